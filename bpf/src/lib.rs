@@ -1,0 +1,1 @@
+//! Skeletons of the BPF programs, one module per tool.

@@ -1,0 +1,66 @@
+//! Samples, and the profile that holds them.
+
+use std::sync::Arc;
+
+use crate::frame::Frame;
+
+/// Who a sample is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Task {
+    /// Thread name as the kernel has it, not escaped.
+    pub comm: Arc<str>,
+    /// Process ID in the tracer's PID namespace; 0 when the task is not visible there.
+    pub tgid: u32,
+    /// Thread ID in the tracer's PID namespace.
+    pub tid: u32,
+}
+
+/// Who made a blocked task runnable, and from where.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Waker {
+    /// The task that was running, or `None` when an interrupt did it.
+    pub task: Option<Task>,
+    /// User part of the waker's stack, root → leaf.
+    pub user: Arc<[Frame]>,
+    /// Kernel part of the waker's stack, root → leaf.
+    pub kernel: Arc<[Frame]>,
+}
+
+/// One stack with what was measured on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The task whose stack it is.
+    pub task: Task,
+    /// Why it waited, for off-CPU samples; stable lower-case words such as `futex`.
+    pub reason: Option<&'static str>,
+    /// User stack, root → leaf; inlined functions are frames of their own.
+    pub user: Arc<[Frame]>,
+    /// Kernel stack, root → leaf.
+    pub kernel: Arc<[Frame]>,
+    /// The waker, where it was asked for.
+    pub waker: Option<Arc<Waker>>,
+    /// One number per entry of [`Profile::values`].
+    pub values: Vec<u64>,
+}
+
+/// Name and unit of one measured number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueType {
+    /// What it is, e.g. `samples`, `blocked`.
+    pub name: &'static str,
+    /// `count`, `ns`, `bytes`.
+    pub unit: &'static str,
+}
+
+/// Everything a run of a stack tool found.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// The tool that made it.
+    pub tool: &'static str,
+    /// What each sample's values are; the first is the one that graphs draw.
+    pub values: Vec<ValueType>,
+    /// The samples, in no particular order; equal stacks may repeat.
+    pub samples: Vec<Sample>,
+    /// Length of the window, ns.
+    pub duration_ns: u64,
+}

@@ -1,0 +1,2 @@
+//! offcputime
+fn main() {}

@@ -1,0 +1,2 @@
+//! runqlat
+fn main() {}
