@@ -19,7 +19,9 @@ fn main() -> Result<()> {
 
     for entry in dir.read_dir()? {
         let source = entry?.path();
-        let Some(name) = tool_name(&source) else { continue };
+        let Some(name) = tool_name(&source) else {
+            continue;
+        };
         println!("cargo:rerun-if-changed={}", source.display());
         SkeletonBuilder::new()
             .source(&source)
@@ -51,9 +53,15 @@ fn find_clang() -> Result<PathBuf> {
     if let Some(clang) = env::var_os("CLANG") {
         return Ok(clang.into());
     }
-    let versioned = CLANG_VERSIONS.rev().map(|version| format!("clang-{version}"));
+    let versioned = CLANG_VERSIONS
+        .rev()
+        .map(|version| format!("clang-{version}"));
     for name in std::iter::once("clang".to_owned()).chain(versioned) {
-        if Command::new(&name).arg("--version").output().is_ok_and(|out| out.status.success()) {
+        if Command::new(&name)
+            .arg("--version")
+            .output()
+            .is_ok_and(|out| out.status.success())
+        {
             return Ok(name.into());
         }
     }

@@ -1,3 +1,11 @@
 //! What the tracing tools share; it knows no tool by name.
 
+pub mod cost;
+pub mod foreign;
+pub mod iterate;
+pub mod loader;
+pub mod losses;
+pub mod maps;
+pub mod probe;
 pub mod symbolize;
+pub mod waits;

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* compat.bpf.h: what changed between kernels, with the commit, its effect and one helper each. */
+#ifndef __COMPAT_BPF_H__
+#define __COMPAT_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct task_struct___pre_5_14 {
+	volatile long state;
+};
+struct cgroup___pre_6_1 {
+	u64 ancestor_ids[0];
+};
+#pragma clang attribute pop
+
+/* 2f064a59a11f (5.14) renamed `state` to `__state` and made it an unsigned int. */
+static __always_inline __u32 task_state(struct task_struct *task)
+{
+	struct task_struct___pre_5_14 *old = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return (__u32)BPF_CORE_READ(old, state);
+}
+
+/* 7f203bc89eb6 (6.1) replaced the array of ancestors' ids by one of pointers. */
+static __always_inline __u64 cgroup_ancestor_id(struct cgroup *cgroup, int level)
+{
+	struct cgroup___pre_6_1 *old = (void *)cgroup;
+	struct cgroup *ancestor = NULL;
+	__u64 id = 0;
+
+	if (bpf_core_field_exists(cgroup->ancestors)) {
+		bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level]);
+		return ancestor ? BPF_CORE_READ(ancestor, kn, id) : 0;
+	}
+	bpf_core_read(&id, sizeof(id), &old->ancestor_ids[level]);
+	return id;
+}
+
+/* 152e11f6df29 (6.12): a sleeper may stay on the run queue until its lag is gone; it is not runnable. */
+static __always_inline bool is_queued(struct task_struct *task)
+{
+	if (!BPF_CORE_READ(task, on_rq))
+		return false;
+	if (bpf_core_field_exists(task->se.sched_delayed))
+		return !BPF_CORE_READ(task, se.sched_delayed);
+	return true;
+}
+
+/* 2cd571245b43 (6.18) throttles tasks one by one; before, the whole queue above them is. */
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled))
+		return BPF_CORE_READ(task, throttled);
+	if (bpf_core_field_exists(task->se.cfs_rq))
+		return BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
+	return false;
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* ids.bpf.h: process and thread IDs as the tool's own PID namespace numbers them. */
+#ifndef __IDS_BPF_H__
+#define __IDS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+
+/* Depth of the tool's namespace below the initial one, where the kernel's own numbers serve. User space cannot see it:
+ * the seeding iterator, which runs in the tool's context, notes it down.
+ */
+__u32 pid_namespace_level = 0;
+
+static __always_inline void note_pid_namespace(void)
+{
+	struct task_struct *tool = (struct task_struct *)bpf_get_current_task();
+
+	pid_namespace_level = BPF_CORE_READ(tool, thread_pid, level);
+}
+
+/* 0 when the task has no number in the tool's namespace. */
+static __always_inline __u32 namespace_pid(__u32 inum, struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	struct upid upid = {};
+
+	if (BPF_CORE_READ(pid, level) < pid_namespace_level)
+		return 0;
+	bpf_core_read(&upid, sizeof(upid), &pid->numbers[pid_namespace_level]);
+	if (BPF_CORE_READ(upid.ns, ns.inum) != inum)
+		return 0;
+	return upid.nr;
+}
+
+static __always_inline __u32 tid_of(__u32 inum, struct task_struct *task)
+{
+	return pid_namespace_level ? namespace_pid(inum, task) : BPF_CORE_READ(task, pid);
+}
+
+static __always_inline __u32 tgid_of(__u32 inum, struct task_struct *task)
+{
+	return pid_namespace_level ? namespace_pid(inum, BPF_CORE_READ(task, group_leader)) : BPF_CORE_READ(task, tgid);
+}
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* members.bpf.h: per-task state of the targets, kept from each task's appearance to its end.
+ *
+ * Whoever has an entry in `members` is a target: the hot path asks no more than that. Entries are made in process
+ * context only (the seeding iterator, fork, rename), never under a run-queue lock, where allocation may deadlock.
+ * The tool defines `struct member` before it includes this file, `member_joined` and `member_left` after.
+ *
+ * Task storage needs Linux 5.11; it cannot leak on exit nor be inherited by the next task with the same ID.
+ */
+#ifndef __MEMBERS_BPF_H__
+#define __MEMBERS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "targets.bpf.h"
+
+/* 0 until user space opens the window; nothing is timed before. */
+__u64 window_start_ns = 0;
+/* 0 until user space closes the window; later events are not counted. */
+__u64 window_end_ns = 0;
+/* Grows when processes change cgroup: user space seeds again. */
+__u64 cgroup_moves = 0;
+/* Targets that got no state: memory was short. */
+__u64 members_lost = 0;
+
+enum member_origin {
+	/* Found by the iterator: what it does is learnt from its first event. */
+	MEMBER_FOUND,
+	/* Just forked, not yet on a run queue. */
+	MEMBER_FORKED,
+	/* Took a matching name; it may be running. */
+	MEMBER_RENAMED,
+};
+
+static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin);
+static __always_inline void member_left(struct member *member);
+
+/* task → what it is doing */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct member);
+} members SEC(".maps");
+
+static __always_inline struct member *member_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&members, task, NULL, 0);
+}
+
+static __always_inline bool in_window(__u64 now)
+{
+	return window_start_ns && now >= window_start_ns && (!window_end_ns || now < window_end_ns);
+}
+
+static __always_inline void join(struct task_struct *task, enum member_origin origin)
+{
+	struct member *member;
+
+	if (member_of(task))
+		return;
+	member = bpf_task_storage_get(&members, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (member)
+		member_joined(member, task, origin);
+	else
+		__sync_fetch_and_add(&members_lost, 1);
+}
+
+static __always_inline void leave(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	if (!member)
+		return;
+	member_left(member);
+	bpf_task_storage_delete(&members, task);
+}
+
+SEC("iter/task")
+int seed_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task)
+		return 0;
+	note_pid_namespace();
+	if (is_target(task))
+		join(task, MEMBER_FOUND);
+	else if (targets.cgroup_id)
+		leave(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	if ((targets.follow && member_of(parent)) || is_target(child))
+		join(child, MEMBER_FORKED);
+	return 0;
+}
+
+/* Fires before the name changes, at exec too. */
+SEC("?tp_btf/task_rename")
+int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
+{
+	char name[16] = {};
+
+	bpf_probe_read_kernel_str(name, sizeof(name), comm);
+	if (is_target_named(task, name))
+		join(task, MEMBER_RENAMED);
+	else
+		leave(task);
+	return 0;
+}
+
+/* Names only the leader of the threads that moved, so user space looks at all of them again. */
+SEC("?tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_attach_task)
+{
+	__sync_fetch_and_add(&cgroup_moves, 1);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* targets.bpf.h: which tasks the user asked for; one answer for all tools.
+ *
+ * `is_target` is asked about the task an event is about, never about whoever happens to be current. It is too slow for
+ * the scheduler's hot path: tools ask it when a task appears, changes its name or moves to another cgroup, and keep the
+ * answer (see members.bpf.h).
+ */
+#ifndef __TARGETS_BPF_H__
+#define __TARGETS_BPF_H__
+
+#include "vmlinux.h"
+#include "compat.bpf.h"
+#include "glob.bpf.h"
+#include "ids.bpf.h"
+
+#define PF_KTHREAD 0x00200000
+#define MAX_TARGET_IDS 4096
+#define MAX_CGROUP_DEPTH 24
+
+enum target_mode {
+	TARGET_ALL = 0,
+	TARGET_USER_THREADS = 1,
+	TARGET_KERNEL_THREADS = 2,
+};
+
+struct target_config {
+	enum target_mode mode;
+	/* Inode number of the PID namespace that IDs are given in. */
+	__u32 pid_namespace;
+	/* The tool leaves itself out. */
+	__u32 own_tgid;
+	__u32 by_tgid;
+	__u32 by_tid;
+	__u32 by_comm;
+	/* Children of targets are targets. */
+	__u32 follow;
+	/* ID of a cgroup v2 directory, whose subtree is meant; 0: any. */
+	__u64 cgroup_id;
+};
+
+const volatile struct target_config targets = {};
+const volatile struct glob comm_glob = {};
+
+/* Process IDs asked for, in the tool's PID namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_TARGET_IDS);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_tgids SEC(".maps");
+
+/* Thread IDs asked for, in the tool's PID namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_TARGET_IDS);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_tids SEC(".maps");
+
+static __always_inline bool in_cgroup(struct task_struct *task)
+{
+	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	int depth = BPF_CORE_READ(cgroup, level);
+
+	for (int level = 0; level < MAX_CGROUP_DEPTH && level <= depth; level++)
+		if (cgroup_ancestor_id(cgroup, level) == targets.cgroup_id)
+			return true;
+	return false;
+}
+
+/* Everything but name and ID lists. The idle tasks (pid 0, one per CPU) are nobody's target. */
+static __always_inline bool is_kind_wanted(struct task_struct *task)
+{
+	bool kernel_thread = BPF_CORE_READ(task, flags) & PF_KTHREAD;
+
+	if (BPF_CORE_READ(task, pid) == 0)
+		return false;
+	if (targets.mode == TARGET_USER_THREADS && kernel_thread)
+		return false;
+	if (targets.mode == TARGET_KERNEL_THREADS && !kernel_thread)
+		return false;
+	if (tgid_of(targets.pid_namespace, task) == targets.own_tgid)
+		return false;
+	return !targets.cgroup_id || in_cgroup(task);
+}
+
+/* `comm`: the task's name, or the one it is about to get. */
+static __always_inline bool is_target_named(struct task_struct *task, const char comm[16])
+{
+	__u32 tgid, tid;
+
+	if (!is_kind_wanted(task))
+		return false;
+	if (targets.by_comm && !glob_match((const struct glob *)&comm_glob, comm))
+		return false;
+	if (targets.by_tgid) {
+		tgid = tgid_of(targets.pid_namespace, task);
+		if (!bpf_map_lookup_elem(&target_tgids, &tgid))
+			return false;
+	}
+	if (targets.by_tid) {
+		tid = tid_of(targets.pid_namespace, task);
+		if (!bpf_map_lookup_elem(&target_tids, &tid))
+			return false;
+	}
+	return true;
+}
+
+static __always_inline bool is_target(struct task_struct *task)
+{
+	char comm[16] = {};
+
+	bpf_core_read(&comm, sizeof(comm), &task->comm);
+	return is_target_named(task, comm);
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* vmlinux.h: the kernel types and UAPI constants we read, by hand; nothing else.
+ *
+ * Every struct holds just the fields used; CO-RE finds their offsets in the running kernel's BTF by name. A field's
+ * type must match the kernel's: check new ones with `bpftool btf dump file /sys/kernel/btf/vmlinux format c`.
+ * Variants of older kernels live in compat.bpf.h.
+ */
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef int pid_t;
+typedef unsigned short umode_t;
+typedef _Bool bool;
+enum { false = 0, true = 1 };
+
+#define NULL ((void *)0)
+
+/* include/uapi/linux/bpf.h */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+
+enum {
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_USER_STACK = 256,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[0];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct inode {
+	umode_t i_mode;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct cfs_rq {
+	int throttle_count;
+};
+
+struct sched_entity {
+	unsigned char sched_delayed;
+	struct cfs_rq *cfs_rq;
+};
+
+struct mm_struct {
+	unsigned long mmap_base;
+};
+
+struct rt_mutex_waiter;
+struct mutex;
+
+struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
+	int on_cpu;
+	int on_rq;
+	struct sched_entity se;
+	struct mm_struct *mm;
+	unsigned int in_iowait : 1;
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	u64 start_time;
+	char comm[16];
+	struct files_struct *files;
+	struct rt_mutex_waiter *pi_blocked_on;
+	struct mutex *blocked_on;
+	unsigned long blocker;
+	struct css_set *cgroups;
+	bool throttled;
+};
+
+/* Architecture: x86-64. */
+struct pt_regs {
+	unsigned long r15;
+	unsigned long r14;
+	unsigned long r13;
+	unsigned long r12;
+	unsigned long bp;
+	unsigned long bx;
+	unsigned long r11;
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long ax;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long flags;
+	unsigned long sp;
+	unsigned long ss;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+/* UAPI, fixed layout: not relocated. The registers come first and are not read here. */
+struct bpf_perf_event_data {
+	struct {
+		unsigned long words[21];
+	} regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* waits.bpf.h: what the kernel knows about why a task left its CPU.
+ *
+ * Facts only: user space, which has the architecture's system call table, turns them into a reason.
+ */
+#ifndef __WAITS_BPF_H__
+#define __WAITS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+#include "targets.bpf.h"
+
+#define TASK_INTERRUPTIBLE 0x1
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_STOPPED_OR_TRACED 0xc
+#define TASK_DEAD 0x80
+#define TASK_NOLOAD 0x400
+/* The state bits that /proc and bcc's --state know. */
+#define TASK_REPORT_BITS 0xff
+#define SYSCALLS_MAX 512
+/* No system call: a fault or an interrupt. */
+#define NO_SYSCALL (-1)
+
+enum wait_flags {
+	/* It could have gone on running. */
+	WAIT_RUNNABLE = 1 << 0,
+	WAIT_THROTTLED = 1 << 1,
+	WAIT_UNINTERRUPTIBLE = 1 << 2,
+	/* TASK_IDLE: a kernel thread with nothing to do. */
+	WAIT_NOLOAD = 1 << 3,
+	WAIT_BLOCK_IO = 1 << 4,
+	/* The kernel recorded the mutex, rwsem or rtmutex it waits for. */
+	WAIT_KERNEL_LOCK = 1 << 5,
+	WAIT_KERNEL_THREAD = 1 << 6,
+	/* Stopped by a signal or a debugger. */
+	WAIT_STOPPED = 1 << 7,
+};
+
+struct wait_config {
+	__s32 futex_syscall;
+	__u32 pad;
+	/* Bit n: the first argument of system call n is a file descriptor. */
+	__u64 takes_fd[SYSCALLS_MAX / 64];
+};
+
+const volatile struct wait_config waits = {};
+
+/* What the system call in progress says. */
+struct wait_call {
+	__s16 syscall;
+	/* S_IFMT >> 12 of the descriptor waited on; 0: none or anonymous inode. */
+	__u8 file_type;
+	/* futex: operation without flags. */
+	__u8 futex_op;
+	/* futex: the value expected in the lock word, cut to 8 bits plus 0x100 for anything longer. */
+	__u32 futex_value;
+};
+
+/* sched_switch's `preempt`: still runnable, whatever `state` says (it may have been about to sleep). */
+static __always_inline bool stays_runnable(bool preempt, __u32 state)
+{
+	return preempt || !(state & TASK_REPORT_BITS);
+}
+
+static __always_inline bool waits_for_kernel_lock(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->blocked_on) && task->blocked_on)
+		return true;
+	if (bpf_core_field_exists(task->blocker) && task->blocker)
+		return true;
+	return task->pi_blocked_on != NULL;
+}
+
+/* At switch-out, from the task that leaves: these fields change as soon as it runs again. */
+static __always_inline __u8 wait_flags_of(struct task_struct *task, bool preempt, __u32 state)
+{
+	__u8 flags = 0;
+
+	if (task->flags & PF_KTHREAD)
+		flags |= WAIT_KERNEL_THREAD;
+	if (stays_runnable(preempt, state))
+		return flags | WAIT_RUNNABLE | (is_throttled(task) ? WAIT_THROTTLED : 0);
+	if (state & TASK_UNINTERRUPTIBLE)
+		flags |= WAIT_UNINTERRUPTIBLE;
+	if (state & TASK_STOPPED_OR_TRACED)
+		flags |= WAIT_STOPPED;
+	if (state & TASK_NOLOAD)
+		flags |= WAIT_NOLOAD;
+	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		flags |= WAIT_BLOCK_IO;
+	if (waits_for_kernel_lock(task))
+		flags |= WAIT_KERNEL_LOCK;
+	return flags;
+}
+
+static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd);
+	struct file *file = NULL;
+
+	if (fd >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	return BPF_CORE_READ(file, f_inode, i_mode) >> 12;
+}
+
+/* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */
+static __always_inline struct wait_call wait_call_of(struct task_struct *task)
+{
+	struct wait_call call = { .syscall = NO_SYSCALL };
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	/* -1 after a fault or an interrupt. */
+	__u64 number = BPF_CORE_READ(regs, orig_ax);
+
+	if (number >= SYSCALLS_MAX)
+		return call;
+	call.syscall = number;
+	if (waits.takes_fd[number / 64] & (1ULL << (number % 64)))
+		call.file_type = file_type(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
+	if (number == waits.futex_syscall) {
+		__u32 value = PT_REGS_PARM3_CORE_SYSCALL(regs);
+
+		call.futex_op = PT_REGS_PARM2_CORE_SYSCALL(regs) & 0x7f;
+		call.futex_value = value > 0xff ? 0x100 : value;
+	}
+	return call;
+}
+
+#endif

@@ -1,0 +1,157 @@
+//! What a run cost, measured: BPF time, the tool's own CPU, memory.
+
+use std::fs;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Instant;
+
+use libbpf_rs::Object;
+use serde_json::{Value, json};
+
+/// Starts counting when made; holds the kernel's BPF statistics on until dropped.
+pub struct Meter {
+    // Statistics cost every BPF program on the machine some 20 ns a run; they end with the descriptor.
+    statistics: Option<OwnedFd>,
+    started: Instant,
+    own_cpu_ns: u64,
+}
+
+/// The figures of one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Runs of the tool's BPF programs.
+    pub runs: u64,
+    /// Time spent in them, ns; `None` when the kernel refused to measure.
+    pub bpf_ns: Option<u64>,
+    /// Runs that the kernel skipped because the same program was already running on that CPU.
+    pub recursions: u64,
+    /// CPU time of the tool itself, ns.
+    pub own_cpu_ns: u64,
+    /// Wall time, ns.
+    pub wall_ns: u64,
+    /// CPUs online.
+    pub cpus: u64,
+    /// Peak resident memory of the tool, bytes.
+    pub peak_bytes: u64,
+    /// Kernel memory of the tool's BPF maps, bytes.
+    pub map_bytes: u64,
+}
+
+impl Meter {
+    /// Turns BPF statistics on.
+    pub fn start() -> Self {
+        // SAFETY: takes no pointers; returns a new descriptor or a negative errno.
+        let fd: RawFd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        // SAFETY: a non-negative result is a descriptor that nobody else owns.
+        let statistics = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
+        Self {
+            statistics,
+            started: Instant::now(),
+            own_cpu_ns: own_cpu_ns(),
+        }
+    }
+
+    /// Reads the figures of an object's programs and maps.
+    pub fn read(&self, object: &Object) -> Cost {
+        let mut cost = Cost {
+            own_cpu_ns: own_cpu_ns().saturating_sub(self.own_cpu_ns),
+            wall_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            cpus: cpus_online(),
+            peak_bytes: peak_bytes(),
+            bpf_ns: self.statistics.as_ref().map(|_| 0),
+            ..Cost::default()
+        };
+        for program in object.progs() {
+            let Some(info) = program_info(program.as_fd().as_raw_fd()) else {
+                continue;
+            };
+            cost.runs += info.run_cnt;
+            cost.recursions += info.recursion_misses;
+            cost.bpf_ns = cost.bpf_ns.map(|sum| sum + info.run_time_ns);
+        }
+        cost.map_bytes = object
+            .maps()
+            .filter_map(|map| map_bytes(map.as_fd().as_raw_fd()))
+            .sum();
+        cost
+    }
+}
+
+impl Cost {
+    /// For the closing line.
+    pub fn describe(&self) -> String {
+        let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
+        let share = |ns: u64| 100.0 * ns as f64 / machine_ns;
+        let bpf = match self.bpf_ns {
+            Some(ns) if self.runs > 0 => {
+                format!("{} ns/run, BPF {:.2}% + ", ns / self.runs, share(ns))
+            }
+            Some(_) => String::new(),
+            None => "BPF time not measured (BPF_ENABLE_STATS refused), ".into(),
+        };
+        format!(
+            "cost {bpf}tool {:.2}% of {} CPUs, {} MB + {} MB maps",
+            share(self.own_cpu_ns),
+            self.cpus,
+            self.peak_bytes >> 20,
+            self.map_bytes >> 20
+        )
+    }
+
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "bpf_runs": self.runs,
+            "bpf_ns": self.bpf_ns,
+            "own_cpu_ns": self.own_cpu_ns,
+            "wall_ns": self.wall_ns,
+            "cpus": self.cpus,
+            "peak_bytes": self.peak_bytes,
+            "map_bytes": self.map_bytes,
+        })
+    }
+}
+
+fn program_info(fd: RawFd) -> Option<libbpf_sys::bpf_prog_info> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut bytes = u32::try_from(size_of::<libbpf_sys::bpf_prog_info>()).expect("a small struct");
+    // SAFETY: `info` is zeroed and `bytes` is its size.
+    let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd, &raw mut info, &raw mut bytes) };
+    (status == 0).then_some(info)
+}
+
+fn map_bytes(fd: RawFd) -> Option<u64> {
+    field(
+        &fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?,
+        "memlock:",
+    )
+}
+
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "VmHWM:").unwrap_or(0) * 1024
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn own_cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// CPUs that are online now.
+pub fn cpus_online() -> u64 {
+    // SAFETY: takes no pointers.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) })
+        .unwrap_or(1)
+        .max(1)
+}

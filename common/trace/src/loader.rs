@@ -1,0 +1,99 @@
+//! Open → configure → load → attach, with libbpf's words kept for the day something fails.
+
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, anyhow};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{OpenObject, PrintLevel, set_print};
+
+/// What libbpf has said since the start; shown only when loading fails or with `-v`.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+/// Longest log kept; a verifier's rejection is at its end, so the beginning goes first.
+const LOG_BYTES: usize = 256 * 1024;
+
+/// Which of a skeleton's optional programs are to be loaded, by name.
+pub type Selection<'a> = &'a [(&'a str, bool)];
+
+/// Loads and attaches a skeleton.
+///
+/// `configure` fills constants and map sizes; `selection` switches optional programs on and off. The object's storage
+/// is leaked on purpose: a tool loads once and keeps its programs until it exits.
+///
+/// # Errors
+///
+/// What failed, libbpf's first complaint, and the remedy where there is one.
+pub fn load<B>(
+    builder: B,
+    selection: Selection<'_>,
+    configure: impl FnOnce(&mut B::Output) -> Result<()>,
+) -> Result<<B::Output as OpenSkel<'static>>::Output>
+where
+    B: SkelBuilder<'static>,
+    B::Output: OpenSkel<'static>,
+{
+    set_print(Some((PrintLevel::Debug, remember)));
+    let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
+    let mut open = builder
+        .open(storage)
+        .map_err(|err| explain("open BPF object", &err))?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        if let Some((_, wanted)) = selection.iter().find(|(selected, _)| *selected == name) {
+            program.set_autoload(*wanted);
+        }
+    }
+    configure(&mut open)?;
+    let mut skel = open
+        .load()
+        .map_err(|err| explain("load BPF programs", &err))?;
+    skel.attach()
+        .map_err(|err| explain("attach BPF programs", &err))?;
+    Ok(skel)
+}
+
+/// Everything that libbpf has said so far, for `-v`.
+pub fn log() -> String {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+// libbpf's callback carries no context: hence the static.
+fn remember(_level: PrintLevel, text: String) {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    log.push_str(&text);
+    if log.len() > LOG_BYTES {
+        let mut cut = log.len() - LOG_BYTES;
+        while !log.is_char_boundary(cut) {
+            cut += 1;
+        }
+        log.drain(..cut);
+    }
+}
+
+/// libbpf's errors carry an errno only; the reason is in what it printed.
+fn explain(act: &str, err: &libbpf_rs::Error) -> anyhow::Error {
+    let said = log();
+    let complaint = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("libbpf: "))
+        .find(|line| line.contains("failed") || line.contains("not found"))
+        .map(|line| format!(" ({})", line.trim_end()))
+        .unwrap_or_default();
+    let cause = anyhow!("{err}{complaint}");
+    match err.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => cause.context(format!(
+            "{act}: not permitted here; run as root, outside containers that filter bpf(2), with kernel lockdown off"
+        )),
+        _ => cause.context(act.to_owned()),
+    }
+}
+
+/// Reads a `.bss` or `.rodata` accessor that the skeleton declares optional.
+///
+/// # Errors
+///
+/// Only when the C side lost its section.
+pub fn section<T>(section: Option<T>, name: &str) -> Result<T> {
+    section.with_context(|| format!("the BPF object has no {name}"))
+}

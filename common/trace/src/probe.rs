@@ -1,0 +1,53 @@
+//! What this kernel offers, found by looking at its BTF, never at its version number.
+
+use anyhow::{Context, Result};
+use libbpf_rs::ReferencesType;
+use libbpf_rs::btf::{Btf, BtfType, types};
+
+/// Environment variable naming hooks to treat as absent, comma-separated: exercises the paths of older kernels.
+const HIDE: &str = "USEKIT_HIDE_HOOKS";
+
+/// The running kernel's types, and what follows from them.
+pub struct Kernel {
+    btf: Btf<'static>,
+    hidden: Vec<String>,
+}
+
+impl Kernel {
+    /// Reads the kernel's BTF, about 12 ms.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel has none.
+    pub fn probe() -> Result<Self> {
+        let btf = Btf::from_vmlinux().context(
+            "read kernel BTF from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
+        )?;
+        let hidden = std::env::var(HIDE).unwrap_or_default();
+        Ok(Self {
+            btf,
+            hidden: hidden.split(',').map(str::to_owned).collect(),
+        })
+    }
+
+    /// Whether BPF programs of type `tp_btf` can attach to this tracepoint.
+    pub fn has_tracepoint(&self, name: &str) -> bool {
+        self.tracepoint_arguments(name).is_some()
+    }
+
+    /// Number of arguments of a tracepoint, `None` where the kernel lacks it.
+    pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
+        if self.hidden.iter().any(|hidden| hidden == name) {
+            return None;
+        }
+        let typedef: types::Typedef<'_> = self.btf.type_by_name(&format!("btf_trace_{name}"))?;
+        let prototype = prototype(typedef.referenced_type())?;
+        // The first parameter is the tracing cookie.
+        Some(prototype.len().saturating_sub(1))
+    }
+}
+
+fn prototype(pointer: BtfType<'_>) -> Option<types::FuncProto<'_>> {
+    let pointer = types::Ptr::try_from(pointer).ok()?;
+    types::FuncProto::try_from(pointer.referenced_type()).ok()
+}

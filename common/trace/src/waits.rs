@@ -1,0 +1,441 @@
+//! Why a thread left its CPU, from kernel state and system call number.
+
+use std::fmt;
+
+/// Kernel facts about one wait, as `bpf/include/waits.bpf.h` collects them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Bits of [`flags`].
+    pub flags: u8,
+    /// System call in progress; negative: a fault or an interrupt.
+    pub syscall: i16,
+    /// `S_IFMT >> 12` of the file descriptor waited on; 0: none, or an anonymous inode.
+    pub file_type: u8,
+    /// Futex operation without its flags.
+    pub futex_op: u8,
+    /// Value expected in the futex word; 0x100 for anything above 0xff.
+    pub futex_value: u32,
+}
+
+/// `enum wait_flags` of the BPF side.
+pub mod flags {
+    /// It could have gone on running.
+    pub const RUNNABLE: u8 = 1 << 0;
+    /// Out of CPU bandwidth.
+    pub const THROTTLED: u8 = 1 << 1;
+    /// State D.
+    pub const UNINTERRUPTIBLE: u8 = 1 << 2;
+    /// State I: a kernel thread with nothing to do.
+    pub const NOLOAD: u8 = 1 << 3;
+    /// The kernel accounts the wait as I/O.
+    pub const BLOCK_IO: u8 = 1 << 4;
+    /// The kernel recorded the lock.
+    pub const KERNEL_LOCK: u8 = 1 << 5;
+    /// It is a kernel thread.
+    pub const KERNEL_THREAD: u8 = 1 << 6;
+    /// Stopped by a signal or a debugger.
+    pub const STOPPED: u8 = 1 << 7;
+}
+
+/// What a thread waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// A futex: user-space locks, condition variables, joins.
+    Futex,
+    /// A lock inside the kernel.
+    Lock,
+    /// A disk, or a file system's commit.
+    BlockIo,
+    /// Memory being brought in.
+    PageFault,
+    /// `poll`, `select`, `epoll`, `io_uring`.
+    Poll,
+    /// A socket.
+    Socket,
+    /// A pipe or FIFO.
+    Pipe,
+    /// A clock.
+    Sleep,
+    /// A child process or a signal.
+    Wait,
+    /// Nothing: another thread had the CPU.
+    Preempted,
+    /// Its control group's CPU quota.
+    Throttled,
+    /// None of these.
+    Other,
+}
+
+impl Reason {
+    /// The stable lower-case word used in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Futex => "futex",
+            Self::Lock => "lock",
+            Self::BlockIo => "block-io",
+            Self::PageFault => "page-fault",
+            Self::Poll => "poll",
+            Self::Socket => "socket",
+            Self::Pipe => "pipe",
+            Self::Sleep => "sleep",
+            Self::Wait => "wait",
+            Self::Preempted => "preempted",
+            Self::Throttled => "throttled",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `S_IFMT >> 12`.
+mod file_type {
+    pub(super) const FIFO: u8 = 1;
+    pub(super) const SOCKET: u8 = 12;
+    /// Directories, block devices, regular files.
+    pub(super) const ON_DISK: [u8; 3] = [4, 6, 8];
+}
+
+/// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
+const FUTEX_LOCKS: [u8; 2] = [6, 13];
+/// What glibc's and Rust's mutexes write into a lock word that has waiters.
+const CONTENDED_MUTEX: u32 = 2;
+
+impl Wait {
+    fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn calls(self, table: &[libc::c_long]) -> bool {
+        table.contains(&self.syscall.into())
+    }
+
+    /// The reason; total, so that reasons' times add up to the whole.
+    pub fn reason(self) -> Reason {
+        if self.has(flags::RUNNABLE) {
+            return if self.has(flags::THROTTLED) {
+                Reason::Throttled
+            } else {
+                Reason::Preempted
+            };
+        }
+        if self.has(flags::STOPPED) {
+            return Reason::Other;
+        }
+        let in_syscall = self.syscall >= 0 && !self.has(flags::KERNEL_THREAD);
+        if in_syscall && self.calls(syscalls::FUTEX) {
+            return Reason::Futex;
+        }
+        if self.has(flags::KERNEL_LOCK) {
+            return Reason::Lock;
+        }
+        if self.has(flags::KERNEL_THREAD) {
+            return if self.has(flags::BLOCK_IO) {
+                Reason::BlockIo
+            } else {
+                Reason::Other
+            };
+        }
+        if in_syscall {
+            self.syscall_reason()
+        } else {
+            Reason::PageFault
+        }
+    }
+
+    fn syscall_reason(self) -> Reason {
+        if self.has(flags::BLOCK_IO) {
+            return Reason::BlockIo;
+        }
+        let uninterruptible = self.has(flags::UNINTERRUPTIBLE);
+        for (table, reason) in [
+            (syscalls::SLEEP, Reason::Sleep),
+            (syscalls::POLL, Reason::Poll),
+            (syscalls::WAIT, Reason::Wait),
+            (syscalls::SYNC, Reason::BlockIo),
+        ] {
+            if self.calls(table) {
+                return reason;
+            }
+        }
+        // Killable waits for mmap_lock are not recorded as locks; nothing else makes these calls wait.
+        if uninterruptible && self.calls(syscalls::ADDRESS_SPACE) {
+            return Reason::Lock;
+        }
+        match self.file_type {
+            file_type::FIFO => Reason::Pipe,
+            file_type::SOCKET => Reason::Socket,
+            on_disk if uninterruptible && file_type::ON_DISK.contains(&on_disk) => Reason::BlockIo,
+            _ => Reason::Other,
+        }
+    }
+
+    /// Whether a thread with nothing to do waits like this; it takes a thread's habits to tell (see offcputime).
+    pub fn may_be_idle(self) -> bool {
+        if self.has(flags::RUNNABLE | flags::STOPPED | flags::BLOCK_IO | flags::KERNEL_LOCK) {
+            return false;
+        }
+        if self.has(flags::KERNEL_THREAD) {
+            return true;
+        }
+        if self.syscall < 0 || self.has(flags::UNINTERRUPTIBLE) {
+            return false;
+        }
+        if self.calls(syscalls::FUTEX) {
+            return !FUTEX_LOCKS.contains(&self.futex_op) && self.futex_value != CONTENDED_MUTEX;
+        }
+        self.calls(syscalls::POLL)
+            || self.calls(syscalls::ACCEPT)
+            || self.calls(syscalls::WAIT)
+            // eventfd, timerfd, signalfd, inotify: anonymous inodes.
+            || (self.syscall == i16::try_from(libc::SYS_read).unwrap_or(-1) && self.file_type == 0)
+    }
+}
+
+/// The bit table the BPF side consults: bit `n` says that system call `n` waits on its first argument, a descriptor.
+pub fn takes_fd() -> [u64; 8] {
+    let mut bits = [0_u64; 8];
+    for &call in syscalls::TAKES_FD {
+        let call = usize::try_from(call).expect("system call numbers are not negative");
+        bits[call / 64] |= 1 << (call % 64);
+    }
+    bits
+}
+
+/// Number of `futex(2)`, whose arguments the BPF side keeps.
+pub fn futex_syscall() -> i32 {
+    i32::try_from(libc::SYS_futex).expect("system call numbers are small")
+}
+
+/// System calls by what they wait for; the numbers are the target architecture's.
+mod syscalls {
+    use libc::c_long;
+
+    /// `futex_waitv`, and the futex2 calls of Linux 6.7, which have one number everywhere.
+    pub(super) const FUTEX: &[c_long] = &[libc::SYS_futex, libc::SYS_futex_waitv, 455, 456];
+    pub(super) const SLEEP: &[c_long] = &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
+    pub(super) const SYNC: &[c_long] = &[
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+        libc::SYS_sync,
+        libc::SYS_syncfs,
+        libc::SYS_msync,
+        libc::SYS_sync_file_range,
+    ];
+    pub(super) const ADDRESS_SPACE: &[c_long] = &[
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_brk,
+    ];
+    pub(super) const ACCEPT: &[c_long] = &[libc::SYS_accept, libc::SYS_accept4];
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) const POLL: &[c_long] = &[
+        libc::SYS_poll,
+        libc::SYS_select,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_io_getevents,
+        libc::SYS_io_uring_enter,
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) const POLL: &[c_long] = &[
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_io_getevents,
+        libc::SYS_io_uring_enter,
+    ];
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) const WAIT: &[c_long] = &[
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_pause,
+        libc::SYS_rt_sigsuspend,
+        libc::SYS_rt_sigtimedwait,
+        // A vfork parent waits for its child's exec.
+        libc::SYS_vfork,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) const WAIT: &[c_long] = &[
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_rt_sigsuspend,
+        libc::SYS_rt_sigtimedwait,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+    ];
+
+    pub(super) const TAKES_FD: &[c_long] = &[
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_readv,
+        libc::SYS_writev,
+        libc::SYS_pread64,
+        libc::SYS_pwrite64,
+        libc::SYS_preadv,
+        libc::SYS_pwritev,
+        libc::SYS_preadv2,
+        libc::SYS_pwritev2,
+        libc::SYS_recvfrom,
+        libc::SYS_sendto,
+        libc::SYS_recvmsg,
+        libc::SYS_sendmsg,
+        libc::SYS_recvmmsg,
+        libc::SYS_sendmmsg,
+        libc::SYS_accept,
+        libc::SYS_accept4,
+        libc::SYS_connect,
+        libc::SYS_shutdown,
+        libc::SYS_sendfile,
+        libc::SYS_splice,
+        libc::SYS_tee,
+        libc::SYS_vmsplice,
+        libc::SYS_copy_file_range,
+        libc::SYS_getdents64,
+        libc::SYS_ftruncate,
+        libc::SYS_fallocate,
+        libc::SYS_flock,
+        libc::SYS_ioctl,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: libc::c_long) -> Wait {
+        Wait {
+            syscall: i16::try_from(number).unwrap(),
+            ..Wait::default()
+        }
+    }
+
+    #[test]
+    fn runnable_threads_were_preempted_or_throttled_whatever_they_were_doing() {
+        let futex = Wait {
+            flags: flags::RUNNABLE,
+            ..call(libc::SYS_futex)
+        };
+        assert_eq!(futex.reason(), Reason::Preempted);
+        let quota = Wait {
+            flags: flags::RUNNABLE | flags::THROTTLED,
+            ..futex
+        };
+        assert_eq!(quota.reason(), Reason::Throttled);
+    }
+
+    #[test]
+    fn reads_wait_for_what_they_read() {
+        let read = call(libc::SYS_read);
+        assert_eq!(
+            Wait {
+                file_type: 1,
+                ..read
+            }
+            .reason(),
+            Reason::Pipe
+        );
+        assert_eq!(
+            Wait {
+                file_type: 12,
+                ..read
+            }
+            .reason(),
+            Reason::Socket
+        );
+        assert_eq!(
+            Wait {
+                flags: flags::BLOCK_IO,
+                file_type: 8,
+                ..read
+            }
+            .reason(),
+            Reason::BlockIo
+        );
+        assert_eq!(
+            Wait {
+                flags: flags::KERNEL_LOCK,
+                file_type: 8,
+                ..read
+            }
+            .reason(),
+            Reason::Lock
+        );
+    }
+
+    #[test]
+    fn no_system_call_means_a_fault() {
+        let fault = Wait {
+            syscall: -1,
+            flags: flags::BLOCK_IO,
+            ..Wait::default()
+        };
+        assert_eq!(fault.reason(), Reason::PageFault);
+        let kernel = Wait {
+            flags: flags::BLOCK_IO | flags::KERNEL_THREAD,
+            ..fault
+        };
+        assert_eq!(kernel.reason(), Reason::BlockIo);
+        assert_eq!(
+            Wait {
+                flags: flags::STOPPED,
+                ..fault
+            }
+            .reason(),
+            Reason::Other
+        );
+    }
+
+    #[test]
+    fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
+        let mutex = Wait {
+            futex_op: 0,
+            futex_value: 2,
+            ..call(libc::SYS_futex)
+        };
+        assert!(!mutex.may_be_idle());
+        assert!(
+            Wait {
+                futex_op: 9,
+                futex_value: 0,
+                ..mutex
+            }
+            .may_be_idle()
+        );
+        assert!(
+            !Wait {
+                futex_op: 6,
+                futex_value: 0,
+                ..mutex
+            }
+            .may_be_idle()
+        );
+        assert!(call(libc::SYS_epoll_pwait).may_be_idle());
+        assert!(!call(libc::SYS_nanosleep).may_be_idle());
+    }
+
+    #[test]
+    fn the_bit_table_holds_reads_but_not_sleeps() {
+        let bits = takes_fd();
+        let has = |call: libc::c_long| {
+            let call = usize::try_from(call).unwrap();
+            bits[call / 64] >> (call % 64) & 1 == 1
+        };
+        assert!(has(libc::SYS_read) && has(libc::SYS_preadv2) && !has(libc::SYS_nanosleep));
+    }
+}
