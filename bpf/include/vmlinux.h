@@ -35,6 +35,7 @@ enum { false = 0, true = 1 };
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -118,6 +119,14 @@ struct mm_struct {
 	unsigned long mmap_base;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
 struct rt_mutex_waiter;
 struct mutex;
 
@@ -136,6 +145,7 @@ struct task_struct {
 	u64 start_time;
 	char comm[16];
 	struct files_struct *files;
+	struct signal_struct *signal;
 	struct rt_mutex_waiter *pi_blocked_on;
 	struct mutex *blocked_on;
 	unsigned long blocker;

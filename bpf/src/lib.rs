@@ -21,3 +21,5 @@ macro_rules! skeleton {
 }
 
 skeleton!(offcputime, "Time off the CPU, by stack.");
+skeleton!(profile, "Stacks of whoever is running when an event fires.");
+skeleton!(runqlat, "Waits for a CPU.");

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* profile: stacks of whoever is running when an event fires: a clock tick, a counter's overflow, a tracepoint, a uprobe.
+ *
+ * Counts per (process, name, stacks) are added up here; user space reads them once, at the end.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+#include "targets.bpf.h"
+#include "stacks.bpf.h"
+
+#define MAX_ROWS 65536
+#define MAX_WEIGHT_ARGS 6
+
+struct profile_config {
+	struct stack_config stacks;
+	/* The idle tasks too. */
+	__u32 idle;
+	/* A row per thread, not per process. */
+	__u32 by_thread;
+	/* Tracepoints and uprobes: every so many events. */
+	__u64 every;
+	/* uprobe: weigh by this argument, 1 to 6; 0: every event weighs 1. */
+	__u32 weight_arg;
+	/* tracepoint: weigh by the field at this offset of the record; size 0: every event weighs 1. */
+	__u32 weight_offset;
+	__u32 weight_size;
+	__u32 weight_signed;
+	/* No filter at all but the tool itself: skip the questions. */
+	__u32 everything;
+	__u32 pad;
+};
+
+const volatile struct profile_config config = {};
+
+struct profile_key {
+	__u32 tgid;
+	/* 0 unless by_thread. */
+	__u32 tid;
+	__u8 comm[16];
+	__u64 kernel_stack;
+	__u64 user_stack;
+};
+
+struct profile_value {
+	__u64 samples;
+	__u64 weight;
+};
+
+struct profile_totals {
+	/* Events that fired, of anybody. */
+	__u64 events;
+	/* Of the idle tasks. */
+	__u64 idle;
+	/* Of tasks that are no targets. */
+	__u64 others;
+	/* Recorded. */
+	__u64 samples;
+	__u64 since_sample;
+};
+
+struct profile_losses {
+	__u64 rows_full;
+	/* Every scratch buffer of this CPU was in use. */
+	__u64 busy;
+	__u64 targets_full;
+	/* A weight that could not be read, or is negative. */
+	__u64 bad_weight;
+};
+
+struct profile_losses losses = {};
+__u32 window_open = 0;
+
+/* (process, name, stacks) → samples */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ROWS);
+	__type(key, struct profile_key);
+	__type(value, struct profile_value);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct profile_totals);
+} totals SEC(".maps");
+
+/* Uprobe programs can be preempted by each other on one CPU, so a buffer is claimed, not just used. */
+#define SCRATCHES 4
+
+struct scratch_slot {
+	__u64 busy;
+	struct stack_record stack;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct scratch_slot);
+} scratch SEC(".maps");
+
+static __always_inline struct scratch_slot *claim_scratch(void)
+{
+	for (__u32 i = 0; i < SCRATCHES; i++) {
+		__u32 index = i;
+		struct scratch_slot *slot = bpf_map_lookup_elem(&scratch, &index);
+
+		if (slot && !__sync_lock_test_and_set(&slot->busy, 1))
+			return slot;
+	}
+	__sync_fetch_and_add(&losses.busy, 1);
+	return NULL;
+}
+
+static __always_inline void release_scratch(struct scratch_slot *slot)
+{
+	__sync_lock_test_and_set(&slot->busy, 0);
+}
+
+static __always_inline struct profile_totals *totals_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&totals, &zero);
+}
+
+/* Idle tasks are nobody's target, but -I asks for them. */
+static __always_inline bool is_wanted(struct task_struct *task, struct profile_totals *sums)
+{
+	if (BPF_CORE_READ(task, pid) == 0) {
+		sums->idle++;
+		return config.idle;
+	}
+	if (config.everything ? BPF_CORE_READ(task, tgid) != targets.own_tgid || pid_namespace_level : is_target(task))
+		return true;
+	sums->others++;
+	return false;
+}
+
+static __always_inline void add_row(const struct profile_key *key, __u64 weight)
+{
+	struct profile_value *value = bpf_map_lookup_elem(&counts, key);
+	struct profile_value first = {};
+
+	if (!value) {
+		bpf_map_update_elem(&counts, key, &first, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&counts, key);
+	}
+	if (!value) {
+		__sync_fetch_and_add(&losses.rows_full, 1);
+		return;
+	}
+	__sync_fetch_and_add(&value->samples, 1);
+	__sync_fetch_and_add(&value->weight, weight);
+}
+
+static __always_inline void sample(void *ctx, struct task_struct *task, struct profile_totals *sums, __u64 weight)
+{
+	struct profile_key key = { .tgid = tgid_of(targets.pid_namespace, task) };
+	struct scratch_slot *slot = claim_scratch();
+
+	if (!slot)
+		return;
+	if (config.by_thread)
+		key.tid = tid_of(targets.pid_namespace, task);
+	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
+	if (!config.stacks.no_kernel)
+		key.kernel_stack = kernel_stack(ctx, &slot->stack);
+	if (!config.stacks.no_user)
+		key.user_stack = user_stack(ctx, task, key.tgid, &slot->stack);
+	release_scratch(slot);
+	sums->samples++;
+	add_row(&key, weight);
+}
+
+SEC("?perf_event")
+int on_overflow(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct profile_totals *sums = totals_here();
+
+	if (!sums || !window_open)
+		return 0;
+	sums->events++;
+	if (is_wanted(task, sums))
+		sample(ctx, task, sums, 1);
+	return 0;
+}
+
+/* Every `config.every`th event on this CPU stands for all since the last one. */
+static __always_inline bool is_due(struct profile_totals *sums)
+{
+	if (++sums->since_sample < config.every)
+		return false;
+	sums->since_sample = 0;
+	return true;
+}
+
+static __always_inline __u64 tracepoint_weight(const void *record)
+{
+	__u64 raw = 0;
+
+	switch (config.weight_size) {
+	case 0:
+		return 1;
+	case 1:
+		bpf_probe_read_kernel(&raw, 1, record + config.weight_offset);
+		return config.weight_signed && (__s8)raw < 0 ? 0 : raw;
+	case 2:
+		bpf_probe_read_kernel(&raw, 2, record + config.weight_offset);
+		return config.weight_signed && (__s16)raw < 0 ? 0 : raw;
+	case 4:
+		bpf_probe_read_kernel(&raw, 4, record + config.weight_offset);
+		return config.weight_signed && (__s32)raw < 0 ? 0 : raw;
+	default:
+		bpf_probe_read_kernel(&raw, 8, record + config.weight_offset);
+		return config.weight_signed && (__s64)raw < 0 ? 0 : raw;
+	}
+}
+
+static __always_inline __u64 probe_weight(struct pt_regs *regs)
+{
+	switch (config.weight_arg) {
+	case 1:
+		return PT_REGS_PARM1(regs);
+	case 2:
+		return PT_REGS_PARM2(regs);
+	case 3:
+		return PT_REGS_PARM3(regs);
+	case 4:
+		return PT_REGS_PARM4(regs);
+	case 5:
+		return PT_REGS_PARM5(regs);
+	case 6:
+		return PT_REGS_PARM6(regs);
+	default:
+		return 1;
+	}
+}
+
+static __always_inline void event_fired(void *ctx, __u64 weight)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct profile_totals *sums = totals_here();
+
+	if (!sums || !window_open)
+		return;
+	sums->events++;
+	if (!is_wanted(task, sums) || !is_due(sums))
+		return;
+	if (!weight)
+		__sync_fetch_and_add(&losses.bad_weight, 1);
+	sample(ctx, task, sums, weight * config.every);
+}
+
+SEC("?tracepoint")
+int on_tracepoint(void *ctx)
+{
+	event_fired(ctx, tracepoint_weight(ctx));
+	return 0;
+}
+
+SEC("?uprobe")
+int on_uprobe(struct pt_regs *ctx)
+{
+	event_fired(ctx, probe_weight(ctx));
+	return 0;
+}
+
+/* `-- COMMAND`: a target's children are targets. */
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_tgid = tgid_of(targets.pid_namespace, parent);
+	__u32 tgid = tgid_of(targets.pid_namespace, child);
+	__u8 one = 1;
+
+	if (!bpf_map_lookup_elem(&target_tgids, &parent_tgid))
+		return 0;
+	if (bpf_map_update_elem(&target_tgids, &tgid, &one, BPF_ANY))
+		__sync_fetch_and_add(&losses.targets_full, 1);
+	return 0;
+}
+
+/* Only the last thread's end is the process's. */
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+		bpf_map_delete_elem(&target_tgids, &tgid);
+	return 0;
+}
+
+SEC("iter/task")
+int note_namespace(struct bpf_iter__task *ctx)
+{
+	note_pid_namespace();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

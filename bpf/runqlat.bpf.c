@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* runqlat: how long runnable tasks wait for a CPU, and behind whom.
+ *
+ * A wait begins when a task is put on a run queue (sched_wakeup, sched_wakeup_new: the time an inter-processor wakeup
+ * takes before that is not in it) or is preempted, and ends when it is switched in: the kernel's own run delay
+ * (/proc/PID/schedstat) has the same edges. Waits that were under way when the window opened or closed are not in the
+ * histogram; they are counted apart.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+#include "histogram.bpf.h"
+
+enum wait_cause {
+	CAUSE_NONE = 0,
+	CAUSE_WAKEUP = 1,
+	CAUSE_PREEMPTED = 2,
+};
+
+/* Task storage: since when a target waits; 0: it does not. */
+struct member {
+	__u64 runnable_ns;
+	__u32 cause;
+	/* Nothing has been seen of it since it became a target. */
+	__u32 unseen;
+};
+
+#include "members.bpf.h"
+#include "waits.bpf.h"
+
+enum group_by {
+	BY_MACHINE = 0,
+	BY_PROCESS,
+	BY_THREAD,
+	BY_CPU,
+	BY_CGROUP,
+};
+
+struct runqlat_config {
+	enum group_by group_by;
+	/* Bits of 1 << enum wait_cause. */
+	__u32 causes;
+	/* Waits at least this long are sent one by one; 0: none. */
+	__u64 slower_ns;
+};
+
+const volatile struct runqlat_config config = {};
+
+/* 0 or 1: what is recorded now goes there; user space reads the other one. */
+__u32 epoch = 0;
+
+struct runqlat_losses {
+	__u64 groups_full;
+	__u64 buckets_full;
+	__u64 culprits_full;
+	__u64 slow_ring_full;
+	__u64 negative;
+};
+
+struct runqlat_losses losses = {};
+
+struct runqlat_totals {
+	__u64 wakeups;
+	__u64 switches;
+	/* Waits that had begun before the window. */
+	__u64 under_way_at_start;
+};
+
+struct sum {
+	__u64 count;
+	__u64 total_ns;
+	__u64 max_ns;
+	__u8 comm[16];
+};
+
+struct hist {
+	struct sum sum;
+	__u64 buckets[HIST_BUCKETS];
+};
+
+#define EPOCHS 2
+#define MAX_GROUPS 10240
+#define MAX_ROWS 131072
+#define MAX_CULPRITS 16384
+
+/* epoch → all waits together */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EPOCHS);
+	__type(key, __u32);
+	__type(value, struct hist);
+} machine SEC(".maps");
+
+struct group_key {
+	__u64 id;
+	__u32 epoch;
+	__u32 pad;
+};
+
+/* process, thread, CPU or cgroup → count, sum, maximum; per CPU, because a maximum cannot be added atomically */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, struct group_key);
+	__type(value, struct sum);
+} groups SEC(".maps");
+
+struct bucket_key {
+	__u64 id;
+	__u32 epoch;
+	__u32 bucket;
+};
+
+/* (group, bucket) → waits: a whole histogram per group would be mostly zeros */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ROWS);
+	__type(key, struct bucket_key);
+	__type(value, __u64);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct runqlat_totals);
+} totals SEC(".maps");
+
+/* Slices looked back on for the tasks that a wait was behind; what lies before them has no name. */
+#define SLICES 8
+
+struct slice {
+	__u64 start_ns;
+	__u32 tid;
+	__u32 tgid;
+};
+
+/* What ran on a CPU lately, a ring. */
+struct cpu_history {
+	__u64 last_switch_ns;
+	__u32 next;
+	__u32 pad;
+	struct slice slices[SLICES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_history);
+} history SEC(".maps");
+
+struct culprit_key {
+	__u32 tid;
+	__u32 tgid;
+	__u32 epoch;
+	__u32 pad;
+};
+
+struct culprit {
+	__u64 caused_ns;
+	__u64 waits;
+};
+
+/* task → time that others waited while it ran; tid 0: before the slices remembered */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, struct culprit_key);
+	__type(value, struct culprit);
+} culprits SEC(".maps");
+
+/* One wait above the threshold. */
+struct slow_wait {
+	__u64 time_ns;
+	__u64 wait_ns;
+	__u32 cpu;
+	__u32 cause;
+	__u32 tgid;
+	__u32 tid;
+	__u32 prev_tgid;
+	__u32 prev_tid;
+	__u8 comm[16];
+	__u8 prev_comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} slow_waits SEC(".maps");
+
+/* Ring buffer records have no map that would name their type. */
+const struct slow_wait *unused_slow_wait __attribute__((unused));
+
+static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
+{
+	member->unseen = origin != MEMBER_FORKED;
+}
+
+static __always_inline void member_left(struct member *member)
+{
+}
+
+static __always_inline struct runqlat_totals *totals_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&totals, &zero);
+}
+
+static __always_inline __u64 group_of(struct task_struct *task)
+{
+	switch (config.group_by) {
+	case BY_PROCESS:
+		return tgid_of(targets.pid_namespace, task);
+	case BY_THREAD:
+		return tid_of(targets.pid_namespace, task);
+	case BY_CPU:
+		return bpf_get_smp_processor_id();
+	case BY_CGROUP:
+		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	default:
+		return 0;
+	}
+}
+
+static __always_inline void add_to_sum(struct sum *sum, __u64 wait_ns)
+{
+	sum->count++;
+	sum->total_ns += wait_ns;
+	if (wait_ns > sum->max_ns)
+		sum->max_ns = wait_ns;
+}
+
+static __always_inline void add_to_machine(__u32 now_epoch, __u64 wait_ns)
+{
+	struct hist *hist = bpf_map_lookup_elem(&machine, &now_epoch);
+	__u32 bucket = hist_bucket(wait_ns);
+
+	if (!hist)
+		return;
+	add_to_sum(&hist->sum, wait_ns);
+	if (bucket < HIST_BUCKETS)
+		hist->buckets[bucket]++;
+}
+
+static __always_inline void add_to_bucket(const struct bucket_key *key)
+{
+	__u64 *count = bpf_map_lookup_elem(&buckets, key);
+	__u64 first = 0;
+
+	if (!count) {
+		bpf_map_update_elem(&buckets, key, &first, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&buckets, key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		__sync_fetch_and_add(&losses.buckets_full, 1);
+}
+
+static __always_inline void add_to_group(__u32 now_epoch, struct task_struct *task, __u64 wait_ns)
+{
+	struct group_key key = { .id = group_of(task), .epoch = now_epoch };
+	struct bucket_key row = { .id = key.id, .epoch = now_epoch, .bucket = hist_bucket(wait_ns) };
+	struct sum *sum = bpf_map_lookup_elem(&groups, &key);
+	struct sum first = {};
+
+	if (!sum) {
+		struct task_struct *named = config.group_by == BY_PROCESS ? task->group_leader : task;
+
+		bpf_core_read(&first.comm, sizeof(first.comm), &named->comm);
+		bpf_map_update_elem(&groups, &key, &first, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&groups, &key);
+	}
+	if (!sum) {
+		__sync_fetch_and_add(&losses.groups_full, 1);
+		return;
+	}
+	add_to_sum(sum, wait_ns);
+	add_to_bucket(&row);
+}
+
+static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns)
+{
+	struct culprit_key key = { .tid = tid, .tgid = tgid, .epoch = now_epoch };
+	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
+	struct culprit first = {};
+
+	if (!culprit) {
+		bpf_map_update_elem(&culprits, &key, &first, BPF_NOEXIST);
+		culprit = bpf_map_lookup_elem(&culprits, &key);
+	}
+	if (!culprit) {
+		__sync_fetch_and_add(&losses.culprits_full, 1);
+		return;
+	}
+	__sync_fetch_and_add(&culprit->caused_ns, caused_ns);
+	__sync_fetch_and_add(&culprit->waits, 1);
+}
+
+/* Shares the wait [since, now) out among the tasks that ran on this CPU meanwhile, latest first. */
+static __always_inline void blame_history(struct cpu_history *cpu, __u32 now_epoch, __u64 since, __u64 now)
+{
+	__u64 end = now;
+
+	for (__u32 back = 1; back <= SLICES; back++) {
+		struct slice *slice = &cpu->slices[(cpu->next - back) % SLICES];
+		__u64 start = slice->start_ns;
+
+		if (!start || start >= end)
+			break;
+		if (slice->tid)
+			blame(now_epoch, slice->tid, slice->tgid, end - (start > since ? start : since));
+		if (start <= since)
+			return;
+		end = start;
+	}
+	blame(now_epoch, 0, 0, end - since);
+}
+
+/* The slice of `prev` ends. */
+static __always_inline void remember_slice(struct cpu_history *cpu, struct task_struct *prev, __u64 now)
+{
+	struct slice *slice = &cpu->slices[cpu->next % SLICES];
+
+	slice->start_ns = cpu->last_switch_ns ?: window_start_ns;
+	slice->tid = tid_of(targets.pid_namespace, prev);
+	slice->tgid = tgid_of(targets.pid_namespace, prev);
+	cpu->next++;
+	cpu->last_switch_ns = now;
+}
+
+static __always_inline void send_slow_wait(struct member *member, struct task_struct *prev, struct task_struct *next,
+					   __u64 wait_ns, __u64 now)
+{
+	struct slow_wait *slow = bpf_ringbuf_reserve(&slow_waits, sizeof(*slow), 0);
+
+	if (!slow) {
+		__sync_fetch_and_add(&losses.slow_ring_full, 1);
+		return;
+	}
+	slow->time_ns = now;
+	slow->wait_ns = wait_ns;
+	slow->cpu = bpf_get_smp_processor_id();
+	slow->cause = member->cause;
+	slow->tgid = tgid_of(targets.pid_namespace, next);
+	slow->tid = tid_of(targets.pid_namespace, next);
+	slow->prev_tgid = tgid_of(targets.pid_namespace, prev);
+	slow->prev_tid = tid_of(targets.pid_namespace, prev);
+	bpf_core_read(&slow->comm, sizeof(slow->comm), &next->comm);
+	bpf_core_read(&slow->prev_comm, sizeof(slow->prev_comm), &prev->comm);
+	bpf_ringbuf_submit(slow, 0);
+}
+
+static __always_inline void begin_wait(struct member *member, enum wait_cause cause, __u64 now)
+{
+	member->runnable_ns = now;
+	member->cause = cause;
+	member->unseen = 0;
+}
+
+static __always_inline void made_runnable(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+	struct runqlat_totals *sums;
+	__u64 now;
+
+	if (!member)
+		return;
+	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
+	if (member->runnable_ns || task->on_cpu)
+		return;
+	now = bpf_ktime_get_ns();
+	sums = totals_here();
+	if (!sums || !in_window(now))
+		return;
+	sums->wakeups++;
+	begin_wait(member, CAUSE_WAKEUP, now);
+}
+
+static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct *prev, struct task_struct *next,
+				     __u64 now, struct runqlat_totals *sums)
+{
+	struct member *member = member_of(next);
+	__u32 now_epoch = epoch & 1;
+	__u64 since, wait_ns;
+
+	if (!member)
+		return;
+	since = member->runnable_ns;
+	member->runnable_ns = 0;
+	if (!since) {
+		sums->under_way_at_start += member->unseen;
+		member->unseen = 0;
+		return;
+	}
+	if (!(config.causes & (1 << member->cause)))
+		return;
+	if (now < since) {
+		__sync_fetch_and_add(&losses.negative, 1);
+		return;
+	}
+	wait_ns = now - since;
+	if (config.group_by == BY_MACHINE)
+		add_to_machine(now_epoch, wait_ns);
+	else
+		add_to_group(now_epoch, next, wait_ns);
+	blame_history(cpu, now_epoch, since, now);
+	if (config.slower_ns && wait_ns >= config.slower_ns)
+		send_slow_wait(member, prev, next, wait_ns, now);
+}
+
+static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next,
+					  __u32 state)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct runqlat_totals *sums = totals_here();
+	struct cpu_history *cpu;
+	struct member *member;
+	__u32 zero = 0;
+
+	cpu = bpf_map_lookup_elem(&history, &zero);
+	if (!sums || !cpu || !in_window(now))
+		return;
+	sums->switches++;
+	remember_slice(cpu, prev, now);
+	if (stays_runnable(preempt, state)) {
+		member = member_of(prev);
+		if (member)
+			begin_wait(member, CAUSE_PREEMPTED, now);
+	}
+	end_wait(cpu, prev, next, now, sums);
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	task_switched(preempt, prev, next, prev_state);
+	return 0;
+}
+
+/* fa2c3254d7cf (5.18) added prev_state: before, the state is read here and may race with a waker on another CPU. */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	task_switched(preempt, prev, next, task_state(prev));
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sched_wakeup, struct task_struct *task)
+{
+	made_runnable(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(sched_wakeup_new, struct task_struct *task)
+{
+	made_runnable(task);
+	return 0;
+}
+
+/* A target that still waits when the window closes. */
+struct open_wait {
+	__u64 wait_ns;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+};
+
+const struct open_wait *unused_open_wait __attribute__((unused));
+
+SEC("iter/task")
+int list_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct open_wait open = {};
+	struct member *member;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!task)
+		return 0;
+	member = member_of(task);
+	if (!member || !member->runnable_ns || member->runnable_ns > now)
+		return 0;
+	open.wait_ns = now - member->runnable_ns;
+	open.tgid = tgid_of(targets.pid_namespace, task);
+	open.tid = tid_of(targets.pid_namespace, task);
+	bpf_core_read(&open.comm, sizeof(open.comm), &task->comm);
+	bpf_seq_write(ctx->meta->seq, &open, sizeof(open));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
