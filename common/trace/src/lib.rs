@@ -5,6 +5,7 @@ pub mod foreign;
 pub mod iterate;
 pub mod loader;
 pub mod losses;
+pub mod mappings;
 pub mod maps;
 pub mod probe;
 pub mod symbolize;

@@ -1,1 +1,3 @@
 //! Addresses → names.
+
+pub mod module;

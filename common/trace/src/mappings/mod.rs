@@ -1,0 +1,1 @@
+//! Which file a process had mapped where, and when.
