@@ -39,8 +39,19 @@ pub struct Sample {
     pub kernel: Arc<[Frame]>,
     /// The waker, where it was asked for.
     pub waker: Option<Arc<Waker>>,
+    /// The thread had nothing to do: an ordinary wait of a pool's thread, not trouble.
+    pub idle: bool,
+    /// Number of intervals or samples behind the values.
+    pub count: u64,
     /// One number per entry of [`Profile::values`].
     pub values: Vec<u64>,
+}
+
+impl Sample {
+    /// Sum of all values; meaningful where they share a unit.
+    pub fn total(&self) -> u64 {
+        self.values.iter().sum()
+    }
 }
 
 /// Name and unit of one measured number.

@@ -1,5 +1,6 @@
 //! What the tracing tools share; it knows no tool by name.
 
+pub mod command;
 pub mod cost;
 pub mod foreign;
 pub mod iterate;
@@ -7,6 +8,11 @@ pub mod loader;
 pub mod losses;
 pub mod mappings;
 pub mod maps;
+pub mod output;
 pub mod probe;
+pub mod progress;
+pub mod run;
+pub mod signals;
 pub mod symbolize;
 pub mod waits;
+pub mod window;

@@ -1,0 +1,193 @@
+//! `-o FILE`: whole files or none.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
+
+/// What a report looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Human,
+    /// One stack a line.
+    Folded,
+    /// One object a line.
+    Json,
+}
+
+/// Endings of output files, and what they mean.
+const ENDINGS: [(&str, Format); 2] = [(".folded", Format::Folded), (".json", Format::Json)];
+
+/// A file to write a report into; its ending chooses the format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Where.
+    pub path: PathBuf,
+    /// As what.
+    pub format: Format,
+}
+
+impl FromStr for OutputFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let format = ENDINGS
+            .iter()
+            .find(|(ending, _)| text.ends_with(ending))
+            .map(|(_, format)| *format);
+        match format {
+            Some(format) => Ok(Self {
+                path: text.into(),
+                format,
+            }),
+            None => {
+                let endings: Vec<&str> = ENDINGS.iter().map(|(ending, _)| *ending).collect();
+                Err(format!(
+                    "the ending chooses the format; use {}",
+                    endings.join(" or ")
+                ))
+            }
+        }
+    }
+}
+
+impl OutputFile {
+    /// Fails now rather than after a long run.
+    ///
+    /// # Errors
+    ///
+    /// When the file could not be written.
+    pub fn check_writable(&self) -> Result<()> {
+        let target = self.target();
+        if target.exists() && !target.is_file() {
+            fs::OpenOptions::new()
+                .write(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open(&target)
+                .map(drop)
+                .or_else(|err| {
+                    if err.raw_os_error() == Some(libc::ENXIO) {
+                        Ok(())
+                    } else {
+                        Err(err)
+                    }
+                })
+        } else {
+            NamedTempFile::new_in(directory(&target)).map(drop)
+        }
+        .with_context(|| self.complaint())
+    }
+
+    /// Writes a temporary file beside the target and renames it; devices and FIFOs are written to directly.
+    ///
+    /// # Errors
+    ///
+    /// When writing fails; the target is untouched then.
+    pub fn write(&self, report: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+        let target = self.target();
+        if target.exists() && !target.is_file() {
+            let file = fs::OpenOptions::new().write(true).open(&target);
+            let mut out = BufWriter::new(file.with_context(|| self.complaint())?);
+            report(&mut out)?;
+            return out.flush().with_context(|| self.complaint());
+        }
+        let file = NamedTempFile::new_in(directory(&target)).with_context(|| self.complaint())?;
+        let mut out = BufWriter::new(file);
+        report(&mut out).with_context(|| self.complaint())?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error);
+        let file = file.with_context(|| self.complaint())?;
+        file.as_file()
+            .set_permissions(fs::Permissions::from_mode(0o666 & !umask()))
+            .and_then(|()| file.persist(&target).map_err(|err| err.error))
+            .with_context(|| self.complaint())?;
+        Ok(())
+    }
+
+    /// A symlink stays one: what it points to is replaced.
+    fn target(&self) -> PathBuf {
+        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+    }
+
+    fn complaint(&self) -> String {
+        format!("write {}", self.path.display())
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str() != OsStr::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
+        .unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_in(dir: &tempfile::TempDir, name: &str) -> OutputFile {
+        dir.path().join(name).to_str().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_ending_chooses_and_others_are_refused() {
+        assert_eq!(
+            "a.folded".parse::<OutputFile>().unwrap().format,
+            Format::Folded
+        );
+        let message = "a.svg".parse::<OutputFile>().unwrap_err();
+        assert!(message.contains(".folded or .json"), "{message}");
+    }
+
+    #[test]
+    fn a_failed_report_leaves_the_old_file_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file_in(&dir, "out.json");
+        file.write(|out| Ok(out.write_all(b"old")?)).unwrap();
+        let failed = file.write(|out| {
+            out.write_all(b"new")?;
+            anyhow::bail!("half-way")
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&file.path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(
+            fs::metadata(&file.path).unwrap().permissions().mode() & 0o777,
+            0o666 & !umask()
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file_in(&dir, "full.json");
+        std::os::unix::fs::symlink("/dev/full", &file.path).unwrap();
+        let failed = file.write(|out| Ok(out.write_all(b"x")?)).unwrap_err();
+        assert!(
+            format!("{failed:#}").contains("No space left on device"),
+            "{failed:#}"
+        );
+    }
+
+    #[test]
+    fn an_unwritable_place_is_found_before_the_run() {
+        let file: OutputFile = "/no/such/directory/out.folded".parse().unwrap();
+        let message = format!("{:#}", file.check_writable().unwrap_err());
+        assert!(
+            message.starts_with("write /no/such/directory/out.folded: No such file"),
+            "{message}"
+        );
+    }
+}

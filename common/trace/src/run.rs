@@ -1,0 +1,123 @@
+//! How every tool starts and ends: privileges, errors on one line, exit status.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+/// How a run that did not fail ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit status 0.
+    Done,
+    /// Something was lost and `--strict` was given: exit status 3.
+    Lossy,
+    /// Exit status of `-- COMMAND`.
+    Command(u8),
+}
+
+/// Exit status for losses under `--strict`.
+const LOSSY: u8 = 3;
+
+/// Runs a tool: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
+pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
+    match run() {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Lossy) => ExitCode::from(LOSSY),
+        Ok(Outcome::Command(status)) => ExitCode::from(status),
+        Err(err) if err.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
+        Err(err) => {
+            let line = format!("{err:#}").replace('\n', " ");
+            eprintln!("{tool}: {}", profile::escape::terminal(&line));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(cause: &(dyn Error + 'static)) -> bool {
+    cause
+        .downcast_ref::<io::Error>()
+        .is_some_and(|err| err.kind() == io::ErrorKind::BrokenPipe)
+}
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// Checks what loading BPF programs takes, before anything is loaded.
+///
+/// # Errors
+///
+/// Names the capability that is missing, or says that the kernel has no type information.
+pub fn check_privileges() -> Result<()> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        // Without /proc the kernel's own refusal has to do.
+        .unwrap_or(u64::MAX);
+    check_capabilities(effective)?;
+    check_btf(Path::new("/sys/kernel/btf/vmlinux"))
+}
+
+/// Root may have been stripped of capabilities and others may have them, so the user ID is not asked.
+fn check_capabilities(effective: u64) -> Result<()> {
+    let has = |capability: u32| effective >> capability & 1 == 1;
+    if has(CAP_SYS_ADMIN) {
+        return Ok(());
+    }
+    let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
+        .into_iter()
+        .filter_map(|(capability, name)| (!has(capability)).then_some(name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "needs root, or CAP_BPF and CAP_PERFMON (missing: {}); run it with sudo",
+        missing.join(", ")
+    )
+}
+
+fn check_btf(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    bail!(
+        "this kernel has no BTF ({} is missing); a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
+        path.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_missing_capability_is_named() {
+        assert!(check_capabilities(1 << CAP_SYS_ADMIN).is_ok());
+        assert!(check_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).is_ok());
+        let message = check_capabilities(1 << CAP_BPF).unwrap_err().to_string();
+        assert!(message.contains("(missing: CAP_PERFMON)"), "{message}");
+        let message = check_capabilities(0).unwrap_err().to_string();
+        assert!(
+            message.contains("(missing: CAP_BPF, CAP_PERFMON); run it with sudo"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_kernel_without_btf_is_told_from_other_troubles() {
+        let message = check_btf(Path::new("/nonexistent/btf"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("no BTF") && message.contains("CONFIG_DEBUG_INFO_BTF=y"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! The first Ctrl-C ends the collection, the second one the tool.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level::pipe};
+
+/// Which signals have arrived.
+pub struct Signals {
+    ended: Arc<AtomicBool>,
+    which: Arc<AtomicUsize>,
+    wake: UnixStream,
+}
+
+impl Signals {
+    /// Takes SIGINT, SIGTERM and SIGHUP over.
+    ///
+    /// # Errors
+    ///
+    /// When the handlers cannot be installed.
+    pub fn install() -> Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let which = Arc::new(AtomicUsize::new(0));
+        let (wake, writer) = UnixStream::pair().context("make signal socket")?;
+        wake.set_nonblocking(true).context("make signal socket")?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Handlers run in this order: the second signal finds the flag set and gets the default action.
+            flag::register_conditional_default(signal, Arc::clone(&ended))
+                .and_then(|_| flag::register(signal, Arc::clone(&ended)))
+                .and_then(|_| {
+                    let number = usize::try_from(signal).expect("signal numbers are small");
+                    flag::register_usize(signal, Arc::clone(&which), number)
+                })
+                .and_then(|_| pipe::register(signal, writer.try_clone()?))
+                .context("install signal handlers")?;
+        }
+        Ok(Self { ended, which, wake })
+    }
+
+    /// Whether the collection is to end.
+    pub fn ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// The latest signal.
+    pub fn which(&self) -> Option<i32> {
+        i32::try_from(self.which.load(Ordering::Relaxed))
+            .ok()
+            .filter(|signal| *signal != 0)
+    }
+
+    /// Becomes readable with the first signal.
+    pub fn fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+}
+
+/// Waits until one of the descriptors is readable, a signal comes or time is up.
+pub fn wait(fds: &[RawFd], timeout: Duration) {
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let timeout = libc::timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    };
+    let count = libc::nfds_t::try_from(polled.len()).expect("a handful of descriptors");
+    // SAFETY: `polled` has `count` entries; a null mask leaves signals as they are.
+    unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            count,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
+}

@@ -1,0 +1,130 @@
+//! When a run begins, ticks and ends.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// Longest duration accepted: a year; anything beyond is a slip of the hand.
+const MAX_SECONDS: f64 = 366.0 * 86_400.0;
+
+/// `[DURATION]` of the tools that report once.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct For {
+    /// How long: seconds, or 500ms, 30s, 2m; until Ctrl-C if not given
+    #[arg(value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+}
+
+/// `[INTERVAL [COUNT]]` of the tools that report repeatedly.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Every {
+    /// Report every so often: seconds, or 500ms, 30s, 2m; once, at Ctrl-C, if not given
+    #[arg(value_name = "INTERVAL", value_parser = parse_duration)]
+    pub interval: Option<Duration>,
+
+    /// Number of reports; until Ctrl-C if not given
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+}
+
+/// Reads `30`, `0.5`, `500ms`, `30s`, `2m`, `1h`, `100us`.
+///
+/// # Errors
+///
+/// Text for the user when it is none of these, zero, negative or absurdly long.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}'; use us, ms, s, m or h")),
+    };
+    let seconds = match digits.parse::<f64>() {
+        Ok(number) => number * factor,
+        Err(_) => return Err("not a time; write 30, 0.5, 500ms, 30s or 2m".into()),
+    };
+    if !(1e-9..=MAX_SECONDS).contains(&seconds) {
+        return Err("must be more than 0 and at most a year".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Now, on the clock that the BPF side stamps with (`CLOCK_MONOTONIC`), ns.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// A duration in whole nanoseconds.
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Deadlines at multiples of an interval from the start: lateness does not add up.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticker {
+    interval_ns: u64,
+    next_ns: u64,
+}
+
+impl Ticker {
+    /// The first deadline is one interval after `start_ns`.
+    pub fn new(start_ns: u64, interval: Duration) -> Self {
+        let interval_ns = nanoseconds(interval).max(1);
+        Self {
+            interval_ns,
+            next_ns: start_ns + interval_ns,
+        }
+    }
+
+    /// The deadline being waited for, ns.
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Goes on to the first deadline after `now_ns`; returns how many were missed on the way.
+    pub fn advance(&mut self, now_ns: u64) -> u64 {
+        let missed = now_ns.saturating_sub(self.next_ns) / self.interval_ns;
+        self.next_ns += (missed + 1) * self.interval_ns;
+        missed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds_unless_they_say_otherwise() {
+        let ms = |text: &str| parse_duration(text).map(|duration| duration.as_micros());
+        assert_eq!(ms("30"), Ok(30_000_000));
+        assert_eq!(ms("0.5"), Ok(500_000));
+        assert_eq!(ms("500ms"), Ok(500_000));
+        assert_eq!(ms("2m"), Ok(120_000_000));
+        assert_eq!(ms("100us"), Ok(100));
+        for bad in [
+            "", "0", "-1", "nan", "inf", "1d", "ms", "1e300", "1 s", "0x10",
+        ] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ticks_do_not_drift_and_missed_ones_are_counted() {
+        let mut ticker = Ticker::new(1_000, Duration::from_nanos(100));
+        assert_eq!(ticker.next_ns(), 1_100);
+        assert_eq!(ticker.advance(1_130), 0);
+        assert_eq!(ticker.next_ns(), 1_200, "late by 30, next deadline unmoved");
+        assert_eq!(ticker.advance(1_450), 2);
+        assert_eq!(ticker.next_ns(), 1_500);
+    }
+}
