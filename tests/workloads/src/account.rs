@@ -17,7 +17,11 @@ impl Account {
     #[must_use]
     pub fn open() -> Self {
         let before = task::totals(task::tid());
-        Self { before, cpu_ns: clock::thread_cpu_ns(), start_ns: clock::mono_ns() }
+        Self {
+            before,
+            cpu_ns: clock::thread_cpu_ns(),
+            start_ns: clock::mono_ns(),
+        }
     }
 
     /// Closes it, clocks first, and returns the interval as JSON fields.

@@ -18,7 +18,11 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     };
     // SAFETY: `set` is valid for its size; 0 is the calling thread.
     let rc = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// [`pin`]s where a CPU was asked for; a test that asked for a missing one must fail, not drift.

@@ -1,7 +1,10 @@
 //! Clocks in nanoseconds, and sleeping on them.
 
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `now` is a valid, writable timespec.
     let rc = unsafe { libc::clock_gettime(clock, &raw mut now) };
     assert_eq!(rc, 0, "clock {clock} exists on every supported kernel");
@@ -22,14 +25,22 @@ pub fn thread_cpu_ns() -> u64 {
 
 fn timespec(ns: u64) -> libc::timespec {
     let part = |value: u64| libc::c_long::try_from(value).expect("times fit in a timespec");
-    libc::timespec { tv_sec: part(ns / 1_000_000_000), tv_nsec: part(ns % 1_000_000_000) }
+    libc::timespec {
+        tv_sec: part(ns / 1_000_000_000),
+        tv_nsec: part(ns % 1_000_000_000),
+    }
 }
 
 fn nanosleep(flags: libc::c_int, ns: u64) {
     let until = timespec(ns);
     // SAFETY: `until` is valid, and no remainder is asked for.
     while unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, flags, &raw const until, std::ptr::null_mut())
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            flags,
+            &raw const until,
+            std::ptr::null_mut(),
+        )
     } == libc::EINTR
     {}
 }

@@ -14,10 +14,12 @@ impl Flags {
     /// Reads the program's arguments: `valued` flags take a value and may repeat, `switches` do not.
     #[must_use]
     pub fn of_program(usage: &'static str, valued: &[&str], switches: &[&str]) -> Self {
-        Self::parse(usage, valued, switches, std::env::args_os().skip(1)).unwrap_or_else(|problem| {
-            eprintln!("{problem}\nusage: {usage}");
-            std::process::exit(2)
-        })
+        Self::parse(usage, valued, switches, std::env::args_os().skip(1)).unwrap_or_else(
+            |problem| {
+                eprintln!("{problem}\nusage: {usage}");
+                std::process::exit(2)
+            },
+        )
     }
 
     fn parse(
@@ -49,7 +51,11 @@ impl Flags {
 
     /// Every value of a flag, as raw as the shell passed it.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &OsStr> {
-        self.given.get(name).into_iter().flatten().map(OsString::as_os_str)
+        self.given
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(OsString::as_os_str)
     }
 
     /// The last value of a flag.
@@ -62,7 +68,10 @@ impl Flags {
     #[must_use]
     pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         let text = self.last(name)?.to_string_lossy();
-        Some(text.parse().unwrap_or_else(|_| self.reject(&format!("{name}: bad number {text:?}"))))
+        Some(
+            text.parse()
+                .unwrap_or_else(|_| self.reject(&format!("{name}: bad number {text:?}"))),
+        )
     }
 
     /// Ends the program with status 2 and the usage.
@@ -77,7 +86,12 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Flags, String> {
-        Flags::parse("x", &["--count"], &["--loud"], args.iter().map(OsString::from))
+        Flags::parse(
+            "x",
+            &["--count"],
+            &["--loud"],
+            args.iter().map(OsString::from),
+        )
     }
 
     #[test]
@@ -90,7 +104,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        assert_eq!(parse(&["--cuont"]).err().unwrap(), "unknown argument \"--cuont\"");
+        assert_eq!(
+            parse(&["--cuont"]).err().unwrap(),
+            "unknown argument \"--cuont\""
+        );
         assert_eq!(parse(&["--count"]).err().unwrap(), "--count needs a value");
     }
 }

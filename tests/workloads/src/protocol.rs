@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 fn say(line: &str) {
     let mut stdout = io::stdout().lock();
     // A test that has gone away needs no answer, and a panic here would only hide its failure.
-    if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
+    if writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .is_err()
+    {
         std::process::exit(1);
     }
 }

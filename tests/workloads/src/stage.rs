@@ -34,9 +34,7 @@ impl Stage {
     pub fn new() -> Self {
         // Threads inherit the mask.
         // SAFETY: `set` is initialised by go_set, and the old mask is not asked for.
-        let rc = unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, &go_set(), std::ptr::null_mut())
-        };
+        let rc = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &go_set(), std::ptr::null_mut()) };
         assert_eq!(rc, 0, "the mask is valid");
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -73,7 +71,10 @@ impl Stage {
         for member in &members {
             signal(member.tid);
         }
-        let reports: Vec<Report> = members.iter().map(|member| receive(&member.report)).collect();
+        let reports: Vec<Report> = members
+            .iter()
+            .map(|member| receive(&member.report))
+            .collect();
         for (member, report) in members.iter().zip(reports) {
             task::wait_asleep(member.tid, libc::SYS_rt_sigtimedwait);
             if let Some(mut fields) = report {
@@ -92,7 +93,8 @@ fn perform<W: FnOnce() -> Report>(
     report: &Sender<Report>,
 ) {
     let work = prepare();
-    tid.send(task::tid()).expect("the stage outlives its threads");
+    tid.send(task::tid())
+        .expect("the stage outlives its threads");
     wait_for_go();
     report.send(work()).expect("the stage outlives its threads");
     loop {
@@ -101,13 +103,19 @@ fn perform<W: FnOnce() -> Report>(
 }
 
 fn receive<T>(channel: &Receiver<T>) -> T {
-    channel.recv().expect("a thread that cannot answer has ended the process")
+    channel
+        .recv()
+        .expect("a thread that cannot answer has ended the process")
 }
 
 fn settle((tid, report): (Receiver<i32>, Receiver<Report>)) -> Member {
     let tid = receive(&tid);
     task::wait_asleep(tid, libc::SYS_rt_sigtimedwait);
-    Member { tid, before: task::totals(tid), report }
+    Member {
+        tid,
+        before: task::totals(tid),
+        report,
+    }
 }
 
 fn go_set() -> libc::sigset_t {

@@ -15,7 +15,9 @@ pub fn tid() -> i32 {
 
 fn read(tid: i32, file: &str) -> String {
     let path = format!("/proc/self/task/{tid}/{file}");
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    // `status` starts with the thread's name, which need not be text.
+    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The kernel's account of one thread since its birth.
@@ -68,12 +70,15 @@ impl Totals {
 #[must_use]
 pub fn totals(tid: i32) -> Totals {
     let schedstat = read(tid, "schedstat");
-    let mut numbers = schedstat.split_ascii_whitespace().map(|n| n.parse().expect("a number"));
+    let mut numbers = schedstat
+        .split_ascii_whitespace()
+        .map(|n| n.parse().expect("a number"));
     let mut next = || numbers.next().expect("schedstat has three fields");
     let status = read(tid, "status");
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim().parse().ok()).expect("status has this field")
+        line.and_then(|rest| rest.trim().parse().ok())
+            .expect("status has this field")
     };
     Totals {
         oncpu_ns: next(),
@@ -98,7 +103,10 @@ pub fn sleeps_in(tid: i32, number: libc::c_long) -> bool {
 pub fn wait_asleep(tid: i32, number: libc::c_long) {
     let give_up_ns = clock::mono_ns() + 10_000_000_000;
     while !sleeps_in(tid, number) {
-        assert!(clock::mono_ns() < give_up_ns, "thread {tid} never slept in system call {number}");
+        assert!(
+            clock::mono_ns() < give_up_ns,
+            "thread {tid} never slept in system call {number}"
+        );
         clock::sleep_ns(50_000);
     }
 }

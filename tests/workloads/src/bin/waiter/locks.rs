@@ -17,12 +17,20 @@ fn leak<T>(plan: Plan, one: impl Fn() -> T) -> &'static [T] {
 pub(crate) fn std_mutex(stage: &mut Stage, plan: Plan) {
     let locks = leak(plan, || Mutex::new(()));
     plan.partner(stage, move || {
-        let mut held: Vec<_> =
-            locks.iter().map(|lock| Some(lock.lock().unwrap_or_else(PoisonError::into_inner))).collect();
+        let mut held: Vec<_> = locks
+            .iter()
+            .map(|lock| Some(lock.lock().unwrap_or_else(PoisonError::into_inner)))
+            .collect();
         move |i| drop(held[i as usize].take())
     });
     plan.waiter(stage, move || {
-        move |i| drop(locks[i as usize].lock().unwrap_or_else(PoisonError::into_inner))
+        move |i| {
+            drop(
+                locks[i as usize]
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner),
+            )
+        }
     });
 }
 
@@ -46,7 +54,9 @@ impl PthreadMutex {
 }
 
 pub(crate) fn pthread_mutex(stage: &mut Stage, plan: Plan) {
-    let locks = leak(plan, || PthreadMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)));
+    let locks = leak(plan, || {
+        PthreadMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+    });
     plan.partner(stage, move || {
         locks.iter().for_each(PthreadMutex::lock);
         move |i| locks[i as usize].unlock()

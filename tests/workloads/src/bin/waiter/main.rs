@@ -16,7 +16,9 @@ use crate::measure::Plan;
 const USAGE: &str = "waiter [--waits N] [--disk-waits N] [--millis D] [--kinds KIND,KIND…] [--dir DIR]
 kinds: sleep mutex pmutex pipe poll epoll socket wait, and in DIR, on a real disk: pagefault direct fsync";
 const VALUED: [&str; 5] = ["--waits", "--disk-waits", "--millis", "--kinds", "--dir"];
-const KINDS: [&str; 8] = ["sleep", "mutex", "pmutex", "pipe", "poll", "epoll", "socket", "wait"];
+const KINDS: [&str; 8] = [
+    "sleep", "mutex", "pmutex", "pipe", "poll", "epoll", "socket", "wait",
+];
 const DISK_KINDS: [&str; 3] = ["pagefault", "direct", "fsync"];
 
 fn main() {
@@ -24,9 +26,12 @@ fn main() {
     let dir = flags.last("--dir").map(PathBuf::from);
     let disk_kinds: &[&str] = if dir.is_some() { &DISK_KINDS } else { &[] };
     let available: Vec<&str> = KINDS.iter().chain(disk_kinds).copied().collect();
-    let chosen = flags.last("--kinds").map(|list| list.to_string_lossy().into_owned());
-    let chosen: Vec<&str> =
-        chosen.as_deref().map_or(available.clone(), |list| list.split(',').collect());
+    let chosen = flags
+        .last("--kinds")
+        .map(|list| list.to_string_lossy().into_owned());
+    let chosen: Vec<&str> = chosen
+        .as_deref()
+        .map_or(available.clone(), |list| list.split(',').collect());
     if let Some(kind) = chosen.iter().find(|kind| !available.contains(kind)) {
         flags.reject(&format!("no kind {kind:?}, or it needs --dir"));
     }
@@ -37,15 +42,29 @@ fn main() {
     let plan = |kind: &'static str| {
         // Each kind its own length, so that a test sees two kinds that were swapped.
         let nth = KINDS.iter().position(|&k| k == kind).unwrap_or(0) as u64;
-        let waits = if DISK_KINDS.contains(&kind) { disk_waits } else { waits };
-        Plan { kind, waits, period_ns: (millis + nth) * 1_000_000 }
+        let waits = if DISK_KINDS.contains(&kind) {
+            disk_waits
+        } else {
+            waits
+        };
+        Plan {
+            kind,
+            waits,
+            period_ns: (millis + nth) * 1_000_000,
+        }
     };
     // Children are forked while the process still has one thread.
-    let children = chosen.contains(&"wait").then(|| partners::fork_children(waits));
+    let children = chosen
+        .contains(&"wait")
+        .then(|| partners::fork_children(waits));
 
     let mut stage = Stage::new();
     let dir = dir.unwrap_or_default();
-    for kind in available.iter().copied().filter(|kind| chosen.contains(kind)) {
+    for kind in available
+        .iter()
+        .copied()
+        .filter(|kind| chosen.contains(kind))
+    {
         let plan = plan(kind);
         match kind {
             "sleep" => timers::sleep(&mut stage, plan),

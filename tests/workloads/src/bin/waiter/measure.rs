@@ -15,11 +15,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Adds the measured thread `w-KIND`: `prepare` returns the operation that waits, given its number.
-    pub(crate) fn waiter<O>(
-        self,
-        stage: &mut Stage,
-        prepare: impl FnOnce() -> O + Send + 'static,
-    ) where
+    pub(crate) fn waiter<O>(self, stage: &mut Stage, prepare: impl FnOnce() -> O + Send + 'static)
+    where
         O: FnMut(u64) + 'static,
     {
         stage.spawn(&format!("w-{}", self.kind), move || {
@@ -29,11 +26,8 @@ impl Plan {
     }
 
     /// Adds the helper `h-KIND` that ends wait number `i` at `(i + 1)` periods after the start.
-    pub(crate) fn partner<T>(
-        self,
-        stage: &mut Stage,
-        prepare: impl FnOnce() -> T + Send + 'static,
-    ) where
+    pub(crate) fn partner<T>(self, stage: &mut Stage, prepare: impl FnOnce() -> T + Send + 'static)
+    where
         T: FnMut(u64) + 'static,
     {
         stage.spawn(&format!("h-{}", self.kind), move || {
@@ -84,7 +78,10 @@ struct Stopwatch {
 impl Stopwatch {
     fn start() -> Self {
         let mono_ns = clock::mono_ns();
-        Self { mono_ns, cpu_ns: clock::thread_cpu_ns() }
+        Self {
+            mono_ns,
+            cpu_ns: clock::thread_cpu_ns(),
+        }
     }
 
     fn stop(self) -> (u64, u64) {

@@ -16,11 +16,17 @@ const PAGE: usize = 4096;
 fn cold_file(plan: Plan, dir: &Path) -> (PathBuf, File) {
     let path = dir.join(format!("waiter-{}-{}", plan.kind, std::process::id()));
     let fail = |error: std::io::Error| -> ! { panic!("{}: {error}", path.display()) };
-    let file = File::options().read(true).write(true).create_new(true).open(&path);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path);
     let mut file = file.unwrap_or_else(|error| fail(error));
     let page = [0x5a; PAGE];
     let written = (0..plan.waits).try_for_each(|_| file.write_all(&page));
-    written.and_then(|()| file.sync_all()).unwrap_or_else(|error| fail(error));
+    written
+        .and_then(|()| file.sync_all())
+        .unwrap_or_else(|error| fail(error));
     // SAFETY: an open descriptor; length 0 means to the end.
     let rc = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     assert_eq!(rc, 0, "the advice is valid for a file");
@@ -43,7 +49,14 @@ pub(crate) fn pagefault(stage: &mut Stage, plan: Plan, dir: &Path) {
         // SAFETY: a fresh mapping of a file that nobody shortens, checked before use.
         let base = unsafe {
             let (length, fd) = (bytes(plan), file.as_raw_fd());
-            let base = libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+            let base = libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            );
             assert_ne!(base, libc::MAP_FAILED, "a small file can be mapped");
             // Without read-ahead each page is a wait of its own.
             libc::madvise(base, length, libc::MADV_RANDOM);
@@ -62,12 +75,18 @@ struct AlignedPage([u8; PAGE]);
 
 pub(crate) fn direct(stage: &mut Stage, plan: Plan, dir: &Path) {
     let (path, _) = cold_file(plan, dir);
-    let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(&path);
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path);
     remove(&path);
     let file = file.unwrap_or_else(|error| panic!("{}: O_DIRECT: {error}", path.display()));
     plan.waiter(stage, move || {
         let mut page = Box::new(AlignedPage([0; PAGE]));
-        move |i| file.read_exact_at(&mut page.0, i * PAGE as u64).expect("the page is there")
+        move |i| {
+            file.read_exact_at(&mut page.0, i * PAGE as u64)
+                .expect("the page is there")
+        }
     });
 }
 
@@ -76,7 +95,8 @@ pub(crate) fn fsync(stage: &mut Stage, plan: Plan, dir: &Path) {
     remove(&path);
     plan.waiter(stage, move || {
         move |i| {
-            file.write_all_at(&[0xa5; PAGE], i * PAGE as u64).expect("the page is there");
+            file.write_all_at(&[0xa5; PAGE], i * PAGE as u64)
+                .expect("the page is there");
             file.sync_data().expect("the disk takes it");
         }
     });

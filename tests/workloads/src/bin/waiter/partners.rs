@@ -19,7 +19,11 @@ fn bytes(
         move |_| writer.write_all(b"x").expect("the reader lives to the end")
     });
     plan.waiter(stage, move || {
-        move |_| reader.read_exact(&mut [0]).expect("the writer lives to the end")
+        move |_| {
+            reader
+                .read_exact(&mut [0])
+                .expect("the writer lives to the end")
+        }
     });
 }
 
@@ -65,7 +69,11 @@ pub(crate) fn wait(stage: &mut Stage, plan: Plan, children: Children) {
         wait_until_it_reads(pid);
     }
     plan.partner(stage, move || {
-        move |i| writers[i as usize].write_all(b"x").expect("the child reads it")
+        move |i| {
+            writers[i as usize]
+                .write_all(b"x")
+                .expect("the child reads it")
+        }
     });
     plan.waiter(stage, move || {
         move |i| {
@@ -86,7 +94,10 @@ fn wait_until_it_reads(pid: libc::pid_t) {
         if state.split_ascii_whitespace().next() == Some(reading.as_str()) {
             return;
         }
-        assert!(clock::mono_ns() < give_up_ns, "child {pid} never got to its pipe");
+        assert!(
+            clock::mono_ns() < give_up_ns,
+            "child {pid} never got to its pipe"
+        );
         clock::sleep_ns(50_000);
     }
 }

@@ -20,7 +20,11 @@ pub(crate) fn poll(stage: &mut Stage, plan: Plan) {
         let (silent, writer) = std::io::pipe().expect("a pipe can be had");
         move |_| {
             let _open = &writer;
-            let mut fd = libc::pollfd { fd: silent.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut fd = libc::pollfd {
+                fd: silent.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // SAFETY: one valid pollfd.
             let ready = unsafe { libc::poll(&raw mut fd, 1, millis(plan)) };
             assert_eq!(ready, 0, "nobody writes to this pipe");
