@@ -8,13 +8,14 @@ use usekit_workloads::flags::Flags;
 use crate::storm::Storm;
 
 const USAGE: &str = "waker [--count N] [--pairs P] [--cpu C]
-       waker --storm [--threads T] [--hogs H] [--seconds S] [--cpu C]";
-const VALUED: [&str; 6] = [
+       waker --storm [--threads T] [--hogs H] [--burst-us B] [--seconds S] [--cpu C]";
+const VALUED: [&str; 7] = [
     "--count",
     "--pairs",
     "--cpu",
     "--threads",
     "--hogs",
+    "--burst-us",
     "--seconds",
 ];
 
@@ -26,11 +27,11 @@ fn main() {
         if threads == 0 {
             flags.reject("--threads: at least one");
         }
-        let hogs = flags.number("--hogs").unwrap_or(2);
         storm::run(Storm {
             threads,
-            hogs,
+            hogs: flags.number("--hogs").unwrap_or(2),
             seconds: flags.number("--seconds").unwrap_or(2.0),
+            burst_us: flags.number("--burst-us").unwrap_or(100),
             cpu,
         })
     }

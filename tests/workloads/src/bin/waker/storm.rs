@@ -11,13 +11,16 @@ use usekit_workloads::account::Account;
 use usekit_workloads::stage::Stage;
 use usekit_workloads::{affinity, clock, countdown};
 
-/// Turns of work per wakeup, ten to twenty microseconds.
-const BURST: u64 = 50_000;
+/// Turns of the loop between two looks at the clock, a few microseconds.
+const TURNS: u64 = 10_000;
 
 pub(crate) struct Storm {
     pub(crate) threads: usize,
     pub(crate) hogs: usize,
     pub(crate) seconds: f64,
+    /// Work per wakeup. The kernel charges no delay to a wakeup that preempts at once, a tracer
+    /// a few microseconds: the queueing must be long beside those for the two to agree.
+    pub(crate) burst_us: u64,
     pub(crate) cpu: Option<usize>,
 }
 
@@ -39,6 +42,7 @@ fn post(mut bell: &File) {
 /// What the places of the ring share.
 struct Ring {
     bells: Vec<File>,
+    burst_ns: u64,
     over: AtomicBool,
 }
 
@@ -67,7 +71,7 @@ impl Ring {
             if self.over.load(Ordering::Acquire) || clock::mono_ns() >= end_ns {
                 break;
             }
-            countdown!(BURST);
+            burn(self.burst_ns);
             post(next);
         }
         self.end();
@@ -78,12 +82,16 @@ impl Ring {
     }
 }
 
-fn hog(duration_ns: u64) -> Map<String, Value> {
-    let account = Account::open();
+fn burn(duration_ns: u64) {
     let end_ns = clock::mono_ns() + duration_ns;
     while clock::mono_ns() < end_ns {
-        countdown!(BURST);
+        countdown!(TURNS);
     }
+}
+
+fn hog(duration_ns: u64) -> Map<String, Value> {
+    let account = Account::open();
+    burn(duration_ns);
     let mut fields = account.close();
     fields.insert("kind".into(), "hog".into());
     fields
@@ -96,6 +104,7 @@ pub(crate) fn run(storm: Storm) -> ! {
     let bells = (0..storm.threads).map(|_| eventfd()).collect();
     let ring = Arc::new(Ring {
         bells,
+        burst_ns: storm.burst_us * 1_000,
         over: AtomicBool::new(false),
     });
     for i in 0..storm.threads {
