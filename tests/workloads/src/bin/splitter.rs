@@ -49,19 +49,15 @@ impl Dice {
         self.0 ^= self.0 << 17;
         self.0 % limit
     }
+}
 
-    /// One of [`SHARES`], as often as its share says.
-    fn function(&mut self) -> usize {
-        let mut left = self.below(100);
-        SHARES
-            .iter()
-            .position(|&(_, _, share)| {
-                let hit = left < share;
-                left = left.saturating_sub(share);
-                hit
-            })
-            .expect("the shares add up to 100")
-    }
+/// The function that lags most behind its share. Slices of random length keep the order irregular.
+fn most_behind(spent_ns: &[u64; SHARES.len()]) -> usize {
+    let total_ns: u64 = spent_ns.iter().sum();
+    let lag = |nth: &usize| (total_ns * SHARES[*nth].2 / 100) as i64 - spent_ns[*nth] as i64;
+    (0..SHARES.len())
+        .max_by_key(lag)
+        .expect("there are functions")
 }
 
 fn split(seconds: f64, idle_percent: u64, seed: u64) -> Map<String, Value> {
@@ -71,7 +67,7 @@ fn split(seconds: f64, idle_percent: u64, seed: u64) -> Map<String, Value> {
     let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
     let mut mark_ns = clock::thread_cpu_ns();
     while clock::mono_ns() < end_ns {
-        let chosen = dice.function();
+        let chosen = most_behind(&spent_ns);
         (SHARES[chosen].1)(MILLISECOND / 2 + dice.below(3 * MILLISECOND));
         let now_ns = clock::thread_cpu_ns();
         spent_ns[chosen] += now_ns - mark_ns;
