@@ -10,29 +10,41 @@ use usekit_workloads::flags::Flags;
 
 const USAGE: &str = "demo [--seconds S]";
 
+// Plain loops: iterators would put the standard library's names where these should be.
+
 #[inline(never)]
-fn compute_primes(limit: u32) -> usize {
-    (2..limit)
-        .filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0))
-        .count()
+fn compute_primes(limit: u32) -> u32 {
+    let (mut found, mut n) = (0, 2);
+    while n < limit {
+        let mut d = 2;
+        while d * d <= n && n % d != 0 {
+            d += 1;
+        }
+        found += u32::from(d * d > n);
+        n += 1;
+    }
+    found
 }
 
 #[inline(never)]
 fn compute_checksum(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .fold(1, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
+    let (mut sum, mut i) = (1_u32, 0);
+    while i < bytes.len() {
+        sum = (sum * 31 + u32::from(bytes[i])) % 65_521;
+        i += 1;
+    }
+    sum
 }
 
 #[inline(never)]
-fn hold_the_lock(lock: &Mutex<usize>) {
+fn hold_the_lock(lock: &Mutex<u32>) {
     let mut found = lock.lock().unwrap_or_else(PoisonError::into_inner);
     *found += compute_primes(20_000);
     thread::sleep(Duration::from_millis(40));
 }
 
 #[inline(never)]
-fn wait_for_the_lock(lock: &Mutex<usize>) {
+fn wait_for_the_lock(lock: &Mutex<u32>) {
     drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
