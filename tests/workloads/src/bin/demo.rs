@@ -10,6 +10,13 @@ use usekit_workloads::flags::Flags;
 
 const USAGE: &str = "demo [--seconds S]";
 
+/// Keeps the call before it from becoming a jump, which would take the caller off the stack.
+macro_rules! stay_on_the_stack {
+    () => {
+        std::hint::black_box(())
+    };
+}
+
 // Plain loops: iterators would put the standard library's names where these should be.
 
 #[inline(never)]
@@ -41,16 +48,19 @@ fn hold_the_lock(lock: &Mutex<u32>) {
     let mut found = lock.lock().unwrap_or_else(PoisonError::into_inner);
     *found += compute_primes(20_000);
     thread::sleep(Duration::from_millis(40));
+    stay_on_the_stack!();
 }
 
 #[inline(never)]
 fn wait_for_the_lock(lock: &Mutex<u32>) {
     drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+    stay_on_the_stack!();
 }
 
 #[inline(never)]
 fn sleep_between_jobs() {
     thread::sleep(Duration::from_millis(10));
+    stay_on_the_stack!();
 }
 
 #[inline(never)]
@@ -58,16 +68,20 @@ fn read_from_the_pipe(pipe: &mut impl Read) {
     let mut message = [0; 64];
     // At the end the writer is gone first, and that is fine.
     let _ = pipe.read(&mut message);
+    stay_on_the_stack!();
 }
 
 #[inline(never)]
 fn write_to_the_pipe(pipe: &mut impl Write) {
     let _ = pipe.write_all(&[b'x'; 64]);
+    stay_on_the_stack!();
 }
 
 #[inline(never)]
 fn read_a_file() -> Vec<u8> {
-    std::fs::read("/proc/self/exe").unwrap_or_default()
+    let bytes = std::fs::read("/proc/self/exe").unwrap_or_default();
+    stay_on_the_stack!();
+    bytes
 }
 
 fn main() {
