@@ -1,0 +1,13 @@
+//! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
+
+mod harness;
+mod kernel;
+mod tool;
+mod workload;
+
+use std::path::{Path, PathBuf};
+
+/// A program of the same build: the tools, and the workloads beside them.
+pub(crate) fn built(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_offcputime")).with_file_name(name)
+}

@@ -1,0 +1,180 @@
+//! Running a tool under test: know when it is attached, end it, and never hang.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Loading and verifying BPF programs takes its time under emulation.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Lines of stderr as they come.
+#[derive(Default)]
+struct Stderr {
+    state: Mutex<(Vec<String>, bool)>,
+    changed: Condvar,
+}
+
+impl Stderr {
+    fn state(&self) -> MutexGuard<'_, (Vec<String>, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self, stream: impl Read) {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            self.state().0.push(text);
+            self.changed.notify_all();
+            line.clear();
+        }
+        self.state().1 = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether a line came that `wanted` holds for, before the stream or the patience ended.
+    fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        let seen = |lines: &[String]| lines.iter().any(|line| wanted(line));
+        let waiting = |(lines, over): &mut (Vec<String>, bool)| !*over && !seen(lines);
+        let result = self
+            .changed
+            .wait_timeout_while(self.state(), PATIENCE, waiting);
+        seen(&result.unwrap_or_else(PoisonError::into_inner).0.0)
+    }
+
+    fn text(&self) -> String {
+        self.state().0.concat()
+    }
+}
+
+/// How a tool ended and what it said.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Results. A tool never lets a foreign name's bytes through unchecked, so this is always text.
+    pub(crate) stdout: String,
+    /// Everything else.
+    pub(crate) stderr: String,
+    /// Exit code; 128 + n after a signal, as in a shell.
+    pub(crate) code: i32,
+}
+
+/// A running tool. Dropping it kills it.
+pub(crate) struct Tool {
+    name: String,
+    child: Child,
+    stderr: Arc<Stderr>,
+    readers: Option<(JoinHandle<Vec<u8>>, JoinHandle<()>)>,
+}
+
+impl Tool {
+    /// Starts a tool of this workspace.
+    pub(crate) fn start(name: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(crate::built(name));
+        command.args(args);
+        Self::spawn(name, command)
+    }
+
+    /// Starts any command as the tool `name`, for a test that needs an environment of its own.
+    pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
+        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let errors = child.stderr.take().expect("stderr is piped");
+        let results = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stdout.read_to_end(&mut bytes).expect("a pipe can be read");
+            bytes
+        });
+        let stderr = Arc::new(Stderr::default());
+        let follower = Arc::clone(&stderr);
+        let follower = thread::spawn(move || follower.follow(errors));
+        Self {
+            name: name.to_owned(),
+            child,
+            stderr,
+            readers: Some((results, follower)),
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for `NAME: tracing…` on stderr: from then on no event is missed.
+    pub(crate) fn wait_attached(&self) {
+        let announcement = format!("{}: tracing", self.name);
+        let attached = self.stderr.wait_for(|line| line.starts_with(&announcement));
+        assert!(
+            attached,
+            "{} never attached:\n{}",
+            self.name,
+            self.stderr.text()
+        );
+    }
+
+    /// Ctrl-C.
+    pub(crate) fn interrupt(&self) {
+        self.signal(libc::SIGINT);
+    }
+
+    /// Sends any signal.
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.pid()).expect("process ids fit");
+        // SAFETY: our child, not yet waited for, so the id is still its own.
+        unsafe { libc::kill(pid, signal) };
+    }
+
+    /// Waits for its end and fails loudly if that does not come.
+    pub(crate) fn finish(mut self) -> Output {
+        let status = self.wait();
+        let (results, follower) = self.readers.take().expect("finished only once");
+        let stdout = results.join().expect("the reader does not panic");
+        follower.join().expect("the reader does not panic");
+        Output {
+            stdout: String::from_utf8(stdout)
+                .unwrap_or_else(|e| panic!("{} wrote raw bytes on stdout: {e}", self.name)),
+            stderr: self.stderr.text(),
+            code: status
+                .code()
+                .or(status.signal().map(|n| 128 + n))
+                .expect("one of the two"),
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our own child") {
+                return status;
+            }
+            let stderr = || self.stderr.text();
+            assert!(
+                Instant::now() < give_up,
+                "{} does not end:\n{}",
+                self.name,
+                stderr()
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        // Already gone after an orderly end; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

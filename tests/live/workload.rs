@@ -1,0 +1,141 @@
+//! The test's side of the workloads' protocol: start, attach in peace, go, read what they measured.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Far beyond what any workload needs, so that only a hang runs into it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running workload. Dropping it kills it.
+pub(crate) struct Workload {
+    name: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Workload {
+    /// The workload's program, for tools that start it themselves.
+    ///
+    /// # Panics
+    /// With the command that builds it, when it is missing.
+    pub(crate) fn program(name: &str) -> PathBuf {
+        let path = crate::built(name);
+        let remedy = "build the workloads first: cargo build -p usekit-workloads";
+        assert!(path.exists(), "{} is missing; {remedy}", path.display());
+        path
+    }
+
+    /// Starts it and waits until all its threads are asleep, ready for the word.
+    pub(crate) fn start(name: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(Self::program(name));
+        command
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut workload = Self {
+            name: name.to_owned(),
+            child,
+            stdin,
+            lines,
+        };
+        let line = workload.line("ready");
+        assert_eq!(
+            line,
+            format!("ready {}", workload.pid()),
+            "{name} speaks the protocol"
+        );
+        workload
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets the work begin.
+    pub(crate) fn go(&mut self) {
+        let stdin = self.stdin.as_mut().expect("open until finish");
+        stdin
+            .write_all(b"go\n")
+            .unwrap_or_else(|e| panic!("{} is gone: {e}", self.name));
+    }
+
+    /// Waits for the end of the work and returns what its threads measured. They still exist.
+    pub(crate) fn results(&mut self) -> Vec<Value> {
+        let mut results = Vec::new();
+        loop {
+            let line = self.line("its results");
+            if line == "done" {
+                return results;
+            }
+            let result = serde_json::from_str(&line);
+            results.push(result.unwrap_or_else(|e| panic!("{}: {e}: {line}", self.name)));
+        }
+    }
+
+    /// Lets it exit, and fails unless it does so in order.
+    pub(crate) fn finish(mut self) {
+        self.stdin = None;
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let status = self.child.try_wait().expect("our own child");
+            if let Some(status) = status {
+                assert!(status.success(), "{} failed: {status}", self.name);
+                return;
+            }
+            assert!(Instant::now() < give_up, "{} does not exit", self.name);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn line(&mut self, awaited: &str) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+            let mut problem = format!("{}: no {awaited}: {error}", self.name);
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let _ = write!(problem, "; {status}");
+            }
+            panic!("{problem}")
+        })
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        // Already gone after an orderly end; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // A killed process cannot remove its perf map itself.
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.pid()));
+    }
+}
+
+/// An integer field of a result; dots lead into objects: `number(&result, "total.slices")`.
+pub(crate) fn number(result: &Value, field: &str) -> u64 {
+    let value = field
+        .split('.')
+        .try_fold(result, |value, key| value.get(key));
+    value
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("no number {field} in {result}"))
+}

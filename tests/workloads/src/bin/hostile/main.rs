@@ -1,0 +1,114 @@
+//! Threads with names that try to break lines, terminals and encodings, and code made at run time whose
+//! perf map does the same.
+
+mod jit;
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::{Map, Value};
+use usekit_workloads::account::Account;
+use usekit_workloads::flags::Flags;
+use usekit_workloads::stage::Stage;
+use usekit_workloads::{clock, countdown};
+
+use crate::jit::Jit;
+
+const USAGE: &str = "hostile [--seconds S] [--jit-name NAME]…";
+
+/// At most 15 bytes each, as the kernel keeps.
+const NAMES: [&[u8]; 8] = [
+    b"semi;colon;name",
+    b"new\nline 7\r",
+    b"\x1b[31mred\x1b[2J",
+    b"\x1b]0;title\x07",
+    b"\xff\xfe\xc3(bad",
+    b"blank 42",
+    b"<b>&amp;\"'",
+    b"",
+];
+
+fn hex(bytes: &[u8]) -> Value {
+    bytes
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>()
+        .into()
+}
+
+fn take_name(name: &[u8]) {
+    let mut terminated = name.to_vec();
+    terminated.push(0);
+    // SAFETY: a terminated string, of which the kernel copies at most 16 bytes.
+    let rc = unsafe { libc::prctl(libc::PR_SET_NAME, terminated.as_ptr()) };
+    assert_eq!(rc, 0, "any bytes make a name");
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn hostile_burn(turns: u64) -> u64 {
+    countdown!(turns).wrapping_add(1)
+}
+
+/// Burns and sleeps by turns of five milliseconds, so that on-CPU and off-CPU tools both see it.
+fn burn_and_sleep(seconds: f64, name: &[u8]) -> Map<String, Value> {
+    let account = Account::open();
+    let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
+    let mut slept_ns = 0;
+    while clock::mono_ns() < end_ns {
+        let pause_ns = clock::mono_ns() + 5_000_000;
+        while clock::mono_ns() < pause_ns {
+            hostile_burn(50_000);
+        }
+        let before_ns = clock::mono_ns();
+        clock::sleep_ns(5_000_000);
+        slept_ns += clock::mono_ns() - before_ns;
+    }
+    let mut fields = account.close();
+    fields.insert("kind".into(), "name".into());
+    fields.insert("name_hex".into(), hex(name));
+    fields.insert("sleep_ns".into(), slept_ns.into());
+    fields
+}
+
+/// Runs each made function by turns of CPU time and measures what each got.
+fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Map<String, Value> {
+    let mut spent_ns = vec![0; names.len()];
+    let account = Account::open();
+    let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
+    while clock::mono_ns() < end_ns {
+        for (nth, spent_ns) in spent_ns.iter_mut().enumerate() {
+            let before_ns = clock::thread_cpu_ns();
+            jit.call(nth, 1_000_000);
+            *spent_ns += clock::thread_cpu_ns() - before_ns;
+        }
+    }
+    let mut fields = account.close();
+    fields.insert("kind".into(), "jit".into());
+    fields.insert(
+        "name_hex".into(),
+        names.iter().map(|name| hex(name)).collect(),
+    );
+    fields.insert("spent_ns".into(), spent_ns.into());
+    fields
+}
+
+fn main() {
+    let flags = Flags::of_program(USAGE, &["--seconds", "--jit-name"], &[]);
+    let seconds: f64 = flags.number("--seconds").unwrap_or(1.0);
+    let made: Vec<Vec<u8>> = flags
+        .all("--jit-name")
+        .map(|n| n.as_bytes().to_vec())
+        .collect();
+    let mut stage = Stage::new();
+    for name in NAMES {
+        stage.spawn("hostile", move || {
+            take_name(name);
+            move || Some(burn_and_sleep(seconds, name))
+        });
+    }
+    if !made.is_empty() {
+        let jit = Jit::new(&made).unwrap_or_else(|error| panic!("no code at run time: {error}"));
+        stage.spawn("jit", move || move || Some(run_jit(seconds, &jit, &made)));
+    }
+    stage.run()
+}

@@ -1,0 +1,32 @@
+//! Busy threads that share one CPU, and the run-queue delay that the kernel charged them for it.
+
+use serde_json::{Map, Value};
+use usekit_workloads::account::Account;
+use usekit_workloads::flags::Flags;
+use usekit_workloads::stage::Stage;
+use usekit_workloads::{affinity, clock, countdown};
+
+const USAGE: &str = "spinner [--threads N] [--cpu C] [--seconds S]";
+
+fn spin(seconds: f64) -> Map<String, Value> {
+    let account = Account::open();
+    let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
+    while clock::mono_ns() < end_ns {
+        countdown!(50_000);
+    }
+    account.close()
+}
+
+fn main() {
+    let flags = Flags::of_program(USAGE, &["--threads", "--cpu", "--seconds"], &[]);
+    let cpu = flags.number("--cpu");
+    let seconds: f64 = flags.number("--seconds").unwrap_or(1.0);
+    let mut stage = Stage::new();
+    for i in 0..flags.number("--threads").unwrap_or(4) {
+        stage.spawn(&format!("spinner-{i}"), move || {
+            affinity::pin_or_die(cpu);
+            move || Some(spin(seconds))
+        });
+    }
+    stage.run()
+}

@@ -1,0 +1,109 @@
+//! Burns CPU in three functions and measures the share of each.
+
+use serde_json::{Map, Value};
+use usekit_workloads::account::Account;
+use usekit_workloads::flags::Flags;
+use usekit_workloads::stage::Stage;
+use usekit_workloads::{affinity, clock, countdown};
+
+const USAGE: &str = "splitter [--threads N] [--cpu C] [--seconds S] [--idle-share PERCENT]";
+
+/// Turns of the loop that take about a millisecond; exactness is not needed, time is measured.
+const MILLISECOND: u64 = 3_500_000;
+
+// Leaves, alike but for their names, so that a sample's first frame decides which one it counts for.
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn spin_a(turns: u64) -> u64 {
+    countdown!(turns).wrapping_add(1)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn spin_b(turns: u64) -> u64 {
+    countdown!(turns).wrapping_add(2)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn spin_c(turns: u64) -> u64 {
+    countdown!(turns).wrapping_add(3)
+}
+
+type Spin = extern "C" fn(u64) -> u64;
+
+const SHARES: [(&str, Spin, u64); 3] = [
+    ("spin_a_ns", spin_a, 50),
+    ("spin_b_ns", spin_b, 30),
+    ("spin_c_ns", spin_c, 20),
+];
+
+/// Xorshift: enough to keep the pattern of slices from locking in with a sampler's period.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// The function that lags most behind its share. Slices of random length keep the order irregular.
+fn most_behind(spent_ns: &[u64; SHARES.len()]) -> usize {
+    let total_ns: u64 = spent_ns.iter().sum();
+    let lag = |nth: &usize| (total_ns * SHARES[*nth].2 / 100) as i64 - spent_ns[*nth] as i64;
+    (0..SHARES.len())
+        .max_by_key(lag)
+        .expect("there are functions")
+}
+
+fn split(seconds: f64, idle_percent: u64, seed: u64) -> Map<String, Value> {
+    let mut dice = Dice(seed);
+    let mut spent_ns = [0; SHARES.len()];
+    let account = Account::open();
+    let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
+    let mut mark_ns = clock::thread_cpu_ns();
+    while clock::mono_ns() < end_ns {
+        let chosen = most_behind(&spent_ns);
+        (SHARES[chosen].1)(MILLISECOND / 2 + dice.below(3 * MILLISECOND));
+        let now_ns = clock::thread_cpu_ns();
+        spent_ns[chosen] += now_ns - mark_ns;
+        if idle_percent > 0 {
+            clock::sleep_ns((now_ns - mark_ns) * idle_percent / (100 - idle_percent));
+        }
+        mark_ns = clock::thread_cpu_ns();
+    }
+    let mut fields = account.close();
+    for ((name, ..), ns) in SHARES.iter().zip(spent_ns) {
+        fields.insert((*name).into(), ns.into());
+    }
+    fields
+}
+
+fn main() {
+    let flags = Flags::of_program(
+        USAGE,
+        &["--threads", "--cpu", "--seconds", "--idle-share"],
+        &[],
+    );
+    let cpu = flags.number("--cpu");
+    let seconds: f64 = flags.number("--seconds").unwrap_or(2.0);
+    let idle_percent: u64 = flags.number("--idle-share").unwrap_or(0);
+    if idle_percent > 99 {
+        flags.reject("--idle-share: 0 to 99 percent");
+    }
+    let mut stage = Stage::new();
+    for i in 0..flags.number("--threads").unwrap_or(1_u64) {
+        stage.spawn(&format!("splitter-{i}"), move || {
+            affinity::pin_or_die(cpu);
+            // Any odd seed will do; the process id makes runs differ.
+            let seed =
+                ((u64::from(std::process::id()) << 8) | i).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            move || Some(split(seconds, idle_percent, seed))
+        });
+    }
+    stage.run()
+}

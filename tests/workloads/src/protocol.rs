@@ -1,0 +1,39 @@
+//! The workload's side of the talk with the test, over stdin and stdout.
+
+use std::io::{self, BufRead, Read, Write};
+
+use serde_json::{Map, Value};
+
+fn say(line: &str) {
+    let mut stdout = io::stdout().lock();
+    // A test that has gone away needs no answer, and a panic here would only hide its failure.
+    if writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .is_err()
+    {
+        std::process::exit(1);
+    }
+}
+
+/// Says that every thread waits, and waits for the line that starts the work. End of input ends
+/// the program.
+pub fn ready_and_wait() {
+    say(&format!("ready {}", std::process::id()));
+    let mut line = String::new();
+    if io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
+        std::process::exit(0);
+    }
+}
+
+/// Prints one result.
+pub fn report(fields: Map<String, Value>) {
+    say(&Value::Object(fields).to_string());
+}
+
+/// Says that all results are out, waits for the end of input and exits, threads and all.
+pub fn done_and_exit() -> ! {
+    say("done");
+    // Whatever comes, an error included, the input is over.
+    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    std::process::exit(0)
+}
