@@ -1,0 +1,63 @@
+# Every command of the project; `make help` lists them.
+#
+#   CLANG=clang-19        the BPF compiler (default: clang, else the newest clang-NN)
+#   PREFIX=/usr/local     where `make install` puts things; DESTDIR is honoured
+
+CARGO   ?= cargo
+PREFIX  ?= /usr/local
+export CARGO CLANG
+
+# An empty CLANG would reach bpf/build.rs as a compiler with no name.
+ifeq ($(strip $(CLANG)),)
+unexport CLANG
+endif
+
+TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml)
+RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
+SCRIPTS  := .ci/run demo/run setup/as-root setup/deps setup/install tests/run
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test check bench install docs clean deps deps-test deps-bench
+
+help: ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+demo: build ## build, trace a small program with every tool, show and explain the results
+	demo/run $(RELEASE)
+
+build: deps ## release build of the tools and of the demo's program
+	$(CARGO) build --release --locked -p usekit-tools -p usekit-workloads
+
+test: deps-test ## every test; the live ones need root (sudo is used, or they are skipped aloud)
+	tests/run
+
+check: deps docs ## formatting, clippy, documentation and scripts, warnings refused
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
+	else echo 'shellcheck is not installed: scripts not checked'; fi
+	@if test -f .clang-format && command -v clang-format >/dev/null; \
+	then find bpf -name '*.bpf.[ch]' -exec clang-format --dry-run -Werror {} +; \
+	else echo 'clang-format is not set up: BPF sources not checked'; fi
+
+bench: build deps-bench ## what the tools cost, beside libbpf-tools (BENCH='--rounds 3 --only runqlat')
+	$(CARGO) build --release --locked -p usekit-bench
+	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) $(BENCH)
+
+install: ## install what `make build` made: programs, man pages, examples, completions
+	setup/install $(RELEASE) '$(DESTDIR)$(PREFIX)' $(TOOLS)
+
+docs: deps ## the crates' documentation, in target/doc
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --lib
+
+clean: ## remove what was built
+	$(CARGO) clean
+
+deps: ## install what the build needs, if something is missing
+	@setup/deps build
+
+deps-test:
+	@setup/deps build test
+
+deps-bench:
+	@setup/deps build bench

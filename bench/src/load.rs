@@ -1,0 +1,160 @@
+//! The load: `perf bench sched pipe`, two tasks on one CPU that hand each other a byte for ever.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// More round trips than any measurement lasts.
+const FOREVER: &str = "2000000000";
+
+/// What the two tasks are. Only threads have one PID in common, for `-p`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tasks {
+    Processes,
+    Threads,
+}
+
+/// A running load. Dropping it kills it.
+pub(crate) struct Load {
+    perf: Child,
+    second: Option<u32>,
+    statuses: Vec<PathBuf>,
+}
+
+impl Load {
+    /// Starts it, pinned to `cpu`, and waits until both tasks are there.
+    pub(crate) fn start(tasks: Tasks, cpu: usize) -> Result<Self> {
+        let mut command = Command::new("taskset");
+        command.args([
+            "-c",
+            &cpu.to_string(),
+            "perf",
+            "bench",
+            "sched",
+            "pipe",
+            "-l",
+            FOREVER,
+        ]);
+        if tasks == Tasks::Threads {
+            command.arg("-T");
+        }
+        let perf = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("start taskset (package util-linux)")?;
+        let mut load = Self {
+            perf,
+            second: None,
+            statuses: Vec::new(),
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while load.statuses.len() < 2 {
+            if let Some(status) = load.perf.try_wait()? {
+                bail!("perf bench sched pipe ended with {status} (package linux-perf)");
+            }
+            if Instant::now() > deadline {
+                bail!("perf bench sched pipe did not start its two tasks");
+            }
+            thread::sleep(Duration::from_millis(20));
+            load.find(tasks)?;
+        }
+        Ok(load)
+    }
+
+    /// The PID that has both tasks (`Threads`) or the first of them.
+    pub(crate) fn pid(&self) -> u32 {
+        self.perf.id()
+    }
+
+    /// Context switches per second during `window`, from the kernel's own counters.
+    pub(crate) fn rate(&self, window: Duration) -> Result<f64> {
+        let (start, before) = (Instant::now(), self.switches()?);
+        thread::sleep(window);
+        let switches = self.switches()? - before;
+        Ok(switches as f64 / start.elapsed().as_secs_f64())
+    }
+
+    fn switches(&self) -> Result<u64> {
+        let mut sum = 0;
+        for path in &self.statuses {
+            let status = fs::read_to_string(path).context("the load ended early")?;
+            sum += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+            sum += field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
+        }
+        Ok(sum)
+    }
+
+    /// Looks for the two tasks that exchange the byte.
+    fn find(&mut self, tasks: Tasks) -> Result<()> {
+        let pid = self.perf.id();
+        match tasks {
+            Tasks::Threads => {
+                self.statuses = fs::read_dir(format!("/proc/{pid}/task"))?
+                    .filter_map(|entry| Some(entry.ok()?.path().join("status")))
+                    // The main thread only waits for the other two.
+                    .filter(|path| !path.starts_with(format!("/proc/{pid}/task/{pid}")))
+                    .collect();
+            }
+            Tasks::Processes => {
+                self.second = child_of(pid)?;
+                if let Some(second) = self.second {
+                    let status = |pid| PathBuf::from(format!("/proc/{pid}/status"));
+                    self.statuses = vec![status(pid), status(second)];
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Some(second) = self.second.and_then(|pid| i32::try_from(pid).ok()) {
+            // SAFETY: sends a signal, touches no memory. The parent lives and has not reaped it, so
+            // the PID is still that child's.
+            unsafe { libc::kill(second, libc::SIGKILL) };
+        }
+        // Already gone is as good.
+        let _ = self.perf.kill();
+        let _ = self.perf.wait();
+    }
+}
+
+/// The number behind `name` at the start of a line of a `/proc` file.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+fn child_of(parent: u32) -> Result<Option<u32>> {
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process that is gone by now is not ours.
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if field(&status, "PPid:") == Some(parent.into()) {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let status = "PPid:\t7\nnonvoluntary_ctxt_switches:\t3\nvoluntary_ctxt_switches:\t21\n";
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(21));
+        assert_eq!(field(status, "PPid:"), Some(7));
+        assert_eq!(field(status, "VmHWM:"), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! What the machine is, for the record, and what it did.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result};
+
+use crate::load::field;
+
+/// How this run was set up.
+pub(crate) struct Conditions {
+    pub(crate) rounds: u32,
+    pub(crate) seconds: f64,
+    pub(crate) cpu: usize,
+    pub(crate) ours: PathBuf,
+    pub(crate) self_check: bool,
+}
+
+/// Context switches since boot, of all CPUs.
+pub(crate) fn context_switches() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+    field(&stat, "ctxt ").context("/proc/stat has no ctxt line")
+}
+
+/// The CPU with the highest number: interrupts tend to go to the first.
+pub(crate) fn last_cpu() -> usize {
+    thread::available_parallelism().map_or(0, |count| count.get() - 1)
+}
+
+/// The head of the results: what ran where, and what the columns mean.
+pub(crate) fn header(conditions: &Conditions) -> String {
+    let Conditions {
+        rounds,
+        seconds,
+        cpu,
+        ours,
+        self_check,
+    } = conditions;
+    let title = if *self_check {
+        "Self-check: libbpf-tools twice"
+    } else {
+        "Ours and libbpf-tools"
+    };
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cpus = thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "# {title}\n\n\
+         {date}; Linux {kernel}, {cpus} CPUs ({model}); ours: {ours}; libbpf-tools {theirs}; {perf}.\n\
+         Load: `perf bench sched pipe` on CPU {cpu}; {rounds} rounds, windows of {seconds} s, \
+         in turns within one run.\n\n\
+         Cells are min – **median** – max of the rounds; a ratio is ours / theirs of one round, so \
+         below 1 is better.\n\
+         BPF time is the kernel's own account; speed is measured with that account switched off.\n\n",
+        date = said(Command::new("date").args(["-u", "+%F %H:%M UTC"])),
+        kernel = kernel.trim(),
+        model = cpu_model(),
+        ours = said(Command::new(ours).arg("--version")),
+        theirs = said(Command::new("dpkg-query").args(["-W", "-f", "${Version}", "libbpf-tools"])),
+        perf = said(Command::new("perf").arg("--version")),
+    )
+}
+
+fn cpu_model() -> String {
+    let cpuinfo = fs::read_to_string(Path::new("/proc/cpuinfo")).unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    model
+        .map_or("model unknown", |rest| {
+            rest.trim_start_matches([' ', '\t', ':'])
+        })
+        .to_owned()
+}
+
+/// The first line that a command prints.
+fn said(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&output);
+    text.lines()
+        .next()
+        .unwrap_or("version unknown")
+        .trim()
+        .to_owned()
+}

@@ -1,0 +1,179 @@
+//! The results as Markdown that reads well in a terminal too.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::measure::Sample;
+use crate::stats::Program;
+use crate::tools::{Case, Side};
+
+/// A row: its name and how a sample answers it.
+struct Metric {
+    name: &'static str,
+    value: fn(&Sample) -> f64,
+    decimals: usize,
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+const METRICS: [Metric; 7] = [
+    Metric {
+        name: "BPF ns per context switch",
+        value: Sample::ns_per_switch,
+        decimals: 0,
+    },
+    Metric {
+        name: "BPF ns per program run",
+        value: Sample::ns_per_run,
+        decimals: 0,
+    },
+    Metric {
+        name: "added ns per switch of the load",
+        value: Sample::added_ns,
+        decimals: 0,
+    },
+    Metric {
+        name: "slow-down of the load, %",
+        value: Sample::slow_down,
+        decimals: 1,
+    },
+    Metric {
+        name: "start-up, ms",
+        value: |sample| sample.start_up.as_secs_f64() * 1e3,
+        decimals: 0,
+    },
+    Metric {
+        name: "peak memory, MiB",
+        value: |sample| sample.peak_memory as f64 / MIB,
+        decimals: 1,
+    },
+    Metric {
+        name: "BPF maps, MiB",
+        value: |sample| sample.map_memory as f64 / MIB,
+        decimals: 1,
+    },
+];
+
+/// The tables of one case: the comparison, then the programs behind it.
+pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> String {
+    let rows = METRICS.iter().map(|metric| {
+        let side = |i: usize| pairs.iter().map(|pair| (metric.value)(&pair[i])).collect();
+        let ratio = pairs
+            .iter()
+            .map(|[ours, theirs]| (metric.value)(ours) / (metric.value)(theirs));
+        [
+            metric.name.to_owned(),
+            spread(side(0), metric.decimals),
+            spread(side(1), metric.decimals),
+            spread(ratio.collect(), 2),
+        ]
+    });
+    let comparison = markdown(
+        ["", Side::Ours.name(), Side::Theirs.name(), "ratio"].map(str::to_owned),
+        &rows.collect::<Vec<_>>(),
+    );
+    let programs = markdown(
+        ["program", "whose", "runs per switch", "ns per run"].map(str::to_owned),
+        &[(0, Side::Ours), (1, Side::Theirs)]
+            .into_iter()
+            .flat_map(|(i, side)| program_rows(pairs.iter().map(|pair| &pair[i]), side))
+            .collect::<Vec<_>>(),
+    );
+    let arguments = |args: &[&str]| format!("`{} {}`", case.tool, args.join(" "));
+    format!(
+        "## {}\n\n{} against {}\n\n{comparison}\n{programs}\n",
+        case.name,
+        arguments(case.arguments(Side::Ours, self_check)),
+        arguments(case.arguments(Side::Theirs, self_check)),
+    )
+}
+
+/// One row per program, summed over the rounds; those that hardly run are left out.
+fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Vec<[String; 4]> {
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut switches = 0;
+    for sample in samples {
+        switches += sample.switches;
+        for Program {
+            name,
+            run_time_ns,
+            runs,
+        } in &sample.programs
+        {
+            let sum = sums.entry(name).or_default();
+            *sum = (sum.0 + runs, sum.1 + run_time_ns);
+        }
+    }
+    let row = |(name, (runs, ns)): (&str, (u64, u64))| {
+        let per_switch = runs as f64 / switches as f64;
+        let per_run = ns as f64 / runs as f64;
+        let cells = [name, side.name()].map(str::to_owned);
+        let [name, whose] = cells;
+        (per_switch >= 0.005).then(|| {
+            [
+                format!("`{name}`"),
+                whose,
+                format!("{per_switch:.2}"),
+                format!("{per_run:.0}"),
+            ]
+        })
+    };
+    sums.into_iter().filter_map(row).collect()
+}
+
+/// `min – **median** – max`.
+fn spread(mut values: Vec<f64>, decimals: usize) -> String {
+    values.sort_by(f64::total_cmp);
+    let (Some(min), Some(max)) = (values.first(), values.last()) else {
+        return String::new();
+    };
+    let middle = values.len() / 2;
+    let median = if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        f64::midpoint(values[middle - 1], values[middle])
+    };
+    format!("{min:.decimals$} – **{median:.decimals$}** – {max:.decimals$}")
+}
+
+/// Pads the columns, so that the source is a table to the eye.
+fn markdown<const N: usize>(head: [String; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows
+            .iter()
+            .chain([&head])
+            .map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    let mut line = |cells: &[String; N]| {
+        for (column, cell) in cells.iter().enumerate() {
+            let width = width(column);
+            // Writing to a String cannot fail.
+            let _ = write!(text, "| {cell:<width$} ");
+        }
+        text.push_str("|\n");
+    };
+    line(&head);
+    line(&std::array::from_fn(|column| "-".repeat(width(column))));
+    rows.iter().for_each(line);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{markdown, spread};
+
+    #[test]
+    fn an_even_number_of_rounds_has_a_median_between_two() {
+        assert_eq!(spread(vec![4.0, 1.0, 2.0], 0), "1 – **2** – 4");
+        assert_eq!(spread(vec![4.0, 1.0, 2.0, 3.0], 1), "1.0 – **2.5** – 4.0");
+        assert_eq!(spread(Vec::new(), 0), "");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let table = markdown(["a".to_owned()], &[["1 – 2".to_owned()]]);
+        assert_eq!(table, "| a     |\n| ----- |\n| 1 – 2 |\n");
+    }
+}
