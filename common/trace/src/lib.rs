@@ -3,6 +3,8 @@
 pub mod command;
 pub mod cost;
 pub mod foreign;
+pub mod glob;
+pub mod histogram;
 pub mod iterate;
 pub mod loader;
 pub mod losses;
@@ -14,5 +16,7 @@ pub mod progress;
 pub mod run;
 pub mod signals;
 pub mod symbolize;
+pub mod targets;
+pub mod task;
 pub mod waits;
 pub mod window;

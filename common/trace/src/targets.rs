@@ -102,7 +102,8 @@ impl Targets {
         if self.pids.len() > MAX_IDS || self.tids.len() > MAX_IDS {
             bail!("more than {MAX_IDS} IDs; use --comm or --cgroup");
         }
-        let namespace = fs::metadata("/proc/self/ns/pid").context("read /proc/self/ns/pid; is /proc mounted?")?;
+        let namespace = fs::metadata("/proc/self/ns/pid")
+            .context("read /proc/self/ns/pid; is /proc mounted?")?;
         Ok(Settings {
             mode: match (self.user_threads, self.kernel_threads) {
                 (true, _) => Mode::UserThreads,
@@ -115,7 +116,12 @@ impl Targets {
             tgids: self.pids.clone(),
             tids: self.tids.clone(),
             comm: self.comm.clone(),
-            cgroup_id: self.cgroup.as_deref().map(cgroup_id).transpose()?.unwrap_or(0),
+            cgroup_id: self
+                .cgroup
+                .as_deref()
+                .map(cgroup_id)
+                .transpose()?
+                .unwrap_or(0),
             follow: !self.command.is_empty(),
         })
     }
@@ -144,10 +150,13 @@ impl Settings {
     /// When the kernel refuses an entry.
     pub fn fill(&self, tgids: &impl MapCore, tids: &impl MapCore) -> Result<()> {
         for tgid in &self.tgids {
-            tgids.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY).context("set target PIDs")?;
+            tgids
+                .update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .context("set target PIDs")?;
         }
         for tid in &self.tids {
-            tids.update(&tid.to_ne_bytes(), &[1], MapFlags::ANY).context("set target TIDs")?;
+            tids.update(&tid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .context("set target TIDs")?;
         }
         Ok(())
     }
@@ -182,7 +191,10 @@ fn cgroup_id(path: &Path) -> Result<u64> {
             Some(mount) => format!("cgroup v2 is mounted at {mount}"),
             None => "cgroup v2 is not mounted here: mount -t cgroup2 none /mnt".into(),
         };
-        bail!("cgroup {}: not a cgroup v2 directory; {mounted}", path.display());
+        bail!(
+            "cgroup {}: not a cgroup v2 directory; {mounted}",
+            path.display()
+        );
     }
     Ok(metadata.ino())
 }
@@ -202,7 +214,10 @@ mod tests {
 
     #[test]
     fn a_missing_process_is_named() {
-        let targets = Targets { pids: vec![u32::MAX], ..Targets::default() };
+        let targets = Targets {
+            pids: vec![u32::MAX],
+            ..Targets::default()
+        };
         let message = targets.resolve().unwrap_err().to_string();
         assert!(message.starts_with("no process 4294967295"), "{message}");
     }
@@ -210,6 +225,9 @@ mod tests {
     #[test]
     fn a_directory_elsewhere_is_no_cgroup() {
         let message = cgroup_id(Path::new("/tmp")).unwrap_err().to_string();
-        assert!(message.starts_with("cgroup /tmp: not a cgroup v2 directory; cgroup v2 is"), "{message}");
+        assert!(
+            message.starts_with("cgroup /tmp: not a cgroup v2 directory; cgroup v2 is"),
+            "{message}"
+        );
     }
 }

@@ -1,0 +1,44 @@
+//! Tasks as `/proc` shows them.
+
+use std::fs;
+use std::sync::Arc;
+
+/// A kernel `comm`: bytes up to the first NUL; what is not UTF-8 is replaced.
+pub fn comm_text(comm: &[u8]) -> Arc<str> {
+    let end = comm
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(comm.len());
+    String::from_utf8_lossy(&comm[..end]).into()
+}
+
+/// The name of a live task.
+pub fn comm_of(tid: u32) -> Option<Arc<str>> {
+    let mut comm = fs::read(format!("/proc/{tid}/comm")).ok()?;
+    comm.pop_if(|last| *last == b'\n');
+    Some(comm_text(&comm))
+}
+
+/// Every process that is visible.
+pub fn all_processes() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_at_the_first_nul() {
+        assert_eq!(&*comm_text(b"redis\0garbage\0"), "redis");
+        assert_eq!(&*comm_text(b"sixteen bytes!!!"), "sixteen bytes!!!");
+        assert_eq!(&*comm_text(b"\xff\0"), "\u{fffd}");
+        assert!(comm_of(std::process::id()).is_some());
+        assert!(all_processes().contains(&std::process::id()));
+    }
+}
