@@ -50,7 +50,7 @@ impl Corked {
                 libc::write(child_hello.as_raw_fd(), pid.as_ptr().cast(), pid.len());
                 let mut go = 0_u8;
                 let read = libc::read(child_cork.as_raw_fd(), (&raw mut go).cast(), 1);
-                if read == 1 {
+                if read == 1 && go == 1 {
                     Ok(())
                 } else {
                     Err(std::io::Error::from_raw_os_error(libc::ECANCELED))
@@ -193,9 +193,7 @@ mod tests {
         assert_eq!(child, std::env::current_exe().unwrap());
         let pid = corked.pid();
         drop(corked);
-        assert!(
-            !std::path::Path::new(&format!("/proc/{pid}")).exists(),
-            "dropped means gone"
-        );
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+        assert!(status.is_err(), "dropped means gone: {status:?}");
     }
 }

@@ -51,7 +51,10 @@ impl Ring {
                 0
             })
             .context("open stack ring buffer")?;
-        Ok(Self { buffer: builder.build().context("map stack ring buffer")?, arrived })
+        Ok(Self {
+            buffer: builder.build().context("map stack ring buffer")?,
+            arrived,
+        })
     }
 
     /// Descriptor that becomes readable when the ring fills up.
@@ -142,14 +145,20 @@ impl StackTable {
     pub fn insert_user(&mut self, tgid: u32, time_ns: u64, addresses: &[u64]) -> u64 {
         let id = self.outside_id(addresses, tgid);
         let locations = self.symbolizer.locate(tgid, time_ns, addresses);
-        self.user.entry(id).or_insert(UserStack { locations, names: None });
+        self.user.entry(id).or_insert(UserStack {
+            locations,
+            names: None,
+        });
         id
     }
 
     /// Adds a kernel stack that came by another way than the ring; returns its id.
     pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
         let id = self.outside_id(addresses, 0);
-        self.kernel.entry(id).or_insert(KernelStack { addresses: addresses.into(), names: None });
+        self.kernel.entry(id).or_insert(KernelStack {
+            addresses: addresses.into(),
+            names: None,
+        });
         id
     }
 
@@ -164,12 +173,26 @@ impl StackTable {
     fn insert(&mut self, record: &Record) {
         match record.kind {
             kind::USER => {
-                let locations = self.symbolizer.locate(record.tgid, record.time_ns, &record.addresses);
-                self.user.insert(record.id, UserStack { locations, names: None });
+                let locations =
+                    self.symbolizer
+                        .locate(record.tgid, record.time_ns, &record.addresses);
+                self.user.insert(
+                    record.id,
+                    UserStack {
+                        locations,
+                        names: None,
+                    },
+                );
             }
             kind::KERNEL => {
                 let addresses = record.addresses.as_slice().into();
-                self.kernel.insert(record.id, KernelStack { addresses, names: None });
+                self.kernel.insert(
+                    record.id,
+                    KernelStack {
+                        addresses,
+                        names: None,
+                    },
+                );
             }
             kind::WAKER if record.addresses.len() == WAKER_WORDS => {
                 self.wakers.insert(record.id, WakerIds::decode(record));
@@ -180,16 +203,26 @@ impl StackTable {
 
     /// User frames of stack `id`, root → leaf; empty for id 0 and for stacks whose record was lost.
     pub fn user_names(&mut self, id: u64) -> Arc<[Frame]> {
-        let Some(stack) = self.user.get_mut(&id) else { return Arc::clone(&self.nothing) };
-        Arc::clone(stack.names.get_or_insert_with(|| self.symbolizer.user(&stack.locations)))
+        let Some(stack) = self.user.get_mut(&id) else {
+            return Arc::clone(&self.nothing);
+        };
+        Arc::clone(
+            stack
+                .names
+                .get_or_insert_with(|| self.symbolizer.user(&stack.locations)),
+        )
     }
 
     /// Kernel frames of stack `id`, root → leaf, without the tracer's own.
     pub fn kernel_names(&mut self, id: u64) -> Arc<[Frame]> {
-        let Some(stack) = self.kernel.get_mut(&id) else { return Arc::clone(&self.nothing) };
+        let Some(stack) = self.kernel.get_mut(&id) else {
+            return Arc::clone(&self.nothing);
+        };
         let origin = self.origin;
         Arc::clone(
-            stack.names.get_or_insert_with(|| self.symbolizer.kernel(&stack.addresses, origin)),
+            stack
+                .names
+                .get_or_insert_with(|| self.symbolizer.kernel(&stack.addresses, origin)),
         )
     }
 
@@ -204,10 +237,16 @@ impl StackTable {
         let (task, kernel, user) = (ids.task.clone(), ids.kernel, ids.user);
         let kernel = self.kernel_names(kernel);
         let waker = match symbolize::interrupt_part(&kernel) {
-            Some(interrupt) => {
-                Waker { task: None, user: Arc::clone(&self.nothing), kernel: interrupt.into() }
-            }
-            None => Waker { task: Some(task), user: self.user_names(user), kernel },
+            Some(interrupt) => Waker {
+                task: None,
+                user: Arc::clone(&self.nothing),
+                kernel: interrupt.into(),
+            },
+            None => Waker {
+                task: Some(task),
+                user: self.user_names(user),
+                kernel,
+            },
         };
         let waker = Arc::new(waker);
         self.waker_names.insert(id, Arc::clone(&waker));
@@ -258,7 +297,9 @@ impl WakerIds {
 
 /// Native-endian 64-bit words of a byte string; a torn end is left out.
 pub fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of 8")))
+    bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of 8")))
 }
 
 #[cfg(test)]
@@ -276,7 +317,10 @@ mod tests {
         bytes.extend(0x10_u64.to_ne_bytes());
         bytes.extend(0x20_u64.to_ne_bytes());
         let record = Record::parse(&bytes).expect("a whole record");
-        assert_eq!((record.id, record.time_ns, record.tgid, record.kind), (7, 99, 1234, kind::USER));
+        assert_eq!(
+            (record.id, record.time_ns, record.tgid, record.kind),
+            (7, 99, 1234, kind::USER)
+        );
         assert_eq!(record.addresses, [0x10, 0x20]);
         assert!(Record::parse(&bytes[..bytes.len() - 1]).is_none(), "torn");
         assert!(Record::parse(&bytes[..10]).is_none(), "no header");
