@@ -20,6 +20,58 @@ macro_rules! skeleton {
     };
 }
 
+/// A skeleton's `struct target_config`, filled from anything with the fields of `trace::targets::Settings`.
+///
+/// Every skeleton has a type of its own for the shared C struct; a field missing here does not compile.
+#[macro_export]
+macro_rules! target_config {
+    ($types:path, $settings:expr) => {{
+        use $types as types;
+        let settings = $settings;
+        types::target_config {
+            mode: types::target_mode(settings.mode as u32),
+            pid_namespace: settings.pid_namespace,
+            own_tgid: settings.own_tgid,
+            by_tgid: u32::from(!settings.tgids.is_empty()),
+            by_tid: u32::from(!settings.tids.is_empty()),
+            by_comm: u32::from(settings.comm.is_some()),
+            follow: u32::from(settings.follow),
+            __pad_28: [0; 4],
+            cgroup_id: settings.cgroup_id,
+        }
+    }};
+}
+
+/// A skeleton's `struct glob`, from an `Option` of anything with the fields of `trace::glob::Glob`.
+#[macro_export]
+macro_rules! comm_glob {
+    ($types:path, $glob:expr) => {{
+        use $types as types;
+        match $glob {
+            Some(glob) => types::glob {
+                accept: glob.accept,
+                star: glob.star,
+                final_mask: glob.final_mask,
+            },
+            None => types::glob::default(),
+        }
+    }};
+}
+
+/// Lets map keys and values of a skeleton be copied from bytes.
+macro_rules! plain {
+    ($module:ident: $($name:ident),+) => {
+        $(
+            // SAFETY: generated from BTF as `repr(C)` integers and bytes; every bit pattern is valid.
+            unsafe impl plain::Plain for $module::types::$name {}
+        )+
+    };
+}
+
 skeleton!(offcputime, "Time off the CPU, by stack.");
 skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
+
+plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
+plain!(profile: profile_key, profile_value, profile_totals);
+plain!(runqlat: hist, sum, group_key, bucket_key, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);

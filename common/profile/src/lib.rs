@@ -5,7 +5,10 @@
 pub mod escape;
 pub mod folded;
 pub mod frame;
+pub mod functions;
 pub mod json;
+pub mod listing;
 pub mod model;
+pub mod reasons;
 pub mod statistics;
 pub mod units;

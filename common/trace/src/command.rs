@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::targets::Settings;
+
 /// Signals that a shell's child starts with in their default disposition.
 const RESET: [i32; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -67,6 +69,20 @@ impl Corked {
             cork: Some(cork),
             spawning: Some(spawning),
         })
+    }
+
+    /// Forks the command that the targets name, if any, and narrows `settings` to it and its children.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::spawn`].
+    pub fn for_targets(argv: &[OsString], settings: &mut Settings) -> Result<Option<Self>> {
+        if argv.is_empty() {
+            return Ok(None);
+        }
+        let corked = Self::spawn(argv)?;
+        settings.only_tree_of(corked.pid());
+        Ok(Some(corked))
     }
 
     /// The child's process ID, which the command will keep.

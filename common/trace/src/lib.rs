@@ -1,5 +1,7 @@
 //! What the tracing tools share; it knows no tool by name.
 
+pub mod closing;
+pub mod collect;
 pub mod command;
 pub mod cost;
 pub mod foreign;
@@ -10,6 +12,7 @@ pub mod loader;
 pub mod losses;
 pub mod mappings;
 pub mod maps;
+pub mod options;
 pub mod output;
 pub mod perf;
 pub mod probe;

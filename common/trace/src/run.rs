@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use clap_complete::Shell;
 
 /// How a run that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,13 @@ pub enum Outcome {
     Lossy,
     /// Exit status of `-- COMMAND`.
     Command(u8),
+}
+
+/// `--completions SHELL`: prints the script that completes this tool's options.
+pub fn print_completions(shell: Shell, mut command: clap::Command) -> Outcome {
+    let name = command.get_name().to_owned();
+    clap_complete::generate(shell, &mut command, name, &mut io::stdout());
+    Outcome::Done
 }
 
 /// Exit status for losses under `--strict`.

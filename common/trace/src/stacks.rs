@@ -14,6 +14,7 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use profile::frame::Frame;
 use profile::model::{Task, Waker};
 
+use crate::losses::Losses;
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::task;
 
@@ -119,6 +120,16 @@ impl StackTable {
     /// The symbolizer behind the names.
     pub fn symbolizer(&mut self) -> &mut Symbolizer {
         &mut self.symbolizer
+    }
+
+    /// What could not be named.
+    pub fn count_losses(&self, losses: &mut Losses) {
+        self.symbolizer.count_losses(losses);
+    }
+
+    /// What is printed as `module+0xoffset`, and why.
+    pub fn describe_unnamed(&self) -> String {
+        self.symbolizer.describe_unnamed()
     }
 
     /// Number of distinct stacks seen.

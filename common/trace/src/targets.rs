@@ -11,6 +11,7 @@ use clap::Args;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::glob::Glob;
+use crate::task;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
 const MAX_IDS: usize = 4096;
@@ -124,6 +125,18 @@ impl Targets {
                 .unwrap_or(0),
             follow: !self.command.is_empty(),
         })
+    }
+
+    /// Processes whose mappings are worth reading before anything happens.
+    pub fn processes_at_start(&self) -> Vec<u32> {
+        if !self.pids.is_empty() {
+            return self.pids.clone();
+        }
+        if self.command.is_empty() {
+            task::all_processes()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether the whole machine is traced.

@@ -27,6 +27,16 @@ pub struct Every {
     pub count: Option<u64>,
 }
 
+impl For {
+    /// For the line that says that tracing has begun.
+    pub fn describe(&self) -> String {
+        match self.duration {
+            Some(duration) => format!("for {} s; Ctrl-C ends early", duration.as_secs_f64()),
+            None => "until Ctrl-C".into(),
+        }
+    }
+}
+
 /// Reads `30`, `0.5`, `500ms`, `30s`, `2m`, `1h`, `100us`.
 ///
 /// # Errors

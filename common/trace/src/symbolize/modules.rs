@@ -26,7 +26,7 @@ struct Segment {
 
 /// Every module met, each once.
 #[derive(Default)]
-pub struct Modules {
+pub(super) struct Modules {
     modules: Vec<Module>,
     segments: Vec<Vec<Segment>>,
     by_file: HashMap<(u64, Arc<[u8]>), ModuleId>,
@@ -36,12 +36,12 @@ pub struct Modules {
 
 impl Modules {
     /// The module behind an id handed out here.
-    pub fn get(&self, id: ModuleId) -> &Module {
+    pub(super) fn get(&self, id: ModuleId) -> &Module {
         &self.modules[id as usize]
     }
 
     /// Modules that could not be opened, or were no longer the file that had been mapped.
-    pub fn unopened(&self) -> u64 {
+    pub(super) fn unopened(&self) -> u64 {
         self.unopened
     }
 
@@ -49,7 +49,7 @@ impl Modules {
     ///
     /// All but the leaf are return addresses; they are moved back by one, into the call they return from, so that a
     /// call at the very end of a function is not taken for the function behind it.
-    pub fn locate(
+    pub(super) fn locate(
         &mut self,
         mappings: &mut Mappings,
         tgid: u32,

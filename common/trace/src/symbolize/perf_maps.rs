@@ -2,7 +2,7 @@
 //!
 //! Anybody may have written that file: it is read only if it is a regular file of the process's own user or root.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -11,18 +11,14 @@ use std::sync::Arc;
 /// Larger maps are refused.
 const MAX_BYTES: u64 = 256 << 20;
 
-struct Entry {
-    start: u64,
-    end: u64,
-    name: Arc<str>,
-}
+/// Start → end and name; no overlaps.
+type Entries = BTreeMap<u64, (u64, Arc<str>)>;
 
 struct PerfMap {
     file: File,
     /// Bytes that `entries` were made from.
     read: u64,
-    /// By start; no overlaps.
-    entries: Vec<Entry>,
+    entries: Entries,
 }
 
 /// The maps of every process with JIT code, held open so that they outlive it.
@@ -43,7 +39,7 @@ impl PerfMaps {
             Ok(file) => file.map(|file| PerfMap {
                 file,
                 read: 0,
-                entries: Vec::new(),
+                entries: Entries::new(),
             }),
             Err(Refused) => {
                 self.refused += u64::from(!self.maps.contains_key(&tgid));
@@ -61,12 +57,8 @@ impl PerfMaps {
     pub(super) fn name(&mut self, tgid: u32, address: u64) -> Option<Arc<str>> {
         let map = self.maps.get_mut(&tgid)?.as_mut()?;
         map.refresh();
-        let after = map.entries.partition_point(|entry| entry.end <= address);
-        let entry = map
-            .entries
-            .get(after)
-            .filter(|entry| entry.start <= address)?;
-        Some(Arc::clone(&entry.name))
+        let (_, (end, name)) = map.entries.range(..=address).next_back()?;
+        (address < *end).then(|| Arc::clone(name))
     }
 }
 
@@ -123,53 +115,48 @@ impl PerfMap {
 }
 
 /// Lines of `START SIZE NAME`, hexadecimal; later ones win where they overlap, a torn last line does not count.
-fn parse(text: &[u8]) -> Vec<Entry> {
+fn parse(text: &[u8]) -> Entries {
     let whole = text
         .iter()
         .rposition(|byte| *byte == b'\n')
         .map_or(0, |end| end + 1);
-    let mut entries: Vec<(usize, Entry)> = text[..whole]
+    let mut entries = Entries::new();
+    for (start, end, name) in text[..whole]
         .split(|byte| *byte == b'\n')
         .filter_map(parse_line)
-        .enumerate()
-        .collect();
-    // Sweep by start; where entries overlap, cut the earlier written one.
-    entries.sort_by_key(|(order, entry)| (entry.start, *order));
-    let mut flat: Vec<(usize, Entry)> = Vec::with_capacity(entries.len());
-    for (order, mut entry) in entries {
-        while let Some((last_order, last)) = flat.last_mut() {
-            if last.end <= entry.start {
-                break;
-            }
-            if *last_order > order {
-                // The newer one keeps what it covers; the rest of the older one begins behind it.
-                entry.start = last.end;
-                break;
-            }
-            if last.start < entry.start {
-                last.end = entry.start;
-                break;
-            }
-            flat.pop();
-        }
-        if entry.start < entry.end {
-            flat.push((order, entry));
-        }
+    {
+        insert(&mut entries, start, end, name);
     }
-    flat.into_iter().map(|(_, entry)| entry).collect()
+    entries
 }
 
-fn parse_line(line: &[u8]) -> Option<Entry> {
+/// Puts an entry in place of whatever it overlaps.
+fn insert(entries: &mut Entries, start: u64, end: u64, name: Arc<str>) {
+    let before = entries.range_mut(..start).next_back();
+    if let Some((_, (before_end, before_name))) =
+        before.filter(|(_, (before_end, _))| *before_end > start)
+    {
+        let (rest, rest_name) = (*before_end, Arc::clone(before_name));
+        *before_end = start;
+        if rest > end {
+            entries.insert(end, (rest, rest_name));
+        }
+    }
+    while let Some((&covered, _)) = entries.range(start..end).next() {
+        if let Some((rest, rest_name)) = entries.remove(&covered).filter(|(rest, _)| *rest > end) {
+            entries.insert(end, (rest, rest_name));
+        }
+    }
+    entries.insert(start, (end, name));
+}
+
+fn parse_line(line: &[u8]) -> Option<(u64, u64, Arc<str>)> {
     let line = String::from_utf8_lossy(line);
     let (start, rest) = line.split_once(' ')?;
     let (size, name) = rest.split_once(' ')?;
     let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok();
     let (start, size) = (number(start)?, number(size)?);
-    (size > 0).then(|| Entry {
-        start,
-        end: start.saturating_add(size),
-        name: name.into(),
-    })
+    (size > 0).then(|| (start, start.saturating_add(size), name.into()))
 }
 
 #[cfg(test)]
@@ -179,10 +166,8 @@ mod tests {
     fn names(text: &[u8], addresses: &[u64]) -> Vec<Option<String>> {
         let entries = parse(text);
         let find = |address: &u64| {
-            let entry = entries
-                .iter()
-                .find(|entry| entry.start <= *address && *address < entry.end);
-            entry.map(|entry| entry.name.to_string())
+            let (_, (end, name)) = entries.range(..=*address).next_back()?;
+            (address < end).then(|| name.to_string())
         };
         addresses.iter().map(find).collect()
     }
@@ -213,7 +198,6 @@ mod tests {
         );
         assert_eq!(found[0].as_deref(), Some("outer"));
         assert_eq!(found[1].as_deref(), Some("inner"));
-        // What is left of the outer one is two pieces; the second has lost its name.
-        assert_eq!(found[2], None);
+        assert_eq!(found[2].as_deref(), Some("outer"));
     }
 }

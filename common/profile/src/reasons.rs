@@ -1,0 +1,56 @@
+//! Time off the CPU by reason.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::listing::percent;
+use crate::model::{Profile, Sample};
+use crate::units;
+
+#[derive(Default)]
+struct Line {
+    ns: u64,
+    idle_ns: u64,
+    waits: u64,
+}
+
+/// Writes a line per reason, longest first; times in ns are the sum of all values.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
+    for sample in &profile.samples {
+        let line = lines.entry(sample.reason.unwrap_or("other")).or_default();
+        line.ns += sample.total();
+        line.waits += sample.count;
+        line.idle_ns += if sample.idle { sample.total() } else { 0 };
+    }
+    let all: u64 = profile.samples.iter().map(Sample::total).sum();
+    let mut lines: Vec<(&str, Line)> = lines.into_iter().collect();
+    lines.sort_by_key(|(_, line)| std::cmp::Reverse(line.ns));
+    writeln!(
+        out,
+        "{:<12} {:>10} {:>7} {:>12} {:>10} {:>10}",
+        "WAITED FOR", "TIME", "SHARE", "WAITS", "MEAN", "IDLE"
+    )?;
+    for (reason, line) in lines {
+        let mean = units::duration(line.ns.checked_div(line.waits).unwrap_or(0));
+        let (time, share, waits) = (
+            units::duration(line.ns),
+            percent(line.ns, all),
+            units::count(line.waits),
+        );
+        let idle = if line.idle_ns == 0 {
+            "-".into()
+        } else {
+            units::duration(line.idle_ns)
+        };
+        writeln!(
+            out,
+            "{reason:<12} {time:>10} {share:>7} {waits:>12} {mean:>10} {idle:>10}"
+        )?;
+    }
+    Ok(())
+}

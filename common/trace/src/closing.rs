@@ -1,0 +1,58 @@
+//! The closing line: events, losses, cost.
+
+use std::time::Duration;
+
+use profile::units;
+
+use crate::cost::Cost;
+use crate::losses::Losses;
+use crate::run::Outcome;
+
+/// What a run amounts to.
+pub struct Closing<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// Length of the window.
+    pub window: Duration,
+    /// Events counted, with their name in the plural.
+    pub events: (u64, &'a str),
+    /// Distinct stacks, for stack tools.
+    pub stacks: Option<usize>,
+    /// What was lost.
+    pub losses: &'a Losses,
+    /// Time that losses are a share of, ns; 0: none.
+    pub losses_of_ns: u64,
+    /// What it cost.
+    pub cost: &'a Cost,
+}
+
+impl Closing<'_> {
+    /// Says it on stderr, unless there is nothing to say and quiet was asked for.
+    pub fn print(&self, quiet: bool) {
+        if quiet && self.losses.is_empty() {
+            return;
+        }
+        let stacks = self
+            .stacks
+            .map(|n| format!(", {} stacks", units::count(n as u64)))
+            .unwrap_or_default();
+        eprintln!(
+            "{}: {} of tracing, {} {}{stacks}; {}",
+            self.tool,
+            units::duration(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)),
+            units::count(self.events.0),
+            self.events.1,
+            self.losses.describe(self.losses_of_ns),
+        );
+        eprintln!("{}: {}", self.tool, self.cost.describe());
+    }
+
+    /// The run's exit status, all else being well.
+    pub fn outcome(&self, strict: bool) -> Outcome {
+        if strict && !self.losses.is_empty() {
+            Outcome::Lossy
+        } else {
+            Outcome::Done
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Options that mean the same in every tool, and what follows from them.
+
+use std::io::{IsTerminal, stdout};
+
+use clap::{Args, ValueEnum};
+
+use crate::output::{Format, OutputFile};
+
+/// How much is said, and how strictly.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct Common {
+    /// Write JSON, one object a line per report
+    #[arg(short, long)]
+    pub json: bool,
+
+    /// Say nothing but results and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Say which hooks were chosen and what could not be named
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Exit with status 3 if anything was lost
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Bold headings
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Common {
+    /// Whether headings are bold on stdout.
+    pub fn uses_color(&self) -> bool {
+        match self.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => {
+                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                !refused && stdout().is_terminal()
+            }
+        }
+    }
+}
+
+/// Which stacks are taken and how they are written.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Stacks")]
+pub struct Stacks {
+    /// Only user stacks
+    #[arg(short = 'U', long, conflicts_with = "kernel_stacks")]
+    pub user_stacks: bool,
+
+    /// Only kernel stacks
+    #[arg(short = 'K', long)]
+    pub kernel_stacks: bool,
+
+    /// Inlined functions get no frames of their own
+    #[arg(long)]
+    pub no_inline: bool,
+
+    /// Folded stacks, the default when stdout is not a terminal
+    #[arg(short, long, conflicts_with = "json")]
+    pub folded: bool,
+
+    /// A '-' frame between user and kernel part
+    #[arg(short, long)]
+    pub delimited: bool,
+
+    /// Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT
+    #[arg(short, long)]
+    pub annotate: bool,
+
+    /// Also write FILE, as .folded or .json by its ending (repeatable)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Vec<OutputFile>,
+}
+
+impl Stacks {
+    /// The format of stdout.
+    pub fn format(&self, common: &Common) -> Format {
+        match (self.folded, common.json) {
+            (true, _) => Format::Folded,
+            (_, true) => Format::Json,
+            _ if stdout().is_terminal() => Format::Human,
+            _ => Format::Folded,
+        }
+    }
+}
+
+/// Width of the terminal behind stdout, 80 where there is none.
+pub fn terminal_width() -> usize {
+    // SAFETY: all-zero is a valid winsize; the kernel fills it.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) == 0).then_some(size)
+    };
+    size.map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns >= 40)
+        .unwrap_or(80)
+}

@@ -1,0 +1,155 @@
+//! What can be asked of offcputime.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::offcputime::types::{offcputime_config, rodata, stack_config, wait_config};
+use clap::{Parser, ValueEnum};
+use clap_complete::Shell;
+use profile::folded;
+use trace::options::{Common, Stacks};
+use trace::probe::Kernel;
+use trace::targets::{Settings, Targets};
+use trace::waits;
+use trace::window::For;
+
+const EXAMPLES: &str = "\
+Examples:
+  offcputime 10                      # the whole machine, 10 s
+  offcputime -p 123 30 > out.folded  # folded stacks of one process, in us
+  offcputime --waker -p 123 5        # and who woke it
+  offcputime --state 2 10            # uninterruptible waits only
+  offcputime -- make -j4             # a command and its children
+
+Folded values are microseconds.";
+
+/// Where threads wait, why, and who woke them: time off the CPU by stack
+#[derive(Parser, Debug)]
+#[command(name = "offcputime", version, after_help = EXAMPLES, max_term_width = 80)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) window: For,
+
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    #[command(flatten)]
+    pub(crate) stacks: Stacks,
+
+    /// Leave out waits shorter than this, us
+    #[arg(
+        short,
+        long,
+        value_name = "US",
+        default_value_t = 1,
+        help_heading = "Waits"
+    )]
+    pub(crate) min_block_time: u64,
+
+    /// Leave out waits longer than this, us
+    #[arg(short = 'M', long, value_name = "US", help_heading = "Waits")]
+    pub(crate) max_block_time: Option<u64>,
+
+    /// Only waits in these states: bit mask, 1 interruptible, 2
+    /// uninterruptible; 0: runnable
+    #[arg(long, value_name = "MASK", help_heading = "Waits", value_parser = parse_mask)]
+    pub(crate) state: Option<u32>,
+
+    /// Show time blocked and time on the run queue apart
+    #[arg(long, help_heading = "Waits")]
+    pub(crate) split: bool,
+
+    /// Put the reason of each wait at the root of its stack
+    #[arg(long, help_heading = "Waits")]
+    pub(crate) reason: bool,
+
+    /// Add the stack of whoever ended the wait
+    #[arg(long, help_heading = "Waits")]
+    pub(crate) waker: bool,
+
+    /// Waits of threads with nothing to do: under one [idle] frame
+    /// (default for people), like others (default for folded), or alone
+    #[arg(long, value_name = "HOW", help_heading = "Waits")]
+    pub(crate) idle: Option<Idle>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+}
+
+/// `--idle`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Idle {
+    Fold,
+    Show,
+    Only,
+}
+
+impl From<Idle> for folded::Idle {
+    fn from(idle: Idle) -> Self {
+        match idle {
+            Idle::Fold => Self::Fold,
+            Idle::Show => Self::Show,
+            Idle::Only => Self::Only,
+        }
+    }
+}
+
+/// `STATE_ANY` of the BPF side.
+const STATE_ANY: u32 = u32::MAX;
+
+fn parse_mask(text: &str) -> Result<u32, String> {
+    let (digits, radix) = text
+        .strip_prefix("0x")
+        .map_or((text, 10), |digits| (digits, 16));
+    u32::from_str_radix(digits, radix)
+        .ok()
+        .filter(|mask| *mask != STATE_ANY)
+        .ok_or_else(|| "not a bit mask; write 0, 1, 2, 3 or 0x82".into())
+}
+
+impl Args {
+    /// Fills the BPF side's constants; an option missing here does not compile.
+    pub(crate) fn to_bpf(&self, targets: &Settings, walk_on_exit: bool, rodata: &mut rodata) {
+        let us = |us: u64| u64::try_from(Duration::from_micros(us).as_nanos()).unwrap_or(u64::MAX);
+        rodata.targets = bpf::target_config!(bpf::offcputime::types, targets);
+        rodata.comm_glob = bpf::comm_glob!(bpf::offcputime::types, &targets.comm);
+        rodata.waits = wait_config {
+            futex_syscall: waits::futex_syscall(),
+            pad: 0,
+            takes_fd: waits::takes_fd(),
+        };
+        rodata.config = offcputime_config {
+            stacks: stack_config {
+                no_user: self.stacks.kernel_stacks.into(),
+                no_kernel: self.stacks.user_stacks.into(),
+            },
+            min_ns: us(self.min_block_time),
+            max_ns: self.max_block_time.map_or(u64::MAX, us),
+            state_mask: self.state.unwrap_or(STATE_ANY),
+            wakers: self.waker.into(),
+            walk_on_exit: walk_on_exit.into(),
+            pad: 0,
+        };
+    }
+
+    /// Which optional programs this kernel and these options need.
+    pub(crate) fn programs(
+        &self,
+        kernel: &Kernel,
+        targets: &Settings,
+    ) -> Vec<(&'static str, bool)> {
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
+        vec![
+            ("sched_switch", has_state),
+            ("sched_switch_pre_5_18", !has_state),
+            ("sched_exit", kernel.has_tracepoint("sched_exit_tp")),
+            ("sched_waking", self.waker),
+            ("task_rename", targets.comm.is_some()),
+            ("cgroup_attach_task", targets.cgroup_id != 0),
+        ]
+    }
+}

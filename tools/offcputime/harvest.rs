@@ -1,0 +1,268 @@
+//! What the BPF side has gathered, as plain data.
+
+use std::mem::size_of;
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::offcputime::OffcputimeSkel;
+use bpf::offcputime::types::{
+    offcputime_key, offcputime_totals, offcputime_value, open_phase, wait_call,
+};
+use profile::model::Task;
+use trace::foreign::{self, Registers};
+use trace::iterate;
+use trace::loader::section;
+use trace::losses::Losses;
+use trace::maps;
+use trace::progress::State;
+use trace::stacks::{StackTable, words};
+use trace::task::comm_text;
+use trace::waits::Wait;
+
+use crate::args::Args;
+
+/// Time of one thread on one pair of stacks.
+pub(crate) struct Row {
+    pub(crate) task: Task,
+    pub(crate) wait: Wait,
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+    pub(crate) waker: u64,
+    pub(crate) blocked_ns: u64,
+    pub(crate) runqueue_ns: u64,
+    pub(crate) count: u64,
+}
+
+/// Where the targets' time inside the window went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accounting {
+    /// Threads that were targets at some time.
+    pub(crate) threads: u64,
+    /// Sum of their times inside the window.
+    pub(crate) lifetime_ns: u64,
+    pub(crate) oncpu_ns: u64,
+    pub(crate) runqueue_ns: u64,
+    pub(crate) blocked_ns: u64,
+    /// Intervals outside -m, -M and --state.
+    pub(crate) filtered: u64,
+    pub(crate) filtered_ns: u64,
+    /// Switches and wakeups.
+    pub(crate) events: u64,
+}
+
+impl Accounting {
+    /// Time that the phases do not explain, ns; negative when they explain too much.
+    pub(crate) fn residual_ns(&self) -> i64 {
+        let explained = self.oncpu_ns + self.runqueue_ns + self.blocked_ns;
+        self.lifetime_ns.cast_signed() - explained.cast_signed()
+    }
+}
+
+/// Everything a run found.
+pub(crate) struct Harvest {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) accounting: Accounting,
+    pub(crate) losses: Losses,
+    pub(crate) window: Duration,
+    /// Intervals that were still open at the end.
+    pub(crate) open: u64,
+}
+
+impl Harvest {
+    /// Reads the tables, then asks every target what it is still waiting for.
+    pub(crate) fn gather(
+        args: &Args,
+        skel: &OffcputimeSkel<'_>,
+        stacks: &mut StackTable,
+        start_ns: u64,
+        end_ns: u64,
+    ) -> Result<Self> {
+        let mut harvest = Self {
+            rows: Vec::new(),
+            accounting: totals(skel)?,
+            losses: Losses::default(),
+            window: Duration::from_nanos(end_ns - start_ns),
+            open: 0,
+        };
+        let closing = iterate::run(skel.links.close_members.as_ref())?;
+        let entries = maps::entries::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
+        harvest
+            .rows
+            .extend(entries.iter().map(|(key, value)| finished_row(key, value)));
+        harvest.add_open_phases(args, &closing, stacks, end_ns)?;
+        harvest.count_losses(skel, stacks)?;
+        Ok(harvest)
+    }
+
+    fn add_open_phases(
+        &mut self,
+        args: &Args,
+        mut bytes: &[u8],
+        stacks: &mut StackTable,
+        end_ns: u64,
+    ) -> Result<()> {
+        while bytes.len() >= size_of::<open_phase>() {
+            let open: open_phase = maps::decode(bytes)?;
+            bytes = &bytes[size_of::<open_phase>()..];
+            let kernel: Vec<u64> = words(bytes).take(open.depth as usize).collect();
+            bytes = bytes.get(kernel.len() * 8..).unwrap_or_default();
+            self.accounting.threads += 1;
+            self.accounting.lifetime_ns += open.lifetime_ns;
+            match open.phase {
+                phase::RUNNING => self.accounting.oncpu_ns += open.phase_ns,
+                phase::RUNNABLE => self.accounting.runqueue_ns += open.phase_ns,
+                _ => self.accounting.blocked_ns += open.phase_ns,
+            }
+            if open.phase != phase::RUNNING && open.wanted != 0 {
+                self.open += 1;
+                self.rows
+                    .push(open_row(args, &open, &kernel, stacks, end_ns));
+            }
+        }
+        Ok(())
+    }
+
+    fn count_losses(&mut self, skel: &OffcputimeSkel<'_>, stacks: &StackTable) -> Result<()> {
+        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+        let losses = &mut self.losses;
+        losses.time(
+            "rows_full",
+            "waits: table full",
+            bss.losses.rows_full,
+            bss.losses.rows_full_ns,
+        );
+        losses.time(
+            "unreported",
+            "waits: stack not walked",
+            bss.losses.unreported,
+            bss.losses.unreported_ns,
+        );
+        losses.count(
+            "out_of_order",
+            "switches out of order",
+            bss.losses.out_of_order,
+        );
+        losses.count("negative", "times running backwards", bss.losses.negative);
+        losses.count(
+            "members_lost",
+            "threads: no memory for their state",
+            bss.members_lost,
+        );
+        let walks = &bss.stack_losses;
+        losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
+        losses.count("stack_table_full", "stacks: table full", walks.table_full);
+        losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
+        losses.count(
+            "stack_truncated",
+            "stacks cut at 127 frames",
+            walks.truncated,
+        );
+        stacks.count_losses(losses);
+        Ok(())
+    }
+}
+
+/// `enum phase` of the BPF side.
+mod phase {
+    pub(super) const RUNNING: u8 = 1;
+    pub(super) const RUNNABLE: u8 = 3;
+}
+
+/// What the progress line shows.
+pub(crate) fn progress(skel: &OffcputimeSkel<'_>, stacks: &StackTable) -> Result<State> {
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    let lost = bss.losses.rows_full
+        + bss.losses.unreported
+        + bss.stack_losses.ring_full
+        + bss.stack_losses.table_full;
+    Ok(State {
+        events: totals(skel)?.events,
+        stacks: Some(stacks.len()),
+        lost,
+        ..State::default()
+    })
+}
+
+fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
+    let per_cpu: Vec<offcputime_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
+    Ok(per_cpu
+        .iter()
+        .fold(Accounting::default(), |sum, cpu| Accounting {
+            threads: sum.threads + cpu.threads_exited,
+            lifetime_ns: sum.lifetime_ns + cpu.lifetime_ns,
+            oncpu_ns: sum.oncpu_ns + cpu.oncpu_ns,
+            runqueue_ns: sum.runqueue_ns + cpu.runqueue_ns,
+            blocked_ns: sum.blocked_ns + cpu.blocked_ns,
+            filtered: sum.filtered + cpu.filtered,
+            filtered_ns: sum.filtered_ns + cpu.filtered_ns,
+            events: sum.events + cpu.events,
+        }))
+}
+
+fn finished_row(key: &offcputime_key, value: &offcputime_value) -> Row {
+    Row {
+        task: Task {
+            comm: comm_text(&key.comm),
+            tgid: key.tgid,
+            tid: key.tid,
+        },
+        wait: wait(key.call, key.wait_flags),
+        user: key.user_stack,
+        kernel: key.kernel_stack,
+        waker: key.waker,
+        blocked_ns: value.blocked_ns,
+        runqueue_ns: value.runqueue_ns,
+        count: value.count,
+    }
+}
+
+fn open_row(
+    args: &Args,
+    open: &open_phase,
+    kernel: &[u64],
+    stacks: &mut StackTable,
+    end_ns: u64,
+) -> Row {
+    let registers = Registers {
+        ip: open.ip,
+        sp: open.sp,
+        bp: open.bp,
+    };
+    let user = match open.ip {
+        0 => 0,
+        _ if args.stacks.kernel_stacks => 0,
+        _ => stacks.insert_user(
+            open.tgid,
+            end_ns,
+            &foreign::frame_pointer_stack(open.tgid, registers),
+        ),
+    };
+    Row {
+        task: Task {
+            comm: comm_text(&open.comm),
+            tgid: open.tgid,
+            tid: open.tid,
+        },
+        wait: wait(open.call, open.wait_flags),
+        user,
+        kernel: if kernel.is_empty() {
+            0
+        } else {
+            stacks.insert_kernel(kernel)
+        },
+        waker: 0,
+        blocked_ns: open.blocked_ns,
+        runqueue_ns: open.runqueue_ns,
+        count: 1,
+    }
+}
+
+fn wait(call: wait_call, flags: u8) -> Wait {
+    Wait {
+        flags,
+        syscall: call.syscall,
+        file_type: call.file_type,
+        futex_op: call.futex_op,
+        futex_value: call.futex_value,
+    }
+}

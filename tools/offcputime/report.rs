@@ -1,0 +1,223 @@
+//! What offcputime says: a profile out of plain rows, in each format.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use profile::folded::{self, FoldedOptions, Idle, Written};
+use profile::listing::{self, ListOptions};
+use profile::model::{Profile, Sample, ValueType};
+use profile::{json, reasons, units};
+use serde_json::{Map, Value, json};
+use trace::closing::Closing;
+use trace::cost::Cost;
+use trace::output::Format;
+use trace::run::Outcome;
+use trace::stacks::StackTable;
+
+use crate::args::Args;
+use crate::harvest::{Accounting, Harvest};
+use crate::idle;
+
+/// Stacks that people are shown.
+const TOP: usize = 10;
+
+const VALUES: [ValueType; 2] = [
+    ValueType {
+        name: "blocked",
+        unit: "ns",
+    },
+    ValueType {
+        name: "runqueue",
+        unit: "ns",
+    },
+];
+
+/// Writes everything that was asked for; losses and cost go to stderr.
+pub(crate) fn report(
+    args: &Args,
+    harvest: &Harvest,
+    stacks: &mut StackTable,
+    cost: &Cost,
+) -> Result<Outcome> {
+    let profile = profile_of(args, harvest, stacks);
+    let mut dropped = write(
+        args,
+        args.stacks.format(&args.common),
+        harvest,
+        &profile,
+        cost,
+        &mut io::stdout().lock(),
+    )?;
+    for file in &args.stacks.output {
+        file.write(|mut out| {
+            dropped = dropped.max(write(args, file.format, harvest, &profile, cost, &mut out)?);
+            Ok(())
+        })?;
+    }
+    Ok(close(args, harvest, stacks, cost, dropped))
+}
+
+fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
+    let idle = idle::mark(&harvest.rows);
+    let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
+        task: row.task.clone(),
+        reason: Some(row.wait.reason().name()),
+        user: stacks.user_names(row.user),
+        kernel: stacks.kernel_names(row.kernel),
+        waker: if args.waker {
+            stacks.waker(row.waker)
+        } else {
+            None
+        },
+        idle,
+        count: row.count,
+        values: vec![row.blocked_ns, row.runqueue_ns],
+    });
+    Profile {
+        tool: "offcputime",
+        values: VALUES.to_vec(),
+        samples: samples.collect(),
+        duration_ns: u64::try_from(harvest.window.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Returns the time, ns, that has no line because it rounds to 0 us.
+fn write(
+    args: &Args,
+    format: Format,
+    harvest: &Harvest,
+    profile: &Profile,
+    cost: &Cost,
+    out: &mut impl Write,
+) -> Result<u64> {
+    let mut written = Written::default();
+    match format {
+        Format::Human => write_human(args, harvest, profile, out)?,
+        Format::Folded => written = folded::write(profile, &folded_options(args), out)?,
+        Format::Json => writeln!(out, "{}", json::to_json(profile, extra(harvest, cost)))?,
+    }
+    out.flush()?;
+    Ok(written.dropped)
+}
+
+fn folded_options(args: &Args) -> FoldedOptions {
+    FoldedOptions {
+        delimiter: args.stacks.delimited,
+        annotate: args.stacks.annotate,
+        reason: args.reason,
+        split: args.split,
+        idle: args.idle.map_or(Idle::Show, Idle::from),
+        divisor: 1_000,
+        ..FoldedOptions::default()
+    }
+}
+
+fn write_human(
+    args: &Args,
+    harvest: &Harvest,
+    profile: &Profile,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let accounting = &harvest.accounting;
+    writeln!(
+        out,
+        "{} threads, {}: on CPU {}, waiting for a CPU {}, blocked {}\n",
+        units::count(accounting.threads),
+        units::duration(accounting.lifetime_ns),
+        units::duration(accounting.oncpu_ns),
+        units::duration(accounting.runqueue_ns),
+        units::duration(accounting.blocked_ns),
+    )?;
+    if profile.samples.is_empty() {
+        return writeln!(out, "No thread waited.");
+    }
+    reasons::write(profile, out)?;
+    let options = ListOptions {
+        top: TOP,
+        idle: args.idle.map_or(Idle::Fold, Idle::from),
+        is_time: true,
+        split: args.split,
+        color: args.common.uses_color(),
+    };
+    listing::write(profile, &options, out)
+}
+
+fn extra(harvest: &Harvest, cost: &Cost) -> Map<String, Value> {
+    let mut extra = Map::new();
+    extra.insert(
+        "accounting".into(),
+        accounting_json(&harvest.accounting, harvest.open),
+    );
+    extra.insert("losses".into(), harvest.losses.to_json());
+    extra.insert("cost".into(), cost.to_json());
+    extra
+}
+
+fn accounting_json(accounting: &Accounting, open: u64) -> Value {
+    json!({
+        "threads": accounting.threads,
+        "lifetime_ns": accounting.lifetime_ns,
+        "oncpu_ns": accounting.oncpu_ns,
+        "runqueue_ns": accounting.runqueue_ns,
+        "blocked_ns": accounting.blocked_ns,
+        "residual_ns": accounting.residual_ns(),
+        "filtered": accounting.filtered,
+        "filtered_ns": accounting.filtered_ns,
+        "open_at_end": open,
+    })
+}
+
+fn close(
+    args: &Args,
+    harvest: &Harvest,
+    stacks: &StackTable,
+    cost: &Cost,
+    dropped_ns: u64,
+) -> Outcome {
+    let accounting = &harvest.accounting;
+    let closing = Closing {
+        tool: "offcputime",
+        window: harvest.window,
+        events: (accounting.events, "switches and wakeups"),
+        stacks: Some(stacks.len()),
+        losses: &harvest.losses,
+        losses_of_ns: accounting.lifetime_ns,
+        cost,
+    };
+    closing.print(args.common.quiet);
+    if !args.common.quiet {
+        eprintln!("offcputime: {}", check(accounting, harvest.open));
+        if accounting.filtered > 0 {
+            let (count, time) = (
+                units::count(accounting.filtered),
+                units::duration(accounting.filtered_ns),
+            );
+            eprintln!("offcputime: left out by -m, -M or --state: {count} waits, {time}");
+        }
+        if dropped_ns > 0 {
+            eprintln!(
+                "offcputime: stacks below half a microsecond: {}",
+                units::duration(dropped_ns)
+            );
+        }
+    }
+    if args.common.verbose {
+        eprintln!("offcputime: {}", stacks.describe_unnamed());
+    }
+    closing.outcome(args.common.strict)
+}
+
+/// The line that checks itself: what threads did has to add up to how long they lived.
+fn check(accounting: &Accounting, open: u64) -> String {
+    let explained = accounting.oncpu_ns + accounting.runqueue_ns + accounting.blocked_ns;
+    format!(
+        "on CPU {} + run queue {} + blocked {} = {:.2}% of {} threads' {}; {} waits still open",
+        units::duration(accounting.oncpu_ns),
+        units::duration(accounting.runqueue_ns),
+        units::duration(accounting.blocked_ns),
+        100.0 * explained as f64 / accounting.lifetime_ns.max(1) as f64,
+        units::count(accounting.threads),
+        units::duration(accounting.lifetime_ns),
+        units::count(open),
+    )
+}
