@@ -94,6 +94,8 @@ struct offcputime_totals {
 	__u64 oncpu_ns;
 	__u64 runqueue_ns;
 	__u64 blocked_ns;
+	/* Of which nothing is known: the switch that began or ended it did not reach us. */
+	__u64 unseen_ns;
 	/* Sum of the targets' time in the window, counted when they exit. */
 	__u64 lifetime_ns;
 	__u64 threads_exited;
@@ -219,6 +221,15 @@ static __always_inline void member_left(struct member *member)
 	sums->lifetime_ns += elapsed(member->joined_ns, now);
 }
 
+/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: switches between them and
+ * targets are invisible.
+ */
+static __always_inline void count_unseen(struct member *member, __u64 now, struct offcputime_totals *sums)
+{
+	__sync_fetch_and_add(&losses.out_of_order, 1);
+	sums->unseen_ns += elapsed(member->since_ns, now);
+}
+
 static __always_inline void switched_out(void *ctx, struct task_struct *task, bool preempt, __u32 state, __u64 now,
 					 struct offcputime_totals *sums)
 {
@@ -232,7 +243,7 @@ static __always_inline void switched_out(void *ctx, struct task_struct *task, bo
 	if (member->phase == PHASE_RUNNING)
 		sums->oncpu_ns += elapsed(member->since_ns, now);
 	else
-		__sync_fetch_and_add(&losses.out_of_order, 1);
+		count_unseen(member, now, sums);
 	member->since_ns = member->off_ns = member->runnable_ns = now;
 	if (member->ended_off_ns) {
 		__sync_fetch_and_add(&losses.unreported, 1);
@@ -298,7 +309,7 @@ static __always_inline bool switched_in(struct member *member, __u64 now, struct
 	} else if (member->phase == PHASE_RUNNABLE) {
 		sums->runqueue_ns += elapsed(member->since_ns, now);
 	} else {
-		__sync_fetch_and_add(&losses.out_of_order, 1);
+		count_unseen(member, now, sums);
 		member->since_ns = now;
 		return false;
 	}

@@ -43,6 +43,8 @@ pub(crate) struct Accounting {
     pub(crate) oncpu_ns: u64,
     pub(crate) runqueue_ns: u64,
     pub(crate) blocked_ns: u64,
+    /// Between switches that were not seen.
+    pub(crate) unseen_ns: u64,
     /// Intervals outside -m, -M and --state.
     pub(crate) filtered: u64,
     pub(crate) filtered_ns: u64,
@@ -53,7 +55,7 @@ pub(crate) struct Accounting {
 impl Accounting {
     /// Time that the phases do not explain, ns; negative when they explain too much.
     pub(crate) fn residual_ns(&self) -> i64 {
-        let explained = self.oncpu_ns + self.runqueue_ns + self.blocked_ns;
+        let explained = self.oncpu_ns + self.runqueue_ns + self.blocked_ns + self.unseen_ns;
         self.lifetime_ns.cast_signed() - explained.cast_signed()
     }
 }
@@ -193,6 +195,7 @@ fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
             oncpu_ns: sum.oncpu_ns + cpu.oncpu_ns,
             runqueue_ns: sum.runqueue_ns + cpu.runqueue_ns,
             blocked_ns: sum.blocked_ns + cpu.blocked_ns,
+            unseen_ns: sum.unseen_ns + cpu.unseen_ns,
             filtered: sum.filtered + cpu.filtered,
             filtered_ns: sum.filtered_ns + cpu.filtered_ns,
             events: sum.events + cpu.events,
@@ -248,7 +251,7 @@ fn open_row(
         kernel: if kernel.is_empty() {
             0
         } else {
-            stacks.insert_kernel(kernel)
+            stacks.insert_blocked_kernel(kernel)
         },
         waker: 0,
         blocked_ns: open.blocked_ns,

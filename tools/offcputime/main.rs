@@ -79,7 +79,7 @@ fn load(args: &Args, targets: &Settings) -> Result<OffcputimeSkel<'static>> {
     let kernel = Kernel::probe()?;
     let programs = args.programs(&kernel, targets);
     if args.common.verbose {
-        eprintln!("offcputime: {}", kernel.describe(&programs));
+        eprintln!("offcputime: {}", loader::describe(&programs));
     }
     let walk_on_exit = kernel.has_tracepoint("sched_exit_tp");
     let skel = loader::load(OffcputimeSkelBuilder::default(), &programs, |open| {

@@ -1,2 +1,132 @@
-//! profile
-fn main() {}
+//! profile: where CPU time goes, or any other event.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
+use clap::{CommandFactory, Parser};
+use libbpf_rs::skel::Skel;
+use trace::collect::{Until, collect, finish_command};
+use trace::command::Corked;
+use trace::cost::Meter;
+use trace::iterate;
+use trace::loader::{self, section};
+use trace::output::OutputFile;
+use trace::progress::Progress;
+use trace::run::{self, Outcome};
+use trace::signals::Signals;
+use trace::stacks::{Ring, StackTable};
+use trace::symbolize::{Origin, Symbolizer};
+use trace::targets::Settings;
+use trace::window::monotonic_ns;
+
+use args::{Args, Weight};
+use event::Event;
+use harvest::Harvest;
+
+mod args;
+mod attach;
+mod event;
+mod harvest;
+mod report;
+
+fn main() -> ExitCode {
+    run::main("profile", || trace(&Args::parse()))
+}
+
+fn trace(args: &Args) -> Result<Outcome> {
+    if let Some(shell) = args.completions {
+        return Ok(run::print_completions(shell, Args::command()));
+    }
+    let mut targets = args.targets.resolve()?;
+    args.stacks
+        .output
+        .iter()
+        .try_for_each(OutputFile::check_writable)?;
+    run::check_privileges()?;
+    let weight = attach::weight(args)?;
+    let signals = Signals::install()?;
+    let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
+    let meter = Meter::start();
+    let mut skel = load(args, &targets, weight)?;
+    let mut stacks = StackTable::new(Symbolizer::new(!args.stacks.no_inline), args.origin());
+    let ring = Ring::open(&skel.maps.stack_ring)?;
+    targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
+    iterate::run(skel.links.note_namespace.as_ref())?;
+
+    let _links = attach::attach(args, &skel)?;
+    let start_ns = monotonic_ns();
+    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 1;
+    if !args.common.quiet {
+        eprintln!(
+            "profile: tracing {} {}",
+            args.describe(),
+            args.window.describe()
+        );
+    }
+    let mut command = corked.map(Corked::start).transpose()?;
+    stacks
+        .symbolizer()
+        .snapshot(args.targets.processes_at_start());
+    let progress = Progress::new(args.window.duration, args.common.quiet);
+    let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
+    collect(&mut until, &[ring.fd()], &progress, || {
+        stacks.absorb(&ring);
+        harvest::progress(&skel, &stacks)
+    })?;
+    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 0;
+    let window_ns = monotonic_ns() - start_ns;
+
+    stacks.absorb(&ring);
+    let harvest = Harvest::gather(args, &skel, &stacks, window_ns)?;
+    let cost = meter.read(skel.object());
+    let outcome = report::report(args, &harvest, &mut stacks, &cost)?;
+    match command {
+        Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
+        None => Ok(outcome),
+    }
+}
+
+fn load(args: &Args, targets: &Settings, weight: Weight) -> Result<ProfileSkel<'static>> {
+    let programs = [
+        ("on_overflow", matches!(args.event, Event::Counter { .. })),
+        (
+            "on_tracepoint",
+            matches!(args.event, Event::Tracepoint { .. }),
+        ),
+        ("on_uprobe", matches!(args.event, Event::Uprobe { .. })),
+        ("sched_process_fork", targets.follow),
+        ("sched_process_exit", targets.follow),
+    ];
+    if args.common.verbose {
+        eprintln!("profile: {}", loader::describe(&programs));
+    }
+    loader::load(ProfileSkelBuilder::default(), &programs, |open| {
+        let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
+        args.to_bpf(targets, weight, rodata);
+        Ok(())
+    })
+}
+
+impl Args {
+    /// Whose frames lie at the leaf end of kernel stacks.
+    fn origin(&self) -> Origin {
+        match self.event {
+            Event::Counter { .. } => Origin::Sample,
+            _ => Origin::Tracepoint,
+        }
+    }
+
+    /// For the line that says that tracing has begun.
+    fn describe(&self) -> String {
+        match (&self.event, self.count) {
+            (Event::Counter { name, .. }, None) if self.event.is_clock() => {
+                format!("{name} at {} Hz", self.frequency)
+            }
+            (Event::Counter { name, .. }, Some(period)) => format!("{name}, every {period}"),
+            (Event::Counter { name, .. }, None) => name.clone(),
+            (Event::Tracepoint { category, name }, _) => format!("{category}:{name}"),
+            (Event::Uprobe { path, symbol }, _) => format!("{symbol} in {path}"),
+        }
+    }
+}

@@ -35,23 +35,6 @@ impl Kernel {
         self.tracepoint_arguments(name).is_some()
     }
 
-    /// For `-v`: which optional programs are used here and which are not.
-    pub fn describe(&self, programs: &[(&str, bool)]) -> String {
-        let named = |wanted: bool| {
-            let names: Vec<&str> = programs
-                .iter()
-                .filter(|(_, used)| *used == wanted)
-                .map(|(name, _)| *name)
-                .collect();
-            if names.is_empty() {
-                "none".into()
-            } else {
-                names.join(", ")
-            }
-        };
-        format!("programs used: {}; not used: {}", named(true), named(false))
-    }
-
     /// Number of arguments of a tracepoint, `None` where the kernel lacks it.
     pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
         if self.hidden.iter().any(|hidden| hidden == name) {

@@ -161,10 +161,11 @@ impl Mappings {
 
     fn read(&mut self, tgid: u32) {
         match proc_maps::read(tgid) {
-            Some(mappings) if !mappings.is_empty() => {
+            // Kernel threads have none.
+            Some(mappings) => {
                 self.processes.insert(tgid, Arc::new(Table::new(mappings)));
             }
-            _ => {
+            None => {
                 self.unreadable += 1;
                 // What single changes told is all there will ever be.
                 Arc::make_mut(self.processes.entry(tgid).or_default()).complete = true;

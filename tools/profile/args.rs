@@ -1,0 +1,115 @@
+//! What can be asked of profile.
+
+use bpf::profile::types::{profile_config, rodata, stack_config};
+use clap::Parser;
+use clap_complete::Shell;
+use trace::options::{Common, Stacks};
+use trace::targets::{Settings, Targets};
+use trace::window::For;
+
+use crate::event::Event;
+
+const EXAMPLES: &str = "\
+Examples:
+  profile 10                                 # the whole machine, 99 Hz, 10 s
+  profile -p 123 -F 997 30 > out.folded      # folded stacks of one process
+  profile -e page-faults -p 123 5            # who touches new memory
+  profile -e tracepoint:block:block_rq_issue --weight bytes 10
+  profile -e uprobe:libc:malloc --weight arg1 -p 123 5   # bytes allocated
+  profile -- make -j4                        # a command and its children
+
+Folded values are samples, for tracepoints and uprobes events, with --weight
+the argument's unit.";
+
+/// Where CPU time goes, or any other event: samples of stacks
+#[derive(Parser, Debug)]
+#[command(name = "profile", version, after_help = EXAMPLES, max_term_width = 80)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) window: For,
+
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    #[command(flatten)]
+    pub(crate) stacks: Stacks,
+
+    /// Samples per second and CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, help_heading = "Events",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) frequency: u64,
+
+    /// One sample every so many events (ns, for clocks)
+    #[arg(short, long, value_name = "PERIOD", conflicts_with = "frequency", help_heading = "Events",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// cpu-clock, cycles, page-faults... (perf's names),
+    /// tracepoint:CAT:NAME or uprobe:PATH:SYMBOL
+    #[arg(
+        short,
+        long,
+        value_name = "EVENT",
+        default_value = "cpu-clock",
+        help_heading = "Events"
+    )]
+    pub(crate) event: Event,
+
+    /// Weigh each event by an argument: arg1 to arg6 of a uprobe, a
+    /// field of a tracepoint
+    #[arg(long, value_name = "ARG", help_heading = "Events")]
+    pub(crate) weight: Option<String>,
+
+    /// Only this CPU
+    #[arg(short = 'C', long, value_name = "CPU", help_heading = "Events")]
+    pub(crate) cpu: Option<u32>,
+
+    /// Idle CPUs too
+    #[arg(short = 'I', long, help_heading = "Events")]
+    pub(crate) include_idle: bool,
+
+    /// A root frame per thread: comm-PID/TID
+    #[arg(long, help_heading = "Stacks")]
+    pub(crate) threads: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+}
+
+impl Args {
+    /// Fills the BPF side's constants; an option missing here does not compile.
+    pub(crate) fn to_bpf(&self, targets: &Settings, weight: Weight, rodata: &mut rodata) {
+        rodata.targets = bpf::target_config!(bpf::profile::types, targets);
+        rodata.comm_glob = bpf::comm_glob!(bpf::profile::types, &targets.comm);
+        rodata.config = profile_config {
+            stacks: stack_config {
+                no_user: self.stacks.kernel_stacks.into(),
+                no_kernel: self.stacks.user_stacks.into(),
+            },
+            idle: self.include_idle.into(),
+            by_thread: self.threads.into(),
+            every: self.count.unwrap_or(1),
+            weight_arg: weight.argument,
+            weight_offset: weight.offset,
+            weight_size: weight.size,
+            weight_signed: weight.signed.into(),
+            everything: self.targets.is_everything().into(),
+            pad: 0,
+        };
+    }
+}
+
+/// Where the BPF side finds an event's weight; all zero: every event weighs 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weight {
+    /// Argument of a uprobe, 1 to 6.
+    pub(crate) argument: u32,
+    /// Field of a tracepoint's record.
+    pub(crate) offset: u32,
+    pub(crate) size: u32,
+    pub(crate) signed: bool,
+}

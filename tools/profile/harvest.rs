@@ -1,0 +1,146 @@
+//! What the BPF side has gathered, as plain data.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::profile::ProfileSkel;
+use bpf::profile::types::{profile_key, profile_totals, profile_value};
+use profile::model::Task;
+use trace::cost::cpus_online;
+use trace::loader::section;
+use trace::losses::Losses;
+use trace::maps;
+use trace::progress::State;
+use trace::stacks::StackTable;
+use trace::task::comm_text;
+
+use crate::args::Args;
+
+/// Samples of one process (or thread) on one pair of stacks.
+pub(crate) struct Row {
+    pub(crate) task: Task,
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+    pub(crate) samples: u64,
+    pub(crate) weight: u64,
+}
+
+/// Events by what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) events: u64,
+    pub(crate) idle: u64,
+    pub(crate) others: u64,
+    pub(crate) samples: u64,
+}
+
+/// Everything a run found.
+pub(crate) struct Harvest {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) totals: Totals,
+    pub(crate) losses: Losses,
+    pub(crate) window: Duration,
+    /// Ticks that a clock at the frequency asked for would have made; 0: not a clock.
+    pub(crate) expected: u64,
+}
+
+/// Ticks that may be missing at the window's edges, per CPU.
+const EDGE_TICKS: u64 = 2;
+
+impl Harvest {
+    pub(crate) fn gather(
+        args: &Args,
+        skel: &ProfileSkel<'_>,
+        stacks: &StackTable,
+        window_ns: u64,
+    ) -> Result<Self> {
+        let entries = maps::entries::<profile_key, profile_value>(&skel.maps.counts)?;
+        let rows = entries.iter().map(|(key, value)| Row {
+            task: Task {
+                comm: comm_text(&key.comm),
+                tgid: key.tgid,
+                tid: key.tid,
+            },
+            user: key.user_stack,
+            kernel: key.kernel_stack,
+            samples: value.samples,
+            weight: value.weight,
+        });
+        let mut harvest = Self {
+            rows: rows.collect(),
+            totals: totals(skel)?,
+            losses: Losses::default(),
+            window: Duration::from_nanos(window_ns),
+            expected: 0,
+        };
+        let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
+        if args.event.is_clock() {
+            let period_ns = args.count.unwrap_or(1_000_000_000 / args.frequency);
+            harvest.expected = window_ns / period_ns * cpus;
+        }
+        harvest.count_losses(skel, stacks, cpus)?;
+        Ok(harvest)
+    }
+
+    fn count_losses(
+        &mut self,
+        skel: &ProfileSkel<'_>,
+        stacks: &StackTable,
+        cpus: u64,
+    ) -> Result<()> {
+        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+        let missing = self
+            .expected
+            .saturating_sub(self.totals.events + EDGE_TICKS * cpus);
+        let losses = &mut self.losses;
+        losses.count("throttled", "samples the kernel did not take", missing);
+        losses.count("rows_full", "samples: table full", bss.losses.rows_full);
+        losses.count("busy", "samples: all buffers in use", bss.losses.busy);
+        losses.count(
+            "targets_full",
+            "child processes: table full",
+            bss.losses.targets_full,
+        );
+        losses.count(
+            "bad_weight",
+            "events with a weight of 0 or less",
+            bss.losses.bad_weight,
+        );
+        let walks = &bss.stack_losses;
+        losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
+        losses.count("stack_table_full", "stacks: table full", walks.table_full);
+        losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
+        losses.count(
+            "stack_truncated",
+            "stacks cut at 127 frames",
+            walks.truncated,
+        );
+        stacks.count_losses(losses);
+        Ok(())
+    }
+}
+
+/// What the progress line shows.
+pub(crate) fn progress(skel: &ProfileSkel<'_>, stacks: &StackTable) -> Result<State> {
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    let lost = bss.losses.rows_full
+        + bss.losses.busy
+        + bss.stack_losses.ring_full
+        + bss.stack_losses.table_full;
+    Ok(State {
+        events: totals(skel)?.events,
+        stacks: Some(stacks.len()),
+        lost,
+        ..State::default()
+    })
+}
+
+fn totals(skel: &ProfileSkel<'_>) -> Result<Totals> {
+    let per_cpu: Vec<profile_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
+    Ok(per_cpu.iter().fold(Totals::default(), |sum, cpu| Totals {
+        events: sum.events + cpu.events,
+        idle: sum.idle + cpu.idle,
+        others: sum.others + cpu.others,
+        samples: sum.samples + cpu.samples,
+    }))
+}

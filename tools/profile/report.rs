@@ -1,0 +1,168 @@
+//! What profile says: a profile out of plain rows, in each format.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use profile::folded::{self, FoldedOptions, Idle};
+use profile::listing::{self, ListOptions};
+use profile::model::{Profile, Sample, ValueType};
+use profile::{functions, json, units};
+use serde_json::{Map, Value, json};
+use trace::closing::Closing;
+use trace::cost::Cost;
+use trace::options::terminal_width;
+use trace::output::Format;
+use trace::run::Outcome;
+use trace::stacks::StackTable;
+
+use crate::args::Args;
+use crate::harvest::Harvest;
+
+/// Functions and stacks that people are shown.
+const TOP_FUNCTIONS: usize = 20;
+const TOP_STACKS: usize = 5;
+
+/// Writes everything that was asked for; losses and cost go to stderr.
+pub(crate) fn report(
+    args: &Args,
+    harvest: &Harvest,
+    stacks: &mut StackTable,
+    cost: &Cost,
+) -> Result<Outcome> {
+    let profile = profile_of(args, harvest, stacks);
+    write(
+        args,
+        args.stacks.format(&args.common),
+        harvest,
+        &profile,
+        cost,
+        &mut io::stdout().lock(),
+    )?;
+    for file in &args.stacks.output {
+        file.write(|mut out| write(args, file.format, harvest, &profile, cost, &mut out))?;
+    }
+    Ok(close(args, harvest, stacks, cost))
+}
+
+fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
+    let samples = harvest.rows.iter().map(|row| Sample {
+        task: row.task.clone(),
+        reason: None,
+        user: stacks.user_names(row.user),
+        kernel: stacks.kernel_names(row.kernel),
+        waker: None,
+        idle: false,
+        count: row.samples,
+        values: vec![row.weight],
+    });
+    Profile {
+        tool: "profile",
+        values: vec![ValueType {
+            name: args.event.value_name(args.weight.as_deref()),
+            unit: "count",
+        }],
+        samples: samples.collect(),
+        duration_ns: u64::try_from(harvest.window.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+fn write(
+    args: &Args,
+    format: Format,
+    harvest: &Harvest,
+    profile: &Profile,
+    cost: &Cost,
+    out: &mut impl Write,
+) -> Result<()> {
+    match format {
+        Format::Human => write_human(args, profile, out)?,
+        Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
+        Format::Json => writeln!(
+            out,
+            "{}",
+            json::to_json(profile, extra(args, harvest, cost))
+        )?,
+    }
+    Ok(out.flush()?)
+}
+
+fn folded_options(args: &Args) -> FoldedOptions {
+    FoldedOptions {
+        delimiter: args.stacks.delimited,
+        annotate: args.stacks.annotate,
+        threads: args.threads,
+        ..FoldedOptions::default()
+    }
+}
+
+fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let all: u64 = profile.samples.iter().map(Sample::total).sum();
+    let what = profile.values[0].name;
+    if all == 0 {
+        return writeln!(out, "No {what}.");
+    }
+    // A weight is a sum of what the program chose, not of independent samples.
+    let sampled = args.weight.is_none();
+    functions::write(profile, TOP_FUNCTIONS, terminal_width(), sampled, out)?;
+    writeln!(
+        out,
+        "\nHeaviest stacks of {} {what}, leaf first:",
+        units::count(all)
+    )?;
+    let options = ListOptions {
+        top: TOP_STACKS,
+        idle: Idle::Show,
+        is_time: false,
+        split: false,
+        color: args.common.uses_color(),
+    };
+    listing::write(profile, &options, out)
+}
+
+fn extra(args: &Args, harvest: &Harvest, cost: &Cost) -> Map<String, Value> {
+    let totals = &harvest.totals;
+    let mut extra = Map::new();
+    extra.insert("frequency_hz".into(), args.frequency.into());
+    extra.insert("period".into(), args.count.into());
+    extra.insert(
+        "events".into(),
+        json!({
+            "seen": totals.events,
+            "expected": harvest.expected,
+            "idle": totals.idle,
+            "other_tasks": totals.others,
+            "samples": totals.samples,
+        }),
+    );
+    extra.insert("losses".into(), harvest.losses.to_json());
+    extra.insert("cost".into(), cost.to_json());
+    extra
+}
+
+fn close(args: &Args, harvest: &Harvest, stacks: &StackTable, cost: &Cost) -> Outcome {
+    let closing = Closing {
+        tool: "profile",
+        window: harvest.window,
+        events: (harvest.totals.samples, "samples"),
+        stacks: Some(stacks.len()),
+        losses: &harvest.losses,
+        losses_of_ns: 0,
+        cost,
+    };
+    closing.print(args.common.quiet);
+    if !args.common.quiet && harvest.expected > 0 {
+        let totals = &harvest.totals;
+        eprintln!(
+            "profile: {} ticks of {} expected ({:.1}%): {} idle, {} of other tasks",
+            units::count(totals.events),
+            units::count(harvest.expected),
+            100.0 * totals.events as f64 / harvest.expected as f64,
+            units::count(totals.idle),
+            units::count(totals.others),
+        );
+    }
+    if args.common.verbose {
+        eprintln!("profile: {}", stacks.describe_unnamed());
+    }
+    closing.outcome(args.common.strict)
+}
