@@ -13,6 +13,8 @@ use super::sections::Sections;
 
 /// The largest file whose checksum is worth the time.
 const MAX_BYTES: u64 = 4 << 30;
+/// All checksums together: files full of holes are easily made and slow to read.
+const MAX_TOTAL_BYTES: u64 = 16 << 30;
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 
 /// A debug file that matches its binary.
@@ -28,18 +30,24 @@ pub struct DebugFile {
 #[derive(Debug)]
 pub struct DebugFiles {
     own_root: Option<File>,
+    budget: Budget,
 }
+
+/// Bytes that may still be read for checksums.
+#[derive(Debug)]
+struct Budget(u64);
 
 impl DebugFiles {
     /// Searches `own_root` (`/`) after the root of the process.
     pub fn new(own_root: &Path) -> Self {
         Self {
             own_root: beneath::root(own_root).ok(),
+            budget: Budget(MAX_TOTAL_BYTES),
         }
     }
 
     /// The debug file of a module: by build ID first, then by `.gnu_debuglink`.
-    pub fn find(&self, module: &Module) -> Option<DebugFile> {
+    pub fn find(&mut self, module: &Module) -> Option<DebugFile> {
         let link = module
             .file
             .as_ref()
@@ -53,7 +61,7 @@ impl DebugFiles {
             .chain(own);
         for (root, ours) in roots {
             let file = by_build_id(root, &module.build_id)
-                .or_else(|| by_link(root, module, link.as_ref()?));
+                .or_else(|| by_link(root, module, link.as_ref()?, &mut self.budget));
             if let Some(file) = file {
                 let trusted = ours && is_roots_own(&file);
                 return Some(DebugFile { file, trusted });
@@ -76,7 +84,12 @@ fn by_build_id(root: &File, id: &[u8]) -> Option<File> {
     (found == id).then_some(file)
 }
 
-fn by_link(root: &File, module: &Module, (name, checksum): &(Vec<u8>, u32)) -> Option<File> {
+fn by_link(
+    root: &File,
+    module: &Module,
+    (name, checksum): &(Vec<u8>, u32),
+    budget: &mut Budget,
+) -> Option<File> {
     if name.is_empty() || name.contains(&b'/') || name == b".." {
         return None;
     }
@@ -90,27 +103,31 @@ fn by_link(root: &File, module: &Module, (name, checksum): &(Vec<u8>, u32)) -> O
     ];
     candidates.iter().find_map(|path| {
         let file = beneath::open(root, path, Links::Follow).ok()?;
-        (crc32(&file)? == *checksum).then_some(file)
+        (budget.crc32(&file)? == *checksum).then_some(file)
     })
 }
 
-fn crc32(mut file: &File) -> Option<u32> {
-    if file.metadata().ok()?.len() > MAX_BYTES {
-        return None;
-    }
-    let mut crc = flate2::Crc::new();
-    let mut buffer = vec![0; 1 << 16];
-    // The file may grow while it is read.
-    let mut left = MAX_BYTES;
-    while left > 0 {
-        let read = file.read(&mut buffer).ok()?;
-        if read == 0 {
-            return Some(crc.sum());
+impl Budget {
+    fn crc32(&mut self, mut file: &File) -> Option<u32> {
+        let size = file.metadata().ok()?.len();
+        if size > MAX_BYTES.min(self.0) {
+            return None;
         }
-        crc.update(&buffer[..read]);
-        left = left.saturating_sub(read as u64);
+        self.0 -= size;
+        let mut crc = flate2::Crc::new();
+        let mut buffer = vec![0; 1 << 16];
+        // The file may grow while it is read.
+        let mut left = size;
+        while left > 0 {
+            let read = file.read(&mut buffer).ok()?;
+            if read == 0 {
+                break;
+            }
+            crc.update(&buffer[..read]);
+            left = left.saturating_sub(read as u64);
+        }
+        Some(crc.sum())
     }
-    None
 }
 
 fn is_roots_own(file: &File) -> bool {

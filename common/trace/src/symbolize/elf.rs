@@ -74,10 +74,14 @@ impl ElfNames {
     }
 
     fn look_up(&mut self, id: ModuleId, module: &Module, address: u64) -> Option<Vec<Frame>> {
+        // No user code is there, and the reader's sums overflow.
+        if i64::try_from(address).is_err() {
+            return None;
+        }
         let readable = self
             .readable
             .entry(id)
-            .or_insert_with(|| readable_files(&self.debug_files, module));
+            .or_insert_with(|| readable_files(&mut self.debug_files, module));
         let symbolizer = &self.symbolizer;
         let looked = catch_unwind(AssertUnwindSafe(|| {
             readable
@@ -129,7 +133,7 @@ fn symbolizer(inline: bool) -> Symbolizer {
         .build()
 }
 
-fn readable_files(debug_files: &DebugFiles, module: &Module) -> Vec<Readable> {
+fn readable_files(debug_files: &mut DebugFiles, module: &Module) -> Vec<Readable> {
     let mut readable = Vec::new();
     let Some(Ok(binary)) = module.file.as_ref().map(File::try_clone) else {
         return readable;

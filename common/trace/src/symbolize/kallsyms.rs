@@ -55,7 +55,7 @@ impl Kallsyms {
         if !nearest.text || address - nearest.address > MAX_FUNCTION_BYTES {
             return None;
         }
-        // Several names at one address: the table lists the usual one last, e.g. `schedule` after `__sched_text_start`.
+        // Several names at one address: the table lists the usual one last, `__x64_sys_fork` after `__do_sys_fork`.
         Some((&nearest.name, &nearest.module))
     }
 }

@@ -3,11 +3,17 @@
 mod beneath;
 pub mod debug_files;
 pub mod elf;
+#[cfg(test)]
+mod elf_tests;
 mod jit_table;
 mod kallsyms;
 pub mod kernel;
 pub mod module;
 pub mod own_frames;
+#[cfg(test)]
+mod own_frames_tests;
 pub mod perf_map;
 mod sections;
+#[cfg(test)]
+mod test_programs;
 pub mod vdso;

@@ -1,0 +1,221 @@
+//! Names of compiled programs, against `nm` and `addr2line`.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use profile::frame::Frame;
+
+use super::beneath;
+use super::elf::ElfNames;
+use super::module::Module;
+use super::test_programs::{compile, extent, have, module, oracle, run};
+
+const TOOLS: [&str; 5] = ["gcc", "nm", "addr2line", "objcopy", "strip"];
+
+fn names(frames: &[Frame]) -> Vec<&str> {
+    frames.iter().map(|frame| &*frame.name).collect()
+}
+
+fn with_lines(frames: &[Frame]) -> Vec<(String, u32)> {
+    let line = |frame: &Frame| frame.line.as_ref().map_or(0, |(_, line)| *line);
+    frames
+        .iter()
+        .map(|frame| (frame.name.to_string(), line(frame)))
+        .collect()
+}
+
+/// Symbol table only: the name, and nothing of inlining.
+#[track_caller]
+fn assert_named(module: &Module, root: &Path, address: u64, expected: &str) {
+    let mut elf = ElfNames::with_debug_root(true, root);
+    let frames = elf.names(0, module, address);
+    assert_eq!(&*frames[0].name, expected);
+}
+
+#[test]
+fn inlined_functions_and_lines_agree_with_addr2line() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for options in ["-O2 -g", "-O2 -g -no-pie", "-O2 -g -static-pie"] {
+        let program = compile(directory.path(), options);
+        let module = module(&program, None);
+        let mut elf = ElfNames::with_debug_root(true, directory.path());
+        let mut plain = ElfNames::with_debug_root(false, directory.path());
+        let (start, size) = extent(&program, "visible");
+        let mut deepest = 0;
+        for address in start..start + size {
+            let frames = elf.names(0, &module, address);
+            let expected = oracle(&program, address);
+            assert_eq!(with_lines(&frames), expected, "{options} {address:#x}");
+            assert!(!frames[0].inlined && frames[1..].iter().all(|frame| frame.inlined));
+            assert_eq!(names(&plain.names(0, &module, address)), ["visible"]);
+            deepest = deepest.max(frames.len());
+        }
+        assert_eq!(deepest, 3, "{options}");
+        assert_eq!(elf.unnamed(), 0);
+    }
+}
+
+#[test]
+fn unknown_addresses_keep_their_module_and_spoil_nothing() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let good = module(&compile(directory.path(), "-O2"), None);
+    let visible = extent(Path::new(&*good.path), "visible").0;
+    let path = directory.path().join("libbad.so.1");
+    fs::write(
+        &path,
+        [b"\x7fELF\x02\x01".as_slice(), &[0xff; 500]].concat(),
+    )
+    .unwrap();
+    let bad = module(&path, None);
+    let gone = Module {
+        path: "/nowhere/libgone.so".into(),
+        file: None,
+        build_id: Vec::new(),
+        root: None,
+    };
+    let mut elf = ElfNames::with_debug_root(true, directory.path());
+    assert_eq!(names(&elf.names(1, &bad, 0x1234)), ["libbad.so.1+0x1234"]);
+    assert_eq!(names(&elf.names(2, &gone, 0x10)), ["libgone.so+0x10"]);
+    assert_eq!(names(&elf.names(0, &good, visible)), ["visible"]);
+    assert_eq!(names(&elf.names(0, &good, 0x10)), ["program+0x10"]);
+    assert_eq!(names(&elf.names(0, &good, u64::MAX)).len(), 1);
+    assert_eq!(elf.unnamed(), 4);
+    elf.names(0, &good, 0x10);
+    assert_eq!(elf.unnamed(), 4);
+}
+
+#[test]
+fn truncated_programs_do_no_harm() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "-O2 -g");
+    let visible = extent(&program, "visible").0;
+    let whole = fs::read(&program).unwrap();
+    let mut elf = ElfNames::with_debug_root(true, directory.path());
+    for step in 0..64 {
+        let mut damaged = whole[..whole.len() * step / 64].to_vec();
+        let path = directory.path().join(format!("cut{step}"));
+        fs::write(&path, &damaged).unwrap();
+        assert!(
+            !elf.names(1000 + step as u32, &module(&path, None), visible)
+                .is_empty()
+        );
+        damaged = whole.clone();
+        for byte in damaged.iter_mut().skip(step).step_by(64).skip(1) {
+            *byte ^= 0x55;
+        }
+        fs::write(&path, &damaged).unwrap();
+        assert!(
+            !elf.names(2000 + step as u32, &module(&path, None), visible)
+                .is_empty()
+        );
+    }
+}
+
+#[test]
+fn debug_link_needs_the_right_checksum_and_stays_in_the_root() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let home = root.path().join("opt");
+    fs::create_dir_all(&home).unwrap();
+    let program = compile(&home, "-O2 -g -Wl,--build-id=none");
+    let hidden = extent(&program, "visible").0;
+    run(&home, "objcopy --only-keep-debug program program.debug");
+    run(&home, "strip program");
+    run(&home, "objcopy --add-gnu-debuglink=program.debug program");
+    let named = |expected| {
+        let mut module = module(&program, beneath::root(root.path()).ok());
+        module.path = "/opt/program".into();
+        let empty = tempfile::tempdir().unwrap();
+        assert_named(&module, empty.path(), hidden, expected);
+    };
+    let unknown = format!("program+{hidden:#x}");
+    named("visible");
+    let debug = home.join("program.debug");
+    for place in ["opt/.debug", "usr/lib/debug/opt"] {
+        let place = root.path().join(place);
+        fs::create_dir_all(&place).unwrap();
+        fs::rename(&debug, place.join("program.debug")).unwrap();
+        named("visible");
+        fs::rename(place.join("program.debug"), &debug).unwrap();
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("program.debug");
+    fs::copy(&debug, &target).unwrap();
+    fs::remove_file(&debug).unwrap();
+    std::os::unix::fs::symlink(&target, &debug).unwrap();
+    named(&unknown);
+    fs::remove_file(&debug).unwrap();
+    let mut wrong = fs::read(&target).unwrap();
+    wrong.push(0);
+    fs::write(&debug, wrong).unwrap();
+    named(&unknown);
+    fs::remove_file(&debug).unwrap();
+    let fifo = std::ffi::CString::new(debug.as_os_str().as_bytes()).unwrap();
+    // SAFETY: `fifo` is a C string.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    named(&unknown);
+}
+
+#[test]
+fn build_id_directory_needs_the_same_id() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "-O2 -g -Wl,--build-id=sha1");
+    let visible = extent(&program, "visible").0;
+    let id = module(&program, None).build_id;
+    assert_eq!(id.len(), 20);
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("usr/lib/debug/.build-id").join(&hex[..2]);
+    fs::create_dir_all(&place).unwrap();
+    let debug = place.join(format!("{}.debug", &hex[2..]));
+    run(
+        directory.path(),
+        "objcopy --only-keep-debug program program.debug",
+    );
+    run(directory.path(), "strip program");
+    fs::copy(directory.path().join("program.debug"), &debug).unwrap();
+    let nothing = tempfile::tempdir().unwrap();
+    let open = |path: &Path| -> Option<File> { beneath::root(path).ok() };
+    let own = module(&program, None);
+    assert_named(&own, root.path(), visible, "visible");
+    let theirs = module(&program, open(root.path()));
+    assert_named(&theirs, nothing.path(), visible, "visible");
+    let mut other = fs::read(&debug).unwrap();
+    let at = other.windows(20).position(|window| window == id).unwrap();
+    other[at] ^= 1;
+    fs::write(&debug, other).unwrap();
+    let unknown = format!("program+{visible:#x}");
+    assert_named(&own, root.path(), visible, &unknown);
+}
+
+#[test]
+fn mini_debug_information_is_read() {
+    if !have(&TOOLS) || !have(&["xz"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "-O2");
+    let (hidden, _) = extent(&program, "hidden");
+    let at = directory.path();
+    run(at, "objcopy -S --keep-symbol=hidden program mini");
+    run(at, "xz -k mini");
+    run(at, "strip program");
+    run(at, "objcopy --add-section .gnu_debugdata=mini.xz program");
+    let module = module(&program, None);
+    assert_named(&module, at, hidden, "hidden");
+}
