@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::beneath::{self, Links};
 use super::module::Module;
 use super::sections::Sections;
+use super::steady::is_roots_own;
 
 /// The largest file whose checksum is worth the time.
 const MAX_BYTES: u64 = 4 << 30;
@@ -128,9 +128,4 @@ impl Budget {
         }
         Some(crc.sum())
     }
-}
-
-fn is_roots_own(file: &File) -> bool {
-    file.metadata()
-        .is_ok_and(|metadata| metadata.uid() == 0 && metadata.mode() & 0o022 == 0)
 }

@@ -14,6 +14,7 @@ use super::beneath;
 use super::debug_files::DebugFiles;
 use super::module::{Module, ModuleId};
 use super::sections::Sections;
+use super::steady::Steady;
 
 /// Longest name or path taken over from a file, bytes.
 const MAX_NAME_BYTES: usize = 4096;
@@ -25,6 +26,7 @@ pub struct ElfNames {
     symbolizer: Symbolizer,
     inline: bool,
     debug_files: DebugFiles,
+    steady: Steady,
     readable: HashMap<ModuleId, Vec<Readable>>,
     named: HashMap<(ModuleId, u64), Vec<Frame>>,
     unnamed: u64,
@@ -49,6 +51,7 @@ impl ElfNames {
             symbolizer: symbolizer(inline),
             inline,
             debug_files: DebugFiles::new(root),
+            steady: Steady::default(),
             readable: HashMap::new(),
             named: HashMap::new(),
             unnamed: 0,
@@ -73,6 +76,11 @@ impl ElfNames {
         self.unnamed
     }
 
+    /// Files not read, because others can change them and they are too large to copy.
+    pub fn too_large(&self) -> u64 {
+        self.steady.refused()
+    }
+
     fn look_up(&mut self, id: ModuleId, module: &Module, address: u64) -> Option<Vec<Frame>> {
         // No user code is there, and the reader's sums overflow.
         if i64::try_from(address).is_err() {
@@ -81,7 +89,7 @@ impl ElfNames {
         let readable = self
             .readable
             .entry(id)
-            .or_insert_with(|| readable_files(&mut self.debug_files, module));
+            .or_insert_with(|| readable_files(&mut self.debug_files, &mut self.steady, module));
         let symbolizer = &self.symbolizer;
         let looked = catch_unwind(AssertUnwindSafe(|| {
             readable
@@ -133,17 +141,24 @@ fn symbolizer(inline: bool) -> Symbolizer {
         .build()
 }
 
-fn readable_files(debug_files: &mut DebugFiles, module: &Module) -> Vec<Readable> {
+fn readable_files(
+    debug_files: &mut DebugFiles,
+    steady: &mut Steady,
+    module: &Module,
+) -> Vec<Readable> {
     let mut readable = Vec::new();
     let Some(Ok(binary)) = module.file.as_ref().map(File::try_clone) else {
         return readable;
     };
-    if let Some(debug) = debug_files.find(module) {
-        let use_debug = may_use_debug(&debug.file, debug.trusted);
-        readable.push(Readable::new(debug.file, use_debug));
+    let debug = debug_files
+        .find(module)
+        .map(|debug| (debug.file, debug.trusted));
+    for (file, trusted) in debug.into_iter().chain([(binary, false)]) {
+        if let Some(file) = steady.file(file) {
+            let use_debug = may_use_debug(&file, trusted);
+            readable.push(Readable::new(file, use_debug));
+        }
     }
-    let use_debug = may_use_debug(&binary, false);
-    readable.push(Readable::new(binary, use_debug));
     readable
 }
 

@@ -219,3 +219,21 @@ fn mini_debug_information_is_read() {
     let module = module(&program, None);
     assert_named(&module, at, hidden, "hidden");
 }
+
+#[test]
+fn a_program_truncated_while_it_is_read_does_no_harm() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "-O2 -g");
+    let (visible, _) = extent(&program, "visible");
+    let (hidden, _) = extent(&program, "hidden");
+    let writable = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&program, writable).unwrap();
+    let module = module(&program, None);
+    let mut elf = ElfNames::with_debug_root(true, directory.path());
+    assert_eq!(names(&elf.names(0, &module, visible))[0], "visible");
+    fs::write(&program, "").unwrap();
+    assert_eq!(names(&elf.names(0, &module, hidden)), ["hidden"]);
+}

@@ -14,6 +14,7 @@ pub mod own_frames;
 mod own_frames_tests;
 pub mod perf_map;
 mod sections;
+mod steady;
 #[cfg(test)]
 mod test_programs;
 pub mod vdso;

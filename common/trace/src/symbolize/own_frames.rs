@@ -37,7 +37,15 @@ const TRACER: [&str; 16] = [
     "perf_tp_event",
 ];
 
-const PROBE: [&str; 17] = [
+/// Leafward of these is a probe's program, rootward nothing but what the probe is in.
+const LAST: [&str; 4] = [
+    "bpf_trace_run",
+    "bpf_trampoline_",
+    "__bpf_trace_",
+    "__traceiter_",
+];
+
+const PROBE: [&str; 20] = [
     "uprobe_",
     "uretprobe_",
     "__uprobe_",
@@ -49,13 +57,19 @@ const PROBE: [&str; 17] = [
     "kretprobe_",
     "__kretprobe_",
     "aggr_pre_handler",
+    "opt_pre_handler",
+    "fprobe_",
+    "ftrace_trampoline",
+    "ftrace_ops_",
+    "arch_ftrace_ops_",
     "exc_int3",
     "do_int3",
-    "asm_exc_int3",
     "exc_debug_user",
-    "irqentry_exit_to_user_mode",
-    "exit_to_user_mode",
+    "asm_exc_int3",
 ];
+
+/// A probe's only when a probe ran in them: a task is also preempted here.
+const PROBE_RETURN: [&str; 2] = ["exit_to_user_mode", "irqentry_exit_to_user_mode"];
 
 const OVERFLOW: [&str; 10] = [
     "bpf_prog_",
@@ -156,23 +170,23 @@ pub fn interrupt_part(kernel: &[Frame]) -> Option<&[Frame]> {
 /// How many of the names, leaf first, are the tracer's.
 fn own_frames<'name>(leaf_first: impl Iterator<Item = &'name str>, origin: Origin) -> usize {
     let mut own = 0;
-    let mut sampled = false;
+    let mut gap = GAP;
+    // Whether a frame was seen that only a probe or a sampler has: others are theirs only together with it.
+    let mut seen = false;
     for (index, name) in leaf_first.take(REGION).enumerate() {
-        // A gap at the very leaf too: the walk may begin in a helper.
-        if index > own + GAP {
+        // The leaf may be in a gap too: some walks begin in a helper.
+        if index > own + gap || name.starts_with("__schedule") {
             break;
         }
-        let listed = match origin {
-            Origin::Tracepoint => starts_with(name, &TRACER) || starts_with(name, &PROBE),
-            Origin::Sample => {
-                let overflow = starts_with(name, &OVERFLOW);
-                sampled |= overflow;
-                // An interrupt at the leaf without a sampler in it is what was sampled.
-                overflow || (sampled && starts_with(name, &SAMPLER))
-            }
+        let (sure, with_it): (&[&str], &[&str]) = match origin {
+            Origin::Tracepoint => (&PROBE, &PROBE_RETURN),
+            Origin::Sample => (&OVERFLOW, &SAMPLER),
         };
-        if listed {
+        seen |= starts_with(name, sure);
+        let tracer = origin == Origin::Tracepoint && starts_with(name, &TRACER);
+        if tracer || starts_with(name, sure) || (seen && starts_with(name, with_it)) {
             own = index + 1;
+            gap = if starts_with(name, &LAST) { 0 } else { GAP };
             if name.starts_with("__traceiter_") || starts_with(name, &ENTRY_STUBS) {
                 break;
             }

@@ -106,7 +106,18 @@ fn what_follows_the_end_of_the_chain_stays() {
 }
 
 #[test]
-fn uprobe_frames_go() {
+fn probe_frames_go() {
+    assert_stripped(
+        Origin::Tracepoint,
+        &[
+            "bpf_prog_6deef7357e7b4530_probe",
+            "trace_call_bpf",
+            "kprobe_perf_func",
+            "kprobe_ftrace_handler",
+            "ftrace_trampoline",
+        ],
+        &["vfs_read", "ksys_read", "do_syscall_64"],
+    );
     assert_stripped(
         Origin::Tracepoint,
         &[

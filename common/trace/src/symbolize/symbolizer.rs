@@ -26,6 +26,8 @@ pub struct Options {
 pub struct SymbolLosses {
     /// In programs and libraries: no symbol covers them.
     pub user_unnamed: u64,
+    /// Programs and libraries not read, because others can change them and they are too large to copy.
+    pub files_too_large: u64,
     /// In memory that no perf map names.
     pub anonymous_unnamed: u64,
     /// In nothing known to have been mapped.
@@ -120,6 +122,7 @@ impl Symbolizer {
     pub fn losses(&self) -> SymbolLosses {
         SymbolLosses {
             user_unnamed: self.elf.unnamed(),
+            files_too_large: self.elf.too_large(),
             anonymous_unnamed: self.anonymous_unnamed.len() as u64,
             unmapped: self.unmapped.len() as u64,
             kernel_unnamed: self.kernel.unnamed(),

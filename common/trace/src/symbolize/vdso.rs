@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
 use super::module::{Module, ModuleId};
+use super::steady;
 
 /// The vDSO's place among modules; tables of files never grow to it.
 pub const VDSO: ModuleId = ModuleId::MAX;
@@ -35,13 +35,7 @@ fn image() -> io::Result<File> {
     let size = end.saturating_sub(start).min(MAX_BYTES);
     let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
     File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
-    // SAFETY: The name is a C string.
-    let descriptor = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: The kernel just made this descriptor and nothing else owns it.
-    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    let mut file = steady::in_memory()?;
     file.write_all(&bytes)?;
     Ok(file)
 }
