@@ -237,3 +237,20 @@ fn a_program_truncated_while_it_is_read_does_no_harm() {
     fs::write(&program, "").unwrap();
     assert_eq!(names(&elf.names(0, &module, hidden)), ["hidden"]);
 }
+
+#[test]
+fn rust_names_come_without_their_hash() {
+    if !have(&TOOLS) {
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let table = run(Path::new("/"), &format!("nm {}", own.display()));
+    let line = table
+        .lines()
+        .find(|line| line.contains("9symbolize10own_frames5strip"))
+        .unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let mut elf = ElfNames::new(true);
+    let frames = elf.names(0, &module(&own, None), address);
+    assert_eq!(&*frames[0].name, "trace::symbolize::own_frames::strip");
+}

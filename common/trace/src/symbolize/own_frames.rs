@@ -71,20 +71,19 @@ const PROBE: [&str; 20] = [
 /// A probe's only when a probe ran in them: a task is also preempted here.
 const PROBE_RETURN: [&str; 2] = ["exit_to_user_mode", "irqentry_exit_to_user_mode"];
 
-const OVERFLOW: [&str; 10] = [
-    "bpf_prog_",
+/// What a sampler has and sampled code has not, unlike BPF programs and timers, which may be what was sampled.
+const OVERFLOW: [&str; 3] = [
     "bpf_overflow_handler",
-    "bpf_get_stack",
-    "__bpf_get_stack",
     "perf_event_overflow",
     "__perf_event_overflow",
-    "perf_swevent_",
-    "perf_output_sample",
-    "perf_event_output",
-    "perf_prepare_sample",
 ];
 
-const SAMPLER: [&str; 28] = [
+const SAMPLER: [&str; 33] = [
+    "bpf_prog_",
+    "bpf_get_stack",
+    "__bpf_get_stack",
+    "perf_swevent_",
+    "perf_prepare_sample",
     "perf_event_nmi_handler",
     "amd_pmu_",
     "intel_pmu_",
@@ -184,7 +183,8 @@ fn own_frames<'name>(leaf_first: impl Iterator<Item = &'name str>, origin: Origi
         };
         seen |= starts_with(name, sure);
         let tracer = origin == Origin::Tracepoint && starts_with(name, &TRACER);
-        if tracer || starts_with(name, sure) || (seen && starts_with(name, with_it)) {
+        let sampler = origin == Origin::Sample;
+        if tracer || starts_with(name, sure) || (seen || sampler) && starts_with(name, with_it) {
             own = index + 1;
             gap = if starts_with(name, &LAST) { 0 } else { GAP };
             if name.starts_with("__traceiter_") || starts_with(name, &ENTRY_STUBS) {
@@ -192,7 +192,11 @@ fn own_frames<'name>(leaf_first: impl Iterator<Item = &'name str>, origin: Origi
             }
         }
     }
-    own
+    if origin == Origin::Sample && !seen {
+        0
+    } else {
+        own
+    }
 }
 
 fn starts_with(name: &str, prefixes: &[&str]) -> bool {

@@ -157,6 +157,13 @@ fn the_sampling_interrupt_goes_and_the_sampled_one_stays() {
     assert_stripped(Origin::Sample, &SAMPLER, &own_kind);
     // Taken from the interrupted registers, a stack does not have the sampler in it.
     assert_stripped(Origin::Sample, &[], &own_kind);
+    let program = [
+        "bpf_prog_0123456789abcdef_other",
+        "bpf_trace_run2",
+        "vfs_read",
+    ];
+    assert_stripped(Origin::Sample, &[], &program);
+    assert_stripped(Origin::Sample, &SAMPLER, &program);
     let timer = ["hrtimer_interrupt", "sysvec_apic_timer_interrupt"];
     assert_stripped(Origin::Sample, &[], &timer);
 }
