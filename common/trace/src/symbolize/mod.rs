@@ -2,6 +2,8 @@
 
 mod beneath;
 pub mod debug_files;
+#[cfg(test)]
+mod debug_files_tests;
 pub mod elf;
 #[cfg(test)]
 mod elf_tests;

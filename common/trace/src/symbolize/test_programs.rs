@@ -7,7 +7,10 @@ use std::process::Command;
 use super::module::Module;
 use super::sections::Sections;
 
-/// `visible` calls `outer`, into which `inner` is inlined, which is itself inlined into it.
+/// What all tests of programs need.
+pub(super) const TOOLS: [&str; 5] = ["gcc", "nm", "addr2line", "objcopy", "strip"];
+
+/// `inner` is inlined into `outer`, which is inlined into `visible`.
 pub(super) const INLINES: &str = "volatile int sink;
 static inline __attribute__((always_inline)) void inner(int by) {
     for (int i = 0; i < by; i++)
