@@ -79,6 +79,15 @@ impl Until<'_> {
                 .is_some_and(|command| command.exited())
     }
 
+    /// Whether something other than the clock ended it: there will be no next window.
+    pub fn is_interrupted(&mut self) -> bool {
+        self.signals.ended()
+            || self
+                .command
+                .as_mut()
+                .is_some_and(|command| command.exited())
+    }
+
     fn pause(&self) -> Duration {
         let left = self
             .deadline_ns

@@ -48,6 +48,29 @@ pub fn per_cpu<V: Plain + Default>(map: &impl MapCore, index: u32) -> Result<Vec
     values.iter().map(|bytes| decode(bytes)).collect()
 }
 
+/// Reads every entry of a per-CPU hash map: a value per possible CPU.
+///
+/// # Errors
+///
+/// When sizes do not fit the map or the kernel refuses.
+pub fn per_cpu_entries<K: Plain + Default, V: Plain + Default>(
+    map: &impl MapCore,
+) -> Result<Vec<(K, Vec<V>)>> {
+    let mut all = Vec::new();
+    for key in map.keys() {
+        let values = map
+            .lookup_percpu(&key, libbpf_rs::MapFlags::ANY)
+            .context("read per-CPU map")?;
+        let values: Result<Vec<V>> = values
+            .unwrap_or_default()
+            .iter()
+            .map(|bytes| decode(bytes))
+            .collect();
+        all.push((decode(&key)?, values?));
+    }
+    Ok(all)
+}
+
 /// Copies a BPF-side struct out of bytes of any alignment.
 ///
 /// # Errors

@@ -212,7 +212,8 @@ fn cgroup_id(path: &Path) -> Result<u64> {
     Ok(metadata.ino())
 }
 
-fn cgroup2_mount() -> Option<String> {
+/// Where cgroup v2 is mounted.
+pub fn cgroup2_mount() -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');

@@ -1,118 +1,131 @@
-//! Separate debug files: by build ID, else by `.gnu_debuglink`, in the process's own root first.
+//! Separate debug files: found in the process's own root or ours, and shown to belong to the binary.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ReadCache};
-
+use super::beneath::{self, Links};
 use super::module::Module;
+use super::sections::Sections;
+use super::steady::is_roots_own;
 
-/// Where distributions put debug files.
+/// The largest file whose checksum is worth the time.
+const MAX_BYTES: u64 = 4 << 30;
+/// All checksums together: files full of holes are easily made and slow to read.
+const MAX_TOTAL_BYTES: u64 = 16 << 30;
 const DEBUG_ROOT: &str = "/usr/lib/debug";
-/// Larger debug files are not checksummed: their link stays unfollowed.
-const MAX_CHECKED: u64 = 4 << 30;
 
-/// A debug file, open.
-pub(super) struct DebugFile(File);
+/// A debug file that matches its binary.
+#[derive(Debug)]
+pub(super) struct DebugFile {
+    /// The file, open for reading.
+    pub(super) file: File,
+    /// Whether only our own root user can have written it: links in it may be followed.
+    pub(super) trusted: bool,
+}
 
-impl DebugFile {
-    pub(super) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+/// Looks for debug files.
+#[derive(Debug)]
+pub(super) struct DebugFiles {
+    own_root: Option<File>,
+    budget: Budget,
+}
+
+/// Bytes that may still be read for checksums.
+#[derive(Debug)]
+struct Budget(u64);
+
+impl DebugFiles {
+    /// Searches `own_root` (`/`) after the root of the process.
+    pub(super) fn new(own_root: &Path) -> Self {
+        Self {
+            own_root: beneath::root(own_root).ok(),
+            budget: Budget(MAX_TOTAL_BYTES),
+        }
+    }
+
+    /// The debug file of a module: by build ID first, then by `.gnu_debuglink`.
+    pub(super) fn find(&mut self, module: &Module) -> Option<DebugFile> {
+        let link = module
+            .file
+            .as_ref()
+            .and_then(|file| Sections::read(file)?.debug_link());
+        let own = self.own_root.as_ref().map(|root| (root, true));
+        let roots = module
+            .root
+            .as_ref()
+            .map(|root| (root, false))
+            .into_iter()
+            .chain(own);
+        for (root, ours) in roots {
+            let file = by_build_id(root, &module.build_id)
+                .or_else(|| by_link(root, module, link.as_ref()?, &mut self.budget));
+            if let Some(file) = file {
+                let trusted = ours && is_roots_own(&file);
+                return Some(DebugFile { file, trusted });
+            }
+        }
+        None
     }
 }
 
-/// The debug file of a module, if it has one that really belongs to it.
-pub(super) fn find(module: &Module, file: &File) -> Option<DebugFile> {
-    let ours = File::open("/").ok();
-    let roots: Vec<&File> = module.root.iter().chain(&ours).collect();
-    by_build_id(&roots, &module.build_id)
-        .or_else(|| by_link(&roots, module, file))
-        .map(DebugFile)
-}
-
-fn by_build_id(roots: &[&File], build_id: &[u8]) -> Option<File> {
-    let (first, rest) = build_id.split_first()?;
-    let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = format!("{DEBUG_ROOT}/.build-id/{first:02x}/{hex}.debug");
-    roots.iter().find_map(|root| {
-        let file = open_in(root, Path::new(&path))?;
-        (read_build_id(&file).as_deref() == Some(build_id)).then_some(file)
-    })
-}
-
-fn by_link(roots: &[&File], module: &Module, file: &File) -> Option<File> {
-    let (name, checksum) = debug_link(file)?;
-    let directory = Path::new(&*module.path).parent()?;
-    let name = Path::new(OsStr::from_bytes(&name)).file_name()?.to_owned();
-    let below_debug_root =
-        Path::new(DEBUG_ROOT).join(directory.strip_prefix("/").unwrap_or(directory));
-    let candidates: [PathBuf; 3] = [
-        directory.join(&name),
-        directory.join(".debug").join(&name),
-        below_debug_root.join(&name),
-    ];
-    roots.iter().find_map(|root| {
-        candidates.iter().find_map(|path| {
-            let candidate = open_in(root, path)?;
-            (checksum_of(&candidate)? == checksum).then_some(candidate)
-        })
-    })
-}
-
-/// Opens a regular file below a root; symlinks, absolute ones too, stay inside.
-fn open_in(root: &File, path: &Path) -> Option<File> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: all-zero is a valid open_how.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    how.flags = u64::try_from(flags).expect("open flags are positive");
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: `path` is a C string, `how` is as large as said.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            root.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    };
-    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: a new descriptor that nobody else owns.
-    let file = unsafe { File::from_raw_fd(fd) };
-    file.metadata().ok()?.is_file().then_some(file)
-}
-
-fn read_build_id(file: &File) -> Option<Vec<u8>> {
-    let cache = ReadCache::new(file);
-    let object = object::File::parse(&cache).ok()?;
-    object.build_id().ok()?.map(<[u8]>::to_vec)
-}
-
-fn debug_link(file: &File) -> Option<(Vec<u8>, u32)> {
-    let cache = ReadCache::new(file);
-    let object = object::File::parse(&cache).ok()?;
-    let (name, checksum) = object.gnu_debuglink().ok()??;
-    Some((name.to_vec(), checksum))
-}
-
-fn checksum_of(file: &File) -> Option<u32> {
-    let mut file = file.try_clone().ok()?;
-    if file.metadata().ok()?.len() > MAX_CHECKED {
+fn by_build_id(root: &File, id: &[u8]) -> Option<File> {
+    // Shorter ones are not unique, and longer ones are not made by any linker.
+    if !(8..=64).contains(&id.len()) {
         return None;
     }
-    let mut crc = flate2::Crc::new();
-    let mut block = vec![0; 1 << 16];
-    loop {
-        let bytes = file.read(&mut block).ok()?;
-        if bytes == 0 {
-            return Some(crc.sum());
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (directory, name) = hex.split_at(2);
+    let path = format!("{DEBUG_ROOT}/.build-id/{directory}/{name}.debug");
+    let file = beneath::open(root, Path::new(&path), Links::Follow).ok()?;
+    let found = Sections::read(&file)?.build_id()?;
+    (found == id).then_some(file)
+}
+
+fn by_link(
+    root: &File,
+    module: &Module,
+    (name, checksum): &(Vec<u8>, u32),
+    budget: &mut Budget,
+) -> Option<File> {
+    if name.is_empty() || name.contains(&b'/') || name == b".." {
+        return None;
+    }
+    let name = OsStr::from_bytes(name);
+    let directory = Path::new(&*module.path).parent()?;
+    let below = directory.strip_prefix("/").unwrap_or(directory);
+    let candidates: [PathBuf; 3] = [
+        directory.join(name),
+        directory.join(".debug").join(name),
+        Path::new(DEBUG_ROOT).join(below).join(name),
+    ];
+    candidates.iter().find_map(|path| {
+        let file = beneath::open(root, path, Links::Follow).ok()?;
+        (budget.crc32(&file)? == *checksum).then_some(file)
+    })
+}
+
+impl Budget {
+    fn crc32(&mut self, mut file: &File) -> Option<u32> {
+        let size = file.metadata().ok()?.len();
+        if size > MAX_BYTES.min(self.0) {
+            return None;
         }
-        crc.update(&block[..bytes]);
+        self.0 -= size;
+        let mut crc = flate2::Crc::new();
+        let mut buffer = vec![0; 1 << 16];
+        // The file may grow while it is read.
+        let mut left = size;
+        while left > 0 {
+            let read = file.read(&mut buffer).ok()?;
+            if read == 0 {
+                break;
+            }
+            crc.update(&buffer[..read]);
+            left = left.saturating_sub(read as u64);
+        }
+        Some(crc.sum())
     }
 }

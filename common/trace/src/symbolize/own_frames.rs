@@ -1,190 +1,204 @@
-//! Frames that are there only because somebody is tracing, and frames of interrupts.
+//! Which kernel frames are the tracer's own doing, and which are an interrupt's.
+//!
+//! Told by name, never by count: how many there are differs by kernel, architecture and inlining.
 
 use profile::frame::Frame;
 
-/// How a kernel stack was taken, hence whose frames lie at its leaf end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a kernel stack came to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// In a tracepoint or uprobe: BPF's dispatcher.
+    /// By a BPF program at a tracepoint or probe.
     Tracepoint,
-    /// In a clock's or counter's interrupt: the interrupt too.
+    /// By a timer or counter interrupt.
     Sample,
 }
 
-/// Names that start like this are BPF's, the tracepoint's or the uprobe's own.
-const TRACING: [&str; 24] = [
+/// Frames at the leaf among which the tracer's own are looked for.
+const REGION: usize = 32;
+/// Unlisted frames that may lie between two of the tracer's.
+const GAP: usize = 2;
+
+const TRACER: [&str; 16] = [
     "bpf_prog_",
     "bpf_trace_run",
     "bpf_trampoline_",
+    "bpf_dispatcher_",
     "bpf_get_stack",
-    "bpf_get_task_stack",
     "__bpf_get_stack",
-    "__bpf_get_task_stack",
-    "get_perf_callchain",
-    "perf_callchain",
+    "bpf_get_task_stack",
     "__bpf_trace_",
+    "__bpf_prog_",
     "__traceiter_",
     "trace_call_bpf",
     "perf_trace_",
-    "perf_call_bpf_enter",
-    "perf_syscall_enter",
-    "perf_syscall_exit",
-    "syscall_trace_enter",
-    "uprobe_perf_func",
-    "__uprobe_perf_func",
-    "uprobe_dispatcher",
-    "handler_chain",
-    "handle_swbp",
-    "uprobe_notify_resume",
-    "uprobe_prog_run",
+    "perf_call_bpf_",
+    "perf_syscall_",
+    "__perf_tp_event",
+    "perf_tp_event",
 ];
 
-/// Names of the sampling interrupt, from its handler outwards.
-const SAMPLING: [&str; 14] = [
+/// Leafward of these is a probe's program, rootward nothing but what the probe is in.
+const LAST: [&str; 4] = [
+    "bpf_trace_run",
+    "bpf_trampoline_",
+    "__bpf_trace_",
+    "__traceiter_",
+];
+
+const PROBE: [&str; 20] = [
+    "uprobe_",
+    "uretprobe_",
+    "__uprobe_",
+    "handler_chain",
+    "handle_swbp",
+    "handle_trampoline",
+    "handle_uretprobe",
+    "kprobe_",
+    "kretprobe_",
+    "__kretprobe_",
+    "aggr_pre_handler",
+    "opt_pre_handler",
+    "fprobe_",
+    "ftrace_trampoline",
+    "ftrace_ops_",
+    "arch_ftrace_ops_",
+    "exc_int3",
+    "do_int3",
+    "exc_debug_user",
+    "asm_exc_int3",
+];
+
+/// A probe's only when a probe ran in them: a task is also preempted here.
+const PROBE_RETURN: [&str; 2] = ["exit_to_user_mode", "irqentry_exit_to_user_mode"];
+
+/// What a sampler has and sampled code has not, unlike BPF programs and timers, which may be what was sampled.
+const OVERFLOW: [&str; 3] = [
     "bpf_overflow_handler",
-    "__perf_event_overflow",
     "perf_event_overflow",
+    "__perf_event_overflow",
+];
+
+const SAMPLER: [&str; 33] = [
+    "bpf_prog_",
+    "bpf_get_stack",
+    "__bpf_get_stack",
     "perf_swevent_",
+    "perf_prepare_sample",
     "perf_event_nmi_handler",
+    "amd_pmu_",
+    "intel_pmu_",
+    "x86_pmu_handle_irq",
+    "handle_pmi_common",
+    "armv8pmu_handle_irq",
     "nmi_handle",
     "default_do_nmi",
     "exc_nmi",
     "asm_exc_nmi",
     "end_repeat_nmi",
+    "__run_hrtimer",
     "__hrtimer_run_queues",
     "hrtimer_interrupt",
-    "__sysvec_apic_timer_interrupt",
     "local_apic_timer_interrupt",
+    "__sysvec_apic_timer_interrupt",
+    "instr_sysvec_apic_timer_interrupt",
+    "sysvec_apic_timer_interrupt",
+    "asm_sysvec_",
+    "arch_timer_handler_",
+    "handle_percpu_devid_irq",
+    "generic_handle_domain_irq",
+    "gic_handle_irq",
+    "call_on_irq_stack",
+    "do_interrupt_handler",
+    "el1_interrupt",
+    "el1h_64_irq",
+    "el0t_64_irq",
 ];
 
-/// Deepest frame, from the leaf, at which the tracer's own are looked for.
-const REACH: usize = 20;
+/// Entries from hardware; leafward of them is the interrupt, rootward what it interrupted.
+const ENTRY_STUBS: [&str; 12] = [
+    "asm_sysvec_",
+    "asm_common_interrupt",
+    "asm_spurious_interrupt",
+    "asm_exc_nmi",
+    "asm_exc_int3",
+    "asm_exc_debug",
+    "end_repeat_nmi",
+    "el1h_64_irq",
+    "el0t_64_irq",
+    "el1h_64_fiq",
+    "el0t_64_fiq",
+    "el1h_64_error",
+];
 
-fn starts_with_any(name: &str, prefixes: &[&str]) -> bool {
-    prefixes.iter().any(|prefix| name.starts_with(prefix))
-}
+const ENTRIES: [&str; 14] = [
+    "asm_sysvec_",
+    "sysvec_",
+    "__sysvec_",
+    "instr_sysvec_",
+    "asm_common_interrupt",
+    "common_interrupt",
+    "__common_interrupt",
+    "asm_exc_nmi",
+    "exc_nmi",
+    "end_repeat_nmi",
+    "el1h_64_irq",
+    "el0t_64_irq",
+    "el1_interrupt",
+    "el0_interrupt",
+];
 
-/// Cuts the tracer's own frames off the leaf end of a stack (root → leaf).
+/// Removes the tracer's own frames from the leaf end of a kernel stack, root → leaf.
 pub(super) fn strip(frames: &mut Vec<Frame>, origin: Origin) {
-    let own = |frame: &Frame| match origin {
-        Origin::Tracepoint => starts_with_any(&frame.name, &TRACING),
-        Origin::Sample => {
-            starts_with_any(&frame.name, &TRACING) || starts_with_any(&frame.name, &SAMPLING)
-        }
-    };
-    let reach = frames.len().saturating_sub(REACH);
-    let Some(first) = frames[reach..].iter().position(own) else {
-        return;
-    };
-    let mut keep = reach + first;
-    if origin == Origin::Sample {
-        // The interrupt's entry code lies rootward of its handler.
-        while keep > 0 && is_interrupt_entry(&frames[keep - 1].name) {
-            keep -= 1;
-        }
-    }
-    frames.truncate(keep);
+    let own = own_frames(frames.iter().rev().map(|frame| &*frame.name), origin);
+    frames.truncate(frames.len() - own);
 }
 
-fn is_interrupt_entry(name: &str) -> bool {
-    starts_with_any(
-        name,
-        &[
-            "asm_sysvec_",
-            "sysvec_",
-            "__sysvec_",
-            "asm_common_interrupt",
-            "common_interrupt",
-        ],
-    ) || name == "asm_exc_nmi"
-        || name == "ret_from_intr"
-}
-
-/// The part of a kernel stack (root → leaf) that ran in an interrupt; `None` when none did.
-///
-/// What lies rootward of it is whatever happened to be interrupted.
+/// The part of a kernel stack (root → leaf) that ran in the innermost interrupt; `None` outside of interrupts.
 pub fn interrupt_part(kernel: &[Frame]) -> Option<&[Frame]> {
-    let entry = kernel
+    let leafmost = kernel
         .iter()
-        .rposition(|frame| is_interrupt_entry(&frame.name))?;
-    // asm entry and C entry are neighbours: keep both.
-    let first = kernel[..entry]
-        .iter()
-        .rposition(|frame| !is_interrupt_entry(&frame.name))
-        .map_or(0, |at| at + 1);
-    Some(&kernel[first..])
+        .rposition(|frame| starts_with(&frame.name, &ENTRIES))?;
+    // The assembler stub and what it calls are one entry.
+    let from = leafmost.saturating_sub(3);
+    let stub = (from..=leafmost)
+        .rev()
+        .find(|index| starts_with(&kernel[*index].name, &ENTRY_STUBS));
+    Some(&kernel[stub.unwrap_or(leafmost)..])
 }
 
-#[cfg(test)]
-mod tests {
-    use profile::frame::FrameKind;
-
-    use super::*;
-
-    fn stack(names: &[&str]) -> Vec<Frame> {
-        let frame = |name: &&str| Frame {
-            name: (*name).into(),
-            kind: FrameKind::Kernel,
-            inlined: false,
-            module: None,
-            address: 0,
-            line: None,
+/// How many of the names, leaf first, are the tracer's.
+fn own_frames<'name>(leaf_first: impl Iterator<Item = &'name str>, origin: Origin) -> usize {
+    let mut own = 0;
+    let mut gap = GAP;
+    // Whether a frame was seen that only a probe or a sampler has: others are theirs only together with it.
+    let mut seen = false;
+    for (index, name) in leaf_first.take(REGION).enumerate() {
+        // The leaf may be in a gap too: some walks begin in a helper.
+        if index > own + gap || name.starts_with("__schedule") {
+            break;
+        }
+        let (sure, with_it): (&[&str], &[&str]) = match origin {
+            Origin::Tracepoint => (&PROBE, &PROBE_RETURN),
+            Origin::Sample => (&OVERFLOW, &SAMPLER),
         };
-        names.iter().map(frame).collect()
+        seen |= starts_with(name, sure);
+        let tracer = origin == Origin::Tracepoint && starts_with(name, &TRACER);
+        let sampler = origin == Origin::Sample;
+        if tracer || starts_with(name, sure) || (seen || sampler) && starts_with(name, with_it) {
+            own = index + 1;
+            gap = if starts_with(name, &LAST) { 0 } else { GAP };
+            if name.starts_with("__traceiter_") || starts_with(name, &ENTRY_STUBS) {
+                break;
+            }
+        }
     }
+    if origin == Origin::Sample && !seen {
+        0
+    } else {
+        own
+    }
+}
 
-    fn stripped(names: &[&str], origin: Origin) -> Vec<String> {
-        let mut frames = stack(names);
-        strip(&mut frames, origin);
-        frames.iter().map(|frame| frame.name.to_string()).collect()
-    }
-
-    #[test]
-    fn a_tracepoints_dispatcher_goes_and_the_kernel_stays() {
-        let names = [
-            "do_syscall_64",
-            "schedule",
-            "__schedule",
-            "__traceiter_sched_exit_tp",
-            "bpf_trace_run1",
-            "bpf_prog_1f_sched_exit",
-        ];
-        assert_eq!(
-            stripped(&names, Origin::Tracepoint),
-            ["do_syscall_64", "schedule", "__schedule"]
-        );
-        assert_eq!(stripped(&names[..3], Origin::Tracepoint), names[..3]);
-    }
-
-    #[test]
-    fn a_samples_interrupt_goes_but_not_the_one_it_interrupted() {
-        let names = [
-            "asm_common_interrupt",
-            "common_interrupt",
-            "handle_irq",
-            "asm_sysvec_apic_timer_interrupt",
-            "sysvec_apic_timer_interrupt",
-            "__sysvec_apic_timer_interrupt",
-            "hrtimer_interrupt",
-            "__hrtimer_run_queues",
-            "perf_swevent_hrtimer",
-            "__perf_event_overflow",
-            "bpf_overflow_handler",
-        ];
-        assert_eq!(stripped(&names, Origin::Sample), names[..3]);
-    }
-
-    #[test]
-    fn a_wakeup_from_an_interrupt_is_told_from_the_interrupted_task() {
-        let names = [
-            "do_syscall_64",
-            "vfs_write",
-            "asm_sysvec_apic_timer_interrupt",
-            "sysvec_apic_timer_interrupt",
-            "hrtimer_wakeup",
-        ];
-        let frames = stack(&names);
-        assert_eq!(interrupt_part(&frames).unwrap().len(), 3);
-        assert!(interrupt_part(&frames[..2]).is_none());
-    }
+fn starts_with(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -1,42 +1,60 @@
-//! Names in the vDSO: the same image in every 64-bit process, ours included.
+//! The vDSO as a module: code that the kernel maps into every process and that no file holds.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::FromRawFd;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 
-use super::module::Module;
+use super::module::{Module, ModuleId};
+use super::steady;
 
-/// The image is a page or two; what lies behind it is not read.
-const MAX_BYTES: usize = 16 * 4096;
+/// The vDSO's place among modules; tables of files never grow to it.
+pub(super) const VDSO: ModuleId = ModuleId::MAX;
 
-/// Our own vDSO as a module, its image in memory.
-pub(super) fn module() -> Option<Module> {
-    let image = image()?;
-    // SAFETY: a C string and no other pointers.
-    let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let mut file = unsafe { File::from_raw_fd(fd) };
-    file.write_all(&image).ok()?;
-    Some(Module {
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Our own vDSO, which is the same code as in every other process of our word size.
+///
+/// Its segments lie where their addresses say, so that offsets from its start are its symbols' addresses.
+pub(super) fn module() -> Module {
+    Module {
         path: "[vdso]".into(),
-        file: Some(file),
+        file: image().ok(),
         build_id: Vec::new(),
         root: None,
-    })
+    }
 }
 
-fn image() -> Option<Vec<u8>> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-    let start = usize::from_str_radix(start, 16).ok()?;
-    let bytes = usize::from_str_radix(end, 16)
-        .ok()?
-        .checked_sub(start)?
-        .min(MAX_BYTES);
-    // SAFETY: the kernel keeps this range mapped and readable as long as the process lives.
-    Some(unsafe { std::slice::from_raw_parts(start as *const u8, bytes) }.to_vec())
+fn image() -> io::Result<File> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no vDSO");
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"));
+    let range = line.and_then(|line| line.split(' ').next()?.split_once('-'));
+    let (start, end) = range.ok_or_else(missing)?;
+    let start = u64::from_str_radix(start, 16).map_err(io::Error::other)?;
+    let end = u64::from_str_radix(end, 16).map_err(io::Error::other)?;
+    let size = end.saturating_sub(start).min(MAX_BYTES);
+    let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
+    let mut file = steady::in_memory()?;
+    file.write_all(&bytes)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbolize::elf::ElfNames;
+
+    #[test]
+    fn names_a_function_of_the_vdso() {
+        let module = module();
+        let file = module.file.as_ref().unwrap();
+        let mut names = ElfNames::new(true);
+        let size = file.metadata().unwrap().len();
+        let found = (0..size)
+            .step_by(16)
+            .flat_map(|offset| names.names(VDSO, &module, offset))
+            .any(|frame| frame.name.contains("clock_gettime"));
+        assert!(found);
+    }
 }

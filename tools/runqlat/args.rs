@@ -1,0 +1,152 @@
+//! What can be asked of runqlat.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bpf::runqlat::types::{group_by, rodata, runqlat_config};
+use clap::Parser;
+use clap_complete::Shell;
+use trace::histogram::text::Unit;
+use trace::options::Common;
+use trace::probe::Kernel;
+use trace::targets::{Settings, Targets};
+use trace::window::{Every, nanoseconds, parse_duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  runqlat                    # until Ctrl-C
+  runqlat 1 10               # ten one-second reports
+  runqlat -P -p 123          # one process, named
+  runqlat --by-cpu 5 1       # is one CPU overloaded?
+  runqlat --slower 10ms      # each wait of 10 ms and more, as it happens
+  runqlat -- make -j4        # a command and its children";
+
+/// How long runnable threads wait for a CPU, and behind whom
+#[derive(Parser, Debug)]
+#[command(name = "runqlat", version, after_help = EXAMPLES, max_term_width = 80)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) every: Every,
+
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    /// A histogram per process
+    #[arg(short = 'P', long, group = "grouping", help_heading = "Histograms")]
+    pub(crate) by_process: bool,
+
+    /// A histogram per thread
+    #[arg(short = 'L', long, group = "grouping", help_heading = "Histograms")]
+    pub(crate) by_thread: bool,
+
+    /// A histogram per CPU
+    #[arg(long, group = "grouping", help_heading = "Histograms")]
+    pub(crate) by_cpu: bool,
+
+    /// A histogram per cgroup (v2)
+    #[arg(long, group = "grouping", help_heading = "Histograms")]
+    pub(crate) by_cgroup: bool,
+
+    /// Only waits that began with a wakeup
+    #[arg(long, conflicts_with = "preempt", help_heading = "Histograms")]
+    pub(crate) wakeup: bool,
+
+    /// Only waits of threads that were taken off their CPU
+    #[arg(long, help_heading = "Histograms")]
+    pub(crate) preempt: bool,
+
+    /// Print each wait of TIME or more as it happens (10ms, 500us)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Histograms")]
+    pub(crate) slower: Option<Duration>,
+
+    /// Nanoseconds instead of microseconds
+    #[arg(short, long, conflicts_with = "milliseconds", help_heading = "Output")]
+    pub(crate) nanoseconds: bool,
+
+    /// Milliseconds instead of microseconds
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) milliseconds: bool,
+
+    /// Also write an HdrHistogram log, values in ns
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) hdr: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+}
+
+/// What the histograms are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Machine,
+    Process,
+    Thread,
+    Cpu,
+    Cgroup,
+}
+
+/// `1 << enum wait_cause` of the BPF side.
+const WAKEUPS: u32 = 1 << 1;
+const PREEMPTIONS: u32 = 1 << 2;
+
+impl Args {
+    /// What the histograms are of.
+    pub(crate) fn group(&self) -> Group {
+        match (self.by_process, self.by_thread, self.by_cpu, self.by_cgroup) {
+            (true, ..) => Group::Process,
+            (_, true, ..) => Group::Thread,
+            (_, _, true, _) => Group::Cpu,
+            (.., true) => Group::Cgroup,
+            _ => Group::Machine,
+        }
+    }
+
+    /// Unit of the histograms.
+    pub(crate) fn unit(&self) -> Unit {
+        match (self.nanoseconds, self.milliseconds) {
+            (true, _) => Unit::Nanoseconds,
+            (_, true) => Unit::Milliseconds,
+            _ => Unit::Microseconds,
+        }
+    }
+
+    /// Fills the BPF side's constants; an option missing here does not compile.
+    pub(crate) fn to_bpf(&self, targets: &Settings, rodata: &mut rodata) {
+        rodata.targets = bpf::target_config!(bpf::runqlat::types, targets);
+        rodata.comm_glob = bpf::comm_glob!(bpf::runqlat::types, &targets.comm);
+        rodata.config = runqlat_config {
+            group_by: match self.group() {
+                Group::Machine => group_by::BY_MACHINE,
+                Group::Process => group_by::BY_PROCESS,
+                Group::Thread => group_by::BY_THREAD,
+                Group::Cpu => group_by::BY_CPU,
+                Group::Cgroup => group_by::BY_CGROUP,
+            },
+            causes: match (self.wakeup, self.preempt) {
+                (true, _) => WAKEUPS,
+                (_, true) => PREEMPTIONS,
+                _ => WAKEUPS | PREEMPTIONS,
+            },
+            slower_ns: self.slower.map_or(0, nanoseconds),
+        };
+    }
+
+    /// Which optional programs this kernel and these options need.
+    pub(crate) fn programs(
+        &self,
+        kernel: &Kernel,
+        targets: &Settings,
+    ) -> Vec<(&'static str, bool)> {
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
+        vec![
+            ("sched_switch", has_state),
+            ("sched_switch_pre_5_18", !has_state),
+            ("task_rename", targets.comm.is_some()),
+            ("cgroup_attach_task", targets.cgroup_id != 0),
+        ]
+    }
+}

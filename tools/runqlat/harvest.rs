@@ -1,0 +1,244 @@
+//! One interval's histograms out of the BPF side's maps.
+//!
+//! The BPF side writes into one of two halves; a report switches halves, waits until nobody writes into the old one any
+//! more, and reads it at leisure: no wait is counted twice or falls between two reports.
+
+use std::collections::HashMap;
+use std::mem::size_of;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bpf::runqlat::RunqlatSkel;
+use bpf::runqlat::types::{
+    bucket_key, culprit, culprit_key, group_key, hist, open_wait, runqlat_totals, sum,
+};
+use libbpf_rs::{MapCore, MapFlags};
+use trace::histogram::Histogram;
+use trace::loader::section;
+use trace::losses::Losses;
+use trace::progress::State;
+use trace::task::{comm_of, comm_text};
+use trace::window::monotonic_ns;
+use trace::{iterate, maps};
+
+use crate::args::{Args, Group};
+
+/// Waits of one process, thread, CPU or cgroup, or of all.
+pub(crate) struct Waits {
+    pub(crate) id: u64,
+    pub(crate) comm: Arc<str>,
+    pub(crate) histogram: Histogram,
+}
+
+/// A task that others waited behind.
+pub(crate) struct Culprit {
+    pub(crate) tgid: u32,
+    /// 0: tasks that ran too long ago to be remembered.
+    pub(crate) tid: u32,
+    pub(crate) comm: Arc<str>,
+    pub(crate) caused_ns: u64,
+    pub(crate) waits: u64,
+}
+
+/// A wait that is not over.
+pub(crate) struct OpenWait {
+    pub(crate) tid: u32,
+    pub(crate) comm: Arc<str>,
+    pub(crate) wait_ns: u64,
+}
+
+/// One report's worth.
+pub(crate) struct Interval {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    /// By id; a single one unless grouping was asked for.
+    pub(crate) waits: Vec<Waits>,
+    /// Most time caused first.
+    pub(crate) culprits: Vec<Culprit>,
+    /// Longest first.
+    pub(crate) open: Vec<OpenWait>,
+    /// Since the start of the run.
+    pub(crate) under_way_at_start: u64,
+}
+
+impl Interval {
+    pub(crate) fn take(args: &Args, skel: &mut RunqlatSkel<'_>, start_ns: u64) -> Result<Self> {
+        let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let epoch = bss.epoch;
+        bss.epoch = 1 - epoch;
+        let end_ns = monotonic_ns();
+        wait_for_running_programs();
+        let waits = if args.group() == Group::Machine {
+            machine(skel, epoch)?
+        } else {
+            groups(skel, epoch)?
+        };
+        Ok(Self {
+            start_ns,
+            end_ns,
+            waits,
+            culprits: culprits(skel, epoch)?,
+            open: open_waits(skel)?,
+            under_way_at_start: totals(skel)?.under_way_at_start,
+        })
+    }
+}
+
+/// An RCU grace period: every BPF program that saw the old half has ended.
+fn wait_for_running_programs() {
+    // SAFETY: takes no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
+fn machine(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits>> {
+    let mut histogram = Histogram::default();
+    let per_cpu: Vec<hist> = maps::per_cpu(&skel.maps.machine, epoch)?;
+    for cpu in &per_cpu {
+        histogram.add_exact(cpu.sum.count, cpu.sum.total_ns, cpu.sum.max_ns);
+        cpu.buckets
+            .iter()
+            .enumerate()
+            .for_each(|(bucket, n)| histogram.add(bucket, *n));
+    }
+    let zeros = vec![vec![0; size_of::<hist>()]; per_cpu.len()];
+    skel.maps
+        .machine
+        .update_percpu(&epoch.to_ne_bytes(), &zeros, MapFlags::ANY)
+        .context("clear histogram")?;
+    Ok(vec![Waits {
+        id: 0,
+        comm: "".into(),
+        histogram,
+    }])
+}
+
+fn groups(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits>> {
+    let mut groups: HashMap<u64, Waits> = HashMap::new();
+    for (key, cpus) in maps::per_cpu_entries::<group_key, sum>(&skel.maps.groups)? {
+        if key.epoch != epoch {
+            continue;
+        }
+        let comm = cpus
+            .iter()
+            .map(|cpu| comm_text(&cpu.comm))
+            .find(|comm| !comm.is_empty())
+            .unwrap_or_default();
+        let group = groups.entry(key.id).or_insert_with(|| Waits {
+            id: key.id,
+            comm,
+            histogram: Histogram::default(),
+        });
+        cpus.iter().for_each(|cpu| {
+            group
+                .histogram
+                .add_exact(cpu.count, cpu.total_ns, cpu.max_ns)
+        });
+        delete(&skel.maps.groups, &key)?;
+    }
+    for (key, count) in maps::entries::<bucket_key, u64>(&skel.maps.buckets)? {
+        if key.epoch != epoch {
+            continue;
+        }
+        if let Some(group) = groups.get_mut(&key.id) {
+            group.histogram.add(key.bucket as usize, count);
+        }
+        delete(&skel.maps.buckets, &key)?;
+    }
+    let mut groups: Vec<Waits> = groups.into_values().collect();
+    groups.sort_by_key(|group| group.id);
+    Ok(groups)
+}
+
+fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
+    let mut culprits = Vec::new();
+    for (key, value) in maps::entries::<culprit_key, culprit>(&skel.maps.culprits)? {
+        if key.epoch != epoch {
+            continue;
+        }
+        delete(&skel.maps.culprits, &key)?;
+        culprits.push(Culprit {
+            tgid: key.tgid,
+            tid: key.tid,
+            comm: if key.tid == 0 {
+                "[earlier]".into()
+            } else {
+                comm_of(key.tid).unwrap_or_else(|| "[exited]".into())
+            },
+            caused_ns: value.caused_ns,
+            waits: value.waits,
+        });
+    }
+    culprits.sort_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
+    Ok(culprits)
+}
+
+fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {
+    let bytes = iterate::run(skel.links.list_waiting.as_ref())?;
+    let mut open = Vec::new();
+    for record in bytes.chunks_exact(size_of::<open_wait>()) {
+        let record: open_wait = maps::decode(record)?;
+        open.push(OpenWait {
+            tid: record.tid,
+            comm: comm_text(&record.comm),
+            wait_ns: record.wait_ns,
+        });
+    }
+    open.sort_by_key(|open| std::cmp::Reverse(open.wait_ns));
+    Ok(open)
+}
+
+fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
+    // SAFETY: a plain key is as many initialised bytes.
+    map.delete(unsafe { plain::as_bytes(key) })
+        .context("clear map")
+}
+
+fn totals(skel: &RunqlatSkel<'_>) -> Result<runqlat_totals> {
+    let per_cpu: Vec<runqlat_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
+    Ok(per_cpu
+        .iter()
+        .fold(runqlat_totals::default(), |sum, cpu| runqlat_totals {
+            wakeups: sum.wakeups + cpu.wakeups,
+            switches: sum.switches + cpu.switches,
+            under_way_at_start: sum.under_way_at_start + cpu.under_way_at_start,
+        }))
+}
+
+/// What the progress line shows.
+pub(crate) fn progress(skel: &RunqlatSkel<'_>) -> Result<State> {
+    let totals = totals(skel)?;
+    Ok(State {
+        events: totals.wakeups + totals.switches,
+        lost: losses(skel)?.total(),
+        ..State::default()
+    })
+}
+
+/// Every counter of what was not counted.
+pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    let mut losses = Losses::default();
+    losses.count(
+        "groups_full",
+        "waits: too many groups",
+        bss.losses.groups_full,
+    );
+    losses.count("buckets_full", "waits: table full", bss.losses.buckets_full);
+    losses.count(
+        "culprits_full",
+        "tasks waited behind: table full",
+        bss.losses.culprits_full,
+    );
+    losses.count(
+        "slow_ring_full",
+        "slow waits not printed: ring full",
+        bss.losses.slow_ring_full,
+    );
+    losses.count("negative", "times running backwards", bss.losses.negative);
+    losses.count(
+        "members_lost",
+        "threads: no memory for their state",
+        bss.members_lost,
+    );
+    Ok(losses)
+}

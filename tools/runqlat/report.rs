@@ -1,0 +1,191 @@
+//! What runqlat says about an interval.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use profile::escape::terminal;
+use profile::units;
+use serde_json::{Value, json};
+use trace::histogram::hdr::HdrLog;
+use trace::histogram::text;
+
+use crate::args::{Args, Group};
+use crate::harvest::{Interval, Waits};
+
+/// Tasks named as waited behind.
+const TOP_CULPRITS: usize = 10;
+/// Waits not yet over that are named.
+const TOP_OPEN: usize = 3;
+
+/// Writes one interval; `run_start_ns` is where the HDR log's times begin.
+pub(crate) fn write(
+    args: &Args,
+    interval: &Interval,
+    hdr: Option<&mut HdrLog>,
+    run_start_ns: u64,
+    out: &mut impl Write,
+) -> Result<()> {
+    if let Some(hdr) = hdr {
+        let offset = Duration::from_nanos(interval.start_ns - run_start_ns);
+        let length = Duration::from_nanos(interval.end_ns - interval.start_ns);
+        for waits in &interval.waits {
+            let tag = (args.group() != Group::Machine)
+                .then(|| label(args.group(), waits, &HashMap::new()));
+            hdr.write(offset, length, tag.as_deref(), &waits.histogram)?;
+        }
+    }
+    if args.common.json {
+        writeln!(out, "{}", to_json(args, interval))?;
+    } else {
+        write_human(args, interval, out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
+    let cgroups = if args.group() == Group::Cgroup {
+        cgroup_paths()
+    } else {
+        HashMap::new()
+    };
+    for waits in &interval.waits {
+        if args.group() != Group::Machine {
+            writeln!(out, "\n{}", terminal(&label(args.group(), waits, &cgroups)))?;
+        }
+        text::write(&waits.histogram, args.unit(), out)?;
+    }
+    if interval.waits.is_empty() {
+        writeln!(out, "     nothing recorded")?;
+    }
+    write_culprits(interval, out)?;
+    for open in interval.open.iter().take(TOP_OPEN) {
+        writeln!(
+            out,
+            "still waiting: {} {} for {}",
+            terminal(&open.comm),
+            open.tid,
+            units::duration(open.wait_ns)
+        )?;
+    }
+    if interval.open.len() > TOP_OPEN {
+        writeln!(
+            out,
+            "still waiting: {} more",
+            interval.open.len() - TOP_OPEN
+        )?;
+    }
+    Ok(writeln!(out)?)
+}
+
+fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
+    if interval.culprits.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:>10} {:>9}  WAITED BEHIND", "TIME", "WAITS")?;
+    for culprit in interval.culprits.iter().take(TOP_CULPRITS) {
+        let (time, waits) = (
+            units::duration(culprit.caused_ns),
+            units::count(culprit.waits),
+        );
+        write!(out, "{time:>10} {waits:>9}  {}", terminal(&culprit.comm))?;
+        match (culprit.tid, culprit.tgid) {
+            (0, _) => writeln!(out)?,
+            (tid, tgid) if tid == tgid => writeln!(out, " (pid {tgid})")?,
+            (tid, tgid) => writeln!(out, " (pid {tgid}, tid {tid})")?,
+        }
+    }
+    let rest = interval.culprits.get(TOP_CULPRITS..).unwrap_or_default();
+    if !rest.is_empty() {
+        let time = units::duration(rest.iter().map(|culprit| culprit.caused_ns).sum());
+        let waits = units::count(rest.iter().map(|culprit| culprit.waits).sum());
+        writeln!(out, "{time:>10} {waits:>9}  {} more tasks", rest.len())?;
+    }
+    Ok(())
+}
+
+fn label(group: Group, waits: &Waits, cgroups: &HashMap<u64, PathBuf>) -> String {
+    match group {
+        Group::Machine => String::new(),
+        Group::Process => format!("pid = {} {}", waits.id, waits.comm),
+        Group::Thread => format!("tid = {} {}", waits.id, waits.comm),
+        Group::Cpu => format!("cpu = {}", waits.id),
+        Group::Cgroup => match cgroups.get(&waits.id) {
+            Some(path) => format!("cgroup = {}", path.display()),
+            None => format!("cgroup = {} (removed, or outside this mount)", waits.id),
+        },
+    }
+}
+
+/// cgroup v2 directories by ID, which is their inode number.
+fn cgroup_paths() -> HashMap<u64, PathBuf> {
+    let mut paths = HashMap::new();
+    if let Some(mount) = trace::targets::cgroup2_mount() {
+        collect_cgroups(Path::new(&mount), &mut paths);
+    }
+    paths
+}
+
+fn collect_cgroups(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
+    if let Ok(metadata) = fs::metadata(directory) {
+        paths.insert(metadata.ino(), directory.to_owned());
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_cgroups(&entry.path(), paths);
+        }
+    }
+}
+
+/// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […],
+/// "still_waiting": […]}`
+fn to_json(args: &Args, interval: &Interval) -> Value {
+    let groups: Vec<Value> = interval
+        .waits
+        .iter()
+        .map(|waits| group_json(args.group(), waits))
+        .collect();
+    let behind: Vec<Value> = interval
+        .culprits
+        .iter()
+        .map(|culprit| {
+            json!({"comm": *culprit.comm, "pid": culprit.tgid, "tid": culprit.tid,
+                   "caused_ns": culprit.caused_ns, "waits": culprit.waits})
+        })
+        .collect();
+    let open: Vec<Value> = interval
+        .open
+        .iter()
+        .map(|open| json!({"comm": *open.comm, "tid": open.tid, "wait_ns": open.wait_ns}))
+        .collect();
+    json!({
+        "tool": "runqlat",
+        "version": env!("CARGO_PKG_VERSION"),
+        "start_ns": interval.start_ns,
+        "end_ns": interval.end_ns,
+        "groups": groups,
+        "behind": behind,
+        "still_waiting": open,
+        "under_way_at_start": interval.under_way_at_start,
+    })
+}
+
+fn group_json(group: Group, waits: &Waits) -> Value {
+    let mut object = waits.histogram.to_json();
+    let key = match group {
+        Group::Machine => return object,
+        Group::Process => "pid",
+        Group::Thread => "tid",
+        Group::Cpu => "cpu",
+        Group::Cgroup => "cgroup",
+    };
+    object[key] = waits.id.into();
+    if matches!(group, Group::Process | Group::Thread) {
+        object["comm"] = (*waits.comm).into();
+    }
+    object
+}
