@@ -124,12 +124,12 @@ static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed
 	return id;
 }
 
-/* `bytes`: what bpf_get_stack or bpf_get_task_stack returned; -EFAULT means that there is no such side. */
+/* `bytes`: what bpf_get_stack or bpf_get_task_stack returned; 0 and -EFAULT mean that there is no such side. */
 static __always_inline __u64 finish_stack(struct stack_record *stack, long bytes, enum stack_kind kind, __u32 tgid,
 					  __u64 seed)
 {
 	if (bytes <= 0) {
-		if (bytes != -14)
+		if (bytes < 0 && bytes != -14)
 			__sync_fetch_and_add(&stack_losses.unwalked, 1);
 		return 0;
 	}

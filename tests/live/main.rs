@@ -2,6 +2,10 @@
 
 mod harness;
 mod kernel;
+mod offcputime;
+#[path = "profile.rs"]
+mod profile_tool;
+mod runqlat;
 mod tool;
 mod workload;
 

@@ -34,18 +34,27 @@ pub(crate) struct Totals {
     pub(crate) samples: u64,
 }
 
+impl Totals {
+    /// Events of everybody but the idle tasks.
+    pub(crate) fn busy(&self) -> u64 {
+        self.events - self.idle
+    }
+}
+
 /// Everything a run found.
 pub(crate) struct Harvest {
     pub(crate) rows: Vec<Row>,
     pub(crate) totals: Totals,
     pub(crate) losses: Losses,
     pub(crate) window: Duration,
-    /// Ticks that a clock at the frequency asked for would have made; 0: not a clock.
-    pub(crate) expected: u64,
+    /// Samples that a clock takes of CPUs as busy as these were; `None`: the event is no clock.
+    pub(crate) expected: Option<u64>,
 }
 
-/// Ticks that may be missing at the window's edges, per CPU.
-const EDGE_TICKS: u64 = 2;
+/// Samples that may be missing at the window's edges, per CPU.
+const EDGE_SAMPLES: u64 = 2;
+/// The kernel's account of idle time is itself made of ticks: one sample in this many may be missing because of it.
+const TOLERANCE: u64 = 20;
 
 impl Harvest {
     pub(crate) fn gather(
@@ -53,6 +62,7 @@ impl Harvest {
         skel: &ProfileSkel<'_>,
         stacks: &StackTable,
         window_ns: u64,
+        idle_ns: u64,
     ) -> Result<Self> {
         let entries = maps::entries::<profile_key, profile_value>(&skel.maps.counts)?;
         let rows = entries.iter().map(|(key, value)| Row {
@@ -71,12 +81,12 @@ impl Harvest {
             totals: totals(skel)?,
             losses: Losses::default(),
             window: Duration::from_nanos(window_ns),
-            expected: 0,
+            expected: None,
         };
         let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
         if args.event.is_clock() {
             let period_ns = args.count.unwrap_or(1_000_000_000 / args.frequency);
-            harvest.expected = window_ns / period_ns * cpus;
+            harvest.expected = Some((window_ns * cpus).saturating_sub(idle_ns) / period_ns);
         }
         harvest.count_losses(skel, stacks, cpus)?;
         Ok(harvest)
@@ -89,9 +99,9 @@ impl Harvest {
         cpus: u64,
     ) -> Result<()> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-        let missing = self
-            .expected
-            .saturating_sub(self.totals.events + EDGE_TICKS * cpus);
+        let expected = self.expected.unwrap_or(0);
+        let slack = EDGE_SAMPLES * cpus + expected / TOLERANCE;
+        let missing = expected.saturating_sub(self.totals.busy() + slack);
         let losses = &mut self.losses;
         losses.count("throttled", "samples the kernel did not take", missing);
         losses.count("rows_full", "samples: table full", bss.losses.rows_full);

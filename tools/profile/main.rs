@@ -26,6 +26,7 @@ use harvest::Harvest;
 
 mod args;
 mod attach;
+mod busy;
 mod event;
 mod harvest;
 mod report;
@@ -55,6 +56,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     iterate::run(skel.links.note_namespace.as_ref())?;
 
     let _links = attach::attach(args, &skel)?;
+    let idle_before_ns = busy::idle_ns(args.cpu);
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 1;
     if !args.common.quiet {
@@ -76,9 +78,10 @@ fn trace(args: &Args) -> Result<Outcome> {
     })?;
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 0;
     let window_ns = monotonic_ns() - start_ns;
+    let idle_ns = busy::idle_ns(args.cpu).saturating_sub(idle_before_ns);
 
     stacks.absorb(&ring);
-    let harvest = Harvest::gather(args, &skel, &stacks, window_ns)?;
+    let harvest = Harvest::gather(args, &skel, &stacks, window_ns, idle_ns)?;
     let cost = meter.read(skel.object());
     let outcome = report::report(args, &harvest, &mut stacks, &cost)?;
     match command {

@@ -150,15 +150,14 @@ fn close(args: &Args, harvest: &Harvest, stacks: &StackTable, cost: &Cost) -> Ou
         cost,
     };
     closing.print(args.common.quiet);
-    if !args.common.quiet && harvest.expected > 0 {
+    if let Some(expected) = harvest.expected.filter(|_| !args.common.quiet) {
         let totals = &harvest.totals;
         eprintln!(
-            "profile: {} ticks of {} expected ({:.1}%): {} idle, {} of other tasks",
-            units::count(totals.events),
-            units::count(harvest.expected),
-            100.0 * totals.events as f64 / harvest.expected as f64,
-            units::count(totals.idle),
+            "profile: busy CPUs made {} ticks, {:.1}% of what the clock owes them; {} of other tasks; {} idle ticks",
+            units::count(totals.busy()),
+            100.0 * totals.busy() as f64 / expected.max(1) as f64,
             units::count(totals.others),
+            units::count(totals.idle),
         );
     }
     if args.common.verbose {

@@ -25,6 +25,7 @@ pub struct Symbolizer {
     vdso: Module,
     anonymous_unnamed: HashSet<(u32, u64)>,
     unmapped: HashSet<u64>,
+    astray: u64,
 }
 
 impl Symbolizer {
@@ -40,6 +41,7 @@ impl Symbolizer {
             vdso: vdso::module(),
             anonymous_unnamed: HashSet::new(),
             unmapped: HashSet::new(),
+            astray: 0,
         }
     }
 
@@ -55,7 +57,17 @@ impl Symbolizer {
 
     /// Where the addresses of a user stack, leaf first, lay at `time_ns`; opens the files that they lie in.
     pub fn locate(&mut self, tgid: u32, time_ns: u64, ips: &[u64]) -> Arc<[Location]> {
-        let locations = self.modules.locate(&mut self.mappings, tgid, time_ns, ips);
+        let mut locations = self.modules.locate(&mut self.mappings, tgid, time_ns, ips);
+        // Code that was not mapped was not running: from there on the frame pointers led astray.
+        let sound = locations
+            .iter()
+            .skip(1)
+            .take_while(|location| !matches!(location, Location::Unmapped { .. }));
+        let sound = 1 + sound.count();
+        if sound < locations.len() {
+            self.astray += 1;
+            locations = locations[..sound].into();
+        }
         for location in &*locations {
             if let Location::Anonymous { tgid, .. } = location {
                 self.perf_maps.open(*tgid);
@@ -112,7 +124,7 @@ impl Symbolizer {
     pub fn describe_unnamed(&self) -> String {
         format!(
             "unnamed addresses: {} in files, {} in JIT code, {} unmapped, {} in the kernel{}; {} files not opened, {} too \
-             large, {} processes gone before their mappings were read, {} perf maps refused{}",
+             large, {} processes gone before their mappings were read, {} perf maps refused, {} stacks whose frame pointers led astray{}",
             self.elf.unnamed(),
             self.anonymous_unnamed.len(),
             self.unmapped.len(),
@@ -125,6 +137,7 @@ impl Symbolizer {
             self.elf.too_large(),
             self.mappings.unreadable(),
             self.perf_maps.refused(),
+            self.astray,
             if self.mappings.has_stream() {
                 ""
             } else {

@@ -1,0 +1,220 @@
+//! offcputime against programs that time their own waits.
+
+use serde_json::Value;
+
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Error allowed per thread and reason.
+const TOLERANCE: f64 = 0.01;
+
+/// Runs a workload under `offcputime -j -p PID` from before "go" to after its work.
+fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
+    let mut workload = Workload::start(workload, args);
+    let pid = workload.pid().to_string();
+    let all: Vec<&str> = ["-j", "-p", &pid]
+        .into_iter()
+        .chain(options.iter().copied())
+        .collect();
+    let tool = Tool::start("offcputime", &all);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = serde_json::from_str(&output.stdout).expect("a JSON object");
+    workload.finish();
+    (report, results)
+}
+
+fn stacks(report: &Value, tid: u64) -> impl Iterator<Item = &Value> {
+    report["stacks"]
+        .as_array()
+        .expect("stacks")
+        .iter()
+        .filter(move |stack| stack["tid"] == tid)
+}
+
+/// Blocked plus run queue, ns.
+fn total(stack: &Value) -> u64 {
+    stack["values"]
+        .as_array()
+        .expect("values")
+        .iter()
+        .filter_map(Value::as_u64)
+        .sum()
+}
+
+fn is_in(stack: &Value, function: &str) -> bool {
+    let frames = stack["kernel"].as_array().expect("frames");
+    frames.iter().any(|frame| {
+        frame["name"]
+            .as_str()
+            .is_some_and(|name| name.contains(function))
+    })
+}
+
+/// Time of one thread with one reason; waits of the workload's own gate are left out.
+fn waited(report: &Value, tid: u64, reason: &str) -> u64 {
+    let gate = |stack: &&Value| is_in(stack, "sigtimedwait");
+    stacks(report, tid)
+        .filter(|stack| stack["reason"] == reason && !gate(stack))
+        .map(total)
+        .sum()
+}
+
+fn assert_close(found: u64, truth: u64, tolerance: f64, what: &str) {
+    let (found, truth) = (found as f64, truth as f64);
+    assert!(
+        (found - truth).abs() <= tolerance * truth,
+        "{what}: {found} ns, the program measured {truth} ns"
+    );
+}
+
+#[test]
+fn each_kind_of_wait_has_its_reason_and_its_time() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace("waiter", &["--waits", "23", "--millis", "20"], &[]);
+    assert!(results.len() >= 8);
+    for thread in &results {
+        let kind = thread["kind"].as_str().expect("a kind");
+        let reason = match kind {
+            "mutex" | "pmutex" => "futex",
+            "epoll" => "poll",
+            same => same,
+        };
+        let preempted = waited(&report, number(thread, "tid"), "preempted");
+        let found = waited(&report, number(thread, "tid"), reason) + preempted;
+        assert_close(found, number(thread, "off_ns"), TOLERANCE, kind);
+    }
+}
+
+#[test]
+fn page_faults_from_disk_are_told_from_reads() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = std::env::current_dir().expect("a directory");
+    let dir = dir.to_str().expect("a plain path");
+    let (report, results) = trace(
+        "waiter",
+        &["--kinds", "pagefault", "--disk-waits", "499", "--dir", dir],
+        &["-m", "0"],
+    );
+    let thread = &results[0];
+    let preempted = waited(&report, number(thread, "tid"), "preempted");
+    let found = waited(&report, number(thread, "tid"), "page-fault") + preempted;
+    assert_close(found, number(thread, "off_ns"), TOLERANCE, "page faults");
+}
+
+#[test]
+fn a_thread_that_sleeps_throughout_is_there_in_full() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace("asleep", &[], &[]);
+    let window = report["duration_ns"].as_u64().expect("a duration");
+    assert_eq!(results.len(), 4);
+    for thread in &results {
+        let found: u64 = stacks(&report, number(thread, "tid")).map(total).sum();
+        assert_close(
+            found,
+            window,
+            0.001,
+            thread["kind"].as_str().expect("a kind"),
+        );
+    }
+    let reasons: Vec<&str> = results
+        .iter()
+        .filter_map(|thread| stacks(&report, number(thread, "tid")).next()?["reason"].as_str())
+        .collect();
+    assert_eq!(reasons, ["futex", "wait", "poll", "pipe"]);
+}
+
+#[test]
+fn phases_add_up_to_threads_times_wall() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
+        &[],
+    );
+    let accounting = &report["accounting"];
+    let lifetime = number(accounting, "lifetime_ns");
+    let explained = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
+        .iter()
+        .map(|key| number(accounting, key))
+        .sum();
+    assert_close(explained, lifetime, 0.005, "on CPU + run queue + blocked");
+    // The main thread waits for the spinners.
+    let threads = results.len() as u64 + 1;
+    assert_eq!(number(accounting, "threads"), threads);
+    assert_close(
+        lifetime,
+        threads * number(&report, "duration_ns"),
+        0.005,
+        "threads x wall",
+    );
+    let oncpu = results
+        .iter()
+        .map(|thread| number(thread, "total.oncpu_ns"))
+        .sum();
+    assert_close(
+        number(accounting, "oncpu_ns"),
+        oncpu,
+        0.02,
+        "on CPU against schedstat",
+    );
+    let delay = results
+        .iter()
+        .map(|thread| number(thread, "total.run_delay_ns"))
+        .sum();
+    assert_close(
+        number(accounting, "runqueue_ns"),
+        delay,
+        0.02,
+        "run queue against schedstat",
+    );
+}
+
+#[test]
+fn the_waker_of_a_pipe_read_is_its_writer() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace(
+        "waiter",
+        &["--waits", "23", "--kinds", "pipe"],
+        &["--waker"],
+    );
+    let tid = number(&results[0], "tid");
+    let woken: Vec<&Value> = stacks(&report, tid)
+        .filter(|stack| stack["reason"] == "pipe" && stack["waker"].is_object())
+        .collect();
+    let counts = woken.iter().map(|stack| number(stack, "count"));
+    assert_eq!(
+        counts.sum::<u64>(),
+        number(&results[0], "slept"),
+        "every wait has a waker"
+    );
+    for stack in woken {
+        assert_eq!(stack["waker"]["comm"], "h-pipe");
+        let frames = stack["waker"]["kernel"].as_array().expect("frames");
+        assert!(frames.iter().any(|frame| {
+            frame["name"]
+                .as_str()
+                .is_some_and(|name| name.contains("pipe_write"))
+        }));
+    }
+}

@@ -1,0 +1,100 @@
+//! profile against programs with known shares and known CPU time.
+
+use serde_json::Value;
+
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
+    let mut workload = Workload::start(workload, args);
+    let pid = workload.pid().to_string();
+    let all: Vec<&str> = ["-j", "-p", &pid]
+        .into_iter()
+        .chain(options.iter().copied())
+        .collect();
+    let tool = Tool::start("profile", &all);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = serde_json::from_str(&output.stdout).expect("a JSON object");
+    workload.finish();
+    (report, results)
+}
+
+fn samples(report: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
+    let stacks = report["stacks"].as_array().expect("stacks").iter();
+    stacks
+        .filter(|stack| wanted(stack))
+        .map(|stack| stack["values"][0].as_u64().unwrap_or(0))
+        .sum()
+}
+
+fn calls(stack: &Value, function: &str) -> bool {
+    stack["user"]
+        .as_array()
+        .expect("frames")
+        .iter()
+        .any(|frame| frame["name"] == function)
+}
+
+/// Runs out of which the printed intervals have to hold.
+const RUNS: usize = 10;
+
+#[test]
+fn shares_lie_inside_their_intervals_in_nine_runs_of_ten() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let names = ["spin_a", "spin_b", "spin_c"];
+    let mut held = [0; 3];
+    for _ in 0..RUNS {
+        let (report, results) = trace("splitter", &["--seconds", "1"], &["-F", "499"]);
+        let truth: Vec<u64> = names
+            .iter()
+            .map(|name| number(&results[0], &format!("{name}_ns")))
+            .collect();
+        let found: Vec<u64> = names
+            .iter()
+            .map(|name| samples(&report, |stack| calls(stack, name)))
+            .collect();
+        let (spent, all): (u64, u64) = (truth.iter().sum(), found.iter().sum());
+        assert!(all > 400, "only {all} samples");
+        for (index, held) in held.iter_mut().enumerate() {
+            let share = ::profile::statistics::share(found[index], all);
+            let truth = truth[index] as f64 / spent as f64;
+            *held += usize::from(share.low <= truth && truth <= share.high);
+        }
+    }
+    assert!(
+        held.iter().all(|held| held * 10 >= RUNS * 9),
+        "{held:?} of {RUNS} runs"
+    );
+}
+
+#[test]
+fn samples_are_hertz_times_busy_seconds() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace(
+        "spinner",
+        &["--threads", "2", "--seconds", "3"],
+        &["-F", "199"],
+    );
+    let busy: f64 = results
+        .iter()
+        .map(|thread| number(thread, "total.oncpu_ns") as f64 / 1e9)
+        .sum();
+    let found = samples(&report, |_| true) as f64;
+    let truth = 199.0 * busy;
+    assert!(
+        (found - truth).abs() <= 0.03 * truth,
+        "{found} samples, {truth} expected from {busy} s"
+    );
+}

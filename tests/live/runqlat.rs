@@ -1,0 +1,157 @@
+//! runqlat against the kernel's own run delay and against known numbers of wakeups.
+
+use serde_json::Value;
+
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Error allowed against `/proc/PID/task/TID/schedstat`.
+const TOLERANCE: f64 = 0.02;
+
+/// Runs a workload under `runqlat -L -j -p PID` and returns both sides.
+fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
+    let mut workload = Workload::start(workload, args);
+    let pid = workload.pid().to_string();
+    let all: Vec<&str> = ["-L", "-j", "-p", &pid]
+        .into_iter()
+        .chain(options.iter().copied())
+        .collect();
+    let tool = Tool::start("runqlat", &all);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("lost nothing"), "{}", output.stderr);
+    let report = serde_json::from_str(&output.stdout).expect("a JSON object");
+    workload.finish();
+    (report, results)
+}
+
+fn group(report: &Value, tid: u64) -> &Value {
+    let groups = report["groups"].as_array().expect("groups");
+    groups
+        .iter()
+        .find(|group| group["tid"] == tid)
+        .unwrap_or(&Value::Null)
+}
+
+fn assert_run_delay(report: &Value, results: &[Value]) {
+    for thread in results {
+        let tid = number(thread, "tid");
+        let truth = number(thread, "total.run_delay_ns") as f64;
+        let found = group(report, tid)["sum_ns"].as_u64().unwrap_or(0) as f64;
+        assert!(
+            (found - truth).abs() <= TOLERANCE * truth,
+            "thread {tid}: waited {found} ns, schedstat says {truth} ns"
+        );
+    }
+}
+
+#[test]
+fn spinners_on_one_cpu_wait_as_long_as_schedstat_says() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "3"],
+        &[],
+    );
+    assert_eq!(results.len(), 4);
+    assert_run_delay(&report, &results);
+}
+
+#[test]
+fn a_storm_of_wakeups_waits_as_long_as_schedstat_says() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace("waker", &["--storm", "--cpu", "0", "--seconds", "3"], &[]);
+    assert!(results.len() > 4);
+    assert_run_delay(&report, &results);
+}
+
+#[test]
+fn every_wakeup_of_a_prime_number_is_counted() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace("waker", &["--count", "997", "--cpu", "0"], &["--wakeup"]);
+    for consumer in &results {
+        let group = group(&report, number(consumer, "tid"));
+        assert_eq!(group["count"], 997, "{group}");
+    }
+}
+
+#[test]
+fn the_spinners_are_named_as_what_each_other_waited_behind() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = trace(
+        "spinner",
+        &["--threads", "2", "--cpu", "0", "--seconds", "2"],
+        &[],
+    );
+    let behind = report["behind"].as_array().expect("behind");
+    let waited: f64 = results
+        .iter()
+        .map(|thread| number(thread, "total.run_delay_ns") as f64)
+        .sum();
+    let caused = |tid: u64| {
+        behind
+            .iter()
+            .filter(|task| task["tid"] == tid)
+            .map(|task| number(task, "caused_ns"))
+            .sum::<u64>()
+    };
+    let by_spinners: f64 = results
+        .iter()
+        .map(|thread| caused(number(thread, "tid")) as f64)
+        .sum();
+    // Whoever else ran on that CPU caused the rest.
+    assert!(
+        by_spinners > 0.8 * waited && by_spinners <= 1.01 * waited,
+        "{by_spinners} of {waited}"
+    );
+}
+
+#[test]
+fn intervals_add_up_and_do_not_drift() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start("waker", &["--count", "997", "--cpu", "0"]);
+    let pid = workload.pid().to_string();
+    let tool = Tool::start("runqlat", &["-L", "-j", "--wakeup", "-p", &pid, "100ms"]);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    let reports: Vec<Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let tid = number(&results[0], "tid");
+    let counts = reports
+        .iter()
+        .map(|report| group(report, tid)["count"].as_u64().unwrap_or(0));
+    assert_eq!(counts.sum::<u64>(), 997);
+    for pair in reports.windows(2) {
+        assert_eq!(
+            pair[0]["end_ns"], pair[1]["start_ns"],
+            "no gap between reports"
+        );
+    }
+    workload.finish();
+}
