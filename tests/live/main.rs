@@ -6,6 +6,7 @@ mod offcputime;
 #[path = "profile.rs"]
 mod profile_tool;
 mod runqlat;
+mod slow_disk;
 mod tool;
 mod workload;
 

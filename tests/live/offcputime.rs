@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::kernel::{alone, require_live};
+use crate::slow_disk::SlowDisk;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -101,15 +102,32 @@ fn page_faults_from_disk_are_told_from_reads() {
     }
     let _alone = alone();
     let dir = std::env::current_dir().expect("a directory");
-    let dir = dir.to_str().expect("a plain path");
-    let (report, results) = trace(
+    let dir_arg = dir.to_str().expect("a plain path");
+    let mut workload = Workload::start(
         "waiter",
-        &["--kinds", "pagefault", "--disk-waits", "499", "--dir", dir],
-        &["-m", "0"],
+        &[
+            "--kinds",
+            "pagefault",
+            "--disk-waits",
+            "101",
+            "--dir",
+            dir_arg,
+        ],
     );
+    let pid = workload.pid();
+    let tool = Tool::start("offcputime", &["-j", "-m", "0", "-p", &pid.to_string()]);
+    tool.wait_attached();
+    let slow = SlowDisk::new(pid, &dir);
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let report = serde_json::from_str(&tool.finish().stdout).expect("a JSON object");
+    drop(slow);
+    workload.finish();
+
     let thread = &results[0];
-    let preempted = waited(&report, number(thread, "tid"), "preempted");
-    let found = waited(&report, number(thread, "tid"), "page-fault") + preempted;
+    let tid = number(thread, "tid");
+    let found = waited(&report, tid, "page-fault") + waited(&report, tid, "preempted");
     assert_close(found, number(thread, "off_ns"), TOLERANCE, "page faults");
 }
 
