@@ -4,10 +4,11 @@
  * Every target is in one phase at any time: running → blocked → runnable → running. sched_switch and sched_wakeup move
  * it on, and each phase's length is added up, so that a thread's phases sum to its time inside the window.
  *
- * The stack of an interval is walked when the thread is back on a CPU, at the end of __schedule() in its own context
- * (sched_exit_tp, Linux 6.18), with the run-queue lock dropped and the interval's length known: what is too short to
- * report costs no walk. A thread's stacks do not change while it is off the CPU. Older kernels have no such place: there
- * the user stack is walked at switch-out, where the thread is current, and the kernel stack at switch-in.
+ * Stacks are taken when the thread is back on a CPU and the interval's length is known: what is too short to report
+ * costs no walk. A thread's stacks do not change while it is off the CPU. The kernel stack is recognised or walked at
+ * switch-in (kernel_stack_cache.bpf.h); the user stack in the thread's own context at the end of __schedule()
+ * (sched_exit_tp, Linux 6.18), with the run-queue lock dropped. Older kernels have no such place: there the user stack is
+ * walked at switch-out, where the thread is current.
  *
  * Not seen: a first wait for a CPU has no stack (the thread has not run yet).
  */
@@ -41,6 +42,8 @@ struct member {
 	/* Interned stacks: the waker's record; without sched_exit_tp also the own user stack. */
 	__u64 waker;
 	__u64 user_stack;
+	/* Of the interval that has just ended. */
+	__u64 kernel_stack;
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;
@@ -49,6 +52,7 @@ struct member {
 };
 
 #include "members.bpf.h"
+#include "kernel_stack_cache.bpf.h"
 #include "stacks.bpf.h"
 #include "waits.bpf.h"
 
@@ -63,7 +67,7 @@ struct offcputime_config {
 	/* Bits of the state at switch-out, any of which must be set; STATE_ANY: no filter. */
 	__u32 state_mask;
 	__u32 wakers;
-	/* Stacks are walked in sched_exit_tp. */
+	/* User stacks are walked in sched_exit_tp. */
 	__u32 walk_on_exit;
 	__u32 pad;
 };
@@ -263,7 +267,7 @@ static __always_inline void switched_out(void *ctx, struct task_struct *task, bo
 		return;
 	stack = scratch_for(SCRATCH_SWITCH);
 	if (stack)
-		member->user_stack = user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);
+		member->user_stack = blocked_user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);
 }
 
 static __always_inline void made_runnable(struct task_struct *task, __u64 now)
@@ -377,20 +381,33 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 	member->waker = 0;
 }
 
-/* Without sched_exit_tp: `task` is about to run, its kernel stack can be read, its memory cannot. */
-static __always_inline void report_at_switch(struct member *member, struct task_struct *task)
+static __always_inline __u64 syscall_of(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return task->flags & PF_KTHREAD ? -1 : BPF_CORE_READ(regs, orig_ax);
+}
+
+/* Of a task that is about to run. Walked from outside, it has neither the scheduler's frames nor ours. */
+static __always_inline __u64 resumed_kernel_stack(struct task_struct *task)
 {
 	struct stack_record *stack = scratch_for(SCRATCH_SWITCH);
-	__u64 kernel = 0;
+	__u64 syscall, print, id;
 	long bytes;
 
-	if (!stack)
-		return;
-	if (!config.stacks.no_kernel) {
-		bytes = bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0);
-		kernel = finish_stack(stack, bytes, STACK_KERNEL, 0, 0);
-	}
-	report(member, task, kernel, member->user_stack);
+	if (!stack || config.stacks.no_kernel)
+		return 0;
+	syscall = syscall_of(task);
+	print = kernel_stack_print(task, syscall);
+	id = walked_stack(print);
+	if (id)
+		return id;
+	bytes = bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0);
+	id = finish_stack(stack, bytes, STACK_KERNEL, 0, 0);
+	if (id && syscall < SYSCALLS_MAX)
+		learn_dispatcher(stack->addresses, stack->depth);
+	remember_walk(print, id);
+	return id;
 }
 
 static __always_inline void task_switched(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
@@ -410,9 +427,11 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 		/* It starts in ret_from_fork, not in __schedule: sched_exit_tp will not see it. */
 		member->never_ran = 0;
 		report(member, next, 0, 0);
-	} else if (!config.walk_on_exit) {
-		report_at_switch(member, next);
+		return;
 	}
+	member->kernel_stack = resumed_kernel_stack(next);
+	if (!config.walk_on_exit)
+		report(member, next, member->kernel_stack, member->user_stack);
 }
 
 SEC("?tp_btf/sched_switch")
@@ -436,7 +455,7 @@ int BPF_PROG(sched_exit, bool is_switch)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct member *member;
 	struct stack_record *stack;
-	__u64 kernel = 0, user = 0;
+	__u64 user = 0;
 
 	if (!is_switch)
 		return 0;
@@ -446,11 +465,9 @@ int BPF_PROG(sched_exit, bool is_switch)
 	stack = scratch_for(SCRATCH_SWITCH);
 	if (!stack)
 		return 0;
-	if (!config.stacks.no_kernel)
-		kernel = kernel_stack(ctx, stack);
 	if (!config.stacks.no_user)
-		user = user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);
-	report(member, task, kernel, user);
+		user = blocked_user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);
+	report(member, task, member->kernel_stack, user);
 	return 0;
 }
 

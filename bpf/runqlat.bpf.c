@@ -154,14 +154,14 @@ struct {
 
 struct culprit_key {
 	__u32 tid;
-	__u32 tgid;
 	__u32 epoch;
-	__u32 pad;
 };
 
 struct culprit {
 	__u64 caused_ns;
 	__u64 waits;
+	__u32 tgid;
+	__u32 pad;
 };
 
 /* task → time that others waited while it ran; tid 0: before the slices remembered */
@@ -285,9 +285,9 @@ static __always_inline void add_to_group(__u32 now_epoch, struct task_struct *ta
 
 static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns)
 {
-	struct culprit_key key = { .tid = tid, .tgid = tgid, .epoch = now_epoch };
+	struct culprit_key key = { .tid = tid, .epoch = now_epoch };
 	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
-	struct culprit first = {};
+	struct culprit first = { .tgid = tgid };
 
 	if (!culprit) {
 		bpf_map_update_elem(&culprits, &key, &first, BPF_NOEXIST);
@@ -327,8 +327,14 @@ static __always_inline void remember_slice(struct cpu_history *cpu, struct task_
 	struct slice *slice = &cpu->slices[cpu->next % SLICES];
 
 	slice->start_ns = cpu->last_switch_ns ?: window_start_ns;
-	slice->tid = tid_of(targets.pid_namespace, prev);
-	slice->tgid = tgid_of(targets.pid_namespace, prev);
+	if (pid_namespace_level) {
+		slice->tid = tid_of(targets.pid_namespace, prev);
+		slice->tgid = tgid_of(targets.pid_namespace, prev);
+	} else {
+		/* Direct reads: this runs at every switch. */
+		slice->tid = prev->pid;
+		slice->tgid = prev->tgid;
+	}
 	cpu->next++;
 	cpu->last_switch_ns = now;
 }

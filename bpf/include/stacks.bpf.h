@@ -161,4 +161,48 @@ static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, __u
 	return finish_stack(scratch, bytes, STACK_USER, tgid, mm);
 }
 
+/* User code segment of 32-bit programs, whose frames have another layout. */
+#define USER32_CS 0x23
+
+struct user_frame {
+	__u64 next;
+	__u64 caller;
+};
+
+/* Frame pointers of a user thread inside the kernel, which is current: bpf_get_stack finds the same at four times the
+ * cost. The chain is the thread's own memory: it has to go up, and ends where it cannot be read.
+ */
+static __always_inline long walk_frame_pointers(const struct pt_regs *regs, struct stack_record *stack)
+{
+	__u64 frame = BPF_CORE_READ(regs, bp), floor = BPF_CORE_READ(regs, sp);
+	struct user_frame found;
+	__u32 depth = 1;
+
+	stack->addresses[0] = BPF_CORE_READ(regs, ip);
+	for (; depth < MAX_STACK_DEPTH; depth++) {
+		if (frame < floor || frame & 7 || bpf_probe_read_user(&found, sizeof(found), (void *)frame))
+			break;
+		if (!found.caller)
+			break;
+		stack->addresses[depth] = found.caller;
+		floor = frame + sizeof(found);
+		frame = found.next;
+	}
+	return depth * sizeof(__u64);
+}
+
+/* As user_stack, for a thread that is in the kernel of its own accord: blocked, or just resumed. */
+static __always_inline __u64 blocked_user_stack(void *ctx, struct task_struct *task, __u32 tgid,
+						struct stack_record *scratch)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u64 mm = (__u64)BPF_CORE_READ(task, mm);
+
+	if (!mm)
+		return 0;
+	if (BPF_CORE_READ(regs, cs) == USER32_CS)
+		return user_stack(ctx, task, tgid, scratch);
+	return finish_stack(scratch, walk_frame_pointers(regs, scratch), STACK_USER, tgid, mm);
+}
+
 #endif

@@ -130,8 +130,14 @@ struct signal_struct {
 struct rt_mutex_waiter;
 struct mutex;
 
+/* Architecture: x86-64. */
+struct thread_struct {
+	unsigned long sp;
+};
+
 struct task_struct {
 	unsigned int __state;
+	void *stack;
 	unsigned int flags;
 	int on_cpu;
 	int on_rq;
@@ -151,6 +157,7 @@ struct task_struct {
 	unsigned long blocker;
 	struct css_set *cgroups;
 	bool throttled;
+	struct thread_struct thread;
 };
 
 /* Architecture: x86-64. */

@@ -157,7 +157,7 @@ fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
         }
         delete(&skel.maps.culprits, &key)?;
         culprits.push(Culprit {
-            tgid: key.tgid,
+            tgid: value.tgid,
             tid: key.tid,
             comm: if key.tid == 0 {
                 "[earlier]".into()

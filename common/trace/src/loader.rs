@@ -13,6 +13,9 @@ static LOG: Mutex<String> = Mutex::new(String::new());
 /// Longest log kept; a verifier's rejection is at its end, so the beginning goes first.
 const LOG_BYTES: usize = 256 * 1024;
 
+/// Environment variable that shows the log in full when loading fails.
+const SHOW_LOG: &str = "USEKIT_BPF_LOG";
+
 /// Which of a skeleton's optional programs are to be loaded, by name.
 pub type Selection<'a> = &'a [(&'a str, bool)];
 
@@ -91,16 +94,26 @@ fn remember(_level: PrintLevel, text: String) {
 /// libbpf's errors carry an errno only; the reason is in what it printed.
 fn explain(act: &str, err: &libbpf_rs::Error) -> anyhow::Error {
     let said = log();
+    if std::env::var_os(SHOW_LOG).is_some() {
+        eprintln!("{said}");
+    }
     let complaint = said
         .lines()
         .filter_map(|line| line.strip_prefix("libbpf: "))
-        .find(|line| line.contains("failed") || line.contains("not found"))
+        .find(|line| {
+            (line.contains("failed") || line.contains("not found")) && !line.contains("BPF token")
+        })
         .map(|line| format!(" ({})", line.trim_end()))
         .unwrap_or_default();
     let cause = anyhow!("{err}{complaint}");
+    let rejected = said.contains("BEGIN PROG LOAD LOG");
     match err.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => cause.context(format!(
+        // EACCES is the verifier's word, EPERM the system's.
+        libbpf_rs::ErrorKind::PermissionDenied if !rejected => cause.context(format!(
             "{act}: not permitted here; run as root, outside containers that filter bpf(2), with kernel lockdown off"
+        )),
+        _ if rejected => cause.context(format!(
+            "{act}: this kernel's verifier refuses them; please report it with the output of USEKIT_BPF_LOG=1"
         )),
         _ => cause.context(act.to_owned()),
     }

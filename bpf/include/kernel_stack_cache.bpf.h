@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* kernel_stack_cache.bpf.h: recognise a blocked task's kernel stack without walking it.
+ *
+ * A walk by ORC tables costs some 250 ns a frame. What it finds follows from the code addresses on the stack and, where
+ * a function keeps a frame pointer, from pointers into the stack itself; all other words do not matter. So a hash over
+ * those words, with their positions and the system call's number, stands for the walk's result: threads that block in
+ * the same place again and again are walked once. A stack larger than the window is walked every time.
+ *
+ * 39218ff4c625 (5.13) puts a gap of random size, full of leftovers, between the system call's dispatcher and its caller:
+ * the hash ends at the return address into the dispatcher, above which nothing differs within one system call.
+ *
+ * Architecture: x86-64 (layout of a switched-out task's stack).
+ */
+#ifndef __KERNEL_STACK_CACHE_BPF_H__
+#define __KERNEL_STACK_CACHE_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#define KERNEL_STACK_BYTES 16384
+#define KERNEL_TEXT_START 0xffffffff80000000ULL
+#define STACK_WINDOW_WORDS 128
+/* struct pt_regs and what the processor or the entry code puts above it. */
+#define USER_REGISTERS_BYTES 256
+/* r15 to r12 and rbx, saved by __switch_to_asm: leftovers of whatever the code did last. */
+#define SAVED_REGISTERS 5
+#define MAX_CACHED_STACKS 16384
+
+/* One window per CPU: used under the run-queue lock only, where nothing interrupts. */
+struct stack_window {
+	__u64 words[STACK_WINDOW_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stack_window);
+} stack_window SEC(".maps");
+
+/* hash of a stack's words → id of the stack that walking it gave */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CACHED_STACKS);
+	__type(key, __u64);
+	__type(value, __u64);
+} walked_stacks SEC(".maps");
+
+/* Return addresses into do_syscall_64, learnt from walks of tasks inside a system call: it calls the system call, and the
+ * work on its way out. The range from the lowest to the highest one; 0: none yet.
+ */
+__u64 dispatcher_low = 0;
+__u64 dispatcher_high = 0;
+/* Larger than the dispatcher: what lies further away is no part of it. */
+#define DISPATCHER_BYTES 4096
+
+/* `depth` addresses, leaf first: the entry code is the root, its callee the dispatcher. */
+static __always_inline void learn_dispatcher(const __u64 *addresses, __u32 depth)
+{
+	__u32 at = depth - 2;
+	__u64 address;
+
+	if (depth < 3 || at >= STACK_WINDOW_WORDS - 1)
+		return;
+	address = addresses[at];
+	if (!dispatcher_low)
+		dispatcher_low = dispatcher_high = address;
+	else if (address < dispatcher_low && dispatcher_high - address < DISPATCHER_BYTES)
+		dispatcher_low = address;
+	else if (address > dispatcher_high && address - dispatcher_low < DISPATCHER_BYTES)
+		dispatcher_high = address;
+}
+
+/* `syscall`: number of the call in progress, -1 for none. */
+static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 syscall)
+{
+	__u64 base = (__u64)BPF_CORE_READ(task, stack), top = base + KERNEL_STACK_BYTES;
+	__u64 sp = BPF_CORE_READ(task, thread.sp) + SAVED_REGISTERS * sizeof(__u64);
+	__u64 bytes = top - sp, hash = syscall;
+	__u64 low = dispatcher_low, span = dispatcher_high - low;
+	struct stack_window *window;
+	__u32 zero = 0;
+
+	window = bpf_map_lookup_elem(&stack_window, &zero);
+	if (!window || bytes > sizeof(window->words))
+		return 0;
+	if (bpf_probe_read_kernel(window->words, bytes, (void *)sp))
+		return 0;
+	for (__u32 i = 0; i < STACK_WINDOW_WORDS; i++) {
+		__u64 word = window->words[i];
+
+		if (i >= bytes / sizeof(__u64))
+			break;
+		if (word - low <= span)
+			break;
+		/* The user registers lie at the very top, everything else moves with the gap. */
+		if (word - base < KERNEL_STACK_BYTES)
+			word -= top - word <= USER_REGISTERS_BYTES ? top : sp;
+		else if (word < KERNEL_TEXT_START)
+			continue;
+		hash = (hash ^ word ^ ((__u64)i << 40)) * 0x9e3779b97f4a7c15ULL;
+		hash ^= hash >> 29;
+	}
+	return hash ?: 1;
+}
+
+static __always_inline __u64 walked_stack(__u64 print)
+{
+	__u64 *id = print ? bpf_map_lookup_elem(&walked_stacks, &print) : NULL;
+
+	return id ? *id : 0;
+}
+
+/* A full cache costs walks, nothing else. */
+static __always_inline void remember_walk(__u64 print, __u64 id)
+{
+	if (print && id)
+		bpf_map_update_elem(&walked_stacks, &print, &id, BPF_ANY);
+}
+
+#endif
