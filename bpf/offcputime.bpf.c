@@ -449,6 +449,20 @@ int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, stru
 	return 0;
 }
 
+/* The switch-in was hidden from us, but the task itself is not: close its interval here, some 100 ns late. */
+static __always_inline bool resumed_unseen(void *ctx, struct member *member, struct stack_record *stack)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct offcputime_totals *sums = totals_here();
+
+	if (member->phase != PHASE_BLOCKED && member->phase != PHASE_RUNNABLE)
+		return false;
+	if (!sums || !in_window(now) || !switched_in(member, now, sums))
+		return false;
+	member->kernel_stack = config.stacks.no_kernel ? 0 : kernel_stack(ctx, stack);
+	return true;
+}
+
 SEC("?tp_btf/sched_exit_tp")
 int BPF_PROG(sched_exit, bool is_switch)
 {
@@ -460,10 +474,12 @@ int BPF_PROG(sched_exit, bool is_switch)
 	if (!is_switch)
 		return 0;
 	member = member_of(task);
-	if (!member || !member->ended_off_ns)
+	if (!member)
 		return 0;
 	stack = scratch_for(SCRATCH_SWITCH);
 	if (!stack)
+		return 0;
+	if (!member->ended_off_ns && !resumed_unseen(ctx, member, stack))
 		return 0;
 	if (!config.stacks.no_user)
 		user = blocked_user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);

@@ -25,6 +25,10 @@ struct member {
 	__u32 cause;
 	/* Nothing has been seen of it since it became a target. */
 	__u32 unseen;
+	/* The task's switches when the wait began: if it has been switched out since, its switch-in was hidden from us
+	 * (kernels that shield some tasks run no BPF program while those are current).
+	 */
+	__u64 switches;
 };
 
 #include "members.bpf.h"
@@ -57,6 +61,8 @@ struct runqlat_losses {
 	__u64 culprits_full;
 	__u64 slow_ring_full;
 	__u64 negative;
+	/* Waits whose end was hidden. */
+	__u64 unseen;
 };
 
 struct runqlat_losses losses = {};
@@ -361,8 +367,24 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 	bpf_ringbuf_submit(slow, 0);
 }
 
-static __always_inline void begin_wait(struct member *member, enum wait_cause cause, __u64 now)
+static __always_inline __u64 switches_of(struct task_struct *task)
 {
+	return task->nvcsw + task->nivcsw;
+}
+
+/* Forgets a wait that is over without our having seen it end. */
+static __always_inline void drop_stale_wait(struct member *member, struct task_struct *task)
+{
+	if (!member->runnable_ns || member->switches == switches_of(task))
+		return;
+	member->runnable_ns = 0;
+	__sync_fetch_and_add(&losses.unseen, 1);
+}
+
+static __always_inline void begin_wait(struct member *member, struct task_struct *task, enum wait_cause cause,
+				       __u64 now)
+{
+	member->switches = switches_of(task);
 	member->runnable_ns = now;
 	member->cause = cause;
 	member->unseen = 0;
@@ -376,6 +398,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 
 	if (!member)
 		return;
+	drop_stale_wait(member, task);
 	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
 	if (member->runnable_ns || task->on_cpu)
 		return;
@@ -384,7 +407,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 	if (!sums || !in_window(now))
 		return;
 	sums->wakeups++;
-	begin_wait(member, CAUSE_WAKEUP, now);
+	begin_wait(member, task, CAUSE_WAKEUP, now);
 }
 
 static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct *prev, struct task_struct *next,
@@ -396,6 +419,7 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 
 	if (!member)
 		return;
+	drop_stale_wait(member, next);
 	since = member->runnable_ns;
 	member->runnable_ns = 0;
 	if (!since) {
@@ -436,7 +460,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	if (stays_runnable(preempt, state)) {
 		member = member_of(prev);
 		if (member)
-			begin_wait(member, CAUSE_PREEMPTED, now);
+			begin_wait(member, prev, CAUSE_PREEMPTED, now);
 	}
 	end_wait(cpu, prev, next, now, sums);
 }

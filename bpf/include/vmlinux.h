@@ -148,6 +148,8 @@ struct task_struct {
 	pid_t tgid;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	u64 start_time;
 	char comm[16];
 	struct files_struct *files;

@@ -234,6 +234,7 @@ pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
         "slow waits not printed: ring full",
         bss.losses.slow_ring_full,
     );
+    losses.count("unseen", "waits: end not seen", bss.losses.unseen);
     losses.count("negative", "times running backwards", bss.losses.negative);
     losses.count(
         "members_lost",
