@@ -168,6 +168,8 @@ struct culprit {
 	__u64 waits;
 	__u32 tgid;
 	__u32 pad;
+	/* Empty when it was not at hand at the first time. */
+	__u8 comm[16];
 };
 
 /* task → time that others waited while it ran; tid 0: before the slices remembered */
@@ -289,13 +291,15 @@ static __always_inline void add_to_group(__u32 now_epoch, struct task_struct *ta
 	add_to_bucket(&row);
 }
 
-static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns)
+static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns, struct task_struct *task)
 {
 	struct culprit_key key = { .tid = tid, .epoch = now_epoch };
 	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
 	struct culprit first = { .tgid = tgid };
 
 	if (!culprit) {
+		if (task)
+			bpf_core_read(&first.comm, sizeof(first.comm), &task->comm);
 		bpf_map_update_elem(&culprits, &key, &first, BPF_NOEXIST);
 		culprit = bpf_map_lookup_elem(&culprits, &key);
 	}
@@ -308,7 +312,8 @@ static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 
 }
 
 /* Shares the wait [since, now) out among the tasks that ran on this CPU meanwhile, latest first. */
-static __always_inline void blame_history(struct cpu_history *cpu, __u32 now_epoch, __u64 since, __u64 now)
+static __always_inline void blame_history(struct cpu_history *cpu, struct task_struct *prev, __u32 now_epoch,
+					  __u64 since, __u64 now)
 {
 	__u64 end = now;
 
@@ -319,12 +324,13 @@ static __always_inline void blame_history(struct cpu_history *cpu, __u32 now_epo
 		if (!start || start >= end)
 			break;
 		if (slice->tid)
-			blame(now_epoch, slice->tid, slice->tgid, end - (start > since ? start : since));
+			blame(now_epoch, slice->tid, slice->tgid, end - (start > since ? start : since),
+			      back == 1 ? prev : NULL);
 		if (start <= since)
 			return;
 		end = start;
 	}
-	blame(now_epoch, 0, 0, end - since);
+	blame(now_epoch, 0, 0, end - since, NULL);
 }
 
 /* The slice of `prev` ends. */
@@ -438,7 +444,7 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 		add_to_machine(now_epoch, wait_ns);
 	else
 		add_to_group(now_epoch, next, wait_ns);
-	blame_history(cpu, now_epoch, since, now);
+	blame_history(cpu, prev, now_epoch, since, now);
 	if (config.slower_ns && wait_ns >= config.slower_ns)
 		send_slow_wait(member, prev, next, wait_ns, now);
 }

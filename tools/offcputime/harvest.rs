@@ -251,7 +251,7 @@ fn open_row(
         kernel: if kernel.is_empty() {
             0
         } else {
-            stacks.insert_blocked_kernel(kernel)
+            stacks.insert_kernel(kernel)
         },
         waker: 0,
         blocked_ns: open.blocked_ns,

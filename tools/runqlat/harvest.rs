@@ -159,17 +159,21 @@ fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
         culprits.push(Culprit {
             tgid: value.tgid,
             tid: key.tid,
-            comm: if key.tid == 0 {
-                "[earlier]".into()
-            } else {
-                comm_of(key.tid).unwrap_or_else(|| "[exited]".into())
-            },
+            comm: culprit_name(key.tid, &value),
             caused_ns: value.caused_ns,
             waits: value.waits,
         });
     }
     culprits.sort_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
     Ok(culprits)
+}
+
+fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
+    match comm_text(&culprit.comm) {
+        _ if tid == 0 => "[earlier]".into(),
+        unknown if unknown.is_empty() => comm_of(tid).unwrap_or_else(|| "[exited]".into()),
+        comm => comm,
+    }
 }
 
 fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {

@@ -25,15 +25,8 @@ pub struct ListOptions {
     pub color: bool,
 }
 
-/// Threads of a process with the same stack count as one line.
-type Key<'a> = (
-    &'a str,
-    u32,
-    Option<&'static str>,
-    &'a [Frame],
-    &'a [Frame],
-    Option<&'a Waker>,
-);
+/// Threads of a process with the same stack count as one line; stacks are the same when their names are.
+type Key<'a> = (&'a str, u32, Option<&'static str>, Vec<&'a str>);
 
 #[derive(Default)]
 struct Entry<'a> {
@@ -93,16 +86,8 @@ fn merge<'a>(samples: &[&'a Sample]) -> Vec<Entry<'a>> {
     let mut entries: HashMap<Key<'a>, Entry<'a>> = HashMap::new();
     for &sample in samples {
         let task = &sample.task;
-        let waker = sample.waker.as_deref();
         let entry = entries
-            .entry((
-                &task.comm,
-                task.tgid,
-                sample.reason,
-                &sample.user,
-                &sample.kernel,
-                waker,
-            ))
+            .entry((&task.comm, task.tgid, sample.reason, names(sample)))
             .or_default();
         entry.values.resize(sample.values.len(), 0);
         entry
@@ -115,6 +100,19 @@ fn merge<'a>(samples: &[&'a Sample]) -> Vec<Entry<'a>> {
         entry.sample.get_or_insert(sample);
     }
     entries.into_values().collect()
+}
+
+/// Every name of a sample's stacks in order, parts told apart by empty names.
+fn names(sample: &Sample) -> Vec<&str> {
+    fn part(frames: &[Frame]) -> impl Iterator<Item = &str> {
+        frames.iter().map(|frame| &*frame.name).chain([""])
+    }
+    let mut names: Vec<&str> = part(&sample.user).chain(part(&sample.kernel)).collect();
+    if let Some(waker) = &sample.waker {
+        names.push(waker.task.as_ref().map_or("", |task| &*task.comm));
+        names.extend(part(&waker.user).chain(part(&waker.kernel)));
+    }
+    names
 }
 
 fn write_entry(

@@ -23,9 +23,6 @@ const HEADER_BYTES: usize = 24;
 /// Words of a waker's record: thread ID, name (2), kernel stack, user stack.
 const WAKER_WORDS: usize = 5;
 
-/// Frames between a wait's call and the end of `__schedule`, the tracer's own included.
-const MAX_SCHEDULER_FRAMES: usize = 12;
-
 /// `enum stack_kind`.
 mod kind {
     pub(super) const USER: u16 = 1;
@@ -166,26 +163,8 @@ impl StackTable {
         id
     }
 
-    /// Adds a kernel stack of a blocked task that was walked from outside; returns its id.
-    ///
-    /// Such a walk leaves the scheduler's own frames out. If the same wait has been seen ending, from the same call, its
-    /// stack is the same one and gets the same id: else one wait would be drawn as two.
-    pub fn insert_blocked_kernel(&mut self, addresses: &[u64]) -> u64 {
-        let same = |stack: &KernelStack| {
-            let extra = stack.addresses.len().checked_sub(addresses.len());
-            extra.is_some_and(|extra| {
-                extra <= MAX_SCHEDULER_FRAMES && stack.addresses[extra..] == *addresses
-            })
-        };
-        if let Some(id) = self
-            .kernel
-            .iter()
-            .filter(|(_, stack)| same(stack))
-            .map(|(id, _)| *id)
-            .min()
-        {
-            return id;
-        }
+    /// Adds a kernel stack that came by another way than the ring; returns its id.
+    pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
         let id = self.outside_id(addresses, 0);
         self.kernel.entry(id).or_insert(KernelStack {
             addresses: addresses.into(),

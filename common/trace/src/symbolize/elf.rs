@@ -181,6 +181,10 @@ fn frames(symbol: &Sym<'_>, module: &Module, address: u64) -> Vec<Frame> {
     };
     let mut frames = vec![frame(&symbol.name, false, symbol.code_info.as_deref())];
     for function in &symbol.inlined {
+        // Aliases of one function are no calls.
+        if function.name == symbol.name {
+            continue;
+        }
         frames.push(frame(&function.name, true, function.code_info.as_ref()));
     }
     frames

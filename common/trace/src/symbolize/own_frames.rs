@@ -151,6 +151,29 @@ const ENTRIES: [&str; 14] = [
 pub(super) fn strip(frames: &mut Vec<Frame>, origin: Origin) {
     let own = own_frames(frames.iter().rev().map(|frame| &*frame.name), origin);
     frames.truncate(frames.len() - own);
+    strip_scheduler(frames);
+}
+
+/// How a task left its CPU. Walks from outside (bpf_get_task_stack, /proc/PID/stack) leave these out: one wait must not
+/// look like two, depending on how it was walked.
+const SCHEDULER: [&str; 5] = [
+    "__schedule",
+    "schedule",
+    "preempt_schedule",
+    "io_schedule",
+    "__cond_resched",
+];
+
+fn strip_scheduler(frames: &mut Vec<Frame>) {
+    if frames.last().is_none_or(|leaf| &*leaf.name != "__schedule") {
+        return;
+    }
+    while frames
+        .last()
+        .is_some_and(|leaf| starts_with(&leaf.name, &SCHEDULER))
+    {
+        frames.pop();
+    }
 }
 
 /// The part of a kernel stack (root → leaf) that ran in the innermost interrupt; `None` outside of interrupts.
