@@ -11,4 +11,5 @@ pub mod listing;
 pub mod model;
 pub mod reasons;
 pub mod statistics;
+pub mod style;
 pub mod units;

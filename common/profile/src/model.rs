@@ -48,9 +48,10 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Sum of all values; meaningful where they share a unit.
+    /// Sum of all values; meaningful where they share a unit. It stops at the largest number.
     pub fn total(&self) -> u64 {
-        self.values.iter().sum()
+        let values = self.values.iter().copied();
+        values.fold(0, u64::saturating_add)
     }
 }
 
@@ -61,6 +62,13 @@ pub struct ValueType {
     pub name: &'static str,
     /// `count`, `ns`, `bytes`.
     pub unit: &'static str,
+}
+
+impl Profile {
+    /// What [`Sample::total`] counts in: the unit of the first value.
+    pub fn unit(&self) -> &'static str {
+        self.values.first().map_or("count", |value| value.unit)
+    }
 }
 
 /// Everything a run of a stack tool found.
