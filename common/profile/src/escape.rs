@@ -52,6 +52,16 @@ fn fill_ends(text: &str) -> String {
     format!("{}{inner}{}", "_".repeat(before), "_".repeat(after))
 }
 
+/// The first frame of a folded line, already escaped by [`folded`].
+///
+/// inferno takes lines that begin with `# ` for comments and drops them, value and all; that blank becomes `_`.
+pub fn first_frame(name: Cow<'_, str>) -> Cow<'_, str> {
+    match name.strip_prefix("# ") {
+        Some(rest) => Cow::Owned(format!("#_{rest}")),
+        None => name,
+    }
+}
+
 /// The last frame of a folded line, already escaped by [`folded`].
 ///
 /// A blank before a number at the end would read as a second value, which makes the line a differential one
@@ -103,6 +113,12 @@ mod tests {
         assert_eq!(folded("  a b "), "__a b_");
         assert_eq!(folded("\u{a0}"), "_");
         assert_eq!(folded("   "), "___");
+    }
+
+    #[test]
+    fn no_line_is_a_comment() {
+        assert_eq!(first_frame("# a".into()), "#_a");
+        assert_eq!(first_frame("#a".into()), "#a");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn push_waker<'a>(waker: &'a Waker, options: &FoldedOptions, frames: &mut Vec<Co
 
 /// A process that this PID namespace does not show is `comm-?/TID`, as in `stackcollapse-perf.pl`.
 fn root<'a>(task: &'a Task, options: &FoldedOptions) -> Cow<'a, str> {
-    let comm = escape::folded(&task.comm);
+    let comm = escape::first_frame(escape::folded(&task.comm));
     match task.tgid {
         _ if !options.threads => comm,
         0 => format!("{comm}-?/{}", task.tid).into(),
