@@ -6,117 +6,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use fixtures::{sample, task};
-use profile::folded::{self, FoldedOptions, Idle, Written};
-use profile::frame::{Frame, FrameKind};
-use profile::model::{Profile, Waker};
-
-/// xorshift64*, seeded: a failure is the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    }
-
-    fn chance(&mut self) -> bool {
-        self.below(2) == 0
-    }
-
-    /// A name out of what readers trip over, and now and then any character at all.
-    fn name(&mut self) -> String {
-        const PIECES: [&str; 30] = [
-            " ",
-            "  ",
-            "\t",
-            "\n",
-            "\r",
-            ";",
-            "1",
-            "42",
-            "7.",
-            "3.5",
-            ".",
-            "-",
-            "--",
-            "a",
-            "main",
-            "#",
-            "# ",
-            "\0",
-            "\x1b[2J",
-            "\x7f",
-            "\u{85}",
-            "\u{a0}",
-            "\u{2028}",
-            "\u{202e}",
-            "\u{661}",
-            "\u{3000}",
-            "[k]",
-            "_[k]",
-            "<&>\"'",
-            "\u{1f980}",
-        ];
-        let mut name = String::new();
-        for _ in 0..self.below(6) {
-            match self.below(8) {
-                0 => name.extend(char::from_u32(self.below(0x11_0000) as u32)),
-                _ => name += PIECES[self.below(PIECES.len() as u64) as usize],
-            }
-        }
-        name
-    }
-
-    fn frames(&mut self) -> Vec<Frame> {
-        let kinds = [FrameKind::User, FrameKind::Kernel, FrameKind::Jit];
-        (0..self.below(4))
-            .map(|_| Frame {
-                name: self.name().into(),
-                kind: kinds[self.below(3) as usize],
-                inlined: self.chance(),
-                module: None,
-                address: 0,
-                line: None,
-            })
-            .collect()
-    }
-
-    fn profile(&mut self) -> Profile {
-        let mut profile = fixtures::waits();
-        profile.samples.clear();
-        for _ in 0..=self.below(12) {
-            let values = [self.below(4000), self.below(4000)];
-            let mut sample = sample(task(&self.name(), 1, 2), "", "", 1, &values);
-            sample.user = self.frames().into();
-            sample.kernel = self.frames().into();
-            sample.idle = self.chance();
-            sample.reason = self.chance().then_some("futex");
-            sample.waker = (self.below(3) == 0).then(|| {
-                let task = self.chance().then(|| task(&self.name(), 3, 4));
-                let (user, kernel) = (self.frames().into(), self.frames().into());
-                Waker { task, user, kernel }.into()
-            });
-            profile.samples.push(sample);
-        }
-        profile
-    }
-
-    fn options(&mut self) -> FoldedOptions {
-        FoldedOptions {
-            delimiter: self.chance(),
-            annotate: self.chance(),
-            reason: self.chance(),
-            threads: self.chance(),
-            split: self.chance(),
-            idle: [Idle::Fold, Idle::Show, Idle::Only][self.below(3) as usize],
-            divisor: [1, 2, 1000][self.below(3) as usize],
-            value: None,
-        }
-    }
-}
+use fixtures::random::Random;
+use profile::folded::{self, FoldedOptions, Written};
+use profile::model::Profile;
 
 /// `^(.*)\s+?(\d+(?:\.\d*)?)$` of flamegraph.pl, with every script's blanks and digits.
 fn split_value(line: &str) -> Option<(&str, &str)> {
@@ -129,8 +21,8 @@ fn split_value(line: &str) -> Option<(&str, &str)> {
 
 fn write(profile: &Profile, options: &FoldedOptions) -> (String, Written) {
     let mut text = Vec::new();
-    let written = folded::write(profile, options, &mut text).unwrap();
-    (String::from_utf8(text).unwrap(), written)
+    let written = folded::write(profile, options, &mut text).expect("memory");
+    (String::from_utf8(text).expect("text"), written)
 }
 
 #[test]

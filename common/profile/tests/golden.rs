@@ -15,22 +15,22 @@ use profile::{json, reasons};
 fn check(name: &str, write: impl Fn(&mut Vec<u8>)) {
     let mut text = Vec::new();
     write(&mut text);
-    let text = String::from_utf8(text).unwrap();
+    let text = String::from_utf8(text).expect("writes");
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);
     if env::var_os("BLESS").is_some() {
-        return fs::write(&path, &text).unwrap();
+        return fs::write(&path, &text).expect("writes");
     }
     assert!(path.exists(), "{name} is missing; BLESS=1 writes it");
-    assert_eq!(text, fs::read_to_string(&path).unwrap(), "{name}");
+    assert_eq!(text, fs::read_to_string(&path).expect("writes"), "{name}");
 }
 
 fn folded_as(name: &str, profile: &Profile, options: FoldedOptions) -> folded::Written {
     check(name, |out| {
-        folded::write(profile, &options, out).unwrap();
+        folded::write(profile, &options, out).expect("writes");
     });
-    folded::write(profile, &options, &mut Vec::new()).unwrap()
+    folded::write(profile, &options, &mut Vec::new()).expect("writes")
 }
 
 fn us() -> FoldedOptions {
