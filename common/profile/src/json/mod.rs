@@ -25,6 +25,8 @@ use objects::document;
 
 /// Writes the object on one line; `extra` fields are the tool's own, behind the profile's.
 ///
+/// It writes in small pieces: give it something buffered.
+///
 /// # Errors
 ///
 /// Those of `out`; `InvalidInput` where `extra` has a field of the schema: the object would have it twice.
@@ -42,7 +44,7 @@ pub fn write(
     writeln!(out)
 }
 
-/// Builds the object in memory, where it is needed as a value; [`write`] does without.
+/// Builds the object in memory, where it is needed as a value; [`write()`](fn@write) does without.
 pub fn to_json(profile: &Profile, extra: Map<String, Value>) -> Value {
     let mut object = serde_json::to_value(document(profile, &Map::new())).unwrap_or_default();
     if let Some(object) = object.as_object_mut() {
