@@ -64,13 +64,6 @@ pub struct ValueType {
     pub unit: &'static str,
 }
 
-impl Profile {
-    /// What [`Sample::total`] counts in: the unit of the first value.
-    pub fn unit(&self) -> &'static str {
-        self.values.first().map_or("count", |value| value.unit)
-    }
-}
-
 /// Everything a run of a stack tool found.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
@@ -82,4 +75,11 @@ pub struct Profile {
     pub samples: Vec<Sample>,
     /// Length of the window, ns.
     pub duration_ns: u64,
+}
+
+impl Profile {
+    /// What [`Sample::total`] counts in: the unit of the first value.
+    pub fn unit(&self) -> &'static str {
+        self.values.first().map_or("count", |value| value.unit)
+    }
 }
