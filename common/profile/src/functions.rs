@@ -4,37 +4,76 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use crate::escape::terminal;
-use crate::frame::Frame;
-use crate::model::Profile;
-use crate::statistics::{Share, is_enough, share};
+use crate::folded::Idle;
+use crate::heaviest::in_view;
+use crate::model::{Profile, Sample};
+use crate::statistics::{is_enough, share, widest_margin};
+use crate::style::Style;
+use crate::text::{cut, percent};
 use crate::units;
 
-/// Samples of one function.
+/// A function: its name and the last part of its module's path. Programs have functions of the same name.
+pub type Function<'a> = (&'a str, Option<&'a str>);
+
+/// Where samples without any frame are counted, so that self shares add up to all.
+const NO_STACK: Function<'static> = ("[no stack]", None);
+
+/// What was measured in one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionCount {
     /// With the function at the leaf.
     pub own: u64,
-    /// With the function anywhere, once per sample however often it recurses.
+    /// With the function anywhere, once per stack however often it recurses.
     pub total: u64,
+    /// Samples behind `own`.
+    pub own_samples: u64,
+    /// Samples behind `total`.
+    pub total_samples: u64,
 }
 
-/// Counts every function of a sampled profile; `weights` counts the first value instead of samples.
-pub fn count(profile: &Profile) -> HashMap<&str, FunctionCount> {
-    let mut functions: HashMap<&str, FunctionCount> = HashMap::new();
-    for sample in &profile.samples {
-        let frames: Vec<&Frame> = sample.user.iter().chain(sample.kernel.iter()).collect();
-        let names: HashSet<&str> = frames.iter().map(|frame| &*frame.name).collect();
-        for name in names {
-            functions.entry(name).or_default().total += sample.total();
+/// How the table looks.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// Functions shown; what is left out is summed up.
+    pub top: usize,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Values come from sampling: shares have a 95 % interval. Else they are exact and shown themselves.
+    pub sampled: bool,
+    /// Idle waits; folded ones are left out.
+    pub idle: Idle,
+    /// Bold heading, dim modules.
+    pub style: Style,
+}
+
+/// Adds up every function of these samples.
+pub fn count<'a>(samples: &[&'a Sample]) -> HashMap<Function<'a>, FunctionCount> {
+    let mut functions: HashMap<Function<'a>, FunctionCount> = HashMap::new();
+    for &sample in samples {
+        let (value, samples) = (sample.total(), sample.count);
+        let frames = sample.user.iter().chain(sample.kernel.iter());
+        let stack: Vec<Function<'a>> = frames
+            .map(|frame| (&*frame.name, frame.module.as_deref().map(last_part)))
+            .collect();
+        let leaf = stack.last().copied().unwrap_or(NO_STACK);
+        let once: HashSet<Function<'a>> = stack.into_iter().chain([leaf]).collect();
+        for function in once {
+            let sums = functions.entry(function).or_default();
+            sums.total = sums.total.saturating_add(value);
+            sums.total_samples = sums.total_samples.saturating_add(samples);
         }
-        if let Some(leaf) = frames.last() {
-            functions.entry(&leaf.name).or_default().own += sample.total();
-        }
+        let sums = functions.entry(leaf).or_default();
+        sums.own = sums.own.saturating_add(value);
+        sums.own_samples = sums.own_samples.saturating_add(samples);
     }
     functions
 }
 
-/// Writes the functions with the largest self share. `sampled`: values are sample counts, so shares have a 95 % interval.
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Writes the functions with the largest self share, without emphasis and idle waits like others.
 ///
 /// # Errors
 ///
@@ -46,73 +85,105 @@ pub fn write(
     sampled: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let all: u64 = profile
-        .samples
-        .iter()
-        .map(crate::model::Sample::total)
-        .sum();
-    let counts = count(profile);
-    let mut functions: Vec<(&str, FunctionCount)> = counts.into_iter().collect();
+    let options = TableOptions {
+        top,
+        width,
+        sampled,
+        idle: Idle::Show,
+        style: Style::Plain,
+    };
+    write_table(profile, &options, out)
+}
+
+/// Writes the functions with the largest self share, then what is left out.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_table(
+    profile: &Profile,
+    options: &TableOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let shown = in_view(&profile.samples, options.idle);
+    let all = FunctionCount {
+        own: shown
+            .iter()
+            .fold(0, |sum, sample| sample.total().saturating_add(sum)),
+        own_samples: shown
+            .iter()
+            .fold(0, |sum, sample| sample.count.saturating_add(sum)),
+        ..FunctionCount::default()
+    };
+    let mut functions: Vec<(Function<'_>, FunctionCount)> = count(&shown).into_iter().collect();
     functions.sort_by(|a, b| {
-        b.1.own
-            .cmp(&a.1.own)
-            .then(b.1.total.cmp(&a.1.total))
-            .then(a.0.cmp(b.0))
+        let by_weight = (b.1.own, b.1.total).cmp(&(a.1.own, a.1.total));
+        by_weight.then(a.0.cmp(&b.0))
     });
-    if sampled && !is_enough(all) {
-        writeln!(
-            out,
-            "Only {all} samples: too few to trust the shares; trace longer or raise -F.\n"
-        )?;
+    if options.sampled && !is_enough(all.own_samples) {
+        warn(all.own_samples, out)?;
     }
-    if sampled {
-        writeln!(
-            out,
-            "{:>6} {:>11}  {:>6} {:>11}  FUNCTION",
-            "SELF", "95%", "TOTAL", "95%"
-        )?;
-    } else {
-        writeln!(out, "{:>6}  {:>6}  FUNCTION", "SELF", "TOTAL")?;
+    let columns = if options.sampled { 15 } else { 18 };
+    let heading = format!("{:>columns$}  {:>columns$}  FUNCTION", "SELF", "TOTAL");
+    writeln!(out, "{}", options.style.bold(heading))?;
+    for (function, counts) in functions.iter().take(options.top) {
+        let own = cell(profile, options, (counts.own, counts.own_samples), all);
+        let total = cell(profile, options, (counts.total, counts.total_samples), all);
+        let line = format!("{own:>columns$}  {total:>columns$}  ");
+        let room = options.width.saturating_sub(line.chars().count()).max(20);
+        writeln!(out, "{line}{}", name(*function, room, options.style))?;
     }
-    for (name, counts) in functions.iter().take(top) {
-        let (own, total) = (
-            cell(counts.own, all, sampled),
-            cell(counts.total, all, sampled),
-        );
-        let line = format!("{own}  {total}  ");
-        let room = width.saturating_sub(line.len()).max(20);
-        writeln!(out, "{line}{}", cut(&terminal(name), room))?;
-    }
-    let rest = functions.get(top..).unwrap_or_default();
+    let rest = functions.get(options.top..).unwrap_or_default();
     if !rest.is_empty() {
-        let own: u64 = rest.iter().map(|(_, counts)| counts.own).sum();
-        let share = crate::listing::percent(own, all);
+        let own = rest
+            .iter()
+            .fold(0, |sum, (_, counts)| counts.own.saturating_add(sum));
+        let n = units::count(rest.len() as u64);
+        let plural = if rest.len() == 1 { "" } else { "s" };
         writeln!(
             out,
-            "{} more functions: {share} self",
-            units::count(rest.len() as u64)
+            "… {n} more function{plural}: {} self",
+            percent(own, all.own)
         )?;
     }
     Ok(())
 }
 
-fn cell(k: u64, n: u64, sampled: bool) -> String {
-    let Share { share, low, high } = share(k, n);
-    let percent = format!("{:5.1}%", 100.0 * share);
-    if !sampled {
-        return percent;
-    }
-    format!(
-        "{percent} {:>11}",
-        format!("{:.1}-{:.1}", 100.0 * low, 100.0 * high)
-    )
+fn warn(n: u64, out: &mut impl Write) -> io::Result<()> {
+    let plural = if n == 1 { "" } else { "s" };
+    writeln!(
+        out,
+        "Only {n} sample{plural}: shares may be off by {:.0} percentage points.",
+        100.0 * widest_margin(n)
+    )?;
+    writeln!(out, "Trace longer or raise the rate to trust them.\n")
 }
 
-/// A name cut to a width, its end marked.
-fn cut(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
-        return name.to_owned();
+/// A value and the samples behind it, as a share with its interval or with itself.
+fn cell(
+    profile: &Profile,
+    options: &TableOptions,
+    (value, samples): (u64, u64),
+    all: FunctionCount,
+) -> String {
+    if options.sampled {
+        let share = share(samples, all.own_samples);
+        let (share, margin) = (100.0 * share.share, 100.0 * share.margin());
+        format!("{share:.1} ±{margin:>4.1} %")
+    } else {
+        let share = percent(value, all.own);
+        format!("{} {share:>6}", units::value(value, profile.unit()))
     }
-    let head: String = name.chars().take(width.saturating_sub(3)).collect();
-    format!("{head}...")
+}
+
+/// The function, cut so that its module fits behind it.
+fn name((name, module): Function<'_>, room: usize, style: Style) -> String {
+    let name = terminal(name);
+    // The names of unknown functions begin with their module.
+    let module = module.filter(|module| !name.starts_with(*module));
+    let Some(module) = module.map(|module| cut(&terminal(module), room / 2)) else {
+        return cut(&name, room);
+    };
+    let name = cut(&name, room.saturating_sub(module.chars().count() + 2));
+    format!("{name}  {}", style.dim(module))
 }

@@ -48,9 +48,10 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Sum of all values; meaningful where they share a unit.
+    /// Sum of all values; meaningful where they share a unit. It stops at the largest number.
     pub fn total(&self) -> u64 {
-        self.values.iter().sum()
+        let values = self.values.iter().copied();
+        values.fold(0, u64::saturating_add)
     }
 }
 
@@ -74,4 +75,11 @@ pub struct Profile {
     pub samples: Vec<Sample>,
     /// Length of the window, ns.
     pub duration_ns: u64,
+}
+
+impl Profile {
+    /// What [`Sample::total`] counts in: the unit of the first value.
+    pub fn unit(&self) -> &'static str {
+        self.values.first().map_or("count", |value| value.unit)
+    }
 }

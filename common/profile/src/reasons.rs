@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::listing::percent;
-use crate::model::{Profile, Sample};
+use crate::model::Profile;
+use crate::text::percent;
 use crate::units;
 
 #[derive(Default)]
@@ -21,13 +21,17 @@ struct Line {
 /// Those of `out`.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
+    let mut all: u64 = 0;
     for sample in &profile.samples {
         let line = lines.entry(sample.reason.unwrap_or("other")).or_default();
-        line.ns += sample.total();
-        line.waits += sample.count;
-        line.idle_ns += if sample.idle { sample.total() } else { 0 };
+        let ns = sample.total();
+        all = all.saturating_add(ns);
+        line.ns = line.ns.saturating_add(ns);
+        line.waits = line.waits.saturating_add(sample.count);
+        if sample.idle {
+            line.idle_ns = line.idle_ns.saturating_add(ns);
+        }
     }
-    let all: u64 = profile.samples.iter().map(Sample::total).sum();
     let mut lines: Vec<(&str, Line)> = lines.into_iter().collect();
     lines.sort_by_key(|(_, line)| std::cmp::Reverse(line.ns));
     writeln!(

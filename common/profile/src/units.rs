@@ -1,12 +1,38 @@
 //! Numbers for people.
 
+/// A value in its unit, see [`crate::model::ValueType`].
+pub fn value(value: u64, unit: &str) -> String {
+    match unit {
+        "ns" => duration(value),
+        "bytes" => bytes(value),
+        _ => count(value),
+    }
+}
+
+/// An amount of memory in powers of 1024: `512 B`, `1.50 KiB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // 1023.5 would print as 1024.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
 /// A time in the unit that reads best: `789 us`, `45.6 ms`, `1.23 s`.
 pub fn duration(ns: u64) -> String {
     let value = ns as f64;
+    // A value that would print as 1000 of one unit is 1.00 of the next.
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{} us", three_digits(value / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} ms", three_digits(value / 1e6)),
+        1_000..999_500 => format!("{} us", three_digits(value / 1e3)),
+        999_500..999_500_000 => format!("{} ms", three_digits(value / 1e6)),
         _ => format!("{} s", three_digits(value / 1e9)),
     }
 }
@@ -47,6 +73,16 @@ mod tests {
         assert_eq!(duration(1_234_000_000), "1.23 s");
         assert_eq!(duration(123_400_000_000), "123 s");
         assert_eq!(duration(9_999_000), "10.0 ms");
+        assert_eq!(duration(999_499), "999 us");
+        assert_eq!(duration(999_500), "1.00 ms");
+        assert_eq!(duration(999_999_999), "1.00 s");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.50 KiB");
+        assert_eq!(bytes(1 << 20), "1.00 MiB");
+        assert_eq!(bytes((1 << 20) - 1), "1.00 MiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(value(5, "bytes"), "5 B");
+        assert_eq!(value(5000, "count"), "5,000");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(123), "123");
     }

@@ -1,0 +1,90 @@
+//! Which stacks weigh most.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::folded::Idle;
+use crate::frame::Frame;
+use crate::model::{Sample, Waker};
+
+/// Equal stacks of a process's threads, added up.
+#[derive(Debug)]
+pub struct Heavy<'a> {
+    /// One of the samples, for all that they share.
+    pub sample: &'a Sample,
+    /// Sums, as in [`Sample::values`].
+    pub values: Vec<u64>,
+    /// Intervals or samples behind them.
+    pub count: u64,
+    /// Threads that had this stack.
+    pub tids: BTreeSet<u32>,
+}
+
+impl Heavy<'_> {
+    /// Sum of all values.
+    pub fn total(&self) -> u64 {
+        let values = self.values.iter().copied();
+        values.fold(0, u64::saturating_add)
+    }
+}
+
+type Key<'a> = (
+    &'a str,
+    u32,
+    Option<&'static str>,
+    bool,
+    &'a [Frame],
+    &'a [Frame],
+    Option<&'a Waker>,
+);
+
+/// Samples that a choice about idle ones leaves in view.
+pub fn in_view(samples: &[Sample], idle: Idle) -> Vec<&Sample> {
+    let is_in_view = |sample: &&Sample| match idle {
+        Idle::Fold => !sample.idle,
+        Idle::Show => true,
+        Idle::Only => sample.idle,
+    };
+    samples.iter().filter(is_in_view).collect()
+}
+
+/// Adds up equal stacks, heaviest first. Stacks of the same weight keep the order that they came in.
+pub fn heaviest<'a>(samples: &[&'a Sample]) -> Vec<Heavy<'a>> {
+    let mut places: HashMap<Key<'a>, usize> = HashMap::new();
+    let mut stacks: Vec<Heavy<'a>> = Vec::new();
+    for &sample in samples {
+        let place = *places.entry(key(sample)).or_insert_with(|| {
+            stacks.push(Heavy {
+                sample,
+                values: vec![0; sample.values.len()],
+                count: 0,
+                tids: BTreeSet::new(),
+            });
+            stacks.len() - 1
+        });
+        let stack = &mut stacks[place];
+        for (sum, value) in stack.values.iter_mut().zip(&sample.values) {
+            *sum = sum.saturating_add(*value);
+        }
+        stack.count = stack.count.saturating_add(sample.count);
+        stack.tids.insert(sample.task.tid);
+    }
+    let name = |stack: &Heavy<'a>| (&*stack.sample.task.comm, stack.sample.task.tgid);
+    stacks.sort_by(|a, b| {
+        b.total()
+            .cmp(&a.total())
+            .then_with(|| name(a).cmp(&name(b)))
+    });
+    stacks
+}
+
+fn key(sample: &Sample) -> Key<'_> {
+    (
+        &sample.task.comm,
+        sample.task.tgid,
+        sample.reason,
+        sample.idle,
+        &sample.user,
+        &sample.kernel,
+        sample.waker.as_deref(),
+    )
+}

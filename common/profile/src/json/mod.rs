@@ -1,0 +1,54 @@
+//! A profile as one JSON object.
+//!
+//! ```text
+//! {"tool": "offcputime", "version": "0.1.0", "duration_ns": 30000000000,
+//!  "values": [{"name": "blocked", "unit": "ns"}, …],
+//!  "stacks": [{"comm": "redis-server", "pid": 123, "tid": 124, "reason": "futex", "idle": true, "count": 7,
+//!              "values": [1234567, 89], "user": [FRAME, …], "kernel": [FRAME, …],
+//!              "waker": {"comm": …, "pid": …, "tid": …, "user": […], "kernel": […]} }, …],
+//!  …whatever the tool adds: "losses", "cost"… }
+//! ```
+//!
+//! Frames are root → leaf: `{"name", "kind": "user" | "kernel" | "jit", "address": "0x1a2b", "module", "inlined": true,
+//! "file", "line"}`. Absent means unknown or false. Addresses are text because JavaScript's numbers end at 2^53; values
+//! are integers in their unit. `count` is the number of samples or intervals behind the values. A waker without `comm` is
+//! an interrupt. Stacks are in no particular order and may repeat.
+
+mod objects;
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+
+use crate::model::Profile;
+use objects::document;
+
+/// Writes the object on one line; `extra` fields are the tool's own, behind the profile's.
+///
+/// It writes in small pieces: give it something buffered.
+///
+/// # Errors
+///
+/// Those of `out`; `InvalidInput` where `extra` has a field of the schema: the object would have it twice.
+pub fn write(
+    profile: &Profile,
+    extra: &Map<String, Value>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let own = ["tool", "version", "duration_ns", "values", "stacks"];
+    if let Some(field) = own.into_iter().find(|field| extra.contains_key(*field)) {
+        let message = format!("field {field} is the profile's own");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    serde_json::to_writer(&mut *out, &document(profile, extra))?;
+    writeln!(out)
+}
+
+/// Builds the object in memory, where it is needed as a value; [`write()`](fn@write) does without.
+pub fn to_json(profile: &Profile, extra: Map<String, Value>) -> Value {
+    let mut object = serde_json::to_value(document(profile, &Map::new())).unwrap_or_default();
+    if let Some(object) = object.as_object_mut() {
+        object.extend(extra);
+    }
+    object
+}
