@@ -17,7 +17,7 @@ use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
-use trace::symbolize::{Origin, Symbolizer};
+use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::window::monotonic_ns;
 
@@ -47,7 +47,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let mut skel = load(args, &targets)?;
-    let mut stacks = StackTable::new(Symbolizer::new(!args.stacks.no_inline), Origin::Tracepoint);
+    let mut stacks = StackTable::new(args.stacks.symbolizer()?, Origin::Tracepoint);
     let ring = Ring::open(&skel.maps.stack_ring)?;
 
     let start_ns = open_window(args, &mut skel, &targets)?;

@@ -16,7 +16,7 @@ use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
-use trace::symbolize::{Origin, Symbolizer};
+use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::window::monotonic_ns;
 
@@ -50,7 +50,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let mut skel = load(args, &targets, weight)?;
-    let mut stacks = StackTable::new(Symbolizer::new(!args.stacks.no_inline), args.origin());
+    let mut stacks = StackTable::new(args.stacks.symbolizer()?, args.origin());
     let ring = Ring::open(&skel.maps.stack_ring)?;
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::folded::Idle;
 use crate::frame::Frame;
-use crate::model::{Sample, Waker};
+use crate::model::Sample;
 
 /// Equal stacks of a process's threads, added up.
 #[derive(Debug)]
@@ -27,15 +27,8 @@ impl Heavy<'_> {
     }
 }
 
-type Key<'a> = (
-    &'a str,
-    u32,
-    Option<&'static str>,
-    bool,
-    &'a [Frame],
-    &'a [Frame],
-    Option<&'a Waker>,
-);
+/// Stacks are the same when their names are: addresses and lines inside a function do not matter to people.
+type Key<'a> = (&'a str, u32, Option<&'static str>, bool, Vec<&'a str>);
 
 /// Samples that a choice about idle ones leaves in view.
 pub fn in_view(samples: &[Sample], idle: Idle) -> Vec<&Sample> {
@@ -78,13 +71,25 @@ pub fn heaviest<'a>(samples: &[&'a Sample]) -> Vec<Heavy<'a>> {
 }
 
 fn key(sample: &Sample) -> Key<'_> {
+    let task = &sample.task;
     (
-        &sample.task.comm,
-        sample.task.tgid,
+        &task.comm,
+        task.tgid,
         sample.reason,
         sample.idle,
-        &sample.user,
-        &sample.kernel,
-        sample.waker.as_deref(),
+        names(sample),
     )
+}
+
+/// Every name of a sample's stacks in order, parts told apart by empty names.
+fn names(sample: &Sample) -> Vec<&str> {
+    fn part(frames: &[Frame]) -> impl Iterator<Item = &str> {
+        frames.iter().map(|frame| &*frame.name).chain([""])
+    }
+    let mut names: Vec<&str> = part(&sample.user).chain(part(&sample.kernel)).collect();
+    if let Some(waker) = &sample.waker {
+        names.push(waker.task.as_ref().map_or("", |task| &*task.comm));
+        names.extend(part(&waker.user).chain(part(&waker.kernel)));
+    }
+    names
 }

@@ -10,7 +10,7 @@ pub mod histogram;
 pub mod iterate;
 pub mod loader;
 pub mod losses;
-pub mod mappings;
+mod mappings;
 pub mod maps;
 pub mod options;
 pub mod output;

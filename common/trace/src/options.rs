@@ -2,9 +2,11 @@
 
 use std::io::{IsTerminal, stdout};
 
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use crate::output::{Format, OutputFile};
+use crate::symbolize::{Options, Symbolizer};
 
 /// How much is said, and how strictly.
 #[derive(Args, Clone, Debug)]
@@ -91,6 +93,18 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// What names the stacks.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be set up.
+    pub fn symbolizer(&self) -> Result<Symbolizer> {
+        Symbolizer::new(Options {
+            inline: !self.no_inline,
+            ..Options::default()
+        })
+    }
+
     /// The format of stdout.
     pub fn format(&self, common: &Common) -> Format {
         match (self.folded, common.json) {

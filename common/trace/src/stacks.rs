@@ -100,6 +100,8 @@ pub struct StackTable {
     kernel: HashMap<u64, KernelStack>,
     wakers: HashMap<u64, WakerIds>,
     waker_names: HashMap<u64, Arc<Waker>>,
+    /// User stacks whose frame pointers led to where no code is.
+    astray: u64,
     nothing: Arc<[Frame]>,
 }
 
@@ -113,6 +115,7 @@ impl StackTable {
             kernel: HashMap::new(),
             wakers: HashMap::new(),
             waker_names: HashMap::new(),
+            astray: 0,
             nothing: Arc::new([]),
         }
     }
@@ -124,12 +127,41 @@ impl StackTable {
 
     /// What could not be named.
     pub fn count_losses(&self, losses: &mut Losses) {
-        self.symbolizer.count_losses(losses);
+        let symbols = self.symbolizer.losses();
+        losses.count(
+            "mapping_changes_lost",
+            "changes of mappings: stream full",
+            symbols.stream_records,
+        );
+        losses.count(
+            "mappings_forgotten",
+            "exited processes forgotten",
+            symbols.forgotten,
+        );
     }
 
     /// What is printed as `module+0xoffset`, and why.
     pub fn describe_unnamed(&self) -> String {
-        self.symbolizer.describe_unnamed()
+        let symbols = self.symbolizer.losses();
+        let reason = |what: &str, why: &Option<String>| {
+            why.as_ref()
+                .map(|why| format!("; {what}: {why}"))
+                .unwrap_or_default()
+        };
+        format!(
+            "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} changed, {} \
+             refused; {} processes gone before their mappings were read; {} perf maps refused{}{}",
+            symbols.unnamed,
+            symbols.frames,
+            self.astray,
+            symbols.modules_unopened,
+            symbols.modules_changed,
+            symbols.modules_refused,
+            symbols.processes_gone,
+            symbols.perf_maps_refused,
+            reason("no stream of mapping changes", &symbols.stream),
+            reason("no kernel names", &symbols.kernel),
+        )
     }
 
     /// Number of distinct stacks seen.
@@ -155,7 +187,7 @@ impl StackTable {
     /// Adds a user stack that was walked outside BPF; returns its id.
     pub fn insert_user(&mut self, tgid: u32, time_ns: u64, addresses: &[u64]) -> u64 {
         let id = self.outside_id(addresses, tgid);
-        let locations = self.symbolizer.locate(tgid, time_ns, addresses);
+        let locations = self.locate(tgid, time_ns, addresses);
         self.user.entry(id).or_insert(UserStack {
             locations,
             names: None,
@@ -173,6 +205,20 @@ impl StackTable {
         id
     }
 
+    /// Code that was not mapped was not running: from there on the frame pointers led astray, and the rest is left out.
+    fn locate(&mut self, tgid: u32, time_ns: u64, addresses: &[u64]) -> Arc<[Location]> {
+        let locations = self.symbolizer.locate(tgid, time_ns, addresses);
+        let callers = locations.iter().skip(1);
+        let sound = 1 + callers
+            .take_while(|caller| !matches!(caller, Location::Unmapped { .. }))
+            .count();
+        if sound >= locations.len() {
+            return locations;
+        }
+        self.astray += 1;
+        locations[..sound].into()
+    }
+
     /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's.
     fn outside_id(&self, addresses: &[u64], tgid: u32) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
@@ -184,9 +230,7 @@ impl StackTable {
     fn insert(&mut self, record: &Record) {
         match record.kind {
             kind::USER => {
-                let locations =
-                    self.symbolizer
-                        .locate(record.tgid, record.time_ns, &record.addresses);
+                let locations = self.locate(record.tgid, record.time_ns, &record.addresses);
                 self.user.insert(
                     record.id,
                     UserStack {

@@ -1,134 +1,201 @@
-//! One process's executable mappings, with what they replaced.
+//! The executable mappings of one address space over time.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Mapping;
 
-/// Replaced mappings remembered per process: enough for a library that is loaded and unloaded again and again.
-const MAX_REPLACED: usize = 64;
+/// vm.max_map_count is 65530 by default.
+const MAX_CURRENT: usize = 65_536;
+/// Replaced mappings are searched one by one, and only when no current one answers.
+const MAX_REPLACED: usize = 1024;
 
-/// Mappings by start address, and older ones that stacks taken earlier may still point into.
+/// Current mappings by start address, never overlapping, and those that they replaced.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    current: Vec<Mapping>,
-    /// With the time at which each was replaced, oldest first.
-    replaced: Vec<(u64, Mapping)>,
-    /// Whether everything mapped is in here; a table made from single changes has gaps.
-    pub(super) complete: bool,
+    current: BTreeMap<u64, Mapping>,
+    replaced: VecDeque<Mapping>,
 }
 
 impl Table {
-    pub(super) fn new(mappings: Vec<Mapping>) -> Self {
-        let mut table = Self {
-            complete: true,
-            ..Self::default()
-        };
-        for mapping in mappings {
-            table.insert(mapping);
+    /// A mapping made at `mapping.from_ns` takes the place of all that it overlaps. Returns how many were forgotten.
+    pub(super) fn insert(&mut self, mapping: Mapping) -> u64 {
+        let overlapping: Vec<u64> = self.overlapping(&mapping).map(|m| m.start).collect();
+        if let [start] = overlapping[..] {
+            let same = &self.current[&start];
+            if same.start == mapping.start && same.end == mapping.end && same.same_content(&mapping)
+            {
+                return 0;
+            }
         }
-        table
+        let mut dropped = 0;
+        for start in overlapping {
+            let old = self.current.remove(&start).expect("key was just listed");
+            self.keep_outside(&old, &mapping);
+            dropped += self.retire(old, mapping.from_ns);
+        }
+        if self.current.len() >= MAX_CURRENT {
+            return dropped + 1;
+        }
+        self.current.insert(mapping.start, mapping);
+        dropped
     }
 
-    /// Adds a mapping in place of whatever it overlaps.
-    pub(super) fn insert(&mut self, mapping: Mapping) {
-        let (start, end) = (mapping.start, mapping.end);
-        let first = self.current.partition_point(|other| other.end <= start);
-        let last = first + self.current[first..].partition_point(|other| other.start < end);
-        let mut kept = Vec::new();
-        for old in &self.current[first..last] {
-            if old.start < start {
-                kept.push(Mapping {
-                    end: start,
-                    ..old.clone()
-                });
+    /// Adds what `/proc/PID/maps` shows now and the table does not; `since_ns` is the last time the two agreed.
+    pub(super) fn merge(&mut self, mappings: Vec<Mapping>, since_ns: u64) -> u64 {
+        let mut dropped = 0;
+        for mut mapping in mappings {
+            if self.overlapping(&mapping).next().is_some() {
+                mapping.from_ns = since_ns;
             }
+            dropped += self.insert(mapping);
         }
-        kept.push(mapping.clone());
-        for old in &self.current[first..last] {
-            if old.end > end {
-                let file_offset = old.file_offset + (end - old.start);
-                kept.push(Mapping {
-                    start: end,
-                    file_offset,
-                    ..old.clone()
-                });
-            }
+        dropped
+    }
+
+    /// A mapping that was made before `/proc/PID/maps` was read: what the file showed is newer.
+    pub(super) fn insert_older(&mut self, mapping: Mapping, read_ns: u64) -> u64 {
+        let still_there = self
+            .overlapping(&mapping)
+            .any(|m| m.covers(mapping.start) && m.same_content(&mapping));
+        if still_there {
+            0
+        } else {
+            self.retire(mapping, read_ns)
         }
-        let gone: Vec<Mapping> = self.current.splice(first..last, kept).collect();
-        self.replaced
-            .extend(gone.into_iter().map(|old| (mapping.since_ns, old)));
-        let surplus = self.replaced.len().saturating_sub(MAX_REPLACED);
-        self.replaced.drain(..surplus);
+    }
+
+    /// Mappings held, for bounds on memory.
+    pub(super) fn len(&self) -> usize {
+        self.current.len() + self.replaced.len()
     }
 
     /// What covered `address` at `time_ns`.
-    pub(super) fn find(&self, time_ns: u64, address: u64) -> Option<&Mapping> {
-        let after = self
-            .current
-            .partition_point(|mapping| mapping.end <= address);
-        let now = self
-            .current
-            .get(after)
-            .filter(|mapping| mapping.start <= address);
-        if now.is_some_and(|mapping| mapping.since_ns <= time_ns) {
-            return now;
+    pub(super) fn find(&self, address: u64, time_ns: u64) -> Option<&Mapping> {
+        let current = self.current.range(..=address).next_back().map(|(_, m)| m);
+        current
+            .filter(|m| m.covers(address) && m.from_ns <= time_ns)
+            .or_else(|| {
+                self.replaced
+                    .iter()
+                    .rev()
+                    .find(|m| m.covers(address) && m.from_ns <= time_ns && time_ns < m.until_ns)
+            })
+    }
+
+    fn overlapping<'a>(&'a self, mapping: &Mapping) -> impl Iterator<Item = &'a Mapping> + use<'a> {
+        let (start, end) = (mapping.start, mapping.end);
+        let before = self.current.range(..start).next_back().map(|(_, m)| m);
+        let inside = self.current.range(start..end).map(|(_, m)| m);
+        before.filter(|m| m.end > start).into_iter().chain(inside)
+    }
+
+    /// The parts of `old` that `new` leaves in place.
+    fn keep_outside(&mut self, old: &Mapping, new: &Mapping) {
+        if old.start < new.start {
+            self.current.insert(
+                old.start,
+                Mapping {
+                    end: new.start,
+                    ..old.clone()
+                },
+            );
         }
-        let then = self.replaced.iter().find(|(until_ns, old)| {
-            time_ns < *until_ns
-                && old.since_ns <= time_ns
-                && old.start <= address
-                && address < old.end
-        });
-        // A mapping made moments later is a better guess than none: clocks of two CPUs may differ a little.
-        then.map(|(_, old)| old).or(now)
+        if old.end > new.end {
+            let offset = old.file_offset(new.end);
+            self.current.insert(
+                new.end,
+                Mapping {
+                    start: new.end,
+                    offset,
+                    ..old.clone()
+                },
+            );
+        }
+    }
+
+    fn retire(&mut self, mut mapping: Mapping, until_ns: u64) -> u64 {
+        mapping.until_ns = until_ns;
+        self.replaced.push_back(mapping);
+        if self.replaced.len() > MAX_REPLACED {
+            self.replaced.pop_front();
+            return 1;
+        }
+        0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Backing, FileKey};
     use super::*;
-    use crate::mappings::Kind;
 
-    fn file(start: u64, end: u64, inode: u64, since_ns: u64) -> Mapping {
-        let kind = Kind::File {
-            path: b"/x".as_slice().into(),
-            inode,
-        };
+    fn mapping(start: u64, end: u64, inode: u64, from_ns: u64) -> Mapping {
         Mapping {
             start,
             end,
-            file_offset: 0,
-            since_ns,
-            kind,
+            offset: 0,
+            backing: Backing::File(FileKey {
+                major: 0,
+                minor: 1,
+                inode,
+            }),
+            path: (*b"/lib/x").into(),
+            from_ns,
+            until_ns: u64::MAX,
         }
     }
 
-    fn inode(table: &Table, time_ns: u64, address: u64) -> Option<u64> {
-        table
-            .find(time_ns, address)
-            .map(|mapping| match mapping.kind {
-                Kind::File { inode, .. } => inode,
-                _ => 0,
-            })
+    fn inode(table: &Table, address: u64, time_ns: u64) -> Option<u64> {
+        table.find(address, time_ns).map(|m| match m.backing {
+            Backing::File(key) => key.inode,
+            _ => 0,
+        })
     }
 
     #[test]
-    fn a_new_mapping_takes_the_middle_of_an_old_one() {
-        let mut table = Table::new(vec![file(0x1000, 0x5000, 1, 0)]);
-        table.insert(file(0x2000, 0x3000, 2, 100));
-        assert_eq!(inode(&table, 200, 0x1fff), Some(1));
-        assert_eq!(inode(&table, 200, 0x2000), Some(2));
-        assert_eq!(inode(&table, 200, 0x3000), Some(1));
-        assert_eq!(table.find(200, 0x3000).unwrap().file_offset, 0x2000);
-        assert_eq!(inode(&table, 200, 0x5000), None);
-        assert_eq!(inode(&table, 50, 0x2000), Some(1), "before it was replaced");
-    }
-
-    #[test]
-    fn history_is_bounded() {
+    fn a_newer_mapping_replaces_an_older_one_from_its_time_on() {
         let mut table = Table::default();
-        for time in 1..1000 {
-            table.insert(file(0x1000, 0x2000, time, time));
-        }
-        assert_eq!(table.replaced.len(), MAX_REPLACED);
-        assert_eq!(inode(&table, 990, 0x1800), Some(990));
+        table.insert(mapping(0x1000, 0x5000, 1, 0));
+        table.insert(mapping(0x2000, 0x3000, 2, 100));
+        assert_eq!(inode(&table, 0x2000, 99), Some(1));
+        assert_eq!(inode(&table, 0x2000, 100), Some(2));
+        assert_eq!(inode(&table, 0x1fff, 100), Some(1));
+        assert_eq!(inode(&table, 0x3000, 100), Some(1));
+        assert_eq!(table.find(0x3000, 100).unwrap().file_offset(0x3000), 0x2000);
+        assert_eq!(inode(&table, 0x5000, 100), None);
+        assert_eq!(inode(&table, 0xfff, 100), None);
+    }
+
+    #[test]
+    fn nothing_is_found_before_it_was_mapped() {
+        let mut table = Table::default();
+        table.insert(mapping(0x1000, 0x2000, 1, 50));
+        assert_eq!(inode(&table, 0x1000, 49), None);
+        assert_eq!(inode(&table, 0x1000, 50), Some(1));
+    }
+
+    #[test]
+    fn a_record_older_than_the_maps_file_only_adds_history() {
+        let mut table = Table::default();
+        table.merge(vec![mapping(0x1000, 0x2000, 2, 0)], 0);
+        table.insert_older(mapping(0x1000, 0x2000, 2, 10), 100);
+        table.insert_older(mapping(0x8000, 0x9000, 3, 20), 100);
+        assert_eq!(inode(&table, 0x1000, 200), Some(2));
+        assert_eq!(inode(&table, 0x8000, 50), Some(3));
+        assert_eq!(
+            inode(&table, 0x8000, 200),
+            None,
+            "unmapped before the file was read"
+        );
+    }
+
+    #[test]
+    fn history_is_bounded_and_says_so() {
+        let mut table = Table::default();
+        let dropped: u64 = (0..5000)
+            .map(|i| table.insert(mapping(0x1000, 0x2000, i, i)))
+            .sum();
+        assert_eq!(dropped, 5000 - 1 - 1024);
+        assert_eq!(inode(&table, 0x1000, 4998), Some(4998));
     }
 }

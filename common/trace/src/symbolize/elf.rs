@@ -1,216 +1,216 @@
-//! Names of addresses in ELF files.
+//! The few facts about an ELF file that are needed before its symbols: segments, build ID, where debug data may be.
+//!
+//! Reads headers only, each in bounded pieces: the file may be a gigabyte long or lie about itself.
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
-use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
-use profile::frame::{Frame, FrameKind};
+use object::Endianness;
+use object::elf::{
+    FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, SHF_EXECINSTR,
+};
+use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+use object::read::{ReadCache, ReadRef};
 
-use super::beneath;
-use super::debug_files::DebugFiles;
-use super::module::{Module, ModuleId};
-use super::sections::Sections;
-use super::steady::Steady;
+/// Largest single header table, note segment or string table that is read.
+const MAX_READ: u64 = 4 << 20;
+/// The most segments and sections looked at; real files have 20 and 40 (thousands with -ffunction-sections objects).
+const MAX_ENTRIES: usize = 4096;
 
-/// Longest name or path taken over from a file, bytes.
-const MAX_NAME_BYTES: usize = 4096;
-/// Sections that make the ELF reader open files by names that it finds in them.
-const LINKS: [&str; 3] = [".gnu_debuglink", ".gnu_debugaltlink", ".debug_sup"];
-
-/// Names addresses of modules and remembers them.
-pub(super) struct ElfNames {
-    symbolizer: Symbolizer,
-    inline: bool,
-    debug_files: DebugFiles,
-    steady: Steady,
-    readable: HashMap<ModuleId, Vec<Readable>>,
-    named: HashMap<(ModuleId, u64), Vec<Frame>>,
-    unnamed: u64,
+/// A PT_LOAD segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    offset: u64,
+    file_size: u64,
+    address: u64,
+    executable: bool,
 }
 
-/// A file to take names from. It is our own descriptor: the reader knows files by descriptor number.
-struct Readable {
-    _file: File,
-    path: PathBuf,
-    debug_information: bool,
+/// What is known about one ELF file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Headers {
+    pub(super) loads: Vec<Load>,
+    /// Address ranges of the sections with code.
+    pub(super) code: Vec<Range<u64>>,
+    /// At most 64 bytes.
+    pub(super) build_id: Option<Vec<u8>>,
+    /// `.debug_info` is inside.
+    pub(super) dwarf: bool,
+    /// Name and CRC32 of the separate debug file.
+    pub(super) debug_link: Option<(Vec<u8>, u32)>,
+    /// Refers to a dwz file.
+    pub(super) supplementary: bool,
+    /// File range of `.gnu_debugdata`.
+    pub(super) mini_debug: Option<Range<u64>>,
+    /// Bytes that compressed sections claim to have.
+    pub(super) inflated: u64,
 }
 
-impl ElfNames {
-    /// With `inline`, functions that the compiler inlined become frames of their own.
-    pub(super) fn new(inline: bool) -> Self {
-        Self::with_debug_root(inline, Path::new("/"))
+impl Headers {
+    /// ELF virtual address of a file offset.
+    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+        let covers = |l: &&Load| l.offset <= offset && offset - l.offset < l.file_size;
+        let load = self.loads.iter().filter(|l| l.executable).find(covers);
+        let load = load.or_else(|| self.loads.iter().find(covers))?;
+        Some(load.address.wrapping_add(offset - load.offset))
     }
 
-    /// As [`ElfNames::new`], with debug files of our own in `root` instead of `/`.
-    pub(super) fn with_debug_root(inline: bool, root: &Path) -> Self {
-        Self {
-            symbolizer: symbolizer(inline),
-            inline,
-            debug_files: DebugFiles::new(root),
-            steady: Steady::default(),
-            readable: HashMap::new(),
-            named: HashMap::new(),
-            unnamed: 0,
-        }
-    }
-
-    /// The functions at `address`: the outermost first, then those inlined into it. Never empty.
-    pub(super) fn names(&mut self, id: ModuleId, module: &Module, address: u64) -> Vec<Frame> {
-        if let Some(frames) = self.named.get(&(id, address)) {
-            return frames.clone();
-        }
-        let frames = self.look_up(id, module, address).unwrap_or_else(|| {
-            self.unnamed += 1;
-            vec![unknown(module, address)]
-        });
-        self.named.insert((id, address), frames.clone());
-        frames
-    }
-
-    /// Distinct addresses that nothing gave a name.
-    pub(super) fn unnamed(&self) -> u64 {
-        self.unnamed
-    }
-
-    /// Files not read, because others can change them and they are too large to copy.
-    pub(super) fn too_large(&self) -> u64 {
-        self.steady.refused()
-    }
-
-    fn look_up(&mut self, id: ModuleId, module: &Module, address: u64) -> Option<Vec<Frame>> {
-        // No user code is there, and the reader's sums overflow.
-        if i64::try_from(address).is_err() {
-            return None;
-        }
-        let readable = self
-            .readable
-            .entry(id)
-            .or_insert_with(|| readable_files(&mut self.debug_files, &mut self.steady, module));
-        let symbolizer = &self.symbolizer;
-        let looked = catch_unwind(AssertUnwindSafe(|| {
-            readable
-                .iter()
-                .find_map(|file| file.name(symbolizer, module, address))
-        }));
-        looked.unwrap_or_else(|_| {
-            // The file is malformed in a way that its reader did not expect, and left it in an unknown state.
-            self.symbolizer = self::symbolizer(self.inline);
-            self.readable.insert(id, Vec::new());
-            None
-        })
+    /// Whether both addresses lie in one section (or nobody knows): a symbol without a size ends with its section at the
+    /// latest, else `_init` would name the whole PLT.
+    pub(super) fn same_section(&self, a: u64, b: u64) -> bool {
+        self.code.is_empty() || self.code.iter().any(|r| r.contains(&a) && r.contains(&b))
     }
 }
 
-impl Readable {
-    fn new(file: File, debug_information: bool) -> Self {
-        Self {
-            path: beneath::path_of(&file),
-            _file: file,
-            debug_information,
-        }
-    }
+/// Whether the file starts like an ELF file.
+pub(super) fn is_elf(file: &File) -> bool {
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
+}
 
-    fn name(&self, symbolizer: &Symbolizer, module: &Module, address: u64) -> Option<Vec<Frame>> {
-        let symbolize = |debug_syms| {
-            let mut elf = Elf::new(&self.path);
-            elf.debug_syms = debug_syms;
-            symbolizer.symbolize_single(&Source::Elf(elf), Input::VirtOffset(address))
-        };
-        let mut symbolized = symbolize(self.debug_information);
-        if symbolized.is_err() && self.debug_information {
-            symbolized = symbolize(false);
-        }
-        match symbolized {
-            Ok(Symbolized::Sym(symbol)) => Some(frames(&symbol, module, address)),
-            Ok(Symbolized::Unknown(_)) | Err(_) => None,
-        }
+/// Reads the headers; `None` when it is no ELF file or its program headers are broken.
+pub(super) fn read(file: &File) -> Option<Headers> {
+    let cache = ReadCache::new(file);
+    let data = Bounded(&cache);
+    let mut class = [0; 5];
+    file.read_exact_at(&mut class, 0).ok()?;
+    match class[4] {
+        1 => parse::<FileHeader32<Endianness>, _>(data),
+        2 => parse::<FileHeader64<Endianness>, _>(data),
+        _ => None,
     }
 }
 
-fn symbolizer(inline: bool) -> Symbolizer {
-    Symbolizer::builder()
-        // Descriptors stay open: what they refer to never changes.
-        .enable_auto_reload(false)
-        .enable_code_info(true)
-        .enable_inlined_fns(inline)
-        .enable_demangling(true)
-        .build()
+fn parse<'a, H, R>(data: R) -> Option<Headers>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'a>,
+{
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let mut headers = Headers::default();
+    for segment in header
+        .program_headers(endian, data)
+        .ok()?
+        .iter()
+        .take(MAX_ENTRIES)
+    {
+        match segment.p_type(endian) {
+            PT_LOAD => headers.loads.push(Load {
+                offset: segment.p_offset(endian).into(),
+                file_size: segment.p_filesz(endian).into(),
+                address: segment.p_vaddr(endian).into(),
+                executable: segment.p_flags(endian).contains(PF_X),
+            }),
+            PT_NOTE if headers.build_id.is_none() => {
+                headers.build_id = build_id::<H, _>(segment, endian, data);
+            }
+            _ => {}
+        }
+    }
+    // Section headers may be cut off; the segments alone still place addresses.
+    let _ = sections::<H, _>(header, endian, data, &mut headers);
+    Some(headers)
 }
 
-fn readable_files(
-    debug_files: &mut DebugFiles,
-    steady: &mut Steady,
-    module: &Module,
-) -> Vec<Readable> {
-    let mut readable = Vec::new();
-    let Some(Ok(binary)) = module.file.as_ref().map(File::try_clone) else {
-        return readable;
+fn build_id<'a, H, R>(segment: &H::ProgramHeader, endian: Endianness, data: R) -> Option<Vec<u8>>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'a>,
+{
+    let mut notes = segment.notes(endian, data).ok()??;
+    while let Ok(Some(note)) = notes.next() {
+        if note.n_type(endian) == NT_GNU_BUILD_ID && note.name() == b"GNU" {
+            let id = note.desc();
+            return (1..=64).contains(&id.len()).then(|| id.to_vec());
+        }
+    }
+    None
+}
+
+fn sections<'a, H, R>(
+    header: &'a H,
+    endian: Endianness,
+    data: R,
+    headers: &mut Headers,
+) -> object::read::Result<()>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'a>,
+{
+    let table = header.sections(endian, data)?;
+    for section in table.iter().take(MAX_ENTRIES) {
+        if let Ok(Some((compression, _, _))) = section.compression(endian, data) {
+            let size: u64 = compression.ch_size(endian).into();
+            headers.inflated = headers.inflated.saturating_add(size);
+        }
+        if section.sh_flags(endian).contains(SHF_EXECINSTR) {
+            let start: u64 = section.sh_addr(endian).into();
+            headers
+                .code
+                .push(start..start.saturating_add(section.sh_size(endian).into()));
+        }
+        match table.section_name(endian, section)? {
+            b".debug_info" | b".zdebug_info" => {
+                headers.dwarf = section.file_range(endian).is_some()
+            }
+            b".gnu_debuglink" => headers.debug_link = debug_link::<H, _>(section, endian, data),
+            b".gnu_debugaltlink" | b".debug_sup" => headers.supplementary = true,
+            b".gnu_debugdata" => {
+                headers.mini_debug = section
+                    .file_range(endian)
+                    .map(|(at, size)| at..at.saturating_add(size));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn debug_link<'a, H, R>(
+    section: &H::SectionHeader,
+    endian: Endianness,
+    data: R,
+) -> Option<(Vec<u8>, u32)>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'a>,
+{
+    let bytes = section.data(endian, data).ok()?;
+    let end = bytes.iter().position(|&b| b == 0)?;
+    let crc = bytes
+        .get((end + 1).next_multiple_of(4)..)?
+        .get(..4)?
+        .try_into()
+        .ok()?;
+    let crc = if endian == Endianness::Little {
+        u32::from_le_bytes(crc)
+    } else {
+        u32::from_be_bytes(crc)
     };
-    let debug = debug_files
-        .find(module)
-        .map(|debug| (debug.file, debug.trusted));
-    for (file, trusted) in debug.into_iter().chain([(binary, false)]) {
-        if let Some(file) = steady.file(file) {
-            let use_debug = may_use_debug(&file, trusted);
-            readable.push(Readable::new(file, use_debug));
+    Some((bytes[..end].to_vec(), crc))
+}
+
+/// A file that is never read in one piece.
+#[derive(Clone, Copy)]
+struct Bounded<'a, 'f>(&'a ReadCache<&'f File>);
+
+impl<'a> ReadRef<'a> for Bounded<'a, '_> {
+    fn len(self) -> Result<u64, ()> {
+        ReadRef::len(self.0)
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        if size > MAX_READ {
+            Err(())
+        } else {
+            self.0.read_bytes_at(offset, size)
         }
     }
-    readable
-}
 
-/// Debug information of a file that names other files is read only when we trust those names.
-fn may_use_debug(file: &File, trusted: bool) -> bool {
-    Sections::read(file).is_some_and(|sections| {
-        let links = LINKS.iter().any(|name| sections.has(name));
-        (trusted || !links) && !sections.unpacks_too_large()
-    })
-}
-
-fn frames(symbol: &Sym<'_>, module: &Module, address: u64) -> Vec<Frame> {
-    let frame = |name: &str, inlined, code: Option<&CodeInfo<'_>>| Frame {
-        name: bounded(name).into(),
-        kind: FrameKind::User,
-        inlined,
-        module: Some(Arc::clone(&module.path)),
-        address,
-        line: code.and_then(line),
-    };
-    let mut frames = vec![frame(&symbol.name, false, symbol.code_info.as_deref())];
-    for function in &symbol.inlined {
-        // Aliases of one function are no calls.
-        if function.name == symbol.name {
-            continue;
-        }
-        frames.push(frame(&function.name, true, function.code_info.as_ref()));
-    }
-    frames
-}
-
-fn line(code: &CodeInfo<'_>) -> Option<(Arc<str>, u32)> {
-    let path = code.to_path();
-    Some((bounded(&path.to_string_lossy()).into(), code.line?))
-}
-
-fn bounded(name: &str) -> &str {
-    let mut end = name.len().min(MAX_NAME_BYTES);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
-}
-
-fn unknown(module: &Module, address: u64) -> Frame {
-    let name = module.path.rsplit('/').next().unwrap_or(&module.path);
-    Frame {
-        name: format!("{name}+{address:#x}").into(),
-        kind: FrameKind::User,
-        inlined: false,
-        module: Some(Arc::clone(&module.path)),
-        address,
-        line: None,
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let end = range.end.min(range.start.saturating_add(4096));
+        self.0.read_bytes_at_until(range.start..end, delimiter)
     }
 }

@@ -1,125 +1,146 @@
-//! The kernel's own symbol table, with the module that each symbol belongs to.
+//! `/proc/kallsyms`: the kernel's, its modules' and BPF programs' functions.
+//!
+//! Read by ourselves because blazesym keeps neither the module nor an end: it names any address after the last symbol.
 
-use std::collections::HashSet;
-use std::io::{self, BufRead};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
 
-/// No function is larger; an address further from its symbol is in something that has none.
-const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+/// 6–20 MiB on real kernels.
+const MAX_BYTES: u64 = 512 << 20;
+/// kallsyms has no sizes; nothing in the kernel is longer, and the gaps between modules are.
+const MAX_FUNCTION: u64 = 256 << 10;
 
-/// Symbols by address.
-#[derive(Debug, Default)]
-pub(crate) struct Kallsyms {
-    symbols: Vec<Symbol>,
-    hidden: bool,
-}
-
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Symbol {
     address: u64,
-    text: bool,
-    name: Box<str>,
-    module: Arc<str>,
+    name: u32,
+    length: u16,
+    module: u16,
+}
+
+/// Functions by address.
+#[derive(Debug, Default)]
+pub(super) struct Kallsyms {
+    symbols: Vec<Symbol>,
+    names: String,
+    modules: Vec<Arc<str>>,
 }
 
 impl Kallsyms {
-    /// Reads a table in the format of `/proc/kallsyms`.
-    pub(crate) fn read(mut reader: impl BufRead) -> io::Result<Self> {
-        let mut modules: HashSet<Arc<str>> = HashSet::from(["[kernel]".into()]);
-        let mut symbols = Vec::with_capacity(1 << 17);
-        let mut hidden = true;
-        let mut line = String::new();
-        while reader.read_line(&mut line)? > 0 {
-            if let Some(symbol) = parse(&line, &mut modules) {
-                hidden &= symbol.address == 0;
-                symbols.push(symbol);
-            }
-            line.clear();
-        }
-        symbols.retain(|symbol| symbol.address != 0);
-        symbols.sort_by_key(|symbol| symbol.address);
-        Ok(Self { symbols, hidden })
+    /// Reads the running kernel's symbols.
+    pub(super) fn load() -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        File::open("/proc/kallsyms")?
+            .take(MAX_BYTES)
+            .read_to_end(&mut bytes)?;
+        Ok(Self::parse(&bytes))
     }
 
-    /// Whether the kernel told no addresses.
-    pub(crate) fn hidden(&self) -> bool {
-        self.hidden
+    /// Whether the kernel hid all addresses (kptr_restrict) or has no symbols.
+    pub(super) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
     }
 
-    /// Function and module at an address.
-    pub(crate) fn find(&self, address: u64) -> Option<(&str, &Arc<str>)> {
-        let after = self
-            .symbols
-            .partition_point(|symbol| symbol.address <= address);
-        let nearest = self.symbols.get(after.checked_sub(1)?)?;
-        if !nearest.text || address - nearest.address > MAX_FUNCTION_BYTES {
+    /// Name and module of the function at `address`.
+    pub(super) fn find(&self, address: u64) -> Option<(&str, &Arc<str>)> {
+        let behind = self.symbols.partition_point(|s| s.address <= address);
+        let symbol = self.symbols.get(behind.checked_sub(1)?)?;
+        if address - symbol.address > MAX_FUNCTION {
             return None;
         }
-        // Several names at one address: the table lists the usual one last, `__x64_sys_fork` after `__do_sys_fork`.
-        Some((&nearest.name, &nearest.module))
+        let start = symbol.name as usize;
+        let name = self.names.get(start..start + usize::from(symbol.length))?;
+        Some((name, &self.modules[usize::from(symbol.module)]))
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let mut found = Self {
+            modules: vec!["[kernel]".into()],
+            ..Self::default()
+        };
+        let mut ids: HashMap<&str, u16> = HashMap::new();
+        for line in bytes.split(|&b| b == b'\n') {
+            let Some((address, name, module)) = std::str::from_utf8(line).ok().and_then(parse_line)
+            else {
+                continue;
+            };
+            let module = match module {
+                None => 0,
+                Some(module) => *ids.entry(module).or_insert_with(|| {
+                    found.modules.push(module.into());
+                    u16::try_from(found.modules.len() - 1).unwrap_or(0)
+                }),
+            };
+            let (Ok(at), Ok(length)) =
+                (u32::try_from(found.names.len()), u16::try_from(name.len()))
+            else {
+                continue;
+            };
+            found.names.push_str(name);
+            found.symbols.push(Symbol {
+                address,
+                name: at,
+                length,
+                module,
+            });
+        }
+        // Stable: of several names for one address the first stays in front of the others.
+        found.symbols.sort_by_key(|s| s.address);
+        found.symbols.dedup_by_key(|s| s.address);
+        found
     }
 }
 
-fn parse(line: &str, modules: &mut HashSet<Arc<str>>) -> Option<Symbol> {
-    let mut fields = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let kind = fields.next()?;
-    let name = fields.next()?;
-    let module = match fields.next() {
-        None => "[kernel]",
-        Some("[bpf]") => "[bpf]",
-        Some(module) => module.trim_start_matches('[').trim_end_matches(']'),
-    };
-    let module = modules.get(module).cloned().unwrap_or_else(|| {
-        let module: Arc<str> = module.into();
-        modules.insert(Arc::clone(&module));
-        module
-    });
-    Some(Symbol {
-        address,
-        // Section ends are of text type, and what follows them is nothing.
-        text: matches!(kind, "t" | "T" | "w" | "W") && !matches!(name, "_etext" | "_einittext"),
-        name: name.into(),
-        module,
-    })
+/// `ADDRESS TYPE NAME [MODULE]`; `None` for data and hidden addresses.
+fn parse_line(line: &str) -> Option<(u64, &str, Option<&str>)> {
+    let mut words = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+    let name = words.next()?;
+    (is_code && address != 0).then(|| (address, name, words.next()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Kallsyms;
 
-    const TABLE: &str = "ffffffff81000100 T first
-ffffffff81000100 t also_first
-ffffffff81000200 t second
-ffffffff81000300 T _etext
-ffffffff81000400 D some_data
-ffffffffc0001000 t bpf_prog_6deef7357e7b4530_trace\t[bpf]
-ffffffffc0002000 t ext4_readdir\t[ext4]
-garbage
+    const SAMPLE: &[u8] = b"\
+ffffffff81000000 T _stext
+ffffffff81000100 t schedule
+ffffffff81000100 t schedule_alias
+ffffffff81000180 d some_data
+ffffffffc0000000 t nft_do_chain\t[nf_tables]
+ffffffffc0100000 t bpf_prog_6deef7357e7b4530_sched\t[bpf]
+torn
 ";
 
     #[test]
-    fn finds_functions_and_their_modules() {
-        let table = Kallsyms::read(TABLE.as_bytes()).unwrap();
-        let find = |address| table.find(address).map(|(name, module)| (name, &**module));
-        assert!(!table.hidden());
-        assert_eq!(find(0xffff_ffff_8100_00ff), None);
-        assert_eq!(find(0xffff_ffff_8100_02ff), Some(("second", "[kernel]")));
-        assert_eq!(find(0xffff_ffff_8100_0300), None);
-        assert_eq!(find(0xffff_ffff_8100_0404), None);
+    fn names_and_modules() {
+        let symbols = Kallsyms::parse(SAMPLE);
+        let find = |a| symbols.find(a).map(|(n, m)| (n.to_owned(), m.to_string()));
+        let expect = |n: &str, m: &str| Some((n.to_owned(), m.to_owned()));
+        assert_eq!(find(0xffff_ffff_8100_0000), expect("_stext", "[kernel]"));
+        assert_eq!(find(0xffff_ffff_8100_01ff), expect("schedule", "[kernel]"));
         assert_eq!(
-            find(0xffff_ffff_c000_1004),
-            Some(("bpf_prog_6deef7357e7b4530_trace", "[bpf]"))
+            find(0xffff_ffff_c000_0010),
+            expect("nft_do_chain", "[nf_tables]")
         );
-        assert_eq!(find(0xffff_ffff_c000_2004), Some(("ext4_readdir", "ext4")));
-        assert_eq!(find(u64::MAX), None);
+        assert_eq!(
+            find(0xffff_ffff_c010_0010),
+            expect("bpf_prog_6deef7357e7b4530_sched", "[bpf]")
+        );
+        assert_eq!(
+            find(0xffff_ffff_9000_0000),
+            None,
+            "not the last symbol before a gap"
+        );
+        assert_eq!(find(0x1000), None);
     }
 
     #[test]
-    fn hidden_addresses_are_told() {
-        let text = "0000000000000000 T a\n0000000000000000 t b\n";
-        let table = Kallsyms::read(text.as_bytes()).unwrap();
-        assert!(table.hidden());
-        assert_eq!(table.find(0x1000), None);
+    fn hidden_addresses_are_no_symbols() {
+        assert!(Kallsyms::parse(b"0000000000000000 T _stext\n0000000000000000 t x\n").is_empty());
     }
 }

@@ -1,65 +1,55 @@
-//! Names of kernel addresses.
+//! Kernel addresses → frames.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use profile::frame::{Frame, FrameKind};
 
 use super::kallsyms::Kallsyms;
-use super::own_frames::{self, Origin};
 
-/// Names kernel addresses and remembers them; reads the kernel's symbols at the first one.
-#[derive(Debug, Default)]
-pub(super) struct KernelNames {
-    symbols: Option<Kallsyms>,
-    reason: Option<String>,
-    named: HashMap<u64, Frame>,
-    unnamed: u64,
+/// Reading all symbols again takes 50 ms; BPF programs and modules come and go slowly.
+const RELOAD: Duration = Duration::from_secs(1);
+const MAX_CACHED: usize = 1 << 18;
+
+/// Names of kernel code.
+#[derive(Default)]
+pub(super) struct Kernel {
+    symbols: Option<(Kallsyms, Instant)>,
+    cache: HashMap<u64, (Frame, bool)>,
+    /// Why there are no names.
+    pub(super) hidden: Option<String>,
 }
 
-impl KernelNames {
-    /// Reads nothing yet: BPF programs loaded until the first address are still found.
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
-    /// A kernel stack, leaf first, as frames root → leaf without the tracer's own.
-    pub(super) fn names(&mut self, ips: &[u64], origin: Origin) -> Arc<[Frame]> {
-        let mut frames: Vec<Frame> = ips
-            .iter()
-            .enumerate()
-            // A caller's address is the one after its call, which may be the next function's.
-            .map(|(depth, ip)| self.name(ip.saturating_sub(u64::from(depth > 0))))
-            .collect();
-        frames.reverse();
-        own_frames::strip(&mut frames, origin);
-        frames.into()
-    }
-
-    /// Why kernel addresses have no names at all, if so.
-    pub(super) fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-
-    /// Distinct addresses that got no name.
-    pub(super) fn unnamed(&self) -> u64 {
-        self.unnamed
-    }
-
-    fn name(&mut self, address: u64) -> Frame {
-        if let Some(frame) = self.named.get(&address) {
-            return frame.clone();
+impl Kernel {
+    /// The frame at an address inside a function, and whether it has a name.
+    pub(super) fn frame(&mut self, address: u64) -> (Frame, bool) {
+        if let Some(known) = self.cache.get(&address) {
+            return known.clone();
         }
-        let found = self
-            .symbols()
+        let frame = self.resolve(address);
+        if self.cache.len() >= MAX_CACHED {
+            self.cache.clear();
+        }
+        self.cache.insert(address, frame.clone());
+        frame
+    }
+
+    fn resolve(&mut self, address: u64) -> (Frame, bool) {
+        let symbols = self.symbols();
+        // What was loaded since may lie behind an older program in the same region.
+        let doubtful = symbols
             .find(address)
-            .map(|(name, module)| (Arc::from(name), Arc::clone(module)));
-        let (name, module) = found.unwrap_or_else(|| {
-            self.unnamed += 1;
-            (format!("[kernel]+{address:#x}").into(), "[kernel]".into())
-        });
+            .is_none_or(|(_, module)| **module == *"[bpf]");
+        if doubtful && self.is_stale() {
+            self.symbols = None;
+        }
+        let found = self.symbols().find(address);
+        let named = found.is_some();
+        let (name, module) = match found {
+            Some((name, module)) => (name.into(), Arc::clone(module)),
+            None => (format!("[kernel]+{address:#x}").into(), "[kernel]".into()),
+        };
         let frame = Frame {
             name,
             kind: FrameKind::Kernel,
@@ -68,59 +58,33 @@ impl KernelNames {
             address,
             line: None,
         };
-        self.named.insert(address, frame.clone());
-        frame
+        (frame, named)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.symbols
+            .as_ref()
+            .is_some_and(|(s, at)| !s.is_empty() && at.elapsed() > RELOAD)
     }
 
     fn symbols(&mut self) -> &Kallsyms {
-        let reason = &mut self.reason;
-        self.symbols.get_or_insert_with(|| {
-            let read = File::open("/proc/kallsyms")
-                .and_then(|file| Kallsyms::read(BufReader::with_capacity(1 << 16, file)));
-            match read {
-                Ok(symbols) => {
-                    if symbols.hidden() {
-                        let why = "the kernel hides its addresses (kernel.kptr_restrict)";
-                        *reason = Some(why.into());
-                    }
-                    symbols
-                }
-                Err(error) => {
-                    *reason = Some(format!("/proc/kallsyms: {error}"));
-                    Kallsyms::default()
-                }
-            }
-        })
+        let hidden = &mut self.hidden;
+        let (symbols, _) = self
+            .symbols
+            .get_or_insert_with(|| (load(hidden), Instant::now()));
+        symbols
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_schedule() {
-        let table = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let address = table.lines().find_map(|line| {
-            let (address, name) = line.split_once(" T ")?;
-            (name == "schedule").then(|| u64::from_str_radix(address, 16).ok())?
-        });
-        let Some(address) = address.filter(|address| *address != 0) else {
-            assert!(
-                std::env::var_os("REQUIRE_LIVE").is_none_or(|value| value != "1"),
-                "kernel addresses are hidden"
-            );
-            eprintln!("SKIPPED: kernel addresses are hidden");
-            return;
-        };
-        let mut names = KernelNames::new();
-        let started = std::time::Instant::now();
-        let frames = names.names(&[address, address + 4, 0x10], Origin::Tracepoint);
-        eprintln!("kernel symbols: {:?}", started.elapsed());
-        let names_found: Vec<&str> = frames.iter().map(|frame| &*frame.name).collect();
-        assert_eq!(names_found, ["[kernel]+0xf", "schedule", "schedule"]);
-        assert_eq!(frames[1].module.as_deref(), Some("[kernel]"));
-        assert_eq!(names.unnamed(), 1);
-        assert_eq!(names.reason(), None);
-    }
+fn load(hidden: &mut Option<String>) -> Kallsyms {
+    let reason = match Kallsyms::load() {
+        Ok(symbols) if !symbols.is_empty() => return symbols,
+        Ok(_) => {
+            "/proc/kallsyms shows no addresses (kernel.kptr_restrict, or CAP_SYSLOG is missing)"
+                .to_owned()
+        }
+        Err(error) => format!("/proc/kallsyms: {error}"),
+    };
+    *hidden = Some(reason);
+    Kallsyms::default()
 }

@@ -1,31 +1,240 @@
-//! Addresses → names, also for processes that have exited, other mount namespaces and deleted files.
+//! Addresses → names, also for processes that have exited, containers and deleted files.
 //!
-//! Two steps: [`Symbolizer::locate`] ties a user address to its file when the stack is first seen, while the process can
-//! still be asked; [`Symbolizer::user`] names it when a report needs it.
+//! Two steps: [`Symbolizer::locate`] ties a new stack to the files that were mapped and opens them while they can be
+//! reached; [`Symbolizer::user`] and [`Symbolizer::kernel`] name the frames at leisure.
 
-mod beneath;
-mod debug_files;
-#[cfg(test)]
-mod debug_files_tests;
+mod cache;
+mod debugfile;
 mod elf;
-#[cfg(test)]
-mod elf_tests;
-mod jit_table;
+mod elfnames;
+mod files;
+mod frames;
+mod identity;
+mod interrupt;
+mod jit;
 mod kallsyms;
 mod kernel;
-mod module;
+mod location;
+mod losses;
 mod modules;
-mod own_frames;
-#[cfg(test)]
-mod own_frames_tests;
-mod perf_map;
-mod sections;
-mod steady;
-mod symbolizer;
-#[cfg(test)]
-mod test_programs;
+mod perfmap;
+mod resolve;
+mod strip;
 mod vdso;
 
-pub use module::{Location, Module, ModuleId};
-pub use own_frames::{Origin, interrupt_part};
-pub use symbolizer::Symbolizer;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use profile::frame::Frame;
+
+pub use interrupt::interrupt_part;
+pub use location::Location;
+pub use losses::SymbolLosses;
+pub use strip::Origin;
+
+use crate::mappings::{Backing, Mapping, Processes};
+use cache::Cache;
+use jit::Jits;
+use kernel::Kernel;
+use modules::Modules;
+use resolve::Resolver;
+
+/// Nothing of the kernel's address space is in a user stack except the vsyscall page.
+const LOW_4_GIB: u64 = 1 << 32;
+
+/// How to name.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Show inlined functions as frames of their own.
+    pub inline: bool,
+    /// Where separate debug files are, looked up in the target's root first, then in ours.
+    pub debug_dirs: Vec<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            inline: true,
+            debug_dirs: vec!["/usr/lib/debug".into()],
+        }
+    }
+}
+
+/// Remembers what was mapped and names addresses. Single-threaded: the ELF library is neither `Send` nor `Sync`.
+pub struct Symbolizer {
+    processes: Processes,
+    modules: Modules,
+    jits: Jits,
+    vdso: Option<u32>,
+    resolver: Resolver,
+    kernel: Kernel,
+    cache: Cache,
+    frames: u64,
+    unnamed: u64,
+}
+
+impl Symbolizer {
+    /// Opens the stream of mapping changes; a failure to do so is told by [`Symbolizer::losses`].
+    pub fn new(options: Options) -> anyhow::Result<Self> {
+        // A quarter for modules, an eighth (three files each) for what is being read: a third is left to the caller.
+        let files = files::descriptor_limit();
+        let mut modules = Modules::new(files / 4);
+        let vdso = vdso::image().ok().map(|file| modules.add("[vdso]", file));
+        Ok(Self {
+            processes: Processes::new(),
+            modules,
+            jits: Jits::new(files / 32),
+            vdso,
+            resolver: Resolver::new(options.inline, options.debug_dirs, files / 8),
+            kernel: Kernel::default(),
+            cache: Cache::default(),
+            frames: 0,
+            unnamed: 0,
+        })
+    }
+
+    /// Remembers what these processes have mapped now.
+    pub fn snapshot(&mut self, tgids: impl IntoIterator<Item = u32>) {
+        for tgid in tgids {
+            self.processes.snapshot(tgid);
+        }
+    }
+
+    /// Takes in the mapping changes that happened since the last call.
+    pub fn poll(&mut self) {
+        self.processes.poll();
+    }
+
+    /// Ties a stack (leaf first) to what was mapped in process `tgid` at `time_ns` (CLOCK_MONOTONIC), leaf first.
+    ///
+    /// Call it once per stack and soon after the sample: files are opened here, names are not read.
+    pub fn locate(&mut self, tgid: u32, time_ns: u64, ips: &[u64]) -> Arc<[Location]> {
+        self.processes.prepare(tgid, time_ns);
+        ips.iter()
+            .enumerate()
+            .map(|(depth, &ip)| self.locate_one(tgid, time_ns, inside_caller(depth, ip)))
+            .collect()
+    }
+
+    /// Names located addresses; returns frames root → leaf, inlined functions as frames of their own.
+    pub fn user(&mut self, locations: &[Location]) -> Arc<[Frame]> {
+        self.name_all(locations);
+        let mut frames = Vec::with_capacity(locations.len());
+        for location in locations.iter().rev() {
+            let (of_location, named) = self.cache.get(location).expect("name_all() named it");
+            frames.extend(of_location.iter().cloned());
+            self.frames += 1;
+            self.unnamed += u64::from(!named);
+        }
+        frames.into()
+    }
+
+    /// Names a kernel stack (leaf first); returns frames root → leaf without the tracer's own.
+    pub fn kernel(&mut self, ips: &[u64], origin: Origin) -> Arc<[Frame]> {
+        let mut frames = Vec::with_capacity(ips.len());
+        let mut named = Vec::with_capacity(ips.len());
+        for (depth, &ip) in ips.iter().enumerate() {
+            let (frame, is_named) = self.kernel.frame(inside_caller(depth, ip));
+            frames.push(frame);
+            named.push(is_named);
+        }
+        let own = strip::own_frames(frames.iter().map(|f| &*f.name), origin);
+        let own = own + strip::scheduler_frames(frames[own..].iter().map(|f| &*f.name));
+        frames.drain(..own);
+        self.frames += frames.len() as u64;
+        self.unnamed += named[own..].iter().filter(|n| !**n).count() as u64;
+        frames.reverse();
+        frames.into()
+    }
+
+    /// What could not be found out so far.
+    pub fn losses(&self) -> SymbolLosses {
+        let mappings = self.processes.losses();
+        SymbolLosses {
+            stream: mappings.stream,
+            stream_records: mappings.records,
+            processes_gone: mappings.gone,
+            forgotten: mappings.forgotten,
+            modules_unopened: self.modules.unopened,
+            modules_changed: self.resolver.changed,
+            modules_refused: self.resolver.refused(),
+            perf_maps_refused: self.jits.refused,
+            kernel: self.kernel.hidden.clone(),
+            frames: self.frames,
+            unnamed: self.unnamed,
+        }
+    }
+
+    fn locate_one(&mut self, tgid: u32, time_ns: u64, address: u64) -> Location {
+        if self.processes.find(tgid, time_ns, address).is_none() {
+            self.processes.reread(tgid);
+        }
+        let Some((space, mapping)) = self.processes.find(tgid, time_ns, address) else {
+            return Location::Unmapped { address };
+        };
+        place(&mut self.modules, self.vdso, tgid, mapping, address).unwrap_or_else(|| {
+            self.jits.see(space, tgid);
+            Location::Anonymous { space, address }
+        })
+    }
+
+    /// Fills the cache for all of `locations`.
+    fn name_all(&mut self, locations: &[Location]) {
+        self.cache.make_room();
+        let mut batches: HashMap<u32, Vec<u64>> = HashMap::new();
+        for location in locations {
+            if self.cache.get(location).is_some() {
+                continue;
+            }
+            match *location {
+                Location::Module { module, offset } => {
+                    batches.entry(module).or_default().push(offset)
+                }
+                Location::Anonymous { space, address } => {
+                    let frame = frames::anonymous(self.jits.find(space, address), address);
+                    self.cache.insert(*location, frame);
+                }
+                Location::Unmapped { address } => {
+                    self.cache.insert(*location, frames::unmapped(address));
+                }
+            }
+        }
+        for (module, mut offsets) in batches {
+            offsets.sort_unstable();
+            offsets.dedup();
+            let resolved = self.resolver.resolve(&mut self.modules, module, &offsets);
+            let path = &self.modules.get(module).path;
+            for (offset, (address, functions)) in offsets.into_iter().zip(resolved) {
+                let frames = frames::of_module(path, address, functions);
+                self.cache
+                    .insert(Location::Module { module, offset }, frames);
+            }
+        }
+    }
+}
+
+/// A return address may lie behind its function's end; the byte before it never does.
+fn inside_caller(depth: usize, ip: u64) -> u64 {
+    if depth == 0 { ip } else { ip.wrapping_sub(1) }
+}
+
+/// The file location of an address, `None` when its mapping has no ELF file.
+fn place(
+    modules: &mut Modules,
+    vdso: Option<u32>,
+    tgid: u32,
+    mapping: &Mapping,
+    address: u64,
+) -> Option<Location> {
+    let module = match mapping.backing {
+        Backing::File(_) => modules.locate(tgid, mapping)?,
+        // A 32-bit process has another image than ours.
+        Backing::Vdso if mapping.start >= LOW_4_GIB => vdso?,
+        Backing::Vdso | Backing::Anonymous => return None,
+    };
+    Some(Location::Module {
+        module,
+        offset: mapping.file_offset(address),
+    })
+}

@@ -1,207 +1,321 @@
-//! Files that user code lies in: opened at first sight, while they can be reached.
+//! The files that code came from, opened while they can still be reached.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::fs::{File, Metadata};
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache, elf};
+use super::elf;
+use super::files::{open_in_nofollow, open_mapped, open_root};
+use super::identity::{RootKey, Stamp, is_shared_memory, matches, undeleted};
+use crate::mappings::{Backing, FileKey, Mapping};
 
-use super::module::{Location, Module, ModuleId};
-use crate::mappings::{Kind, Mapping, Mappings};
-
-/// Files kept open; a process may map as many as it likes.
-const MAX_OPEN: usize = 4096;
-
-/// Parts of a file that are mapped, to turn file offsets into ELF virtual addresses.
-struct Segment {
-    file_offset: u64,
-    bytes: u64,
-    address: u64,
+/// More files than any machine maps as code.
+const MAX_MODULES: usize = 65_536;
+/// Distinct container roots held.
+const MAX_ROOTS: usize = 256;
+/// Processes that are tried before a file counts as out of reach.
+const MAX_TRIES: u8 = 8;
+/// One file.
+#[derive(Debug)]
+pub(super) struct Module {
+    /// For display: without ` (deleted)`.
+    pub(super) path: Arc<str>,
+    raw_path: Arc<[u8]>,
+    file: Option<File>,
+    stamp: Option<Stamp>,
+    /// Root of the process that mapped it, to look for debug files in.
+    pub(super) root: Option<Rc<OwnedFd>>,
+    /// False once the file proved to be something else, such as JIT code in a memfd.
+    elf: bool,
+    tries: u8,
+    used: u64,
 }
 
-/// Every module met, each once.
-#[derive(Default)]
+impl Module {
+    /// The open file, if it is unchanged: names out of a file that was overwritten in place would be wrong, and a
+    /// truncated one would end us with SIGBUS.
+    pub(super) fn unchanged(&self) -> Option<&File> {
+        let file = self.file.as_ref()?;
+        let now = Stamp::from(&file.metadata().ok()?);
+        (self.stamp == Some(now)).then_some(file)
+    }
+
+    /// Its directory and name inside the root it was mapped from.
+    pub(super) fn raw_path(&self) -> &[u8] {
+        undeleted(&self.raw_path)
+    }
+}
+
+/// All files seen, by the identity that the kernel's mappings give.
+#[derive(Debug)]
 pub(super) struct Modules {
-    modules: Vec<Module>,
-    segments: Vec<Vec<Segment>>,
-    by_file: HashMap<(u64, Arc<[u8]>), ModuleId>,
+    by_key: HashMap<FileKey, u32>,
+    list: Vec<Module>,
+    roots: HashMap<RootKey, Rc<OwnedFd>>,
     open: usize,
-    unopened: u64,
+    max_open: usize,
+    clock: u64,
+    /// Modules that have no file in any process tried.
+    pub(super) unopened: u64,
 }
 
 impl Modules {
-    /// The module behind an id handed out here.
-    pub(super) fn get(&self, id: ModuleId) -> &Module {
-        &self.modules[id as usize]
-    }
-
-    /// Modules that could not be opened, or were no longer the file that had been mapped.
-    pub(super) fn unopened(&self) -> u64 {
-        self.unopened
-    }
-
-    /// Ties a stack's addresses (leaf first) to what was mapped at `time_ns`.
-    ///
-    /// All but the leaf are return addresses; they are moved back by one, into the call they return from, so that a
-    /// call at the very end of a function is not taken for the function behind it.
-    pub(super) fn locate(
-        &mut self,
-        mappings: &mut Mappings,
-        tgid: u32,
-        time_ns: u64,
-        ips: &[u64],
-    ) -> Arc<[Location]> {
-        let at = |(depth, ip): (usize, &u64)| ip.saturating_sub(u64::from(depth > 0));
-        let addresses = ips.iter().enumerate().map(at);
-        addresses
-            .map(|address| self.locate_one(mappings, tgid, time_ns, address))
-            .collect()
-    }
-
-    fn locate_one(
-        &mut self,
-        mappings: &mut Mappings,
-        tgid: u32,
-        time_ns: u64,
-        address: u64,
-    ) -> Location {
-        let Some(mapping) = mappings.find(tgid, time_ns, address) else {
-            return Location::Unmapped { address };
+    /// Keeps at most `max_open` files open.
+    pub(super) fn new(max_open: usize) -> Self {
+        let mut modules = Self {
+            by_key: HashMap::new(),
+            list: Vec::new(),
+            roots: HashMap::new(),
+            open: 0,
+            max_open,
+            clock: 0,
+            unopened: 0,
         };
-        match &mapping.kind {
-            Kind::Vdso => Location::Vdso {
-                offset: address - mapping.start,
-            },
-            Kind::Anonymous => Location::Anonymous { tgid, address },
-            Kind::File { path, inode } => {
-                let offset = address - mapping.start + mapping.file_offset;
-                let known = self.by_file.get(&(*inode, Arc::clone(path))).copied();
-                let module = known.unwrap_or_else(|| self.open(tgid, mapping, path, *inode));
-                Location::Module {
-                    module,
-                    address: self.virtual_address(module, offset),
-                }
-            }
-        }
+        // Our own root is where most files of exited processes are found.
+        open_root("/").ok().and_then(|root| modules.share(root));
+        modules
     }
 
-    fn virtual_address(&self, module: ModuleId, offset: u64) -> u64 {
-        let segments = &self.segments[module as usize];
-        let inside = segments
-            .iter()
-            .find(|segment| offset.wrapping_sub(segment.file_offset) < segment.bytes);
-        inside.map_or(offset, |segment| {
-            segment.address.wrapping_add(offset - segment.file_offset)
+    /// Adds a file that no process maps by path (the vDSO's image).
+    pub(super) fn add(&mut self, name: &str, file: File) -> u32 {
+        let stamp = file.metadata().ok().map(|m| Stamp::from(&m));
+        self.push(Module {
+            path: name.into(),
+            raw_path: name.as_bytes().into(),
+            file: Some(file),
+            stamp,
+            root: None,
+            elf: true,
+            tries: MAX_TRIES,
+            used: u64::MAX,
         })
     }
 
-    fn open(&mut self, tgid: u32, mapping: &Mapping, path: &Arc<[u8]>, inode: u64) -> ModuleId {
-        let file = if self.open < MAX_OPEN {
-            open_mapped(tgid, mapping, path, inode)
-        } else {
-            None
+    pub(super) fn get(&self, id: u32) -> &Module {
+        &self.list[id as usize]
+    }
+
+    /// The module of a file mapping; `None` when the file holds no ELF code.
+    pub(super) fn locate(&mut self, tgid: u32, mapping: &Mapping) -> Option<u32> {
+        let Backing::File(key) = mapping.backing else {
+            return None;
         };
-        match file {
-            Some(_) => self.open += 1,
-            None => self.unopened += 1,
+        let id = match self.by_key.get(&key) {
+            Some(&id) => id,
+            None => self.insert(key, mapping)?,
+        };
+        self.clock += 1;
+        let module = &mut self.list[id as usize];
+        module.used = module.used.max(self.clock);
+        if module.stamp.is_none() && module.tries < MAX_TRIES {
+            self.open(id, tgid, key, mapping);
         }
-        let (segments, build_id) = file.as_ref().and_then(read_headers).unwrap_or_default();
-        let id = ModuleId::try_from(self.modules.len()).expect("fewer than 2^32 modules");
-        self.modules.push(Module {
-            path: String::from_utf8_lossy(path).into(),
-            file,
-            build_id,
-            root: other_root(tgid),
+        self.list[id as usize].elf.then_some(id)
+    }
+
+    /// Opens a module again that was closed to stay within the limit.
+    pub(super) fn reopen(&mut self, id: u32) {
+        let module = &self.list[id as usize];
+        let (None, Some(stamp), Some(root)) = (&module.file, module.stamp, &module.root) else {
+            return;
+        };
+        let found = open_in_nofollow(root.as_fd(), module.raw_path()).ok();
+        if let Some((file, _)) = found.filter(|(_, m)| Stamp::from(m) == stamp) {
+            self.keep_open(id, file);
+        }
+    }
+
+    fn insert(&mut self, key: FileKey, mapping: &Mapping) -> Option<u32> {
+        if self.list.len() >= MAX_MODULES {
+            return None;
+        }
+        let id = self.push(Module {
+            path: String::from_utf8_lossy(undeleted(&mapping.path)).into(),
+            raw_path: Arc::clone(&mapping.path),
+            file: None,
+            stamp: None,
+            root: None,
+            elf: !is_shared_memory(&mapping.path),
+            tries: 0,
+            used: 0,
         });
-        self.segments.push(segments);
-        self.by_file.insert((inode, Arc::clone(path)), id);
-        id
+        self.by_key.insert(key, id);
+        self.unopened += 1;
+        Some(id)
     }
-}
 
-/// The very file that is mapped, or none.
-fn open_mapped(tgid: u32, mapping: &Mapping, path: &[u8], inode: u64) -> Option<File> {
-    let path = Path::new(OsStr::from_bytes(path));
-    // The kernel's own link reaches deleted files and other mount namespaces, while the process lives.
-    let exact = format!(
-        "/proc/{tgid}/map_files/{:x}-{:x}",
-        mapping.start, mapping.end
-    );
-    if let Some(file) = open_regular(Path::new(&exact)) {
-        return Some(file);
+    fn push(&mut self, module: Module) -> u32 {
+        self.list.push(module);
+        u32::try_from(self.list.len() - 1).expect("bounded by MAX_MODULES")
     }
-    let in_its_root = Path::new("/proc")
-        .join(tgid.to_string())
-        .join("root")
-        .join(path.strip_prefix("/").ok()?);
-    [in_its_root.as_path(), path].into_iter().find_map(|path| {
-        let file = open_regular(path)?;
-        // Overlay and btrfs report another device than the mapping has, so inodes have to do.
-        (file.metadata().ok()?.ino() == inode).then_some(file)
-    })
-}
 
-/// Opens a file, nothing else: a FIFO would block, a device might act.
-pub(super) fn open_regular(path: &Path) -> Option<File> {
-    // Asked before opening, since opening alone may have effects, and after, since paths may change.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
+    fn open(&mut self, id: u32, tgid: u32, key: FileKey, mapping: &Mapping) {
+        let root = open_root(&format!("/proc/{tgid}/root"))
+            .ok()
+            .and_then(|r| self.share(r));
+        let mapped = open_mapped(tgid, mapping.start, mapping.end).ok();
+        let (found, root) =
+            match mapped.filter(|(file, metadata)| matches(file, metadata, key, true)) {
+                Some(found) => (Some(found), root),
+                None => self.search(key, &mapping.path, root),
+            };
+        let module = &mut self.list[id as usize];
+        module.tries += 1;
+        if root.is_some() {
+            module.root = root;
+        }
+        let Some((file, metadata)) = found else {
+            return;
+        };
+        module.stamp = Some(Stamp::from(&metadata));
+        module.elf = elf::is_elf(&file);
+        self.unopened -= 1;
+        if module.elf {
+            self.keep_open(id, file);
+        }
     }
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
-}
 
-/// The root of a process in another mount namespace or chroot.
-fn other_root(tgid: u32) -> Option<File> {
-    let path = format!("/proc/{tgid}/root");
-    let (its, ours) = (fs::metadata(&path).ok()?, fs::metadata("/").ok()?);
-    if (its.dev(), its.ino()) == (ours.dev(), ours.ino()) {
-        return None;
+    /// Looks for a file by its path, where its process sees it, else in every root seen so far: the process may be gone
+    /// while its container lives. There only the very file will do.
+    fn search(
+        &self,
+        key: FileKey,
+        path: &[u8],
+        root: Option<Rc<OwnedFd>>,
+    ) -> (Option<(File, Metadata)>, Option<Rc<OwnedFd>>) {
+        let look = |root: &Rc<OwnedFd>, own_view| {
+            let (file, metadata) = open_in_nofollow(root.as_fd(), path).ok()?;
+            matches(&file, &metadata, key, own_view).then_some((file, metadata))
+        };
+        if let Some(found) = root.as_ref().and_then(|root| look(root, true)) {
+            return (Some(found), root);
+        }
+        let elsewhere = self
+            .roots
+            .values()
+            .find_map(|other| Some((look(other, false)?, other)));
+        match elsewhere {
+            Some((found, other)) => (Some(found), root.or_else(|| Some(Rc::clone(other)))),
+            None => (None, root),
+        }
     }
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-        .open(path)
-        .ok()
-}
 
-fn read_headers(file: &File) -> Option<(Vec<Segment>, Vec<u8>)> {
-    let cache = ReadCache::new(file);
-    headers::<elf::FileHeader64<Endianness>>(&cache)
-        .or_else(|| headers::<elf::FileHeader32<Endianness>>(&cache))
-}
-
-fn headers<Elf: FileHeader<Endian = Endianness>>(
-    data: &ReadCache<&File>,
-) -> Option<(Vec<Segment>, Vec<u8>)> {
-    let header = Elf::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let mut segments = Vec::new();
-    let mut build_id = Vec::new();
-    for program in header.program_headers(endian, data).ok()? {
-        if program.p_type(endian) == elf::PT_LOAD {
-            segments.push(Segment {
-                file_offset: program.p_offset(endian).into(),
-                bytes: program.p_filesz(endian).into(),
-                address: program.p_vaddr(endian).into(),
-            });
-        } else if let Ok(Some(mut notes)) = program.notes(endian, data) {
-            while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-                    build_id = note.desc().to_vec();
-                }
+    fn keep_open(&mut self, id: u32, file: File) {
+        if self.open >= self.max_open {
+            let open = self
+                .list
+                .iter_mut()
+                .filter(|m| m.file.is_some() && m.used != u64::MAX);
+            if let Some(oldest) = open.min_by_key(|m| m.used) {
+                oldest.file = None;
+                self.open -= 1;
             }
         }
+        self.list[id as usize].file = Some(file);
+        self.open += 1;
     }
-    Some((segments, build_id))
+
+    /// One descriptor per distinct root directory.
+    fn share(&mut self, root: OwnedFd) -> Option<Rc<OwnedFd>> {
+        let key = RootKey::of(&root)?;
+        if let Some(known) = self.roots.get(&key) {
+            return Some(Rc::clone(known));
+        }
+        if self.roots.len() >= MAX_ROOTS {
+            return None;
+        }
+        let root = Rc::new(root);
+        self.roots.insert(key, Rc::clone(&root));
+        Some(root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use super::*;
+
+    fn mapping(path: &Path) -> Mapping {
+        let metadata = fs::metadata(path).unwrap();
+        Mapping {
+            start: 0x1000,
+            end: 0x2000,
+            offset: 0,
+            backing: Backing::File(FileKey {
+                major: libc::major(metadata.dev()),
+                minor: libc::minor(metadata.dev()),
+                inode: metadata.ino(),
+            }),
+            path: path.as_os_str().as_encoded_bytes().into(),
+            from_ns: 0,
+            until_ns: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn files_beyond_the_limit_are_closed_and_opened_again_unless_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut modules = Modules::new(2);
+        let ids: Vec<u32> = (0..4)
+            .map(|i| {
+                let path = dir.path().join(i.to_string());
+                fs::write(&path, b"\x7fELF").unwrap();
+                modules.locate(std::process::id(), &mapping(&path)).unwrap()
+            })
+            .collect();
+        let open = |modules: &Modules| {
+            ids.iter()
+                .filter(|id| modules.get(**id).unchanged().is_some())
+                .count()
+        };
+        assert_eq!((open(&modules), modules.unopened), (2, 0));
+        assert!(
+            modules.get(ids[0]).unchanged().is_none(),
+            "the least recently used"
+        );
+        modules.reopen(ids[0]);
+        assert!(modules.get(ids[0]).unchanged().is_some());
+        assert_eq!(open(&modules), 2);
+
+        fs::write(dir.path().join("new"), b"\x7fELF").unwrap();
+        fs::rename(dir.path().join("new"), dir.path().join("1")).unwrap();
+        modules.reopen(ids[1]);
+        assert!(
+            modules.get(ids[1]).unchanged().is_none(),
+            "another file of that name"
+        );
+    }
+
+    #[test]
+    fn a_file_of_another_inode_is_not_the_mapped_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        fs::write(&path, b"\x7fELF").unwrap();
+        let mut wrong = mapping(&path);
+        if let Backing::File(key) = &mut wrong.backing {
+            key.inode += 1;
+        }
+        let overlay = FileKey {
+            major: 0,
+            minor: 0,
+            inode: 0,
+        };
+        if matches(
+            &File::open(&path).unwrap(),
+            &fs::metadata(&path).unwrap(),
+            overlay,
+            true,
+        ) {
+            return eprintln!("skipped: overlayfs has inode numbers of its own");
+        }
+        let mut modules = Modules::new(2);
+        let id = modules.locate(std::process::id(), &wrong).unwrap();
+        assert!(modules.get(id).unchanged().is_none());
+        assert_eq!(modules.unopened, 1);
+    }
 }

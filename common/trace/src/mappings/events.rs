@@ -1,0 +1,215 @@
+//! Applies what the kernel reports about address spaces, in the order of its happening.
+
+use std::sync::Arc;
+
+use super::Mapping;
+use super::process::Space;
+use super::processes::Processes;
+use super::record::{Event, Record};
+use super::table::Table;
+
+/// Exited processes whose stacks may still be on their way; about 2 KiB each.
+const MAX_EXITED: usize = 8192;
+/// Their mappings together, about 100 bytes each.
+const MAX_EXITED_MAPPINGS: usize = 1 << 20;
+
+/// An exited process in the order of exits.
+#[derive(Debug)]
+pub(super) struct Exited {
+    tgid: u32,
+    /// Tells it from a later process of that number.
+    time_ns: u64,
+    mappings: usize,
+}
+
+impl Processes {
+    pub(super) fn apply(&mut self, Record { time_ns, event }: Record) {
+        match event {
+            Event::Map { tgid, mapping } => self.map(tgid, mapping),
+            Event::Exec { tgid } => self.begin(tgid, time_ns, true, Arc::default()),
+            Event::Fork { child, parent } => self.fork(child, parent, time_ns),
+            Event::Exit { tgid } => self.exit(tgid, time_ns),
+            Event::Lost(_) => {}
+        }
+    }
+
+    fn map(&mut self, tgid: u32, mut mapping: Mapping) {
+        mapping.path = self.paths.share(mapping.path);
+        let process = self.known.entry(tgid).or_default();
+        if process.latest().is_none() {
+            self.spaces += 1;
+            process.push(Space::new(self.spaces, 0, false));
+        }
+        if let Some(space) = process.at_mut(mapping.from_ns) {
+            self.losses.forgotten += space.map(mapping);
+        }
+    }
+
+    /// An address space begins at `time_ns`.
+    fn begin(&mut self, tgid: u32, time_ns: u64, complete: bool, table: Arc<Table>) {
+        self.spaces += 1;
+        let process = self.known.entry(tgid).or_default();
+        process.exited_ns = None;
+        match process.latest_mut() {
+            // The maps file was read after this: it shows the new space already.
+            Some(space) if space.read_ns > time_ns => space.from_ns = time_ns.max(space.from_ns),
+            _ => process.push(Space {
+                table,
+                ..Space::new(self.spaces, time_ns, complete)
+            }),
+        }
+    }
+
+    fn fork(&mut self, child: u32, parent: u32, time_ns: u64) {
+        let parent = self.known.get(&parent).and_then(|p| p.at(time_ns));
+        match parent.filter(|s| s.complete).map(|s| Arc::clone(&s.table)) {
+            Some(table) => self.begin(child, time_ns, true, table),
+            // An older process of that number must not answer for it.
+            None if self.known.contains_key(&child) => {
+                self.begin(child, time_ns, false, Arc::default());
+            }
+            None => {}
+        }
+    }
+
+    fn exit(&mut self, tgid: u32, time_ns: u64) {
+        let Some(process) = self.known.get_mut(&tgid) else {
+            return;
+        };
+        process.exited_ns = Some(time_ns);
+        let mappings = process.weight();
+        self.exited_mappings += mappings;
+        self.exited.push_back(Exited {
+            tgid,
+            time_ns,
+            mappings,
+        });
+        while self.exited.len() > MAX_EXITED || self.exited_mappings > MAX_EXITED_MAPPINGS {
+            let Some(oldest) = self.exited.pop_front() else {
+                return;
+            };
+            self.exited_mappings -= oldest.mappings;
+            let process = self.known.get(&oldest.tgid);
+            if process.is_some_and(|p| p.exited_ns == Some(oldest.time_ns)) {
+                self.known.remove(&oldest.tgid);
+                self.losses.forgotten += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, VecDeque};
+
+    use super::super::paths::Paths;
+    use super::super::processes::MappingLosses;
+    use super::super::{Backing, FileKey};
+    use super::*;
+
+    fn silent() -> Processes {
+        Processes {
+            stream: None,
+            known: HashMap::new(),
+            exited: VecDeque::new(),
+            exited_mappings: 0,
+            paths: Paths::default(),
+            spaces: 0,
+            losses: MappingLosses::default(),
+        }
+    }
+
+    fn map(processes: &mut Processes, tgid: u32, start: u64, inode: u64, time_ns: u64) {
+        let mapping = Mapping {
+            start,
+            end: start + 0x1000,
+            offset: 0,
+            backing: Backing::File(FileKey {
+                major: 8,
+                minor: 0,
+                inode,
+            }),
+            path: (*b"/bin/x").into(),
+            from_ns: time_ns,
+            until_ns: u64::MAX,
+        };
+        processes.apply(Record {
+            time_ns,
+            event: Event::Map { tgid, mapping },
+        });
+    }
+
+    fn event(processes: &mut Processes, time_ns: u64, event: Event) {
+        processes.apply(Record { time_ns, event });
+    }
+
+    fn inode(processes: &Processes, tgid: u32, time_ns: u64, address: u64) -> Option<u64> {
+        match processes.find(tgid, time_ns, address)?.1.backing {
+            Backing::File(key) => Some(key.inode),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn exec_starts_afresh_and_keeps_the_past() {
+        let mut all = silent();
+        event(&mut all, 10, Event::Exec { tgid: 5 });
+        map(&mut all, 5, 0x1000, 1, 11);
+        event(&mut all, 20, Event::Exec { tgid: 5 });
+        map(&mut all, 5, 0x1000, 2, 21);
+        assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
+        assert_eq!(inode(&all, 5, 20, 0x1000), None);
+        assert_eq!(inode(&all, 5, 21, 0x1000), Some(2));
+    }
+
+    #[test]
+    fn a_child_has_its_parents_mappings_until_it_changes_them() {
+        let mut all = silent();
+        event(&mut all, 10, Event::Exec { tgid: 5 });
+        map(&mut all, 5, 0x1000, 1, 11);
+        event(
+            &mut all,
+            20,
+            Event::Fork {
+                child: 6,
+                parent: 5,
+            },
+        );
+        map(&mut all, 6, 0x8000, 2, 21);
+        map(&mut all, 5, 0x1000, 3, 22);
+        assert_eq!(inode(&all, 6, 30, 0x1000), Some(1));
+        assert_eq!(inode(&all, 6, 30, 0x8000), Some(2));
+        assert_eq!(inode(&all, 5, 30, 0x8000), None);
+        assert_eq!(inode(&all, 5, 30, 0x1000), Some(3));
+    }
+
+    #[test]
+    fn a_reused_pid_does_not_inherit_the_dead() {
+        let mut all = silent();
+        event(&mut all, 10, Event::Exec { tgid: 5 });
+        map(&mut all, 5, 0x1000, 1, 11);
+        event(&mut all, 20, Event::Exit { tgid: 5 });
+        assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
+        event(
+            &mut all,
+            30,
+            Event::Fork {
+                child: 5,
+                parent: 99,
+            },
+        );
+        assert_eq!(inode(&all, 5, 31, 0x1000), None);
+        assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
+    }
+
+    #[test]
+    fn exited_processes_are_bounded() {
+        let mut all = silent();
+        for tgid in 1..=9000 {
+            event(&mut all, u64::from(tgid), Event::Exec { tgid });
+            event(&mut all, u64::from(tgid), Event::Exit { tgid });
+        }
+        assert_eq!(all.known.len(), MAX_EXITED);
+        assert_eq!(all.losses.forgotten, 9000 - MAX_EXITED as u64);
+    }
+}

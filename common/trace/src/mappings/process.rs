@@ -1,0 +1,89 @@
+//! One process ID: the address spaces that lived under it, one after another.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Mapping;
+use super::table::Table;
+
+/// exec and PID reuse start a new one; a shell wrapper does 2–3.
+const MAX_SPACES: usize = 8;
+
+/// One address space, from an exec, a fork or first sight until the next.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    /// Unique over the run: two spaces of one PID have different code.
+    pub(super) id: u32,
+    pub(super) from_ns: u64,
+    /// When `/proc/PID/maps` was read, 0 if never.
+    pub(super) read_ns: u64,
+    /// Whether everything mapped since `from_ns` is known: it began under our eyes, or its file was read.
+    pub(super) complete: bool,
+    pub(super) table: Arc<Table>,
+}
+
+/// What is known under one process ID.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    spaces: VecDeque<Space>,
+    /// Last exit; `None` while alive.
+    pub(super) exited_ns: Option<u64>,
+}
+
+impl Process {
+    pub(super) fn latest(&self) -> Option<&Space> {
+        self.spaces.back()
+    }
+
+    pub(super) fn latest_mut(&mut self) -> Option<&mut Space> {
+        self.spaces.back_mut()
+    }
+
+    /// Begins a new address space.
+    pub(super) fn push(&mut self, space: Space) {
+        if self.spaces.len() == MAX_SPACES {
+            self.spaces.pop_front();
+        }
+        self.spaces.push_back(space);
+    }
+
+    /// Mappings held in all spaces.
+    pub(super) fn weight(&self) -> usize {
+        self.spaces.iter().map(|s| s.table.len()).sum()
+    }
+
+    /// The address space that was in use at `time_ns`.
+    pub(super) fn at(&self, time_ns: u64) -> Option<&Space> {
+        self.spaces.iter().rev().find(|s| s.from_ns <= time_ns)
+    }
+
+    pub(super) fn at_mut(&mut self, time_ns: u64) -> Option<&mut Space> {
+        self.spaces.iter_mut().rev().find(|s| s.from_ns <= time_ns)
+    }
+}
+
+impl Space {
+    pub(super) fn new(id: u32, from_ns: u64, complete: bool) -> Self {
+        Self {
+            id,
+            from_ns,
+            read_ns: 0,
+            complete,
+            table: Arc::default(),
+        }
+    }
+
+    pub(super) fn find(&self, address: u64, time_ns: u64) -> Option<&Mapping> {
+        self.table.find(address, time_ns)
+    }
+
+    /// Applies a mapping that the kernel reported; returns how many mappings had to be forgotten.
+    pub(super) fn map(&mut self, mapping: Mapping) -> u64 {
+        let table = Arc::make_mut(&mut self.table);
+        if mapping.from_ns < self.read_ns {
+            table.insert_older(mapping, self.read_ns)
+        } else {
+            table.insert(mapping)
+        }
+    }
+}

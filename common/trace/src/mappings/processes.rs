@@ -1,0 +1,173 @@
+//! All processes' mappings: snapshots, side-band events and look-ups by time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::events::Exited;
+use super::paths::Paths;
+use super::process::{Process, Space};
+use super::sideband::Stream;
+use super::{Mapping, maps};
+
+/// How often one process' maps file is read again because an address was not found.
+const REREAD_NS: u64 = 100_000_000;
+
+/// What could not be known about mappings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MappingLosses {
+    /// Why there is no side-band stream.
+    pub(crate) stream: Option<String>,
+    /// Side-band records that the kernel dropped.
+    pub(crate) records: u64,
+    /// Processes that were gone before their maps could be read.
+    pub(crate) gone: u64,
+    /// Exited processes and replaced mappings that were forgotten to bound memory.
+    pub(crate) forgotten: u64,
+}
+
+/// Address spaces of every process seen.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    pub(super) stream: Option<Stream>,
+    pub(super) known: HashMap<u32, Process>,
+    pub(super) exited: VecDeque<Exited>,
+    pub(super) exited_mappings: usize,
+    pub(super) paths: Paths,
+    pub(super) spaces: u32,
+    pub(super) losses: MappingLosses,
+}
+
+impl Processes {
+    /// Opens the stream first, so that nothing happens unseen between a snapshot and it.
+    pub(crate) fn new() -> Self {
+        let (stream, reason) = match Stream::open() {
+            Ok(stream) => (Some(stream), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            stream,
+            known: HashMap::new(),
+            exited: VecDeque::new(),
+            exited_mappings: 0,
+            paths: Paths::default(),
+            spaces: 0,
+            losses: MappingLosses {
+                stream: reason,
+                ..MappingLosses::default()
+            },
+        }
+    }
+
+    pub(crate) fn losses(&self) -> MappingLosses {
+        let records = self.stream.as_ref().map_or(0, |s| s.lost);
+        MappingLosses {
+            records,
+            ..self.losses.clone()
+        }
+    }
+
+    /// Remembers what a process has mapped, unless that is known already.
+    pub(crate) fn snapshot(&mut self, tgid: u32) {
+        let latest = self.known.get(&tgid).and_then(Process::latest);
+        if latest.is_some_and(|s| s.complete) {
+            return;
+        }
+        // What was read is newer than every event up to now.
+        self.apply_until(now_ns());
+        // Kernel threads have none, and who is gone by now has no stack that starts later.
+        let mappings = maps::read(tgid).unwrap_or_default();
+        if !mappings.is_empty() {
+            self.learn(tgid, mappings);
+        }
+    }
+
+    /// Applies the events that happened so far.
+    pub(crate) fn poll(&mut self) {
+        self.apply_until(0);
+    }
+
+    /// Makes sure that the tables are as good as they get for a sample of `tgid` taken at `time_ns`.
+    pub(crate) fn prepare(&mut self, tgid: u32, time_ns: u64) {
+        match &self.stream {
+            Some(stream) if stream.taken_ns < time_ns => self.apply_until(time_ns),
+            Some(_) => {}
+            // Without events the file is all there is.
+            None => self.reread(tgid),
+        }
+        let latest = self.known.get(&tgid).and_then(Process::latest);
+        if latest.is_some_and(|s| s.complete || s.read_ns != 0) {
+            return;
+        }
+        self.apply_until(now_ns());
+        let mappings = maps::read_any_thread(tgid);
+        self.losses.gone += u64::from(mappings.is_err());
+        self.learn(tgid, mappings.unwrap_or_default());
+    }
+
+    /// What covered `address` at `time_ns`, and the ID of the address space.
+    pub(crate) fn find(&self, tgid: u32, time_ns: u64, address: u64) -> Option<(u32, &Mapping)> {
+        let space = self.known.get(&tgid)?.at(time_ns)?;
+        Some((space.id, space.find(address, time_ns)?))
+    }
+
+    /// Reads the maps file of a known process again, at most every 100 ms: the stream does not tell of mremap, nor of what
+    /// was lost.
+    pub(crate) fn reread(&mut self, tgid: u32) {
+        let now = now_ns();
+        self.apply_until(now);
+        let Some(space) = self.known.get_mut(&tgid).and_then(Process::latest_mut) else {
+            return;
+        };
+        if now < space.read_ns.saturating_add(REREAD_NS) {
+            return;
+        }
+        let since_ns = std::mem::replace(&mut space.read_ns, now);
+        let Ok(mut mappings) = maps::read(tgid) else {
+            return;
+        };
+        share(&mut self.paths, &mut mappings);
+        self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, since_ns);
+    }
+
+    /// Takes in the first reading of a process' maps file; an empty one is all that will be known.
+    fn learn(&mut self, tgid: u32, mut mappings: Vec<Mapping>) {
+        share(&mut self.paths, &mut mappings);
+        let process = self.known.entry(tgid).or_default();
+        if process.latest().is_none() {
+            self.spaces += 1;
+            process.push(Space::new(self.spaces, 0, false));
+        }
+        let space = process.latest_mut().expect("just pushed");
+        space.read_ns = now_ns();
+        space.complete = !mappings.is_empty();
+        self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, 0);
+    }
+
+    fn apply_until(&mut self, until_ns: u64) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        for record in stream.take(now_ns(), until_ns) {
+            self.apply(record);
+        }
+    }
+}
+
+fn share(paths: &mut Paths, mappings: &mut [Mapping]) {
+    for mapping in mappings {
+        mapping.path = paths.share(Arc::clone(&mapping.path));
+    }
+}
+
+/// CLOCK_MONOTONIC, the clock of every event here.
+fn now_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one timespec; CLOCK_MONOTONIC always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let seconds = u64::try_from(now.tv_sec).expect("monotonic time is not negative");
+    let ns = u64::try_from(now.tv_nsec).expect("monotonic time is not negative");
+    seconds * 1_000_000_000 + ns
+}

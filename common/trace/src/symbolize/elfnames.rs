@@ -1,0 +1,152 @@
+//! Names of ELF addresses through blazesym, with every failure kept to what it is about.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+
+/// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
+const MAX_NAME: usize = 16 << 10;
+/// Functions inlined into each other at one address.
+const MAX_INLINED: usize = 256;
+
+/// One function at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) line: Option<(String, u32)>,
+}
+
+/// The functions at an address, outermost first, and where the symbol starts if it has no size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Functions {
+    pub(super) named: Vec<Named>,
+    pub(super) sizeless: Option<u64>,
+}
+
+/// The library and its caches.
+pub(super) struct ElfNames {
+    symbolizer: Symbolizer,
+    inline: bool,
+    /// Files on which the library panicked.
+    pub(super) panics: u64,
+}
+
+impl ElfNames {
+    pub(super) fn new(inline: bool) -> Self {
+        Self {
+            symbolizer: build(inline),
+            inline,
+
+            panics: 0,
+        }
+    }
+
+    /// Drops everything that was read: the library maps its files and keeps them open.
+    pub(super) fn reset(&mut self) {
+        self.symbolizer = build(self.inline);
+    }
+
+    /// The functions at ELF virtual addresses of the file at `path`; `dwarf` allows to read debug information.
+    pub(super) fn resolve(
+        &mut self,
+        path: &str,
+        dwarf: bool,
+        addresses: &[u64],
+    ) -> Vec<Option<Functions>> {
+        let with = self.attempt(path, dwarf, addresses);
+        match with {
+            Some(found) => found,
+            // Broken DWARF leaves the symbol table.
+            None if dwarf => self
+                .attempt(path, false, addresses)
+                .unwrap_or_else(|| none(addresses)),
+            None => none(addresses),
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        path: &str,
+        dwarf: bool,
+        addresses: &[u64],
+    ) -> Option<Vec<Option<Functions>>> {
+        let source = Source::Elf(Elf {
+            debug_syms: dwarf,
+            ..Elf::new(path)
+        });
+        let symbolizer = &self.symbolizer;
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let found = symbolizer
+                .symbolize(&source, Input::VirtOffset(addresses))
+                .ok()?;
+            Some(found.into_iter().map(functions).collect::<Vec<_>>())
+        }));
+        match result {
+            Ok(found) => found.filter(|f| f.len() == addresses.len()),
+            Err(_) => {
+                self.panics += 1;
+                self.reset();
+                None
+            }
+        }
+    }
+}
+
+fn none(addresses: &[u64]) -> Vec<Option<Functions>> {
+    addresses.iter().map(|_| None).collect()
+}
+
+fn build(inline: bool) -> Symbolizer {
+    // No debug directories: the library would look in our mount namespace, by names that the target chose.
+    Symbolizer::builder()
+        .set_debug_dirs(Some::<[&str; 0]>([]))
+        .enable_code_info(true)
+        .enable_inlined_fns(inline)
+        .build()
+}
+
+fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {
+    let sym: Sym<'_> = symbolized.into_sym()?;
+    if sym.name.is_empty() {
+        return None;
+    }
+    let outer = Named {
+        name: bounded(&sym.name),
+        line: sym.code_info.as_deref().and_then(line),
+    };
+    // Aliases of one function are no calls.
+    let callees = sym.inlined.iter().filter(|f| f.name != sym.name);
+    let inlined = callees.take(MAX_INLINED).map(|f| Named {
+        name: bounded(&f.name),
+        line: f.code_info.as_ref().and_then(line),
+    });
+    Some(Functions {
+        sizeless: sym.size.is_none().then_some(sym.addr),
+        named: std::iter::once(outer).chain(inlined).collect(),
+    })
+}
+
+fn line(info: &CodeInfo<'_>) -> Option<(String, u32)> {
+    Some((bounded(&info.to_path().to_string_lossy()), info.line?))
+}
+
+fn bounded(name: &str) -> String {
+    match name.char_indices().find(|(at, _)| *at >= MAX_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_between_characters() {
+        assert_eq!(bounded("main"), "main");
+        let cut = bounded(&"é".repeat(MAX_NAME));
+        assert_eq!(cut.chars().count(), MAX_NAME / 2 + 1);
+        assert!(cut.ends_with('…'));
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether a file found by name is the one that is mapped, and still the one that was opened.
+
+use std::fs::{File, Metadata};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use crate::mappings::FileKey;
+
+/// Their inode numbers and devices differ between `stat` and the mapping.
+const OVERLAYFS: i64 = 0x794c_7630;
+const BTRFS: i64 = 0x9123_683e;
+
+/// Identity and state of a file at the time it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(m: &Metadata) -> Self {
+        Self {
+            device: m.dev(),
+            inode: m.ino(),
+            size: m.size(),
+            modified: (m.mtime(), m.mtime_nsec()),
+        }
+    }
+}
+
+/// Which root directory this is, as a view of all that is mounted below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RootKey {
+    device: (u32, u32),
+    inode: u64,
+    /// Mount namespaces begin as copies: the same directory, but another mount with other mounts in it.
+    mount: u64,
+}
+
+impl RootKey {
+    pub(super) fn of(root: &OwnedFd) -> Option<Self> {
+        // SAFETY: statx is plain numbers, for which zero is valid.
+        let mut info: libc::statx = unsafe { std::mem::zeroed() };
+        let mask = libc::STATX_INO | libc::STATX_MNT_ID;
+        // SAFETY: the path is a C string, and one statx is filled.
+        let result = unsafe {
+            libc::statx(
+                root.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH,
+                mask,
+                &raw mut info,
+            )
+        };
+        (result == 0).then_some(Self {
+            device: (info.stx_dev_major, info.stx_dev_minor),
+            inode: info.stx_ino,
+            mount: info.stx_mnt_id,
+        })
+    }
+}
+
+/// Whether a file found by path is the mapped one. `own_view`: it was looked up as the mapping process sees it, so that a
+/// file system which numbers its files differently for `stat` may be believed.
+pub(super) fn matches(file: &File, metadata: &Metadata, key: FileKey, own_view: bool) -> bool {
+    let device = libc::makedev(key.major, key.minor);
+    if metadata.ino() == key.inode && metadata.dev() == device {
+        return true;
+    }
+    match file_system(file) {
+        Some(BTRFS) => metadata.ino() == key.inode,
+        Some(OVERLAYFS) => own_view,
+        _ => false,
+    }
+}
+
+fn file_system(file: &File) -> Option<i64> {
+    // SAFETY: statfs is plain numbers, for which zero is valid.
+    let mut info: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: fills one statfs.
+    (unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut info) } == 0).then_some(info.f_type)
+}
+
+/// The path of a file that may have been deleted since.
+pub(super) fn undeleted(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b" (deleted)").unwrap_or(path)
+}
+
+/// Names of memory that has an inode all the same; believed only until the file is open.
+pub(super) fn is_shared_memory(path: &[u8]) -> bool {
+    [
+        &b"/memfd:"[..],
+        b"/SYSV",
+        b"/dev/zero",
+        b"/anon_hugepage",
+        b"/dev/shm/",
+    ]
+    .iter()
+    .any(|prefix| path.starts_with(prefix))
+}

@@ -1,0 +1,150 @@
+//! Perf maps of the processes seen: found in the target's mount namespace, under its innermost process ID.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use super::files::{open_in_nofollow, open_root};
+use super::perfmap::PerfMap;
+
+/// node and the JVM write 1–20 MiB.
+const MAX_BYTES: u64 = 256 << 20;
+/// All maps together; one process must not cost the others theirs, so it is far above a map's size in practice.
+const MAX_ALL_BYTES: u64 = 512 << 20;
+/// Address spaces with code outside files.
+const MAX_SPACES: usize = 65_536;
+/// How often a map that is not there yet is looked for.
+const RETRY: Duration = Duration::from_millis(100);
+/// A growing map is read again after this many times the last reading's duration.
+const PATIENCE: u32 = 10;
+
+/// One address space's perf map.
+#[derive(Debug)]
+struct Jit {
+    file: Option<File>,
+    tried: Instant,
+    map: PerfMap,
+    /// Size and modification time when last read.
+    stamp: Option<(u64, i64, i64)>,
+    next_read: Instant,
+}
+
+/// Perf maps by address space.
+#[derive(Debug)]
+pub(super) struct Jits {
+    spaces: HashMap<u32, Jit>,
+    open: usize,
+    max_open: usize,
+    /// Held in all maps.
+    bytes: u64,
+    /// Maps that were too long, or more than may be held open.
+    pub(super) refused: u64,
+}
+
+impl Jits {
+    pub(super) fn new(max_open: usize) -> Self {
+        Self {
+            spaces: HashMap::new(),
+            open: 0,
+            max_open,
+            bytes: 0,
+            refused: 0,
+        }
+    }
+
+    /// Opens the map of a process in whose anonymous memory code was seen, so that it outlives the process.
+    pub(super) fn see(&mut self, space: u32, tgid: u32) {
+        let now = Instant::now();
+        match self.spaces.get(&space) {
+            Some(jit) if jit.file.is_some() || now < jit.tried + RETRY => return,
+            None if self.open >= self.max_open || self.spaces.len() >= MAX_SPACES => {
+                self.refused += 1;
+                return;
+            }
+            _ => {}
+        }
+        let file = open(tgid).ok();
+        self.open += usize::from(file.is_some());
+        let jit = Jit {
+            file,
+            tried: now,
+            map: PerfMap::default(),
+            stamp: None,
+            next_read: now,
+        };
+        self.spaces.insert(space, jit);
+    }
+
+    /// Name of the code at `address`, if the JIT compiler told.
+    pub(super) fn find(&mut self, space: u32, address: u64) -> Option<String> {
+        let jit = self.spaces.get_mut(&space)?;
+        let file = jit.file.as_mut()?;
+        let now = Instant::now();
+        let metadata = file.metadata().ok()?;
+        let stamp = Some((metadata.size(), metadata.mtime(), metadata.mtime_nsec()));
+        if now >= jit.next_read && stamp != jit.stamp {
+            jit.stamp = stamp;
+            self.bytes -= jit.map.len();
+            jit.map = PerfMap::default();
+            match read(file, MAX_BYTES.min(MAX_ALL_BYTES - self.bytes)) {
+                Ok(bytes) => jit.map = PerfMap::parse(bytes),
+                Err(_) => self.refused += 1,
+            }
+            self.bytes += jit.map.len();
+            jit.next_read = Instant::now() + now.elapsed() * PATIENCE;
+        }
+        jit.map.find(address)
+    }
+}
+
+fn read(file: &mut File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        Err(io::ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(bytes)
+    }
+}
+
+fn open(tgid: u32) -> io::Result<File> {
+    let mut status = String::new();
+    File::open(format!("/proc/{tgid}/status"))?
+        .take(64 << 10)
+        .read_to_string(&mut status)?;
+    let (uid, pid) = identity(&status).ok_or(io::ErrorKind::InvalidData)?;
+    let root = open_root(&format!("/proc/{tgid}/root"))?;
+    let (file, metadata) =
+        open_in_nofollow(root.as_fd(), format!("/tmp/perf-{pid}.map").as_bytes())?;
+    // Anyone can leave a file of that name in /tmp.
+    let trusted = [0, uid, fs::metadata(format!("/proc/{tgid}"))?.uid()];
+    if trusted.contains(&metadata.uid()) {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// Effective user ID and innermost process ID out of `/proc/PID/status`.
+fn identity(status: &str) -> Option<(u32, u32)> {
+    let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name));
+    let uid = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
+    let pid = field("NSpid:")?.split_whitespace().last()?.parse().ok()?;
+    Some((uid, pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::identity;
+
+    #[test]
+    fn the_innermost_pid_and_the_effective_uid() {
+        let status = "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4711\t17\t1\n";
+        assert_eq!(identity(status), Some((0, 1)));
+        assert_eq!(identity("Name:\tx\n"), None);
+    }
+}

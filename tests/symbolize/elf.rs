@@ -1,0 +1,204 @@
+//! Programs with their symbols inside.
+
+use trace::symbolize::{Options, Symbolizer};
+
+use crate::target::{Target, compile, compile_source, frames, names, nm, symbolizer};
+
+#[test]
+fn every_kind_of_executable() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, flags) in [
+        ("pie", &["-pie", "-fPIE"][..]),
+        ("nopie", &["-no-pie", "-fno-PIE"]),
+        ("static_pie", &["-static-pie", "-fPIE"]),
+        ("static_nopie", &["-static", "-fno-PIE"]),
+        ("large_pages", &["-Wl,-z,max-page-size=0x200000"]),
+    ] {
+        let program = compile(dir.path(), name, flags);
+        let target = Target::start(&program);
+        let mut symbolizer = symbolizer();
+        let found = frames(&mut symbolizer, target.tgid, target.address(0));
+        assert_eq!(names(&found), ["hot"], "{name}");
+        assert_eq!(found[0].address, nm(&program, "hot") + 4, "{name}");
+        assert_eq!(found[0].module.as_deref(), program.to_str(), "{name}");
+        assert_eq!(symbolizer.losses().unnamed, 0);
+    }
+}
+
+#[test]
+fn inlined_functions_and_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "inlines", &["-g"]);
+    let target = Target::start(&program);
+    let found = frames(&mut symbolizer(), target.tgid, target.address(1));
+    assert_eq!(names(&found), ["chain", "middle", "inner"]);
+    assert_eq!(
+        found.iter().map(|f| f.inlined).collect::<Vec<_>>(),
+        [false, true, true]
+    );
+    let lines: Vec<_> = found.iter().map(|f| f.line.as_ref().unwrap().1).collect();
+    let line = |text: &str| {
+        u32::try_from(
+            crate::target::SOURCE
+                .lines()
+                .position(|l| l.contains(text))
+                .unwrap()
+                + 1,
+        )
+        .unwrap()
+    };
+    assert_eq!(
+        lines,
+        [line("pc = middle()"), line("return inner()"), line("lea 0")]
+    );
+    assert!(found[2].line.as_ref().unwrap().0.ends_with("inlines.c"));
+
+    let mut without = Symbolizer::new(Options {
+        inline: false,
+        ..Options::default()
+    })
+    .unwrap();
+    assert_eq!(
+        names(&frames(&mut without, target.tgid, target.address(1))),
+        ["chain"]
+    );
+}
+
+#[test]
+fn callers_are_looked_up_inside_their_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "callers", &[]);
+    let target = Target::start(&program);
+    let mut symbolizer = symbolizer();
+    // A call as a function's last instruction returns to where the next function begins.
+    let hot = target.address(0) - 4;
+    let locations = symbolizer.locate(target.tgid, crate::target::now(), &[hot, hot]);
+    let found = symbolizer.user(&locations);
+    assert_eq!(&*found[1].name, "hot", "the leaf's own address");
+    assert_ne!(&*found[0].name, "hot", "the caller's address less one");
+}
+
+#[test]
+fn demangled_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = "#include <cstdio>\n#include <unistd.h>\nnamespace shop { struct Till { static int __attribute__((noinline)) \
+                  sum(const char *, int); }; int Till::sum(const char *, int n) { volatile int x = n; return x; } }\n\
+                  int main() { printf(\"%lx\\n\", (unsigned long)&shop::Till::sum + 1); fflush(stdout); pause(); }";
+    let program = compile_source(dir.path(), "mangled", "cc", source, &[]);
+    let target = Target::start(&program);
+    let found = frames(&mut symbolizer(), target.tgid, target.address(0));
+    assert_eq!(names(&found), ["shop::Till::sum(char const*, int)"]);
+
+    let own = marker as fn() -> u64 as usize as u64;
+    let found = frames(&mut symbolizer(), std::process::id(), own);
+    assert_eq!(
+        names(&found),
+        ["symbolize::elf::marker"],
+        "no hash, no mangling"
+    );
+    assert_eq!(marker(), 42);
+}
+
+#[inline(never)]
+fn marker() -> u64 {
+    std::hint::black_box(42)
+}
+
+#[test]
+fn the_vdso() {
+    use object::{Object, ObjectSymbol};
+    // SAFETY: getauxval has no preconditions.
+    let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    // SAFETY: a vDSO has at least its ELF headers and the code and tables behind them in two pages.
+    let image = unsafe { std::slice::from_raw_parts(start as *const u8, 8192) };
+    let file = object::File::parse(image).unwrap();
+    let symbol = file
+        .dynamic_symbols()
+        .find(|s| s.name() == Ok("__vdso_clock_gettime"))
+        .unwrap();
+    let address = symbol.address();
+    let same: Vec<_> = file
+        .dynamic_symbols()
+        .filter(|s| s.address() == address)
+        .collect();
+    let found = frames(&mut symbolizer(), std::process::id(), start + address + 1);
+    assert!(
+        same.iter().any(|s| s.name() == Ok(&*found[0].name)),
+        "{found:?}"
+    );
+    assert_eq!(found[0].module.as_deref(), Some("[vdso]"));
+}
+
+#[test]
+fn unknown_addresses_say_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "bare", &[]);
+    let hot = nm(&program, "hot");
+    assert!(crate::target::tool(dir.path(), "strip", &["bare"]));
+    let target = Target::start(&program);
+    let mut symbolizer = symbolizer();
+    let found = frames(&mut symbolizer, target.tgid, target.address(0));
+    assert_eq!(names(&found), [format!("bare+{:#x}", hot + 4)]);
+    let found = frames(&mut symbolizer, target.tgid, 0x10);
+    assert_eq!(names(&found), ["[unmapped]+0x10"]);
+    let losses = symbolizer.losses();
+    assert_eq!((losses.frames, losses.unnamed), (2, 2));
+}
+
+#[test]
+fn the_plt_is_not_named_after_its_neighbour() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "plt", &["-fcf-protection=none"]);
+    let init = nm(&program, "_init");
+    let hot = nm(&program, "hot");
+    let target = Target::start(&program);
+    let bias = target.address(0) - 4 - hot;
+    let found = frames(&mut symbolizer(), target.tgid, bias + init + 0x20);
+    assert_eq!(names(&found), [format!("plt+{:#x}", init + 0x20)]);
+    let found = frames(&mut symbolizer(), target.tgid, bias + init);
+    assert_eq!(names(&found), ["_init"]);
+}
+
+/// Every 512 bytes of the C library: a name wherever nm has a function there, and no name where it has none.
+#[test]
+fn nm_agrees_on_a_stripped_library() {
+    let code = libc::printf as *const () as u64;
+    let ips: Vec<u64> = (0..2000).map(|i| code + 1 + i * 512).collect();
+    // No debug files: they know internal names that nm -D does not.
+    let options = Options {
+        debug_dirs: Vec::new(),
+        ..Options::default()
+    };
+    let mut symbolizer = Symbolizer::new(options).unwrap();
+    let mut found = Vec::new();
+    for ip in ips {
+        found.extend(frames(&mut symbolizer, std::process::id(), ip));
+    }
+    let library = found[0].module.clone().unwrap();
+    let output = std::process::Command::new("nm")
+        .args(["-DS", "--defined-only", &library])
+        .output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let mut functions: Vec<(u64, u64, &str)> = Vec::new();
+    for line in text.lines() {
+        if let [start, size, _, name] = line.split(' ').collect::<Vec<_>>()[..] {
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            functions.push((number(start), number(size), name.split('@').next().unwrap()));
+        }
+    }
+    let mut named = 0;
+    for frame in found {
+        let covering: Vec<_> = functions
+            .iter()
+            .filter(|(s, n, _)| (*s..s + n).contains(&frame.address))
+            .map(|f| f.2)
+            .collect();
+        if covering.is_empty() {
+            assert!(frame.name.contains("+0x"), "{frame:?}");
+        } else {
+            assert!(covering.contains(&&*frame.name), "{frame:?} {covering:?}");
+            named += 1;
+        }
+    }
+    assert!(named > 300, "{named} of 2000");
+}

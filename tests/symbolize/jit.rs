@@ -1,0 +1,108 @@
+//! Code made at run time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use profile::frame::FrameKind;
+
+use crate::target::{Target, compile_source, frames, names, now, symbolizer};
+
+/// Makes executable memory and prints where.
+pub(crate) const JIT: &str = r#"
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    void *code = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(code, 8192, PROT_READ | PROT_EXEC);
+    printf("%lx\n", (unsigned long)code);
+    fflush(stdout);
+    pause();
+}
+"#;
+
+struct Map(PathBuf);
+
+impl Map {
+    fn write(tgid: u32, text: &str) -> Self {
+        let path = Path::new("/tmp").join(format!("perf-{tgid}.map"));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn perf_maps_grow_and_outlive_their_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut target = Target::start(&compile_source(dir.path(), "jit", "c", JIT, &[]));
+    let code = target.address(0);
+    let text = format!("{code:x} 100 first function\n{:x} 10 torn", code + 0x100);
+    let map = Map::write(target.tgid, &text);
+    let mut symbolizer = symbolizer();
+    let found = frames(&mut symbolizer, target.tgid, code + 0xff);
+    assert_eq!(names(&found), ["first function"]);
+    assert_eq!(found[0].kind, FrameKind::Jit);
+    assert_eq!(found[0].module, None);
+    let locations = symbolizer.locate(target.tgid, now(), &[code + 0x100]);
+    assert_eq!(
+        names(&symbolizer.user(&locations)),
+        [format!("[anon]+{:#x}", code + 0x100)]
+    );
+
+    let later = symbolizer.locate(target.tgid, now(), &[code + 0x200]);
+    fs::write(
+        &map.0,
+        format!("{text} no more\n{:#x} 0x10 second\n", code + 0x200),
+    )
+    .unwrap();
+    target.end();
+    fs::remove_file(&map.0).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(names(&symbolizer.user(&later)), ["second"]);
+}
+
+#[test]
+fn a_perf_map_that_is_a_fifo_or_a_link_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile_source(dir.path(), "trap", "c", JIT, &[]);
+    let target = Target::start(&program);
+    let code = target.address(0);
+    let map = Map(Path::new("/tmp").join(format!("perf-{}.map", target.tgid)));
+    let path = std::ffi::CString::new(map.0.to_str().unwrap()).unwrap();
+    // SAFETY: a valid C string.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let expected = [format!("[anon]+{code:#x}")];
+    assert_eq!(
+        names(&frames(&mut symbolizer(), target.tgid, code)),
+        expected
+    );
+    fs::remove_file(&map.0).unwrap();
+    let real = dir.path().join("map");
+    fs::write(&real, format!("{code:x} 10 linked\n")).unwrap();
+    std::os::unix::fs::symlink(&real, &map.0).unwrap();
+    assert_eq!(
+        names(&frames(&mut symbolizer(), target.tgid, code)),
+        expected
+    );
+}
+
+#[test]
+fn a_perf_map_of_somebody_else_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = Target::start(&compile_source(dir.path(), "victim", "c", JIT, &[]));
+    let code = target.address(0);
+    let map = Map::write(target.tgid, &format!("{code:x} 10 forged\n"));
+    if std::os::unix::fs::chown(&map.0, Some(65_534), None).is_err() {
+        return crate::target::skip("chown needs root");
+    }
+    assert_eq!(
+        names(&frames(&mut symbolizer(), target.tgid, code)),
+        [format!("[anon]+{code:#x}")]
+    );
+}

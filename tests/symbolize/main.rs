@@ -1,0 +1,12 @@
+//! Names of addresses held to programs that know their own: each prints where it is, the tracer must say what that is.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where its setup fails")]
+
+mod cost;
+mod debuginfo;
+mod elf;
+mod files;
+mod jit;
+mod kernel;
+mod short;
+mod target;
