@@ -9,7 +9,7 @@ use libbpf_rs::skel::Skel;
 use trace::collect::{Until, collect, finish_command};
 use trace::command::Corked;
 use trace::cost::Meter;
-use trace::iterate;
+use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::output::OutputFile;
 use trace::probe::Kernel;
@@ -57,10 +57,11 @@ fn trace(args: &Args) -> Result<Outcome> {
         .snapshot(args.targets.processes_at_start());
     let progress = Progress::new(args.window.duration, args.common.quiet);
     let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
-    let mut moves = 0;
+    let mut reseeding = Reseeding::default();
     collect(&mut until, &[ring.fd()], &progress, || {
         stacks.absorb(&ring);
-        seed_again_after_moves(&skel, &mut moves)?;
+        let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+        reseeding.follow(moves, skel.links.seed_members.as_ref())?;
         harvest::progress(&skel, &stacks)
     })?;
     let end_ns = close_window(&mut skel)?;
@@ -106,13 +107,4 @@ fn close_window(skel: &mut OffcputimeSkel<'_>) -> Result<u64> {
     let end_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
     Ok(end_ns)
-}
-
-/// Threads that moved into or out of the cgroup asked for become targets, or stop being some.
-fn seed_again_after_moves(skel: &OffcputimeSkel<'_>, moves: &mut u64) -> Result<()> {
-    let seen = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-    if std::mem::replace(moves, seen) != seen {
-        iterate::run(skel.links.seed_members.as_ref())?;
-    }
-    Ok(())
 }

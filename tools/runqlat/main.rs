@@ -13,7 +13,7 @@ use trace::collect::{Until, collect, finish_command};
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::hdr::HdrLog;
-use trace::iterate;
+use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::probe::Kernel;
 use trace::progress::Progress;
@@ -60,14 +60,15 @@ fn trace(args: &Args) -> Result<Outcome> {
         .interval
         .map(|interval| Ticker::new(start_ns, interval));
     let mut reports = 0;
-    let mut moves = 0;
+    let mut reseeding = Reseeding::default();
     loop {
         let mut until = Until::new(&signals, command.as_mut(), interval_start_ns, None);
         until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
         let progress = Progress::new(args.every.interval, args.common.quiet);
         collect(&mut until, &[slow_waits.fd()], &progress, || {
             slow_waits.print(args, &mut io::stdout().lock())?;
-            seed_again_after_moves(&skel, &mut moves)?;
+            let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+            reseeding.follow(moves, skel.links.seed_members.as_ref())?;
             harvest::progress(&skel)
         })?;
         let over = until.is_interrupted();
@@ -126,15 +127,6 @@ fn open_window(args: &Args, skel: &mut RunqlatSkel<'_>, targets: &Settings) -> R
         eprintln!("runqlat: tracing run queue latency; Ctrl-C ends");
     }
     Ok(start_ns)
-}
-
-/// Threads that moved into or out of the cgroup asked for become targets, or stop being some.
-fn seed_again_after_moves(skel: &RunqlatSkel<'_>, moves: &mut u64) -> Result<()> {
-    let seen = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-    if std::mem::replace(moves, seen) != seen {
-        iterate::run(skel.links.seed_members.as_ref())?;
-    }
-    Ok(())
 }
 
 fn close(args: &Args, skel: &RunqlatSkel<'_>, meter: &Meter, window_ns: u64) -> Result<Outcome> {

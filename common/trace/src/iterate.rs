@@ -5,6 +5,26 @@ use std::io::Read;
 use anyhow::{Context, Result};
 use libbpf_rs::{Iter, Link};
 
+/// Finds the targets anew when processes have moved between cgroups.
+#[derive(Debug, Default)]
+pub struct Reseeding {
+    seen: u64,
+}
+
+impl Reseeding {
+    /// `moves`: the BPF side's count of moves; `seed`: its iterator over all tasks.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`].
+    pub fn follow(&mut self, moves: u64, seed: Option<&Link>) -> Result<()> {
+        if std::mem::replace(&mut self.seen, moves) != moves {
+            run(seed)?;
+        }
+        Ok(())
+    }
+}
+
 /// Runs the iterator behind `link` to its end and returns its output.
 ///
 /// # Errors

@@ -1,0 +1,178 @@
+//! The tools' manners, without root and without BPF: help, usage errors, messages that name what is missing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const TOOLS: [(&str, &str); 3] = [
+    ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
+    ("profile", env!("CARGO_BIN_EXE_profile")),
+    ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
+];
+
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program)
+        .args(args)
+        .output()
+        .expect("the tool runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+#[test]
+fn help_fits_a_terminal_and_needs_nothing() {
+    for (tool, program) in TOOLS {
+        let output = run(program, &["--help"]);
+        assert_eq!(output.status.code(), Some(0), "{tool}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{tool}: {line}");
+        }
+        let version = run(program, &["--version"]);
+        assert_eq!(
+            String::from_utf8_lossy(&version.stdout),
+            format!("{tool} {}\n", env!("CARGO_PKG_VERSION"))
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_exits_2() {
+    for (tool, program) in TOOLS {
+        for args in [
+            &["--no-such-flag"][..],
+            &["0"],
+            &["-5"],
+            &["1d"],
+            &["-u", "-k"],
+            &["-p", "1", "--", "true"],
+        ] {
+            assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
+        }
+        if tool != "runqlat" {
+            for args in [&["-U", "-K"][..], &["-f", "-j"], &["-o", "x.svg"]] {
+                assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
+            }
+            assert!(
+                stderr(&run(program, &["-o", "x.svg"])).contains(".folded or .json"),
+                "{tool}"
+            );
+        }
+    }
+}
+
+#[test]
+fn flags_of_later_releases_are_refused() {
+    for (tool, program) in TOOLS {
+        for args in [&["--max-overhead", "1"][..], &["--unwind", "cfi"]] {
+            assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_named_before_anything_is_loaded() {
+    for (tool, program) in TOOLS {
+        let missing = run(program, &["-p", "4194999", "1"]);
+        assert_eq!(missing.status.code(), Some(1), "{tool}");
+        assert_eq!(
+            stderr(&missing),
+            format!("{tool}: no process 4194999; it may have exited (see ps -e)\n")
+        );
+        let thread = run(program, &["-t", "4194999", "1"]);
+        assert!(
+            stderr(&thread).starts_with(&format!("{tool}: no thread 4194999")),
+            "{tool}"
+        );
+        let cgroup = run(program, &["--cgroup", "/tmp", "1"]);
+        assert_eq!(cgroup.status.code(), Some(1), "{tool}");
+        assert!(
+            stderr(&cgroup).contains("/tmp: not a cgroup v2 directory; cgroup v2 is"),
+            "{}",
+            stderr(&cgroup)
+        );
+        let gone = run(program, &["--cgroup", "/no/such/cgroup", "1"]);
+        assert!(
+            stderr(&gone).contains("/no/such/cgroup: No such file"),
+            "{}",
+            stderr(&gone)
+        );
+    }
+}
+
+#[test]
+fn an_unwritable_output_is_found_before_the_run() {
+    for (tool, program) in TOOLS.into_iter().filter(|(tool, _)| *tool != "runqlat") {
+        let output = run(program, &["-o", "/no/such/directory/out.folded", "1"]);
+        assert_eq!(output.status.code(), Some(1), "{tool}");
+        assert!(
+            stderr(&output).contains("write /no/such/directory/out.folded: No such file"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let output = run(
+        env!("CARGO_BIN_EXE_runqlat"),
+        &["--hdr", "/no/such/directory/x.hlog", "1", "1"],
+    );
+    assert!(
+        stderr(&output).contains("write /no/such/directory/x.hlog"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_misspelt_event_gets_near_matches() {
+    let output = run(env!("CARGO_BIN_EXE_profile"), &["-e", "cpu-clok", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("did you mean cpu-clock?"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn completions_are_printed() {
+    for (tool, program) in TOOLS {
+        for shell in ["bash", "zsh", "fish"] {
+            let output = run(program, &["--completions", shell]);
+            assert_eq!(output.status.code(), Some(0), "{tool} {shell}");
+            let text = String::from_utf8(output.stdout).expect("UTF-8");
+            assert!(
+                text.contains(tool) && text.contains("comm"),
+                "{tool} {shell}"
+            );
+        }
+    }
+}
+
+/// As nobody, from a place that nobody can read.
+#[test]
+fn without_privileges_the_missing_capability_is_named() {
+    // SAFETY: takes no pointers.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    for (tool, program) in TOOLS {
+        let dir = tempfile::tempdir().expect("a directory");
+        let copy: PathBuf = dir.path().join(tool);
+        fs::copy(program, &copy).expect("a copy");
+        for path in [dir.path(), &copy] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+        }
+        let mut command = Command::new(&copy);
+        command.arg("1");
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.output().expect("the tool runs");
+        let expected = format!(
+            "{tool}: needs root, or CAP_BPF and CAP_PERFMON (missing: CAP_BPF, CAP_PERFMON); run it with sudo\n"
+        );
+        assert_eq!((output.status.code(), stderr(&output)), (Some(1), expected));
+    }
+}

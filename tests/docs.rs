@@ -1,0 +1,184 @@
+//! Man pages, examples and README say what the tools do.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TOOLS: [(&str, &str); 3] = [
+    ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
+    ("profile", env!("CARGO_BIN_EXE_profile")),
+    ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
+];
+
+const SECTIONS: [&str; 12] = [
+    "NAME",
+    "SYNOPSIS",
+    "DESCRIPTION",
+    "OPTIONS",
+    "FIELDS",
+    "EXAMPLES",
+    "EXIT STATUS",
+    "OVERHEAD",
+    "CAVEATS",
+    "REQUIREMENTS",
+    "ENVIRONMENT",
+    "SEE ALSO",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|err| panic!("{path}: {err}"))
+}
+
+fn help(program: &str) -> String {
+    let output = Command::new(program)
+        .arg("--help")
+        .output()
+        .expect("the tool runs");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// `--long` options of a text.
+fn long_options(text: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    let starts = text
+        .match_indices("--")
+        .filter(|(at, _)| !text[..*at].ends_with(|c: char| is_name(c) || c == '-'));
+    starts
+        .map(|(at, _)| {
+            text[at..]
+                .chars()
+                .take_while(|c| is_name(*c))
+                .collect::<String>()
+        })
+        .filter(|option| option.len() > 3)
+        .collect()
+}
+
+#[test]
+fn man_pages_have_every_option_and_no_other() {
+    for (tool, program) in TOOLS {
+        let page = read(&format!("man/{tool}.8")).replace("\\-", "-");
+        let options = page
+            .split(".SH OPTIONS")
+            .nth(1)
+            .and_then(|rest| rest.split(".SH FIELDS").next());
+        assert_eq!(
+            long_options(options.expect("a section")),
+            long_options(&help(program)),
+            "{tool}"
+        );
+    }
+}
+
+#[test]
+fn man_pages_have_their_sections_in_order() {
+    for (tool, _) in TOOLS {
+        let page = read(&format!("man/{tool}.8"));
+        let sections: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(".SH "))
+            .collect();
+        assert_eq!(sections, SECTIONS, "{tool}");
+    }
+}
+
+#[test]
+fn example_files_end_with_the_help_text() {
+    for (tool, program) in TOOLS {
+        let examples = read(&format!("man/{tool}_example.txt"));
+        assert!(
+            examples.trim_end().ends_with(help(program).trim_end()),
+            "man/{tool}_example.txt is behind --help"
+        );
+    }
+}
+
+/// Command lines of a text that start with a tool's name.
+fn commands(text: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> + '_ {
+    text.lines().filter_map(|line| {
+        let line = line
+            .trim()
+            .trim_start_matches("# ")
+            .trim_start_matches("sudo ")
+            .trim_start_matches(".B ");
+        let (tool, program) = TOOLS
+            .into_iter()
+            .find(|(tool, _)| line.split_whitespace().next() == Some(tool))?;
+        let line = line
+            .strip_prefix(tool)?
+            .split(['#', '>', '|', '('])
+            .next()?
+            .replace("\\-", "-");
+        let words: Vec<String> = line
+            .split_whitespace()
+            .map(|word| word.trim_matches('\'').replace("PID", "1"))
+            .collect();
+        Some((program, words))
+    })
+}
+
+#[test]
+fn documented_commands_parse() {
+    let mut count = 0;
+    for (tool, _) in TOOLS {
+        let help = help(
+            TOOLS
+                .iter()
+                .find(|(name, _)| *name == tool)
+                .expect("a tool")
+                .1,
+        );
+        for (program, mut words) in commands(&help).chain(commands(&read(&format!("man/{tool}.8"))))
+        {
+            // Prose may begin with the tool's name, too.
+            if words.first().is_some_and(|word| {
+                word == "-" || word.chars().next().is_some_and(char::is_alphabetic)
+            }) {
+                continue;
+            }
+            // Flags are checked before --help is obeyed; what follows -- is the command's own.
+            let end = words
+                .iter()
+                .position(|word| word == "--")
+                .unwrap_or(words.len());
+            words.truncate(end);
+            words.push("--help".into());
+            let output = Command::new(program)
+                .args(&words)
+                .output()
+                .expect("the tool runs");
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{tool} {words:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            count += 1;
+        }
+    }
+    assert!(count >= 15, "only {count} commands found");
+    let stale = Command::new(TOOLS[0].1)
+        .args(["--stale-flag", "--help"])
+        .output()
+        .expect("the tool runs");
+    assert_eq!(stale.status.code(), Some(2), "a stale flag must not pass");
+}
+
+#[test]
+fn the_readme_has_a_row_for_each_tool() {
+    let readme = read("README.md");
+    for (tool, _) in TOOLS {
+        assert!(
+            readme
+                .lines()
+                .any(|line| line.starts_with(&format!("| `{tool}`"))),
+            "{tool}"
+        );
+    }
+    assert!(!readme.contains("<!-- output"), "an output is missing");
+}

@@ -1,0 +1,81 @@
+//! Every tool has all its files, under one stem; files stay small.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines a source file may have.
+const MOST_LINES: usize = 400;
+
+/// Longer files, each with its reason.
+const LONG: [(&str, &str); 1] = [(
+    "bpf/offcputime.bpf.c",
+    "one state machine and its closing iterator",
+)];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn tools() -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("tools/Cargo.toml")).expect("a manifest");
+    let bins = manifest.split("[[bin]]").skip(1);
+    bins.filter_map(|bin| Some(bin.split('"').nth(1)?.to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_tool_has_all_its_files() {
+    let tools = tools();
+    assert!(tools.len() >= 3, "{tools:?}");
+    for tool in tools {
+        for file in [
+            format!("bpf/{tool}.bpf.c"),
+            format!("tools/{tool}/main.rs"),
+            format!("tools/{tool}/report.rs"),
+            format!("man/{tool}.8"),
+            format!("man/{tool}_example.txt"),
+            format!("tests/live/{tool}.rs"),
+        ] {
+            assert!(root().join(&file).is_file(), "{file} is missing");
+        }
+    }
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found);
+        } else if [".rs", ".c", ".h"]
+            .iter()
+            .any(|ending| name.ends_with(ending))
+        {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn files_stay_small() {
+    let mut files = Vec::new();
+    let root = root();
+    sources(&root, &mut files);
+    assert!(files.len() > 50);
+    for file in files {
+        let name = file
+            .strip_prefix(&root)
+            .expect("below the root")
+            .to_string_lossy()
+            .into_owned();
+        let lines = fs::read_to_string(&file).expect("text").lines().count();
+        let most = if name.ends_with("main.rs") && name.starts_with("tools/") {
+            150
+        } else {
+            MOST_LINES
+        };
+        let excused = LONG.iter().any(|(long, _)| *long == name);
+        assert!(lines <= most || excused, "{name} has {lines} lines");
+    }
+}
