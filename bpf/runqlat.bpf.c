@@ -33,6 +33,7 @@ struct member {
 
 #include "members.bpf.h"
 #include "waits.bpf.h"
+#include "culprits.bpf.h"
 
 enum group_by {
 	BY_MACHINE = 0,
@@ -58,7 +59,6 @@ __u32 epoch = 0;
 struct runqlat_losses {
 	__u64 groups_full;
 	__u64 buckets_full;
-	__u64 culprits_full;
 	__u64 slow_ring_full;
 	__u64 negative;
 	/* Waits whose end was hidden. */
@@ -89,7 +89,6 @@ struct hist {
 #define EPOCHS 2
 #define MAX_GROUPS 10240
 #define MAX_ROWS 131072
-#define MAX_CULPRITS 16384
 
 /* epoch → all waits together */
 struct {
@@ -133,52 +132,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct runqlat_totals);
 } totals SEC(".maps");
-
-/* Slices looked back on for the tasks that a wait was behind; what lies before them has no name. */
-#define SLICES 8
-
-struct slice {
-	__u64 start_ns;
-	__u32 tid;
-	__u32 tgid;
-};
-
-/* What ran on a CPU lately, a ring. */
-struct cpu_history {
-	__u64 last_switch_ns;
-	__u32 next;
-	__u32 pad;
-	struct slice slices[SLICES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct cpu_history);
-} history SEC(".maps");
-
-struct culprit_key {
-	__u32 tid;
-	__u32 epoch;
-};
-
-struct culprit {
-	__u64 caused_ns;
-	__u64 waits;
-	__u32 tgid;
-	__u32 pad;
-	/* Empty when it was not at hand at the first time. */
-	__u8 comm[16];
-};
-
-/* task → time that others waited while it ran; tid 0: before the slices remembered */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CULPRITS);
-	__type(key, struct culprit_key);
-	__type(value, struct culprit);
-} culprits SEC(".maps");
 
 /* One wait above the threshold. */
 struct slow_wait {
@@ -289,66 +242,6 @@ static __always_inline void add_to_group(__u32 now_epoch, struct task_struct *ta
 	}
 	add_to_sum(sum, wait_ns);
 	add_to_bucket(&row);
-}
-
-static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns, struct task_struct *task)
-{
-	struct culprit_key key = { .tid = tid, .epoch = now_epoch };
-	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
-	struct culprit first = { .tgid = tgid };
-
-	if (!culprit) {
-		if (task)
-			bpf_core_read(&first.comm, sizeof(first.comm), &task->comm);
-		bpf_map_update_elem(&culprits, &key, &first, BPF_NOEXIST);
-		culprit = bpf_map_lookup_elem(&culprits, &key);
-	}
-	if (!culprit) {
-		__sync_fetch_and_add(&losses.culprits_full, 1);
-		return;
-	}
-	__sync_fetch_and_add(&culprit->caused_ns, caused_ns);
-	__sync_fetch_and_add(&culprit->waits, 1);
-}
-
-/* Shares the wait [since, now) out among the tasks that ran on this CPU meanwhile, latest first. */
-static __always_inline void blame_history(struct cpu_history *cpu, struct task_struct *prev, __u32 now_epoch,
-					  __u64 since, __u64 now)
-{
-	__u64 end = now;
-
-	for (__u32 back = 1; back <= SLICES; back++) {
-		struct slice *slice = &cpu->slices[(cpu->next - back) % SLICES];
-		__u64 start = slice->start_ns;
-
-		if (!start || start >= end)
-			break;
-		if (slice->tid)
-			blame(now_epoch, slice->tid, slice->tgid, end - (start > since ? start : since),
-			      back == 1 ? prev : NULL);
-		if (start <= since)
-			return;
-		end = start;
-	}
-	blame(now_epoch, 0, 0, end - since, NULL);
-}
-
-/* The slice of `prev` ends. */
-static __always_inline void remember_slice(struct cpu_history *cpu, struct task_struct *prev, __u64 now)
-{
-	struct slice *slice = &cpu->slices[cpu->next % SLICES];
-
-	slice->start_ns = cpu->last_switch_ns ?: window_start_ns;
-	if (pid_namespace_level) {
-		slice->tid = tid_of(targets.pid_namespace, prev);
-		slice->tgid = tgid_of(targets.pid_namespace, prev);
-	} else {
-		/* Direct reads: this runs at every switch. */
-		slice->tid = prev->pid;
-		slice->tgid = prev->tgid;
-	}
-	cpu->next++;
-	cpu->last_switch_ns = now;
 }
 
 static __always_inline void send_slow_wait(struct member *member, struct task_struct *prev, struct task_struct *next,

@@ -3,6 +3,7 @@
 #ifndef __GLOB_BPF_H__
 #define __GLOB_BPF_H__
 
+/* Read through a volatile pointer only: clang knows the constant it was compiled with, user space fills in another. */
 struct glob {
 	/* Bit i of accept[b]: position i of the pattern takes byte b. */
 	__u32 accept[256];
@@ -13,12 +14,12 @@ struct glob {
 };
 
 /* A star may also match nothing. */
-static __always_inline __u32 glob_close(const struct glob *glob, __u32 state)
+static __always_inline __u32 glob_close(const volatile struct glob *glob, __u32 state)
 {
 	return state | ((state & glob->star) << 1);
 }
 
-static __always_inline bool glob_match(const struct glob *glob, const char comm[16])
+static __always_inline bool glob_match(const volatile struct glob *glob, const char comm[16])
 {
 	__u32 state = glob_close(glob, 1);
 

@@ -91,7 +91,7 @@ static __always_inline bool is_target_named(struct task_struct *task, const char
 
 	if (!is_kind_wanted(task))
 		return false;
-	if (targets.by_comm && !glob_match((const struct glob *)&comm_glob, comm))
+	if (targets.by_comm && !glob_match(&comm_glob, comm))
 		return false;
 	if (targets.by_tgid) {
 		tgid = tgid_of(targets.pid_namespace, task);

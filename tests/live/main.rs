@@ -1,5 +1,6 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
+mod bad_days;
 mod harness;
 mod kernel;
 mod offcputime;

@@ -139,10 +139,11 @@ impl Harvest {
             bss.losses.unreported,
             bss.losses.unreported_ns,
         );
-        losses.count(
+        losses.time(
             "out_of_order",
-            "switches out of order",
+            "switches not seen",
             bss.losses.out_of_order,
+            self.accounting.unseen_ns,
         );
         losses.count("negative", "times running backwards", bss.losses.negative);
         losses.count(

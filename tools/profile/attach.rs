@@ -130,39 +130,51 @@ fn find_file(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.into());
     }
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let own = maps
-        .lines()
-        .filter_map(|line| line.split_once('/'))
-        .map(|(_, path)| PathBuf::from(format!("/{path}")));
-    let mut library_dirs: Vec<PathBuf> = own
-        .filter_map(|path| path.parent().map(Path::to_owned))
+    let mut candidates = own_libraries();
+    let mut dirs: Vec<PathBuf> = candidates
+        .iter()
+        .filter_map(|path| Some(path.parent()?.to_owned()))
         .collect();
-    library_dirs.extend(["/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
-    let is_it = |file: &str| {
+    dirs.extend(["/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
+    for dir in dirs {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        files.sort();
+        candidates.extend(files);
+    }
+    let is_it = |path: &PathBuf| {
+        let file = path
+            .file_name()
+            .and_then(|file| file.to_str())
+            .unwrap_or_default();
         file == name
             || file
                 .strip_prefix(name)
                 .is_some_and(|rest| rest.starts_with(".so"))
     };
-    let library = library_dirs.iter().find_map(|dir| {
-        let mut files: Vec<PathBuf> = fs::read_dir(dir)
-            .ok()?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .collect();
-        files.sort();
-        files.into_iter().find(|file| {
-            file.file_name()
-                .and_then(|file| file.to_str())
-                .is_some_and(is_it)
-        })
-    });
     let path = std::env::var_os("PATH").unwrap_or_default();
-    library.or_else(|| {
-        std::env::split_paths(&path)
-            .map(|dir| dir.join(name))
-            .find(|file| file.is_file())
-    })
+    candidates.extend(std::env::split_paths(&path).map(|dir| dir.join(name)));
+    candidates
+        .into_iter()
+        .find(|path| is_it(path) && is_elf(path))
+}
+
+/// What is mapped into this very process: the versions that programs here run with.
+fn own_libraries() -> Vec<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.split_once('/'))
+        .map(|(_, path)| format!("/{path}").into());
+    paths.collect()
+}
+
+/// `libc.so` in /usr/lib is a linker script.
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read =
+        fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
 }
 
 /// Finds where an event's weight lies; also checks that a tracepoint exists.

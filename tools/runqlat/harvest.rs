@@ -231,7 +231,7 @@ pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
     losses.count(
         "culprits_full",
         "tasks waited behind: table full",
-        bss.losses.culprits_full,
+        bss.culprits_full,
     );
     losses.count(
         "slow_ring_full",

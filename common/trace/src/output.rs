@@ -94,7 +94,7 @@ impl OutputFile {
         if target.exists() && !target.is_file() {
             let file = fs::OpenOptions::new().write(true).open(&target);
             let mut out = BufWriter::new(file.with_context(|| self.complaint())?);
-            report(&mut out)?;
+            report(&mut out).with_context(|| self.complaint())?;
             return out.flush().with_context(|| self.complaint());
         }
         let file = NamedTempFile::new_in(directory(&target)).with_context(|| self.complaint())?;
