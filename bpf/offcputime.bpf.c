@@ -180,7 +180,9 @@ static __always_inline void member_joined(struct member *member, struct task_str
 
 	member->joined_ns = member->since_ns = member->off_ns = now;
 	if (origin == MEMBER_FORKED) {
+		/* Until it is put on a run queue; from then on it waits for nothing but a CPU. */
 		member->phase = PHASE_BLOCKED;
+		member->wait_flags = WAIT_RUNNABLE;
 		member->never_ran = 1;
 	} else if (origin == MEMBER_RENAMED) {
 		bool queued = is_queued(task);

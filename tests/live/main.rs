@@ -1,6 +1,7 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
 mod bad_days;
+mod events;
 mod harness;
 mod kernel;
 mod offcputime;

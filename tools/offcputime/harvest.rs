@@ -115,11 +115,17 @@ impl Harvest {
                 phase::RUNNABLE => self.accounting.runqueue_ns += open.phase_ns,
                 _ => self.accounting.blocked_ns += open.phase_ns,
             }
-            if open.phase != phase::RUNNING && open.wanted != 0 {
-                self.open += 1;
-                self.rows
-                    .push(open_row(args, &open, &kernel, stacks, end_ns));
+            if open.phase == phase::RUNNING {
+                continue;
             }
+            if open.wanted == 0 {
+                self.accounting.filtered += 1;
+                self.accounting.filtered_ns += open.blocked_ns + open.runqueue_ns;
+                continue;
+            }
+            self.open += 1;
+            self.rows
+                .push(open_row(args, &open, &kernel, stacks, end_ns));
         }
         Ok(())
     }

@@ -40,12 +40,12 @@ fn trace(args: &Args) -> Result<Outcome> {
         return Ok(run::print_completions(shell, Args::command()));
     }
     let mut targets = args.targets.resolve()?;
+    run::check_privileges()?;
     let mut hdr = args
         .hdr
         .as_deref()
         .map(|path| HdrLog::create(path, SystemTime::now()))
         .transpose()?;
-    run::check_privileges()?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
