@@ -83,8 +83,12 @@ pub struct Stacks {
     #[arg(short, long)]
     pub delimited: bool,
 
-    /// Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT
-    #[arg(short, long)]
+    /// Mark kernel, inlined and JIT frames in folded output.
+    #[arg(
+        short,
+        long,
+        help = "Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT"
+    )]
     pub annotate: bool,
 
     /// Also write FILE, as .folded or .json by its ending (repeatable)

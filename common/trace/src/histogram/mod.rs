@@ -196,7 +196,7 @@ mod tests {
         let values = interesting();
         let mut program = String::from(
             "#include <stdio.h>\ntypedef unsigned int __u32; typedef unsigned long long __u64;\n\
-             #define __always_inline inline\n",
+             #undef __always_inline\n#define __always_inline inline\n",
         );
         writeln!(program, "#include \"{header}\"").unwrap();
         program += "int main(void) { __u64 v; printf(\"%d\\n\", HIST_BUCKETS);\n\
