@@ -59,6 +59,8 @@ pub(crate) struct Interval {
     pub(crate) open: Vec<OpenWait>,
     /// Since the start of the run.
     pub(crate) under_way_at_start: u64,
+    /// Since the start of the run.
+    pub(crate) losses: Losses,
 }
 
 impl Interval {
@@ -80,6 +82,7 @@ impl Interval {
             culprits: culprits(skel, epoch)?,
             open: open_waits(skel)?,
             under_way_at_start: totals(skel)?.under_way_at_start,
+            losses: losses(skel)?,
         })
     }
 }

@@ -142,7 +142,7 @@ fn collect_cgroups(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
 }
 
 /// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […],
-/// "still_waiting": […]}`
+/// "still_waiting": […], "under_way_at_start", "losses": {…}}`, the last two since the start of the run.
 fn to_json(args: &Args, interval: &Interval) -> Value {
     let groups: Vec<Value> = interval
         .waits
@@ -171,6 +171,7 @@ fn to_json(args: &Args, interval: &Interval) -> Value {
         "behind": behind,
         "still_waiting": open,
         "under_way_at_start": interval.under_way_at_start,
+        "losses": interval.losses.to_json(),
     })
 }
 
