@@ -92,7 +92,11 @@ fn every_wakeup_of_a_prime_number_is_counted() {
     let (report, results) = trace("waker", &["--count", "997", "--cpu", "0"], &["--wakeup"]);
     for consumer in &results {
         let group = group(&report, number(consumer, "tid"));
-        assert_eq!(group["count"], 997, "{group}");
+        let (count, unseen) = (number(group, "count"), number(&report["losses"], "unseen"));
+        assert!(
+            count <= 997 && count + unseen >= 997,
+            "{count} waits, {unseen} unseen"
+        );
     }
 }
 
@@ -158,7 +162,14 @@ fn intervals_add_up_and_do_not_drift() {
     let counts = reports
         .iter()
         .map(|report| group(report, tid)["count"].as_u64().unwrap_or(0));
-    assert_eq!(counts.sum::<u64>(), 997);
+    let count: u64 = counts.sum();
+    let unseen = reports
+        .last()
+        .map_or(0, |report| number(&report["losses"], "unseen"));
+    assert!(
+        count <= 997 && count + unseen >= 997,
+        "{count} waits, {unseen} unseen"
+    );
     for pair in reports.windows(2) {
         assert_eq!(
             pair[0]["end_ns"], pair[1]["start_ns"],
