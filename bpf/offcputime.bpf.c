@@ -178,7 +178,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	member->joined_ns = member->since_ns = member->off_ns = now;
+	member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = now;
 	if (origin == MEMBER_FORKED) {
 		/* Until it is put on a run queue; from then on it waits for nothing but a CPU. */
 		member->phase = PHASE_BLOCKED;
