@@ -1,6 +1,9 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
 mod bad_days;
+mod c_program;
+mod endings;
+mod events;
 mod harness;
 mod kernel;
 mod offcputime;
@@ -8,6 +11,8 @@ mod offcputime;
 mod profile_tool;
 mod runqlat;
 mod slow_disk;
+mod symbols;
+mod targets;
 mod tool;
 mod workload;
 
