@@ -222,21 +222,22 @@ static __always_inline __u64 tracepoint_weight(const void *record)
 	}
 }
 
+/* Read by helper: direct loads would be merged into one at a computed offset, which the verifier refuses. */
 static __always_inline __u64 probe_weight(struct pt_regs *regs)
 {
 	switch (config.weight_arg) {
 	case 1:
-		return PT_REGS_PARM1(regs);
+		return PT_REGS_PARM1_CORE(regs);
 	case 2:
-		return PT_REGS_PARM2(regs);
+		return PT_REGS_PARM2_CORE(regs);
 	case 3:
-		return PT_REGS_PARM3(regs);
+		return PT_REGS_PARM3_CORE(regs);
 	case 4:
-		return PT_REGS_PARM4(regs);
+		return PT_REGS_PARM4_CORE(regs);
 	case 5:
-		return PT_REGS_PARM5(regs);
+		return PT_REGS_PARM5_CORE(regs);
 	case 6:
-		return PT_REGS_PARM6(regs);
+		return PT_REGS_PARM6_CORE(regs);
 	default:
 		return 1;
 	}
