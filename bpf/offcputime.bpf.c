@@ -178,7 +178,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	member->joined_ns = member->since_ns = member->off_ns = now;
+	member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = now;
 	if (origin == MEMBER_FORKED) {
 		member->phase = PHASE_BLOCKED;
 		member->never_ran = 1;
@@ -186,7 +186,6 @@ static __always_inline void member_joined(struct member *member, struct task_str
 		bool queued = is_queued(task);
 
 		member->phase = BPF_CORE_READ(task, on_cpu) ? PHASE_RUNNING : queued ? PHASE_RUNNABLE : PHASE_BLOCKED;
-		member->runnable_ns = now;
 	}
 }
 
