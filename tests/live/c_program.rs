@@ -18,6 +18,9 @@ const PRELUDE: &str = r#"
 #include <time.h>
 #include <unistd.h>
 
+/* gcc gives leaves no frame unless they ask for it, and without one their callers are not in the stack. */
+#define WITH_FRAME __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
+
 static long long clock_ns(clockid_t id)
 {
 	struct timespec now;
@@ -65,7 +68,11 @@ static inline __attribute__((always_inline)) unsigned long inner(unsigned long x
 		__asm__ volatile("" : "+r"(x));
 	return x;
 }
-__attribute__((noinline)) unsigned long hot(unsigned long x) { return inner(x) + 1; }
+__attribute__((noinline)) unsigned long hot(unsigned long x)
+{
+	WITH_FRAME;
+	return inner(x) + 1;
+}
 int main(int argc, char **argv)
 {
 	long long start, now, ns = atoll(argv[1]) * 1000000;

