@@ -61,36 +61,39 @@ fn trace(args: &Args) -> Result<Outcome> {
         .map(|interval| Ticker::new(start_ns, interval));
     let mut reports = 0;
     let mut reseeding = Reseeding::default();
-    loop {
-        let mut until = Until::new(&signals, command.as_mut(), interval_start_ns, None);
-        until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
-        let progress = Progress::new(args.every.interval, args.common.quiet);
-        collect(&mut until, &[slow_waits.fd()], &progress, || {
-            slow_waits.print(args, &mut io::stdout().lock())?;
-            let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-            reseeding.follow(moves, skel.links.seed_members.as_ref())?;
-            harvest::progress(&skel)
-        })?;
-        let over = until.is_interrupted();
-        let interval = Interval::take(args, &mut skel, interval_start_ns)?;
-        report::write(
-            args,
-            &interval,
-            hdr.as_mut(),
-            start_ns,
-            &mut io::stdout().lock(),
-        )?;
-        interval_start_ns = interval.end_ns;
-        reports += 1;
-        let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
-            break;
-        };
-        ticker.advance(monotonic_ns());
-        if args.every.count.is_some_and(|count| reports >= count) {
-            break;
+    let written = (|| {
+        loop {
+            let mut until = Until::new(&signals, command.as_mut(), interval_start_ns, None);
+            until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
+            let progress = Progress::new(args.every.interval, args.common.quiet);
+            collect(&mut until, &[slow_waits.fd()], &progress, || {
+                slow_waits.print(args, &mut io::stdout().lock())?;
+                let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+                reseeding.follow(moves, skel.links.seed_members.as_ref())?;
+                harvest::progress(&skel)
+            })?;
+            let over = until.is_interrupted();
+            let interval = Interval::take(args, &mut skel, interval_start_ns)?;
+            report::write(
+                args,
+                &interval,
+                hdr.as_mut(),
+                start_ns,
+                &mut io::stdout().lock(),
+            )?;
+            interval_start_ns = interval.end_ns;
+            reports += 1;
+            let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
+                break;
+            };
+            ticker.advance(monotonic_ns());
+            if args.every.count.is_some_and(|count| reports >= count) {
+                break;
+            }
         }
-    }
-    io::stdout().flush()?;
+        Ok(io::stdout().flush()?)
+    })();
+    run::unless_closed(written, ())?;
     let outcome = close(args, &skel, &meter, interval_start_ns - start_ns)?;
     match command {
         Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
