@@ -188,7 +188,6 @@ static __always_inline void member_joined(struct member *member, struct task_str
 		bool queued = is_queued(task);
 
 		member->phase = BPF_CORE_READ(task, on_cpu) ? PHASE_RUNNING : queued ? PHASE_RUNNABLE : PHASE_BLOCKED;
-		member->runnable_ns = now;
 	}
 }
 

@@ -114,10 +114,14 @@ int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 	return 0;
 }
 
-/* Names only the leader of the threads that moved, so user space looks at all of them again. */
+/* Fires after the move. Names only the leader of the threads that moved, so user space looks at all of them again. */
 SEC("?tp_btf/cgroup_attach_task")
-int BPF_PROG(cgroup_attach_task)
+int BPF_PROG(cgroup_attach_task, struct cgroup *to, const char *path, struct task_struct *leader)
 {
+	if (is_target(leader))
+		join(leader, MEMBER_FOUND);
+	else
+		leave(leader);
 	__sync_fetch_and_add(&cgroup_moves, 1);
 	return 0;
 }

@@ -1,126 +1,230 @@
-//! Events by name: what cannot be had is explained, what can is counted exactly; and the hooks of older kernels.
+//! profile's other events against programs that cause a known number of them.
 
-use std::process::Command;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::kernel::require_live;
-use crate::tool::Tool;
+use crate::c_program::compile;
+use crate::kernel::{alone, require_live};
+use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
-fn run(tool: &str, args: &[&str]) -> std::process::Output {
-    Command::new(crate::built(tool))
-        .args(args)
-        .output()
-        .expect("the tool runs")
-}
+const CALLS: u64 = 1009;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// Allocates 1, 2, … bytes; asks for its parent; reads 1, 2, … bytes; touches fresh pages.
+const BUSY: &str = r#"
+__attribute__((noinline)) static void *volatile_malloc(size_t size)
+{
+	void *volatile memory = malloc(size);
+	return memory;
 }
-
-#[test]
-fn events_that_cannot_be_had_are_explained() {
-    if !require_live() {
-        return;
-    }
-    for (event, complaint) in [
-        (
-            "tracepoint:sched:sched_swich",
-            "no tracepoint sched:sched_swich; did you mean sched:sched_switch?",
-        ),
-        (
-            "uprobe:libc:no_such_function",
-            "no function no_such_function in",
-        ),
-        ("uprobe:no-such-library:malloc", "no file no-such-library"),
-    ] {
-        let output = run("profile", &["-e", event, "1"]);
-        assert_eq!(output.status.code(), Some(1), "{event}");
-        assert!(
-            text(&output.stderr).contains(complaint),
-            "{event}: {}",
-            text(&output.stderr)
-        );
-    }
+__attribute__((noinline)) void touch(char *memory, long pages)
+{
+	for (long i = 0; i < pages; i++)
+		((volatile char *)memory)[i * 4096] = 1;
 }
+__attribute__((noinline)) int recurse(int depth)
+{
+	volatile int rest = depth;
 
-#[test]
-fn tracepoints_and_uprobes_are_counted_exactly() {
-    if !require_live() {
-        return;
-    }
-    let script = "for (1..997) { $parent = getppid() }";
-    let samples = |args: &[&str]| {
-        let all: Vec<&str> = args
-            .iter()
-            .copied()
-            .chain(["-q", "-f", "--", "perl", "-e", script])
-            .collect();
-        let output = run("profile", &all);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let values = text(&output.stdout);
-        let values = values
-            .lines()
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
-        values.sum::<u64>()
-    };
-    assert_eq!(
-        samples(&["-e", "tracepoint:syscalls:sys_enter_getppid"]),
-        997
-    );
-    assert_eq!(samples(&["-e", "uprobe:libc:getppid"]), 997);
-    let weighted = samples(&["-e", "uprobe:libc:malloc", "--weight", "arg1"]);
-    assert!(
-        weighted > 10_000,
-        "perl starts with more than {weighted} bytes"
-    );
+	if (depth == 0)
+		return (int)syscall(SYS_getppid);
+	return recurse(rest - 1) + rest;
 }
+int main(void)
+{
+	static char buffer[4096];
+	int zero = open("/dev/zero", O_RDONLY);
+	char *pages = mmap(NULL, 1009 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-/// Without sched_exit_tp (Linux 6.18) user stacks are walked at switch-out.
-#[test]
-fn the_older_kernels_path_counts_the_same() {
-    if !require_live() {
-        return;
-    }
-    let _alone = crate::kernel::alone();
-    let mut workload = Workload::start(
-        "waiter",
-        &["--waits", "23", "--millis", "20", "--kinds", "sleep,pipe"],
-    );
-    let mut command = Command::new(crate::built("offcputime"));
-    command
-        .args(["-j", "-p", &workload.pid().to_string()])
-        .env("USEKIT_HIDE_HOOKS", "sched_exit_tp");
-    let tool = Tool::spawn("offcputime", command);
+	madvise(pages, 1009 * 4096, MADV_NOHUGEPAGE);
+	ready();
+	for (int i = 1; i <= 1009; i++) {
+		volatile_malloc(i);
+		syscall(SYS_getppid);
+		if (syscall(SYS_readahead, zero, 0L, (long)i) == 0)
+			return 1;
+		if (read(zero, buffer, i) != i)
+			return 1;
+	}
+	touch(pages, 1009);
+	for (int i = 0; i < 7; i++) {
+		recurse(200);
+		volatile_malloc(0);
+	}
+	say("done\n");
+	await_go();
+}
+"#;
+
+fn trace(dir: &Path, options: &[&str]) -> Output {
+    let program = compile(dir, "busy", BUSY, &[]);
+    let (mut workload, tgid) = Workload::spawn("busy", std::process::Command::new(program));
+    let pid = tgid.to_string();
+    let tool = Tool::start("profile", &[&["-j", "-p", &pid], options].concat());
     tool.wait_attached();
     workload.go();
-    let results = workload.results();
+    workload.results();
     tool.interrupt();
-    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
-    for thread in &results {
-        let kind = thread["kind"].as_str().expect("a kind");
-        let stacks = report["stacks"].as_array().expect("stacks").iter();
-        let own = stacks.filter(|stack| stack["tid"] == thread["tid"] && stack["reason"] == kind);
-        let (mut found, mut users) = (0, 0);
-        for stack in own {
-            found += stack["values"]
-                .as_array()
-                .expect("values")
-                .iter()
-                .filter_map(Value::as_u64)
-                .sum::<u64>();
-            users += stack["user"].as_array().expect("frames").len();
-        }
-        let truth = number(thread, "off_ns");
-        // Switches that a sandbox's kernel hides cannot be made up for on this path, but they are counted.
-        let unseen = number(&report["losses"], "out_of_order_ns");
-        let allowed = truth / 100 + unseen;
-        assert!(
-            found.abs_diff(truth) <= allowed,
-            "{kind}: {found} ns, the program measured {truth} ns, {unseen} ns lost"
-        );
-        assert!(users > 0, "{kind}: no user frames");
-    }
+    let output = tool.finish();
     workload.finish();
+    output
+}
+
+fn report(options: &[&str]) -> Value {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = trace(dir.path(), options);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    serde_json::from_str(&output.stdout).expect("JSON")
+}
+
+/// Sum of the values, and of the samples, of stacks through `function`; of all with "".
+fn sums(report: &Value, function: &str) -> (u64, u64) {
+    let stacks = report["stacks"].as_array().expect("stacks").iter();
+    let through = stacks.filter(|stack| {
+        let frames = stack["user"].as_array().expect("frames");
+        function.is_empty() || frames.iter().any(|frame| frame["name"] == function)
+    });
+    through.fold((0, 0), |(values, count), stack| {
+        let value = stack["values"][0].as_u64().expect("a value");
+        (values + value, count + number(stack, "count"))
+    })
+}
+
+#[test]
+fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let malloc = ["-e", "uprobe:libc:malloc"];
+    assert_eq!(sums(&report(&malloc), ""), (CALLS + 7, CALLS + 7));
+
+    let weighed = report(&[&malloc[..], &["--weight", "arg1"]].concat());
+    assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS + 7));
+    // malloc(0) weighs nothing, which is said.
+    assert_eq!(number(&weighed["losses"], "bad_weight"), 7);
+}
+
+#[test]
+fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let counted = report(&["-e", "tracepoint:syscalls:sys_enter_getppid"]);
+    assert_eq!(sums(&counted, ""), (CALLS + 7, CALLS + 7));
+    assert_eq!(sums(&counted, "recurse"), (7, 7));
+
+    let weighed = report(&[
+        "-e",
+        "tracepoint:syscalls:sys_enter_readahead",
+        "--weight",
+        "count",
+    ]);
+    assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS));
+    assert_eq!(weighed["values"][0]["name"], "weight");
+
+    // Each sample stands for the events since the last one of its CPU: at most one period a CPU is left over.
+    let every = report(&["-e", "tracepoint:syscalls:sys_enter_readahead", "-c", "10"]);
+    let (events, samples) = sums(&every, "");
+    assert_eq!(events, samples * 10);
+    assert!(
+        (CALLS - 10 * trace::cost::cpus_online()..=CALLS).contains(&events),
+        "{events}"
+    );
+}
+
+#[test]
+fn page_faults_are_the_pages_touched() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let faults = report(&["-e", "page-faults"]);
+    assert_eq!(sums(&faults, "touch"), (CALLS, CALLS));
+    // The heap's pages come on top.
+    let (all, _) = sums(&faults, "");
+    assert!((CALLS..CALLS + 200).contains(&all), "{all} faults");
+}
+
+#[test]
+fn losses_are_counted_and_strict_says_so() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep = ["-e", "tracepoint:syscalls:sys_enter_getppid", "--strict"];
+    let output = trace(dir.path(), &deep);
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    assert!(
+        output
+            .stderr
+            .contains("; LOST 7 stacks cut at 127 frames\n"),
+        "{}",
+        output.stderr
+    );
+    let lossy: Value = serde_json::from_str(&output.stdout).expect("JSON, all the same");
+    assert_eq!(sums(&lossy, ""), (CALLS + 7, CALLS + 7));
+
+    let flat = ["-e", "tracepoint:syscalls:sys_enter_readahead", "--strict"];
+    let output = trace(dir.path(), &flat);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(
+        output.stderr.contains("; lost nothing\n"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[test]
+fn what_an_event_does_not_have_is_said() {
+    if !require_live() {
+        return;
+    }
+    let complaint = |options: &[&str]| {
+        let output = Tool::start("profile", &[options, &["100ms"]].concat()).finish();
+        assert_eq!(output.code, 1, "{options:?}: {}", output.stderr);
+        assert_eq!(output.stdout, "");
+        output.stderr
+    };
+    assert_eq!(
+        complaint(&["-e", "tracepoint:syscals:sys_enter_read"]),
+        "profile: no tracepoint syscals:sys_enter_read; did you mean syscalls?\n"
+    );
+    assert_eq!(
+        complaint(&[
+            "-e",
+            "tracepoint:syscalls:sys_enter_readahead",
+            "--weight",
+            "bytes"
+        ]),
+        "profile: --weight bytes: syscalls:sys_enter_readahead has __syscall_nr, fd, offset, count\n"
+    );
+    assert_eq!(
+        complaint(&["-e", "uprobe:libc:malloc", "--weight", "arg7"]),
+        "profile: --weight arg7: a uprobe has arg1 to arg6\n"
+    );
+    assert_eq!(
+        complaint(&["--weight", "arg1"]),
+        "profile: --weight: event cpu-clock has no arguments; tracepoints and uprobes have\n"
+    );
+    let missing = complaint(&["-e", "uprobe:/bin/sh:no_such_function"]);
+    assert!(
+        missing.starts_with("profile: uprobe: no function no_such_function in /bin/sh"),
+        "{missing}"
+    );
+    assert_eq!(
+        complaint(&["-e", "uprobe:/no/such/file:main"]),
+        "profile: uprobe: no file /no/such/file\n"
+    );
+    if Path::new("/sys/bus/event_source/devices/cpu").exists() {
+        return eprintln!("SKIPPED: cycles without counters: this machine has them");
+    }
+    assert_eq!(
+        complaint(&["-e", "cycles"]),
+        "profile: event cycles: this machine has no such hardware counter \
+         (virtual machines often have none); use -e cpu-clock\n"
+    );
 }

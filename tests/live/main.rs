@@ -1,14 +1,20 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
 mod bad_days;
+mod c_program;
+mod containers;
+mod endings;
 mod events;
 mod harness;
 mod kernel;
 mod offcputime;
+mod older_kernels;
 #[path = "profile.rs"]
 mod profile_tool;
 mod runqlat;
 mod slow_disk;
+mod symbols;
+mod targets;
 mod tool;
 mod workload;
 

@@ -36,10 +36,15 @@ impl Workload {
     /// Starts it and waits until all its threads are asleep, ready for the word.
     pub(crate) fn start(name: &str, args: &[&str]) -> Self {
         let mut command = Command::new(Self::program(name));
-        command
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(args);
+        let (workload, tgid) = Self::spawn(name, command);
+        assert_eq!(tgid, workload.pid(), "{name} speaks the protocol");
+        workload
+    }
+
+    /// The same for any command that comes to speak the protocol; also the process ID that it knows itself by.
+    pub(crate) fn spawn(name: &str, mut command: Command) -> (Self, u32) {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
@@ -60,12 +65,9 @@ impl Workload {
             lines,
         };
         let line = workload.line("ready");
-        assert_eq!(
-            line,
-            format!("ready {}", workload.pid()),
-            "{name} speaks the protocol"
-        );
-        workload
+        let tgid = line.strip_prefix("ready ").and_then(|id| id.parse().ok());
+        let tgid = tgid.unwrap_or_else(|| panic!("{name} does not speak the protocol: {line}"));
+        (workload, tgid)
     }
 
     /// Its process id.

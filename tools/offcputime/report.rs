@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
@@ -40,20 +40,18 @@ pub(crate) fn report(
     cost: &Cost,
 ) -> Result<Outcome> {
     let profile = profile_of(args, harvest, stacks);
-    let mut dropped = write(
-        args,
-        args.stacks.format(&args.common),
-        harvest,
-        &profile,
-        cost,
-        &mut io::stdout().lock(),
-    )?;
+    let mut dropped = 0;
+    // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
         file.write(|mut out| {
-            dropped = dropped.max(write(args, file.format, harvest, &profile, cost, &mut out)?);
+            dropped = write(args, file.format, harvest, &profile, cost, &mut out)?;
             Ok(())
         })?;
     }
+    let format = args.stacks.format(&args.common);
+    let mut out = io::stdout().lock();
+    let written = write(args, format, harvest, &profile, cost, &mut out);
+    dropped = dropped.max(written.context("write to stdout")?);
     Ok(close(args, harvest, stacks, cost, dropped))
 }
 

@@ -83,7 +83,8 @@ fn trace(args: &Args) -> Result<Outcome> {
     stacks.absorb(&ring);
     let harvest = Harvest::gather(args, &skel, &stacks, window_ns, idle_ns)?;
     let cost = meter.read(skel.object());
-    let outcome = report::report(args, &harvest, &mut stacks, &cost)?;
+    let written = report::report(args, &harvest, &mut stacks, &cost);
+    let outcome = run::unless_closed(written, Outcome::Done)?;
     match command {
         Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
         None => Ok(outcome),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
@@ -30,17 +30,13 @@ pub(crate) fn report(
     cost: &Cost,
 ) -> Result<Outcome> {
     let profile = profile_of(args, harvest, stacks);
-    write(
-        args,
-        args.stacks.format(&args.common),
-        harvest,
-        &profile,
-        cost,
-        &mut io::stdout().lock(),
-    )?;
+    // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
         file.write(|mut out| write(args, file.format, harvest, &profile, cost, &mut out))?;
     }
+    let format = args.stacks.format(&args.common);
+    let mut out = io::stdout().lock();
+    write(args, format, harvest, &profile, cost, &mut out).context("write to stdout")?;
     Ok(close(args, harvest, stacks, cost))
 }
 

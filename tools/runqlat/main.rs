@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
 use trace::collect::{Until, collect, finish_command};
-use trace::command::Corked;
+use trace::command::{Corked, Running};
 use trace::cost::Meter;
 use trace::histogram::hdr::HdrLog;
 use trace::iterate::{self, Reseeding};
@@ -54,34 +54,54 @@ fn trace(args: &Args) -> Result<Outcome> {
 
     let start_ns = open_window(args, &mut skel, &targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
-    let mut interval_start_ns = start_ns;
+    let mut end_ns = start_ns;
+    let written = report_intervals(
+        args,
+        &mut skel,
+        &slow_waits,
+        (&signals, command.as_mut()),
+        hdr.as_mut(),
+        &mut end_ns,
+    );
+    run::unless_closed(written, ())?;
+    let outcome = close(args, &skel, &meter, end_ns - start_ns)?;
+    match command {
+        Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
+        None => Ok(outcome),
+    }
+}
+
+/// Prints one report per interval, or one in all. `end_ns` is when the window opened, and becomes the end of the last
+/// interval that was taken, written or not.
+fn report_intervals(
+    args: &Args,
+    skel: &mut RunqlatSkel<'_>,
+    slow_waits: &SlowWaits,
+    (signals, mut command): (&Signals, Option<&mut Running>),
+    mut hdr: Option<&mut HdrLog>,
+    end_ns: &mut u64,
+) -> Result<()> {
+    let start_ns = *end_ns;
     let mut ticker = args
         .every
         .interval
         .map(|interval| Ticker::new(start_ns, interval));
-    let mut reports = 0;
     let mut reseeding = Reseeding::default();
-    loop {
-        let mut until = Until::new(&signals, command.as_mut(), interval_start_ns, None);
+    for reports in 1.. {
+        let mut until = Until::new(signals, command.as_deref_mut(), *end_ns, None);
         until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
         let progress = Progress::new(args.every.interval, args.common.quiet);
         collect(&mut until, &[slow_waits.fd()], &progress, || {
             slow_waits.print(args, &mut io::stdout().lock())?;
             let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
             reseeding.follow(moves, skel.links.seed_members.as_ref())?;
-            harvest::progress(&skel)
+            harvest::progress(skel)
         })?;
         let over = until.is_interrupted();
-        let interval = Interval::take(args, &mut skel, interval_start_ns)?;
-        report::write(
-            args,
-            &interval,
-            hdr.as_mut(),
-            start_ns,
-            &mut io::stdout().lock(),
-        )?;
-        interval_start_ns = interval.end_ns;
-        reports += 1;
+        let interval = Interval::take(args, skel, *end_ns)?;
+        *end_ns = interval.end_ns;
+        let stdout = &mut io::stdout().lock();
+        report::write(args, &interval, hdr.as_deref_mut(), start_ns, stdout)?;
         let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
             break;
         };
@@ -90,12 +110,7 @@ fn trace(args: &Args) -> Result<Outcome> {
             break;
         }
     }
-    io::stdout().flush()?;
-    let outcome = close(args, &skel, &meter, interval_start_ns - start_ns)?;
-    match command {
-        Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
-        None => Ok(outcome),
-    }
+    Ok(io::stdout().flush()?)
 }
 
 fn load(args: &Args, targets: &Settings) -> Result<RunqlatSkel<'static>> {

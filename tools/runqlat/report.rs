@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use profile::escape::terminal;
 use profile::units;
 use serde_json::{Value, json};
@@ -39,12 +39,14 @@ pub(crate) fn write(
             hdr.write(offset, length, tag.as_deref(), &waits.histogram)?;
         }
     }
-    if args.common.json {
-        writeln!(out, "{}", to_json(args, interval))?;
+    let written = if args.common.json {
+        writeln!(out, "{}", to_json(args, interval)).map_err(Into::into)
     } else {
-        write_human(args, interval, out)?;
-    }
-    Ok(out.flush()?)
+        write_human(args, interval, out)
+    };
+    written
+        .and_then(|()| Ok(out.flush()?))
+        .context("write to stdout")
 }
 
 fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {

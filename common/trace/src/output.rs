@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -98,10 +98,12 @@ impl OutputFile {
             return out.flush().with_context(|| self.complaint());
         }
         let file = NamedTempFile::new_in(directory(&target)).with_context(|| self.complaint())?;
-        let mut out = BufWriter::new(file);
-        report(&mut out).with_context(|| self.complaint())?;
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error);
-        let file = file.with_context(|| self.complaint())?;
+        // Not through `file`, whose errors name the temporary file.
+        let mut out = BufWriter::new(file.as_file());
+        report(&mut out)
+            .and_then(|()| Ok(out.flush()?))
+            .with_context(|| self.complaint())?;
+        drop(out);
         file.as_file()
             .set_permissions(fs::Permissions::from_mode(0o666 & !umask()))
             .and_then(|()| file.persist(&target).map_err(|err| err.error))

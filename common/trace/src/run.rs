@@ -45,6 +45,18 @@ pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     }
 }
 
+/// Whoever closed the pipe has read enough, and there is nothing to add; a command still has its status, though.
+///
+/// # Errors
+///
+/// Every other one.
+pub fn unless_closed<T>(written: Result<T>, otherwise: T) -> Result<T> {
+    match written {
+        Err(err) if err.chain().any(is_broken_pipe) => Ok(otherwise),
+        other => other,
+    }
+}
+
 fn is_broken_pipe(cause: &(dyn Error + 'static)) -> bool {
     cause
         .downcast_ref::<io::Error>()

@@ -1,0 +1,119 @@
+//! Small C programs, compiled when a test runs, that speak the workloads' protocol.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What every program begins with. No stdio: it allocates, and a test counts that.
+const PRELUDE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* gcc gives leaves no frame unless they ask for it, and without one their callers are not in the stack. */
+#define WITH_FRAME __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
+
+static long long clock_ns(clockid_t id)
+{
+	struct timespec now;
+
+	clock_gettime(id, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void say(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+
+	va_start(args, format);
+	int length = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	if (write(1, line, length) != length)
+		_exit(9);
+}
+
+/* Whether a line came, as opposed to the end of stdin. */
+static int await_go(void)
+{
+	char c;
+
+	while (read(0, &c, 1) == 1)
+		if (c == '\n')
+			return 1;
+	return 0;
+}
+
+static void ready(void)
+{
+	say("ready %d\n", getpid());
+	if (!await_go())
+		_exit(0);
+}
+"#;
+
+/// Burns in `hot`, into which `inner` is inlined, for as many ms of CPU time as its first argument says.
+pub(crate) const BURN: &str = r#"
+static inline __attribute__((always_inline)) unsigned long inner(unsigned long x)
+{
+	for (int i = 0; i < 100000; i++)
+		__asm__ volatile("" : "+r"(x));
+	return x;
+}
+__attribute__((noinline)) unsigned long hot(unsigned long x)
+{
+	WITH_FRAME;
+	return inner(x) + 1;
+}
+int main(int argc, char **argv)
+{
+	long long start, now, ns = atoll(argv[1]) * 1000000;
+
+	if (argc == 2)
+		ready();
+	start = now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	for (unsigned long x = 1; now < start + ns; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
+		x = hot(x);
+	say("{\"burn_ns\": %lld}\ndone\n", now - start);
+	if (argc == 2)
+		await_go();
+	return 0;
+}
+"#;
+
+/// Compiles to `dir/name`, with frame pointers; gives the program's path.
+pub(crate) fn compile(dir: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    fs::write(&file, format!("{PRELUDE}{source}")).expect("a file");
+    run(Command::new("gcc")
+        .args(["-O1", "-fno-omit-frame-pointer", "-o"])
+        .arg(&program)
+        .arg(&file)
+        .args(flags));
+    program
+}
+
+/// Runs a command to its end and returns what it said.
+///
+/// # Panics
+/// When it is missing or fails.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{stderr}",
+        output.status
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,104 @@
+//! Containers: programs at paths and process IDs that only they see, and a tool among them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::c_program::{BURN, compile, run};
+use crate::kernel::{alone, require_live};
+use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, samples, stacks};
+use crate::workload::{Workload, number};
+
+/// A program in mount and PID namespaces of its own, at a path that nobody else sees.
+fn contained(program: &Path) -> (Workload, u32) {
+    let script = format!(
+        "mount -t tmpfs none /mnt && cp {} /mnt/inside && exec /mnt/inside 300",
+        program.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let (workload, tgid_inside) = Workload::spawn("unshare", command);
+    assert_eq!(tgid_inside, 1, "the first of its namespace");
+    let outer = workload.pid();
+    let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
+    let tgid = children.expect("unshare lives").trim().parse();
+    (workload, tgid.expect("one child"))
+}
+
+#[test]
+fn a_program_inside_a_container_is_named_by_its_id_outside() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "inside", BURN, &["-g"]);
+    let (workload, tgid) = contained(&program);
+    // Not even its file is left outside.
+    fs::remove_file(&program).expect("our own file");
+    let (report, results) = profile_workload(workload, tgid);
+    let found = samples(&report, |frame| {
+        name(frame) == "hot" && frame["module"] == "/mnt/inside"
+    });
+    assert_samples(found, number(&results[0], "burn_ns"), &report);
+    for stack in stacks(&report) {
+        assert_eq!(stack["pid"], tgid, "{stack}");
+        assert_eq!(stack["comm"], "inside");
+    }
+}
+
+#[test]
+fn a_command_that_enters_a_container_is_followed_and_named() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "inside", BURN, &[]);
+    let script = format!(
+        "mount -t tmpfs none /mnt && cp {} /mnt/inside && /mnt/inside 300 now; rm /mnt/inside",
+        program.display()
+    );
+    let report = profile(&["--", "unshare", "-mpf", "sh", "-c", &script]);
+    let found = samples(&report, |frame| {
+        name(frame) == "hot" && frame["module"] == "/mnt/inside"
+    });
+    assert_samples(found, 300_000_000, &report);
+}
+
+/// A tool inside a PID namespace means the IDs that it sees there.
+#[test]
+fn a_tool_inside_a_container_takes_and_gives_its_own_ids() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "inside", BURN, &[]);
+    let script = format!(
+        "mount -t proc none /proc && {} -q -j -F {HERTZ} -- {} 300 now",
+        crate::built("profile").display(),
+        program.display()
+    );
+    let output = run(Command::new("unshare").args(["-mpf", "sh", "-c", &script]));
+    let report = output
+        .lines()
+        .find(|line| line.contains("\"stacks\":"))
+        .expect("a report");
+    let report: Value = serde_json::from_str(report).expect("JSON");
+    let found = samples(&report, |frame| name(frame) == "hot");
+    assert_samples(found, 300_000_000, &report);
+    for stack in stacks(&report) {
+        assert!(number(stack, "pid") < 20, "{stack}");
+    }
+}

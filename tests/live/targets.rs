@@ -1,0 +1,335 @@
+//! Whose events count: processes, threads, names and cgroups, also when they change during the run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use trace::targets::cgroup2_mount;
+use trace::window::monotonic_ns;
+
+use crate::c_program::compile;
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Work in phases, one per argument, each after a "go": takes that name, then sleeps and burns, 23 times.
+const PHASES: &str = r#"
+int main(int argc, char **argv)
+{
+	say("ready %d\n", getpid());
+	for (int phase = 1; phase < argc && await_go(); phase++) {
+		long long burnt = 0, slept = 0, start;
+
+		if (prctl(PR_SET_NAME, argv[phase]))
+			return 1;
+		start = clock_ns(CLOCK_MONOTONIC);
+		for (int i = 0; i < 23; i++) {
+			const struct timespec pause = { .tv_nsec = 10000000 };
+			long long before = clock_ns(CLOCK_MONOTONIC), cpu, now;
+
+			nanosleep(&pause, NULL);
+			slept += clock_ns(CLOCK_MONOTONIC) - before;
+			cpu = now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			while (now < cpu + 10000000)
+				now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			burnt += now - cpu;
+		}
+		say("{\"start_ns\": %lld, \"sleep_ns\": %lld, \"burn_ns\": %lld}\ndone\n", start, slept, burnt);
+	}
+	await_go();
+	return 0;
+}
+"#;
+
+const ROUNDS: u64 = 23;
+
+fn start_phases(dir: &Path, names: &[&str]) -> Workload {
+    let program = compile(dir, "phases", PHASES, &[]);
+    let mut command = std::process::Command::new(program);
+    command.args(names);
+    Workload::spawn("phases", command).0
+}
+
+fn phase(workload: &mut Workload) -> Value {
+    workload.go();
+    workload.results().pop().expect("one result a phase")
+}
+
+/// Every tool at once on the same target.
+struct Tools([Tool; 3]);
+
+impl Tools {
+    fn start(targets: &[&str]) -> Self {
+        let start = |name: &str, options: &[&str]| {
+            let tool = Tool::start(name, &[options, targets].concat());
+            tool.wait_attached();
+            tool
+        };
+        Self([
+            start("offcputime", &["-j"]),
+            start("profile", &["-j", "--threads", "-F", "997"]),
+            start("runqlat", &["-j", "-L", "--wakeup"]),
+        ])
+    }
+
+    fn reports(self) -> [Value; 3] {
+        self.0.iter().for_each(Tool::interrupt);
+        self.0.map(|tool| {
+            let output = tool.finish();
+            assert_eq!(output.code, 0, "{}", output.stderr);
+            serde_json::from_str(&output.stdout).expect("JSON")
+        })
+    }
+}
+
+fn stacks(report: &Value) -> &[Value] {
+    report["stacks"].as_array().expect("stacks")
+}
+
+fn groups(report: &Value) -> &[Value] {
+    report["groups"].as_array().expect("groups")
+}
+
+fn near(found: u64, truth: u64, tolerance: f64, what: &str) {
+    let (found, truth) = (found as f64, truth as f64);
+    assert!(
+        (found - truth).abs() <= tolerance * truth,
+        "{what}: {found}, {truth} expected"
+    );
+}
+
+/// Time and number of one thread's sleeps.
+fn sleeps(report: &Value, tid: u64) -> (u64, u64) {
+    let own = stacks(report)
+        .iter()
+        .filter(|stack| stack["tid"] == tid && stack["reason"] == "sleep");
+    own.fold((0, 0), |(time, count), stack| {
+        let values = stack["values"].as_array().expect("values").iter();
+        let values = values.filter_map(Value::as_u64).sum::<u64>();
+        (time + values, count + number(stack, "count"))
+    })
+}
+
+fn samples(report: &Value, tid: u64) -> u64 {
+    let own = stacks(report).iter().filter(|stack| stack["tid"] == tid);
+    own.map(|stack| number(stack, "count")).sum()
+}
+
+fn wakeups(report: &Value, tid: u64) -> u64 {
+    let own = groups(report).iter().filter(|group| group["tid"] == tid);
+    own.map(|group| number(group, "count")).sum()
+}
+
+/// All three tools saw one phase of a thread and nothing else of it.
+fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64, phase: &Value) {
+    let (time, count) = sleeps(offcputime, tid);
+    assert_eq!(count, ROUNDS, "{offcputime:#}");
+    near(time, number(phase, "sleep_ns"), 0.01, "asleep");
+    let truth = number(phase, "burn_ns") * 997 / 1_000_000_000;
+    near(samples(profile, tid), truth, 0.05, "samples");
+    // The phase's sleeps, and the read for the next "go", unless that had come before it.
+    let woken = wakeups(runqlat, tid);
+    assert!((ROUNDS..=ROUNDS + 1).contains(&woken), "{runqlat:#}");
+}
+
+#[test]
+fn a_process_is_all_that_is_traced() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut wanted = Workload::start("spinner", &["--threads", "2", "--seconds", "0.5"]);
+    let mut other = Workload::start("spinner", &["--threads", "2", "--seconds", "0.5"]);
+    let pid = wanted.pid();
+    let tools = Tools::start(&["-p", &pid.to_string()]);
+    wanted.go();
+    other.go();
+    let results = wanted.results();
+    other.results();
+    let [offcputime, profile, runqlat] = tools.reports();
+    wanted.finish();
+    other.finish();
+    for report in [&offcputime, &profile] {
+        assert!(!stacks(report).is_empty());
+        for stack in stacks(report) {
+            assert_eq!(stack["pid"], pid, "{stack}");
+        }
+    }
+    assert!(!groups(&runqlat).is_empty());
+    for group in groups(&runqlat) {
+        let tid = number(group, "tid");
+        let own = results.iter().any(|thread| number(thread, "tid") == tid);
+        assert!(own || tid == u64::from(pid), "{group}");
+    }
+}
+
+#[test]
+fn a_thread_is_all_that_is_traced() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "3", "--cpu", "0", "--seconds", "1"],
+    );
+    let pid = workload.pid();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let tid = tasks
+        .flatten()
+        .find(|task| {
+            let name = fs::read_to_string(task.path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "spinner-1")
+        })
+        .and_then(|task| task.file_name().to_str()?.parse::<u64>().ok())
+        .expect("the second thread");
+    let tools = Tools::start(&["-t", &tid.to_string()]);
+    workload.go();
+    let results = workload.results();
+    let [offcputime, profile, runqlat] = tools.reports();
+    workload.finish();
+    let thread = results
+        .iter()
+        .find(|thread| number(thread, "tid") == tid)
+        .expect("its own account");
+    for entry in [stacks(&offcputime), stacks(&profile), groups(&runqlat)].concat() {
+        assert_eq!(number(&entry, "tid"), tid, "{entry}");
+    }
+    assert_eq!(number(&offcputime, "accounting.threads"), 1);
+    near(
+        number(&offcputime, "accounting.oncpu_ns"),
+        number(thread, "total.oncpu_ns"),
+        0.02,
+        "on CPU",
+    );
+    near(
+        samples(&profile, tid),
+        number(thread, "total.oncpu_ns") * 997 / 1_000_000_000,
+        0.05,
+        "samples",
+    );
+}
+
+#[test]
+fn a_name_counts_while_a_thread_has_it() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut workload = start_phases(dir.path(), &["before", "wanted-1", "after"]);
+    let tid = u64::from(workload.pid());
+    let tools = Tools::start(&["--comm", "wan[s-u]ed-?"]);
+    phase(&mut workload);
+    let named = phase(&mut workload);
+    let after = phase(&mut workload);
+    let reports = tools.reports();
+    workload.finish();
+    assert_phase(&reports, tid, &named);
+    for stack in [stacks(&reports[0]), stacks(&reports[1])].concat() {
+        assert_eq!(stack["comm"], "wanted-1", "{stack}");
+    }
+    let lifetime = number(&after, "start_ns") - number(&named, "start_ns");
+    near(
+        number(&reports[0], "accounting.lifetime_ns"),
+        lifetime,
+        0.01,
+        "life under that name",
+    );
+}
+
+/// A cgroup below the root of v2; gone when dropped, its processes moved back.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(parent: &Path, name: &str) -> Self {
+        let path = parent.join(name);
+        fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self(path)
+    }
+
+    fn take(&self, tgid: u64) {
+        fs::write(self.0.join("cgroup.procs"), tgid.to_string()).expect("the process moves");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The root of cgroup v2, if cgroups can be made in it.
+fn cgroup_root() -> Option<PathBuf> {
+    let root = PathBuf::from(cgroup2_mount()?);
+    let probe = root.join(format!("usekit-probe-{}", std::process::id()));
+    fs::create_dir(&probe).ok()?;
+    fs::remove_dir(&probe).ok()?;
+    Some(root)
+}
+
+#[test]
+fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
+    if !require_live() {
+        return;
+    }
+    let Some(root) = cgroup_root() else {
+        let required = std::env::var_os("REQUIRE_LIVE").is_some_and(|value| value == "1");
+        assert!(!required, "REQUIRE_LIVE=1, and cgroup v2 cannot be written");
+        return eprintln!("SKIPPED: cgroup v2 cannot be written");
+    };
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let outer = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
+    let inner = Cgroup::new(&outer.0, "inner");
+    let mut mover = start_phases(dir.path(), &["outside", "inside", "outside-again"]);
+    let mut resident = start_phases(dir.path(), &["resident"]);
+    let (mover_id, resident_id) = (u64::from(mover.pid()), u64::from(resident.pid()));
+    outer.take(resident_id);
+
+    let tools = Tools::start(&["--cgroup", outer.0.to_str().expect("plain")]);
+    phase(&mut mover);
+    let moved_in = monotonic_ns();
+    inner.take(mover_id);
+    let inside = phase(&mut mover);
+    let moved_out = monotonic_ns();
+    fs::write(root.join("cgroup.procs"), mover_id.to_string()).expect("the process moves");
+    phase(&mut mover);
+    let resided = phase(&mut resident);
+    let reports = tools.reports();
+    mover.finish();
+    resident.finish();
+    drop(inner);
+    assert_phase(&reports, mover_id, &inside);
+    assert_phase(&reports, resident_id, &resided);
+    for stack in [stacks(&reports[0]), stacks(&reports[1])].concat() {
+        let tid = number(&stack, "tid");
+        assert!(tid == mover_id || tid == resident_id, "{stack}");
+    }
+    let window = number(&reports[0], "duration_ns");
+    near(
+        number(&reports[0], "accounting.lifetime_ns"),
+        window + moved_out - moved_in,
+        0.01,
+        "life in that cgroup",
+    );
+}
+
+#[test]
+fn a_directory_that_is_no_cgroup_is_refused_with_the_place_to_look() {
+    if !require_live() {
+        return;
+    }
+    for tool in ["offcputime", "profile", "runqlat"] {
+        let output = Tool::start(tool, &["--cgroup", "/tmp", "1"]).finish();
+        assert_eq!(output.code, 1);
+        let expected = format!("{tool}: cgroup /tmp: not a cgroup v2 directory; cgroup v2 is");
+        assert!(output.stderr.starts_with(&expected), "{}", output.stderr);
+        let output = Tool::start(tool, &["-p", "4194304", "1"]).finish();
+        let expected = format!("{tool}: no process 4194304; it may have exited (see ps -e)\n");
+        assert_eq!(
+            (output.code, output.stderr.as_str()),
+            (1, expected.as_str())
+        );
+    }
+}
