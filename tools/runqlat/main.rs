@@ -1,6 +1,5 @@
 //! runqlat: how long runnable threads wait for a CPU, and behind whom.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -9,25 +8,24 @@ use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
-use trace::collect::{Until, collect, finish_command};
-use trace::command::{Corked, Running};
+use trace::collect::finish_command;
+use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::hdr::HdrLog;
-use trace::iterate::{self, Reseeding};
+use trace::iterate;
 use trace::loader::{self, section};
 use trace::probe::Kernel;
-use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::targets::Settings;
-use trace::window::{Ticker, monotonic_ns};
+use trace::window::monotonic_ns;
 
 use args::{Args, Group};
-use harvest::Interval;
 use slow::SlowWaits;
 
 mod args;
 mod harvest;
+mod intervals;
 mod report;
 mod slow;
 
@@ -55,7 +53,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let start_ns = open_window(args, &mut skel, &targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
-    let written = report_intervals(
+    let written = intervals::report_each(
         args,
         &mut skel,
         &slow_waits,
@@ -69,48 +67,6 @@ fn trace(args: &Args) -> Result<Outcome> {
         Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
         None => Ok(outcome),
     }
-}
-
-/// Prints one report per interval, or one in all. `end_ns` is when the window opened, and becomes the end of the last
-/// interval that was taken, written or not.
-fn report_intervals(
-    args: &Args,
-    skel: &mut RunqlatSkel<'_>,
-    slow_waits: &SlowWaits,
-    (signals, mut command): (&Signals, Option<&mut Running>),
-    mut hdr: Option<&mut HdrLog>,
-    end_ns: &mut u64,
-) -> Result<()> {
-    let start_ns = *end_ns;
-    let mut ticker = args
-        .every
-        .interval
-        .map(|interval| Ticker::new(start_ns, interval));
-    let mut reseeding = Reseeding::default();
-    for reports in 1.. {
-        let mut until = Until::new(signals, command.as_deref_mut(), *end_ns, None);
-        until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
-        let progress = Progress::new(args.every.interval, args.common.quiet);
-        collect(&mut until, &[slow_waits.fd()], &progress, || {
-            slow_waits.print(args, &mut io::stdout().lock())?;
-            let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-            reseeding.follow(moves, skel.links.seed_members.as_ref())?;
-            harvest::progress(skel)
-        })?;
-        let over = until.is_interrupted();
-        let interval = Interval::take(args, skel, *end_ns)?;
-        *end_ns = interval.end_ns;
-        let stdout = &mut io::stdout().lock();
-        report::write(args, &interval, hdr.as_deref_mut(), start_ns, stdout)?;
-        let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
-            break;
-        };
-        ticker.advance(monotonic_ns());
-        if args.every.count.is_some_and(|count| reports >= count) {
-            break;
-        }
-    }
-    Ok(io::stdout().flush()?)
 }
 
 fn load(args: &Args, targets: &Settings) -> Result<RunqlatSkel<'static>> {
