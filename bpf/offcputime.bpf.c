@@ -140,24 +140,10 @@ struct {
 } totals SEC(".maps");
 
 /* Walks of the switch and of the waker may nest on one CPU: an interrupt wakes somebody during the first. */
-enum scratch_use {
+enum scratch_slot {
 	SCRATCH_SWITCH,
 	SCRATCH_WAKER,
-	SCRATCH_ITERATOR,
-	SCRATCH_USES,
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_USES);
-	__type(key, __u32);
-	__type(value, struct stack_record);
-} scratch SEC(".maps");
-
-static __always_inline struct stack_record *scratch_for(__u32 use)
-{
-	return bpf_map_lookup_elem(&scratch, &use);
-}
 
 static __always_inline struct offcputime_totals *totals_here(void)
 {
@@ -239,7 +225,7 @@ static __always_inline void switched_out(void *ctx, struct task_struct *task, bo
 					 struct offcputime_totals *sums)
 {
 	struct member *member = member_of(task);
-	struct stack_record *stack;
+	struct stack_scratch *scratch;
 
 	if (!member)
 		return;
@@ -266,9 +252,10 @@ static __always_inline void switched_out(void *ctx, struct task_struct *task, bo
 	member->phase = member->wait_flags & WAIT_RUNNABLE ? PHASE_RUNNABLE : PHASE_BLOCKED;
 	if (config.walk_on_exit || config.stacks.no_user)
 		return;
-	stack = scratch_for(SCRATCH_SWITCH);
-	if (stack)
-		member->user_stack = blocked_user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);
+	scratch = scratch_at(SCRATCH_SWITCH);
+	if (scratch)
+		member->user_stack =
+			user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
 }
 
 static __always_inline void made_runnable(struct task_struct *task, __u64 now)
@@ -392,19 +379,21 @@ static __always_inline __u64 syscall_of(struct task_struct *task)
 /* Of a task that is about to run. Walked from outside, it has neither the scheduler's frames nor ours. */
 static __always_inline __u64 resumed_kernel_stack(struct task_struct *task)
 {
-	struct stack_record *stack = scratch_for(SCRATCH_SWITCH);
+	struct stack_scratch *scratch = scratch_at(SCRATCH_SWITCH);
+	struct stack_record *stack;
 	__u64 syscall, print, id;
 	long bytes;
 
-	if (!stack || config.stacks.no_kernel)
+	if (!scratch || config.stacks.no_kernel)
 		return 0;
+	stack = &scratch->record;
 	syscall = syscall_of(task);
 	print = kernel_stack_print(task, syscall);
 	id = walked_stack(print);
 	if (id)
 		return id;
 	bytes = bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0);
-	id = finish_stack(stack, bytes, STACK_KERNEL, 0, 0);
+	id = intern_kernel_stack(stack, bytes);
 	if (id && syscall < SYSCALLS_MAX)
 		learn_dispatcher(stack->addresses, stack->depth);
 	remember_walk(print, id);
@@ -451,7 +440,7 @@ int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, stru
 }
 
 /* The switch-in was hidden from us, but the task itself is not: close its interval here, some 100 ns late. */
-static __always_inline bool resumed_unseen(void *ctx, struct member *member, struct stack_record *stack)
+static __always_inline bool resumed_unseen(void *ctx, struct member *member, struct stack_scratch *scratch)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct offcputime_totals *sums = totals_here();
@@ -460,7 +449,7 @@ static __always_inline bool resumed_unseen(void *ctx, struct member *member, str
 		return false;
 	if (!sums || !in_window(now) || !switched_in(member, now, sums))
 		return false;
-	member->kernel_stack = config.stacks.no_kernel ? 0 : kernel_stack(ctx, stack);
+	member->kernel_stack = config.stacks.no_kernel ? 0 : kernel_stack(ctx, scratch);
 	return true;
 }
 
@@ -468,8 +457,8 @@ SEC("?tp_btf/sched_exit_tp")
 int BPF_PROG(sched_exit, bool is_switch)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct stack_scratch *scratch;
 	struct member *member;
-	struct stack_record *stack;
 	__u64 user = 0;
 
 	if (!is_switch)
@@ -477,13 +466,13 @@ int BPF_PROG(sched_exit, bool is_switch)
 	member = member_of(task);
 	if (!member)
 		return 0;
-	stack = scratch_for(SCRATCH_SWITCH);
-	if (!stack)
+	scratch = scratch_at(SCRATCH_SWITCH);
+	if (!scratch)
 		return 0;
-	if (!member->ended_off_ns && !resumed_unseen(ctx, member, stack))
+	if (!member->ended_off_ns && !resumed_unseen(ctx, member, scratch))
 		return 0;
 	if (!config.stacks.no_user)
-		user = blocked_user_stack(ctx, task, tgid_of(targets.pid_namespace, task), stack);
+		user = user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
 	report(member, task, member->kernel_stack, user);
 	return 0;
 }
@@ -509,37 +498,36 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *task)
 }
 
 /* A waker is interned like a stack: its five "addresses" are thread, name and the ids of its own two stacks. */
-static __always_inline __u64 waker_record(void *ctx, struct task_struct *waker, struct stack_record *stack)
+static __always_inline __u64 waker_record(void *ctx, struct task_struct *waker, struct stack_scratch *scratch)
 {
 	__u32 tgid = tgid_of(targets.pid_namespace, waker);
+	struct stack_record *stack = &scratch->record;
 	__u64 kernel = 0, user = 0;
 
 	if (!config.stacks.no_kernel)
-		kernel = kernel_stack(ctx, stack);
+		kernel = kernel_stack(ctx, scratch);
 	if (!config.stacks.no_user)
-		user = user_stack(ctx, waker, tgid, stack);
+		user = user_stack(SCRATCH_WAKER, scratch, waker, tgid);
 	stack->addresses[0] = tid_of(targets.pid_namespace, waker);
 	bpf_get_current_comm(&stack->addresses[1], 16);
 	stack->addresses[3] = kernel;
 	stack->addresses[4] = user;
 	stack->depth = 5;
 	stack->kind = STACK_WAKER;
+	stack->end = 0;
 	stack->tgid = tgid;
-	return intern_stack(stack, tgid);
+	return intern_stack(stack, tgid, false);
 }
 
 /* Runs in the waker's context, before the wakeup itself: the last one before the task runs is the one that counts. */
 SEC("?tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
 {
+	struct stack_scratch *scratch = scratch_at(SCRATCH_WAKER);
 	struct member *member = member_of(task);
-	struct stack_record *stack;
 
-	if (!member || !in_window(bpf_ktime_get_ns()))
-		return 0;
-	stack = scratch_for(SCRATCH_WAKER);
-	if (stack)
-		member->waker = waker_record(ctx, bpf_get_current_task_btf(), stack);
+	if (scratch && member && in_window(bpf_ktime_get_ns()))
+		member->waker = waker_record(ctx, bpf_get_current_task_btf(), scratch);
 	return 0;
 }
 
@@ -564,7 +552,8 @@ struct open_phase {
 	__u8 wait_flags;
 	/* Within -m, -M and --state. */
 	__u8 wanted;
-	__u8 pad;
+	/* `ip` is any instruction, not the one after a system call. */
+	__u8 exact;
 	/* Number of kernel addresses that follow, leaf first. */
 	__u32 depth;
 };
@@ -615,6 +604,7 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 	open->ip = BPF_CORE_READ(regs, ip);
 	open->sp = BPF_CORE_READ(regs, sp);
 	open->bp = BPF_CORE_READ(regs, bp);
+	open->exact = BPF_CORE_READ(regs, orig_ax) == -1UL;
 }
 
 /* A target without any event in the window has done all the time what it is doing now. */

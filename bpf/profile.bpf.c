@@ -88,39 +88,6 @@ struct {
 	__type(value, struct profile_totals);
 } totals SEC(".maps");
 
-/* Uprobe programs can be preempted by each other on one CPU, so a buffer is claimed, not just used. */
-#define SCRATCHES 4
-
-struct scratch_slot {
-	__u64 busy;
-	struct stack_record stack;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCHES);
-	__type(key, __u32);
-	__type(value, struct scratch_slot);
-} scratch SEC(".maps");
-
-static __always_inline struct scratch_slot *claim_scratch(void)
-{
-	for (__u32 i = 0; i < SCRATCHES; i++) {
-		__u32 index = i;
-		struct scratch_slot *slot = bpf_map_lookup_elem(&scratch, &index);
-
-		if (slot && !__sync_lock_test_and_set(&slot->busy, 1))
-			return slot;
-	}
-	__sync_fetch_and_add(&losses.busy, 1);
-	return NULL;
-}
-
-static __always_inline void release_scratch(struct scratch_slot *slot)
-{
-	__sync_lock_test_and_set(&slot->busy, 0);
-}
-
 static __always_inline struct profile_totals *totals_here(void)
 {
 	__u32 zero = 0;
@@ -158,21 +125,38 @@ static __always_inline void add_row(const struct profile_key *key, __u64 weight)
 	__sync_fetch_and_add(&value->weight, weight);
 }
 
-static __always_inline void sample(void *ctx, struct task_struct *task, struct profile_totals *sums, __u64 weight)
+/* Where a thread was outside the kernel when the event came. */
+struct user_place {
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+};
+
+/* `outside`: set when the event found the thread in user code. */
+static __always_inline void sample(void *ctx, struct task_struct *task, const struct user_place *outside,
+				   struct profile_totals *sums, __u64 weight)
 {
 	struct profile_key key = { .tgid = tgid_of(targets.pid_namespace, task) };
-	struct scratch_slot *slot = claim_scratch();
+	struct stack_scratch *scratch;
+	__u32 slot;
 
-	if (!slot)
+	/* Uprobe programs can be preempted by each other on one CPU, so a scratch is claimed, not just used. */
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		__sync_fetch_and_add(&losses.busy, 1);
 		return;
+	}
 	if (config.by_thread)
 		key.tid = tid_of(targets.pid_namespace, task);
 	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
 	if (!config.stacks.no_kernel)
-		key.kernel_stack = kernel_stack(ctx, &slot->stack);
-	if (!config.stacks.no_user)
-		key.user_stack = user_stack(ctx, task, key.tgid, &slot->stack);
-	release_scratch(slot);
+		key.kernel_stack = kernel_stack(ctx, scratch);
+	if (!config.stacks.no_user && outside->ip)
+		key.user_stack =
+			user_stack_from(slot, scratch, task, key.tgid, outside->ip, outside->sp, outside->bp);
+	else if (!config.stacks.no_user)
+		key.user_stack = user_stack(slot, scratch, task, key.tgid);
+	release_scratch(scratch);
 	sums->samples++;
 	add_row(&key, weight);
 }
@@ -180,14 +164,22 @@ static __always_inline void sample(void *ctx, struct task_struct *task, struct p
 SEC("?perf_event")
 int on_overflow(struct bpf_perf_event_data *ctx)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct profile_totals *sums = totals_here();
+	struct user_place outside = {};
 
 	if (!sums || !window_open)
 		return 0;
 	sums->events++;
-	if (is_wanted(task, sums))
-		sample(ctx, task, sums, 1);
+	if (!is_wanted(task, sums))
+		return 0;
+	/* The kernel's addresses are negative; the code segment cannot be asked, clang would read half a word of it. */
+	if ((__s64)ctx->regs.ip > 0) {
+		outside.ip = ctx->regs.ip;
+		outside.sp = ctx->regs.sp;
+		outside.bp = ctx->regs.bp;
+	}
+	sample(ctx, task, &outside, sums, 1);
 	return 0;
 }
 
@@ -243,9 +235,9 @@ static __always_inline __u64 probe_weight(struct pt_regs *regs)
 	}
 }
 
-static __always_inline void event_fired(void *ctx, __u64 weight)
+static __always_inline void event_fired(void *ctx, const struct user_place *outside, __u64 weight)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct profile_totals *sums = totals_here();
 
 	if (!sums || !window_open)
@@ -255,20 +247,28 @@ static __always_inline void event_fired(void *ctx, __u64 weight)
 		return;
 	if (!weight)
 		__sync_fetch_and_add(&losses.bad_weight, 1);
-	sample(ctx, task, sums, weight * config.every);
+	sample(ctx, task, outside, sums, weight * config.every);
 }
 
 SEC("?tracepoint")
 int on_tracepoint(void *ctx)
 {
-	event_fired(ctx, tracepoint_weight(ctx));
+	struct user_place inside = {};
+
+	event_fired(ctx, &inside, tracepoint_weight(ctx));
 	return 0;
 }
 
 SEC("?uprobe")
 int on_uprobe(struct pt_regs *ctx)
 {
-	event_fired(ctx, probe_weight(ctx));
+	struct user_place probed = {
+		.ip = PT_REGS_IP_CORE(ctx),
+		.sp = PT_REGS_SP_CORE(ctx),
+		.bp = PT_REGS_FP_CORE(ctx),
+	};
+
+	event_fired(ctx, &probed, probe_weight(ctx));
 	return 0;
 }
 

@@ -68,9 +68,8 @@ fn wrong_usage_exits_2() {
 #[test]
 fn flags_of_later_releases_are_refused() {
     for (tool, program) in TOOLS {
-        for args in [&["--max-overhead", "1"][..], &["--unwind", "cfi"]] {
-            assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
-        }
+        let output = run(program, &["--max-overhead", "1", "100ms"]);
+        assert_eq!(output.status.code(), Some(2), "{tool}");
     }
 }
 

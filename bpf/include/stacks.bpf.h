@@ -12,8 +12,8 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "unwind.bpf.h"
 
-#define MAX_STACK_DEPTH 127
 /* Powers of two; user space may change them before load. */
 #define MAX_STACKS 65536
 #define STACK_RING_BYTES (8 << 20)
@@ -25,16 +25,6 @@ enum stack_kind {
 	STACK_KERNEL = 2,
 	/* Not a stack: who woke a task, see offcputime.bpf.c. */
 	STACK_WAKER = 3,
-};
-
-/* One ring buffer record; `depth` addresses follow, leaf first. */
-struct stack_record {
-	__u64 id;
-	__u64 time_ns;
-	__u32 tgid;
-	__u16 depth;
-	__u16 kind;
-	__u64 addresses[MAX_STACK_DEPTH];
 };
 
 struct stack_config {
@@ -74,7 +64,7 @@ struct {
 /* Multiply-xorshift over the addresses; the finalizer is MurmurHash3's (public domain, Austin Appleby). */
 static __always_inline __u64 stack_hash(const struct stack_record *stack, __u64 seed)
 {
-	__u64 hash = seed ^ ((__u64)stack->kind << 56) ^ stack->depth;
+	__u64 hash = seed ^ ((__u64)stack->kind << 56) ^ ((__u64)stack->end << 48) ^ stack->depth;
 
 	for (int i = 0; i < MAX_STACK_DEPTH; i++) {
 		if (i >= stack->depth)
@@ -89,14 +79,16 @@ static __always_inline __u64 stack_hash(const struct stack_record *stack, __u64 
 	return hash ?: 1;
 }
 
-static __always_inline __u64 ring_wakeup(void)
+static __always_inline __u64 ring_wakeup(bool urgent)
 {
+	if (urgent)
+		return BPF_RB_FORCE_WAKEUP;
 	return bpf_ringbuf_query(&stack_ring, BPF_RB_AVAIL_DATA) > STACK_RING_HIGH_WATER ? BPF_RB_FORCE_WAKEUP :
 											   BPF_RB_NO_WAKEUP;
 }
 
-/* The id of a captured stack, known to user space; 0 when it could not be handed over. */
-static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed)
+/* The id of a captured stack, known to user space; 0 when it could not be handed over. `urgent` wakes the reader. */
+static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed, bool urgent)
 {
 	__u64 id = stack_hash(stack, seed);
 	__u64 bytes = STACK_HEADER_BYTES + stack->depth * sizeof(__u64);
@@ -116,7 +108,7 @@ static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed
 		return 0;
 	stack->id = id;
 	stack->time_ns = bpf_ktime_get_ns();
-	if (bpf_ringbuf_output(&stack_ring, stack, bytes, ring_wakeup())) {
+	if (bpf_ringbuf_output(&stack_ring, stack, bytes, ring_wakeup(urgent))) {
 		bpf_map_delete_elem(&stacks_sent, &id);
 		__sync_fetch_and_add(&stack_losses.ring_full, 1);
 		return 0;
@@ -125,8 +117,7 @@ static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed
 }
 
 /* `bytes`: what bpf_get_stack or bpf_get_task_stack returned; 0 and -EFAULT mean that there is no such side. */
-static __always_inline __u64 finish_stack(struct stack_record *stack, long bytes, enum stack_kind kind, __u32 tgid,
-					  __u64 seed)
+static __always_inline __u64 intern_kernel_stack(struct stack_record *stack, long bytes)
 {
 	if (bytes <= 0) {
 		if (bytes < 0 && bytes != -14)
@@ -134,75 +125,79 @@ static __always_inline __u64 finish_stack(struct stack_record *stack, long bytes
 		return 0;
 	}
 	stack->depth = (__u64)bytes / sizeof(__u64);
-	stack->kind = kind;
-	stack->tgid = tgid;
+	stack->kind = STACK_KERNEL;
+	stack->end = 0;
+	stack->tgid = 0;
 	if (stack->depth >= MAX_STACK_DEPTH)
 		__sync_fetch_and_add(&stack_losses.truncated, 1);
-	return intern_stack(stack, seed);
+	return intern_stack(stack, 0, false);
 }
 
-/* `scratch` is per CPU and per context: an interrupt must not find the one that it interrupted. */
-static __always_inline __u64 kernel_stack(void *ctx, struct stack_record *scratch)
+static __always_inline struct stack_scratch *scratch_at(__u32 slot)
 {
-	long bytes = bpf_get_stack(ctx, scratch->addresses, sizeof(scratch->addresses), 0);
-
-	return finish_stack(scratch, bytes, STACK_KERNEL, 0, 0);
+	return bpf_map_lookup_elem(&stack_scratches, &slot);
 }
 
-/* The stack of `task`, which is current; its memory map's address tells an exec under the same ID apart. */
-static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, __u32 tgid, struct stack_record *scratch)
+/* A scratch of this CPU that no other context uses. */
+static __always_inline struct stack_scratch *claim_scratch(__u32 *slot)
 {
-	__u64 mm = (__u64)BPF_CORE_READ(task, mm);
-	long bytes;
+	for (__u32 i = 0; i < SCRATCHES; i++) {
+		struct stack_scratch *scratch = scratch_at(i);
 
-	if (!mm)
-		return 0;
-	bytes = bpf_get_stack(ctx, scratch->addresses, sizeof(scratch->addresses), BPF_F_USER_STACK);
-	return finish_stack(scratch, bytes, STACK_USER, tgid, mm);
-}
-
-/* User code segment of 32-bit programs, whose frames have another layout. */
-#define USER32_CS 0x23
-
-struct user_frame {
-	__u64 next;
-	__u64 caller;
-};
-
-/* Frame pointers of a user thread inside the kernel, which is current: bpf_get_stack finds the same at four times the
- * cost. The chain is the thread's own memory: it has to go up, and ends where it cannot be read.
- */
-static __always_inline long walk_frame_pointers(const struct pt_regs *regs, struct stack_record *stack)
-{
-	__u64 frame = BPF_CORE_READ(regs, bp), floor = BPF_CORE_READ(regs, sp);
-	struct user_frame found;
-	__u32 depth = 1;
-
-	stack->addresses[0] = BPF_CORE_READ(regs, ip);
-	for (; depth < MAX_STACK_DEPTH; depth++) {
-		if (frame < floor || frame & 7 || bpf_probe_read_user(&found, sizeof(found), (void *)frame))
-			break;
-		if (!found.caller)
-			break;
-		stack->addresses[depth] = found.caller;
-		floor = frame + sizeof(found);
-		frame = found.next;
+		*slot = i;
+		if (scratch && !__sync_lock_test_and_set(&scratch->busy, 1))
+			return scratch;
 	}
-	return depth * sizeof(__u64);
+	return NULL;
 }
 
-/* As user_stack, for a thread that is in the kernel of its own accord: blocked, or just resumed. */
-static __always_inline __u64 blocked_user_stack(void *ctx, struct task_struct *task, __u32 tgid,
-						struct stack_record *scratch)
+static __always_inline void release_scratch(struct stack_scratch *scratch)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	__u64 mm = (__u64)BPF_CORE_READ(task, mm);
+	__sync_lock_test_and_set(&scratch->busy, 0);
+}
 
-	if (!mm)
+static __always_inline __u64 kernel_stack(void *ctx, struct stack_scratch *scratch)
+{
+	struct stack_record *stack = &scratch->record;
+
+	return intern_kernel_stack(stack, bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0));
+}
+
+/* What was walked into the scratch; the memory map's address tells an exec under the same ID apart. */
+static __always_inline __u64 intern_user_stack(struct stack_scratch *scratch, struct task_struct *task, __u32 tgid)
+{
+	scratch->record.kind = STACK_USER;
+	scratch->record.tgid = tgid;
+	if (scratch->record.end == STACK_END_DEPTH)
+		__sync_fetch_and_add(&stack_losses.truncated, 1);
+	/* A process that user space does not know yet: the sooner it reads this, the fewer stacks go without tables. */
+	return intern_stack(&scratch->record, (__u64)BPF_CORE_READ(task, mm), unwind_mode != UNWIND_FP && !scratch->unwind.process.mappings);
+}
+
+/* The stack of `task`, which is current and inside the kernel. */
+static __always_inline __u64 user_stack(__u32 slot, struct stack_scratch *scratch, struct task_struct *task, __u32 tgid)
+{
+	if (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		return 0;
-	if (BPF_CORE_READ(regs, cs) == USER32_CS)
-		return user_stack(ctx, task, tgid, scratch);
-	return finish_stack(scratch, walk_frame_pointers(regs, scratch), STACK_USER, tgid, mm);
+	unwind_from_kernel(slot, scratch, task, tgid);
+	return intern_user_stack(scratch, task, tgid);
+}
+
+/* As user_stack, from registers of the thread outside the kernel: where a clock tick or a breakpoint found it. */
+static __always_inline __u64 user_stack_from(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
+					     __u32 tgid, __u64 ip, __u64 sp, __u64 bp)
+{
+	struct unwind *at = &scratch->unwind;
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	at->regs = (__u64)regs;
+	at->ip = ip;
+	at->sp = sp;
+	at->bp = bp;
+	at->exact = 1;
+	at->compat = regs->cs == USER32_CS;
+	unwind_user(slot, scratch, task, tgid);
+	return intern_user_stack(scratch, task, tgid);
 }
 
 #endif

@@ -13,7 +13,6 @@
 #include "glob.bpf.h"
 #include "ids.bpf.h"
 
-#define PF_KTHREAD 0x00200000
 #define MAX_TARGET_IDS 4096
 #define MAX_CGROUP_DEPTH 24
 

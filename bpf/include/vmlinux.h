@@ -31,12 +31,16 @@ enum { false = 0, true = 1 };
 
 #define NULL ((void *)0)
 
+/* include/linux/sched.h: a kernel thread. */
+#define PF_KTHREAD 0x00200000
+
 /* include/uapi/linux/bpf.h */
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -49,6 +53,7 @@ enum {
 enum {
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_USER_STACK = 256,
+	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
@@ -117,6 +122,7 @@ struct sched_entity {
 
 struct mm_struct {
 	unsigned long mmap_base;
+	unsigned long start_stack;
 };
 
 typedef struct {
@@ -200,10 +206,11 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* UAPI, fixed layout: not relocated. The registers come first and are not read here. */
+/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
 struct bpf_perf_event_data {
 	struct {
-		unsigned long words[21];
+		unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
+		unsigned long ip, cs, flags, sp, ss;
 	} regs;
 	__u64 sample_period;
 	__u64 addr;

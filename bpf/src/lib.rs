@@ -58,6 +58,18 @@ macro_rules! comm_glob {
     }};
 }
 
+/// A skeleton's maps of unwind tables, as a `trace::unwind::Maps`.
+#[macro_export]
+macro_rules! unwind_maps {
+    ($skel:expr) => {
+        trace::unwind::Maps {
+            chunks: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_chunks)?,
+            rules: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_rules)?,
+            processes: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_processes)?,
+        }
+    };
+}
+
 /// Lets map keys and values of a skeleton be copied from bytes.
 macro_rules! plain {
     ($module:ident: $($name:ident),+) => {

@@ -65,20 +65,6 @@ fn inlined_functions_and_lines() {
 }
 
 #[test]
-fn callers_are_looked_up_inside_their_call() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "callers", &[]);
-    let target = Target::start(&program);
-    let mut symbolizer = symbolizer();
-    // A call as a function's last instruction returns to where the next function begins.
-    let hot = target.address(0) - 4;
-    let locations = symbolizer.locate(target.tgid, crate::target::now(), &[hot, hot]);
-    let found = symbolizer.user(&locations);
-    assert_eq!(&*found[1].name, "hot", "the leaf's own address");
-    assert_ne!(&*found[0].name, "hot", "the caller's address less one");
-}
-
-#[test]
 fn demangled_names() {
     let dir = tempfile::tempdir().unwrap();
     let source = "#include <cstdio>\n#include <unistd.h>\nnamespace shop { struct Till { static int __attribute__((noinline)) \

@@ -6,6 +6,7 @@ mod cost;
 mod debuginfo;
 mod elf;
 mod files;
+mod go;
 mod jit;
 mod kernel;
 mod short;

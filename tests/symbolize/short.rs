@@ -34,7 +34,7 @@ fn a_process_that_was_never_looked_at_while_it_lived() {
     );
     let found = symbolizer.user(&locations);
     assert_eq!(names(&found), ["hot", "chain", "middle", "inner"]);
-    assert_eq!(found[0].address, hot + 3, "a caller's address less one");
+    assert_eq!(found[0].address, hot + 4, "where the walk found it");
     assert_eq!(found[0].module.as_deref(), program.to_str());
     assert_eq!(symbolizer.losses().processes_gone, 0);
 

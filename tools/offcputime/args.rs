@@ -10,6 +10,7 @@ use profile::folded;
 use trace::options::{Common, Stacks};
 use trace::probe::Kernel;
 use trace::targets::{Settings, Targets};
+use trace::unwind::Method;
 use trace::waits;
 use trace::window::For;
 
@@ -122,6 +123,7 @@ impl Args {
             pad: 0,
             takes_fd: waits::takes_fd(),
         };
+        rodata.unwind_mode = self.stacks.unwind as u32;
         rodata.config = offcputime_config {
             stacks: stack_config {
                 no_user: self.stacks.kernel_stacks.into(),
@@ -148,6 +150,8 @@ impl Args {
             ("sched_switch_pre_5_18", !has_state),
             ("sched_exit", kernel.has_tracepoint("sched_exit_tp")),
             ("sched_waking", self.waker),
+            ("unwind_fork", self.stacks.unwind != Method::Fp),
+            ("unwind_exec", self.stacks.unwind != Method::Fp),
             ("task_rename", targets.comm.is_some()),
             ("cgroup_attach_task", targets.cgroup_id != 0),
         ]

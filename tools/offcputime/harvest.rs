@@ -9,7 +9,6 @@ use bpf::offcputime::types::{
     offcputime_key, offcputime_totals, offcputime_value, open_phase, wait_call,
 };
 use profile::model::Task;
-use trace::foreign::{self, Registers};
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -17,6 +16,7 @@ use trace::maps;
 use trace::progress::State;
 use trace::stacks::{StackTable, words};
 use trace::task::comm_text;
+use trace::unwind::Registers;
 use trace::waits::Wait;
 
 use crate::args::Args;
@@ -237,15 +237,12 @@ fn open_row(
         ip: open.ip,
         sp: open.sp,
         bp: open.bp,
+        exact: open.exact != 0,
     };
     let user = match open.ip {
         0 => 0,
         _ if args.stacks.kernel_stacks => 0,
-        _ => stacks.insert_user(
-            open.tgid,
-            end_ns,
-            &foreign::frame_pointer_stack(open.tgid, registers),
-        ),
+        _ => stacks.insert_blocked(open.tgid, end_ns, registers),
     };
     Row {
         task: Task {

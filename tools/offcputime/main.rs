@@ -19,6 +19,7 @@ use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
 use trace::targets::Settings;
+use trace::unwind::Unwinder;
 use trace::window::monotonic_ns;
 
 use args::Args;
@@ -47,14 +48,17 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let mut skel = load(args, &targets)?;
-    let mut stacks = StackTable::new(args.stacks.symbolizer()?, Origin::Tracepoint);
+    let unwinder = Unwinder::new(
+        args.stacks.unwind,
+        bpf::unwind_maps!(skel),
+        &args.targets.wanted(),
+    )?;
+    let mut stacks = StackTable::new(args.stacks.symbolizer()?, unwinder, Origin::Tracepoint);
     let ring = Ring::open(&skel.maps.stack_ring)?;
 
+    stacks.prepare(args.targets.processes_at_start());
     let start_ns = open_window(args, &mut skel, &targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
-    stacks
-        .symbolizer()
-        .snapshot(args.targets.processes_at_start());
     let progress = Progress::new(args.window.duration, args.common.quiet);
     let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
     let mut reseeding = Reseeding::default();

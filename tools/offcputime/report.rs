@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
-use profile::{json, reasons, units};
+use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
 use trace::closing::Closing;
 use trace::cost::Cost;
@@ -52,7 +52,7 @@ pub(crate) fn report(
     let mut out = io::stdout().lock();
     let written = write(args, format, harvest, &profile, cost, &mut out);
     dropped = dropped.max(written.context("write to stdout")?);
-    Ok(close(args, harvest, stacks, cost, dropped))
+    Ok(close(args, harvest, stacks, cost, (&profile, dropped)))
 }
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
@@ -61,6 +61,7 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         task: row.task.clone(),
         reason: Some(row.wait.reason().name()),
         user: stacks.user_names(row.user),
+        user_end: stacks.user_end(row.user),
         kernel: stacks.kernel_names(row.kernel),
         waker: if args.waker {
             stacks.waker(row.waker)
@@ -92,7 +93,7 @@ fn write(
     match format {
         Format::Human => write_human(args, harvest, profile, out)?,
         Format::Folded => written = folded::write(profile, &folded_options(args), out)?,
-        Format::Json => writeln!(out, "{}", json::to_json(profile, extra(harvest, cost)))?,
+        Format::Json => json::write(profile, &extra(harvest, profile, cost), out)?,
     }
     out.flush()?;
     Ok(written.dropped)
@@ -140,8 +141,9 @@ fn write_human(
     listing::write(profile, &options, out)
 }
 
-fn extra(harvest: &Harvest, cost: &Cost) -> Map<String, Value> {
+fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
     let mut extra = Map::new();
+    extra.insert("user_ends".into(), ends::to_json(profile));
     extra.insert(
         "accounting".into(),
         accounting_json(&harvest.accounting, harvest.open),
@@ -170,7 +172,7 @@ fn close(
     harvest: &Harvest,
     stacks: &StackTable,
     cost: &Cost,
-    dropped_ns: u64,
+    (profile, dropped_ns): (&Profile, u64),
 ) -> Outcome {
     let accounting = &harvest.accounting;
     let closing = Closing {
@@ -178,6 +180,7 @@ fn close(
         window: harvest.window,
         events: (accounting.events, "switches and wakeups"),
         stacks: Some(stacks.len()),
+        ends: ends::describe(profile),
         losses: &harvest.losses,
         losses_of_ns: accounting.lifetime_ns,
         cost,

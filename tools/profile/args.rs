@@ -85,6 +85,7 @@ impl Args {
     pub(crate) fn to_bpf(&self, targets: &Settings, weight: Weight, rodata: &mut rodata) {
         rodata.targets = bpf::target_config!(bpf::profile::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::profile::types, &targets.comm);
+        rodata.unwind_mode = self.stacks.unwind as u32;
         rodata.config = profile_config {
             stacks: stack_config {
                 no_user: self.stacks.kernel_stacks.into(),

@@ -18,6 +18,7 @@ use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
 use trace::targets::Settings;
+use trace::unwind::{Method, Unwinder};
 use trace::window::monotonic_ns;
 
 use args::{Args, Weight};
@@ -50,11 +51,17 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let mut skel = load(args, &targets, weight)?;
-    let mut stacks = StackTable::new(args.stacks.symbolizer()?, args.origin());
+    let unwinder = Unwinder::new(
+        args.stacks.unwind,
+        bpf::unwind_maps!(skel),
+        &args.targets.wanted(),
+    )?;
+    let mut stacks = StackTable::new(args.stacks.symbolizer()?, unwinder, args.origin());
     let ring = Ring::open(&skel.maps.stack_ring)?;
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
 
+    stacks.prepare(args.targets.processes_at_start());
     let _links = attach::attach(args, &skel)?;
     let idle_before_ns = busy::idle_ns(args.cpu);
     let start_ns = monotonic_ns();
@@ -67,9 +74,6 @@ fn trace(args: &Args) -> Result<Outcome> {
         );
     }
     let mut command = corked.map(Corked::start).transpose()?;
-    stacks
-        .symbolizer()
-        .snapshot(args.targets.processes_at_start());
     let progress = Progress::new(args.window.duration, args.common.quiet);
     let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
     collect(&mut until, &[ring.fd()], &progress, || {
@@ -99,6 +103,8 @@ fn load(args: &Args, targets: &Settings, weight: Weight) -> Result<ProfileSkel<'
             matches!(args.event, Event::Tracepoint { .. }),
         ),
         ("on_uprobe", matches!(args.event, Event::Uprobe { .. })),
+        ("unwind_fork", args.stacks.unwind != Method::Fp),
+        ("unwind_exec", args.stacks.unwind != Method::Fp),
         ("sched_process_fork", targets.follow),
         ("sched_process_exit", targets.follow),
     ];

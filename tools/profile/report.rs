@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
-use profile::{functions, json, units};
+use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
 use trace::closing::Closing;
 use trace::cost::Cost;
@@ -37,7 +37,7 @@ pub(crate) fn report(
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
     write(args, format, harvest, &profile, cost, &mut out).context("write to stdout")?;
-    Ok(close(args, harvest, stacks, cost))
+    Ok(close(args, harvest, &profile, stacks, cost))
 }
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
@@ -45,6 +45,7 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         task: row.task.clone(),
         reason: None,
         user: stacks.user_names(row.user),
+        user_end: stacks.user_end(row.user),
         kernel: stacks.kernel_names(row.kernel),
         waker: None,
         idle: false,
@@ -73,11 +74,7 @@ fn write(
     match format {
         Format::Human => write_human(args, profile, out)?,
         Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
-        Format::Json => writeln!(
-            out,
-            "{}",
-            json::to_json(profile, extra(args, harvest, cost))
-        )?,
+        Format::Json => json::write(profile, &extra(args, harvest, profile, cost), out)?,
     }
     Ok(out.flush()?)
 }
@@ -115,9 +112,10 @@ fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Resu
     listing::write(profile, &options, out)
 }
 
-fn extra(args: &Args, harvest: &Harvest, cost: &Cost) -> Map<String, Value> {
+fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
     let totals = &harvest.totals;
     let mut extra = Map::new();
+    extra.insert("user_ends".into(), ends::to_json(profile));
     extra.insert("frequency_hz".into(), args.frequency.into());
     extra.insert("period".into(), args.count.into());
     extra.insert(
@@ -135,12 +133,19 @@ fn extra(args: &Args, harvest: &Harvest, cost: &Cost) -> Map<String, Value> {
     extra
 }
 
-fn close(args: &Args, harvest: &Harvest, stacks: &StackTable, cost: &Cost) -> Outcome {
+fn close(
+    args: &Args,
+    harvest: &Harvest,
+    profile: &Profile,
+    stacks: &StackTable,
+    cost: &Cost,
+) -> Outcome {
     let closing = Closing {
         tool: "profile",
         window: harvest.window,
         events: (harvest.totals.samples, "samples"),
         stacks: Some(stacks.len()),
+        ends: ends::describe(profile),
         losses: &harvest.losses,
         losses_of_ns: 0,
         cost,

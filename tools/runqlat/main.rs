@@ -109,6 +109,7 @@ fn close(args: &Args, skel: &RunqlatSkel<'_>, meter: &Meter, window_ns: u64) -> 
         window: Duration::from_nanos(window_ns),
         events: (events, "switches and wakeups"),
         stacks: None,
+        ends: None,
         losses: &losses,
         losses_of_ns: 0,
         cost: &cost,

@@ -2,6 +2,7 @@
 //!
 //! Pure: no BPF, no `/proc`, nothing Linux-only. Stacks are root → leaf everywhere.
 
+pub mod ends;
 pub mod escape;
 pub mod folded;
 pub mod frame;

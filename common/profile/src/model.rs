@@ -22,8 +22,47 @@ pub struct Waker {
     pub task: Option<Task>,
     /// User part of the waker's stack, root → leaf.
     pub user: Arc<[Frame]>,
+    /// How the user part ended; `None` where there is none.
+    pub user_end: Option<StackEnd>,
     /// Kernel part of the waker's stack, root → leaf.
     pub kernel: Arc<[Frame]>,
+}
+
+/// How a user stack ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StackEnd {
+    /// At the thread's first function: it is complete.
+    Root,
+    /// At the greatest depth that is walked.
+    Depth,
+    /// In code without call frame information and without a frame pointer.
+    NoTable,
+    /// At memory that is not there, or not paged in.
+    Unreadable,
+    /// At call frame information that unwind tables cannot say.
+    Unsupported,
+}
+
+impl StackEnd {
+    /// All of them, the complete one first.
+    pub const ALL: [Self; 5] = [
+        Self::Root,
+        Self::Depth,
+        Self::NoTable,
+        Self::Unreadable,
+        Self::Unsupported,
+    ];
+
+    /// A stable lower-case word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Depth => "depth",
+            Self::NoTable => "no-table",
+            Self::Unreadable => "unreadable",
+            Self::Unsupported => "unsupported",
+        }
+    }
 }
 
 /// One stack with what was measured on it.
@@ -35,6 +74,8 @@ pub struct Sample {
     pub reason: Option<&'static str>,
     /// User stack, root → leaf; inlined functions are frames of their own.
     pub user: Arc<[Frame]>,
+    /// How the user stack ended; `None` where there is none.
+    pub user_end: Option<StackEnd>,
     /// Kernel stack, root → leaf.
     pub kernel: Arc<[Frame]>,
     /// The waker, where it was asked for.

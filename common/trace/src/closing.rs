@@ -18,6 +18,8 @@ pub struct Closing<'a> {
     pub events: (u64, &'a str),
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,
+    /// How complete the user stacks are, in words.
+    pub ends: Option<String>,
     /// What was lost.
     pub losses: &'a Losses,
     /// Time that losses are a share of, ns; 0: none.
@@ -44,6 +46,9 @@ impl Closing<'_> {
             self.events.1,
             self.losses.describe(self.losses_of_ns),
         );
+        if let Some(ends) = &self.ends {
+            eprintln!("{}: {ends}", self.tool);
+        }
         eprintln!("{}: {}", self.tool, self.cost.describe());
     }
 

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::output::{Format, OutputFile};
 use crate::symbolize::{Options, Symbolizer};
+use crate::unwind::Method;
 
 /// How much is said, and how strictly.
 #[derive(Args, Clone, Debug)]
@@ -70,6 +71,10 @@ pub struct Stacks {
     /// Only kernel stacks
     #[arg(short = 'K', long)]
     pub kernel_stacks: bool,
+
+    /// How user stacks are walked
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub unwind: Method,
 
     /// Inlined functions get no frames of their own
     #[arg(long)]

@@ -12,11 +12,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use profile::frame::Frame;
-use profile::model::{Task, Waker};
+use profile::model::{StackEnd, Task, Waker};
 
 use crate::losses::Losses;
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::task;
+use crate::unwind::{Registers, Unwinder};
 
 /// `struct stack_record` up to its addresses.
 const HEADER_BYTES: usize = 24;
@@ -25,9 +26,9 @@ const WAKER_WORDS: usize = 5;
 
 /// `enum stack_kind`.
 mod kind {
-    pub(super) const USER: u16 = 1;
-    pub(super) const KERNEL: u16 = 2;
-    pub(super) const WAKER: u16 = 3;
+    pub(super) const USER: u8 = 1;
+    pub(super) const KERNEL: u8 = 2;
+    pub(super) const WAKER: u8 = 3;
 }
 
 /// Reader of the ring buffer that new stacks come through.
@@ -78,6 +79,7 @@ impl Ring {
 
 struct UserStack {
     locations: Arc<[Location]>,
+    end: StackEnd,
     names: Option<Arc<[Frame]>>,
 }
 
@@ -95,6 +97,7 @@ struct WakerIds {
 /// Every stack seen in a run, by id.
 pub struct StackTable {
     symbolizer: Symbolizer,
+    unwinder: Unwinder,
     origin: Origin,
     user: HashMap<u64, UserStack>,
     kernel: HashMap<u64, KernelStack>,
@@ -107,9 +110,10 @@ pub struct StackTable {
 
 impl StackTable {
     /// An empty table. `origin` says which of the tracer's own frames are to be stripped.
-    pub fn new(symbolizer: Symbolizer, origin: Origin) -> Self {
+    pub fn new(symbolizer: Symbolizer, unwinder: Unwinder, origin: Origin) -> Self {
         Self {
             symbolizer,
+            unwinder,
             origin,
             user: HashMap::new(),
             kernel: HashMap::new(),
@@ -120,9 +124,12 @@ impl StackTable {
         }
     }
 
-    /// The symbolizer behind the names.
-    pub fn symbolizer(&mut self) -> &mut Symbolizer {
-        &mut self.symbolizer
+    /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
+    pub fn prepare(&mut self, tgids: impl IntoIterator<Item = u32>) {
+        for tgid in tgids {
+            self.symbolizer.snapshot([tgid]);
+        }
+        self.unwinder.update(&mut self.symbolizer);
     }
 
     /// What could not be named.
@@ -138,6 +145,7 @@ impl StackTable {
             "exited processes forgotten",
             symbols.forgotten,
         );
+        self.unwinder.count_losses(losses);
     }
 
     /// What is printed as `module+0xoffset`, and why.
@@ -150,7 +158,7 @@ impl StackTable {
         };
         format!(
             "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} changed, {} \
-             refused; {} processes gone before their mappings were read; {} perf maps refused{}{}",
+             refused; {} processes gone before their mappings were read; {} perf maps refused{}{}; {}",
             symbols.unnamed,
             symbols.frames,
             self.astray,
@@ -161,6 +169,7 @@ impl StackTable {
             symbols.perf_maps_refused,
             reason("no stream of mapping changes", &symbols.stream),
             reason("no kernel names", &symbols.kernel),
+            self.unwinder.describe(),
         )
     }
 
@@ -182,16 +191,16 @@ impl StackTable {
                 self.insert(&record);
             }
         }
+        self.unwinder.update(&mut self.symbolizer);
     }
 
-    /// Adds a user stack that was walked outside BPF; returns its id.
-    pub fn insert_user(&mut self, tgid: u32, time_ns: u64, addresses: &[u64]) -> u64 {
-        let id = self.outside_id(addresses, tgid);
-        let locations = self.locate(tgid, time_ns, addresses);
-        self.user.entry(id).or_insert(UserStack {
-            locations,
-            names: None,
-        });
+    /// Adds the user stack of a thread that is blocked in the kernel; returns its id.
+    pub fn insert_blocked(&mut self, tgid: u32, time_ns: u64, registers: Registers) -> u64 {
+        self.unwinder.follow(tgid, &mut self.symbolizer);
+        let (addresses, end) = self.unwinder.walk(tgid, registers);
+        let id = self.outside_id(&addresses, tgid);
+        let stack = self.user_stack(tgid, time_ns, &addresses, end);
+        self.user.entry(id).or_insert(stack);
         id
     }
 
@@ -206,17 +215,29 @@ impl StackTable {
     }
 
     /// Code that was not mapped was not running: from there on the frame pointers led astray, and the rest is left out.
-    fn locate(&mut self, tgid: u32, time_ns: u64, addresses: &[u64]) -> Arc<[Location]> {
+    fn user_stack(
+        &mut self,
+        tgid: u32,
+        time_ns: u64,
+        addresses: &[u64],
+        end: StackEnd,
+    ) -> UserStack {
         let locations = self.symbolizer.locate(tgid, time_ns, addresses);
         let callers = locations.iter().skip(1);
         let sound = 1 + callers
             .take_while(|caller| !matches!(caller, Location::Unmapped { .. }))
             .count();
-        if sound >= locations.len() {
-            return locations;
+        let astray = sound < locations.len();
+        self.astray += u64::from(astray);
+        UserStack {
+            end: if astray { StackEnd::NoTable } else { end },
+            locations: if astray {
+                locations[..sound].into()
+            } else {
+                locations
+            },
+            names: None,
         }
-        self.astray += 1;
-        locations[..sound].into()
     }
 
     /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's.
@@ -230,14 +251,14 @@ impl StackTable {
     fn insert(&mut self, record: &Record) {
         match record.kind {
             kind::USER => {
-                let locations = self.locate(record.tgid, record.time_ns, &record.addresses);
-                self.user.insert(
-                    record.id,
-                    UserStack {
-                        locations,
-                        names: None,
-                    },
+                self.unwinder.follow(record.tgid, &mut self.symbolizer);
+                let stack = self.user_stack(
+                    record.tgid,
+                    record.time_ns,
+                    &record.addresses,
+                    end_of(record.end),
                 );
+                self.user.insert(record.id, stack);
             }
             kind::KERNEL => {
                 let addresses = record.addresses.as_slice().into();
@@ -254,6 +275,11 @@ impl StackTable {
             }
             _ => {}
         }
+    }
+
+    /// How user stack `id` ended; `None` for id 0 and for stacks whose record was lost.
+    pub fn user_end(&self, id: u64) -> Option<StackEnd> {
+        Some(self.user.get(&id)?.end)
     }
 
     /// User frames of stack `id`, root → leaf; empty for id 0 and for stacks whose record was lost.
@@ -295,11 +321,13 @@ impl StackTable {
             Some(interrupt) => Waker {
                 task: None,
                 user: Arc::clone(&self.nothing),
+                user_end: None,
                 kernel: interrupt.into(),
             },
             None => Waker {
                 task: Some(task),
                 user: self.user_names(user),
+                user_end: self.user_end(user),
                 kernel,
             },
         };
@@ -313,8 +341,20 @@ struct Record {
     id: u64,
     time_ns: u64,
     tgid: u32,
-    kind: u16,
+    kind: u8,
+    end: u8,
     addresses: Vec<u64>,
+}
+
+/// `enum stack_end` of the BPF side.
+fn end_of(code: u8) -> StackEnd {
+    match code {
+        0 => StackEnd::Root,
+        1 => StackEnd::Depth,
+        2 => StackEnd::NoTable,
+        3 => StackEnd::Unreadable,
+        _ => StackEnd::Unsupported,
+    }
 }
 
 impl Record {
@@ -327,7 +367,8 @@ impl Record {
             id: word(0)?,
             time_ns: word(8)?,
             tgid: u32::from_ne_bytes(header.get(16..20)?.try_into().ok()?),
-            kind: u16::from_ne_bytes(header.get(22..24)?.try_into().ok()?),
+            kind: *header.get(22)?,
+            end: *header.get(23)?,
             addresses,
         })
     }
@@ -368,7 +409,7 @@ mod tests {
         bytes.extend(99_u64.to_ne_bytes());
         bytes.extend(1234_u32.to_ne_bytes());
         bytes.extend(2_u16.to_ne_bytes());
-        bytes.extend(kind::USER.to_ne_bytes());
+        bytes.extend([kind::USER, 3]);
         bytes.extend(0x10_u64.to_ne_bytes());
         bytes.extend(0x20_u64.to_ne_bytes());
         let record = Record::parse(&bytes).expect("a whole record");
@@ -376,6 +417,7 @@ mod tests {
             (record.id, record.time_ns, record.tgid, record.kind),
             (7, 99, 1234, kind::USER)
         );
+        assert_eq!(end_of(record.end), StackEnd::Unreadable);
         assert_eq!(record.addresses, [0x10, 0x20]);
         assert!(Record::parse(&bytes[..bytes.len() - 1]).is_none(), "torn");
         assert!(Record::parse(&bytes[..10]).is_none(), "no header");

@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::glob::Glob;
 use crate::task;
+use crate::unwind::Wanted;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
 const MAX_IDS: usize = 4096;
@@ -136,6 +137,14 @@ impl Targets {
             task::all_processes()
         } else {
             Vec::new()
+        }
+    }
+
+    /// Whose code is worth knowing before a stack needs it.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            at_start: self.processes_at_start(),
+            later: self.pids.is_empty() && self.tids.is_empty(),
         }
     }
 

@@ -4,14 +4,15 @@
 //! {"tool": "offcputime", "version": "0.1.0", "duration_ns": 30000000000,
 //!  "values": [{"name": "blocked", "unit": "ns"}, …],
 //!  "stacks": [{"comm": "redis-server", "pid": 123, "tid": 124, "reason": "futex", "idle": true, "count": 7,
-//!              "values": [1234567, 89], "user": [FRAME, …], "kernel": [FRAME, …],
-//!              "waker": {"comm": …, "pid": …, "tid": …, "user": […], "kernel": […]} }, …],
+//!              "values": [1234567, 89], "user": [FRAME, …], "user_end": "root", "kernel": [FRAME, …],
+//!              "waker": {"comm": …, "pid": …, "tid": …, "user": […], "user_end": …, "kernel": […]} }, …],
 //!  …whatever the tool adds: "losses", "cost"… }
 //! ```
 //!
 //! Frames are root → leaf: `{"name", "kind": "user" | "kernel" | "jit", "address": "0x1a2b", "module", "inlined": true,
 //! "file", "line"}`. Absent means unknown or false. Addresses are text because JavaScript's numbers end at 2^53; values
-//! are integers in their unit. `count` is the number of samples or intervals behind the values. A waker without `comm` is
+//! are integers in their unit. `user_end` says how the user stack ended: `root` (it is complete), `depth`, `no-table`,
+//! `unreadable` or `unsupported`. `count` is the number of samples or intervals behind the values. A waker without `comm` is
 //! an interrupt. Stacks are in no particular order and may repeat.
 
 mod objects;

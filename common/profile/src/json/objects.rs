@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::frame::{Frame, FrameKind};
-use crate::model::{Profile, Sample, Task, Waker};
+use crate::model::{Profile, Sample, StackEnd, Task, Waker};
 
 /// The whole object.
 pub(super) fn document<'a>(profile: &'a Profile, extra: &'a Map<String, Value>) -> Document<'a> {
@@ -61,6 +61,8 @@ struct StackObject<'a> {
     count: u64,
     values: &'a [u64],
     user: Frames<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_end: Option<&'static str>,
     kernel: Frames<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waker: Option<WakerObject<'a>>,
@@ -75,6 +77,7 @@ impl<'a> StackObject<'a> {
             count: sample.count,
             values: &sample.values,
             user: Frames(&sample.user),
+            user_end: sample.user_end.map(StackEnd::word),
             kernel: Frames(&sample.kernel),
             waker: sample.waker.as_deref().map(WakerObject::new),
         }
@@ -103,6 +106,8 @@ struct WakerObject<'a> {
     #[serde(flatten)]
     task: Option<TaskObject<'a>>,
     user: Frames<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_end: Option<&'static str>,
     kernel: Frames<'a>,
 }
 
@@ -111,6 +116,7 @@ impl<'a> WakerObject<'a> {
         Self {
             task: waker.task.as_ref().map(TaskObject::new),
             user: Frames(&waker.user),
+            user_end: waker.user_end.map(StackEnd::word),
             kernel: Frames(&waker.kernel),
         }
     }

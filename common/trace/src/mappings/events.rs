@@ -42,12 +42,14 @@ impl Processes {
         }
         if let Some(space) = process.at_mut(mapping.from_ns) {
             self.losses.forgotten += space.map(mapping);
+            self.changed.insert(tgid);
         }
     }
 
     /// An address space begins at `time_ns`.
     fn begin(&mut self, tgid: u32, time_ns: u64, complete: bool, table: Arc<Table>) {
         self.spaces += 1;
+        self.changed.insert(tgid);
         let process = self.known.entry(tgid).or_default();
         process.exited_ns = None;
         match process.latest_mut() {
@@ -77,6 +79,7 @@ impl Processes {
             return;
         };
         process.exited_ns = Some(time_ns);
+        self.changed.insert(tgid);
         let mappings = process.weight();
         self.exited_mappings += mappings;
         self.exited.push_back(Exited {
@@ -100,7 +103,7 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{HashMap, VecDeque};
+    use std::collections::{HashMap, HashSet, VecDeque};
 
     use super::super::paths::Paths;
     use super::super::processes::MappingLosses;
@@ -116,6 +119,7 @@ mod tests {
             paths: Paths::default(),
             spaces: 0,
             losses: MappingLosses::default(),
+            changed: HashSet::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! All processes' mappings: snapshots, side-band events and look-ups by time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::events::Exited;
@@ -35,6 +35,8 @@ pub(crate) struct Processes {
     pub(super) paths: Paths,
     pub(super) spaces: u32,
     pub(super) losses: MappingLosses,
+    /// Processes whose present mappings are others than when it was last asked.
+    pub(super) changed: HashSet<u32>,
 }
 
 impl Processes {
@@ -55,6 +57,7 @@ impl Processes {
                 stream: reason,
                 ..MappingLosses::default()
             },
+            changed: HashSet::new(),
         }
     }
 
@@ -84,6 +87,19 @@ impl Processes {
     /// Applies the events that happened so far.
     pub(crate) fn poll(&mut self) {
         self.apply_until(0);
+    }
+
+    /// Processes whose mappings changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> HashSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What a process has mapped now; `None` when nothing is known of it.
+    pub(crate) fn current(&mut self, tgid: u32) -> Option<Vec<Mapping>> {
+        self.snapshot(tgid);
+        self.apply_until(now_ns());
+        let space = self.known.get(&tgid)?.latest()?;
+        Some(space.table.current().cloned().collect())
     }
 
     /// Makes sure that the tables are as good as they get for a sample of `tgid` taken at `time_ns`.
@@ -127,6 +143,7 @@ impl Processes {
         };
         share(&mut self.paths, &mut mappings);
         self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, since_ns);
+        self.changed.insert(tgid);
     }
 
     /// Takes in the first reading of a process' maps file; an empty one is all that will be known.
@@ -141,6 +158,7 @@ impl Processes {
         space.read_ns = now_ns();
         space.complete = !mappings.is_empty();
         self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, 0);
+        self.changed.insert(tgid);
     }
 
     fn apply_until(&mut self, until_ns: u64) {

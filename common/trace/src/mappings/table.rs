@@ -64,6 +64,11 @@ impl Table {
         }
     }
 
+    /// What is mapped now, by address.
+    pub(super) fn current(&self) -> impl Iterator<Item = &Mapping> {
+        self.current.values()
+    }
+
     /// Mappings held, for bounds on memory.
     pub(super) fn len(&self) -> usize {
         self.current.len() + self.replaced.len()

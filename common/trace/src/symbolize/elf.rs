@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 
 use object::Endianness;
 use object::elf::{
-    FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, SHF_EXECINSTR,
+    EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_DYNAMIC, PT_LOAD,
+    PT_NOTE, R_AARCH64_RELATIVE, R_X86_64_RELATIVE, SHF_EXECINSTR,
 };
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
@@ -21,10 +22,30 @@ const MAX_ENTRIES: usize = 4096;
 /// A PT_LOAD segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    offset: u64,
-    file_size: u64,
-    address: u64,
-    executable: bool,
+    pub(super) offset: u64,
+    pub(super) file_size: u64,
+    pub(super) address: u64,
+    pub(super) executable: bool,
+}
+
+/// What a Go program says about itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GoMarks {
+    /// One of Go's own sections or notes is there.
+    pub(super) present: bool,
+    /// Address of the function table.
+    pub(super) table: Option<u64>,
+    /// Address of `runtime.firstmoduledata`, which has a section since Go 1.26.
+    pub(super) module_data: Option<u64>,
+}
+
+/// What the dynamic linker will add to the file's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dynamic {
+    /// Address of the dynamic section.
+    pub(super) address: u64,
+    /// Relocation type of plain pointers.
+    pub(super) relative: u32,
 }
 
 /// What is known about one ELF file.
@@ -45,6 +66,11 @@ pub(super) struct Headers {
     pub(super) mini_debug: Option<Range<u64>>,
     /// Bytes that compressed sections claim to have.
     pub(super) inflated: u64,
+    /// Of 64-bit little-endian files for machines whose relocations are known.
+    pub(super) dynamic: Option<Dynamic>,
+    pub(super) go: GoMarks,
+    /// The section headers could be read to their end.
+    pub(super) sectioned: bool,
 }
 
 impl Headers {
@@ -54,6 +80,26 @@ impl Headers {
         let load = self.loads.iter().filter(|l| l.executable).find(covers);
         let load = load.or_else(|| self.loads.iter().find(covers))?;
         Some(load.address.wrapping_add(offset - load.offset))
+    }
+
+    /// File offset of an ELF virtual address, and how many bytes of its segment follow in the file.
+    pub(super) fn offset(&self, address: u64) -> Option<(u64, u64)> {
+        self.loads.iter().find_map(|l| {
+            let inside = address
+                .checked_sub(l.address)
+                .filter(|&i| i < l.file_size)?;
+            Some((l.offset.checked_add(inside)?, l.file_size - inside))
+        })
+    }
+
+    /// Whether code is loaded there.
+    pub(super) fn is_code(&self, address: u64) -> bool {
+        let covers = |l: &Load| {
+            address
+                .checked_sub(l.address)
+                .is_some_and(|i| i < l.file_size)
+        };
+        self.loads.iter().any(|l| l.executable && covers(l))
     }
 
     /// Whether both addresses lie in one section (or nobody knows): a symbol without a size ends with its section at the
@@ -103,15 +149,33 @@ where
                 address: segment.p_vaddr(endian).into(),
                 executable: segment.p_flags(endian).contains(PF_X),
             }),
-            PT_NOTE if headers.build_id.is_none() => {
-                headers.build_id = build_id::<H, _>(segment, endian, data);
+            PT_NOTE => {
+                headers.go.present |= go_note::<H, _>(segment, endian, data).is_some();
+                let id = headers.build_id.take();
+                headers.build_id = id.or_else(|| build_id::<H, _>(segment, endian, data));
+            }
+            PT_DYNAMIC => {
+                headers.dynamic = relative::<H>(header, endian).map(|relative| Dynamic {
+                    address: segment.p_vaddr(endian).into(),
+                    relative,
+                });
             }
             _ => {}
         }
     }
     // Section headers may be cut off; the segments alone still place addresses.
-    let _ = sections::<H, _>(header, endian, data, &mut headers);
+    headers.sectioned = sections::<H, _>(header, endian, data, &mut headers).is_ok_and(|n| n > 0);
     Some(headers)
+}
+
+/// 32-bit x86 and ARM keep such pointers in the place itself.
+fn relative<H: FileHeader<Endian = Endianness>>(header: &H, endian: Endianness) -> Option<u32> {
+    match header.e_machine(endian) {
+        _ if !header.is_type_64() || endian == Endianness::Big => None,
+        EM_X86_64 => Some(R_X86_64_RELATIVE.0),
+        EM_AARCH64 => Some(R_AARCH64_RELATIVE.0),
+        _ => None,
+    }
 }
 
 fn build_id<'a, H, R>(segment: &H::ProgramHeader, endian: Endianness, data: R) -> Option<Vec<u8>>
@@ -129,12 +193,26 @@ where
     None
 }
 
+fn go_note<'a, H, R>(segment: &H::ProgramHeader, endian: Endianness, data: R) -> Option<()>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'a>,
+{
+    let mut notes = segment.notes(endian, data).ok()??;
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == b"Go" {
+            return Some(());
+        }
+    }
+    None
+}
+
 fn sections<'a, H, R>(
     header: &'a H,
     endian: Endianness,
     data: R,
     headers: &mut Headers,
-) -> object::read::Result<()>
+) -> object::read::Result<usize>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'a>,
@@ -162,10 +240,21 @@ where
                     .file_range(endian)
                     .map(|(at, size)| at..at.saturating_add(size));
             }
-            _ => {}
+            name => go_section(name, section.sh_addr(endian).into(), &mut headers.go),
         }
     }
-    Ok(())
+    Ok(table.len())
+}
+
+/// Position-independent programs have the table in `.data.rel.ro.gopclntab`.
+fn go_section(name: &[u8], address: u64, go: &mut GoMarks) {
+    match name {
+        b".go.module" => go.module_data = Some(address),
+        b".go.buildinfo" | b".note.go.buildid" => {}
+        _ if name.ends_with(b".gopclntab") => go.table = Some(address),
+        _ => return,
+    }
+    go.present = true;
 }
 
 fn debug_link<'a, H, R>(

@@ -6,7 +6,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 
 /// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
-const MAX_NAME: usize = 16 << 10;
+pub(super) const MAX_NAME: usize = 16 << 10;
 /// Functions inlined into each other at one address.
 const MAX_INLINED: usize = 256;
 

@@ -4,11 +4,17 @@
 //! reached; [`Symbolizer::user`] and [`Symbolizer::kernel`] name the frames at leisure.
 
 mod cache;
+#[cfg(test)]
+mod damage;
 mod debugfile;
 mod elf;
 mod elfnames;
 mod files;
 mod frames;
+mod gofile;
+mod goheader;
+#[cfg(test)]
+mod gosample;
 mod identity;
 mod interrupt;
 mod jit;
@@ -17,12 +23,15 @@ mod kernel;
 mod location;
 mod losses;
 mod modules;
+mod pclntab;
 mod perfmap;
+mod relocations;
 mod resolve;
 mod strip;
 mod vdso;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,6 +68,18 @@ impl Default for Options {
             debug_dirs: vec!["/usr/lib/debug".into()],
         }
     }
+}
+
+/// A file that a process has mapped as code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Executable {
+    pub(crate) start: u64,
+    /// First address behind the mapping.
+    pub(crate) end: u64,
+    /// File offset of `start`.
+    pub(crate) offset: u64,
+    /// The file's number, the same in every process.
+    pub(crate) module: u32,
 }
 
 /// Remembers what was mapped and names addresses. Single-threaded: the ELF library is neither `Send` nor `Sync`.
@@ -106,14 +127,48 @@ impl Symbolizer {
         self.processes.poll();
     }
 
+    /// Processes whose mappings changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> HashSet<u32> {
+        self.processes.take_changed()
+    }
+
+    /// The files that a process has mapped as code now; `None` when nothing is known of it.
+    pub(crate) fn executables(&mut self, tgid: u32) -> Option<Vec<Executable>> {
+        let mappings = self.processes.current(tgid)?;
+        let module = |mapping: &Mapping| match mapping.backing {
+            Backing::Vdso => self.vdso,
+            _ => self.modules.locate(tgid, mapping),
+        };
+        let files = mappings.iter().map(module).collect::<Vec<_>>();
+        let found = mappings.iter().zip(files);
+        Some(
+            found
+                .filter_map(|(mapping, module)| {
+                    Some(Executable {
+                        start: mapping.start,
+                        end: mapping.end,
+                        offset: mapping.offset,
+                        module: module?,
+                    })
+                })
+                .collect(),
+        )
+    }
+
+    /// A module's open file, if it is still what was mapped.
+    pub(crate) fn module_file(&mut self, module: u32) -> Option<&File> {
+        self.modules.reopen(module);
+        self.modules.get(module).unchanged()
+    }
+
     /// Ties a stack (leaf first) to what was mapped in process `tgid` at `time_ns` (CLOCK_MONOTONIC), leaf first.
     ///
+    /// Addresses are those of the calls, not those behind them, as the walk by unwind tables gives them.
     /// Call it once per stack and soon after the sample: files are opened here, names are not read.
     pub fn locate(&mut self, tgid: u32, time_ns: u64, ips: &[u64]) -> Arc<[Location]> {
         self.processes.prepare(tgid, time_ns);
         ips.iter()
-            .enumerate()
-            .map(|(depth, &ip)| self.locate_one(tgid, time_ns, inside_caller(depth, ip)))
+            .map(|&ip| self.locate_one(tgid, time_ns, ip))
             .collect()
     }
 

@@ -108,6 +108,7 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::damage::Seeded;
     use super::PerfMap;
 
     fn name(text: &[u8], address: u64) -> Option<String> {
@@ -188,5 +189,39 @@ mod tests {
             ends.windows(2).all(|w| w[0].1 <= w[1].0),
             "no two entries overlap"
         );
+    }
+    /// What holds for every map, whatever its bytes: entries in order, none empty, names inside the text.
+    fn check(text: &[u8]) {
+        let map = PerfMap::parse(text.to_vec());
+        assert!(map.entries.len() <= 2 * text.len());
+        let mut last = 0;
+        for (&start, entry) in &map.entries {
+            assert!(last <= start && start < entry.end, "{text:?}");
+            last = entry.end;
+            for address in [start, entry.end - 1] {
+                assert!(map.find(address).is_some_and(|n| !n.is_empty()), "{text:?}");
+            }
+        }
+        for address in [0, last, u64::MAX] {
+            map.find(address);
+        }
+    }
+
+    #[test]
+    fn damaged_and_truncated_maps() {
+        let whole = b"7f0010 10 LazyCompile:~a b /x y.js:1\n0x2000 0x20 py::f:/a.py\n7f0018 100 Interpreter\n\
+            ffffffffffffff00 ff last\n3000 5 \xc3\xa9\n7f0000 8 stub\n";
+        for length in 0..=whole.len() {
+            check(&whole[..length]);
+        }
+        let mut seeded = Seeded(3);
+        for round in 0..20_000 {
+            let mut text = whole.to_vec();
+            seeded.damage(&mut text);
+            if round % 4 == 0 {
+                text.truncate(seeded.below(text.len()));
+            }
+            check(&text);
+        }
     }
 }

@@ -1,0 +1,134 @@
+//! How complete a profile's user stacks are.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::model::{Profile, StackEnd};
+
+/// Value behind the user stacks that ended in each way, in the profile's unit; samples without a user stack are no part.
+pub fn weights(profile: &Profile) -> BTreeMap<StackEnd, u64> {
+    let mut weights = BTreeMap::new();
+    for sample in &profile.samples {
+        if let Some(end) = sample.user_end {
+            let weight: &mut u64 = weights.entry(end).or_default();
+            *weight = weight.saturating_add(sample.total());
+        }
+    }
+    weights
+}
+
+/// One line for people: `user stacks: 99.8% complete; 0.15% cut at 127 frames, …`; `None` when there are none.
+pub fn describe(profile: &Profile) -> Option<String> {
+    let weights = weights(profile);
+    let all: u64 = weights.values().sum();
+    if all == 0 {
+        return None;
+    }
+    let share = |weight: u64| percent(weight, all);
+    let complete = weights.get(&StackEnd::Root).copied().unwrap_or(0);
+    let rest: Vec<String> = weights
+        .iter()
+        .filter_map(|(end, weight)| Some(format!("{} {}", share(*weight), why(*end)?)))
+        .collect();
+    let rest = if rest.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", rest.join(", "))
+    };
+    let unit = match profile.unit() {
+        "ns" => " of the time",
+        _ => "",
+    };
+    Some(format!(
+        "user stacks complete for {}{unit}{rest}",
+        share(complete)
+    ))
+}
+
+/// Weights by [`StackEnd::word`].
+pub fn to_json(profile: &Profile) -> Value {
+    let weights = weights(profile);
+    let fields = weights
+        .into_iter()
+        .map(|(end, weight)| (end.word().to_owned(), weight.into()));
+    Value::Object(fields.collect::<Map<_, _>>())
+}
+
+fn why(end: StackEnd) -> Option<&'static str> {
+    match end {
+        StackEnd::Root => None,
+        StackEnd::Depth => Some("cut at 127 frames"),
+        StackEnd::NoTable => Some("in code without unwind table or frame pointer"),
+        StackEnd::Unreadable => Some("at unreadable memory"),
+        StackEnd::Unsupported => Some("at unusual call frame information"),
+    }
+}
+
+/// Never rounds to all or nothing.
+fn percent(part: u64, all: u64) -> String {
+    let share = 100.0 * part as f64 / all as f64;
+    match part {
+        0 => "0%".into(),
+        _ if part == all => "100%".into(),
+        _ if share < 0.01 => "<0.01%".into(),
+        _ if share > 99.99 => ">99.99%".into(),
+        _ => format!("{share:.2}%"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Sample, Task, ValueType};
+
+    fn profile(ends: &[(Option<StackEnd>, u64)]) -> Profile {
+        let samples = ends.iter().map(|(end, value)| Sample {
+            task: Task {
+                comm: "x".into(),
+                tgid: 1,
+                tid: 1,
+            },
+            reason: None,
+            user: [].into(),
+            user_end: *end,
+            kernel: [].into(),
+            waker: None,
+            idle: false,
+            count: 1,
+            values: vec![*value],
+        });
+        Profile {
+            tool: "t",
+            values: vec![ValueType {
+                name: "blocked",
+                unit: "ns",
+            }],
+            samples: samples.collect(),
+            duration_ns: 1,
+        }
+    }
+
+    #[test]
+    fn shares_are_by_weight_and_never_claim_all() {
+        assert_eq!(describe(&profile(&[(None, 5)])), None);
+        let whole = profile(&[(Some(StackEnd::Root), 7), (None, 90)]);
+        assert_eq!(
+            describe(&whole).unwrap(),
+            "user stacks complete for 100% of the time"
+        );
+        let mixed = profile(&[
+            (Some(StackEnd::Root), 999_000),
+            (Some(StackEnd::Depth), 999),
+            (Some(StackEnd::Unreadable), 1),
+        ]);
+        assert_eq!(
+            describe(&mixed).unwrap(),
+            "user stacks complete for 99.90% of the time; 0.10% cut at 127 frames, <0.01% at unreadable memory"
+        );
+        assert_eq!(
+            to_json(&mixed).to_string(),
+            r#"{"depth":999,"root":999000,"unreadable":1}"#
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! Unwind tables for the BPF side: made from the files that processes map, loaded when a mapping appears, dropped when
+//! nobody has it any more.
+//!
+//! A file's table is made once for equal content, however many processes and containers map it. All tables together have
+//! 256 MiB ([`words`]); what does not fit goes without, is counted, and is walked by frame pointers.
+
+mod free;
+mod outside;
+mod processes;
+mod rules;
+mod start_stack;
+mod tables;
+mod words;
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use libbpf_rs::MapHandle;
+use unwind::Rule;
+
+pub use outside::Registers;
+
+use crate::losses::Losses;
+use crate::symbolize::{Executable, Symbolizer};
+use processes::{Listed, Processes};
+use rules::Rules;
+use tables::{Module, Tables, rule_at};
+use words::Words;
+
+/// `--unwind`; the values of the BPF side's `enum unwind_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// By the tables of .eh_frame; by frame pointers where there is none
+    #[default]
+    Auto = 0,
+    /// By frame pointers only
+    Fp = 1,
+    /// By tables only
+    Cfi = 2,
+}
+
+/// The BPF side's maps.
+pub struct Maps {
+    /// `unwind_chunks`
+    pub chunks: MapHandle,
+    /// `unwind_rules`
+    pub rules: MapHandle,
+    /// `unwind_processes`
+    pub processes: MapHandle,
+}
+
+/// Whose tables are kept.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// From the start.
+    pub at_start: Vec<u32>,
+    /// Also of every process that maps anything later; else only of those whose stacks are seen.
+    pub later: bool,
+}
+
+/// Keeps the BPF side's tables in step with what processes map.
+pub struct Unwinder {
+    method: Method,
+    later: bool,
+    followed: HashSet<u32>,
+    words: Words,
+    rules: Rules,
+    tables: Tables,
+    /// By the symbolizer's number; `None`: has no table.
+    modules: HashMap<u32, Option<Module>>,
+    processes: Processes,
+}
+
+impl Unwinder {
+    /// Tables for nobody yet.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be shared.
+    pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
+        Ok(Self {
+            method,
+            later: wanted.later,
+            followed: wanted.at_start.iter().copied().collect(),
+            words: Words::new(maps.chunks),
+            rules: Rules::new(&maps.rules).context("map unwind rules")?,
+            tables: Tables::default(),
+            modules: HashMap::new(),
+            processes: Processes::new(maps.processes),
+        })
+    }
+
+    /// A stack of this process was seen: its tables are wanted from now on.
+    pub fn follow(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
+        if self.method != Method::Fp && self.followed.insert(tgid) {
+            self.refresh(tgid, symbolizer);
+        }
+    }
+
+    /// Takes in what processes have mapped and unmapped since the last call.
+    pub fn update(&mut self, symbolizer: &mut Symbolizer) {
+        let changed = symbolizer.take_changed();
+        if self.method == Method::Fp {
+            return;
+        }
+        for tgid in changed {
+            if self.later || self.followed.contains(&tgid) {
+                self.refresh(tgid, symbolizer);
+            }
+        }
+        if self.processes.take_dropped() {
+            self.drop_unused();
+        }
+        self.words.reclaim();
+    }
+
+    /// The rules for a thread's code, for a walk in user space.
+    pub fn rule(&self, tgid: u32, address: u64) -> Rule {
+        let listed = self.processes.find(tgid, address);
+        listed.map_or(Rule::UNCOVERED, |listed| {
+            let offset = address.wrapping_sub(listed.shift);
+            rule_at(&listed.module.stored, &self.words, &self.rules, offset)
+        })
+    }
+
+    /// Code addresses of a blocked thread, leaf first, and how the walk ended.
+    pub fn walk(&self, tgid: u32, registers: Registers) -> outside::Walk {
+        outside::walk(tgid, registers, self.method, |address| {
+            self.rule(tgid, address)
+        })
+    }
+
+    /// What did not fit.
+    pub fn count_losses(&self, losses: &mut Losses) {
+        losses.count(
+            "unwind_tables_full",
+            "unwind tables: no room",
+            self.tables.losses.no_room + self.processes.no_room,
+        );
+        losses.count(
+            "unwind_rules_full",
+            "unwind rules: no room",
+            self.rules.refused(),
+        );
+    }
+
+    /// For `-v`.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} unwind tables of {} rows for {} processes in {} MiB; {} files broken",
+            self.tables.made,
+            self.tables.rows,
+            self.processes.len(),
+            self.words.bytes() >> 20,
+            self.tables.losses.broken,
+        )
+    }
+
+    /// Publishes the present mappings of a process, or that it is gone.
+    fn refresh(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
+        let Some(start_stack) = start_stack::read(tgid) else {
+            self.processes.forget(tgid, &mut self.words);
+            return;
+        };
+        // An exec between the two readings would join old mappings and a new stack: then its event comes, and all anew.
+        let Some(executables) = symbolizer.executables(tgid) else {
+            return;
+        };
+        let listed = executables
+            .iter()
+            .filter_map(|executable| self.list(executable, symbolizer))
+            .collect();
+        self.processes
+            .publish(tgid, start_stack, listed, &mut self.words);
+    }
+
+    fn list(&mut self, executable: &Executable, symbolizer: &mut Symbolizer) -> Option<Listed> {
+        let module = self.module(executable.module, symbolizer)?;
+        let bias = module.bias(executable.start, executable.offset)?;
+        Some(Listed {
+            begin: executable.start,
+            end: executable.end,
+            shift: bias.wrapping_add(module.stored.text_start),
+            module,
+        })
+    }
+
+    fn module(&mut self, id: u32, symbolizer: &mut Symbolizer) -> Option<Module> {
+        if let Some(known) = self.modules.get(&id) {
+            return known.clone();
+        }
+        let file = symbolizer.module_file(id)?;
+        let module = self.tables.load(file, &mut self.words, &mut self.rules);
+        self.modules.insert(id, module.clone());
+        module
+    }
+
+    fn drop_unused(&mut self) {
+        let in_use = self.processes.tables_in_use();
+        self.modules.retain(|_, module| {
+            let table = module.as_ref().map(|module| module.stored.pages_at);
+            table.is_none_or(|table| in_use.contains(&table))
+        });
+        self.tables.drop_unused(&mut self.words);
+    }
+}

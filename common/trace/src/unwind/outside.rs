@@ -1,0 +1,186 @@
+//! Walks of a thread that is not running, from outside.
+//!
+//! BPF walks only the current task's user stack. A thread that stays blocked to the end of the window never becomes
+//! current, so its stack is walked here, by the same rules, from the registers that it entered the kernel with.
+
+use std::cell::RefCell;
+use std::io;
+
+use profile::model::StackEnd;
+use unwind::{Cfa, End, Frame, Rule};
+
+use super::Method;
+
+/// Frames walked at most, as in BPF.
+const MAX_DEPTH: usize = 127;
+/// Words of stack that are fetched at once.
+const WINDOW: usize = 64;
+
+/// User-space registers of a thread inside the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer, if the code keeps one.
+    pub bp: u64,
+    /// `ip` is any instruction, not the one after a system call.
+    pub exact: bool,
+}
+
+/// Code addresses, leaf first, and how the walk ended.
+pub(super) type Walk = (Vec<u64>, StackEnd);
+
+/// Walks the stack of a thread of process `tgid` with the rules that `rule_at` gives for its code.
+///
+/// The stack is the process's own memory and may hold anything: the walk goes up, stays bounded, and ends at the first
+/// address that cannot be read. Addresses are those inside the calls, not those behind them.
+pub(super) fn walk(
+    tgid: u32,
+    registers: Registers,
+    method: Method,
+    rule_at: impl Fn(u64) -> Rule,
+) -> Walk {
+    let memory = Memory::new(tgid);
+    let mut frame = Frame {
+        ip: registers.ip,
+        sp: registers.sp,
+        bp: Some(registers.bp),
+        exact: registers.exact,
+        leaf: None,
+    };
+    let mut stack = Vec::new();
+    loop {
+        if stack.len() == MAX_DEPTH {
+            return (stack, StackEnd::Depth);
+        }
+        let address = frame.lookup_address();
+        let rule = rule_at(address);
+        // The stub that a signal's handler returns to was not called: it begins there.
+        stack.push(if rule.cfa == Cfa::Signal {
+            frame.ip
+        } else {
+            address
+        });
+        if rule.cfa == Cfa::Uncovered && method == Method::Cfi {
+            return (stack, StackEnd::NoTable);
+        }
+        frame = match frame.caller(rule, |address| memory.read(address)) {
+            Ok(caller) => caller,
+            Err(end) => return (stack, how(end)),
+        };
+    }
+}
+
+fn how(end: End) -> StackEnd {
+    match end {
+        End::Root => StackEnd::Root,
+        End::Depth => StackEnd::Depth,
+        End::NoTable => StackEnd::NoTable,
+        End::Unreadable => StackEnd::Unreadable,
+        End::Unsupported => StackEnd::Unsupported,
+    }
+}
+
+/// Another process's memory; the last piece that was read is kept, for stacks are read upwards.
+struct Memory {
+    tgid: u32,
+    window: RefCell<(u64, Vec<u64>)>,
+}
+
+impl Memory {
+    fn new(tgid: u32) -> Self {
+        Self {
+            tgid,
+            window: RefCell::new((0, Vec::new())),
+        }
+    }
+
+    fn read(&self, address: u64) -> Option<u64> {
+        if !address.is_multiple_of(8) {
+            return Some(u64::from_ne_bytes(self.fetch(address, 8)?.try_into().ok()?));
+        }
+        let mut window = self.window.borrow_mut();
+        let found = |(start, words): &(u64, Vec<u64>)| {
+            let index = usize::try_from(address.checked_sub(*start)? / 8).ok()?;
+            words.get(index).copied()
+        };
+        if let Some(word) = found(&window) {
+            return Some(word);
+        }
+        // A whole window may reach beyond the stack's end, of which then nothing is read.
+        let bytes = self
+            .fetch(address, WINDOW * 8)
+            .or_else(|| self.fetch(address, 8))?;
+        *window = (address, crate::stacks::words(&bytes).collect());
+        found(&window)
+    }
+
+    fn fetch(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; bytes];
+        let read = read_memory(self.tgid, address, &mut buffer).ok()?;
+        (read == bytes).then_some(buffer)
+    }
+}
+
+fn read_memory(tgid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: buffer.len(),
+    };
+    let pid = libc::pid_t::try_from(tgid).map_err(io::Error::other)?;
+    // SAFETY: `local` describes `buffer`; the remote address is only ever read by the kernel, which checks it.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(registers: Registers) -> Walk {
+        walk(std::process::id(), registers, Method::Auto, |_| {
+            Rule::UNCOVERED
+        })
+    }
+
+    #[test]
+    fn frame_pointers_are_followed_and_may_not_turn_back() {
+        let mut memory = [0_u64; 8];
+        let at = |index: usize| &raw const memory[index] as u64;
+        let (sp, first, second) = (at(0), at(2), at(4));
+        let registers = Registers {
+            ip: 0x1000,
+            sp,
+            bp: first,
+            exact: true,
+        };
+        memory[2] = second;
+        memory[3] = 0x2000;
+        memory[4] = first; // turns back
+        memory[5] = 0x3000;
+        let found = own(registers);
+        std::hint::black_box(&memory);
+        assert_eq!(found, (vec![0x1000, 0x1fff, 0x2fff], StackEnd::NoTable));
+        memory[4] = 0; // the outermost
+        let found = own(registers);
+        std::hint::black_box(&memory);
+        assert_eq!(found, (vec![0x1000, 0x1fff, 0x2fff], StackEnd::Root));
+    }
+
+    #[test]
+    fn unreadable_memory_ends_the_walk() {
+        let registers = Registers {
+            ip: 0x1001,
+            sp: 0,
+            bp: 0x10,
+            exact: false,
+        };
+        assert_eq!(own(registers), (vec![0x1000], StackEnd::Unreadable));
+    }
+}
