@@ -129,6 +129,23 @@ fn a_misspelt_event_gets_near_matches() {
 }
 
 #[test]
+fn a_frequency_is_refused_where_it_means_nothing() {
+    for event in [
+        "page-faults",
+        "cs",
+        "tracepoint:syscalls:sys_enter_read",
+        "uprobe:libc:malloc",
+    ] {
+        let output = run(
+            env!("CARGO_BIN_EXE_profile"),
+            &["-F", "99", "-e", event, "1"],
+        );
+        assert_eq!(output.status.code(), Some(2), "{event}");
+        assert!(stderr(&output).contains("use -c PERIOD"), "{event}");
+    }
+}
+
+#[test]
 fn completions_are_printed() {
     for (tool, program) in TOOLS {
         for shell in ["bash", "zsh", "fish"] {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use libbpf_rs::skel::Skel;
 use trace::collect::{Until, collect, finish};
 use trace::command::Corked;
@@ -20,7 +20,7 @@ use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::window::monotonic_ns;
 
-use args::{Args, Weight};
+use args::{Args, Rate, Weight};
 use event::Event;
 use harvest::Harvest;
 
@@ -32,7 +32,7 @@ mod harvest;
 mod report;
 
 fn main() -> ExitCode {
-    run::main("profile", || trace(&Args::parse()))
+    run::main("profile", || trace(&Args::from_command_line()))
 }
 
 fn trace(args: &Args) -> Result<Outcome> {
@@ -120,14 +120,16 @@ impl Args {
 
     /// For the line that says that tracing has begun.
     fn describe(&self) -> String {
-        match (&self.event, self.count) {
-            (Event::Counter { name, .. }, None) if self.event.is_clock() => {
-                format!("{name} at {} Hz", self.frequency)
-            }
-            (Event::Counter { name, .. }, Some(period)) => format!("{name}, every {period}"),
-            (Event::Counter { name, .. }, None) => name.clone(),
-            (Event::Tracepoint { category, name }, _) => format!("{category}:{name}"),
-            (Event::Uprobe { path, symbol }, _) => format!("{symbol} in {path}"),
+        let what = match &self.event {
+            Event::Uprobe { path, symbol } => format!("{symbol} in {path}"),
+            event => event.short_name(),
+        };
+        match (self.rate(), &self.weight) {
+            (Rate::Hertz(hertz), _) => format!("{what} at {hertz} Hz"),
+            (Rate::Every(1), None) => what,
+            (Rate::Every(1), Some(weight)) => format!("{what} by {weight}"),
+            (Rate::Every(period), None) => format!("{what}, every {period}"),
+            (Rate::Every(period), Some(weight)) => format!("{what} by {weight}, every {period}"),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
@@ -15,7 +16,7 @@ use trace::output::Format;
 use trace::run::Outcome;
 use trace::stacks::StackTable;
 
-use crate::args::Args;
+use crate::args::{Args, Rate};
 use crate::harvest::Harvest;
 
 /// Functions and stacks that people are shown.
@@ -55,10 +56,19 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         tool: "profile",
         values: vec![ValueType {
             name: args.event.value_name(args.weight.as_deref()),
-            unit: "count",
+            unit: unit(args),
         }],
         samples: samples.collect(),
         duration_ns: u64::try_from(harvest.window.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Of the values: only whoever chose a weight knows what it measures, so it is named.
+fn unit(args: &Args) -> &'static str {
+    match &args.weight {
+        // One string, needed to the end of the program.
+        Some(weight) => format!("{weight} of {}", args.event.short_name()).leak(),
+        None => "count",
     }
 }
 
@@ -93,18 +103,24 @@ fn folded_options(args: &Args) -> FoldedOptions {
 
 fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let all: u64 = profile.samples.iter().map(Sample::total).sum();
-    let what = profile.values[0].name;
+    let what = match args.weight {
+        Some(_) => terminal(profile.unit()),
+        None => profile.values[0].name.into(),
+    };
     if all == 0 {
         return writeln!(out, "No {what}.");
     }
     // A weight is a sum of what the program chose, not of independent samples.
     let sampled = args.weight.is_none();
     functions::write(profile, TOP_FUNCTIONS, terminal_width(), sampled, out)?;
-    writeln!(
-        out,
-        "\nHeaviest stacks of {} {what}, leaf first:",
-        units::count(all)
-    )?;
+    let all = units::count(all);
+    match args.weight {
+        Some(_) => writeln!(
+            out,
+            "\nHeaviest stacks by {what}, {all} in all, leaf first:"
+        )?,
+        None => writeln!(out, "\nHeaviest stacks of {all} {what}, leaf first:")?,
+    }
     let options = ListOptions {
         top: TOP_STACKS,
         idle: Idle::Show,
@@ -118,8 +134,11 @@ fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Resu
 fn extra(args: &Args, harvest: &Harvest, cost: &Cost) -> Map<String, Value> {
     let totals = &harvest.totals;
     let mut extra = Map::new();
-    extra.insert("frequency_hz".into(), args.frequency.into());
-    extra.insert("period".into(), args.count.into());
+    let (key, rate) = match args.rate() {
+        Rate::Hertz(hertz) => ("frequency_hz", hertz),
+        Rate::Every(period) => ("period", period),
+    };
+    extra.insert(key.into(), rate.into());
     extra.insert(
         "events".into(),
         json!({
