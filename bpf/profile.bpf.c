@@ -287,6 +287,13 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	return 0;
 }
 
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	target_executed(task);
+	return 0;
+}
+
 /* Only the last thread's end is the process's. */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)

@@ -41,7 +41,7 @@ struct target_config {
 const volatile struct target_config targets = {};
 const volatile struct glob comm_glob = {};
 
-/* Process IDs asked for, in the tool's PID namespace. */
+/* Process IDs asked for, in the tool's PID namespace; 0: from its exec on, see target_executed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_TARGET_IDS);
@@ -68,6 +68,28 @@ static __always_inline bool in_cgroup(struct task_struct *task)
 	return false;
 }
 
+/* `-- COMMAND` is a child of the tool until its exec: what it does before, waiting for its start included, is the tool's
+ * work under the tool's name. Returns whether this exec makes it a target.
+ */
+static __always_inline bool target_executed(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+	__u8 *wanted = bpf_map_lookup_elem(&target_tgids, &tgid);
+
+	if (!wanted || *wanted)
+		return false;
+	*wanted = 1;
+	return true;
+}
+
+static __always_inline bool is_wanted_tgid(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+	__u8 *wanted = bpf_map_lookup_elem(&target_tgids, &tgid);
+
+	return wanted && *wanted;
+}
+
 /* Everything but name and ID lists. The idle tasks (pid 0, one per CPU) are nobody's target. */
 static __always_inline bool is_kind_wanted(struct task_struct *task)
 {
@@ -87,17 +109,14 @@ static __always_inline bool is_kind_wanted(struct task_struct *task)
 /* `comm`: the task's name, or the one it is about to get. */
 static __always_inline bool is_target_named(struct task_struct *task, const char comm[16])
 {
-	__u32 tgid, tid;
+	__u32 tid;
 
 	if (!is_kind_wanted(task))
 		return false;
 	if (targets.by_comm && !glob_match(&comm_glob, comm))
 		return false;
-	if (targets.by_tgid) {
-		tgid = tgid_of(targets.pid_namespace, task);
-		if (!bpf_map_lookup_elem(&target_tgids, &tgid))
-			return false;
-	}
+	if (targets.by_tgid && !is_wanted_tgid(task))
+		return false;
 	if (targets.by_tid) {
 		tid = tid_of(targets.pid_namespace, task);
 		if (!bpf_map_lookup_elem(&target_tids, &tid))

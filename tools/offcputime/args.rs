@@ -148,6 +148,7 @@ impl Args {
             ("sched_switch_pre_5_18", !has_state),
             ("sched_exit", kernel.has_tracepoint("sched_exit_tp")),
             ("sched_waking", self.waker),
+            ("sched_process_exec", targets.follow),
             ("task_rename", targets.comm.is_some()),
             ("cgroup_attach_task", targets.cgroup_id != 0),
         ]

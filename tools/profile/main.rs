@@ -96,6 +96,7 @@ fn load(args: &Args, targets: &Settings, weight: Weight) -> Result<ProfileSkel<'
             matches!(args.event, Event::Tracepoint { .. }),
         ),
         ("on_uprobe", matches!(args.event, Event::Uprobe { .. })),
+        ("sched_process_exec", targets.follow),
         ("sched_process_fork", targets.follow),
         ("sched_process_exit", targets.follow),
     ];
