@@ -109,10 +109,11 @@ fn an_unwritable_output_is_found_before_the_run() {
     for (tool, program) in TOOLS.into_iter().filter(|(tool, _)| *tool != "runqlat") {
         let output = run(program, &["-o", "/no/such/directory/out.folded", "1"]);
         assert_eq!(output.status.code(), Some(1), "{tool}");
-        assert!(
-            stderr(&output).contains("write /no/such/directory/out.folded: No such file"),
-            "{}",
-            stderr(&output)
+        assert_eq!(
+            stderr(&output),
+            format!(
+                "{tool}: write /no/such/directory/out.folded: No such file or directory (os error 2)\n"
+            )
         );
     }
 }
