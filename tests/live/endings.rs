@@ -216,7 +216,7 @@ fn strictness_changes_the_status_of_successful_commands_only() {
             let output = Tool::start(tool, &args).finish();
             assert_eq!(output.code, code, "{tool} {args:?}: {}", output.stderr);
             assert!(
-                output.stderr.contains(" stacks cut at "),
+                output.stderr.contains(" cut at 127 frames"),
                 "{tool}: {}",
                 output.stderr
             );

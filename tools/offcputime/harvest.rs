@@ -152,11 +152,7 @@ impl Harvest {
             self.accounting.unseen_ns,
         );
         losses.count("negative", "times running backwards", bss.losses.negative);
-        losses.count(
-            "members_lost",
-            "threads: no memory for their state",
-            bss.members_lost,
-        );
+        losses.count("members_lost", "threads: no memory", bss.members_lost);
         let walks = &bss.stack_losses;
         losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
         losses.count("stack_table_full", "stacks: table full", walks.table_full);

@@ -168,11 +168,11 @@ fn close(args: &Args, harvest: &Harvest, stacks: &StackTable, cost: &Cost) -> Ou
     if let Some(expected) = harvest.expected.filter(|_| !args.common.quiet) {
         let totals = &harvest.totals;
         eprintln!(
-            "profile: busy CPUs made {} ticks, {:.1}% of what the clock owes them; {} of other tasks; {} idle ticks",
-            units::count(totals.busy()),
+            "profile: busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",
+            units::counted(totals.busy(), "ticks"),
             100.0 * totals.busy() as f64 / expected.max(1) as f64,
             units::count(totals.others),
-            units::count(totals.idle),
+            units::counted(totals.idle, "idle ticks"),
         );
     }
     if args.common.verbose {
