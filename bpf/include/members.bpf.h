@@ -95,8 +95,16 @@ int seed_members(struct bpf_iter__task *ctx)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	if ((targets.follow && member_of(parent)) || is_target(child))
+	follow_child(parent, child);
+	if (is_target(child))
 		join(child, MEMBER_FORKED);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	forget_exited(task);
 	return 0;
 }
 

@@ -57,6 +57,9 @@ struct {
 	__type(value, __u8);
 } target_tids SEC(".maps");
 
+/* Children of a command that found no room in `target_tgids`. */
+__u64 targets_full = 0;
+
 static __always_inline bool in_cgroup(struct task_struct *task)
 {
 	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
@@ -88,6 +91,27 @@ static __always_inline bool is_wanted_tgid(struct task_struct *task)
 	__u8 *wanted = bpf_map_lookup_elem(&target_tgids, &tgid);
 
 	return wanted && *wanted;
+}
+
+/* `-- COMMAND`: a target's children belong to it, whatever they are called; --comm then chooses among them. */
+static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, child);
+	__u8 wanted = 1;
+
+	if (!targets.follow || !is_wanted_tgid(parent))
+		return;
+	if (bpf_map_update_elem(&target_tgids, &tgid, &wanted, BPF_ANY))
+		__sync_fetch_and_add(&targets_full, 1);
+}
+
+/* Only the last thread's end is the process's. */
+static __always_inline void forget_exited(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+		bpf_map_delete_elem(&target_tgids, &tgid);
 }
 
 /* Everything but name and ID lists. The idle tasks (pid 0, one per CPU) are nobody's target. */

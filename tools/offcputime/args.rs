@@ -149,6 +149,7 @@ impl Args {
             ("sched_exit", kernel.has_tracepoint("sched_exit_tp")),
             ("sched_waking", self.waker),
             ("sched_process_exec", targets.follow),
+            ("sched_process_exit", targets.follow),
             ("task_rename", targets.comm.is_some()),
             ("cgroup_attach_task", targets.cgroup_id != 0),
         ]

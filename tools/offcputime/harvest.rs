@@ -153,6 +153,11 @@ impl Harvest {
         );
         losses.count("negative", "times running backwards", bss.losses.negative);
         losses.count("members_lost", "threads: no memory", bss.members_lost);
+        losses.count(
+            "targets_full",
+            "child processes: table full",
+            bss.targets_full,
+        );
         let walks = &bss.stack_losses;
         losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
         losses.count("stack_table_full", "stacks: table full", walks.table_full);

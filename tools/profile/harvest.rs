@@ -112,7 +112,7 @@ impl Harvest {
         losses.count(
             "targets_full",
             "child processes: table full",
-            bss.losses.targets_full,
+            bss.targets_full,
         );
         losses.count(
             "bad_weight",
