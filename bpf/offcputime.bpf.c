@@ -284,6 +284,7 @@ static __always_inline bool is_wanted_state(struct member *member)
 		return true;
 	if (member->wait_flags & WAIT_RUNNABLE)
 		return mask == 0;
+	/* States are composite: TASK_KILLABLE is 0x102, and TASK_FREEZABLE, 0x2000, may come on top. */
 	return member->state & mask;
 }
 

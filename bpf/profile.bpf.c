@@ -65,7 +65,6 @@ struct profile_losses {
 	__u64 rows_full;
 	/* Every scratch buffer of this CPU was in use. */
 	__u64 busy;
-	__u64 targets_full;
 	/* A weight that could not be read, or is negative. */
 	__u64 bad_weight;
 };
@@ -272,29 +271,24 @@ int on_uprobe(struct pt_regs *ctx)
 	return 0;
 }
 
-/* `-- COMMAND`: a target's children are targets. */
 SEC("?tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 parent_tgid = tgid_of(targets.pid_namespace, parent);
-	__u32 tgid = tgid_of(targets.pid_namespace, child);
-	__u8 one = 1;
-
-	if (!bpf_map_lookup_elem(&target_tgids, &parent_tgid))
-		return 0;
-	if (bpf_map_update_elem(&target_tgids, &tgid, &one, BPF_ANY))
-		__sync_fetch_and_add(&losses.targets_full, 1);
+	follow_child(parent, child);
 	return 0;
 }
 
-/* Only the last thread's end is the process's. */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	target_executed(task);
+	return 0;
+}
+
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
-	__u32 tgid = tgid_of(targets.pid_namespace, task);
-
-	if (BPF_CORE_READ(task, signal, live.counter) == 0)
-		bpf_map_delete_elem(&target_tgids, &tgid);
+	forget_exited(task);
 	return 0;
 }
 

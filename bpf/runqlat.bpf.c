@@ -143,6 +143,9 @@ struct slow_wait {
 	__u32 tid;
 	__u32 prev_tgid;
 	__u32 prev_tid;
+	/* Nobody was on the CPU. A thread ID of 0 does not tell: tasks outside the tool's PID namespace have it, too. */
+	__u32 prev_idle;
+	__u32 pad;
 	__u8 comm[16];
 	__u8 prev_comm[16];
 };
@@ -261,6 +264,8 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 	slow->tid = tid_of(targets.pid_namespace, next);
 	slow->prev_tgid = tgid_of(targets.pid_namespace, prev);
 	slow->prev_tid = tid_of(targets.pid_namespace, prev);
+	slow->prev_idle = BPF_CORE_READ(prev, pid) == 0;
+	slow->pad = 0;
 	bpf_core_read(&slow->comm, sizeof(slow->comm), &next->comm);
 	bpf_core_read(&slow->prev_comm, sizeof(slow->prev_comm), &prev->comm);
 	bpf_ringbuf_submit(slow, 0);

@@ -108,10 +108,11 @@ fn an_unwritable_output_is_found_before_the_run() {
     for (tool, program) in TOOLS.into_iter().filter(|(tool, _)| *tool != "runqlat") {
         let output = run(program, &["-o", "/no/such/directory/out.folded", "1"]);
         assert_eq!(output.status.code(), Some(1), "{tool}");
-        assert!(
-            stderr(&output).contains("write /no/such/directory/out.folded: No such file"),
-            "{}",
-            stderr(&output)
+        assert_eq!(
+            stderr(&output),
+            format!(
+                "{tool}: write /no/such/directory/out.folded: No such file or directory (os error 2)\n"
+            )
         );
     }
 }
@@ -125,6 +126,23 @@ fn a_misspelt_event_gets_near_matches() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn a_frequency_is_refused_where_it_means_nothing() {
+    for event in [
+        "page-faults",
+        "cs",
+        "tracepoint:syscalls:sys_enter_read",
+        "uprobe:libc:malloc",
+    ] {
+        let output = run(
+            env!("CARGO_BIN_EXE_profile"),
+            &["-F", "99", "-e", event, "1"],
+        );
+        assert_eq!(output.status.code(), Some(2), "{event}");
+        assert!(stderr(&output).contains("use -c PERIOD"), "{event}");
+    }
 }
 
 #[test]

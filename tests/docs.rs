@@ -182,3 +182,35 @@ fn the_readme_has_a_row_for_each_tool() {
     }
     assert!(!readme.contains("<!-- output"), "an output is missing");
 }
+
+/// Every source below these directories, as one text.
+fn sources(dirs: &[&str]) -> String {
+    let mut text = String::new();
+    let mut left: Vec<PathBuf> = dirs.iter().map(|dir| root().join(dir)).collect();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("a directory").flatten();
+            left.extend(entries.map(|entry| entry.path()));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            text += &fs::read_to_string(&path).expect("UTF-8");
+        }
+    }
+    text
+}
+
+#[test]
+fn tests_and_files_that_the_tests_readme_names_exist() {
+    let readme = read("tests/README.md");
+    let tables = readme.lines().filter(|line| line.starts_with('|'));
+    let sources = sources(&["tests", "common", "tools"]);
+    let mut count = 0;
+    for name in tables.flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        if name.contains('_') && !name.contains(['/', '=']) && name.to_lowercase() == name {
+            assert!(sources.contains(&format!("fn {name}(")), "no test {name}");
+            count += 1;
+        } else if name.contains('/') && !name.contains(['*', ' ']) && !name.contains("TOOL") {
+            assert!(root().join(name).exists(), "no file {name}");
+        }
+    }
+    assert!(count >= 40, "only {count} tests named");
+}

@@ -29,7 +29,7 @@ enum member_origin {
 	MEMBER_FOUND,
 	/* Just forked, not yet on a run queue. */
 	MEMBER_FORKED,
-	/* Took a matching name; it may be running. */
+	/* Took a matching name, or is `-- COMMAND` at its exec; it may be running. */
 	MEMBER_RENAMED,
 };
 
@@ -95,8 +95,25 @@ int seed_members(struct bpf_iter__task *ctx)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	if ((targets.follow && member_of(parent)) || is_target(child))
+	follow_child(parent, child);
+	if (is_target(child))
 		join(child, MEMBER_FORKED);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	forget_exited(task);
+	return 0;
+}
+
+/* Fires with the new name in place. */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	if (target_executed(task) && is_target(task))
+		join(task, MEMBER_RENAMED);
 	return 0;
 }
 

@@ -40,7 +40,7 @@ struct target_config {
 const volatile struct target_config targets = {};
 const volatile struct glob comm_glob = {};
 
-/* Process IDs asked for, in the tool's PID namespace. */
+/* Process IDs asked for, in the tool's PID namespace; 0: from its exec on, see target_executed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_TARGET_IDS);
@@ -56,6 +56,9 @@ struct {
 	__type(value, __u8);
 } target_tids SEC(".maps");
 
+/* Children of a command that found no room in `target_tgids`. */
+__u64 targets_full = 0;
+
 static __always_inline bool in_cgroup(struct task_struct *task)
 {
 	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
@@ -65,6 +68,49 @@ static __always_inline bool in_cgroup(struct task_struct *task)
 		if (cgroup_ancestor_id(cgroup, level) == targets.cgroup_id)
 			return true;
 	return false;
+}
+
+/* `-- COMMAND` is a child of the tool until its exec: what it does before, waiting for its start included, is the tool's
+ * work under the tool's name. Returns whether this exec makes it a target.
+ */
+static __always_inline bool target_executed(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+	__u8 *wanted = bpf_map_lookup_elem(&target_tgids, &tgid);
+
+	if (!wanted || *wanted)
+		return false;
+	*wanted = 1;
+	return true;
+}
+
+static __always_inline bool is_wanted_tgid(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+	__u8 *wanted = bpf_map_lookup_elem(&target_tgids, &tgid);
+
+	return wanted && *wanted;
+}
+
+/* `-- COMMAND`: a target's children belong to it, whatever they are called; --comm then chooses among them. */
+static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, child);
+	__u8 wanted = 1;
+
+	if (!targets.follow || !is_wanted_tgid(parent))
+		return;
+	if (bpf_map_update_elem(&target_tgids, &tgid, &wanted, BPF_ANY))
+		__sync_fetch_and_add(&targets_full, 1);
+}
+
+/* Only the last thread's end is the process's. */
+static __always_inline void forget_exited(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+		bpf_map_delete_elem(&target_tgids, &tgid);
 }
 
 /* Everything but name and ID lists. The idle tasks (pid 0, one per CPU) are nobody's target. */
@@ -86,17 +132,14 @@ static __always_inline bool is_kind_wanted(struct task_struct *task)
 /* `comm`: the task's name, or the one it is about to get. */
 static __always_inline bool is_target_named(struct task_struct *task, const char comm[16])
 {
-	__u32 tgid, tid;
+	__u32 tid;
 
 	if (!is_kind_wanted(task))
 		return false;
 	if (targets.by_comm && !glob_match(&comm_glob, comm))
 		return false;
-	if (targets.by_tgid) {
-		tgid = tgid_of(targets.pid_namespace, task);
-		if (!bpf_map_lookup_elem(&target_tgids, &tgid))
-			return false;
-	}
+	if (targets.by_tgid && !is_wanted_tgid(task))
+		return false;
 	if (targets.by_tid) {
 		tid = tid_of(targets.pid_namespace, task);
 		if (!bpf_map_lookup_elem(&target_tids, &tid))

@@ -59,7 +59,9 @@ struct wait_call {
 	__u32 futex_value;
 };
 
-/* sched_switch's `preempt`: still runnable, whatever `state` says (it may have been about to sleep). */
+/* sched_switch's `preempt`: still runnable, whatever `state` says (it may have been about to sleep). The formatted
+ * tracepoint has no `preempt` and 0x100 for such a task instead; what BTF programs get is the bare state.
+ */
 static __always_inline bool stays_runnable(bool preempt, __u32 state)
 {
 	return preempt || !(state & TASK_REPORT_BITS);

@@ -183,6 +183,47 @@ fn a_commands_status_survives_a_reader_that_leaves() {
     }
 }
 
+/// Enters the kernel twice below more frames than a stack holds, then exits with its argument.
+const DEEP: &str = r#"
+__attribute__((noinline)) int recurse(int depth)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	volatile int rest = depth;
+
+	if (depth == 0)
+		return (int)syscall(SYS_getppid) + nanosleep(&pause, NULL);
+	return recurse(rest - 1) + rest;
+}
+int main(int argc, char **argv)
+{
+	recurse(200);
+	return atoi(argv[1]);
+}
+"#;
+
+#[test]
+fn strictness_changes_the_status_of_successful_commands_only() {
+    if !require_live() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep = compile(dir.path(), "deep", DEEP, &[]);
+    let deep = deep.to_str().expect("plain");
+    let profile = ["-e", "tracepoint:syscalls:sys_enter_getppid"];
+    for (tool, options) in [("profile", &profile[..]), ("offcputime", &[])] {
+        for (strict, status, code) in [("--strict", "0", 3), ("--strict", "7", 7), ("-q", "0", 0)] {
+            let args = [options, &["-f", strict, "--", deep, status]].concat();
+            let output = Tool::start(tool, &args).finish();
+            assert_eq!(output.code, code, "{tool} {args:?}: {}", output.stderr);
+            assert!(
+                output.stderr.contains(" cut at 127 frames"),
+                "{tool}: {}",
+                output.stderr
+            );
+        }
+    }
+}
+
 #[test]
 fn full_disks_are_named_and_leave_what_was_there() {
     if !require_live() {

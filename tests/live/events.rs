@@ -104,6 +104,7 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
     assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS + 7));
     // malloc(0) weighs nothing, which is said.
     assert_eq!(number(&weighed["losses"], "bad_weight"), 7);
+    assert_eq!(weighed["values"][0]["unit"], "arg1 of malloc");
 }
 
 #[test]
@@ -124,6 +125,8 @@ fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
     ]);
     assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS));
     assert_eq!(weighed["values"][0]["name"], "weight");
+    let unit = "count of syscalls:sys_enter_readahead";
+    assert_eq!(weighed["values"][0]["unit"], unit);
 
     // Each sample stands for the events since the last one of its CPU: at most one period a CPU is left over.
     let every = report(&["-e", "tracepoint:syscalls:sys_enter_readahead", "-c", "10"]);
@@ -143,6 +146,9 @@ fn page_faults_are_the_pages_touched() {
     let _alone = alone();
     let faults = report(&["-e", "page-faults"]);
     assert_eq!(sums(&faults, "touch"), (CALLS, CALLS));
+    // Each is taken: no frequency has any part in it.
+    assert_eq!(faults["frequency_hz"], Value::Null);
+    assert_eq!(faults["period"], 1);
     // The heap's pages come on top.
     let (all, _) = sums(&faults, "");
     assert!((CALLS..CALLS + 200).contains(&all), "{all} faults");

@@ -3,6 +3,7 @@
 mod bad_days;
 mod c_program;
 mod containers;
+mod cpu_quota;
 mod endings;
 mod events;
 mod harness;
@@ -16,6 +17,7 @@ mod slow_disk;
 mod symbols;
 mod targets;
 mod tool;
+mod traps;
 mod workload;
 
 use std::path::{Path, PathBuf};

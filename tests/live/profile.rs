@@ -91,6 +91,8 @@ fn samples_are_hertz_times_busy_seconds() {
         .iter()
         .map(|thread| number(thread, "total.oncpu_ns") as f64 / 1e9)
         .sum();
+    // In user mode there is no kernel stack: none is missing.
+    assert_eq!(number(&report, "losses.stack_unwalked"), 0);
     let found = samples(&report, |_| true) as f64;
     let truth = 199.0 * busy;
     assert!(

@@ -178,3 +178,47 @@ fn intervals_add_up_and_do_not_drift() {
     }
     workload.finish();
 }
+
+#[test]
+fn slow_waits_of_a_sleeper_are_all_printed_and_never_behind_an_idle_task() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start("waiter", &["--waits", "23", "--kinds", "sleep"]);
+    let pid = workload.pid().to_string();
+    let args = [
+        "-L",
+        "-j",
+        "--wakeup",
+        "--slower",
+        "0.000000001",
+        "-p",
+        &pid,
+    ];
+    let tool = Tool::start("runqlat", &args);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    workload.finish();
+    let lines = output.stdout.lines();
+    let lines: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let tid = number(&results[0], "tid");
+    let (report, slow) = lines.split_last().expect("a report at the end");
+    let slow: Vec<&Value> = slow
+        .iter()
+        .map(|line| &line["slow_wait"])
+        .filter(|wait| wait["tid"] == tid)
+        .collect();
+    assert_eq!(slow.len() as u64, number(group(report, tid), "count"));
+    assert!(slow.len() >= 23, "{}", slow.len());
+    for wait in slow {
+        let behind = &wait["behind"];
+        // Of all tasks only the idle ones, one per CPU, have the ID 0.
+        assert_eq!(behind["comm"] == "idle", behind["tid"] == 0, "{wait}");
+    }
+}

@@ -210,6 +210,68 @@ fn a_thread_is_all_that_is_traced() {
     );
 }
 
+fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {
+    let args = [&["-j", "-q"], options, &["--"], command].concat();
+    let output = Tool::start(tool, &args).finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    serde_json::from_str(&output.stdout).expect("JSON")
+}
+
+/// Before its exec a command is a child of the tool, which waits for its start and looks for the program.
+#[test]
+fn a_command_counts_from_its_exec_on() {
+    if !require_live() {
+        return;
+    }
+    let sleep = ["sleep", "0.05"];
+    let offcputime = of_command("offcputime", &["-m", "0"], &sleep);
+    let runqlat = of_command("runqlat", &["-P"], &sleep);
+    for found in [stacks(&offcputime), groups(&runqlat)] {
+        assert!(!found.is_empty());
+        for entry in found {
+            assert_eq!(entry["comm"], "sleep", "{entry}");
+        }
+    }
+    assert_eq!(number(&offcputime, "accounting.threads"), 1);
+    let asleep: u64 = stacks(&offcputime)
+        .iter()
+        .map(|stack| stack["reason"] == "sleep")
+        .map(u64::from)
+        .sum();
+    assert_eq!(asleep, 1, "{offcputime:#}");
+
+    // The call that makes the child the command is not the command's own.
+    let calls = ["-e", "tracepoint:syscalls:sys_enter_execve"];
+    let profile = of_command("profile", &calls, &["sh", "-c", "exec /bin/true"]);
+    let found: Vec<&Value> = stacks(&profile).iter().collect();
+    assert_eq!(found.len(), 1, "{profile:#}");
+    assert_eq!(
+        (&found[0]["comm"], &found[0]["count"]),
+        (&"sh".into(), &1.into())
+    );
+}
+
+#[test]
+fn a_commands_children_are_followed_through_names_that_are_not_asked_for() {
+    if !require_live() {
+        return;
+    }
+    let script = ["sh", "-c", "sh -c 'sleep 0.05; :'; :"];
+    let named = ["--comm", "sl?ep"];
+    let offcputime = of_command("offcputime", &named, &script);
+    let profile = of_command("profile", &[&named[..], &["-e", "cs"]].concat(), &script);
+    let runqlat = of_command("runqlat", &[&named[..], &["-P"]].concat(), &script);
+    for found in [stacks(&offcputime), stacks(&profile), groups(&runqlat)] {
+        assert!(!found.is_empty());
+        for entry in found {
+            assert_eq!(entry["comm"], "sleep", "{entry}");
+        }
+    }
+    let is_sleep = |stack: &&Value| stack["reason"] == "sleep";
+    let asleep = stacks(&offcputime).iter().filter(is_sleep);
+    assert_eq!(asleep.map(|stack| number(stack, "count")).sum::<u64>(), 1);
+}
+
 #[test]
 fn a_name_counts_while_a_thread_has_it() {
     if !require_live() {

@@ -152,10 +152,11 @@ impl Harvest {
             self.accounting.unseen_ns,
         );
         losses.count("negative", "times running backwards", bss.losses.negative);
+        losses.count("members_lost", "threads: no memory", bss.members_lost);
         losses.count(
-            "members_lost",
-            "threads: no memory for their state",
-            bss.members_lost,
+            "targets_full",
+            "child processes: table full",
+            bss.targets_full,
         );
         let walks = &bss.stack_losses;
         losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);

@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
-use trace::collect::{Until, collect, finish_command};
+use trace::collect::{Until, collect, finish};
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::iterate::{self, Reseeding};
@@ -75,10 +75,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = meter.read(skel.object());
     let written = report::report(args, &harvest, &mut stacks, &cost);
     let outcome = run::unless_closed(written, Outcome::Done)?;
-    match command {
-        Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
-        None => Ok(outcome),
-    }
+    finish(command, &signals, outcome)
 }
 
 fn load(args: &Args, targets: &Settings) -> Result<OffcputimeSkel<'static>> {

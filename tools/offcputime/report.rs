@@ -120,8 +120,8 @@ fn write_human(
     let accounting = &harvest.accounting;
     writeln!(
         out,
-        "{} threads, {}: on CPU {}, waiting for a CPU {}, blocked {}\n",
-        units::count(accounting.threads),
+        "{}, {}: on CPU {}, waiting for a CPU {}, blocked {}\n",
+        units::counted(accounting.threads, "threads"),
         units::duration(accounting.lifetime_ns),
         units::duration(accounting.oncpu_ns),
         units::duration(accounting.runqueue_ns),
@@ -189,11 +189,11 @@ fn close(
     if !args.common.quiet {
         eprintln!("offcputime: {}", check(accounting, harvest.open));
         if accounting.filtered > 0 {
-            let (count, time) = (
-                units::count(accounting.filtered),
+            let (waits, time) = (
+                units::counted(accounting.filtered, "waits"),
                 units::duration(accounting.filtered_ns),
             );
-            eprintln!("offcputime: left out by -m, -M or --state: {count} waits, {time}");
+            eprintln!("offcputime: left out by -m, -M or --state: {waits}, {time}");
         }
         if dropped_ns > 0 {
             eprintln!(
@@ -211,14 +211,15 @@ fn close(
 /// The line that checks itself: what threads did has to add up to how long they lived.
 fn check(accounting: &Accounting, open: u64) -> String {
     let explained = accounting.oncpu_ns + accounting.runqueue_ns + accounting.blocked_ns;
+    let genitive = if accounting.threads == 1 { "'s" } else { "'" };
     format!(
-        "on CPU {} + run queue {} + blocked {} = {:.2}% of {} threads' {}; {} waits still open",
+        "on CPU {} + run queue {} + blocked {} = {:.2}% of {}{genitive} {}; {}",
         units::duration(accounting.oncpu_ns),
         units::duration(accounting.runqueue_ns),
         units::duration(accounting.blocked_ns),
         100.0 * explained as f64 / accounting.lifetime_ns.max(1) as f64,
-        units::count(accounting.threads),
+        units::counted(accounting.threads, "threads"),
         units::duration(accounting.lifetime_ns),
-        units::count(open),
+        units::counted(open, "waits still open"),
     )
 }

@@ -1,7 +1,8 @@
 //! What can be asked of profile.
 
 use bpf::profile::types::{profile_config, rodata, stack_config};
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 use trace::options::{Common, Stacks};
 use trace::targets::{Settings, Targets};
@@ -19,7 +20,7 @@ Examples:
   profile -- make -j4                        # a command and its children
 
 Folded values are samples, for tracepoints and uprobes events, with --weight
-the argument's unit.";
+the argument's sum.";
 
 /// Where CPU time goes, or any other event: samples of stacks
 #[derive(Parser, Debug)]
@@ -34,15 +35,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) stacks: Stacks,
 
-    /// Samples per second and CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, help_heading = "Events",
+    /// Samples per second and CPU, for clocks and hardware [default: 99]
+    #[arg(short = 'F', long, value_name = "HZ", help_heading = "Events",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) frequency: u64,
+    frequency: Option<u64>,
 
     /// One sample every so many events (ns, for clocks)
     #[arg(short, long, value_name = "PERIOD", conflicts_with = "frequency", help_heading = "Events",
           value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
+    count: Option<u64>,
 
     /// cpu-clock, cycles, page-faults... (perf's names),
     /// tracepoint:CAT:NAME or uprobe:PATH:SYMBOL
@@ -80,7 +81,43 @@ pub(crate) struct Args {
     pub(crate) completions: Option<Shell>,
 }
 
+/// Samples per second and CPU where nothing else was asked for: not in step with what happens at round intervals.
+const DEFAULT_FREQUENCY: u64 = 99;
+
+/// How often an event that fires is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rate {
+    /// So many times a second on each CPU.
+    Hertz(u64),
+    /// Once every so many events; ns, for clocks.
+    Every(u64),
+}
+
 impl Args {
+    /// The command line's; ends the program where that makes no sense.
+    pub(crate) fn from_command_line() -> Self {
+        let args = Self::parse();
+        if args.frequency.is_some() && !args.event.has_frequency() {
+            let problem = "-F is for clocks and hardware counters: every other event is taken as it comes; \
+                           use -c PERIOD for one in so many";
+            Self::command()
+                .error(ErrorKind::ArgumentConflict, problem)
+                .exit()
+        }
+        args
+    }
+
+    /// How often the event is sampled.
+    pub(crate) fn rate(&self) -> Rate {
+        match self.count {
+            Some(period) => Rate::Every(period),
+            None if self.event.has_frequency() => {
+                Rate::Hertz(self.frequency.unwrap_or(DEFAULT_FREQUENCY))
+            }
+            None => Rate::Every(1),
+        }
+    }
+
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, weight: Weight, rodata: &mut rodata) {
         rodata.targets = bpf::target_config!(bpf::profile::types, targets);
@@ -93,7 +130,10 @@ impl Args {
             },
             idle: self.include_idle.into(),
             by_thread: self.threads.into(),
-            every: self.count.unwrap_or(1),
+            every: match self.rate() {
+                Rate::Every(period) => period,
+                Rate::Hertz(_) => 1,
+            },
             weight_arg: weight.argument,
             weight_offset: weight.offset,
             weight_size: weight.size,

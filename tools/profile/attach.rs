@@ -11,7 +11,7 @@ use libbpf_rs::{Link, TracepointCategory, UprobeOpts};
 use perf_event_open_sys::bindings as perf;
 use trace::perf::{online_cpus, open};
 
-use crate::args::{Args, Weight};
+use crate::args::{Args, Rate, Weight};
 use crate::event::Event;
 
 /// Where tracefs may be mounted.
@@ -47,16 +47,15 @@ fn attach_counter(
         config,
         ..Default::default()
     };
-    match args.count {
-        Some(period) => attr.__bindgen_anon_1.sample_period = period,
+    match args.rate() {
+        Rate::Every(period) => attr.__bindgen_anon_1.sample_period = period,
         // A clock's frequency is a period; adjusting it, as for counters, would only add noise.
-        None if args.event.is_clock() => {
-            attr.__bindgen_anon_1.sample_period = 1_000_000_000 / args.frequency
+        Rate::Hertz(hertz) if args.event.is_clock() => {
+            attr.__bindgen_anon_1.sample_period = 1_000_000_000 / hertz
         }
-        None if kind == perf::PERF_TYPE_SOFTWARE => attr.__bindgen_anon_1.sample_period = 1,
-        None => {
+        Rate::Hertz(hertz) => {
             attr.set_freq(1);
-            attr.__bindgen_anon_1.sample_freq = args.frequency;
+            attr.__bindgen_anon_1.sample_freq = hertz;
         }
     }
     let mut links = Vec::new();

@@ -189,12 +189,30 @@ fn unknown(name: &str) -> String {
 }
 
 impl Event {
-    /// Unit of the values, as folded and human output have it.
+    /// What the values are, as folded and human output have it.
     pub(crate) fn value_name(&self, weight: Option<&str>) -> &'static str {
         match (self, weight) {
             (_, Some(_)) => "weight",
             (Self::Counter { .. }, None) => "samples",
             _ => "events",
+        }
+    }
+
+    /// As `page-faults`, `kmem:kmalloc` or `malloc`.
+    pub(crate) fn short_name(&self) -> String {
+        match self {
+            Self::Counter { name, .. } => name.clone(),
+            Self::Tracepoint { category, name } => format!("{category}:{name}"),
+            Self::Uprobe { symbol, .. } => symbol.clone(),
+        }
+    }
+
+    /// Whether it can be sampled so many times a second. The kernel's other software events come one by one, and
+    /// tracepoints and uprobes are counted here.
+    pub(crate) fn has_frequency(&self) -> bool {
+        match self {
+            Self::Counter { kind, .. } => *kind != perf::PERF_TYPE_SOFTWARE || self.is_clock(),
+            _ => false,
         }
     }
 
@@ -222,6 +240,17 @@ mod tests {
         assert!(
             matches!("uprobe:/a:b/c:malloc".parse(), Ok(Event::Uprobe { path, .. }) if path == "/a:b/c")
         );
+    }
+
+    #[test]
+    fn clocks_and_hardware_have_a_frequency() {
+        let has = |name: &str| name.parse::<Event>().unwrap().has_frequency();
+        for event in ["cpu-clock", "task-clock", "cycles", "LLC-loads", "r01c0"] {
+            assert!(has(event), "{event}");
+        }
+        for event in ["page-faults", "cs", "tracepoint:a:b", "uprobe:libc:malloc"] {
+            assert!(!has(event), "{event}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use trace::progress::State;
 use trace::stacks::StackTable;
 use trace::task::comm_text;
 
-use crate::args::Args;
+use crate::args::{Args, Rate};
 
 /// Samples of one process (or thread) on one pair of stacks.
 pub(crate) struct Row {
@@ -85,7 +85,10 @@ impl Harvest {
         };
         let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
         if args.event.is_clock() {
-            let period_ns = args.count.unwrap_or(1_000_000_000 / args.frequency);
+            let period_ns = match args.rate() {
+                Rate::Every(period_ns) => period_ns,
+                Rate::Hertz(hertz) => 1_000_000_000 / hertz,
+            };
             harvest.expected = Some((window_ns * cpus).saturating_sub(idle_ns) / period_ns);
         }
         harvest.count_losses(skel, stacks, cpus)?;
@@ -109,7 +112,7 @@ impl Harvest {
         losses.count(
             "targets_full",
             "child processes: table full",
-            bss.losses.targets_full,
+            bss.targets_full,
         );
         losses.count(
             "bad_weight",

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use libbpf_rs::skel::Skel;
-use trace::collect::{Until, collect, finish_command};
+use trace::collect::{Until, collect, finish};
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::iterate;
@@ -21,7 +21,7 @@ use trace::targets::Settings;
 use trace::unwind::{Method, Unwinder};
 use trace::window::monotonic_ns;
 
-use args::{Args, Weight};
+use args::{Args, Rate, Weight};
 use event::Event;
 use harvest::Harvest;
 
@@ -33,7 +33,7 @@ mod harvest;
 mod report;
 
 fn main() -> ExitCode {
-    run::main("profile", || trace(&Args::parse()))
+    run::main("profile", || trace(&Args::from_command_line()))
 }
 
 fn trace(args: &Args) -> Result<Outcome> {
@@ -89,10 +89,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = meter.read(skel.object());
     let written = report::report(args, &harvest, &mut stacks, &cost);
     let outcome = run::unless_closed(written, Outcome::Done)?;
-    match command {
-        Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
-        None => Ok(outcome),
-    }
+    finish(command, &signals, outcome)
 }
 
 fn load(args: &Args, targets: &Settings, weight: Weight) -> Result<ProfileSkel<'static>> {
@@ -105,6 +102,7 @@ fn load(args: &Args, targets: &Settings, weight: Weight) -> Result<ProfileSkel<'
         ("on_uprobe", matches!(args.event, Event::Uprobe { .. })),
         ("unwind_fork", args.stacks.unwind != Method::Fp),
         ("unwind_exec", args.stacks.unwind != Method::Fp),
+        ("sched_process_exec", targets.follow),
         ("sched_process_fork", targets.follow),
         ("sched_process_exit", targets.follow),
     ];
@@ -129,14 +127,16 @@ impl Args {
 
     /// For the line that says that tracing has begun.
     fn describe(&self) -> String {
-        match (&self.event, self.count) {
-            (Event::Counter { name, .. }, None) if self.event.is_clock() => {
-                format!("{name} at {} Hz", self.frequency)
-            }
-            (Event::Counter { name, .. }, Some(period)) => format!("{name}, every {period}"),
-            (Event::Counter { name, .. }, None) => name.clone(),
-            (Event::Tracepoint { category, name }, _) => format!("{category}:{name}"),
-            (Event::Uprobe { path, symbol }, _) => format!("{symbol} in {path}"),
+        let what = match &self.event {
+            Event::Uprobe { path, symbol } => format!("{symbol} in {path}"),
+            event => event.short_name(),
+        };
+        match (self.rate(), &self.weight) {
+            (Rate::Hertz(hertz), _) => format!("{what} at {hertz} Hz"),
+            (Rate::Every(1), None) => what,
+            (Rate::Every(1), Some(weight)) => format!("{what} by {weight}"),
+            (Rate::Every(period), None) => format!("{what}, every {period}"),
+            (Rate::Every(period), Some(weight)) => format!("{what} by {weight}, every {period}"),
         }
     }
 }

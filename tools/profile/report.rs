@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
@@ -15,7 +16,7 @@ use trace::output::Format;
 use trace::run::Outcome;
 use trace::stacks::StackTable;
 
-use crate::args::Args;
+use crate::args::{Args, Rate};
 use crate::harvest::Harvest;
 
 /// Functions and stacks that people are shown.
@@ -56,10 +57,19 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         tool: "profile",
         values: vec![ValueType {
             name: args.event.value_name(args.weight.as_deref()),
-            unit: "count",
+            unit: unit(args),
         }],
         samples: samples.collect(),
         duration_ns: u64::try_from(harvest.window.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Of the values: only whoever chose a weight knows what it measures, so it is named.
+fn unit(args: &Args) -> &'static str {
+    match &args.weight {
+        // One string, needed to the end of the program.
+        Some(weight) => format!("{weight} of {}", args.event.short_name()).leak(),
+        None => "count",
     }
 }
 
@@ -90,18 +100,24 @@ fn folded_options(args: &Args) -> FoldedOptions {
 
 fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let all: u64 = profile.samples.iter().map(Sample::total).sum();
-    let what = profile.values[0].name;
+    let what = match args.weight {
+        Some(_) => terminal(profile.unit()),
+        None => profile.values[0].name.into(),
+    };
     if all == 0 {
         return writeln!(out, "No {what}.");
     }
     // A weight is a sum of what the program chose, not of independent samples.
     let sampled = args.weight.is_none();
     functions::write(profile, TOP_FUNCTIONS, terminal_width(), sampled, out)?;
-    writeln!(
-        out,
-        "\nHeaviest stacks of {} {what}, leaf first:",
-        units::count(all)
-    )?;
+    let all = units::count(all);
+    match args.weight {
+        Some(_) => writeln!(
+            out,
+            "\nHeaviest stacks by {what}, {all} in all, leaf first:"
+        )?,
+        None => writeln!(out, "\nHeaviest stacks of {all} {what}, leaf first:")?,
+    }
     let options = ListOptions {
         top: TOP_STACKS,
         idle: Idle::Show,
@@ -116,8 +132,11 @@ fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<
     let totals = &harvest.totals;
     let mut extra = Map::new();
     extra.insert("user_ends".into(), ends::to_json(profile));
-    extra.insert("frequency_hz".into(), args.frequency.into());
-    extra.insert("period".into(), args.count.into());
+    let (key, rate) = match args.rate() {
+        Rate::Hertz(hertz) => ("frequency_hz", hertz),
+        Rate::Every(period) => ("period", period),
+    };
+    extra.insert(key.into(), rate.into());
     extra.insert(
         "events".into(),
         json!({
@@ -154,11 +173,11 @@ fn close(
     if let Some(expected) = harvest.expected.filter(|_| !args.common.quiet) {
         let totals = &harvest.totals;
         eprintln!(
-            "profile: busy CPUs made {} ticks, {:.1}% of what the clock owes them; {} of other tasks; {} idle ticks",
-            units::count(totals.busy()),
+            "profile: busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",
+            units::counted(totals.busy(), "ticks"),
             100.0 * totals.busy() as f64 / expected.max(1) as f64,
             units::count(totals.others),
-            units::count(totals.idle),
+            units::counted(totals.idle, "idle ticks"),
         );
     }
     if args.common.verbose {

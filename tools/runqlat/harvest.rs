@@ -243,10 +243,11 @@ pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
     );
     losses.count("unseen", "waits: end not seen", bss.losses.unseen);
     losses.count("negative", "times running backwards", bss.losses.negative);
+    losses.count("members_lost", "threads: no memory", bss.members_lost);
     losses.count(
-        "members_lost",
-        "threads: no memory for their state",
-        bss.members_lost,
+        "targets_full",
+        "child processes: table full",
+        bss.targets_full,
     );
     Ok(losses)
 }

@@ -8,7 +8,7 @@ use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
-use trace::collect::finish_command;
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::hdr::HdrLog;
@@ -63,10 +63,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     );
     run::unless_closed(written, ())?;
     let outcome = close(args, &skel, &meter, end_ns - start_ns)?;
-    match command {
-        Some(command) => Ok(Outcome::Command(finish_command(command, &signals)?)),
-        None => Ok(outcome),
-    }
+    finish(command, &signals, outcome)
 }
 
 fn load(args: &Args, targets: &Settings) -> Result<RunqlatSkel<'static>> {

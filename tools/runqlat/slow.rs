@@ -69,24 +69,41 @@ fn cause(wait: &slow_wait) -> &'static str {
     }
 }
 
+/// Who was on that CPU. Nobody, as often as not: then the CPU took its time to wake up.
+fn behind(wait: &slow_wait) -> String {
+    if wait.prev_idle != 0 {
+        return "idle".into();
+    }
+    format!(
+        "{} {}",
+        terminal(&comm_text(&wait.prev_comm)),
+        wait.prev_tid
+    )
+}
+
 fn write_line(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
-    let (comm, prev) = (comm_text(&wait.comm), comm_text(&wait.prev_comm));
+    let comm = comm_text(&wait.comm);
     writeln!(
         out,
-        "{} cpu {:<3} {:<15} {:>7} {:<9} waited {:>8} behind {} {}",
+        "{} cpu {:<3} {:<15} {:>7} {:<9} waited {:>8} behind {}",
         wall_clock(wait.time_ns),
         wait.cpu,
         terminal(&comm),
         wait.tid,
         cause(wait),
         units::duration(wait.wait_ns),
-        terminal(&prev),
-        wait.prev_tid,
+        behind(wait),
     )?;
     Ok(())
 }
 
 fn write_json(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
+    let behind = match wait.prev_idle {
+        0 => {
+            json!({"comm": *comm_text(&wait.prev_comm), "pid": wait.prev_tgid, "tid": wait.prev_tid})
+        }
+        _ => json!({"comm": "idle", "pid": 0, "tid": 0}),
+    };
     let line = json!({"slow_wait": {
         "time_ns": wait.time_ns,
         "cpu": wait.cpu,
@@ -95,7 +112,7 @@ fn write_json(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
         "tid": wait.tid,
         "cause": cause(wait),
         "wait_ns": wait.wait_ns,
-        "behind": {"comm": *comm_text(&wait.prev_comm), "pid": wait.prev_tgid, "tid": wait.prev_tid},
+        "behind": behind,
     }});
     Ok(writeln!(out, "{line}")?)
 }
@@ -121,4 +138,35 @@ fn wall_clock(time_ns: u64) -> String {
         local.tm_sec,
         then.subsec_millis()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(wait: &slow_wait) -> String {
+        let mut out = Vec::new();
+        write_line(wait, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_idle_cpu_is_no_task() {
+        let mut wait = slow_wait {
+            wait_ns: 12_300_000,
+            prev_comm: *b"swapper/1\0\0\0\0\0\0\0",
+            prev_idle: 1,
+            ..slow_wait::default()
+        };
+        let idle = line(&wait);
+        assert!(idle.ends_with("waited  12.3 ms behind idle\n"), "{idle}");
+        let mut out = Vec::new();
+        write_json(&wait, &mut out).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json["slow_wait"]["behind"]["comm"], "idle");
+
+        (wait.prev_idle, wait.prev_tid, wait.prev_tgid) = (0, 7, 7);
+        let task = line(&wait);
+        assert!(task.ends_with(" behind swapper/1 7\n"), "{task}");
+    }
 }

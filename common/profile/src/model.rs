@@ -101,7 +101,7 @@ impl Sample {
 pub struct ValueType {
     /// What it is, e.g. `samples`, `blocked`.
     pub name: &'static str,
-    /// `count`, `ns`, `bytes`.
+    /// `count`, `ns`, `bytes`, or what was added up: `arg1 of malloc`.
     pub unit: &'static str,
 }
 

@@ -48,6 +48,34 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A count of things, named in the plural: `48,211 waits: table full`, `1 wait: table full`.
+pub fn counted(n: u64, plural: &str) -> String {
+    if n == 1 {
+        let kinds: Vec<String> = plural.split(" and ").map(singular).collect();
+        return format!("1 {}", kinds.join(" or "));
+    }
+    format!("{} {plural}", count(n))
+}
+
+/// The first word that ends in s is the plural.
+fn singular(phrase: &str) -> String {
+    let end = |word: &str| {
+        let word = word.trim_end_matches(':');
+        let ending = ["ches", "sses"].iter().any(|ending| word.ends_with(ending));
+        (word.ends_with('s')).then_some(if ending { "es" } else { "s" })
+    };
+    let mut is_done = false;
+    let words = phrase.split(' ').map(|word| match end(word) {
+        Some(end) if !is_done => {
+            is_done = true;
+            let stem = word.trim_end_matches(':');
+            format!("{}{}", &stem[..stem.len() - end.len()], &word[stem.len()..])
+        }
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<String>>().join(" ")
+}
+
 /// A count with separators: `48,211`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -85,5 +113,21 @@ mod tests {
         assert_eq!(value(5000, "count"), "5,000");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(123), "123");
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        for (plural, singular) in [
+            ("stacks", "1 stack"),
+            ("waits: table full", "1 wait: table full"),
+            ("switches not seen", "1 switch not seen"),
+            ("stacks cut at 127 frames", "1 stack cut at 127 frames"),
+            ("exited processes forgotten", "1 exited process forgotten"),
+            ("switches and wakeups", "1 switch or wakeup"),
+        ] {
+            assert_eq!(counted(1, plural), singular);
+            assert_eq!(counted(0, plural), format!("0 {plural}"));
+            assert_eq!(counted(1009, plural), format!("1,009 {plural}"));
+        }
     }
 }

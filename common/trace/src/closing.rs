@@ -36,14 +36,13 @@ impl Closing<'_> {
         }
         let stacks = self
             .stacks
-            .map(|n| format!(", {} stacks", units::count(n as u64)))
+            .map(|n| format!(", {}", units::counted(n as u64, "stacks")))
             .unwrap_or_default();
         eprintln!(
-            "{}: {} of tracing, {} {}{stacks}; {}",
+            "{}: {} of tracing, {}{stacks}; {}",
             self.tool,
             units::duration(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)),
-            units::count(self.events.0),
-            self.events.1,
+            units::counted(self.events.0, self.events.1),
             self.losses.describe(self.losses_of_ns),
         );
         if let Some(ends) = &self.ends {

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::command::Running;
 use crate::progress::{Progress, State};
+use crate::run::Outcome;
 use crate::signals::{self, Signals};
 use crate::window::{monotonic_ns, nanoseconds};
 
@@ -96,15 +97,18 @@ impl Until<'_> {
     }
 }
 
-/// After the report: passes a signal on to the command and waits for it; returns its exit status.
+/// After the report: passes a signal on to the command, if there is one, and waits for it; its failure outweighs losses.
 ///
 /// # Errors
 ///
 /// When it cannot be waited for.
-pub fn finish_command(mut command: Running, signals: &Signals) -> Result<u8> {
+pub fn finish(command: Option<Running>, signals: &Signals, outcome: Outcome) -> Result<Outcome> {
+    let Some(mut command) = command else {
+        return Ok(outcome);
+    };
     // Ctrl-C has reached the whole process group already.
     if let Some(signal) = signals.which().filter(|signal| *signal != libc::SIGINT) {
         command.forward(signal);
     }
-    command.wait()
+    Ok(outcome.after_command(command.wait()?))
 }

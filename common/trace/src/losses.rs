@@ -1,5 +1,6 @@
 //! What was seen and not counted.
 
+use profile::units;
 use serde_json::{Map, Value, json};
 
 /// One kind of loss.
@@ -7,7 +8,7 @@ use serde_json::{Map, Value, json};
 pub struct Loss {
     /// Stable word for JSON, past participle of what went wrong: `rows_full`.
     pub key: &'static str,
-    /// The same for people: `intervals not recorded: table full`.
+    /// The same for people, in the plural: `intervals not recorded: table full`.
     pub what: &'static str,
     /// Number of events.
     pub count: u64,
@@ -80,12 +81,13 @@ impl Losses {
 
 impl Loss {
     fn describe(&self, of_ns: u64) -> String {
+        let what = units::counted(self.count, self.what);
         match self.time_ns {
             Some(time_ns) if of_ns > 0 => {
                 let share = 100.0 * time_ns as f64 / of_ns as f64;
-                format!("{} {} ({share:.2}% of the time)", self.count, self.what)
+                format!("{what} ({share:.2}% of the time)")
             }
-            _ => format!("{} {}", self.count, self.what),
+            _ => what,
         }
     }
 }
@@ -110,5 +112,7 @@ mod tests {
             json!({"ring_full": 0, "rows_full": 3, "rows_full_ns": 250})
         );
         assert_eq!(losses.total(), 3);
+        losses.count("unseen", "waits: end not seen", 1);
+        assert!(losses.describe(0).ends_with(", 1 wait: end not seen"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -79,7 +79,7 @@ impl OutputFile {
                     }
                 })
         } else {
-            NamedTempFile::new_in(directory(&target)).map(drop)
+            temporary_beside(&target).map(drop)
         }
         .with_context(|| self.complaint())
     }
@@ -97,7 +97,7 @@ impl OutputFile {
             report(&mut out).with_context(|| self.complaint())?;
             return out.flush().with_context(|| self.complaint());
         }
-        let file = NamedTempFile::new_in(directory(&target)).with_context(|| self.complaint())?;
+        let file = temporary_beside(&target).with_context(|| self.complaint())?;
         // Not through `file`, whose errors name the temporary file.
         let mut out = BufWriter::new(file.as_file());
         report(&mut out)
@@ -119,6 +119,13 @@ impl OutputFile {
     fn complaint(&self) -> String {
         format!("write {}", self.path.display())
     }
+}
+
+/// Opened here, because the crate's own errors name the temporary path, which nobody asked for.
+fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let mut options = fs::File::options();
+    options.write(true).create_new(true).mode(0o600);
+    tempfile::Builder::new().make_in(directory(path), |path| options.open(path))
 }
 
 fn directory(path: &Path) -> &Path {
@@ -187,9 +194,9 @@ mod tests {
     fn an_unwritable_place_is_found_before_the_run() {
         let file: OutputFile = "/no/such/directory/out.folded".parse().unwrap();
         let message = format!("{:#}", file.check_writable().unwrap_err());
-        assert!(
-            message.starts_with("write /no/such/directory/out.folded: No such file"),
-            "{message}"
+        assert_eq!(
+            message,
+            "write /no/such/directory/out.folded: No such file or directory (os error 2)"
         );
     }
 }

@@ -1,17 +1,30 @@
 //! One line on stderr while a run lasts.
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use profile::units;
 
 /// Runs up to this length finish before anybody looks.
 const SILENT: Duration = Duration::from_secs(1);
+
+/// Shortest time between two drawings.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// The progress line; draws nothing when nobody would see it.
 pub struct Progress {
     bar: Option<ProgressBar>,
     total: Option<Duration>,
+    drawn: RefCell<Drawn>,
+}
+
+/// What is on the terminal.
+#[derive(Default)]
+struct Drawn {
+    at: Option<Duration>,
+    line: String,
 }
 
 /// What the line says.
@@ -32,18 +45,25 @@ impl Progress {
     pub fn new(total: Option<Duration>, quiet: bool) -> Self {
         let visible = !quiet && stderr().is_terminal() && total.is_none_or(|total| total > SILENT);
         let bar = visible.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+            // Draws what it is given: its own limit lets bursts through.
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
             bar
         });
-        Self { bar, total }
+        Self {
+            bar,
+            total,
+            drawn: RefCell::default(),
+        }
     }
 
-    /// Redraws the line.
+    /// Redraws the line where that is due.
     pub fn update(&self, state: State) {
         if let Some(bar) = self.bar.as_ref().filter(|_| state.elapsed > SILENT) {
-            bar.set_message(line(self.total, state));
-            bar.tick();
+            let mut drawn = self.drawn.borrow_mut();
+            if drawn.is_due(self.total, state) {
+                bar.set_message(drawn.line.clone());
+            }
         }
     }
 
@@ -56,6 +76,23 @@ impl Progress {
     }
 }
 
+impl Drawn {
+    /// Whether another line is to be drawn now; it is counted as drawn then.
+    fn is_due(&mut self, total: Option<Duration>, state: State) -> bool {
+        let is_early = |at: Duration| state.elapsed.saturating_sub(at) < PAUSE;
+        if self.at.is_some_and(is_early) {
+            return false;
+        }
+        let line = line(total, state);
+        if line == self.line {
+            return false;
+        }
+        self.line = line;
+        self.at = Some(state.elapsed);
+        true
+    }
+}
+
 fn line(total: Option<Duration>, state: State) -> String {
     let elapsed = state.elapsed.as_secs_f64();
     let mut line = match total {
@@ -65,7 +102,7 @@ fn line(total: Option<Duration>, state: State) -> String {
     let rate = state.events as f64 / elapsed.max(0.001);
     line += &format!("  {} events/s", short(rate));
     if let Some(stacks) = state.stacks {
-        line += &format!("  {stacks} stacks");
+        line += &format!("  {}", units::counted(stacks as u64, "stacks"));
     }
     line + &format!("  lost {}", state.lost)
 }
@@ -102,5 +139,28 @@ mod tests {
             line(None, state),
             "12 s (Ctrl-C ends)  41k events/s  lost 0"
         );
+        let state = State {
+            stacks: Some(1),
+            ..state
+        };
+        assert!(line(None, state).contains("  1 stack  "));
+    }
+
+    /// Ten seconds of twenty steps each.
+    fn drawings(events: impl Fn(u64) -> u64) -> usize {
+        let mut drawn = Drawn::default();
+        let steps = (0..200).map(|step| State {
+            elapsed: Duration::from_millis(2_000 + 50 * step),
+            events: events(step),
+            ..State::default()
+        });
+        steps.filter(|state| drawn.is_due(None, *state)).count()
+    }
+
+    #[test]
+    fn it_is_drawn_four_times_a_second_at_most_and_only_to_say_something_new() {
+        assert_eq!(drawings(|step| step * step * 1_000), 40);
+        // Only the seconds change.
+        assert!((10..=11).contains(&drawings(|_| 0)));
     }
 }

@@ -20,6 +20,17 @@ pub enum Outcome {
     Command(u8),
 }
 
+impl Outcome {
+    /// Of the same run around a command that ended with `status`. A failure of the command is its own affair, which
+    /// scripts act upon: losses show in the status of successful ones only.
+    pub(crate) fn after_command(self, status: u8) -> Self {
+        match (self, status) {
+            (Self::Lossy, 0) => Self::Lossy,
+            _ => Self::Command(status),
+        }
+    }
+}
+
 /// `--completions SHELL`: prints the script that completes this tool's options.
 pub fn print_completions(shell: Shell, mut command: clap::Command) -> Outcome {
     let name = command.get_name().to_owned();

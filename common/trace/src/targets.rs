@@ -159,7 +159,7 @@ impl Targets {
 }
 
 impl Settings {
-    /// Narrows the targets to the process `tgid` and what it starts.
+    /// Narrows the targets to the process `tgid`, from its exec on, and what it starts.
     pub fn only_tree_of(&mut self, tgid: u32) {
         self.tgids = vec![tgid];
         self.follow = true;
@@ -171,9 +171,10 @@ impl Settings {
     ///
     /// When the kernel refuses an entry.
     pub fn fill(&self, tgids: &impl MapCore, tids: &impl MapCore) -> Result<()> {
+        let wanted = [u8::from(!self.follow)];
         for tgid in &self.tgids {
             tgids
-                .update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .update(&tgid.to_ne_bytes(), &wanted, MapFlags::ANY)
                 .context("set target PIDs")?;
         }
         for tid in &self.tids {

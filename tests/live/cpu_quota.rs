@@ -1,0 +1,85 @@
+//! A CPU that is rationed: one process's time limited by the cpu controller.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Out of every `PERIOD_US` the process may run `QUOTA_US`.
+const PERIOD_US: u32 = 50_000;
+const QUOTA_US: u32 = 20_000;
+
+/// A cgroup with a quota; gone when dropped, its process moved back.
+pub(crate) struct CpuQuota {
+    cgroup: PathBuf,
+    pid: u32,
+    is_v2: bool,
+}
+
+/// The controller's own account.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Throttled {
+    /// Periods in which the quota did not suffice.
+    pub(crate) periods: u64,
+    /// Time without quota.
+    pub(crate) ns: u64,
+}
+
+impl CpuQuota {
+    /// Limits process `pid`.
+    ///
+    /// # Panics
+    /// When no cpu controller can be written.
+    pub(crate) fn new(pid: u32) -> Self {
+        let name = format!("usekit-test-{pid}");
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let is_v2 = !v1.join("cpu.cfs_quota_us").exists();
+        let cgroup = if is_v2 {
+            let v2 = Path::new("/sys/fs/cgroup");
+            // Refused when it is on already.
+            let _ = fs::write(v2.join("cgroup.subtree_control"), "+cpu");
+            v2.join(name)
+        } else {
+            v1.join(name)
+        };
+        fs::create_dir(&cgroup).expect("a cgroup can be made");
+        let quota = Self { cgroup, pid, is_v2 };
+        if is_v2 {
+            quota.write("cpu.max", &format!("{QUOTA_US} {PERIOD_US}"));
+        } else {
+            quota.write("cpu.cfs_period_us", &PERIOD_US.to_string());
+            quota.write("cpu.cfs_quota_us", &QUOTA_US.to_string());
+        }
+        quota.write("cgroup.procs", &pid.to_string());
+        quota
+    }
+
+    pub(crate) fn throttled(&self) -> Throttled {
+        let stat = fs::read_to_string(self.cgroup.join("cpu.stat")).expect("an account");
+        let field = |name: &str| -> u64 {
+            let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+            let line = lines.find(|(field, _)| *field == name);
+            line.and_then(|(_, value)| value.parse().ok())
+                .unwrap_or_else(|| panic!("no {name} in {stat}"))
+        };
+        Throttled {
+            periods: field("nr_throttled"),
+            ns: if self.is_v2 {
+                field("throttled_usec") * 1_000
+            } else {
+                field("throttled_time")
+            },
+        }
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.cgroup.join(file);
+        fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+impl Drop for CpuQuota {
+    fn drop(&mut self) {
+        let parent = self.cgroup.parent().expect("below the root");
+        let _ = fs::write(parent.join("cgroup.procs"), self.pid.to_string());
+        let _ = fs::remove_dir(&self.cgroup);
+    }
+}
