@@ -1,0 +1,117 @@
+//! Call frame information to a table: every address gets one description at most, the first.
+
+use std::collections::HashMap;
+
+use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
+
+use crate::entries::{Context, Entry, Kind, Parsed, Section, Text};
+use crate::error::Error;
+use crate::rows::Rows;
+use crate::rule::Rule;
+use crate::sections::CfiSection;
+use crate::table::Table;
+
+/// Smaller gaps between functions are padding: rows for them would be a fifth of all.
+const MIN_GAP: u64 = 16;
+
+/// What was met on the way to a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frame descriptions in the file.
+    pub fdes: u64,
+    /// Of discarded or empty functions, or unreadable.
+    pub dropped_fdes: u64,
+    /// Wholly behind others.
+    pub hidden_fdes: u64,
+    /// Whose instructions could not be run to the end.
+    pub broken_fdes: u64,
+    /// Rows that no rule can say.
+    pub unsupported_rows: u64,
+    /// Bytes of instructions that were run.
+    pub work: u64,
+}
+
+/// Makes the table of all sections together.
+pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Counts), Error> {
+    let mut counts = Counts::default();
+    let mut parsed: Vec<_> = sections.iter().map(parse).collect();
+    let mut entries = Vec::new();
+    for kind in [Kind::EhFrame, Kind::DebugFrame] {
+        let mut more = Vec::new();
+        for (index, section) in parsed.iter_mut().enumerate() {
+            if sections[index].kind == kind {
+                section.collect(index, text, &mut more, &mut counts)?;
+            }
+        }
+        merge(&mut entries, more, &mut counts);
+    }
+    let mut context = Context::new_in();
+    let mut rows = Rows::default();
+    for (index, entry) in entries.iter().enumerate() {
+        parsed[entry.section].rows(entry, &mut context, &mut rows, &mut counts)?;
+        let next = entries.get(index + 1).map(|next| next.start - entry.end);
+        if next.is_none_or(|gap| gap >= MIN_GAP) {
+            rows.push(entry.end, Rule::UNCOVERED)?;
+        }
+    }
+    Ok((rows.finish()?, counts))
+}
+
+fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
+    let CfiSection {
+        kind,
+        address,
+        bytes,
+    } = section;
+    let bases = BaseAddresses::default().set_eh_frame(*address);
+    match kind {
+        Kind::EhFrame => {
+            let mut section = EhFrame::new(bytes, LittleEndian);
+            section.set_address_size(8);
+            Box::new(Parsed {
+                kind: *kind,
+                bytes,
+                section,
+                bases,
+                shared: HashMap::new(),
+            })
+        }
+        Kind::DebugFrame => {
+            let mut section = DebugFrame::new(bytes, LittleEndian);
+            section.set_address_size(8);
+            Box::new(Parsed {
+                kind: *kind,
+                bytes,
+                section,
+                bases,
+                shared: HashMap::new(),
+            })
+        }
+    }
+}
+
+/// Adds those of `more` that describe what nothing describes yet: of those that overlap in `more`, the one that starts
+/// first, then the first in the file; none that overlaps an older entry. Leaves `entries` sorted and disjoint.
+fn merge(entries: &mut Vec<Entry>, mut more: Vec<Entry>, counts: &mut Counts) {
+    // Stable: the order of the file decides between equal starts.
+    more.sort_by_key(|entry| entry.start);
+    let mut free_from = 0;
+    let old = std::mem::take(entries);
+    more.retain_mut(|entry| {
+        entry.start = entry.start.max(free_from);
+        let before = old.partition_point(|old| old.end <= entry.start);
+        let taken = old.get(before).is_some_and(|old| old.start < entry.end);
+        let keep = entry.start < entry.end && !taken;
+        if keep {
+            free_from = entry.end;
+        } else {
+            counts.hidden_fdes += 1;
+        }
+        keep
+    });
+    *entries = old;
+    if !more.is_empty() {
+        entries.append(&mut more);
+        entries.sort_by_key(|entry| entry.start);
+    }
+}

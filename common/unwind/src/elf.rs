@@ -1,0 +1,172 @@
+//! What is needed of an ELF file: its segments and its call frame information.
+//!
+//! Reads in bounded pieces and never maps: the file belongs to somebody else, who may lie or truncate it meanwhile.
+
+use std::fs::File;
+
+use object::LittleEndian as LE;
+use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use crate::cfi::{Counts, table};
+use crate::entries::{Kind, Text};
+use crate::error::Error;
+use crate::key;
+use crate::sections::{CfiSection, add, from_segment};
+use crate::source::{Bounded, Cursor, Source};
+use crate::table::Table;
+
+/// The most segments and sections looked at; real files have 20 and 40.
+const MAX_HEADERS: usize = 4096;
+/// The kernel's pages, in bytes.
+const PAGE: u64 = 4096;
+
+/// A PT_LOAD segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Load {
+    /// `p_offset`
+    pub offset: u64,
+    /// `p_vaddr`
+    pub address: u64,
+    /// `p_filesz`
+    pub file_size: u64,
+    /// `p_memsz`
+    pub memory_size: u64,
+    /// `p_flags`
+    pub flags: u32,
+}
+
+impl Load {
+    /// Whether it may hold code.
+    pub fn is_executable(&self) -> bool {
+        self.flags & PF_X.0 != 0
+    }
+
+    /// Whether a mapping of this segment may start at this file offset; the loader maps whole pages.
+    fn holds(&self, offset: u64) -> bool {
+        let end = self.offset.saturating_add(self.file_size);
+        (self.offset & !(PAGE - 1)..end.div_ceil(PAGE).saturating_mul(PAGE)).contains(&offset)
+    }
+}
+
+/// What is needed of an ELF file.
+#[derive(Clone, Debug)]
+pub struct Image {
+    loads: Vec<Load>,
+    sections: Vec<CfiSection>,
+}
+
+impl Image {
+    /// Reads a file.
+    pub fn read(file: &File) -> Result<Self, Error> {
+        Self::from_source(file)
+    }
+
+    /// The same for an image in memory, such as the vDSO's.
+    pub fn from_memory(bytes: &[u8]) -> Result<Self, Error> {
+        Self::from_source(bytes)
+    }
+
+    /// The segments that are mapped.
+    pub fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    /// What is added to addresses of the file where the mapping of `offset` starts at `start`.
+    ///
+    /// `None` when no segment is mapped from that offset.
+    pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
+        let mut holding = self.loads.iter().filter(|load| load.holds(offset));
+        // A page at the border of two segments is mapped twice; code is asked for.
+        let load = holding.clone().find(|load| load.is_executable());
+        let load = load.or_else(|| holding.next())?;
+        let address = load.address.wrapping_add(offset.wrapping_sub(load.offset));
+        Some(start.wrapping_sub(address))
+    }
+
+    /// Whether there is any call frame information.
+    pub fn has_cfi(&self) -> bool {
+        self.sections
+            .iter()
+            .any(|section| !section.bytes.is_empty())
+    }
+
+    /// Equal for files with equal tables, in this process; a build ID could be forged.
+    pub fn content_key(&self) -> u128 {
+        key::of(&(&self.loads, &self.sections))
+    }
+
+    /// The unwind table. Without call frame information it is empty.
+    pub fn table(&self) -> Result<(Table, Counts), Error> {
+        table(&self.sections, &self.text())
+    }
+
+    fn text(&self) -> Text {
+        let code = self.loads.iter().filter(|load| load.is_executable());
+        Text::new(
+            code.map(|load| load.address..load.address.saturating_add(load.memory_size))
+                .collect(),
+        )
+    }
+
+    fn from_source<S: Source + ?Sized>(source: &S) -> Result<Self, Error> {
+        check_machine(source)?;
+        let cache = ReadCache::new(Cursor::new(source));
+        let data = Bounded(&cache);
+        let malformed = |part| move |_| Error::Malformed(part);
+        let header = FileHeader64::<LE>::parse(data).map_err(malformed("file header"))?;
+        let segments = header.program_headers(LE, data);
+        let segments = segments.map_err(malformed("program headers"))?;
+        if segments.len() > MAX_HEADERS {
+            return Err(Error::TooLarge("program headers"));
+        }
+        let loads: Vec<_> = segments
+            .iter()
+            .filter(|segment| segment.p_type(LE) == PT_LOAD)
+            .map(load)
+            .collect();
+        let mut sections = Vec::new();
+        // Section headers may be missing or cut off: only segments matter to the kernel.
+        if let Ok(table) = header.sections(LE, data) {
+            for section in table.iter().take(MAX_HEADERS) {
+                let name = table.section_name(LE, section).unwrap_or_default();
+                add(source, name, section, &mut sections)?;
+            }
+        }
+        if !sections.iter().any(|section| section.kind == Kind::EhFrame)
+            && let Some(header) = segments.iter().find(|s| s.p_type(LE) == PT_GNU_EH_FRAME)
+        {
+            sections.extend(from_segment(source, header, &loads)?);
+        }
+        Ok(Self { loads, sections })
+    }
+}
+
+fn check_machine<S: Source + ?Sized>(source: &S) -> Result<(), Error> {
+    let mut ident = [0; 20];
+    if source.len()? < ident.len() as u64 {
+        return Err(Error::NotElf);
+    }
+    source.read_exact_at(&mut ident, 0)?;
+    let [m0, m1, m2, m3, class, data, ..] = ident;
+    if [m0, m1, m2, m3] != *b"\x7fELF" {
+        return Err(Error::NotElf);
+    }
+    // ELFCLASS64, ELFDATA2LSB.
+    let machine = u16::from_le_bytes([ident[18], ident[19]]);
+    if (class, data, machine) != (2, 1, EM_X86_64.0) {
+        return Err(Error::OtherMachine);
+    }
+    Ok(())
+}
+
+fn load(segment: &ProgramHeader64<LE>) -> Load {
+    Load {
+        offset: segment.p_offset(LE),
+        address: segment.p_vaddr(LE),
+        file_size: segment.p_filesz(LE),
+        memory_size: segment.p_memsz(LE),
+        flags: segment.p_flags(LE).0,
+    }
+}

@@ -1,0 +1,233 @@
+//! What a row says: how to get from a frame to its caller; eight bytes, the same in BPF.
+
+use std::collections::HashMap;
+
+/// The most rules in one set; all files of a Debian system together need about 4 000.
+pub const MAX_RULES: usize = 16384;
+
+/// How the canonical frame address (CFA), the caller's stack pointer, is found.
+///
+/// The return address is at CFA - 8, except for `End`, `RaRegister` and `Signal`. "High" and "low" are the upper 24
+/// bits of `cfa_offset`, signed, and its lower 8 bits, unsigned.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cfa {
+    /// Nothing is known here: the walker uses the frame pointer.
+    #[default]
+    Uncovered = 0,
+    /// CFA = rsp + `cfa_offset`.
+    Sp = 1,
+    /// CFA = rbp + `cfa_offset`.
+    Bp = 2,
+    /// CFA = *(rsp + high) + low.
+    SpDeref = 3,
+    /// CFA = *(rbp + high) + low.
+    BpDeref = 4,
+    /// CFA = rsp + 8, and 8 more from byte `cfa_offset` of the 16-byte entry on: a procedure linkage table.
+    Plt = 5,
+    /// A signal frame of the kernel: the registers are in the ucontext at rsp.
+    Signal = 6,
+    /// The outermost frame.
+    End = 7,
+    /// CFA = register low + high. Only in a leaf are registers other than rsp and rbp known.
+    Register = 8,
+    /// CFA = rsp + high, and the return address is in register low. Leaf only.
+    RaRegister = 9,
+    /// The file says something that no other rule can say.
+    Unsupported = 10,
+}
+
+/// Where the caller's rbp is.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FpMode {
+    /// Where it was: in rbp.
+    #[default]
+    Same = 0,
+    /// At CFA + `fp_offset`.
+    AtCfa = 1,
+    /// At rbp + `fp_offset`.
+    AtBp = 2,
+    /// Nobody knows.
+    Lost = 3,
+}
+
+/// How to get from a frame to its caller. The all-zero rule is [`Rule::UNCOVERED`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// How the CFA is found.
+    pub cfa: Cfa,
+    /// Where the caller's rbp is.
+    pub fp: FpMode,
+    /// Bytes, as `fp` says.
+    pub fp_offset: i16,
+    /// Bytes, or what `cfa` packs into it.
+    pub cfa_offset: i32,
+}
+
+const _: () = assert!(size_of::<Rule>() == 8);
+
+impl Rule {
+    /// No call frame information.
+    pub const UNCOVERED: Self = Self::plain(Cfa::Uncovered);
+    /// A signal frame of the kernel.
+    pub const SIGNAL: Self = Self::plain(Cfa::Signal);
+    /// The outermost frame.
+    pub const END: Self = Self::plain(Cfa::End);
+    /// Call frame information that this format cannot say.
+    pub const UNSUPPORTED: Self = Self::plain(Cfa::Unsupported);
+
+    const fn plain(cfa: Cfa) -> Self {
+        Self {
+            cfa,
+            fp: FpMode::Same,
+            fp_offset: 0,
+            cfa_offset: 0,
+        }
+    }
+
+    /// The upper 24 bits of `cfa_offset`.
+    pub fn high(self) -> i32 {
+        self.cfa_offset >> 8
+    }
+
+    /// The lower 8 bits of `cfa_offset`.
+    pub fn low(self) -> u8 {
+        self.cfa_offset.to_le_bytes()[0]
+    }
+
+    /// The other direction; `None` when the number does not fit into 24 bits.
+    pub(crate) fn pack(high: i64, low: u8) -> Option<i32> {
+        let high = i32::try_from(high).ok()?;
+        Some(high.checked_mul(256)? | i32::from(low))
+    }
+
+    /// As BPF reads it.
+    pub fn to_bytes(self) -> [u8; 8] {
+        let [f0, f1] = self.fp_offset.to_le_bytes();
+        let [c0, c1, c2, c3] = self.cfa_offset.to_le_bytes();
+        [self.cfa as u8, self.fp as u8, f0, f1, c0, c1, c2, c3]
+    }
+}
+
+/// A list of different rules. The first is always [`Rule::UNCOVERED`].
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+    index: HashMap<Rule, u16>,
+    /// Half of all requests repeat the one before.
+    last: (Rule, u16),
+    refused: u64,
+}
+
+impl Default for RuleSet {
+    fn default() -> Self {
+        Self {
+            rules: vec![Rule::UNCOVERED],
+            index: HashMap::from([(Rule::UNCOVERED, 0)]),
+            last: (Rule::UNCOVERED, 0),
+            refused: 0,
+        }
+    }
+}
+
+impl RuleSet {
+    /// The rule's index. When the set is full, a new rule becomes [`Rule::UNSUPPORTED`] and is counted as refused.
+    pub fn intern(&mut self, rule: Rule) -> u16 {
+        if rule == self.last.0 {
+            return self.last.1;
+        }
+        let index = match self.index.get(&rule) {
+            Some(&index) => index,
+            None if self.is_full() && rule != Rule::UNSUPPORTED => {
+                self.refused += 1;
+                return self.intern(Rule::UNSUPPORTED);
+            }
+            None => self.add(rule),
+        };
+        self.last = (rule, index);
+        index
+    }
+
+    fn add(&mut self, rule: Rule) -> u16 {
+        let index = u16::try_from(self.rules.len()).expect("at most MAX_RULES rules");
+        self.rules.push(rule);
+        self.index.insert(rule, index);
+        index
+    }
+
+    /// Whether new rules are refused; one place is kept for [`Rule::UNSUPPORTED`].
+    pub fn is_full(&self) -> bool {
+        self.rules.len() >= MAX_RULES - 1
+    }
+
+    /// How many requests met a full set.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The rules by index.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rules by index.
+    pub fn into_rules(self) -> Vec<Rule> {
+        self.rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_numbers_come_back() {
+        for (high, low) in [(0, 0), (-8, 8), (160, 0), (-0x80_0000, 255), (0x7f_ffff, 1)] {
+            let rule = Rule {
+                cfa_offset: Rule::pack(high, low).unwrap(),
+                ..Rule::default()
+            };
+            assert_eq!((i64::from(rule.high()), rule.low()), (high, low));
+        }
+        assert_eq!(Rule::pack(0x80_0000, 0), None);
+        assert_eq!(Rule::pack(-0x80_0001, 0), None);
+        assert_eq!(Rule::pack(i64::MIN, 0), None);
+    }
+
+    #[test]
+    fn bytes_are_in_the_order_that_bpf_reads() {
+        let rule = Rule {
+            cfa: Cfa::Bp,
+            fp: FpMode::AtCfa,
+            fp_offset: -16,
+            cfa_offset: 0x0102_0304,
+        };
+        assert_eq!(rule.to_bytes(), [2, 1, 0xf0, 0xff, 4, 3, 2, 1]);
+        assert_eq!(Rule::UNCOVERED.to_bytes(), [0; 8]);
+    }
+
+    #[test]
+    fn a_full_set_says_so_and_keeps_working() {
+        let mut set = RuleSet::default();
+        let rule = |cfa_offset| Rule {
+            cfa: Cfa::Sp,
+            cfa_offset,
+            ..Rule::default()
+        };
+        let many = i32::try_from(MAX_RULES).unwrap();
+        for offset in 0..many - 2 {
+            assert!(!set.is_full());
+            set.intern(rule(offset));
+        }
+        assert!(set.is_full());
+        let unsupported = set.intern(rule(many));
+        assert_eq!(set.rules()[usize::from(unsupported)], Rule::UNSUPPORTED);
+        assert_eq!(set.intern(rule(many + 1)), unsupported);
+        assert_eq!(set.refused(), 2);
+        assert_eq!(set.intern(rule(3)), 4);
+        assert_eq!(set.intern(Rule::UNCOVERED), 0);
+        assert_eq!(set.rules().len(), MAX_RULES);
+    }
+}

@@ -1,0 +1,92 @@
+//! Finding call frame information: by section name, or where the program headers point.
+
+use gimli::{BaseAddresses, EhFrameHdr, LittleEndian};
+use object::LittleEndian as LE;
+use object::elf::{ProgramHeader64, SHF_COMPRESSED, SectionHeader64};
+use object::read::elf::{ProgramHeader, SectionHeader};
+
+use crate::compressed::{inflate, inflate_gnu};
+use crate::elf::Load;
+use crate::entries::{Kind, used};
+use crate::error::Error;
+use crate::source::{Source, read};
+
+/// The most bytes of call frame information, inflated.
+const MAX_CFI: u64 = 256 << 20;
+/// The most sections with it; real files have one of each kind.
+const MAX_SECTIONS: usize = 8;
+
+/// One section with call frame information.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CfiSection {
+    pub(crate) kind: Kind,
+    pub(crate) address: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Adds a section if it is one with call frame information.
+pub(crate) fn add<S: Source + ?Sized>(
+    source: &S,
+    name: &[u8],
+    section: &SectionHeader64<LE>,
+    sections: &mut Vec<CfiSection>,
+) -> Result<(), Error> {
+    let kind = match name {
+        b".eh_frame" => Kind::EhFrame,
+        b".debug_frame" | b".zdebug_frame" => Kind::DebugFrame,
+        _ => return Ok(()),
+    };
+    // The bytes of SHT_NOBITS are in another file.
+    let Some((offset, size)) = section.file_range(LE) else {
+        return Ok(());
+    };
+    let taken: u64 = sections.iter().map(|s| s.bytes.len() as u64).sum();
+    let limit = MAX_CFI.saturating_sub(taken);
+    if size > limit || sections.len() >= MAX_SECTIONS {
+        return Err(Error::TooLarge("call frame information"));
+    }
+    let raw = read(source, offset, size)?;
+    let bytes = if section.sh_flags(LE).contains(SHF_COMPRESSED) {
+        inflate(&raw, limit)?
+    } else if name == b".zdebug_frame" {
+        inflate_gnu(&raw, limit)?
+    } else {
+        raw
+    };
+    sections.push(CfiSection {
+        kind,
+        address: section.sh_addr(LE),
+        bytes,
+    });
+    Ok(())
+}
+
+/// `.eh_frame` of a file without section headers. How long it is nobody says; it has a terminator.
+pub(crate) fn from_segment<S: Source + ?Sized>(
+    source: &S,
+    header: &ProgramHeader64<LE>,
+    loads: &[Load],
+) -> Result<Option<CfiSection>, Error> {
+    /// Bytes before the search table, with the widest encodings.
+    const FIXED: u64 = 4 + 8 + 8;
+    let size = header.p_filesz(LE).min(FIXED);
+    let bytes = read(source, header.p_offset(LE), size)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(LE));
+    let parsed = EhFrameHdr::new(&bytes, LittleEndian).parse(&bases, 8);
+    let parsed = parsed.map_err(|_| Error::Malformed(".eh_frame_hdr"))?;
+    let address = parsed.eh_frame_ptr().pointer();
+    let found = loads.iter().find_map(|load| {
+        let skip = address.checked_sub(load.address)?;
+        let size = load.file_size.checked_sub(skip).filter(|&size| size > 0)?;
+        Some((load.offset.checked_add(skip)?, size))
+    });
+    let (offset, size) = found.ok_or(Error::Malformed(".eh_frame_hdr"))?;
+    let mut bytes = read(source, offset, size.min(MAX_CFI))?;
+    bytes.truncate(used(&bytes, Kind::EhFrame));
+    bytes.shrink_to_fit();
+    Ok(Some(CfiSection {
+        kind: Kind::EhFrame,
+        address,
+        bytes,
+    }))
+}
