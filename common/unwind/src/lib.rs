@@ -13,6 +13,8 @@
 //! The layouts are `repr(C)` or plain numbers and the same in BPF. What the rules cannot say becomes
 //! [`Cfa::Unsupported`] and is counted ([`Counts`]); nothing is guessed.
 //!
+//! [`walk`] does in Rust what BPF does, for tests and for whoever has a copy of a stack.
+//!
 //! The file may belong to anyone. It is read with bounded reads and never mapped, all sizes in it have limits, and
 //! what is broken is dropped or an [`Error`].
 //!
@@ -32,9 +34,11 @@ mod rule;
 mod sections;
 mod source;
 mod table;
+mod walk;
 
 pub use cfi::Counts;
 pub use elf::{Image, Load};
 pub use error::Error;
 pub use rule::{Cfa, FpMode, MAX_RULES, Rule, RuleSet};
 pub use table::{Page, Table};
+pub use walk::{End, Frame, walk};
