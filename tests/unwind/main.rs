@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its setup fails")]
 
+mod live;
 mod oracle;
+mod process;
 mod readelf;
+mod steps;
 mod tables;

@@ -6,6 +6,7 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 
 use crate::entries::{Context, Entry, Kind, Parsed, Section, Text};
 use crate::error::Error;
+use crate::plt::Plt;
 use crate::rows::Rows;
 use crate::rule::Rule;
 use crate::sections::CfiSection;
@@ -36,7 +37,7 @@ pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Coun
     let mut counts = Counts::default();
     let mut parsed: Vec<_> = sections.iter().map(parse).collect();
     let mut entries = Vec::new();
-    for kind in [Kind::EhFrame, Kind::DebugFrame] {
+    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Plt] {
         let mut more = Vec::new();
         for (index, section) in parsed.iter_mut().enumerate() {
             if sections[index].kind == kind {
@@ -87,6 +88,10 @@ fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
                 shared: HashMap::new(),
             })
         }
+        Kind::Plt => Box::new(Plt {
+            address: *address,
+            bytes,
+        }),
     }
 }
 

@@ -87,9 +87,11 @@ impl Image {
 
     /// Whether there is any call frame information.
     pub fn has_cfi(&self) -> bool {
-        self.sections
+        let mut cfi = self
+            .sections
             .iter()
-            .any(|section| !section.bytes.is_empty())
+            .filter(|section| section.kind != Kind::Plt);
+        cfi.any(|section| !section.bytes.is_empty())
     }
 
     /// Equal for files with equal tables, in this process; a build ID could be forged.

@@ -37,11 +37,13 @@ pub(crate) struct Entry {
     pub(crate) section: usize,
 }
 
-/// What differs between `.eh_frame` and `.debug_frame` before gimli knows.
+/// What a section holds. Of two that describe the same address the earlier kind counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     EhFrame,
     DebugFrame,
+    /// Code without a description, which is always the same.
+    Plt,
 }
 
 /// A section with call frame information, whatever its format.
@@ -202,6 +204,7 @@ impl Header {
             Kind::DebugFrame if wide => u32_at(&bytes[..end], body + 4)
                 .is_some_and(|high| (id, high) != (Some(u32::MAX), u32::MAX)),
             Kind::DebugFrame => id.is_some_and(|id| id != u32::MAX),
+            Kind::Plt => false,
         };
         Some(Self { is_fde, end })
     }
@@ -230,7 +233,7 @@ impl Text {
     }
 
     /// The part of a function that is in the file's code. Linkers leave descriptions of discarded functions behind.
-    fn clip(&self, start: u64, length: u64) -> Option<Range<u64>> {
+    pub(crate) fn clip(&self, start: u64, length: u64) -> Option<Range<u64>> {
         let end = start.checked_add(length)?;
         let after = self.0.partition_point(|range| range.start <= start);
         let range = self.0.get(after.checked_sub(1)?)?;

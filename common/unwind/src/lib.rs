@@ -29,6 +29,7 @@ mod entries;
 mod error;
 mod expression;
 mod key;
+mod plt;
 mod rows;
 mod rule;
 mod sections;

@@ -9,6 +9,7 @@ use crate::compressed::{inflate, inflate_gnu};
 use crate::elf::Load;
 use crate::entries::{Kind, used};
 use crate::error::Error;
+use crate::plt::is_plt;
 use crate::source::{Source, read};
 
 /// The most bytes of call frame information, inflated.
@@ -34,6 +35,7 @@ pub(crate) fn add<S: Source + ?Sized>(
     let kind = match name {
         b".eh_frame" => Kind::EhFrame,
         b".debug_frame" | b".zdebug_frame" => Kind::DebugFrame,
+        b".plt" => Kind::Plt,
         _ => return Ok(()),
     };
     // The bytes of SHT_NOBITS are in another file.
@@ -53,6 +55,9 @@ pub(crate) fn add<S: Source + ?Sized>(
     } else {
         raw
     };
+    if kind == Kind::Plt && !is_plt(&bytes) {
+        return Ok(());
+    }
     sections.push(CfiSection {
         kind,
         address: section.sh_addr(LE),
