@@ -12,14 +12,15 @@ use crate::error::Error;
 use crate::rows::Rows;
 use crate::rule::Rule;
 
-/// The most frame descriptions of one file; librustc_driver has 0.2 M.
+/// The most frame descriptions of one file; libLLVM has 0.2 M.
 const MAX_FDES: usize = 4 << 20;
 /// Larger shared entries, in bytes, are not believed: their instructions are run again for each of their functions.
 const MAX_CIE: usize = 1024;
 /// Shared entries kept parsed; real files have up to a few dozen.
 const MAX_CIES: usize = 4096;
-/// The most bytes of instructions run, shared ones once for each function; librustc_driver has 14 MB.
-const MAX_WORK: u64 = 512 << 20;
+/// The most bytes of instructions run, shared ones once for each function; libLLVM has 10 MB. A byte costs 50 ns at
+/// the very worst (`DW_CFA_remember_state`), a few usually.
+const MAX_WORK: u64 = 256 << 20;
 
 /// Reused for all functions; gimli's memory is in it.
 pub(crate) type Context = UnwindContext<usize, Storage>;
