@@ -2,10 +2,11 @@
 //! code as GNU linkers but no call frame information for it. The rules are only given to code that was recognized.
 
 use crate::cfi::Counts;
-use crate::entries::{Context, Entry, Section, Text};
+use crate::entries::{Context, Entry, Section};
 use crate::error::Error;
 use crate::rows::Rows;
 use crate::rule::{Cfa, Rule};
+use crate::text::Text;
 
 /// Bytes in the header and in each entry.
 const ENTRY: usize = 16;

@@ -7,8 +7,8 @@ use object::read::elf::{ProgramHeader, SectionHeader};
 
 use crate::compressed::{inflate, inflate_gnu};
 use crate::elf::Load;
-use crate::entries::{Kind, used};
 use crate::error::Error;
+use crate::header::{Kind, used};
 use crate::plt::is_plt;
 use crate::source::{Source, read};
 
@@ -75,6 +75,9 @@ pub(crate) fn from_segment<S: Source + ?Sized>(
     /// Bytes before the search table, with the widest encodings.
     const FIXED: u64 = 4 + 8 + 8;
     let size = header.p_filesz(LE).min(FIXED);
+    if size == 0 {
+        return Ok(None);
+    }
     let bytes = read(source, header.p_offset(LE), size)?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(LE));
     let parsed = EhFrameHdr::new(&bytes, LittleEndian).parse(&bases, 8);
