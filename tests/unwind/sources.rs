@@ -106,6 +106,55 @@ fn debug_frame_serves_plain_and_compressed() {
 }
 
 #[test]
+fn wide_entries_are_read() {
+    // 64-bit DWARF: an escape, eight bytes of length, eight of what it is.
+    let wide = |id: u64, rest: &[u8]| {
+        let mut entry = [
+            &u32::MAX.to_le_bytes()[..],
+            &(8 + rest.len() as u64).to_le_bytes(),
+        ]
+        .concat();
+        entry.extend(id.to_le_bytes());
+        entry.extend_from_slice(rest);
+        entry
+    };
+    let shared = wide(u64::MAX, &[1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1]);
+    let range = [TEXT.to_le_bytes(), 100u64.to_le_bytes()].concat();
+    let frame = [shared, wide(0, &[&range[..], &cfa_offset(40)].concat())].concat();
+    let image = Image::from_memory(&elf(&[(".debug_frame", 0, &frame)])).unwrap();
+    let (table, counts) = image.table().unwrap();
+    assert_eq!(table.lookup(TEXT + 99), sp(40));
+    assert_eq!((counts.fdes, counts.dropped_fdes), (1, 0));
+}
+
+#[test]
+fn a_known_plt_needs_no_description() {
+    let header = [0xff, 0x35, 1, 2, 3, 4, 0xff, 0x25, 1, 2, 3, 4, 0, 0, 0, 0];
+    let entry = [0xff, 0x25, 1, 2, 3, 4, 0x68, 1, 0, 0, 0, 0xe9, 1, 2, 3, 4];
+    let mut file = elf(&[(".plt", 6, &[header, entry, entry].concat())]);
+    // sh_addr of the first section.
+    let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+    file[sections + 64 + 16..sections + 64 + 24].copy_from_slice(&TEXT.to_le_bytes());
+    let table = table(&file);
+    let plt = Rule {
+        cfa: Cfa::Plt,
+        cfa_offset: 11,
+        ..Rule::default()
+    };
+    for (at, rule) in [
+        (0, sp(16)),
+        (5, sp(16)),
+        (6, sp(24)),
+        (15, sp(24)),
+        (16, plt),
+        (47, plt),
+    ] {
+        assert_eq!(table.lookup(TEXT + at), rule, "{at}");
+    }
+    assert_eq!(table.lookup(TEXT + 48), Rule::UNCOVERED);
+}
+
+#[test]
 fn what_claims_to_be_compressed_has_a_limit() {
     let frame = debug_frame(TEXT, 40);
     let size = frame.len() as u64;
