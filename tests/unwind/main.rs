@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its setup fails")]
 
+mod fake;
+mod hostile;
+mod live;
 mod oracle;
+mod process;
 mod readelf;
+mod sources;
+mod steps;
 mod tables;

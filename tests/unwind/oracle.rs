@@ -105,6 +105,13 @@ pub(crate) fn compare(path: &Path) -> Option<Outcome> {
             }
         }
     }
+    if let Some(plt) = file.section_by_name(".plt")
+        && !ranges.iter().any(|range| range.contains(&plt.address()))
+        && table.lookup(plt.address()) != unwind::Rule::UNCOVERED
+    {
+        // Known without a description; no gap.
+        ranges.push(plt.address()..plt.address() + plt.size());
+    }
     ranges.sort_by_key(|range| range.start);
     for pair in ranges.windows(2) {
         comparison.gap(pair[0].end, pair[1].start);

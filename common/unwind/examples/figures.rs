@@ -1,6 +1,6 @@
 //! How large the tables of the named files are, and how long they took.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::fs::File;
 use std::time::Instant;

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 
-use crate::entries::{Context, Entry, Kind, Parsed, Section, Text};
+use crate::entries::{Context, Entry, Parsed, Section};
 use crate::error::Error;
+use crate::header::Kind;
+use crate::plt::Plt;
 use crate::rows::Rows;
 use crate::rule::Rule;
 use crate::sections::CfiSection;
 use crate::table::Table;
+use crate::text::Text;
 
 /// Smaller gaps between functions are padding: rows for them would be a fifth of all.
 const MIN_GAP: u64 = 16;
@@ -36,14 +39,17 @@ pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Coun
     let mut counts = Counts::default();
     let mut parsed: Vec<_> = sections.iter().map(parse).collect();
     let mut entries = Vec::new();
-    for kind in [Kind::EhFrame, Kind::DebugFrame] {
+    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Plt] {
         let mut more = Vec::new();
         for (index, section) in parsed.iter_mut().enumerate() {
             if sections[index].kind == kind {
                 section.collect(index, text, &mut more, &mut counts)?;
             }
         }
-        merge(&mut entries, more, &mut counts);
+        let hidden = merge(&mut entries, more);
+        if kind != Kind::Plt {
+            counts.hidden_fdes += hidden;
+        }
     }
     let mut context = Context::new_in();
     let mut rows = Rows::default();
@@ -87,15 +93,20 @@ fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
                 shared: HashMap::new(),
             })
         }
+        Kind::Plt => Box::new(Plt {
+            address: *address,
+            bytes,
+        }),
     }
 }
 
 /// Adds those of `more` that describe what nothing describes yet: of those that overlap in `more`, the one that starts
-/// first, then the first in the file; none that overlaps an older entry. Leaves `entries` sorted and disjoint.
-fn merge(entries: &mut Vec<Entry>, mut more: Vec<Entry>, counts: &mut Counts) {
+/// first, then the first in the file; none that overlaps an older entry. Leaves `entries` sorted and disjoint. Returns
+/// how many were not added.
+fn merge(entries: &mut Vec<Entry>, mut more: Vec<Entry>) -> u64 {
     // Stable: the order of the file decides between equal starts.
     more.sort_by_key(|entry| entry.start);
-    let mut free_from = 0;
+    let (mut free_from, mut hidden) = (0, 0);
     let old = std::mem::take(entries);
     more.retain_mut(|entry| {
         entry.start = entry.start.max(free_from);
@@ -105,7 +116,7 @@ fn merge(entries: &mut Vec<Entry>, mut more: Vec<Entry>, counts: &mut Counts) {
         if keep {
             free_from = entry.end;
         } else {
-            counts.hidden_fdes += 1;
+            hidden += 1;
         }
         keep
     });
@@ -114,4 +125,5 @@ fn merge(entries: &mut Vec<Entry>, mut more: Vec<Entry>, counts: &mut Counts) {
         entries.append(&mut more);
         entries.sort_by_key(|entry| entry.start);
     }
+    hidden
 }

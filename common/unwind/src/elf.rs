@@ -10,12 +10,13 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::cfi::{Counts, table};
-use crate::entries::{Kind, Text};
 use crate::error::Error;
+use crate::header::Kind;
 use crate::key;
 use crate::sections::{CfiSection, add, from_segment};
 use crate::source::{Bounded, Cursor, Source};
 use crate::table::Table;
+use crate::text::Text;
 
 /// The most segments and sections looked at; real files have 20 and 40.
 const MAX_HEADERS: usize = 4096;
@@ -87,9 +88,11 @@ impl Image {
 
     /// Whether there is any call frame information.
     pub fn has_cfi(&self) -> bool {
-        self.sections
+        let mut cfi = self
+            .sections
             .iter()
-            .any(|section| !section.bytes.is_empty())
+            .filter(|section| section.kind != Kind::Plt);
+        cfi.any(|section| !section.bytes.is_empty())
     }
 
     /// Gives back the memory of the call frame information; the segments stay.

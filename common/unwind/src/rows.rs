@@ -1,7 +1,8 @@
 //! Rows in the order of their addresses: equal neighbours merged, sorted into pages.
 
 use crate::error::Error;
-use crate::rule::{Rule, RuleSet};
+use crate::rule::Rule;
+use crate::rule_set::RuleSet;
 use crate::table::{PAGE_BITS, PAGE_MASK, Page, Table};
 
 /// The most rows of one file: 64 MB. librustc_driver has 1 M.

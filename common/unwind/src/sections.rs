@@ -7,8 +7,9 @@ use object::read::elf::{ProgramHeader, SectionHeader};
 
 use crate::compressed::{inflate, inflate_gnu};
 use crate::elf::Load;
-use crate::entries::{Kind, used};
 use crate::error::Error;
+use crate::header::{Kind, used};
+use crate::plt::is_plt;
 use crate::source::{Source, read};
 
 /// The most bytes of call frame information, inflated.
@@ -34,6 +35,7 @@ pub(crate) fn add<S: Source + ?Sized>(
     let kind = match name {
         b".eh_frame" => Kind::EhFrame,
         b".debug_frame" | b".zdebug_frame" => Kind::DebugFrame,
+        b".plt" => Kind::Plt,
         _ => return Ok(()),
     };
     // The bytes of SHT_NOBITS are in another file.
@@ -53,6 +55,9 @@ pub(crate) fn add<S: Source + ?Sized>(
     } else {
         raw
     };
+    if kind == Kind::Plt && !is_plt(&bytes) {
+        return Ok(());
+    }
     sections.push(CfiSection {
         kind,
         address: section.sh_addr(LE),
@@ -70,6 +75,9 @@ pub(crate) fn from_segment<S: Source + ?Sized>(
     /// Bytes before the search table, with the widest encodings.
     const FIXED: u64 = 4 + 8 + 8;
     let size = header.p_filesz(LE).min(FIXED);
+    if size == 0 {
+        return Ok(None);
+    }
     let bytes = read(source, header.p_offset(LE), size)?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(LE));
     let parsed = EhFrameHdr::new(&bytes, LittleEndian).parse(&bases, 8);

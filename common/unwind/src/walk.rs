@@ -178,3 +178,7 @@ pub fn walk<'t>(
     }
     (ips, End::Depth)
 }
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+//! Every single instruction of some library functions: wherever they are interrupted, their callers are the same.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::hint::black_box;
+
+use unwind::{End, Frame};
+
+use crate::live::libgcc;
+use crate::process::Process;
+
+struct Steps {
+    process: Process,
+    /// Return addresses of the function that steps, outwards.
+    callers: Vec<u64>,
+    count: usize,
+    /// Steps in each table's code.
+    by_table: Vec<usize>,
+    wrong: Vec<(Frame, Vec<u64>, End)>,
+}
+
+thread_local! {
+    static STEPS: Cell<*mut Steps> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Indices in the kernel's gregs by DWARF number.
+const GREGS: [c_int; 16] = [
+    libc::REG_RAX,
+    libc::REG_RDX,
+    libc::REG_RCX,
+    libc::REG_RBX,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_RBP,
+    libc::REG_RSP,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+extern "C" fn step(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's context, and the steps of the function below, which waits in this thread.
+    let (gregs, steps) = unsafe {
+        (
+            &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs,
+            &mut *STEPS.get(),
+        )
+    };
+    let register = |index: c_int| gregs[index as usize] as u64;
+    let frame = Frame {
+        ip: register(libc::REG_RIP),
+        sp: register(libc::REG_RSP),
+        bp: Some(register(libc::REG_RBP)),
+        exact: true,
+        leaf: Some(GREGS.map(register)),
+    };
+    let (ips, end) = steps.process.walk(frame);
+    steps.count += 1;
+    if let Some(table) = steps.process.table(frame.ip) {
+        steps.by_table[table] += 1;
+    }
+    if !(ips.ends_with(&steps.callers) && end == End::Root) && steps.wrong.len() < 3 {
+        steps.wrong.push((frame, ips, end));
+    }
+}
+
+// The trap flag: a SIGTRAP behind every instruction. Functions of their own, because inline assembly cannot say what
+// its push does to the CFA.
+std::arch::global_asm!(
+    "unwind_test_trap_on:",
+    ".cfi_startproc",
+    "pushfq",
+    ".cfi_adjust_cfa_offset 8",
+    "or qword ptr [rsp], 0x100",
+    "popfq",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+    "unwind_test_trap_off:",
+    ".cfi_startproc",
+    "pushfq",
+    ".cfi_adjust_cfa_offset 8",
+    "and qword ptr [rsp], -257",
+    "popfq",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+);
+
+unsafe extern "C" {
+    fn unwind_test_trap_on();
+    fn unwind_test_trap_off();
+}
+
+extern "C" fn order(a: *const c_void, b: *const c_void) -> c_int {
+    // SAFETY: qsort's elements are these numbers.
+    unsafe { (*a.cast::<u64>()).cmp(&*b.cast::<u64>()) as c_int }
+}
+
+/// Functions that take no lock and no memory: the handler may do both.
+fn work() {
+    let mut numbers = [5u64, 3, 9, 1, 7, 2, 8, 4, 6];
+    let mut text = [0u8; 64];
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: buffers and formats of the right sizes.
+    unsafe {
+        libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 8, Some(order));
+        let format: &CStr = c"%ld %08.3f %s";
+        let number = numbers[0];
+        libc::snprintf(
+            text.as_mut_ptr().cast(),
+            64,
+            format.as_ptr(),
+            number,
+            2.5f64,
+            c"x".as_ptr(),
+        );
+        libc::strtod(c"3.25e10".as_ptr(), std::ptr::null_mut());
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now);
+        libc::getppid();
+    }
+    black_box((numbers, text, now.tv_sec));
+}
+
+#[inline(never)]
+fn trace(steps: &mut Steps) {
+    // The first is in this function, which moves on.
+    steps.callers = libgcc().split_off(1);
+    STEPS.set(steps);
+    // SAFETY: they change one flag, and the handler is installed.
+    unsafe {
+        unwind_test_trap_on();
+        work();
+        unwind_test_trap_off();
+    }
+    STEPS.set(std::ptr::null_mut());
+}
+
+#[test]
+fn wherever_a_function_is_interrupted_its_callers_are_the_same() {
+    // SAFETY: all-zero is a valid sigaction; nothing else in this process raises SIGTRAP.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = step as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut());
+    }
+    let mut steps = Steps {
+        process: Process::this(),
+        callers: Vec::new(),
+        count: 0,
+        by_table: vec![0; 100],
+        wrong: Vec::new(),
+    };
+    trace(&mut steps);
+    eprintln!(
+        "{} instructions, by file {:?}",
+        steps.count,
+        &steps.by_table[..8]
+    );
+    assert!(
+        steps.wrong.is_empty(),
+        "{:x?}, expected {:x?}",
+        steps.wrong,
+        steps.callers
+    );
+    assert!(steps.count > 1000);
+}
