@@ -372,7 +372,7 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 
 static __always_inline __u64 syscall_of(struct task_struct *task)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 
 	return task->flags & PF_KTHREAD ? -1 : BPF_CORE_READ(regs, orig_ax);
 }
@@ -594,7 +594,7 @@ static __always_inline void describe_interval(struct open_phase *open, struct me
 
 static __always_inline void describe_wait(struct open_phase *open, struct member *member, struct task_struct *task)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;

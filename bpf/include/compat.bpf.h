@@ -16,6 +16,19 @@ struct cgroup___pre_6_1 {
 };
 #pragma clang attribute pop
 
+/* Architecture: x86-64; KASAN doubles it. */
+#define KERNEL_STACK_BYTES 16384
+
+/* User registers of a thread inside the kernel, to be read by helpers. dd6e10fbd9fb (5.15) added the helper; before, they
+ * are where every entry from user space puts them: at the very top of the kernel stack.
+ */
+static __always_inline const struct pt_regs *user_regs_of(struct task_struct *task)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return (const struct pt_regs *)bpf_task_pt_regs(task);
+	return (const struct pt_regs *)(BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES - sizeof(struct user_regs));
+}
+
 /* 2f064a59a11f (5.14) renamed `state` to `__state` and made it an unsigned int. */
 static __always_inline __u32 task_state(struct task_struct *task)
 {

@@ -9,6 +9,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
 #include "targets.bpf.h"
 #include "unwind_step.bpf.h"
 
@@ -45,16 +46,15 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 static __always_inline void unwind_from_kernel(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
 					       __u32 tgid)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	struct unwind *at = &scratch->unwind;
 
-	at->regs = (__u64)regs;
-	at->ip = regs->ip;
-	at->sp = regs->sp;
-	at->bp = regs->bp;
+	bpf_probe_read_kernel(&at->regs, sizeof(at->regs), user_regs_of(task));
+	at->ip = at->regs.ip;
+	at->sp = at->regs.sp;
+	at->bp = at->regs.bp;
 	/* The number of a system call; -1 for faults and interrupts, which come at any instruction. */
-	at->exact = regs->orig_ax == -1UL;
-	at->compat = regs->cs == USER32_CS;
+	at->exact = at->regs.orig_ax == -1UL;
+	at->compat = (__u16)at->regs.cs == USER32_CS;
 	unwind_user(slot, scratch, task, tgid);
 }
 

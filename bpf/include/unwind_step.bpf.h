@@ -62,8 +62,8 @@ struct unwind {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
-	/* User registers of a leaf. */
-	__u64 regs;
+	/* All registers of a leaf. */
+	struct user_regs regs;
 	struct unwind_process process;
 	/* Twice as long as it is used, for the verifier, which knows a length by its mask only. */
 	__u64 frame[2 * FRAME_WORDS];
@@ -173,37 +173,35 @@ static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
 /* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
 static __always_inline __u64 leaf_register(const struct unwind *at, __u32 number)
 {
-	const struct pt_regs *regs = (const struct pt_regs *)at->regs;
-
 	switch (number) {
 	case 0:
-		return BPF_CORE_READ(regs, ax);
+		return at->regs.ax;
 	case 1:
-		return BPF_CORE_READ(regs, dx);
+		return at->regs.dx;
 	case 2:
-		return BPF_CORE_READ(regs, cx);
+		return at->regs.cx;
 	case 3:
-		return BPF_CORE_READ(regs, bx);
+		return at->regs.bx;
 	case 4:
-		return BPF_CORE_READ(regs, si);
+		return at->regs.si;
 	case 5:
-		return BPF_CORE_READ(regs, di);
+		return at->regs.di;
 	case 8:
-		return BPF_CORE_READ(regs, r8);
+		return at->regs.r8;
 	case 9:
-		return BPF_CORE_READ(regs, r9);
+		return at->regs.r9;
 	case 10:
-		return BPF_CORE_READ(regs, r10);
+		return at->regs.r10;
 	case 11:
-		return BPF_CORE_READ(regs, r11);
+		return at->regs.r11;
 	case 12:
-		return BPF_CORE_READ(regs, r12);
+		return at->regs.r12;
 	case 13:
-		return BPF_CORE_READ(regs, r13);
+		return at->regs.r13;
 	case 14:
-		return BPF_CORE_READ(regs, r14);
+		return at->regs.r14;
 	case 15:
-		return BPF_CORE_READ(regs, r15);
+		return at->regs.r15;
 	default:
 		return 0;
 	}
