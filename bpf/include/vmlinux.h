@@ -46,6 +46,7 @@ enum bpf_map_type {
 };
 
 enum bpf_func_id {
+	BPF_FUNC_get_current_task_btf = 158,
 	BPF_FUNC_task_pt_regs = 175,
 };
 
