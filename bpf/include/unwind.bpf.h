@@ -16,12 +16,23 @@
 /* User code segment of 32-bit programs. */
 #define USER32_CS 0x23
 
+static __always_inline int unwind_by_rules(__u32 slot)
+{
+	for (int i = 0; i <= MAX_STACK_DEPTH / STEPS_PER_CALL; i++) {
+		int end = unwind_steps(slot);
+
+		if (end != STEP_ON)
+			return end;
+	}
+	return STACK_END_DEPTH;
+}
+
 /* Walks the stack of `task`, which is current, from the registers that the caller has put into the scratch. */
 static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratch, struct task_struct *task, __u32 tgid)
 {
 	struct unwind *at = &scratch->unwind;
 	struct unwind_process *process = NULL;
-	int end = STACK_END_DEPTH;
+	int end;
 
 	at->process.mappings = 0;
 	if (unwind_mode != UNWIND_FP && !at->compat)
@@ -34,11 +45,10 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	}
 	at->leaf = 1;
 	scratch->record.depth = 0;
-	for (int i = 0; i <= MAX_STACK_DEPTH; i++) {
-		end = unwind_step(slot);
-		if (end != STEP_ON)
-			break;
-	}
+	if (!at->process.mappings)
+		end = unwind_frame_pointers(slot);
+	else
+		end = unwind_by_rules(slot);
 	scratch->record.end = end;
 }
 

@@ -3,7 +3,7 @@
  * gives none.
  *
  * The walk's state lives in per-CPU scratch, not on the BPF stack, and a step is a function of its own: the verifier sees
- * 127 calls of something that it has checked once. A rule that was found is kept by address, per CPU: stacks resemble each
+ * some calls of something that it has checked once. A rule that was found is kept by address, per CPU: stacks resemble each
  * other, and the search is most of the cost.
  */
 #ifndef __UNWIND_STEP_BPF_H__
@@ -112,42 +112,40 @@ struct {
 	__type(value, struct rule_cache);
 } rule_cache SEC(".maps");
 
-static __always_inline struct unwind_rule search_rule(const struct unwind *at, __u64 pc)
+/* Index of the rule for an address by a process's list of mappings; 0: none covers it. */
+__noinline __u32 search_rule(__u32 mappings_at, __u32 mappings, __u64 pc)
 {
-	struct unwind_rule none = {};
+	__u32 word = find_mapping(mappings_at, mappings, pc);
+	struct unwind_chunk *chunk = unwind_chunk_of(word);
 	struct unwind_mapping *mapping;
-	struct unwind_rules *rules;
-	struct unwind_chunk *chunk;
-	__u32 word, zero = 0;
 	__u64 offset;
 
-	word = find_mapping(at->process.mappings_at, at->process.mappings, pc);
-	if (!word)
-		return none;
-	chunk = unwind_chunk_of(word);
-	rules = bpf_map_lookup_elem(&unwind_rules, &zero);
-	if (!chunk || !rules)
-		return none;
+	if (!word || !chunk)
+		return 0;
 	mapping = mapping_in(chunk, word);
 	offset = pc - mapping->shift;
 	if (offset >> PAGE_SHIFT_OF_INDEX >= mapping->pages)
-		return none;
-	return rules->rules[find_rule(mapping->pages_at, offset) & (MAX_RULES - 1)];
+		return 0;
+	return find_rule(mapping->pages_at, offset);
 }
 
-static __always_inline struct unwind_rule rule_for(const struct unwind *at, __u64 pc)
+static __always_inline struct unwind_rule searched_rule(const struct unwind *at, __u64 pc)
 {
-	struct unwind_rule rule = {};
-	struct cached_rule *cached;
-	struct rule_cache *cache;
+	struct unwind_rule none = {};
+	struct unwind_rules *rules;
 	__u32 zero = 0;
 
-	if (!at->process.mappings)
-		return rule;
-	cache = bpf_map_lookup_elem(&rule_cache, &zero);
-	if (!cache)
-		return rule;
-	cached = &cache->rules[(pc ^ pc >> 10 ^ at->process.generation) & (CACHED_RULES - 1)];
+	rules = bpf_map_lookup_elem(&unwind_rules, &zero);
+	if (!rules)
+		return none;
+	return rules->rules[search_rule(at->process.mappings_at, at->process.mappings, pc) & (MAX_RULES - 1)];
+}
+
+static __always_inline struct unwind_rule rule_for(const struct unwind *at, struct rule_cache *cache, __u64 pc)
+{
+	struct cached_rule *cached = &cache->rules[(pc ^ pc >> 10 ^ at->process.generation) & (CACHED_RULES - 1)];
+	struct unwind_rule rule;
+
 	if (cached->pc == pc && cached->generation == at->process.generation) {
 		rule = cached->rule;
 		barrier();
@@ -155,7 +153,7 @@ static __always_inline struct unwind_rule rule_for(const struct unwind *at, __u6
 		if (cached->pc == pc && cached->generation == at->process.generation)
 			return rule;
 	}
-	rule = search_rule(at, pc);
+	rule = searched_rule(at, pc);
 	cached->pc = 0;
 	barrier();
 	cached->rule = rule;
@@ -329,24 +327,19 @@ static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule ru
 	return leave_frame(at, rule, cfa);
 }
 
-/* Notes the frame that `slot`'s walk is at and goes to its caller; STEP_ON, or how the stack ended. */
-__noinline int unwind_step(__u32 slot)
+/* Notes the frame that the walk is at and goes to its caller; STEP_ON, or how the stack ended. */
+static __always_inline int unwind_step(struct stack_scratch *scratch, struct rule_cache *cache)
 {
-	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
+	struct unwind *at = &scratch->unwind;
+	__u32 depth = scratch->record.depth;
 	struct unwind_rule rule;
-	struct unwind *at;
-	__u32 depth;
 	__u64 pc;
 
-	if (!scratch)
-		return STACK_END_NO_TABLE;
-	at = &scratch->unwind;
-	depth = scratch->record.depth;
 	if (depth >= MAX_STACK_DEPTH)
 		return STACK_END_DEPTH;
 	/* A call may be its function's last instruction: the byte before the return address is inside it. */
 	pc = at->ip - !at->exact;
-	rule = rule_for(at, pc);
+	rule = rule_for(at, cache, pc);
 	/* The stub was not called: it begins at the return address. */
 	scratch->record.addresses[depth] = rule.cfa == CFA_SIGNAL ? at->ip : pc;
 	scratch->record.depth = depth + 1;
@@ -360,6 +353,47 @@ __noinline int unwind_step(__u32 slot)
 	default:
 		return step_by_rule(at, rule);
 	}
+}
+
+/* Steps of one call: enough to make the calls cheap, few enough for the verifier, which walks each. */
+#define STEPS_PER_CALL 8
+
+__noinline int unwind_steps(__u32 slot)
+{
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
+	struct rule_cache *cache;
+	__u32 zero = 0;
+	int end;
+
+	cache = bpf_map_lookup_elem(&rule_cache, &zero);
+	if (!scratch || !cache)
+		return STACK_END_NO_TABLE;
+	for (int i = 0; i < STEPS_PER_CALL; i++) {
+		end = unwind_step(scratch, cache);
+		if (end != STEP_ON)
+			return end;
+	}
+	return STEP_ON;
+}
+
+/* The whole walk by frame pointers, for processes without tables. */
+__noinline int unwind_frame_pointers(__u32 slot)
+{
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
+	struct unwind *at;
+	int end;
+
+	if (!scratch)
+		return STACK_END_NO_TABLE;
+	at = &scratch->unwind;
+	for (__u32 depth = 0; depth < MAX_STACK_DEPTH; depth++) {
+		scratch->record.addresses[depth] = at->ip - !at->exact;
+		scratch->record.depth = depth + 1;
+		end = step_by_frame_pointer(at);
+		if (end != STEP_ON)
+			return end;
+	}
+	return STACK_END_DEPTH;
 }
 
 #endif
