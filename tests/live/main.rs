@@ -8,6 +8,7 @@ mod endings;
 mod events;
 mod harness;
 mod kernel;
+mod kernel_stacks;
 mod offcputime;
 mod older_kernels;
 #[path = "profile.rs"]
