@@ -12,6 +12,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "unwind_code.bpf.h"
 #include "unwind_tables.bpf.h"
 
 #define MAX_STACK_DEPTH 127
@@ -331,6 +332,24 @@ static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule ru
 	return leave_frame(at, rule, cfa);
 }
 
+/* Without a table. The frame pointer is right where code keeps one, and not where it is about to make or leave its frame. */
+static __always_inline int step_by_code(struct unwind *at)
+{
+	struct unwind_rule rule = {.cfa = CFA_SP, .fp = FP_SAME};
+	__u32 exit = 0;
+
+	if (unwind_mode == UNWIND_AUTO && !at->compat)
+		exit = find_exit(at->ip, at->sp, at->exact);
+	if (!exit)
+		return step_by_frame_pointer(at);
+	rule.cfa_offset = exit & ~7U;
+	if (exit & CODE_SAVED_BP) {
+		rule.fp = FP_AT_CFA;
+		rule.fp_offset = -16;
+	}
+	return step_by_rule(at, rule);
+}
+
 /* Notes the frame that `slot`'s walk is at and goes to its caller; STEP_ON, or how the stack ended. */
 __noinline int unwind_step(__u32 slot)
 {
@@ -354,7 +373,7 @@ __noinline int unwind_step(__u32 slot)
 	scratch->record.depth = depth + 1;
 	switch (rule.cfa) {
 	case CFA_UNCOVERED:
-		return step_by_frame_pointer(at);
+		return step_by_code(at);
 	case CFA_END:
 		return STACK_END_ROOT;
 	case CFA_SIGNAL:
