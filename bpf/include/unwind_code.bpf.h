@@ -15,46 +15,90 @@
 /* The frame pointer is saved below the return address. */
 #define CODE_SAVED_BP 1
 
-/* push %rbp; mov %rsp,%rbp, in both encodings of the mov. */
+/* mov %rsp,%rbp, in both encodings. */
 static __always_inline bool is_mov_sp_to_bp(__u64 code)
 {
 	return (code & 0xffffff) == 0xe58948 || (code & 0xffffff) == 0xec8b48;
 }
 
-/* Bytes from rsp to behind the return address, CODE_SAVED_BP added; 0: unknown. `code`: eight bytes at ip. */
-static __always_inline __u32 exit_of_code(__u64 code, __u32 exact, __u8 before)
+/* Without what is in front of it and leaves stack and frame pointer alone: cmp $imm8,%r64 and a conditional jump. */
+static __always_inline __u64 behind_condition(__u64 code)
+{
+	if ((code & 0xf8ffff) == 0xf88348)
+		code >>= 32;
+	if ((code & 0xf0) == 0x70)
+		return code >> 16;
+	return (code & 0xf0ff) == 0x800f ? code >> 48 : code;
+}
+
+/* Whether nothing of the frame is made yet, or nothing is left of it. */
+static __always_inline bool is_outside_frame(__u64 code)
+{
+	/* endbr64: only where a function begins. */
+	if ((__u32)code == 0xfa1e0ff3)
+		return true;
+	/* HotSpot: cmp disp32(%r15),%rsp; ja: its poll before a return; mov %eax,disp32(%rsp); push %rbp: its stack check. */
+	if ((code & 0xff00000000ffffff) == 0x0f00000000a73b49 || (code & 0xff00000000ffffff) == 0x5500000000248489)
+		return true;
+	/* V8: mov disp8(%rcx),%rbx; testb $1,disp8(%rbx); jne: whether it was deoptimized. */
+	if ((code & 0xff00ffff00ffffff) == 0x010043f600598b48 || (code & 0xffffff00ffff) == 0x850f010043f6)
+		return true;
+	/* push %rbp and the first byte of mov %rsp,%rbp */
+	return (behind_condition(code) & 0xffff) == 0x4855;
+}
+
+/* HotSpot's frames of functions that call nothing: sub $imm32,%rsp; mov %rbp,disp8(%rsp); mov %rsp,%rbp; add $imm8,%rbp.
+ * Bytes as below; 0: another instruction.
+ */
+static __always_inline __u32 exit_of_hotspot_leaf(__u64 code)
+{
+	/* A small number that takes four bytes is nobody else's. */
+	if ((code & 0xffffff80ffffff) == 0xec8148)
+		return 8;
+	if ((code & 0xffffff80ffffffff) == 0xec8b4800246c8948)
+		return (code >> 32 & 0xff) + 16;
+	if ((code & 0x80ffffffffffff) == 0xc58348ec8b48)
+		return (code >> 48 & 0xff) + 16 + CODE_SAVED_BP;
+	if ((code & 0x80ffffff) == 0xc58348)
+		return (code >> 24 & 0xff) + 16 + CODE_SAVED_BP;
+	return 0;
+}
+
+/* By what leaves a frame: add $imm,%rsp; pop %rbp; ret. */
+static __always_inline __u32 exit_of_epilogue(__u64 code)
 {
 	__u32 popped = 0, saved = 0;
 
-	if (exact) {
-		/* endbr64: only where a function begins. */
-		if ((__u32)code == 0xfa1e0ff3)
-			return 8;
-		if ((code & 0xff) == 0x55 && is_mov_sp_to_bp(code >> 8))
-			return 8;
-		if (before == 0x55 && is_mov_sp_to_bp(code))
-			return 16 + CODE_SAVED_BP;
-	}
-	if ((code & 0x80ffffff) == 0x00c48348) {
-		/* add $imm8,%rsp */
+	if ((code & 0x80ffffff) == 0xc48348) {
 		popped = code >> 24 & 0xff;
 		code >>= 32;
-	} else if ((code & 0xffffff) == 0xc48148) {
-		/* add $imm32,%rsp */
+	} else if ((code & 0xff000000ffffff) == 0xc48148) {
 		popped = code >> 24;
 		code >>= 56;
-		if (popped >> 24)
-			return 0;
 	}
 	if ((code & 0xff) == 0x5d) {
-		/* pop %rbp */
 		saved = 8 + CODE_SAVED_BP;
 		code >>= 8;
 	}
-	/* ret, ret $imm16 */
-	if (popped & 7 || ((code & 0xff) != 0xc3 && (code & 0xff) != 0xc2))
-		return 0;
-	return popped + saved + 8;
+	/* Also with $imm16. */
+	return (code & 0xff) == 0xc3 || (code & 0xff) == 0xc2 ? popped + saved + 8 : 0;
+}
+
+/* Bytes from rsp to behind the return address, CODE_SAVED_BP added; 0: unknown. `code`: eight bytes at ip. */
+static __always_inline __u32 exit_of_code(__u64 code, __u32 exact, __u8 before)
+{
+	__u32 exit = 0;
+
+	if (exact && is_outside_frame(code))
+		return 8;
+	if (exact && before == 0x55 && is_mov_sp_to_bp(code))
+		return 16 + CODE_SAVED_BP;
+	if (exact)
+		exit = exit_of_hotspot_leaf(code);
+	if (!exit)
+		exit = exit_of_epilogue(behind_condition(code));
+	/* Whole words only. */
+	return exit & 6 ? 0 : exit;
 }
 
 /* Whether the eight bytes before a return address end in a call: e8 rel32, or ff /2 with an operand of this length. */
