@@ -7,6 +7,7 @@ mod cpu_quota;
 mod endings;
 mod events;
 mod harness;
+mod interpreters;
 mod kernel;
 mod kernel_stacks;
 mod offcputime;
