@@ -19,6 +19,7 @@ mod slow_disk;
 mod symbols;
 mod targets;
 mod tool;
+mod traced;
 mod traps;
 mod workload;
 

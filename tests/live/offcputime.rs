@@ -5,29 +5,16 @@ use serde_json::Value;
 use crate::kernel::{alone, require_live};
 use crate::slow_disk::SlowDisk;
 use crate::tool::Tool;
+use crate::traced::traced;
 use crate::workload::{Workload, number};
 
 /// Error allowed per thread and reason.
 const TOLERANCE: f64 = 0.01;
 
-/// Runs a workload under `offcputime -j -p PID` from before "go" to after its work.
 fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
-    let mut workload = Workload::start(workload, args);
-    let pid = workload.pid().to_string();
-    let all: Vec<&str> = ["-j", "-p", &pid]
-        .into_iter()
-        .chain(options.iter().copied())
-        .collect();
-    let tool = Tool::start("offcputime", &all);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let report = serde_json::from_str(&output.stdout).expect("a JSON object");
-    workload.finish();
-    (report, results)
+    let workload = Workload::start(workload, args);
+    let tgid = workload.pid();
+    traced("offcputime", workload, tgid, options)
 }
 
 fn stacks(report: &Value, tid: u64) -> impl Iterator<Item = &Value> {

@@ -4,32 +4,21 @@ use serde_json::Value;
 
 use crate::kernel::{alone, require_live};
 use crate::tool::Tool;
+use crate::traced::traced;
 use crate::workload::{Workload, number};
 
 /// Error allowed against `/proc/PID/task/TID/schedstat`.
 const TOLERANCE: f64 = 0.02;
 
-/// Runs a workload under `runqlat -L -j -p PID` and returns both sides.
+/// By thread.
 fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
-    let mut workload = Workload::start(workload, args);
-    let pid = workload.pid().to_string();
-    let all: Vec<&str> = ["-L", "-j", "-p", &pid]
-        .into_iter()
-        .chain(options.iter().copied())
-        .collect();
-    let tool = Tool::start("runqlat", &all);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let report: Value = serde_json::from_str(&output.stdout).expect("a JSON object");
+    let workload = Workload::start(workload, args);
+    let tgid = workload.pid();
+    let (report, results) = traced("runqlat", workload, tgid, &[&["-L"], options].concat());
     for (loss, count) in report["losses"].as_object().expect("losses") {
         // A sandbox's kernel hides some switches; whoever compares sums has to allow for those waits.
         assert!(loss == "unseen" || *count == 0, "{loss}: {count}");
     }
-    workload.finish();
     (report, results)
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::c_program::{BURN, compile, run};
 use crate::kernel::{alone, require_live};
 use crate::tool::Tool;
+use crate::traced::traced;
 use crate::workload::{Workload, number};
 
 pub(crate) const HERTZ: &str = "997";
@@ -35,16 +36,8 @@ pub(crate) fn profile(args: &[&str]) -> Value {
 }
 
 /// Traces a workload's work by process ID.
-pub(crate) fn profile_workload(mut workload: Workload, tgid: u32) -> (Value, Vec<Value>) {
-    let tool = Tool::start("profile", &["-j", "-F", HERTZ, "-p", &tgid.to_string()]);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    workload.finish();
-    (serde_json::from_str(&output.stdout).expect("JSON"), results)
+pub(crate) fn profile_workload(workload: Workload, tgid: u32) -> (Value, Vec<Value>) {
+    traced("profile", workload, tgid, &["-F", HERTZ])
 }
 
 pub(crate) fn start(program: &Path, args: &[&str]) -> (Workload, u32) {
