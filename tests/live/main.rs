@@ -2,22 +2,27 @@
 
 mod bad_days;
 mod c_program;
+mod call_shares;
 mod containers;
 mod cpu_quota;
+mod elf_entry;
 mod endings;
 mod events;
 mod harness;
 mod kernel;
 mod offcputime;
 mod older_kernels;
+mod perf_dwarf;
 #[path = "profile.rs"]
 mod profile_tool;
+mod real_program;
 mod runqlat;
 mod slow_disk;
 mod symbols;
 mod targets;
 mod tool;
 mod traps;
+mod unwind_real;
 mod workload;
 
 use std::path::{Path, PathBuf};
