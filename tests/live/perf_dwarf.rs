@@ -1,7 +1,13 @@
 //! perf's stacks of the same seconds: it copies 16 KiB of the stack with every sample and unwinds them afterwards.
 
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use crate::c_program::run;
 
@@ -16,16 +22,30 @@ pub(crate) struct PerfFrame {
     pub(crate) name: Option<String>,
 }
 
-/// A recording that is under way. Dropping it ends it.
+/// A recording, not begun yet. Dropping it ends it.
 pub(crate) struct Recording {
     perf: Child,
     data: PathBuf,
+    control: File,
+    replies: BufReader<File>,
+}
+
+fn fifo(path: &Path) -> File {
+    let name = CString::new(path.as_os_str().as_bytes()).expect("no NUL in it");
+    // SAFETY: a path that ends with NUL.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    // For reading and writing: neither end has to wait for perf to open its own.
+    let open = OpenOptions::new().read(true).write(true).open(path);
+    open.expect("our own fifo")
 }
 
 impl Recording {
-    /// Records a process for as long.
-    pub(crate) fn start(dir: &Path, pid: u32, seconds: &str) -> Self {
-        let data = dir.join("perf.data");
+    /// Attaches to a process; nothing is recorded yet.
+    pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
+        let [data, control, replies] =
+            ["perf.data", "control", "replies"].map(|name| dir.join(name));
+        let fifos = format!("fifo:{},{}", control.display(), replies.display());
+        let (control, replies) = (fifo(&control), BufReader::new(fifo(&replies)));
         let perf = Command::new("perf")
             .args([
                 "record",
@@ -37,18 +57,48 @@ impl Recording {
                 "--call-graph",
                 "dwarf,16384",
             ])
-            .args(["-p", &pid.to_string(), "-o"])
+            .args([
+                "-D",
+                "-1",
+                "--control",
+                &fifos,
+                "-p",
+                &pid.to_string(),
+                "-o",
+            ])
             .arg(&data)
-            .args(["--", "sleep", seconds])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("perf: setup/deps test");
-        Self { perf, data }
+        let mut recording = Self {
+            perf,
+            data,
+            control,
+            replies,
+        };
+        recording.order("ping");
+        recording
+    }
+
+    /// Has perf do something, and waits until it has.
+    fn order(&mut self, what: &str) {
+        writeln!(self.control, "{what}").expect("perf listens");
+        let mut reply = String::new();
+        self.replies.read_line(&mut reply).expect("perf answers");
+        assert_eq!(reply.trim_matches(['\n', '\0']), "ack", "{what}");
+    }
+
+    /// Records for as long.
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.order("enable");
+        thread::sleep(time);
+        self.order("disable");
     }
 
     /// User stacks of all samples, root first; none of samples without one.
     pub(crate) fn stacks(mut self) -> Vec<Vec<PerfFrame>> {
+        self.order("stop");
         let status = self.perf.wait().expect("our own child");
         assert!(status.success(), "perf record: {status}");
         let mut perf = Command::new("perf");

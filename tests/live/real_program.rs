@@ -224,9 +224,7 @@ pub(crate) fn nginx(dir: &Path) -> Real {
         "-c",
         "4",
         "-n",
-        "1000000000",
-        "-t",
-        "60",
+        "2000000",
         "-H",
         "Accept-Encoding: gzip",
     ]);
