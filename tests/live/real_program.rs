@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -56,10 +57,23 @@ fn load(command: &mut Command) -> Child {
     spawn(command.stdout(Stdio::null()))
 }
 
+/// CPUs of a server and of the load on it: where they take turns on one, so do their samples.
+const SERVER: &str = "0";
+const CLIENT: &str = "1";
+
+fn on_cpu(cpu: &str, program: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", cpu, program]);
+    command
+}
+
 /// redis-server with two clients that keep it busy: plain reads, and writes into a sorted set.
 pub(crate) fn redis(dir: &Path) -> Real {
     let socket = dir.join("redis");
-    let mut server = Command::new("redis-server");
+    // One program, which is what it is called; the package that has it starts no service.
+    let program = dir.join("redis-server");
+    symlink("/usr/bin/redis-check-rdb", &program).expect("setup/deps test");
+    let mut server = on_cpu(SERVER, program.to_str().expect("plain"));
     server
         .args([
             "--port",
@@ -88,7 +102,7 @@ pub(crate) fn redis(dir: &Path) -> Real {
             "m:__rand_int__",
         ],
     ] {
-        let mut client = Command::new("redis-benchmark");
+        let mut client = on_cpu(CLIENT, "redis-benchmark");
         client
             .arg("-s")
             .arg(&socket)
@@ -199,7 +213,7 @@ pub(crate) fn nginx(dir: &Path) -> Real {
         ),
     )
     .expect("a file");
-    let mut server = Command::new("/usr/sbin/nginx");
+    let mut server = on_cpu(SERVER, "/usr/sbin/nginx");
     server
         .arg("-p")
         .arg(dir)
@@ -217,7 +231,7 @@ pub(crate) fn nginx(dir: &Path) -> Real {
     });
     real.pid = only_child(real.pid);
     let url = format!("http://127.0.0.1:{port}/page.html");
-    let mut client = Command::new("ab");
+    let mut client = on_cpu(CLIENT, "ab");
     client.args([
         "-q",
         "-k",
