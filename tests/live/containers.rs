@@ -12,7 +12,7 @@ use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, sam
 use crate::workload::{Workload, number};
 
 /// A program in mount and PID namespaces of its own, at a path that nobody else sees.
-fn contained(program: &Path) -> (Workload, u32) {
+pub(crate) fn contained(program: &Path) -> (Workload, u32) {
     let script = format!(
         "mount -t tmpfs none /mnt && cp {} /mnt/inside && exec /mnt/inside 300",
         program.display()

@@ -22,6 +22,7 @@ mod symbols;
 mod targets;
 mod tool;
 mod traps;
+mod unwind_life;
 mod unwind_real;
 mod workload;
 
