@@ -41,6 +41,9 @@ fn fifo(path: &Path) -> File {
 
 impl Recording {
     /// Attaches to a process; nothing is recorded yet.
+    ///
+    /// Its rings hold half a second: of the 30 samples that fit by default, those are missing that came while perf itself
+    /// waited for a CPU, and they are no random part.
     pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
         let [data, control, replies] =
             ["perf.data", "control", "replies"].map(|name| dir.join(name));
@@ -58,6 +61,8 @@ impl Recording {
                 "dwarf,16384",
             ])
             .args([
+                "-m",
+                "8M",
                 "-D",
                 "-1",
                 "--control",

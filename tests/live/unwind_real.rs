@@ -156,10 +156,9 @@ fn own_account(report: &Value, theirs: &HashMap<Place, String>, elves: &mut Elve
     let all_frames = || with_user(report).flat_map(|stack| frames(stack, "user"));
     let mut aliases = HashMap::new();
     for frame in all_frames() {
-        if let Some(their) = place(frame).and_then(|place| theirs.get(&place)) {
-            if !their.contains("+0x") {
-                aliases.insert(normal(name(frame)), their.as_str());
-            }
+        let their = place(frame).and_then(|place| theirs.get(&place));
+        if let Some(their) = their.filter(|their| !their.contains("+0x")) {
+            aliases.insert(normal(name(frame)), their.as_str());
         }
     }
     let function = |frame: &Value| {
