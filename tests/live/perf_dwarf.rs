@@ -1,13 +1,14 @@
 //! perf's stacks of the same seconds: it copies 16 KiB of the stack with every sample and unwinds them afterwards.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::c_program::run;
 
@@ -26,17 +27,25 @@ pub(crate) struct PerfFrame {
 pub(crate) struct Recording {
     perf: Child,
     data: PathBuf,
+    errors: PathBuf,
     control: File,
-    replies: BufReader<File>,
+    replies: File,
 }
+
+/// Far beyond what perf needs for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn fifo(path: &Path) -> File {
     let name = CString::new(path.as_os_str().as_bytes()).expect("no NUL in it");
     // SAFETY: a path that ends with NUL.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    // For reading and writing: neither end has to wait for perf to open its own.
-    let open = OpenOptions::new().read(true).write(true).open(path);
-    open.expect("our own fifo")
+    // For reading and writing: neither end has to wait for perf to open its own. Nor for its replies, should it be gone.
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .expect("our own fifo")
 }
 
 impl Recording {
@@ -45,10 +54,10 @@ impl Recording {
     /// Its rings hold half a second: of the 30 samples that fit by default, those are missing that came while perf itself
     /// waited for a CPU, and they are no random part.
     pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
-        let [data, control, replies] =
-            ["perf.data", "control", "replies"].map(|name| dir.join(name));
+        let [data, errors, control, replies] =
+            ["perf.data", "errors", "control", "replies"].map(|name| dir.join(name));
         let fifos = format!("fifo:{},{}", control.display(), replies.display());
-        let (control, replies) = (fifo(&control), BufReader::new(fifo(&replies)));
+        let (control, replies) = (fifo(&control), fifo(&replies));
         let perf = Command::new("perf")
             .args([
                 "record",
@@ -73,12 +82,13 @@ impl Recording {
             ])
             .arg(&data)
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(&errors).expect("a file"))
             .spawn()
             .expect("perf: setup/deps test");
         let mut recording = Self {
             perf,
             data,
+            errors,
             control,
             replies,
         };
@@ -89,9 +99,18 @@ impl Recording {
     /// Has perf do something, and waits until it has.
     fn order(&mut self, what: &str) {
         writeln!(self.control, "{what}").expect("perf listens");
-        let mut reply = String::new();
-        self.replies.read_line(&mut reply).expect("perf answers");
-        assert_eq!(reply.trim_matches(['\n', '\0']), "ack", "{what}");
+        let (mut reply, give_up) = (Vec::new(), Instant::now() + PATIENCE);
+        // It ends every reply with a newline and a NUL.
+        while reply.last() != Some(&0) {
+            let _ = self.replies.read_to_end(&mut reply);
+            let ended = self.perf.try_wait().expect("our own child");
+            if ended.is_some() || Instant::now() > give_up {
+                let errors = fs::read_to_string(&self.errors).unwrap_or_default();
+                panic!("perf does not {what}: {ended:?} {errors}");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(reply, b"ack\n\0", "{what}");
     }
 
     /// Records for as long.
@@ -103,8 +122,15 @@ impl Recording {
 
     /// User stacks of all samples, root first; none of samples without one.
     pub(crate) fn stacks(mut self) -> Vec<Vec<PerfFrame>> {
-        self.order("stop");
-        let status = self.perf.wait().expect("our own child");
+        writeln!(self.control, "stop").expect("perf listens");
+        let give_up = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.perf.try_wait().expect("our own child") {
+                break status;
+            }
+            assert!(Instant::now() < give_up, "perf does not stop");
+            thread::sleep(Duration::from_millis(1));
+        };
         assert!(status.success(), "perf record: {status}");
         let mut perf = Command::new("perf");
         perf.args(["script", "--no-inline", "-F", "ip,sym,symoff,dso", "-i"]);
