@@ -85,6 +85,7 @@ fn assert_complete(what: &str, report: &Value, elves: &mut Elves) {
         })
         .collect();
     cut.truncate(20);
+    eprintln!("{}", cut.join("\n"));
     eprintln!("{what}: {all} in all, {claimed} said to be complete, {rooted} rooted; {ends:?}");
     assert!(
         claimed * 100 >= all * 99,
