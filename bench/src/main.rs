@@ -18,6 +18,7 @@ mod measure;
 mod stats;
 mod table;
 mod tools;
+mod unwind;
 
 /// Measure our tools and libbpf-tools in turns under `perf bench sched pipe`.
 #[derive(Parser)]
@@ -31,7 +32,8 @@ struct Args {
     #[arg(long, default_value_t = 2.0, value_parser = window)]
     seconds: f64,
 
-    /// Measure this case only (repeatable): offcputime, offcputime-p, runqlat, runqlat-P
+    /// Measure this case only (repeatable): offcputime,
+    /// offcputime-fp, offcputime-p, unwinding, runqlat, runqlat-P
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
@@ -67,7 +69,10 @@ fn main() -> Result<()> {
     let args = Args::parse();
     // SAFETY: takes nothing and cannot fail.
     ensure!(unsafe { libc::geteuid() } == 0, "this needs root");
-    let cases = tools::cases(&args.only)?;
+    let cases = match args.only.as_slice() {
+        [only] if only == UNWINDING => Vec::new(),
+        only => tools::cases(only)?,
+    };
     let results = cases
         .iter()
         .map(|case| Ok((case, rounds(case, &args)?)))
@@ -77,7 +82,12 @@ fn main() -> Result<()> {
         .iter()
         .map(|(case, pairs)| table::of_case(case, pairs, args.self_check))
         .collect();
-    let text = format!("{}{tables}", machine::header(&args.conditions()));
+    let unwinding = if args.unwinding() {
+        unwind::table(&args.plan(), args.rounds)?
+    } else {
+        String::new()
+    };
+    let text = format!("{}{tables}{unwinding}", machine::header(&args.conditions()));
     io::stdout().write_all(text.as_bytes())?;
     if !args.self_check {
         fs::write(&args.output, text)
@@ -113,7 +123,14 @@ fn rounds(case: &Case, args: &Args) -> Result<Vec<[Sample; 2]>> {
     Ok(pairs)
 }
 
+/// The comparison of ways to walk user stacks, as a case.
+const UNWINDING: &str = "unwinding";
+
 impl Args {
+    fn unwinding(&self) -> bool {
+        !self.self_check && (self.only.is_empty() || self.only == [UNWINDING])
+    }
+
     fn plan(&self) -> Plan {
         Plan {
             cpu: self.cpu.unwrap_or_else(machine::last_cpu),

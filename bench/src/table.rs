@@ -122,7 +122,7 @@ fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Ve
 }
 
 /// `min – **median** – max`.
-fn spread(mut values: Vec<f64>, decimals: usize) -> String {
+pub(crate) fn spread(mut values: Vec<f64>, decimals: usize) -> String {
     values.sort_by(f64::total_cmp);
     let (Some(min), Some(max)) = (values.first(), values.last()) else {
         return String::new();
@@ -137,7 +137,7 @@ fn spread(mut values: Vec<f64>, decimals: usize) -> String {
 }
 
 /// Pads the columns, so that the source is a table to the eye.
-fn markdown<const N: usize>(head: [String; N], rows: &[[String; N]]) -> String {
+pub(crate) fn markdown<const N: usize>(head: [String; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows
             .iter()

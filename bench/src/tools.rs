@@ -51,12 +51,20 @@ impl Case {
 }
 
 /// Where `PID` stands in the arguments, the load's comes.
-static CASES: [Case; 4] = [
+static CASES: [Case; 5] = [
     Case {
         name: "offcputime",
         tool: "offcputime",
         ours: &["-f", LONG],
         // Its default of 1,024 stacks overflows on any real machine, and a full map is cheap.
+        theirs: &["--stack-storage-size", "16384", LONG],
+        tasks: Tasks::Processes,
+    },
+    Case {
+        name: "offcputime-fp",
+        tool: "offcputime",
+        // As theirs walks user stacks: by frame pointers, which mostly means not at all.
+        ours: &["--unwind", "fp", "-f", LONG],
         theirs: &["--stack-storage-size", "16384", LONG],
         tasks: Tasks::Processes,
     },

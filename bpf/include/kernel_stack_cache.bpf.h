@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* kernel_stack_cache.bpf.h: recognise a blocked task's kernel stack without walking it.
  *
- * A walk by ORC tables costs some 250 ns a frame. What it finds follows from the code addresses on the stack and, where
- * a function keeps a frame pointer, from pointers into the stack itself; all other words do not matter. So a hash over
- * those words, with their positions and the system call's number, stands for the walk's result: threads that block in
- * the same place again and again are walked once. A stack larger than the window is walked every time.
+ * A walk by ORC tables costs some 250 ns a frame. What it finds follows from the code addresses on the stack and where
+ * they lie; a function with a frame pointer moves what is above it, and so shows in the positions too. A hash over those
+ * words, with their positions and the system call's number, stands for the walk's result: threads that block in the same
+ * place again and again are walked once. A stack larger than the window is walked every time: with the gap below, 1 KiB
+ * were too little for a reader of a pipe.
  *
  * 39218ff4c625 (5.13) puts a gap of random size, full of leftovers, between the system call's dispatcher and its caller:
  * the hash ends at the return address into the dispatcher, above which nothing differs within one system call.
@@ -17,12 +18,11 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "compat.bpf.h"
 
-#define KERNEL_STACK_BYTES 16384
-#define KERNEL_TEXT_START 0xffffffff80000000ULL
-#define STACK_WINDOW_WORDS 128
-/* struct pt_regs and what the processor or the entry code puts above it. */
-#define USER_REGISTERS_BYTES 256
+/* Code, modules and BPF programs lie in the address space's last 2 GiB. */
+#define KERNEL_TEXT_SHIFT 31
+#define STACK_WINDOW_WORDS 256
 /* r15 to r12 and rbx, saved by __switch_to_asm: leftovers of whatever the code did last. */
 #define SAVED_REGISTERS 5
 #define MAX_CACHED_STACKS 16384
@@ -58,12 +58,12 @@ __u64 dispatcher_high = 0;
 /* `depth` addresses, leaf first: the entry code is the root, its callee the dispatcher. */
 static __always_inline void learn_dispatcher(const __u64 *addresses, __u32 depth)
 {
-	__u32 at = depth - 2;
 	__u64 address;
 
-	if (depth < 3 || at >= STACK_WINDOW_WORDS - 1)
+	if (depth < 3)
 		return;
-	address = addresses[at];
+	/* Masked: the verifier of 6.1 does not follow what clang makes of a comparison. A stack has at most 127. */
+	address = addresses[(depth - 2) & 127];
 	if (!dispatcher_low)
 		dispatcher_low = dispatcher_high = address;
 	else if (address < dispatcher_low && dispatcher_high - address < DISPATCHER_BYTES)
@@ -87,21 +87,21 @@ static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 
 		return 0;
 	if (bpf_probe_read_kernel(window->words, bytes, (void *)sp))
 		return 0;
+	hash ^= bytes;
 	for (__u32 i = 0; i < STACK_WINDOW_WORDS; i++) {
-		__u64 word = window->words[i];
+		__u64 word = window->words[i], others;
 
 		if (i >= bytes / sizeof(__u64))
 			break;
 		if (word - low <= span)
 			break;
-		/* The user registers lie at the very top, everything else moves with the gap. */
-		if (word - base < KERNEL_STACK_BYTES)
-			word -= top - word <= USER_REGISTERS_BYTES ? top : sp;
-		else if (word < KERNEL_TEXT_START)
-			continue;
-		hash = (hash ^ word ^ ((__u64)i << 40)) * 0x9e3779b97f4a7c15ULL;
-		hash ^= hash >> 29;
+		/* 0 for an address of code: without a branch, which nothing could predict. */
+		others = word >> KERNEL_TEXT_SHIFT ^ ~0ULL >> KERNEL_TEXT_SHIFT;
+		hash = (hash ^ (word & -((others - 1) >> 63))) * 0x9e3779b97f4a7c15ULL;
 	}
+	hash ^= hash >> 29;
+	hash *= 0xff51afd7ed558ccdULL;
+	hash ^= hash >> 32;
 	return hash ?: 1;
 }
 

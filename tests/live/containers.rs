@@ -11,28 +11,25 @@ use crate::kernel::{alone, require_live};
 use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, samples, stacks};
 use crate::workload::{Workload, number};
 
-/// A program in mount and PID namespaces of its own, at a path that nobody else sees.
-pub(crate) fn contained(program: &Path) -> (Workload, u32) {
-    let script = format!(
-        "mount -t tmpfs none /mnt && cp {} /mnt/inside && exec /mnt/inside 300",
-        program.display()
-    );
-    let mut command = Command::new("unshare");
-    command.args([
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "sh",
-        "-c",
-        &script,
-    ]);
-    let (workload, tgid_inside) = Workload::spawn("unshare", command);
+/// Runs a shell script, with `command` as its arguments, in mount and PID namespaces of its own, where it is to become the
+/// workload; gives the process ID outside.
+pub(crate) fn enter(script: &str, command: &Command) -> (Workload, u32) {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--pid", "--fork", "--kill-child"]);
+    unshare.args(["sh", "-c", script, "sh"]);
+    unshare.arg(command.get_program()).args(command.get_args());
+    let (workload, tgid_inside) = Workload::spawn("unshare", unshare);
     assert_eq!(tgid_inside, 1, "the first of its namespace");
     let outer = workload.pid();
     let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
     let tgid = children.expect("unshare lives").trim().parse();
     (workload, tgid.expect("one child"))
+}
+
+/// A program at a path that nobody else sees.
+fn contained(program: &Path) -> (Workload, u32) {
+    let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/inside && exec /mnt/inside 300";
+    enter(script, &Command::new(program))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::{compile, run};
-use crate::containers::contained;
+use crate::containers::enter;
 use crate::elf_entry::Elves;
 use crate::kernel::{alone, require_live};
 use crate::symbols::{HERTZ, frames, name, profile, stacks, start};
@@ -311,7 +311,8 @@ fn a_program_in_a_mount_namespace() {
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile_phases(dir.path(), MAIN);
-    let (workload, tgid) = contained(&program);
+    let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/phases && exec /mnt/phases 300";
+    let (workload, tgid) = enter(script, &Command::new(&program));
     let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
     assert_samples(&report, number(&results[0], "late_ns"), &program);
 }

@@ -67,6 +67,38 @@ fn perf_maps_grow_and_outlive_their_process() {
     assert_eq!(names(&symbolizer.user(&later)), ["second"]);
 }
 
+/// Java writes its map when it is asked to, and by then all stacks may have been seen.
+#[test]
+fn a_perf_map_that_comes_after_the_last_stack_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut target = Target::start(&compile_source(dir.path(), "late", "c", JIT, &[]));
+    let code = target.address(0);
+    let mut symbolizer = symbolizer();
+    let [seen, gone] = [0, 0x40].map(|at| symbolizer.locate(target.tgid, now(), &[code + at]));
+    let text = format!("{code:x} 10 late\n{:x} 10 later\n", code + 0x40);
+    let map = Map::write(target.tgid, &text);
+    // It is looked for ten times a second.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(names(&symbolizer.user(&seen)), ["late"]);
+
+    assert_eq!(names(&symbolizer.user(&gone)), ["later"]);
+    fs::remove_file(&map.0).unwrap();
+
+    // A process that is gone wrote none; another may have its ID by then.
+    let late = Target::start(&dir.path().join("late"));
+    let code = late.address(0);
+    let unmapped = symbolizer.locate(late.tgid, now(), &[code]);
+    target.end();
+    let tgid = late.tgid;
+    drop(late);
+    let _map = Map::write(tgid, &format!("{code:x} 10 forged\n"));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(
+        names(&symbolizer.user(&unmapped)),
+        [format!("[anon]+{code:#x}")]
+    );
+}
+
 #[test]
 fn a_perf_map_that_is_a_fifo_or_a_link_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();

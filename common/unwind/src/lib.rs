@@ -24,6 +24,7 @@
 //! `elf64-x86-64.c`, the signal frame is the kernel's `struct rt_sigframe`. No code is theirs.
 
 mod cfi;
+mod code;
 mod compressed;
 mod convert;
 mod elf;

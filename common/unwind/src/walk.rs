@@ -1,5 +1,6 @@
 //! The walk in Rust: what BPF does with the tables, step for step, for tests and for stacks that were copied.
 
+use crate::code;
 use crate::expression::{RBP, RSP};
 use crate::rule::{Cfa, FpMode, Rule};
 use crate::table::Table;
@@ -70,7 +71,7 @@ impl Frame {
         let bp = || self.bp.ok_or(End::Unsupported);
         let add = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
         let cfa = match rule.cfa {
-            Cfa::Uncovered => return self.caller_by_frame_pointer(memory),
+            Cfa::Uncovered => return self.caller_without_rule(memory),
             Cfa::Sp => add(self.sp, rule.cfa_offset),
             Cfa::Bp => add(bp()?, rule.cfa_offset),
             Cfa::SpDeref => read(add(self.sp, rule.high()))?.wrapping_add(rule.low().into()),
@@ -114,8 +115,19 @@ impl Frame {
         })
     }
 
+    /// By what the code is about to do, if it makes or leaves its frame; else by the frame pointer.
+    fn caller_without_rule(&self, memory: impl Fn(u64) -> Option<u64>) -> Result<Frame, End> {
+        match code::rule(self.ip, self.sp, self.exact, &memory) {
+            Some(rule) => self.caller(rule, &memory as &dyn Fn(u64) -> Option<u64>),
+            None => self.caller_by_frame_pointer(memory),
+        }
+    }
+
     /// Without a rule, the code may keep a frame pointer: rbp points to the caller's, the return address is above.
-    fn caller_by_frame_pointer(&self, memory: impl Fn(u64) -> Option<u64>) -> Result<Frame, End> {
+    pub fn caller_by_frame_pointer(
+        &self,
+        memory: impl Fn(u64) -> Option<u64>,
+    ) -> Result<Frame, End> {
         let bp = self.bp.ok_or(End::NoTable)?;
         if bp == 0 {
             return Err(End::Root);

@@ -126,6 +126,15 @@ impl Processes {
         Some((space.id, space.find(address, time_ns)?))
     }
 
+    /// Whether a process still has this address space, as far as the stream has told.
+    pub(crate) fn has(&self, tgid: u32, space: u32) -> bool {
+        let process = self.known.get(&tgid);
+        process
+            .filter(|process| process.exited_ns.is_none())
+            .and_then(Process::latest)
+            .is_some_and(|latest| latest.id == space)
+    }
+
     /// Reads the maps file of a known process again, at most every 100 ms: the stream does not tell of mremap, nor of what
     /// was lost.
     pub(crate) fn reread(&mut self, tgid: u32) {

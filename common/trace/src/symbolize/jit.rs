@@ -24,6 +24,7 @@ const PATIENCE: u32 = 10;
 /// One address space's perf map.
 #[derive(Debug)]
 struct Jit {
+    tgid: u32,
     file: Option<File>,
     tried: Instant,
     map: PerfMap,
@@ -69,6 +70,7 @@ impl Jits {
         let file = open(tgid).ok();
         self.open += usize::from(file.is_some());
         let jit = Jit {
+            tgid,
             file,
             tried: now,
             map: PerfMap::default(),
@@ -78,11 +80,22 @@ impl Jits {
         self.spaces.insert(space, jit);
     }
 
-    /// Name of the code at `address`, if the JIT compiler told.
-    pub(super) fn find(&mut self, space: u32, address: u64) -> Option<String> {
+    /// Name of the code at `address`, if the JIT compiler told. A map that came after the last stack was seen, as Java's
+    /// does on demand, is found if `has` says that the process still has this address space.
+    pub(super) fn find(
+        &mut self,
+        space: u32,
+        address: u64,
+        has: impl Fn(u32) -> bool,
+    ) -> Option<String> {
         let jit = self.spaces.get_mut(&space)?;
-        let file = jit.file.as_mut()?;
         let now = Instant::now();
+        if jit.file.is_none() && now >= jit.tried + RETRY && self.open < self.max_open {
+            jit.tried = now;
+            jit.file = open(jit.tgid).ok().filter(|_| has(jit.tgid));
+            self.open += usize::from(jit.file.is_some());
+        }
+        let file = jit.file.as_mut()?;
         let metadata = file.metadata().ok()?;
         let stamp = Some((metadata.size(), metadata.mtime(), metadata.mtime_nsec()));
         if now >= jit.next_read && stamp != jit.stamp {

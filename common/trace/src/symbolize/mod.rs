@@ -247,8 +247,10 @@ impl Symbolizer {
                     batches.entry(module).or_default().push(offset)
                 }
                 Location::Anonymous { space, address } => {
-                    let frame = frames::anonymous(self.jits.find(space, address), address);
-                    self.cache.insert(*location, frame);
+                    let has = |tgid| self.processes.has(tgid, space);
+                    let name = self.jits.find(space, address, has);
+                    self.cache
+                        .insert(*location, frames::anonymous(name, address));
                 }
                 Location::Unmapped { address } => {
                     self.cache.insert(*location, frames::unmapped(address));

@@ -66,7 +66,12 @@ pub(super) fn walk(
         if rule.cfa == Cfa::Uncovered && method == Method::Cfi {
             return (stack, StackEnd::NoTable);
         }
-        frame = match frame.caller(rule, |address| memory.read(address)) {
+        let read = |address| memory.read(address);
+        let caller = match method {
+            Method::Fp => frame.caller_by_frame_pointer(read),
+            Method::Auto | Method::Cfi => frame.caller(rule, read),
+        };
+        frame = match caller {
             Ok(caller) => caller,
             Err(end) => return (stack, how(end)),
         };

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* unwind_state.bpf.h: where a walk of a user stack is, and the rule for that place.
+ *
+ * The state lives in per-CPU scratch, not on the BPF stack, where the verifier would follow each of its values. A rule that
+ * was found is kept by address, per CPU: stacks resemble each other, and the search is most of the cost.
+ */
+#ifndef __UNWIND_STATE_BPF_H__
+#define __UNWIND_STATE_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "unwind_tables.bpf.h"
+
+#define MAX_STACK_DEPTH 127
+
+/* How a user stack ended. */
+enum stack_end {
+	/* At the thread's first function. */
+	STACK_END_ROOT = 0,
+	/* MAX_STACK_DEPTH frames, and more. */
+	STACK_END_DEPTH,
+	/* Code without a table and without a frame pointer. */
+	STACK_END_NO_TABLE,
+	/* Memory that is not there, or not paged in. */
+	STACK_END_UNREADABLE,
+	/* CFI that the tables cannot say. */
+	STACK_END_UNSUPPORTED,
+};
+
+/* What a step says when there is another frame. */
+#define STEP_ON (-1)
+
+/* How to walk. */
+enum unwind_mode {
+	/* Tables, and frame pointers where there are none. */
+	UNWIND_AUTO = 0,
+	UNWIND_FP,
+	UNWIND_CFI,
+};
+
+const volatile __u32 unwind_mode = UNWIND_AUTO;
+
+/* Words of a frame that one read fetches at most: return address, saved frame pointer, and what lies between. */
+#define FRAME_WORDS 8
+
+/* One ring buffer record; `depth` addresses follow, leaf first. */
+struct stack_record {
+	__u64 id;
+	__u64 time_ns;
+	__u32 tgid;
+	__u16 depth;
+	__u8 kind;
+	/* enum stack_end, of user stacks. */
+	__u8 end;
+	__u64 addresses[MAX_STACK_DEPTH];
+};
+
+struct unwind {
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	/* All registers of a leaf. */
+	struct user_regs regs;
+	struct unwind_process process;
+	/* Twice as long as it is used, for the verifier, which knows a length by its mask only. */
+	__u64 frame[2 * FRAME_WORDS];
+	/* `ip` is where the thread is, not where a call returns to. */
+	__u8 exact;
+	/* No frame was left yet: all registers are known. */
+	__u8 leaf;
+	/* A 32-bit program's frame pointers are 4 bytes apart. */
+	__u8 compat;
+};
+
+struct stack_scratch {
+	/* For those who claim a scratch instead of owning one. */
+	__u64 busy;
+	struct stack_record record;
+	struct unwind unwind;
+};
+
+/* Walks may nest on one CPU: an interrupt wakes somebody, a uprobe's program is preempted. Each context has its own. */
+#define SCRATCHES 4
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct stack_scratch);
+} stack_scratches SEC(".maps");
+
+#define CACHED_RULES 1024
+
+struct cached_rule {
+	__u64 pc;
+	__u32 generation;
+	__u32 pad;
+	struct unwind_rule rule;
+};
+
+struct rule_cache {
+	struct cached_rule rules[CACHED_RULES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rule_cache);
+} rule_cache SEC(".maps");
+
+/* Index of the rule for an address by a process's list of mappings; 0: none covers it. */
+__noinline __u32 search_rule(__u32 mappings_at, __u32 mappings, __u64 pc)
+{
+	__u32 word = find_mapping(mappings_at, mappings, pc);
+	struct unwind_chunk *chunk = unwind_chunk_of(word);
+	struct unwind_mapping *mapping;
+	__u64 offset;
+
+	if (!word || !chunk)
+		return 0;
+	mapping = mapping_in(chunk, word);
+	offset = pc - mapping->shift;
+	if (offset >> PAGE_SHIFT_OF_INDEX >= mapping->pages)
+		return 0;
+	return find_rule(mapping->pages_at, offset);
+}
+
+static __always_inline struct unwind_rule searched_rule(const struct unwind *at, __u64 pc)
+{
+	struct unwind_rule none = {};
+	struct unwind_rules *rules;
+	__u32 zero = 0;
+
+	rules = bpf_map_lookup_elem(&unwind_rules, &zero);
+	if (!rules)
+		return none;
+	return rules->rules[search_rule(at->process.mappings_at, at->process.mappings, pc) & (MAX_RULES - 1)];
+}
+
+static __always_inline struct unwind_rule rule_for(const struct unwind *at, struct rule_cache *cache, __u64 pc)
+{
+	struct cached_rule *cached = &cache->rules[(pc ^ pc >> 10 ^ at->process.generation) & (CACHED_RULES - 1)];
+	struct unwind_rule rule;
+
+	if (cached->pc == pc && cached->generation == at->process.generation) {
+		rule = cached->rule;
+		barrier();
+		/* An interrupt's walk may have put another rule here meanwhile. */
+		if (cached->pc == pc && cached->generation == at->process.generation)
+			return rule;
+	}
+	rule = searched_rule(at, pc);
+	cached->pc = 0;
+	barrier();
+	cached->rule = rule;
+	cached->generation = at->process.generation;
+	barrier();
+	cached->pc = pc;
+	return rule;
+}
+
+#endif

@@ -1,0 +1,282 @@
+//! Interpreters and JIT compilers: functions of JavaScript, Java and Python, all of them and in order, up to the thread's root.
+//!
+//! The programs are compiled when they say "ready", as far as they will be; all stacks from then on count, whoever's thread.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::c_program::run;
+use crate::containers::enter;
+use crate::kernel::{alone, require_live};
+use crate::symbols::{frames, name, stacks};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Called from first to last; the last one computes.
+const HOT: [&str; 3] = ["a", "b", "hot"];
+/// The last one is so small that much of its time goes into making and leaving its frame.
+const SMALL: [&str; 3] = ["loop", "mid", "leaf"];
+
+/// How a runtime's perf map writes a function's name.
+type IsFunction = fn(frame: &str, function: &str) -> bool;
+
+/// `JS:*hot /dir/calls.js:7:13`; the mark is the compiler's, none for the interpreter.
+fn is_javascript(frame: &str, function: &str) -> bool {
+    let word = frame.split(' ').next().unwrap_or_default();
+    let last = word.rsplit(':').next().unwrap_or_default();
+    last.trim_start_matches(['*', '^', '+', '~']) == function
+}
+
+/// `long Calls.hot(int)`
+fn is_java(frame: &str, function: &str) -> bool {
+    frame.contains(&format!("Calls.{function}("))
+}
+
+/// `py::hot:/dir/calls.py`
+fn is_python(frame: &str, function: &str) -> bool {
+    frame.starts_with(&format!("py::{function}:"))
+}
+
+fn source(file: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/live/interpreters");
+    fs::canonicalize(dir.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn node() -> Command {
+    let mut node = Command::new("node");
+    // Inlined functions have no frames; these are for looking at, not for speed.
+    node.args([
+        "--perf-basic-prof",
+        "--interpreted-frames-native-stack",
+        "--no-turbo-inlining",
+    ]);
+    node
+}
+
+/// Where setup/python finds or puts a Python that has the trampoline.
+fn python() -> Command {
+    let target = crate::built("python").with_file_name("../python");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../setup/python");
+    let command = run(Command::new(script).arg(target));
+    let mut words = command.lines();
+    let mut python = Command::new(words.next().expect("a command"));
+    python.args(words).args(["-I", "-X", "perf"]);
+    python
+}
+
+/// What profile and offcputime say of one run of a program, and for how long it slept by its own clock.
+struct Traced {
+    samples: Value,
+    waits: Value,
+    wait_ns: u64,
+}
+
+/// `before_the_end`: when the program is done, and still traced.
+fn trace(mut workload: Workload, tgid: u32, before_the_end: impl FnOnce()) -> Traced {
+    let pid = tgid.to_string();
+    let profile = Tool::start("profile", &["-j", "-F", "499", "-p", &pid]);
+    let offcputime = Tool::start("offcputime", &["-j", "-p", &pid]);
+    profile.wait_attached();
+    offcputime.wait_attached();
+    workload.go();
+    let results = workload.results();
+    before_the_end();
+    let [samples, waits] = [profile, offcputime].map(|tool| {
+        tool.interrupt();
+        let output = tool.finish();
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        serde_json::from_str(&output.stdout).expect("JSON")
+    });
+    workload.finish();
+    Traced {
+        samples,
+        waits,
+        wait_ns: number(&results[0], "wait_ns"),
+    }
+}
+
+/// Which of these functions are in the stack, root first.
+fn found<'a>(stack: &Value, chain: &[&'a str], is: IsFunction) -> Vec<&'a str> {
+    let jit = frames(stack, "user")
+        .iter()
+        .filter(|frame| frame["kind"] == "jit");
+    jit.filter_map(|frame| chain.iter().find(|function| is(name(frame), function)))
+        .copied()
+        .collect()
+}
+
+/// Weight of the stacks for which this holds.
+fn weight(report: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
+    let chosen = stacks(report).iter().filter(|stack| wanted(stack));
+    let count = |stack: &Value| match &stack["values"] {
+        Value::Array(values) => values.iter().filter_map(Value::as_u64).sum(),
+        _ => number(stack, "count"),
+    };
+    chosen.map(count).sum()
+}
+
+/// At least this share of the stacks of a kind are as they should be.
+fn assert_share(
+    report: &Value,
+    what: &str,
+    least: f64,
+    kind: impl Fn(&Value) -> bool,
+    right: impl Fn(&Value) -> bool,
+) {
+    let all = weight(report, &kind);
+    let wrong = |stack: &Value| kind(stack) && !right(stack);
+    let share = 1.0 - weight(report, wrong) as f64 / all as f64;
+    eprintln!("{what}: {:.2} % of {all}", share * 100.0);
+    let wrong: Vec<String> = stacks(report)
+        .iter()
+        .filter(|stack| wrong(stack))
+        .map(|stack| {
+            let names = frames(stack, "user").iter().rev().take(6).map(name);
+            let names: Vec<String> = names.map(|name| name.chars().take(40).collect()).collect();
+            format!(
+                "{} {} {}",
+                stack["count"],
+                stack["user_end"],
+                names.join(" < ")
+            )
+        })
+        .collect();
+    assert!(
+        share >= least,
+        "{what}: {share}, not in\n{}",
+        wrong.join("\n")
+    );
+}
+
+impl Traced {
+    /// Samples are in `hot`, or in any of [`SMALL`] if the program has them; their callers are there, up to the root.
+    fn assert_samples(&self, small: bool, is: IsFunction) {
+        let report = &self.samples;
+        let all = weight(report, |_| true);
+        assert!(all >= 300, "{all} samples of some 1,000 to 1,500");
+        let hot = |stack: &Value| found(stack, &HOT, is) == HOT;
+        let any_small = |stack: &Value| !found(stack, &SMALL, is).is_empty();
+        let whole_small = |stack: &Value| {
+            let found = found(stack, &SMALL, is);
+            !found.is_empty() && SMALL.starts_with(&found)
+        };
+        assert_share(
+            report,
+            "all functions",
+            0.95,
+            |_| true,
+            |stack| hot(stack) || small && whole_small(stack),
+        );
+        if small {
+            let leaves = weight(report, |stack| found(stack, &SMALL, is) == SMALL);
+            assert!(leaves > all / 10, "{leaves} of {all} in the leaf");
+            assert_share(report, "small functions", 0.99, any_small, whole_small);
+        }
+        let any = |_: &Value| true;
+        let rooted = |stack: &Value| stack["user_end"] == "root";
+        assert_share(report, "rooted", 0.99, any, rooted);
+    }
+
+    /// The program slept in these functions for as long as it says.
+    fn assert_waits(&self, chain: [&str; 2], is: IsFunction) {
+        let found = weight(&self.waits, |stack| {
+            found(stack, &chain, is) == chain && stack["user_end"] == "root"
+        });
+        eprintln!("{chain:?}: {found} of {} ns", self.wait_ns);
+        let error = found.abs_diff(self.wait_ns) as f64 / self.wait_ns as f64;
+        assert!(
+            error <= 0.05,
+            "{found} ns of {}: {:#}",
+            self.wait_ns,
+            self.waits
+        );
+    }
+}
+
+#[test]
+fn javascript_functions_are_all_there_in_order() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    // It leaves a log in its directory.
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = node();
+    command.arg(source("calls.js")).current_dir(dir.path());
+    let (workload, tgid) = Workload::spawn("node", command);
+    let traced = trace(workload, tgid, || {});
+    traced.assert_samples(true, is_javascript);
+    traced.assert_waits(["waitOuter", "waitInner"], is_javascript);
+}
+
+#[test]
+fn java_functions_are_all_there_in_order() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    run(Command::new("javac")
+        .arg("-d")
+        .arg(dir.path())
+        .arg(source("Calls.java")));
+    let mut command = Command::new("java");
+    // Compiled when it is called often enough, not at some time after.
+    command.args(["-XX:+PreserveFramePointer", "-Xbatch", "-cp"]);
+    command.arg(dir.path());
+    command.args([
+        "-XX:CompileCommand=quiet",
+        "-XX:CompileCommand=dontinline,Calls::*",
+    ]);
+    command.arg("Calls");
+    let (workload, tgid) = Workload::spawn("java", command);
+    let traced = trace(workload, tgid, || {
+        run(Command::new("jcmd").args([&tgid.to_string(), "Compiler.perfmap"]));
+    });
+    traced.assert_samples(true, is_java);
+    traced.assert_waits(["waitOuter", "waitInner"], is_java);
+}
+
+#[test]
+fn python_functions_are_all_there_in_order() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut command = python();
+    command.arg(source("calls.py"));
+    let (workload, tgid) = Workload::spawn("python", command);
+    // It never runs meanwhile: BPF does not see its stack, the tool walks it.
+    let asleep = Tool::start("offcputime", &["-j", "-p", &tgid.to_string(), "0.2"]).finish();
+    let asleep: Value = serde_json::from_str(&asleep.stdout).expect("JSON");
+    let in_main = |stack: &Value| {
+        found(stack, &["<module>", "main"], is_python).len() == 2 && stack["user_end"] == "root"
+    };
+    assert_share(&asleep, "asleep throughout", 1.0, |_| true, in_main);
+    let traced = trace(workload, tgid, || {});
+    traced.assert_samples(false, is_python);
+    traced.assert_waits(["wait_outer", "wait_inner"], is_python);
+}
+
+/// The map is in the container's /tmp, under the ID that the process has there.
+#[test]
+fn javascript_in_a_container_has_a_perf_map_of_its_own() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    // The checkout may be below the /tmp that is hidden.
+    let script = format!(
+        "exec 3<{}; mount -t proc none /proc && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >calls.js && exec \"$@\" calls.js",
+        source("calls.js").display()
+    );
+    let (workload, tgid) = enter(&script, &node());
+    let outside = format!("/tmp/perf-{tgid}.map");
+    assert!(!Path::new(&outside).exists(), "{outside}");
+    let traced = trace(workload, tgid, || {});
+    traced.assert_samples(true, is_javascript);
+    traced.assert_waits(["waitOuter", "waitInner"], is_javascript);
+}

@@ -1,0 +1,52 @@
+// The workloads' protocol, spoken by known functions: a -> b -> hot computes, loop -> mid -> leaf mostly makes and leaves
+// frames, waitOuter -> waitInner sleeps.
+public class Calls {
+	static long hot(int n) {
+		long sum = n;
+		for (int i = 0; i < n; i++)
+			sum = sum * 6364136223846793005L + 1;
+		return sum;
+	}
+	static long b(int n) { return hot(n) + 1; }
+	static long a(int n) { return b(n) + 1; }
+
+	static int leaf(int x) { return x * 3 + 1; }
+	static int mid(int x) { return leaf(x) + 1; }
+	static int loop(int n) {
+		int sum = 0;
+		for (int i = 0; i < n; i++)
+			sum = mid(sum);
+		return sum;
+	}
+
+	static void waitInner(int ms) throws InterruptedException { Thread.sleep(ms); }
+	static void waitOuter(int ms) throws InterruptedException { waitInner(ms); }
+
+	static long sum;
+	static void burn(long ms) {
+		for (long end = System.nanoTime() + ms * 2000000; System.nanoTime() < end;)
+			sum += a(1000000);
+		for (long end = System.nanoTime() + ms * 1000000; System.nanoTime() < end;)
+			sum += loop(1000000);
+	}
+
+	public static void main(String[] args) throws Exception {
+		// Often enough for the best compiler to take each of them.
+		for (int i = 0; i < 20000; i++) {
+			sum += a(100) + loop(100);
+			waitOuter(0);
+		}
+		burn(100);
+		System.out.println("ready " + ProcessHandle.current().pid());
+		System.in.read();
+		burn(1000);
+		long before = System.nanoTime();
+		for (int i = 0; i < 10; i++)
+			waitOuter(50);
+		long waited = System.nanoTime() - before;
+		System.out.println("{\"wait_ns\": " + waited + ", \"sum\": " + sum + "}");
+		System.out.println("done");
+		while (System.in.read() >= 0)
+			;
+	}
+}

@@ -1,0 +1,197 @@
+//! offcputime's kernel stacks, most of which are recognised and not walked, against perf's, all of which are walked.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::c_program::compile;
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+const WAITS: u64 = 40;
+
+/// One system call that blocks in three places: what tells its stacks apart is on them only. A child wakes it, slowly.
+const READER: &str = r#"
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+int main(void)
+{
+	struct itimerspec soon = { .it_value.tv_nsec = 3000000 };
+	struct timespec pause = { .tv_nsec = 3000000 };
+	int counter = eventfd(0, 0), timer = timerfd_create(CLOCK_MONOTONIC, 0), sockets[2];
+	unsigned long long word = 1;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		return 1;
+	int to[] = { counter, sockets[1] }, from[] = { counter, sockets[0], timer };
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, 9);
+		for (int i = 0;; i++) {
+			/* The reader says that it is about to read. */
+			char which;
+			if (read(sockets[1], &which, 1) != 1)
+				_exit(0);
+			nanosleep(&pause, NULL);
+			if (write(to[(int)which], &word, sizeof(word)) != sizeof(word))
+				_exit(1);
+		}
+	}
+	ready();
+	for (int i = 0; i < 40 * 3; i++) {
+		char which = i % 3;
+		if (which == 2)
+			timerfd_settime(timer, 0, &soon, NULL);
+		else if (write(sockets[0], &which, 1) != 1)
+			return 1;
+		if (read(from[(int)which], &word, sizeof(word)) != sizeof(word))
+			return 1;
+	}
+	say("{\"tid\": %d}\ndone\n", getpid());
+	await_go();
+}
+"#;
+
+/// Times that each thread blocked in each place, by thread and by stack, root first.
+type Stacks = BTreeMap<(u64, Vec<String>), u64>;
+
+#[test]
+fn every_wait_has_the_kernel_stack_that_perf_sees() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let kinds = "sleep,mutex,pipe,poll,epoll,socket,wait";
+    let waits = WAITS.to_string();
+    let args = ["--waits", &waits, "--millis", "5", "--kinds", kinds];
+    compare(Workload::start("waiter", &args), 7);
+}
+
+#[test]
+fn one_system_call_that_blocks_in_many_places_has_many_kernel_stacks() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "reader", READER, &[]);
+    let (workload, _) = Workload::spawn("reader", Command::new(program));
+    compare(workload, 3);
+}
+
+/// Traces a workload with both; `places` is how many stacks must have been blocked in at least WAITS times.
+fn compare(mut workload: Workload, places: usize) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("perf.data");
+    let pid = workload.pid().to_string();
+    let tool = Tool::start("offcputime", &["-j", "-p", &pid]);
+    tool.wait_attached();
+    let perf = Perf::start(&pid, &data);
+    workload.go();
+    let results = workload.results();
+    perf.finish();
+    tool.interrupt();
+    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
+    workload.finish();
+
+    let (ours, theirs) = (of_report(&report), of_perf(&data));
+    let tids: Vec<u64> = results.iter().map(|thread| number(thread, "tid")).collect();
+    let mut compared = 0;
+    for ((tid, stack), count) in &ours {
+        if !tids.contains(tid) || *count < WAITS {
+            continue;
+        }
+        // The kernel leaves the scheduler's own functions out when it walks a stack from outside.
+        let same = theirs.iter().filter(|((other, frames), _)| {
+            let (common, rest) = frames.split_at(stack.len().min(frames.len()));
+            other == tid && common == stack && rest.iter().all(|frame| is_scheduler(frame))
+        });
+        let found: u64 = same.map(|(_, count)| count).sum();
+        assert_eq!(*count, found, "{tid}: {stack:?}, perf: {theirs:?}");
+        compared += 1;
+    }
+    // Switches on the way out of the kernel may be as many.
+    assert!(compared >= places, "{ours:?}");
+}
+
+/// Functions of the kernel's __sched section that these waits pass through.
+fn is_scheduler(function: &str) -> bool {
+    function.contains("schedule")
+        || ["do_nanosleep", "__traceiter_sched_switch"].contains(&function)
+}
+
+fn of_report(report: &Value) -> Stacks {
+    let mut stacks = Stacks::new();
+    for stack in report["stacks"].as_array().expect("stacks") {
+        let frames = stack["kernel"].as_array().expect("frames").iter();
+        let names = frames.map(|frame| frame["name"].as_str().expect("a name").to_owned());
+        *stacks
+            .entry((number(stack, "tid"), names.collect()))
+            .or_default() += number(stack, "count");
+    }
+    stacks
+}
+
+fn of_perf(data: &std::path::Path) -> Stacks {
+    let script = Command::new("perf")
+        .args(["script", "-F", "tid,ip,sym", "-i"])
+        .arg(data)
+        .stderr(Stdio::null())
+        .output()
+        .expect("perf runs");
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    let mut stacks = Stacks::new();
+    for event in text.split("\n\n") {
+        let mut lines = event.lines().filter(|line| !line.trim().is_empty());
+        let Some(tid) = lines.next().and_then(|line| line.trim().parse().ok()) else {
+            continue;
+        };
+        let mut frames: Vec<String> = lines
+            .filter_map(|line| line.trim().split_once(' '))
+            .filter(|(address, _)| address.starts_with("ffff"))
+            .map(|(_, function)| function.trim().to_owned())
+            .collect();
+        frames.reverse();
+        *stacks.entry((tid, frames)).or_default() += 1;
+    }
+    stacks
+}
+
+struct Perf(Child);
+
+impl Perf {
+    /// Starts recording, and waits until it does.
+    fn start(pid: &str, data: &std::path::Path) -> Self {
+        let dir = data.parent().expect("a directory");
+        let (control, ack) = (dir.join("control"), dir.join("ack"));
+        for fifo in [&control, &ack] {
+            let made = Command::new("mkfifo").arg(fifo).status();
+            assert!(made.expect("mkfifo runs").success());
+        }
+        let fifos = format!("fifo:{},{}", control.display(), ack.display());
+        let child = Command::new("perf")
+            .args(["record", "-q", "-e", "sched:sched_switch", "-g", "-p", pid])
+            .args(["-D", "-1", "--control", &fifos, "-o"])
+            .arg(data)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("perf runs");
+        std::fs::write(&control, "enable\n").expect("perf listens");
+        let mut said = String::new();
+        let answer = File::open(&ack).expect("perf answers");
+        BufReader::new(answer).read_line(&mut said).expect("a line");
+        assert!(said.contains("ack"), "{said}");
+        Self(child)
+    }
+
+    fn finish(mut self) {
+        let pid = i32::try_from(self.0.id()).expect("a PID");
+        // SAFETY: sends a signal to a child that is not reaped yet.
+        unsafe { libc::kill(pid, libc::SIGINT) };
+        self.0.wait().expect("perf ends");
+    }
+}
