@@ -25,6 +25,7 @@ mod targets;
 mod tool;
 mod traps;
 mod unwind_life;
+mod unwind_modes;
 mod unwind_real;
 mod workload;
 

@@ -48,7 +48,7 @@ PHASE(late)
 "#;
 
 /// Both phases; one argument, the milliseconds of `late`, has it wait for the word.
-const MAIN: &str = r#"
+pub(crate) const MAIN: &str = r#"
 int main(int argc, char **argv)
 {
 	if (argc == 2)
@@ -63,11 +63,11 @@ int main(int argc, char **argv)
 
 const NO_POINTERS: [&str; 2] = ["-fomit-frame-pointer", "-fasynchronous-unwind-tables"];
 
-fn compile_phases(dir: &Path, main: &str) -> PathBuf {
+pub(crate) fn compile_phases(dir: &Path, main: &str) -> PathBuf {
     compile(dir, "phases", &format!("{PHASES}{main}"), &NO_POINTERS)
 }
 
-fn weight(stack: &Value) -> u64 {
+pub(crate) fn weight(stack: &Value) -> u64 {
     let values = stack["values"].as_array().expect("values").iter();
     values.filter_map(Value::as_u64).sum()
 }
@@ -83,13 +83,16 @@ fn address(frame: &Value) -> u64 {
     u64::from_str_radix(address.expect("an address"), 16).expect("hexadecimal")
 }
 
-fn in_function<'a>(report: &'a Value, function: &'a str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn in_function<'a>(
+    report: &'a Value,
+    function: &'a str,
+) -> impl Iterator<Item = &'a Value> {
     let all = stacks(report).iter();
     all.filter(move |stack| stack["user"].is_array() && names(stack).contains(&function))
 }
 
 /// The value behind stacks in `function`; how much of it is whole: from `program`'s entry point through main, and said so.
-fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64) {
+pub(crate) fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64) {
     let mut elves = Elves::default();
     let program = program.to_str().expect("plain");
     let (mut all, mut whole) = (0, 0);
@@ -119,13 +122,13 @@ fn assert_late(report: &Value, late_ns: u64, expected: f64, program: &Path) {
     assert!(whole * 100 >= all * 99, "{whole} of {all}");
 }
 
-fn assert_samples(report: &Value, late_ns: u64, program: &Path) {
+pub(crate) fn assert_samples(report: &Value, late_ns: u64, program: &Path) {
     let expected = HERTZ.parse::<f64>().expect("a number") * late_ns as f64 / 1e9;
     assert_late(report, late_ns, expected, program);
 }
 
 /// Runs a waiting program under a tool.
-fn trace(tool: &str, args: &[&str], mut workload: Workload) -> (Value, Vec<Value>) {
+pub(crate) fn trace(tool: &str, args: &[&str], mut workload: Workload) -> (Value, Vec<Value>) {
     let tool = Tool::start(tool, &[&["-j"], args].concat());
     tool.wait_attached();
     workload.go();
@@ -332,75 +335,4 @@ fn a_program_that_starts_after_the_tool() {
     let report = serde_json::from_str(&tool.finish().stdout).expect("JSON");
     let result: Value = serde_json::from_str(output.lines().next().expect("a line")).expect("JSON");
     assert_samples(&report, number(&result, "late_ns"), &program);
-}
-
-/// In memory of its own, without any table: push %rbp; mov %rsp,%rbp; a loop; pop %rbp; ret.
-const MADE: &str = r#"
-int main(int argc, char **argv)
-{
-	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf9, 0x48,
-					      0xff, 0xc9, 0x75, 0xfb, 0x5d, 0xc3 };
-	void *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	memcpy(made, code, sizeof(code));
-	ready();
-	long long start = clock_ns(CLOCK_THREAD_CPUTIME_ID), now = start;
-	for (; now < start + 300000000; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
-		((void (*)(long))made)(1000000);
-	say("{\"late_ns\": %lld}\ndone\n", now - start);
-	await_go();
-	return 0;
-}
-"#;
-
-#[test]
-fn each_way_to_unwind_is_what_it_says() {
-    if !require_live() {
-        return;
-    }
-    let _alone = alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let phases = compile_phases(dir.path(), MAIN);
-    let made = compile(dir.path(), "made", MADE, &[]);
-    let report = |program: &Path, unwind: &str| {
-        let (workload, tgid) = start(program, &["300"]);
-        let args = ["-F", HERTZ, "--unwind", unwind, "-p", &tgid.to_string()];
-        let (report, results) = trace("profile", &args, workload);
-        (report, number(&results[0], "late_ns"))
-    };
-    let (cfi, late_ns) = report(&phases, "cfi");
-    assert_samples(&cfi, late_ns, &phases);
-    let (fp, late_ns) = report(&phases, "fp");
-    // The register points nowhere: nobody is found above `burn`.
-    let (burnt, whole_by_fp) = (
-        in_function(&fp, "burn").map(weight).sum::<u64>(),
-        whole(&fp, "late", &phases).1,
-    );
-    assert!(
-        burnt as f64 >= 900.0 * late_ns as f64 / 1e9,
-        "{burnt} samples"
-    );
-    assert!(whole_by_fp * 100 <= burnt, "{whole_by_fp} of {burnt}");
-
-    for (unwind, depth) in [("auto", 4..9), ("fp", 2..9), ("cfi", 1..2)] {
-        let (report, _) = report(&made, unwind);
-        let in_made = stacks(&report).iter().filter(|stack| {
-            let leaf = stack["user"].as_array().and_then(|user| user.last());
-            leaf.is_some_and(|leaf| leaf["module"].is_null() || leaf["kind"] == "jit")
-        });
-        let (mut all, mut right) = (0, 0);
-        for stack in in_made {
-            all += weight(stack);
-            let ended = (stack["user_end"] == "root") == (unwind == "auto") || unwind == "fp";
-            if depth.contains(&frames(stack, "user").len()) && ended {
-                right += weight(stack);
-            } else {
-                eprintln!("{unwind}: {stack}");
-            }
-        }
-        assert!(
-            all > 200 && right * 100 >= all * 98,
-            "{unwind}: {right} of {all}"
-        );
-    }
 }
