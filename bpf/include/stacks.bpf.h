@@ -169,6 +169,14 @@ static __always_inline __u64 kernel_stack(void *ctx, struct stack_scratch *scrat
 	return intern_kernel_stack(stack, bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0));
 }
 
+/* User space may not know yet what the process has mapped: the sooner it reads this, the fewer stacks go without tables. */
+static __always_inline bool lacks_tables(const struct stack_scratch *scratch)
+{
+	if (unwind_mode == UNWIND_FP || scratch->unwind.compat)
+		return false;
+	return !scratch->unwind.process.mappings || scratch->record.end == STACK_END_NO_TABLE;
+}
+
 /* What was walked into the scratch; the memory map's address tells an exec under the same ID apart. */
 static __always_inline __u64 intern_user_stack(struct stack_scratch *scratch, struct task_struct *task, __u32 tgid)
 {
@@ -176,8 +184,7 @@ static __always_inline __u64 intern_user_stack(struct stack_scratch *scratch, st
 	scratch->record.tgid = tgid;
 	if (scratch->record.end == STACK_END_DEPTH)
 		__sync_fetch_and_add(&stack_losses.truncated, 1);
-	/* A process that user space does not know yet: the sooner it reads this, the fewer stacks go without tables. */
-	return intern_stack(&scratch->record, (__u64)BPF_CORE_READ(task, mm), unwind_mode != UNWIND_FP && !scratch->unwind.process.mappings);
+	return intern_stack(&scratch->record, (__u64)BPF_CORE_READ(task, mm), lacks_tables(scratch));
 }
 
 /* The stack of `task`, which is current and inside the kernel. */

@@ -52,6 +52,18 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	scratch->record.end = end;
 }
 
+/* Whether a thread in the kernel will go on at any instruction, and not behind the one that made a system call.
+ *
+ * orig_ax is -1 for faults and interrupts. A signal's delivery and an exec keep the number of the system call that they
+ * end, but the registers are already those of the handler's or the program's first instruction: the byte before it belongs
+ * to another function. SYSCALL leaves the return address in cx too, so there the two differ. (With FRED it does not: the
+ * instruction behind the call is looked up then, which has the same rule.)
+ */
+static __always_inline bool stopped_anywhere(__u64 orig_ax, __u64 ip, __u64 cx)
+{
+	return orig_ax == -1UL || ip != cx;
+}
+
 /* From where the thread entered the kernel: a system call, a fault or an interrupt. */
 static __always_inline void unwind_from_kernel(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
 					       __u32 tgid)
@@ -62,8 +74,7 @@ static __always_inline void unwind_from_kernel(__u32 slot, struct stack_scratch 
 	at->ip = at->regs.ip;
 	at->sp = at->regs.sp;
 	at->bp = at->regs.bp;
-	/* The number of a system call; -1 for faults and interrupts, which come at any instruction. */
-	at->exact = at->regs.orig_ax == -1UL;
+	at->exact = stopped_anywhere(at->regs.orig_ax, at->regs.ip, at->regs.cx);
 	at->compat = (__u16)at->regs.cs == USER32_CS;
 	unwind_user(slot, scratch, task, tgid);
 }

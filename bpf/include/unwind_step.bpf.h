@@ -68,20 +68,29 @@ static __always_inline bool read_frame_pointer(struct unwind *at)
 	return true;
 }
 
+/* The ABI has the outermost frame's pointer be 0. So may be the register of code that uses it for something else, and as
+ * long as no table of a process is known, that is what its code must be taken for.
+ */
+static __always_inline int outermost(const struct unwind *at)
+{
+	bool unknown = unwind_mode == UNWIND_AUTO && !at->compat && !at->process.mappings;
+
+	return unknown ? STACK_END_NO_TABLE : STACK_END_ROOT;
+}
+
 /* [bp] = caller's bp, return address. */
 static __always_inline int step_by_frame_pointer(struct unwind *at)
 {
 	if (unwind_mode == UNWIND_CFI)
 		return STACK_END_NO_TABLE;
-	/* The ABI has the outermost frame's be 0. */
 	if (!at->bp)
-		return STACK_END_ROOT;
+		return outermost(at);
 	if (at->bp < at->sp || at->bp & 3)
 		return STACK_END_NO_TABLE;
 	if (!read_frame_pointer(at))
 		return STACK_END_UNREADABLE;
 	if (!at->frame[1])
-		return STACK_END_ROOT;
+		return outermost(at);
 	at->sp = at->bp + (at->compat ? 8 : 16);
 	at->bp = at->frame[0];
 	at->ip = at->frame[1];

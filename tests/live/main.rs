@@ -2,8 +2,10 @@
 
 mod bad_days;
 mod c_program;
+mod call_shares;
 mod containers;
 mod cpu_quota;
+mod elf_entry;
 mod endings;
 mod events;
 mod harness;
@@ -12,8 +14,10 @@ mod kernel;
 mod kernel_stacks;
 mod offcputime;
 mod older_kernels;
+mod perf_dwarf;
 #[path = "profile.rs"]
 mod profile_tool;
+mod real_program;
 mod runqlat;
 mod slow_disk;
 mod symbols;
@@ -21,6 +25,9 @@ mod targets;
 mod tool;
 mod traced;
 mod traps;
+mod unwind_life;
+mod unwind_modes;
+mod unwind_real;
 mod workload;
 
 use std::path::{Path, PathBuf};

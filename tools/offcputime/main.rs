@@ -56,7 +56,10 @@ fn trace(args: &Args) -> Result<Outcome> {
     let mut stacks = StackTable::new(args.stacks.symbolizer()?, unwinder, Origin::Tracepoint);
     let ring = Ring::open(&skel.maps.stack_ring)?;
 
-    stacks.prepare(args.targets.processes_at_start());
+    stacks.prepare(
+        args.targets.processes_at_start(),
+        corked.as_ref().map(Corked::who),
+    );
     let start_ns = open_window(args, &mut skel, &targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
     let progress = Progress::new(args.window.duration, args.common.quiet);

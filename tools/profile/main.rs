@@ -61,7 +61,10 @@ fn trace(args: &Args) -> Result<Outcome> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
 
-    stacks.prepare(args.targets.processes_at_start());
+    stacks.prepare(
+        args.targets.processes_at_start(),
+        corked.as_ref().map(Corked::who),
+    );
     let _links = attach::attach(args, &skel)?;
     let idle_before_ns = busy::idle_ns(args.cpu);
     let start_ns = monotonic_ns();

@@ -1,6 +1,6 @@
 //! `-- COMMAND`: started with tracing already attached.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,7 +17,7 @@ const RESET: [i32; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGTERM, libc::SIGHU
 
 /// A child that exists but has not begun to run the command.
 pub struct Corked {
-    name: String,
+    program: OsString,
     pid: u32,
     /// A 1 lets the child go on, a 0 sends it away. (End-of-file would not: other children may hold the pipe open.)
     cork: Option<File>,
@@ -64,7 +64,7 @@ impl Corked {
         let mut pid = [0_u8; 4];
         hello.read_exact(&mut pid).context("start command")?;
         Ok(Self {
-            name: program.to_string_lossy().into_owned(),
+            program: program.clone(),
             pid: u32::from_ne_bytes(pid),
             cork: Some(cork),
             spawning: Some(spawning),
@@ -90,6 +90,11 @@ impl Corked {
         self.pid
     }
 
+    /// Its process ID and its program, as the user named it.
+    pub fn who(&self) -> (u32, &OsStr) {
+        (self.pid, &self.program)
+    }
+
     /// Lets the command begin.
     ///
     /// # Errors
@@ -104,7 +109,7 @@ impl Corked {
             .join()
             .map_err(|_| anyhow!("the thread that starts it died"))
             .and_then(|child| Ok(child?))
-            .with_context(|| format!("run {}", self.name))?;
+            .with_context(|| format!("run {}", self.program.to_string_lossy()))?;
         // SAFETY: takes no pointers; a non-negative result is a new descriptor.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
         // SAFETY: as above, nobody else owns it.

@@ -144,7 +144,7 @@ impl Targets {
     pub fn wanted(&self) -> Wanted {
         Wanted {
             at_start: self.processes_at_start(),
-            later: self.pids.is_empty() && self.tids.is_empty(),
+            later: self.pids.is_empty() && self.tids.is_empty() && self.command.is_empty(),
         }
     }
 

@@ -7,6 +7,7 @@ mod record;
 mod ring;
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use profile::frame::Frame;
@@ -72,7 +73,16 @@ impl StackTable {
     }
 
     /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
-    pub fn prepare(&mut self, tgids: impl IntoIterator<Item = u32>) {
+    ///
+    /// `command` is one that is about to run, and its program.
+    pub fn prepare(
+        &mut self,
+        tgids: impl IntoIterator<Item = u32>,
+        command: Option<(u32, &OsStr)>,
+    ) {
+        if let Some((tgid, program)) = command {
+            self.unwinder.follow_command(tgid, program);
+        }
         for tgid in tgids {
             self.symbolizer.snapshot([tgid]);
         }

@@ -4,6 +4,7 @@
 //! A file's table is made once for equal content, however many processes and containers map it. All tables together have
 //! 256 MiB ([`words`]); what does not fit goes without, is counted, and is walked by frame pointers.
 
+mod command;
 mod free;
 mod outside;
 mod processes;
@@ -13,6 +14,7 @@ mod tables;
 mod words;
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -59,11 +61,17 @@ pub struct Wanted {
     pub later: bool,
 }
 
+/// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
+/// shell script maps them again.
+const KEPT_BYTES: usize = 32 << 20;
+
 /// Keeps the BPF side's tables in step with what processes map.
 pub struct Unwinder {
     method: Method,
     later: bool,
     followed: HashSet<u32>,
+    /// A command is traced with all that it starts.
+    tree: bool,
     words: Words,
     rules: Rules,
     tables: Tables,
@@ -83,6 +91,7 @@ impl Unwinder {
             method,
             later: wanted.later,
             followed: wanted.at_start.iter().copied().collect(),
+            tree: false,
             words: Words::new(maps.chunks),
             rules: Rules::new(&maps.rules).context("map unwind rules")?,
             tables: Tables::default(),
@@ -98,6 +107,19 @@ impl Unwinder {
         }
     }
 
+    /// A command is about to run as process `tgid`: its tables are wanted, its children's too.
+    pub fn follow_command(&mut self, tgid: u32, program: &OsStr) {
+        if self.method == Method::Fp {
+            return;
+        }
+        self.tree = true;
+        self.followed.insert(tgid);
+        for file in command::files(program) {
+            // Kept by content until the command maps it.
+            let _ = self.tables.load(&file, &mut self.words, &mut self.rules);
+        }
+    }
+
     /// Takes in what processes have mapped and unmapped since the last call.
     pub fn update(&mut self, symbolizer: &mut Symbolizer) {
         let changed = symbolizer.take_changed();
@@ -105,11 +127,11 @@ impl Unwinder {
             return;
         }
         for tgid in changed {
-            if self.later || self.followed.contains(&tgid) {
+            if self.later || self.is_followed(tgid) {
                 self.refresh(tgid, symbolizer);
             }
         }
-        if self.processes.take_dropped() {
+        if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
             self.drop_unused();
         }
         self.words.reclaim();
@@ -157,10 +179,23 @@ impl Unwinder {
         )
     }
 
+    fn is_followed(&mut self, tgid: u32) -> bool {
+        if self.followed.contains(&tgid) {
+            return true;
+        }
+        let inherited = self.tree
+            && start_stack::parent(tgid).is_some_and(|parent| self.followed.contains(&parent));
+        if inherited {
+            self.followed.insert(tgid);
+        }
+        inherited
+    }
+
     /// Publishes the present mappings of a process, or that it is gone.
     fn refresh(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
         let Some(start_stack) = start_stack::read(tgid) else {
             self.processes.forget(tgid, &mut self.words);
+            self.followed.remove(&tgid);
             return;
         };
         // An exec between the two readings would join old mappings and a new stack: then its event comes, and all anew.

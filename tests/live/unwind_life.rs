@@ -1,0 +1,338 @@
+//! Stacks stay complete through what happens to processes: dlopen, fork, exec, deleted files, namespaces, late starts.
+//!
+//! The programs have no frame pointers, and their hot function keeps garbage in that register. Each computes for 100 ms of
+//! CPU time in `early` and then in `late`: what happened is old news by then, and every stack in `late` has to be whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::c_program::{compile, run};
+use crate::containers::enter;
+use crate::elf_entry::Elves;
+use crate::kernel::{alone, require_live};
+use crate::symbols::{HERTZ, frames, name, profile, stacks, start};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+const PHASES: &str = r#"
+static int sleeps;
+__attribute__((noinline)) unsigned long burn(unsigned long x)
+{
+	const struct timespec pause = { .tv_nsec = 5000000 };
+
+	if (sleeps)
+		return nanosleep(&pause, NULL);
+	__asm__ volatile("mov %0, %%rbp" : : "r"(x * 8) : "rbp");
+	for (int i = 0; i < 100000; i++)
+		__asm__ volatile("" : "+r"(x) : : "rbp");
+	return x;
+}
+static long long clock_of_phase(void)
+{
+	return clock_ns(sleeps ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID);
+}
+#define PHASE(name)                                                         \
+	__attribute__((noinline)) long long name(long long ms)              \
+	{                                                                   \
+		long long start = clock_of_phase(), now = start;            \
+                                                                            \
+		for (; now < start + ms * 1000000; now = clock_of_phase())  \
+			burn(now);                                          \
+		return now - start;                                         \
+	}
+PHASE(early)
+PHASE(late)
+"#;
+
+/// Both phases; one argument, the milliseconds of `late`, has it wait for the word.
+pub(crate) const MAIN: &str = r#"
+int main(int argc, char **argv)
+{
+	if (argc == 2)
+		ready();
+	early(100);
+	say("{\"late_ns\": %lld}\ndone\n", late(atoll(argv[1])));
+	if (argc == 2)
+		await_go();
+	return 0;
+}
+"#;
+
+const NO_POINTERS: [&str; 2] = ["-fomit-frame-pointer", "-fasynchronous-unwind-tables"];
+
+pub(crate) fn compile_phases(dir: &Path, main: &str) -> PathBuf {
+    compile(dir, "phases", &format!("{PHASES}{main}"), &NO_POINTERS)
+}
+
+pub(crate) fn weight(stack: &Value) -> u64 {
+    let values = stack["values"].as_array().expect("values").iter();
+    values.filter_map(Value::as_u64).sum()
+}
+
+fn names(stack: &Value) -> Vec<&str> {
+    frames(stack, "user").iter().map(name).collect()
+}
+
+fn address(frame: &Value) -> u64 {
+    let address = frame["address"]
+        .as_str()
+        .and_then(|text| text.strip_prefix("0x"));
+    u64::from_str_radix(address.expect("an address"), 16).expect("hexadecimal")
+}
+
+pub(crate) fn in_function<'a>(
+    report: &'a Value,
+    function: &'a str,
+) -> impl Iterator<Item = &'a Value> {
+    let all = stacks(report).iter();
+    all.filter(move |stack| stack["user"].is_array() && names(stack).contains(&function))
+}
+
+/// The value behind stacks in `function`; how much of it is whole: from `program`'s entry point through main, and said so.
+pub(crate) fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64) {
+    let mut elves = Elves::default();
+    let program = program.to_str().expect("plain");
+    let (mut all, mut whole) = (0, 0);
+    for stack in in_function(report, function) {
+        all += weight(stack);
+        let rooted = elves.is_entry(program, address(&frames(stack, "user")[0]));
+        let names = names(stack);
+        let main = names.iter().position(|name| *name == "main");
+        let called = main.is_some_and(|main| names[main + 1] == function);
+        if rooted && called && stack["user_end"] == "root" {
+            whole += weight(stack);
+        } else {
+            eprintln!("{} {names:?} {}", stack["user_end"], weight(stack));
+        }
+    }
+    (all, whole)
+}
+
+/// All of `late` was seen, and 99 % of it whole.
+fn assert_late(report: &Value, late_ns: u64, expected: f64, program: &Path) {
+    let (all, whole) = whole(report, "late", program);
+    let found = all as f64;
+    assert!(
+        (found - expected).abs() <= 0.1 * expected,
+        "{found}, {expected} expected of {late_ns} ns: {report:#}"
+    );
+    assert!(whole * 100 >= all * 99, "{whole} of {all}");
+}
+
+pub(crate) fn assert_samples(report: &Value, late_ns: u64, program: &Path) {
+    let expected = HERTZ.parse::<f64>().expect("a number") * late_ns as f64 / 1e9;
+    assert_late(report, late_ns, expected, program);
+}
+
+/// Runs a waiting program under a tool.
+pub(crate) fn trace(tool: &str, args: &[&str], mut workload: Workload) -> (Value, Vec<Value>) {
+    let tool = Tool::start(tool, &[&["-j"], args].concat());
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    workload.finish();
+    (serde_json::from_str(&output.stdout).expect("JSON"), results)
+}
+
+#[test]
+fn a_library_that_is_opened_during_the_run() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let library = dir.path().join("phases.so");
+    // The helpers of every program are in it too, unused or not.
+    let as_library = format!(
+        "{PHASES}\nvoid set_sleeps(void) {{ sleeps = 1; }}\nvoid (*unused[])(void) = {{ ready }};\n"
+    );
+    let built = compile(
+        dir.path(),
+        "library",
+        &as_library,
+        &[&["-shared", "-fPIC"], &NO_POINTERS[..]].concat(),
+    );
+    fs::rename(built, &library).expect("our own file");
+    let main = r#"
+#include <dlfcn.h>
+int main(int argc, char **argv)
+{
+	ready();
+	void *library = dlopen(argv[1], RTLD_NOW);
+	long long (*early)(long long) = dlsym(library, "early");
+	long long (*late)(long long) = dlsym(library, "late");
+
+	if (argc == 3)
+		((void (*)(void))dlsym(library, "set_sleeps"))();
+	early(100);
+	say("{\"late_ns\": %lld}\ndone\n", late(300));
+	await_go();
+	return 0;
+}
+"#;
+    let program = compile(dir.path(), "opens", main, &NO_POINTERS);
+    let library = library.to_str().expect("plain");
+    let (workload, tgid) = start(&program, &[library]);
+    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
+    assert_samples(&report, number(&results[0], "late_ns"), &program);
+
+    let (workload, tgid) = start(&program, &[library, "sleeps"]);
+    let (report, results) = trace("offcputime", &["-p", &tgid.to_string()], workload);
+    let late_ns = number(&results[0], "late_ns");
+    assert_late(&report, late_ns, late_ns as f64, &program);
+}
+
+#[test]
+fn children_have_their_parents_tables_from_the_first_instruction_on() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let main = r#"
+#include <sys/wait.h>
+int main(void)
+{
+	long long *late_ns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	ready();
+	for (int i = 0; i < 7; i++) {
+		if (fork() == 0) {
+			*late_ns += late(50);
+			_exit(0);
+		}
+		wait(NULL);
+	}
+	say("{\"late_ns\": %lld}\ndone\n", *late_ns);
+	await_go();
+	return 0;
+}
+"#;
+    let program = compile_phases(dir.path(), main);
+    let (workload, _) = start(&program, &[]);
+    let (report, results) = trace("profile", &["-F", HERTZ, "--comm", "phases"], workload);
+    assert_samples(&report, number(&results[0], "late_ns"), &program);
+    let mut children: Vec<u64> = in_function(&report, "late")
+        .map(|stack| number(stack, "pid"))
+        .collect();
+    children.sort_unstable();
+    children.dedup();
+    assert_eq!(children.len(), 7);
+}
+
+#[test]
+fn exec_under_the_same_process_id() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let main = r#"
+int main(int argc, char **argv)
+{
+	if (argc > 2) {
+		early(100);
+		say("{\"late_ns\": %lld}\ndone\n", late(300));
+		await_go();
+		return 0;
+	}
+	ready();
+	late(100);
+	/* The same program at other addresses. */
+	execl(argv[0], argv[0], argv[1], "again", NULL);
+	return 1;
+}
+"#;
+    let program = compile_phases(dir.path(), main);
+    let (workload, tgid) = start(&program, &["1"]);
+    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
+    let late_ns = 100_000_000 + number(&results[0], "late_ns");
+    assert_samples(&report, late_ns, &program);
+}
+
+#[test]
+fn commands_short_and_long() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile_phases(dir.path(), MAIN);
+    let command = program.to_str().expect("plain");
+    let report = profile(&["--", command, "400", "now"]);
+    assert_samples(&report, 400_000_000, &program);
+    // A tenth of a second after its start: even of that the better part is whole.
+    let (all, early) = whole(&report, "early", &program);
+    assert!(all >= 90 && early * 10 >= all * 8, "{early} of {all}");
+
+    let quick = compile(
+        dir.path(),
+        "quick",
+        &format!(
+            "{PHASES}int main(void) {{ late(20); return 0; }}\nvoid (*unused[])(void) = {{ ready }};\n"
+        ),
+        &NO_POINTERS,
+    );
+    let (mut all, mut good) = (0, 0);
+    for _ in 0..10 {
+        let report = profile(&["--", quick.to_str().expect("plain")]);
+        all += in_function(&report, "burn").map(weight).sum::<u64>();
+        good += whole(&report, "late", &quick).1;
+    }
+    eprintln!("{good} of {all} samples of short commands whole");
+    // Some 3 ms of 20 pass before the tool has seen what is mapped where; without tables made beforehand it is all of them.
+    assert!(all >= 150 && good * 3 >= all * 2, "{good} of {all}");
+}
+
+#[test]
+fn a_deleted_program() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile_phases(dir.path(), MAIN);
+    let running = dir.path().join("running");
+    fs::copy(&program, &running).expect("a copy");
+    let (workload, tgid) = start(&running, &["300"]);
+    fs::remove_file(&running).expect("our own file");
+    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
+    assert_samples(&report, number(&results[0], "late_ns"), &program);
+}
+
+#[test]
+fn a_program_in_a_mount_namespace() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile_phases(dir.path(), MAIN);
+    let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/phases && exec /mnt/phases 300";
+    let (workload, tgid) = enter(script, &Command::new(&program));
+    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
+    assert_samples(&report, number(&results[0], "late_ns"), &program);
+}
+
+#[test]
+fn a_program_that_starts_after_the_tool() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile_phases(dir.path(), MAIN);
+    let tool = Tool::start("profile", &["-j", "-F", HERTZ]);
+    tool.wait_attached();
+    let output = run(Command::new(&program).args(["300", "now"]));
+    tool.interrupt();
+    let report = serde_json::from_str(&tool.finish().stdout).expect("JSON");
+    let result: Value = serde_json::from_str(output.lines().next().expect("a line")).expect("JSON");
+    assert_samples(&report, number(&result, "late_ns"), &program);
+}

@@ -1,0 +1,80 @@
+//! `--unwind`: each way is what it says.
+
+use std::path::Path;
+
+use crate::c_program::compile;
+use crate::kernel::{alone, require_live};
+use crate::symbols::{HERTZ, frames, stacks, start};
+use crate::unwind_life::{MAIN, assert_samples, compile_phases, in_function, trace, weight, whole};
+use crate::workload::number;
+
+/// In memory of its own, without any table: push %rbp; mov %rsp,%rbp; a loop; pop %rbp; ret.
+const MADE: &str = r#"
+int main(int argc, char **argv)
+{
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf9, 0x48,
+					      0xff, 0xc9, 0x75, 0xfb, 0x5d, 0xc3 };
+	void *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memcpy(made, code, sizeof(code));
+	ready();
+	long long start = clock_ns(CLOCK_THREAD_CPUTIME_ID), now = start;
+	for (; now < start + 300000000; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
+		((void (*)(long))made)(1000000);
+	say("{\"late_ns\": %lld}\ndone\n", now - start);
+	await_go();
+	return 0;
+}
+"#;
+
+#[test]
+fn each_way_to_unwind_is_what_it_says() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let phases = compile_phases(dir.path(), MAIN);
+    let made = compile(dir.path(), "made", MADE, &[]);
+    let report = |program: &Path, unwind: &str| {
+        let (workload, tgid) = start(program, &["300"]);
+        let args = ["-F", HERTZ, "--unwind", unwind, "-p", &tgid.to_string()];
+        let (report, results) = trace("profile", &args, workload);
+        (report, number(&results[0], "late_ns"))
+    };
+    let (cfi, late_ns) = report(&phases, "cfi");
+    assert_samples(&cfi, late_ns, &phases);
+    let (fp, late_ns) = report(&phases, "fp");
+    // The register points nowhere: nobody is found above `burn`.
+    let (burnt, whole_by_fp) = (
+        in_function(&fp, "burn").map(weight).sum::<u64>(),
+        whole(&fp, "late", &phases).1,
+    );
+    assert!(
+        burnt as f64 >= 900.0 * late_ns as f64 / 1e9,
+        "{burnt} samples"
+    );
+    assert!(whole_by_fp * 100 <= burnt, "{whole_by_fp} of {burnt}");
+
+    for (unwind, depth) in [("auto", 4..9), ("fp", 2..9), ("cfi", 1..2)] {
+        let (report, _) = report(&made, unwind);
+        let in_made = stacks(&report).iter().filter(|stack| {
+            let leaf = stack["user"].as_array().and_then(|user| user.last());
+            leaf.is_some_and(|leaf| leaf["module"].is_null() || leaf["kind"] == "jit")
+        });
+        let (mut all, mut right) = (0, 0);
+        for stack in in_made {
+            all += weight(stack);
+            let ended = (stack["user_end"] == "root") == (unwind == "auto") || unwind == "fp";
+            if depth.contains(&frames(stack, "user").len()) && ended {
+                right += weight(stack);
+            } else {
+                eprintln!("{unwind}: {stack}");
+            }
+        }
+        assert!(
+            all > 200 && right * 100 >= all * 98,
+            "{unwind}: {right} of {all}"
+        );
+    }
+}

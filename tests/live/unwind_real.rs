@@ -1,0 +1,267 @@
+//! User stacks of programs as Debian ships them are complete, and what perf finds by copying stacks is what we find.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::call_shares::{Account, Functions, assert_agree};
+use crate::elf_entry::Elves;
+use crate::kernel::{alone, require_live};
+use crate::perf_dwarf::{PerfFrame, Recording};
+use crate::real_program::{self, Real};
+use crate::symbols::{frames, name, stacks};
+use crate::tool::Tool;
+use crate::workload::number;
+
+/// Where glibc's threads begin.
+const THREAD_STARTS: [&str; 4] = ["clone3", "__clone3", "clone", "__clone"];
+
+/// Most of perf's stacks that may end before the root: it has 16 KiB of each, and one frame of CMake's regular
+/// expressions takes more. What was cut weakens the comparison, see [`Account`].
+const PERF_CUT: f64 = 0.25;
+
+/// Long enough for 2,000 samples of a busy thread.
+const WINDOW: Duration = Duration::from_millis(2000);
+
+fn weight(stack: &Value) -> u64 {
+    let values = stack["values"].as_array().expect("values").iter();
+    values.filter_map(Value::as_u64).sum()
+}
+
+fn address(frame: &Value) -> Option<u64> {
+    u64::from_str_radix(frame["address"].as_str()?.strip_prefix("0x")?, 16).ok()
+}
+
+fn with_user(report: &Value) -> impl Iterator<Item = &Value> {
+    let all = stacks(report).iter();
+    all.filter(|stack| {
+        stack["user"]
+            .as_array()
+            .is_some_and(|user| !user.is_empty())
+    })
+}
+
+/// By its own root-most frame, not by what the walk said of itself.
+fn is_rooted(stack: &Value, elves: &mut Elves) -> bool {
+    let root = &frames(stack, "user")[0];
+    let module = root["module"].as_str().unwrap_or_default();
+    THREAD_STARTS.contains(&name(root))
+        || address(root).is_some_and(|address| elves.is_entry(module, address))
+}
+
+/// At least 99 % of the user stacks, by their value, are complete: by the tool's word and by their root.
+fn assert_complete(what: &str, report: &Value, elves: &mut Elves) {
+    let ends = report["user_ends"].as_object().expect("ends");
+    let ends: BTreeMap<&str, u64> = ends
+        .iter()
+        .map(|(end, n)| (end.as_str(), n.as_u64().unwrap_or(0)))
+        .collect();
+    let all: u64 = with_user(report).map(weight).sum();
+    assert_eq!(ends.values().sum::<u64>(), all, "{what}: {ends:?}");
+    let claimed = ends.get("root").copied().unwrap_or(0);
+    let rooted: u64 = with_user(report)
+        .filter(|stack| is_rooted(stack, elves))
+        .map(weight)
+        .sum();
+    let mut cut: Vec<String> = with_user(report)
+        .filter(|stack| stack["user_end"] != "root" || !is_rooted(stack, elves))
+        .map(|stack| {
+            let side = |side| {
+                frames(stack, side)
+                    .iter()
+                    .map(name)
+                    .collect::<Vec<_>>()
+                    .join(";")
+            };
+            format!(
+                "{} {} {} | {}",
+                weight(stack),
+                stack["user_end"],
+                side("user"),
+                side("kernel")
+            )
+        })
+        .collect();
+    cut.truncate(20);
+    eprintln!("{}", cut.join("\n"));
+    eprintln!("{what}: {all} in all, {claimed} said to be complete, {rooted} rooted; {ends:?}");
+    assert!(
+        claimed * 100 >= all * 99,
+        "{what}: {ends:?}\n{}",
+        cut.join("\n")
+    );
+    assert!(
+        rooted * 100 >= all * 99,
+        "{what}: {rooted} of {all} rooted\n{}",
+        cut.join("\n")
+    );
+}
+
+/// Names of one function in the two tools' words: local aliases, versions, the pieces that compilers make.
+fn normal(name: &str) -> &str {
+    let name = name.split("@@").next().unwrap_or(name);
+    let name = name.strip_suffix("@plt").unwrap_or(name);
+    let name = name.strip_prefix("__GI_").unwrap_or(name);
+    let pieces = [".part.", ".isra.", ".constprop.", ".cold"];
+    let end = pieces.iter().filter_map(|piece| name.find(piece)).min();
+    &name[..end.unwrap_or(name.len())]
+}
+
+/// A place in a file: module and address.
+type Place = (String, u64);
+
+/// A function that has lost its name is the calls in it, each by its address.
+fn nameless(module: &str, address: u64) -> String {
+    format!("{module}+{address:#x}")
+}
+
+fn perf_account(
+    recorded: &[Vec<PerfFrame>],
+    elves: &mut Elves,
+) -> (Account, HashMap<Place, String>) {
+    let mut names = HashMap::new();
+    let mut account = Account::default();
+    for stack in recorded {
+        let mut functions = BTreeSet::new();
+        for frame in stack {
+            let Some(at) = elves.address(&frame.module, frame.offset) else {
+                continue;
+            };
+            let name = frame.name.as_deref().map(|name| normal(name).to_owned());
+            let name = name.unwrap_or_else(|| nameless(&frame.module, at));
+            names.insert((frame.module.clone(), at), name.clone());
+            functions.insert(name);
+        }
+        let root = &stack[0];
+        let by_name = root
+            .name
+            .as_deref()
+            .is_some_and(|name| THREAD_STARTS.contains(&name));
+        let at = elves.address(&root.module, root.offset);
+        account.stacks.push(Functions {
+            rooted: by_name || at.is_some_and(|at| elves.is_entry(&root.module, at)),
+            weight: 1,
+            names: functions,
+        });
+    }
+    (account, names)
+}
+
+/// Ours in perf's words: an address that both saw has the name that perf gave it, and so have its other names.
+///
+/// Names are other tests' business. Here free and cfree are one function, and a stripped one is none.
+fn own_account(report: &Value, theirs: &HashMap<Place, String>, elves: &mut Elves) -> Account {
+    let place = |frame: &Value| Some((frame["module"].as_str()?.to_owned(), address(frame)?));
+    let all_frames = || with_user(report).flat_map(|stack| frames(stack, "user"));
+    let mut aliases = HashMap::new();
+    for frame in all_frames() {
+        let their = place(frame).and_then(|place| theirs.get(&place));
+        if let Some(their) = their.filter(|their| !their.contains("+0x")) {
+            aliases.insert(normal(name(frame)), their.as_str());
+        }
+    }
+    let function = |frame: &Value| {
+        let (own, place) = (normal(name(frame)), place(frame)?);
+        let known = theirs
+            .get(&place)
+            .map(String::as_str)
+            .or(aliases.get(own).copied());
+        Some(match known {
+            Some(known) => known.to_owned(),
+            None if own.contains("+0x") => nameless(&place.0, place.1),
+            None => own.to_owned(),
+        })
+    };
+    let functions = with_user(report).map(|stack| Functions {
+        names: frames(stack, "user").iter().filter_map(function).collect(),
+        rooted: is_rooted(stack, elves),
+        weight: weight(stack),
+    });
+    Account {
+        stacks: functions.collect(),
+    }
+}
+
+fn report(tool: Tool) -> Value {
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    serde_json::from_str(&output.stdout).expect("JSON")
+}
+
+fn on_cpu(what: &str, real: &Real, dir: &Path, elves: &mut Elves) {
+    let pid = real.pid.to_string();
+    let mut recording = Recording::prepare(dir, real.pid);
+    let tool = Tool::start("profile", &["-j", "--no-inline", "-F", "999", "-p", &pid]);
+    tool.wait_attached();
+    recording.record(WINDOW);
+    let report = report(tool);
+    let recorded = recording.stacks();
+    assert_complete(&format!("{what}, on CPU"), &report, elves);
+    let (theirs, names) = perf_account(&recorded, elves);
+    assert!(
+        recorded.len() > 300,
+        "{what}: {} samples of perf's",
+        recorded.len()
+    );
+    assert!(
+        theirs.cut() <= PERF_CUT,
+        "{what}: {} of perf's cut",
+        theirs.cut()
+    );
+    assert_agree(what, &own_account(&report, &names, elves), &theirs);
+}
+
+fn off_cpu(what: &str, real: &Real, elves: &mut Elves) {
+    let pid = real.pid.to_string();
+    let output = Tool::start("offcputime", &["-j", "--no-inline", "-p", &pid, "1"]).finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert!(
+        stacks(&report)
+            .iter()
+            .map(|stack| number(stack, "count"))
+            .sum::<u64>()
+            > 0
+    );
+    assert_complete(&format!("{what}, off CPU"), &report, elves);
+}
+
+fn both(what: &str, start: impl Fn(&Path) -> Real) {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let real = start(dir.path());
+    let mut elves = Elves::default();
+    off_cpu(what, &real, &mut elves);
+    on_cpu(what, &real, dir.path(), &mut elves);
+}
+
+#[test]
+fn redis_is_unwound_to_its_threads_roots() {
+    both("redis-server", real_program::redis);
+}
+
+#[test]
+fn python_is_unwound_to_its_threads_roots() {
+    both("python3", real_program::python);
+}
+
+#[test]
+fn nginx_is_unwound_to_its_root() {
+    both("nginx", real_program::nginx);
+}
+
+#[test]
+fn bash_is_unwound_to_its_root() {
+    both("bash", real_program::bash);
+}
+
+#[test]
+fn cmake_is_unwound_to_its_root() {
+    both("cmake", real_program::cmake);
+}
