@@ -40,7 +40,7 @@ fn shares_lie_inside_their_intervals_in_nine_runs_of_ten() {
     let names = ["spin_a", "spin_b", "spin_c"];
     let mut held = [0; 3];
     for _ in 0..RUNS {
-        let (report, results) = trace("splitter", &["--seconds", "1"], &["-F", "499"]);
+        let (report, results) = trace("splitter", &["--cpu-seconds", "1"], &["-F", "499"]);
         let truth: Vec<u64> = names
             .iter()
             .map(|name| number(&results[0], &format!("{name}_ns")))

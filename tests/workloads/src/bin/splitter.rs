@@ -6,7 +6,8 @@ use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
 use usekit_workloads::{affinity, clock, countdown};
 
-const USAGE: &str = "splitter [--threads N] [--cpu C] [--seconds S] [--idle-share PERCENT]";
+const USAGE: &str =
+    "splitter [--threads N] [--cpu C] [--seconds S | --cpu-seconds S] [--idle-share PERCENT]";
 
 /// Turns of the loop that take about a millisecond; exactness is not needed, time is measured.
 const MILLISECOND: u64 = 3_500_000;
@@ -60,13 +61,24 @@ fn most_behind(spent_ns: &[u64; SHARES.len()]) -> usize {
         .expect("there are functions")
 }
 
-fn split(seconds: f64, idle_percent: u64, seed: u64) -> Map<String, Value> {
+/// How long to go on: by the clock on the wall, or by the thread's CPU time, however busy the machine is.
+#[derive(Clone, Copy)]
+enum End {
+    Wall(f64),
+    Cpu(f64),
+}
+
+fn split(end: End, idle_percent: u64, seed: u64) -> Map<String, Value> {
     let mut dice = Dice(seed);
     let mut spent_ns = [0; SHARES.len()];
     let account = Account::open();
-    let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
+    let (now, seconds): (fn() -> u64, f64) = match end {
+        End::Wall(seconds) => (clock::mono_ns, seconds),
+        End::Cpu(seconds) => (clock::thread_cpu_ns, seconds),
+    };
+    let end_ns = now() + (seconds * 1e9) as u64;
     let mut mark_ns = clock::thread_cpu_ns();
-    while clock::mono_ns() < end_ns {
+    while now() < end_ns {
         let chosen = most_behind(&spent_ns);
         (SHARES[chosen].1)(MILLISECOND / 2 + dice.below(3 * MILLISECOND));
         let now_ns = clock::thread_cpu_ns();
@@ -86,11 +98,20 @@ fn split(seconds: f64, idle_percent: u64, seed: u64) -> Map<String, Value> {
 fn main() {
     let flags = Flags::of_program(
         USAGE,
-        &["--threads", "--cpu", "--seconds", "--idle-share"],
+        &[
+            "--threads",
+            "--cpu",
+            "--seconds",
+            "--cpu-seconds",
+            "--idle-share",
+        ],
         &[],
     );
     let cpu = flags.number("--cpu");
-    let seconds: f64 = flags.number("--seconds").unwrap_or(2.0);
+    let end = match flags.number("--cpu-seconds") {
+        Some(seconds) => End::Cpu(seconds),
+        None => End::Wall(flags.number("--seconds").unwrap_or(2.0)),
+    };
     let idle_percent: u64 = flags.number("--idle-share").unwrap_or(0);
     if idle_percent > 99 {
         flags.reject("--idle-share: 0 to 99 percent");
@@ -102,7 +123,7 @@ fn main() {
             // Any odd seed will do; the process id makes runs differ.
             let seed =
                 ((u64::from(std::process::id()) << 8) | i).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            move || Some(split(seconds, idle_percent, seed))
+            move || Some(split(end, idle_percent, seed))
         });
     }
     stage.run()
