@@ -65,7 +65,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let progress = Progress::new(args.window.duration, args.common.quiet);
     let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
     let mut reseeding = Reseeding::default();
-    collect(&mut until, &[ring.fd()], &progress, || {
+    collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
         stacks.absorb(&ring);
         let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         reseeding.follow(moves, skel.links.seed_members.as_ref())?;

@@ -79,7 +79,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let mut command = corked.map(Corked::start).transpose()?;
     let progress = Progress::new(args.window.duration, args.common.quiet);
     let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
-    collect(&mut until, &[ring.fd()], &progress, || {
+    collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
         stacks.absorb(&ring);
         harvest::progress(&skel, &stacks)
     })?;

@@ -86,7 +86,12 @@ impl StackTable {
         for tgid in tgids {
             self.symbolizer.snapshot([tgid]);
         }
-        self.unwinder.update(&mut self.symbolizer);
+        self.unwinder.finish(&mut self.symbolizer);
+    }
+
+    /// Readable when there is something to take in besides what comes through the ring.
+    pub fn fd(&self) -> i32 {
+        self.unwinder.fd()
     }
 
     /// What could not be named.

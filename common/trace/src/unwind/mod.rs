@@ -1,11 +1,13 @@
 //! Unwind tables for the BPF side: made from the files that processes map, loaded when a mapping appears, dropped when
 //! nobody has it any more.
 //!
+//! Tables are made by threads of their own ([`maker`]), so that the collection goes on meanwhile.
 //! A file's table is made once for equal content, however many processes and containers map it. All tables together have
 //! 256 MiB ([`words`]); what does not fit goes without, is counted, and is walked by frame pointers.
 
 mod command;
 mod free;
+mod maker;
 mod outside;
 mod processes;
 mod rules;
@@ -25,6 +27,7 @@ pub use outside::Registers;
 
 use crate::losses::Losses;
 use crate::symbolize::{Executable, Symbolizer};
+use maker::{Made, Maker};
 use processes::{Listed, Processes};
 use rules::Rules;
 use tables::{Module, Tables, rule_at};
@@ -75,9 +78,19 @@ pub struct Unwinder {
     words: Words,
     rules: Rules,
     tables: Tables,
-    /// By the symbolizer's number; `None`: has no table.
-    modules: HashMap<u32, Option<Module>>,
+    maker: Maker,
+    /// By the symbolizer's number.
+    modules: HashMap<u32, State>,
     processes: Processes,
+}
+
+/// What is known of a file.
+enum State {
+    /// Its table is being made, and these processes wait for it.
+    Making(HashSet<u32>),
+    /// It has none.
+    Without,
+    With(Module),
 }
 
 impl Unwinder {
@@ -87,6 +100,8 @@ impl Unwinder {
     ///
     /// When the maps cannot be shared.
     pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
+        let tables = Tables::default();
+        let maker = Maker::start(&tables.known()).context("start threads for unwind tables")?;
         Ok(Self {
             method,
             later: wanted.later,
@@ -94,7 +109,8 @@ impl Unwinder {
             tree: false,
             words: Words::new(maps.chunks),
             rules: Rules::new(&maps.rules).context("map unwind rules")?,
-            tables: Tables::default(),
+            tables,
+            maker,
             modules: HashMap::new(),
             processes: Processes::new(maps.processes),
         })
@@ -116,11 +132,16 @@ impl Unwinder {
         self.followed.insert(tgid);
         for file in command::files(program) {
             // Kept by content until the command maps it.
-            let _ = self.tables.load(&file, &mut self.words, &mut self.rules);
+            self.maker.order(None, file);
         }
     }
 
-    /// Takes in what processes have mapped and unmapped since the last call.
+    /// Readable when tables were made: time for an [`Unwinder::update`].
+    pub fn fd(&self) -> i32 {
+        self.maker.fd()
+    }
+
+    /// Takes in what processes have mapped and unmapped since the last call, and the tables that were made.
     pub fn update(&mut self, symbolizer: &mut Symbolizer) {
         let changed = symbolizer.take_changed();
         if self.method == Method::Fp {
@@ -131,10 +152,21 @@ impl Unwinder {
                 self.refresh(tgid, symbolizer);
             }
         }
+        while let Some(made) = self.maker.take() {
+            self.add(made, symbolizer);
+        }
         if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
             self.drop_unused();
         }
         self.words.reclaim();
+    }
+
+    /// As [`Unwinder::update`], and waits for all tables that are being made.
+    pub fn finish(&mut self, symbolizer: &mut Symbolizer) {
+        self.update(symbolizer);
+        while let Some(made) = self.maker.wait() {
+            self.add(made, symbolizer);
+        }
     }
 
     /// The rules for a thread's code, for a walk in user space.
@@ -204,14 +236,19 @@ impl Unwinder {
         };
         let listed = executables
             .iter()
-            .filter_map(|executable| self.list(executable, symbolizer))
+            .filter_map(|executable| self.list(tgid, executable, symbolizer))
             .collect();
         self.processes
             .publish(tgid, start_stack, listed, &mut self.words);
     }
 
-    fn list(&mut self, executable: &Executable, symbolizer: &mut Symbolizer) -> Option<Listed> {
-        let module = self.module(executable.module, symbolizer)?;
+    fn list(
+        &mut self,
+        tgid: u32,
+        executable: &Executable,
+        symbolizer: &mut Symbolizer,
+    ) -> Option<Listed> {
+        let module = self.module(tgid, executable.module, symbolizer)?;
         let bias = module.bias(executable.start, executable.offset)?;
         Some(Listed {
             begin: executable.start,
@@ -221,21 +258,43 @@ impl Unwinder {
         })
     }
 
-    fn module(&mut self, id: u32, symbolizer: &mut Symbolizer) -> Option<Module> {
-        if let Some(known) = self.modules.get(&id) {
-            return known.clone();
+    /// The file's table if it is there; if not, it is ordered, and the process is listed anew when it comes.
+    fn module(&mut self, tgid: u32, id: u32, symbolizer: &mut Symbolizer) -> Option<Module> {
+        match self.modules.get_mut(&id) {
+            Some(State::With(module)) => return Some(module.clone()),
+            Some(State::Without) => return None,
+            Some(State::Making(waiting)) => {
+                waiting.insert(tgid);
+                return None;
+            }
+            None => {}
         }
-        let file = symbolizer.module_file(id)?;
-        let module = self.tables.load(file, &mut self.words, &mut self.rules);
-        self.modules.insert(id, module.clone());
-        module
+        let file = symbolizer.module_file(id)?.try_clone().ok()?;
+        self.maker.order(Some(id), file);
+        self.modules
+            .insert(id, State::Making(HashSet::from([tgid])));
+        None
+    }
+
+    fn add(&mut self, made: Made, symbolizer: &mut Symbolizer) {
+        let module = self
+            .tables
+            .take(made.outcome, &mut self.words, &mut self.rules);
+        let Some(id) = made.module else { return };
+        let state = module.map_or(State::Without, State::With);
+        let before = self.modules.insert(id, state);
+        if let Some(State::Making(waiting)) = before {
+            for tgid in waiting {
+                self.refresh(tgid, symbolizer);
+            }
+        }
     }
 
     fn drop_unused(&mut self) {
         let in_use = self.processes.tables_in_use();
-        self.modules.retain(|_, module| {
-            let table = module.as_ref().map(|module| module.stored.pages_at);
-            table.is_none_or(|table| in_use.contains(&table))
+        self.modules.retain(|_, state| match state {
+            State::With(module) => in_use.contains(&module.stored.pages_at),
+            State::Making(_) | State::Without => true,
         });
         self.tables.drop_unused(&mut self.words);
     }

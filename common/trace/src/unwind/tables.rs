@@ -1,12 +1,12 @@
 //! One table per file content, stored where BPF reads it while some process needs it.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::rc::Rc;
 
-use unwind::{Error, Image, Rule, Table};
+use unwind::{Image, Rule, Table};
 
 use super::free::Run;
+use super::maker::{Known, Outcome};
 use super::rules::Rules;
 use super::words::{CHUNK_WORDS, Words};
 
@@ -72,10 +72,11 @@ pub(super) struct TableLosses {
 }
 
 /// All tables.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Tables {
     /// By the file's content: equal builds share.
     by_content: HashMap<u128, Rc<Stored>>,
+    known: Known,
     pub(super) losses: TableLosses,
     /// Rows in all tables made so far, and the bytes that they took.
     pub(super) rows: u64,
@@ -83,54 +84,32 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The table of a file; `None` when it has none, or there is no room.
-    pub(super) fn load(
+    /// The contents that are stored, for whoever makes tables.
+    pub(super) fn known(&self) -> Known {
+        self.known.clone()
+    }
+
+    /// Takes in what was made of a file; `None` when it has no table, or there is no room.
+    pub(super) fn take(
         &mut self,
-        file: &File,
+        outcome: Outcome,
         words: &mut Words,
         rules: &mut Rules,
     ) -> Option<Module> {
-        match Image::read(file) {
-            Ok(image) => self.load_image(image, words, rules),
-            // JIT code in a memfd, a 32-bit library: frame pointers are all there is.
-            Err(Error::NotElf | Error::OtherMachine) => None,
-            Err(_) => {
+        let (image, key, table) = match outcome {
+            Outcome::Nothing => return None,
+            Outcome::Broken => {
                 self.losses.broken += 1;
-                None
+                return None;
             }
-        }
-    }
-
-    fn load_image(
-        &mut self,
-        mut image: Image,
-        words: &mut Words,
-        rules: &mut Rules,
-    ) -> Option<Module> {
-        if !image.has_cfi() {
-            return None;
-        }
-        let key = image.content_key();
-        let stored = match self.by_content.get(&key) {
-            Some(stored) => Rc::clone(stored),
-            None => self.make(&image, key, words, rules)?,
+            Outcome::Table(image, key, table) => (Rc::from(image), key, table),
         };
-        image.forget_cfi();
-        let image = Rc::new(image);
-        Some(Module { image, stored })
-    }
-
-    fn make(
-        &mut self,
-        image: &Image,
-        key: u128,
-        words: &mut Words,
-        rules: &mut Rules,
-    ) -> Option<Rc<Stored>> {
-        let Ok((table, _)) = image.table() else {
-            self.losses.broken += 1;
-            return None;
-        };
+        if let Some(stored) = self.by_content.get(&key) {
+            let stored = Rc::clone(stored);
+            return Some(Module { image, stored });
+        }
+        // Without a table: it was dropped in the meantime, and comes again with the next mapping.
+        let table = table?;
         self.rows += table.rows.len() as u64;
         self.made += 1;
         let Some(stored) = store(&table, words, rules) else {
@@ -139,14 +118,17 @@ impl Tables {
         };
         let stored = Rc::new(stored);
         self.by_content.insert(key, Rc::clone(&stored));
-        Some(stored)
+        self.known.lock().insert(key);
+        Some(Module { image, stored })
     }
 
     /// Gives up tables that only this list still knows.
     pub(super) fn drop_unused(&mut self, words: &mut Words) {
-        self.by_content.retain(|_, stored| {
+        let mut known = self.known.lock();
+        self.by_content.retain(|key, stored| {
             let used = Rc::strong_count(stored) > 1;
             if !used {
+                known.remove(key);
                 for run in &stored.runs {
                     words.retire(*run);
                 }

@@ -1,0 +1,197 @@
+//! Makes tables beside the collection: a large program takes a second, in which rings must be read and files opened.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::{io, num::NonZero};
+
+use unwind::{Error, Image, Table};
+
+/// More would only fight for memory bandwidth with what is being traced.
+const MOST_THREADS: usize = 4;
+
+/// A file to make a table of.
+struct Job {
+    module: Option<u32>,
+    file: File,
+}
+
+/// What became of it.
+pub(super) struct Made {
+    /// As it was given.
+    pub(super) module: Option<u32>,
+    pub(super) outcome: Outcome,
+}
+
+/// A table, or why there is none.
+pub(super) enum Outcome {
+    /// No call frame information for this machine: JIT code in a memfd, a 32-bit library.
+    Nothing,
+    /// The file contradicts itself.
+    Broken,
+    /// By the file's content; `None`: that one is known.
+    Table(Box<Image>, u128, Option<Box<Table>>),
+}
+
+/// Contents whose tables are stored.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<HashSet<u128>>>);
+
+impl Known {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashSet<u128>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Threads that make tables.
+pub(super) struct Maker {
+    jobs: Sender<Job>,
+    results: Receiver<Made>,
+    /// Becomes readable with every result.
+    ready: Arc<OwnedFd>,
+    /// Jobs whose results have not been taken.
+    open: usize,
+}
+
+impl Maker {
+    /// Starts the threads; they end with the last job after this is dropped.
+    pub(super) fn start(known: &Known) -> io::Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (done, results) = mpsc::channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let ready = Arc::new(event_fd()?);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..threads.min(MOST_THREADS) {
+            let (queue, done) = (Arc::clone(&queue), done.clone());
+            let (ready, known) = (Arc::clone(&ready), known.clone());
+            thread::Builder::new()
+                .name("unwind-tables".into())
+                .spawn(move || {
+                    while let Some(job) = next(&queue) {
+                        // The reader is made for hostile files; should it fail all the same, one table is missing.
+                        let outcome = catch_unwind(AssertUnwindSafe(|| make(&job.file, &known)));
+                        let module = job.module;
+                        let outcome = outcome.unwrap_or(Outcome::Broken);
+                        if done.send(Made { module, outcome }).is_err() {
+                            return;
+                        }
+                        notify(&ready);
+                    }
+                })?;
+        }
+        Ok(Self {
+            jobs,
+            results,
+            ready,
+            open: 0,
+        })
+    }
+
+    /// Readable when there are results.
+    pub(super) fn fd(&self) -> i32 {
+        self.ready.as_raw_fd()
+    }
+
+    pub(super) fn order(&mut self, module: Option<u32>, file: File) {
+        if self.jobs.send(Job { module, file }).is_ok() {
+            self.open += 1;
+        }
+    }
+
+    /// A result that is there already.
+    pub(super) fn take(&mut self) -> Option<Made> {
+        drain(&self.ready);
+        let made = self.results.try_recv().ok()?;
+        self.open -= 1;
+        Some(made)
+    }
+
+    /// The next result; `None` when nothing is being made.
+    pub(super) fn wait(&mut self) -> Option<Made> {
+        if self.open == 0 {
+            return None;
+        }
+        let made = self.results.recv().ok()?;
+        self.open -= 1;
+        Some(made)
+    }
+}
+
+fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
+    let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    queue.recv().ok()
+}
+
+fn make(file: &File, known: &Known) -> Outcome {
+    let mut image = match Image::read(file) {
+        Ok(image) if image.has_cfi() => image,
+        Ok(_) | Err(Error::NotElf | Error::OtherMachine) => return Outcome::Nothing,
+        Err(_) => return Outcome::Broken,
+    };
+    let key = image.content_key();
+    let table = if known.lock().contains(&key) {
+        None
+    } else {
+        match image.table() {
+            Ok((table, _)) => Some(Box::new(table)),
+            Err(_) => return Outcome::Broken,
+        }
+    };
+    image.forget_cfi();
+    Outcome::Table(Box::new(image), key, table)
+}
+
+fn event_fd() -> io::Result<OwnedFd> {
+    // SAFETY: takes plain numbers.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the kernel just made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn notify(ready: &OwnedFd) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: `one` has eight bytes. It fails only when so many are unread that nobody could miss them.
+    unsafe { libc::write(ready.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+fn drain(ready: &OwnedFd) {
+    let mut count = [0_u8; 8];
+    // SAFETY: `count` has eight bytes. It fails when there is nothing to read.
+    unsafe { libc::read(ready.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_for_every_order_and_known_contents_are_not_made_again() {
+        let known = Known::default();
+        let mut maker = Maker::start(&known).unwrap();
+        let own = || File::open("/proc/self/exe").unwrap();
+        maker.order(Some(1), own());
+        let Some(Made {
+            module: Some(1),
+            outcome: Outcome::Table(image, key, Some(table)),
+        }) = maker.wait()
+        else {
+            panic!("this program has call frame information");
+        };
+        assert!(!table.rows.is_empty() && !image.has_cfi());
+        known.lock().insert(key);
+        maker.order(Some(2), own());
+        maker.order(None, File::open("/etc/passwd").unwrap());
+        let mut outcomes = [maker.wait(), maker.wait()].map(Option::unwrap);
+        outcomes.sort_by_key(|made| made.module);
+        assert!(matches!(outcomes[0].outcome, Outcome::Nothing));
+        assert!(matches!(outcomes[1].outcome, Outcome::Table(_, same, None) if same == key));
+        assert!(maker.wait().is_none() && maker.take().is_none());
+    }
+}
