@@ -2,6 +2,8 @@
 
 mod bad_days;
 mod c_program;
+mod chains;
+mod chains_c;
 mod containers;
 mod cpu_quota;
 mod endings;
