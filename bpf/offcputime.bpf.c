@@ -173,7 +173,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	} else if (origin == MEMBER_RENAMED) {
 		bool queued = is_queued(task);
 
-		member->phase = BPF_CORE_READ(task, on_cpu) ? PHASE_RUNNING : queued ? PHASE_RUNNABLE : PHASE_BLOCKED;
+		member->phase = is_on_cpu(task) ? PHASE_RUNNING : queued ? PHASE_RUNNABLE : PHASE_BLOCKED;
 	}
 }
 
@@ -267,7 +267,7 @@ static __always_inline void made_runnable(struct task_struct *task, __u64 now)
 		return;
 	/* Wakeups also reach tasks that are on a CPU or were preempted half-way to sleep: nothing changes for those. */
 	if (is_unsettled(member))
-		settle(member, BPF_CORE_READ(task, on_cpu) ? PHASE_RUNNING : PHASE_BLOCKED);
+		settle(member, is_on_cpu(task) ? PHASE_RUNNING : PHASE_BLOCKED);
 	sums->events++;
 	if (member->phase != PHASE_BLOCKED)
 		return;
@@ -372,7 +372,7 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 
 static __always_inline __u64 syscall_of(struct task_struct *task)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 
 	return task->flags & PF_KTHREAD ? -1 : BPF_CORE_READ(regs, orig_ax);
 }
@@ -457,7 +457,7 @@ static __always_inline bool resumed_unseen(void *ctx, struct member *member, str
 SEC("?tp_btf/sched_exit_tp")
 int BPF_PROG(sched_exit, bool is_switch)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct stack_scratch *scratch;
 	struct member *member;
 	__u64 user = 0;
@@ -528,7 +528,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct member *member = member_of(task);
 
 	if (scratch && member && in_window(bpf_ktime_get_ns()))
-		member->waker = waker_record(ctx, bpf_get_current_task_btf(), scratch);
+		member->waker = waker_record(ctx, current_task(), scratch);
 	return 0;
 }
 
@@ -573,7 +573,7 @@ struct {
 
 static __always_inline enum phase phase_now(struct task_struct *task)
 {
-	if (BPF_CORE_READ(task, on_cpu))
+	if (is_on_cpu(task))
 		return PHASE_RUNNING;
 	return is_queued(task) ? PHASE_RUNNABLE : PHASE_BLOCKED;
 }
@@ -594,7 +594,7 @@ static __always_inline void describe_interval(struct open_phase *open, struct me
 
 static __always_inline void describe_wait(struct open_phase *open, struct member *member, struct task_struct *task)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;

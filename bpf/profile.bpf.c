@@ -163,7 +163,7 @@ static __always_inline void sample(void *ctx, struct task_struct *task, const st
 SEC("?perf_event")
 int on_overflow(struct bpf_perf_event_data *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct profile_totals *sums = totals_here();
 	struct user_place outside = {};
 
@@ -236,7 +236,7 @@ static __always_inline __u64 probe_weight(struct pt_regs *regs)
 
 static __always_inline void event_fired(void *ctx, const struct user_place *outside, __u64 weight)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct profile_totals *sums = totals_here();
 
 	if (!sums || !window_open)

@@ -304,7 +304,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 		return;
 	drop_stale_wait(member, task);
 	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
-	if (member->runnable_ns || task->on_cpu)
+	if (member->runnable_ns || is_on_cpu(task))
 		return;
 	now = bpf_ktime_get_ns();
 	sums = totals_here();

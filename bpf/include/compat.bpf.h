@@ -16,6 +16,40 @@ struct cgroup___pre_6_1 {
 };
 #pragma clang attribute pop
 
+/* Architecture: x86-64; KASAN doubles it. */
+#define KERNEL_STACK_BYTES 16384
+
+/* User registers of a thread inside the kernel, to be read by helpers. dd6e10fbd9fb (5.15) added the helper; before, they
+ * are where every entry from user space puts them: at the very top of the kernel stack.
+ */
+static __always_inline const struct pt_regs *user_regs_of(struct task_struct *task)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return (const struct pt_regs *)bpf_task_pt_regs(task);
+	return (const struct pt_regs *)(BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES - sizeof(struct user_regs));
+}
+
+/* 3ca1032ab7ab (5.11) added the pointer that needs no helper to be read through. */
+static __always_inline struct task_struct *current_task(void)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf))
+		return bpf_get_current_task_btf();
+	return (struct task_struct *)bpf_get_current_task();
+}
+
+/* An int until 7.2, a byte since: as wide as it is here, and zero above. */
+#define READ_FLAG(task, field)                                                         \
+	({                                                                             \
+		__u32 flag = 0;                                                        \
+		bpf_core_read(&flag, bpf_core_field_size((task)->field), &(task)->field); \
+		flag;                                                                  \
+	})
+
+static __always_inline bool is_on_cpu(struct task_struct *task)
+{
+	return READ_FLAG(task, on_cpu);
+}
+
 /* 2f064a59a11f (5.14) renamed `state` to `__state` and made it an unsigned int. */
 static __always_inline __u32 task_state(struct task_struct *task)
 {
@@ -44,7 +78,7 @@ static __always_inline __u64 cgroup_ancestor_id(struct cgroup *cgroup, int level
 /* 152e11f6df29 (6.12): a sleeper may stay on the run queue until its lag is gone; it is not runnable. */
 static __always_inline bool is_queued(struct task_struct *task)
 {
-	if (!BPF_CORE_READ(task, on_rq))
+	if (!READ_FLAG(task, on_rq))
 		return false;
 	if (bpf_core_field_exists(task->se.sched_delayed))
 		return !BPF_CORE_READ(task, se.sched_delayed);

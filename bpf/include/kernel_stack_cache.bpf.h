@@ -17,8 +17,8 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "compat.bpf.h"
 
-#define KERNEL_STACK_BYTES 16384
 #define KERNEL_TEXT_START 0xffffffff80000000ULL
 #define STACK_WINDOW_WORDS 128
 /* struct pt_regs and what the processor or the entry code puts above it. */
@@ -58,12 +58,12 @@ __u64 dispatcher_high = 0;
 /* `depth` addresses, leaf first: the entry code is the root, its callee the dispatcher. */
 static __always_inline void learn_dispatcher(const __u64 *addresses, __u32 depth)
 {
-	__u32 at = depth - 2;
 	__u64 address;
 
-	if (depth < 3 || at >= STACK_WINDOW_WORDS - 1)
+	if (depth < 3)
 		return;
-	address = addresses[at];
+	/* Masked: the verifier of 6.1 does not follow what clang makes of a comparison. */
+	address = addresses[(depth - 2) & (STACK_WINDOW_WORDS - 1)];
 	if (!dispatcher_low)
 		dispatcher_low = dispatcher_high = address;
 	else if (address < dispatcher_low && dispatcher_high - address < DISPATCHER_BYTES)

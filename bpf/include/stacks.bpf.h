@@ -145,15 +145,21 @@ static __always_inline struct stack_scratch *claim_scratch(__u32 *slot)
 		struct stack_scratch *scratch = scratch_at(i);
 
 		*slot = i;
-		if (scratch && !__sync_lock_test_and_set(&scratch->busy, 1))
+		if (!scratch)
+			return NULL;
+		/* Nothing but addition is atomic before 5.12; who reads 1 after it was first. */
+		__sync_fetch_and_add(&scratch->busy, 1);
+		barrier();
+		if (scratch->busy == 1)
 			return scratch;
+		__sync_fetch_and_add(&scratch->busy, -1);
 	}
 	return NULL;
 }
 
 static __always_inline void release_scratch(struct stack_scratch *scratch)
 {
-	__sync_lock_test_and_set(&scratch->busy, 0);
+	__sync_fetch_and_add(&scratch->busy, -1);
 }
 
 static __always_inline __u64 kernel_stack(void *ctx, struct stack_scratch *scratch)
@@ -188,14 +194,13 @@ static __always_inline __u64 user_stack_from(__u32 slot, struct stack_scratch *s
 					     __u32 tgid, __u64 ip, __u64 sp, __u64 bp)
 {
 	struct unwind *at = &scratch->unwind;
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	at->regs = (__u64)regs;
+	bpf_probe_read_kernel(&at->regs, sizeof(at->regs), user_regs_of(task));
 	at->ip = ip;
 	at->sp = sp;
 	at->bp = bp;
 	at->exact = 1;
-	at->compat = regs->cs == USER32_CS;
+	at->compat = (__u16)at->regs.cs == USER32_CS;
 	unwind_user(slot, scratch, task, tgid);
 	return intern_user_stack(scratch, task, tgid);
 }

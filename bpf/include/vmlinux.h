@@ -45,6 +45,11 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
+enum bpf_func_id {
+	BPF_FUNC_get_current_task_btf = 158,
+	BPF_FUNC_task_pt_regs = 175,
+};
+
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
@@ -207,11 +212,13 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 /* UAPI, fixed layout: not relocated. Architecture: x86-64. */
+struct user_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
+	unsigned long ip, cs, flags, sp, ss;
+};
+
 struct bpf_perf_event_data {
-	struct {
-		unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
-		unsigned long ip, cs, flags, sp, ss;
-	} regs;
+	struct user_regs regs;
 	__u64 sample_period;
 	__u64 addr;
 };

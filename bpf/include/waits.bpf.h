@@ -114,7 +114,7 @@ static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
 static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 {
 	struct wait_call call = { .syscall = NO_SYSCALL };
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 	/* -1 after a fault or an interrupt. */
 	__u64 number = BPF_CORE_READ(regs, orig_ax);
 

@@ -3,14 +3,12 @@
 //! Each distinct stack comes once through the ring buffer, moments after it first occurred; user addresses are tied to
 //! their modules at once, while the process can still be asked, and named when a report needs them.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
+mod record;
+mod ring;
 
-use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use profile::frame::Frame;
 use profile::model::{StackEnd, Task, Waker};
 
@@ -18,64 +16,13 @@ use crate::losses::Losses;
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::task;
 use crate::unwind::{Registers, Unwinder};
+use record::{Record, end_of, kind};
 
-/// `struct stack_record` up to its addresses.
-const HEADER_BYTES: usize = 24;
+pub use record::words;
+pub use ring::Ring;
+
 /// Words of a waker's record: thread ID, name (2), kernel stack, user stack.
 const WAKER_WORDS: usize = 5;
-
-/// `enum stack_kind`.
-mod kind {
-    pub(super) const USER: u8 = 1;
-    pub(super) const KERNEL: u8 = 2;
-    pub(super) const WAKER: u8 = 3;
-}
-
-/// Reader of the ring buffer that new stacks come through.
-pub struct Ring {
-    buffer: RingBuffer<'static>,
-    arrived: Rc<RefCell<Vec<Vec<u8>>>>,
-}
-
-impl Ring {
-    /// Opens the BPF side's `stack_ring`.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be mapped.
-    pub fn open(map: &impl MapCore) -> Result<Self> {
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let inbox = Rc::clone(&arrived);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(map, move |bytes: &[u8]| {
-                inbox.borrow_mut().push(bytes.to_vec());
-                0
-            })
-            .context("open stack ring buffer")?;
-        Ok(Self {
-            buffer: builder.build().context("map stack ring buffer")?,
-            arrived,
-        })
-    }
-
-    /// Descriptor that becomes readable when the ring fills up.
-    pub fn fd(&self) -> i32 {
-        self.buffer.epoll_fd()
-    }
-
-    /// Records that have arrived since the last call.
-    pub fn take(&self) -> Vec<Vec<u8>> {
-        // Records are sent without waking anybody, so ask instead of waiting for the descriptor.
-        self.buffer.consume_raw();
-        self.arrived.take()
-    }
-
-    /// Waits for records, at most `timeout`; signals end the wait early.
-    pub fn wait(&self, timeout: Duration) {
-        self.buffer.poll_raw(timeout);
-    }
-}
 
 struct UserStack {
     locations: Arc<[Location]>,
@@ -337,43 +284,6 @@ impl StackTable {
     }
 }
 
-struct Record {
-    id: u64,
-    time_ns: u64,
-    tgid: u32,
-    kind: u8,
-    end: u8,
-    addresses: Vec<u64>,
-}
-
-/// `enum stack_end` of the BPF side.
-fn end_of(code: u8) -> StackEnd {
-    match code {
-        0 => StackEnd::Root,
-        1 => StackEnd::Depth,
-        2 => StackEnd::NoTable,
-        3 => StackEnd::Unreadable,
-        _ => StackEnd::Unsupported,
-    }
-}
-
-impl Record {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
-        let word = |at: usize| Some(u64::from_ne_bytes(header.get(at..at + 8)?.try_into().ok()?));
-        let depth = u16::from_ne_bytes(header.get(20..22)?.try_into().ok()?).into();
-        let addresses: Vec<u64> = words(rest).take(depth).collect();
-        (addresses.len() == depth).then_some(Self {
-            id: word(0)?,
-            time_ns: word(8)?,
-            tgid: u32::from_ne_bytes(header.get(16..20)?.try_into().ok()?),
-            kind: *header.get(22)?,
-            end: *header.get(23)?,
-            addresses,
-        })
-    }
-}
-
 impl WakerIds {
     fn decode(record: &Record) -> Self {
         let [tid, name0, name1, kernel, user] = record.addresses[..] else {
@@ -388,38 +298,5 @@ impl WakerIds {
             tid: u32::try_from(tid).unwrap_or(0),
         };
         Self { task, kernel, user }
-    }
-}
-
-/// Native-endian 64-bit words of a byte string; a torn end is left out.
-pub fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    bytes
-        .chunks_exact(8)
-        .map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of 8")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_is_read_as_bpf_lays_it_out() {
-        let mut bytes = Vec::new();
-        bytes.extend(7_u64.to_ne_bytes());
-        bytes.extend(99_u64.to_ne_bytes());
-        bytes.extend(1234_u32.to_ne_bytes());
-        bytes.extend(2_u16.to_ne_bytes());
-        bytes.extend([kind::USER, 3]);
-        bytes.extend(0x10_u64.to_ne_bytes());
-        bytes.extend(0x20_u64.to_ne_bytes());
-        let record = Record::parse(&bytes).expect("a whole record");
-        assert_eq!(
-            (record.id, record.time_ns, record.tgid, record.kind),
-            (7, 99, 1234, kind::USER)
-        );
-        assert_eq!(end_of(record.end), StackEnd::Unreadable);
-        assert_eq!(record.addresses, [0x10, 0x20]);
-        assert!(Record::parse(&bytes[..bytes.len() - 1]).is_none(), "torn");
-        assert!(Record::parse(&bytes[..10]).is_none(), "no header");
     }
 }
