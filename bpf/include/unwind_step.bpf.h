@@ -225,9 +225,11 @@ static __always_inline int step_by_frame_pointer(struct unwind *at)
 {
 	if (unwind_mode == UNWIND_CFI)
 		return STACK_END_NO_TABLE;
-	/* The ABI has the outermost frame's be 0. */
+	/* The ABI has the outermost frame's be 0. In a leaf that proves nothing: most code keeps no frame pointer, and
+	 * nothing else changed the 0 that _start began with.
+	 */
 	if (!at->bp)
-		return STACK_END_ROOT;
+		return at->leaf ? STACK_END_NO_TABLE : STACK_END_ROOT;
 	if (at->bp < at->sp || at->bp & 3)
 		return STACK_END_NO_TABLE;
 	if (!read_frame_pointer(at))
