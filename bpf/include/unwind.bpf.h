@@ -33,6 +33,7 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 			at->process.mappings = 0;
 	}
 	at->leaf = 1;
+	at->bx = 0;
 	scratch->record.depth = 0;
 	for (int i = 0; i <= MAX_STACK_DEPTH; i++) {
 		end = unwind_step(slot);

@@ -36,8 +36,17 @@ pub struct Counts {
 
 /// Makes the table of all sections together.
 pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Counts), Error> {
+    let made = make(sections, text, false)?;
+    // Rules that say where rbx is are many more, and hardly any file needs them.
+    if made.0.rules.iter().any(|rule| rule.needs_bx()) {
+        return make(sections, text, true);
+    }
+    Ok(made)
+}
+
+fn make(sections: &[CfiSection], text: &Text, bx: bool) -> Result<(Table, Counts), Error> {
     let mut counts = Counts::default();
-    let mut parsed: Vec<_> = sections.iter().map(parse).collect();
+    let mut parsed: Vec<_> = sections.iter().map(|section| parse(section, bx)).collect();
     let mut entries = Vec::new();
     for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Plt] {
         let mut more = Vec::new();
@@ -63,7 +72,7 @@ pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Coun
     Ok((rows.finish()?, counts))
 }
 
-fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
+fn parse<'a>(section: &'a CfiSection, bx: bool) -> Box<dyn Section + 'a> {
     let CfiSection {
         kind,
         address,
@@ -79,6 +88,7 @@ fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
                 bytes,
                 section,
                 bases,
+                bx,
                 shared: HashMap::new(),
             })
         }
@@ -90,6 +100,7 @@ fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
                 bytes,
                 section,
                 bases,
+                bx,
                 shared: HashMap::new(),
             })
         }

@@ -66,6 +66,8 @@ pub(crate) struct Parsed<'a, S> {
     pub(crate) bytes: &'a [u8],
     pub(crate) section: S,
     pub(crate) bases: BaseAddresses,
+    /// Rules say where rbx is.
+    pub(crate) bx: bool,
     pub(crate) shared: HashMap<usize, Option<CommonInformationEntry<Reader<'a>>>>,
 }
 
@@ -152,7 +154,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Section for Parsed<'a, S> {
                 if start >= end {
                     continue;
                 }
-                let rule = rule(row, &self.section);
+                let rule = rule(row, &self.section, self.bx);
                 counts.unsupported_rows += u64::from(rule == Rule::UNSUPPORTED);
                 rows.push(start, rule)?;
             }

@@ -49,6 +49,7 @@ pub(super) fn walk(
         bp: Some(registers.bp),
         exact: registers.exact,
         leaf: None,
+        bx: None,
     };
     let mut stack = Vec::new();
     loop {
