@@ -38,7 +38,10 @@ const LIBC: &str = "
     asleep: START > main > sleeps > *nanosleep* > *nanosleep*
     asleep: THREAD > contends > wants_the_lock > ..
     asleep: THREAD > awaits > reads > *read*
-    __start_context > coroutine > coroutine_leaf
+    START > main > begins_a_thread > ..
+    START > main > begins_a_child > ..
+    cpu: THREAD > .. 
+    cpu: *clone3
 ";
 
 /// How programs are compiled and linked.

@@ -4,6 +4,8 @@ mod bad_days;
 mod c_program;
 mod chains;
 mod chains_c;
+mod chains_languages;
+mod chains_loads;
 mod containers;
 mod cpu_quota;
 mod endings;

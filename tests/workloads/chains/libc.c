@@ -2,8 +2,7 @@
 #define _GNU_SOURCE
 #include <link.h>
 #include <pthread.h>
-#include <search.h>
-#include <ucontext.h>
+#include <sys/wait.h>
 #include "chains.h"
 
 #define ROUNDS 400
@@ -41,7 +40,9 @@ FUNC void searches(void)
 {
 	int values[] = { 1 };
 
-	sink = bsearch(&values[0], values, 1, sizeof(int), finds) != NULL;
+	void *(*volatile find)(const void *, const void *, size_t, size_t, int (*)(const void *, const void *)) = bsearch;
+
+	sink = find(&values[0], values, 1, sizeof(int), finds) != NULL;
 }
 
 FUNC void once_begin(void) { stop(); }
@@ -106,19 +107,25 @@ static void beside(void *(*begin)(void *), void (*afterwards)(void))
 static void unlocks(void) { pthread_mutex_unlock(&mutex); }
 static void writes(void) { sink = write(pipes[1], "", 1); }
 
-static ucontext_t own_context, coroutine_context;
-static char coroutine_stack[1 << 16];
-
-FUNC void coroutine_leaf(void) { stop(); }
-FUNC void coroutine(void) { coroutine_leaf(); }
-FUNC void switches(void)
+/* Both sides of a system call that returns twice, on two stacks. */
+FUNC void *nothing(void *data) { return data; }
+FUNC void begins_a_thread(void)
 {
-	getcontext(&coroutine_context);
-	coroutine_context.uc_stack.ss_sp = coroutine_stack;
-	coroutine_context.uc_stack.ss_size = sizeof(coroutine_stack);
-	coroutine_context.uc_link = &own_context;
-	makecontext(&coroutine_context, coroutine, 0);
-	swapcontext(&own_context, &coroutine_context);
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, nothing, NULL))
+		exit(1);
+	pthread_join(thread, NULL);
+}
+FUNC void begins_a_child(void)
+{
+	int child = fork();
+
+	if (child < 0)
+		exit(1);
+	if (!child)
+		_exit(0);
+	waitpid(child, NULL, 0);
 }
 
 int main(void)
@@ -138,6 +145,9 @@ int main(void)
 	pthread_mutex_lock(&mutex);
 	beside(contends, unlocks);
 	beside(awaits, writes);
-	switches();
+	for (int i = 0; i < ROUNDS; i++)
+		begins_a_thread();
+	for (int i = 0; i < ROUNDS / 20; i++)
+		begins_a_child();
 	return end();
 }
