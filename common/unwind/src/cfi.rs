@@ -6,6 +6,7 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 
 use crate::entries::{Context, Entry, Parsed, Section};
 use crate::error::Error;
+use crate::go::Go;
 use crate::header::Kind;
 use crate::plt::Plt;
 use crate::rows::Rows;
@@ -48,7 +49,7 @@ fn make(sections: &[CfiSection], text: &Text, bx: bool) -> Result<(Table, Counts
     let mut counts = Counts::default();
     let mut parsed: Vec<_> = sections.iter().map(|section| parse(section, bx)).collect();
     let mut entries = Vec::new();
-    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Plt] {
+    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Go, Kind::Plt] {
         let mut more = Vec::new();
         for (index, section) in parsed.iter_mut().enumerate() {
             if sections[index].kind == kind {
@@ -104,6 +105,13 @@ fn parse<'a>(section: &'a CfiSection, bx: bool) -> Box<dyn Section + 'a> {
                 shared: HashMap::new(),
             })
         }
+        Kind::Go => match Go::new(bytes, *address) {
+            Some(go) => Box::new(go),
+            None => Box::new(Plt {
+                address: 0,
+                bytes: &[],
+            }),
+        },
         Kind::Plt => Box::new(Plt {
             address: *address,
             bytes,

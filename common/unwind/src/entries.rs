@@ -21,7 +21,7 @@ const MAX_CIE: usize = 1024;
 const MAX_CIES: usize = 4096;
 /// The most bytes of instructions run, shared ones once for each function; libLLVM has 10 MB. A byte costs 50 ns at
 /// the very worst (`DW_CFA_remember_state`), a few usually.
-const MAX_WORK: u64 = 256 << 20;
+pub(crate) const MAX_WORK: u64 = 256 << 20;
 
 /// Reused for all functions; gimli's memory is in it.
 pub(crate) type Context = UnwindContext<usize, Storage>;
