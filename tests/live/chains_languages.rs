@@ -142,10 +142,11 @@ fn goroutines_are_whole_stripped_or_not() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let variants: [(&str, &[&str]); 3] = [
+    let variants: [(&str, &[&str]); 4] = [
         ("go", &[]),
         ("go-stripped", &["-ldflags", "-s -w"]),
         ("go-pie", &["-buildmode=pie"]),
+        ("go-pie-stripped", &["-buildmode=pie", "-ldflags", "-s -w"]),
     ];
     let case = |(what, flags)| {
         let mut case = Case::new(what, &go(dir.path(), what, flags), GO);
