@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use serde_json::Value;
 
@@ -45,6 +46,14 @@ impl Stack {
             end: stack["user_end"].as_str().unwrap_or("no stack").to_owned(),
             count,
             kernel: stack["kernel"].to_string(),
+        }
+    }
+
+    fn is_at_the_edge(&self) -> bool {
+        match &self.frames[..] {
+            [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
+            [(name, _)] => name.ends_with("clone3"),
+            _ => false,
         }
     }
 
@@ -233,6 +242,22 @@ pub(crate) fn compile(
     program
 }
 
+/// Makes a case of each variant, all at the same time: compilers are most of what these tests take.
+pub(crate) fn cases<V: Copy + Send>(variants: &[V], case: impl Fn(V) -> Case + Sync) -> Vec<Case> {
+    thread::scope(|scope| {
+        let case = &case;
+        let made: Vec<_> = variants
+            .iter()
+            .map(|variant| {
+                let variant = *variant;
+                scope.spawn(move || case(variant))
+            })
+            .collect();
+        let made = made.into_iter().map(|thread| thread.join());
+        made.map(|case| case.expect("compiled")).collect()
+    })
+}
+
 /// A program and the chains that it makes.
 pub(crate) struct Case {
     pub(crate) what: String,
@@ -286,15 +311,13 @@ pub(crate) fn trace(workloads: &mut [(Workload, u32)], options: &[&str]) -> [Val
     })
 }
 
-/// A process's stacks in a report. A thread that has never run has none, and waits for a CPU all the same; one that is
-/// about to be gone has no memory any more.
+/// A process's stacks in a report, but for threads at their edges. One that has never run has none; one on its way to
+/// its first instruction has registers that belong to no function yet; one that is about to be gone has no memory.
 pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
     let stacks = report["stacks"].as_array().expect("stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
-        .filter(|stack| {
-            !stack.frames.is_empty() || stack.kernel != "[]" && !stack.kernel.contains("do_exit")
-        })
+        .filter(|stack| !stack.is_at_the_edge())
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::chains::{Case, compile, hold_to};
+use crate::chains::{Case, cases, compile, hold_to};
 use crate::kernel::{alone, require_live};
 
 const CALLS: &str = "
@@ -40,8 +40,7 @@ const LIBC: &str = "
     asleep: THREAD > awaits > reads > *read*
     START > main > begins_a_thread > ..
     START > main > begins_a_child > ..
-    cpu: THREAD > .. 
-    cpu: *clone3
+    perhaps: THREAD > ..
 ";
 
 /// How programs are compiled and linked.
@@ -65,13 +64,14 @@ fn all_variants(name: &str, chains: &str) {
     if !require_live() {
         return;
     }
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let case = |(variant, flags): (&str, &[&str])| {
         let what = format!("{name}-{variant}");
         Case::new(&what, &build(dir.path(), &what, name, flags), chains)
     };
-    hold_to(VARIANTS.map(case).into(), &["--no-inline"]);
+    let cases = cases(&VARIANTS, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
 }
 
 fn build(dir: &Path, what: &str, name: &str, flags: &[&str]) -> std::path::PathBuf {

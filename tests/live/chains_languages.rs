@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::c_program::run;
-use crate::chains::{Case, compile, hold_to, source};
+use crate::chains::{Case, cases, compile, hold_to, source};
 use crate::kernel::{alone, require_live};
 
 /// gcc moves landing pads out of the way, to a part of the function with a name of its own.
@@ -40,14 +40,15 @@ fn exceptions_in_flight_have_their_owners_above_them() {
     if !require_live() {
         return;
     }
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let case = |(variant, flags): (&str, &[&str])| {
         let what = format!("exceptions-{variant}");
         let program = compile("g++", dir.path(), &what, "exceptions.cc", flags);
         Case::new(&what, &program, CXX)
     };
-    hold_to(CXX_VARIANTS.map(case).into(), &["--no-inline"]);
+    let cases = cases(&CXX_VARIANTS, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
 }
 
 const RUST: &str = "
@@ -79,7 +80,6 @@ fn rust_without_frame_pointers_is_whole() {
     if !require_live() {
         return;
     }
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &[&str]); 3] = [
         ("rust-O", &["-O"]),
@@ -90,7 +90,9 @@ fn rust_without_frame_pointers_is_whole() {
         ),
     ];
     let case = |(what, flags)| Case::new(what, &rustc(dir.path(), what, flags), RUST);
-    hold_to(variants.map(case).into(), &["--no-inline"]);
+    let cases = cases(&variants, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
 }
 
 #[test]
@@ -140,7 +142,6 @@ fn goroutines_are_whole_stripped_or_not() {
     if !require_live() {
         return;
     }
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &[&str]); 4] = [
         ("go", &[]),
@@ -155,5 +156,7 @@ fn goroutines_are_whole_stripped_or_not() {
         case.only = "main.";
         case
     };
-    hold_to(variants.map(case).into(), &["--no-inline"]);
+    let cases = cases(&variants, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
 }

