@@ -253,7 +253,7 @@ pub(crate) fn cases<V: Copy + Send>(variants: &[V], case: impl Fn(V) -> Case + S
                 scope.spawn(move || case(variant))
             })
             .collect();
-        let made = made.into_iter().map(|thread| thread.join());
+        let made = made.into_iter().map(thread::ScopedJoinHandle::join);
         made.map(|case| case.expect("compiled")).collect()
     })
 }

@@ -1,6 +1,5 @@
 //! Chains through the dynamic linker, at a function's first instruction, of wakers, and of threads that gdb looked at.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,6 +94,36 @@ fn a_function_has_its_caller_at_its_first_instruction() {
         workload.finish();
         Chains::new(chain).check(&stacks_of(&found, tgid), "cpu: ", function);
     }
+}
+
+#[test]
+fn nothing_unknown_is_called_complete() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile("gcc", dir.path(), "unknown", "unknown.c", &["-O2"]);
+    let (mut workload, tgid) = Workload::spawn("unknown", Command::new(&program));
+    let args = ["-j", "-F", "997", "-p", &tgid.to_string()];
+    let found = report("profile", &args, || {
+        workload.go();
+        workload.results();
+    });
+    workload.finish();
+    let stacks = stacks_of(&found, tgid);
+    let made: Vec<&Stack> = stacks
+        .iter()
+        .filter(|stack| stack.frames.len() == 1)
+        .collect();
+    assert!(
+        made.iter().map(|stack| stack.count).sum::<u64>() > 50,
+        "{stacks:#?}"
+    );
+    assert!(
+        made.iter().all(|stack| stack.end == "no-table"),
+        "{made:#?}"
+    );
 }
 
 #[test]
@@ -221,26 +250,27 @@ fn gdb_finds_the_same_frames() {
     let other = libraries(dir.path(), &[]);
     let program = with_library(dir.path(), "parked", "parked.c", &["-Wl,-z,lazy"]);
     let modes = ["sort", "fault", "open", "bind", "exit"];
-    let mut parked = Vec::new();
+    let (mut workloads, mut parked) = (Vec::new(), Vec::new());
     for mode in modes {
         let mut command = Command::new(&program);
         command.arg(mode).arg(&other);
         let (workload, tgid) = Workload::spawn(mode, command);
         wait_until_asleep(tgid);
-        parked.push((workload, tgid, gdb_addresses(dir.path(), tgid)));
+        workloads.push(workload);
+        parked.push((mode, tgid, gdb_addresses(dir.path(), tgid)));
     }
-    let tgids: BTreeSet<String> = parked.iter().map(|(_, tgid, _)| tgid.to_string()).collect();
-    let tgids = tgids.into_iter().collect::<Vec<_>>().join(",");
+    let tgids: Vec<String> = parked.iter().map(|(_, tgid, _)| tgid.to_string()).collect();
+    let tgids = tgids.join(",");
     let args = ["-j", "--no-inline", "-p", &tgids];
     // Still asleep at the end: walked from outside. Then awake again: walked in the kernel.
     let outside = report("offcputime", &args, || ());
     let inside = report("offcputime", &args, || {
-        parked.iter_mut().for_each(|(workload, ..)| workload.go());
-        for (workload, ..) in &mut parked {
-            workload.ended();
+        for mut workload in workloads {
+            workload.go();
+            workload.finish();
         }
     });
-    for ((_, tgid, gdb), mode) in parked.iter().zip(modes) {
+    for (mode, tgid, gdb) in &parked {
         assert!(gdb.len() > 5, "{mode}: {gdb:x?}");
         for report in [&outside, &inside] {
             let (found, stack) = slept_at(report, *tgid);

@@ -111,12 +111,6 @@ impl Workload {
         }
     }
 
-    /// Waits until it has ended by itself; it stays what it is, a process that nobody has waited for.
-    pub(crate) fn ended(&mut self) {
-        let end = self.lines.recv_timeout(PATIENCE);
-        assert!(end.is_err(), "{}: {end:?}", self.name);
-    }
-
     fn line(&mut self, awaited: &str) -> String {
         self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| {
             let mut problem = format!("{}: no {awaited}: {error}", self.name);
