@@ -605,7 +605,7 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 	open->ip = BPF_CORE_READ(regs, ip);
 	open->sp = BPF_CORE_READ(regs, sp);
 	open->bp = BPF_CORE_READ(regs, bp);
-	open->exact = BPF_CORE_READ(regs, orig_ax) == -1UL;
+	open->exact = at_any_instruction(BPF_CORE_READ(regs, orig_ax), BPF_CORE_READ(regs, cx), open->ip);
 }
 
 /* A target without any event in the window has done all the time what it is doing now. */

@@ -43,6 +43,16 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	scratch->record.end = end;
 }
 
+/* Whether `ip` is any instruction, and not the one behind a system call. `orig_ax` is the number of a system call; -1 for
+ * faults and interrupts. But it stays what it is when the kernel sends the thread elsewhere: into a new program (execve),
+ * into a signal's handler. The instruction behind its system call is in rcx: the CPU put it there. With FRED it does not,
+ * and a system call counts as any instruction: the one behind it, nearly always of the same function.
+ */
+static __always_inline bool at_any_instruction(__u64 orig_ax, __u64 cx, __u64 ip)
+{
+	return orig_ax == -1UL || cx != ip;
+}
+
 /* From where the thread entered the kernel: a system call, a fault or an interrupt. */
 static __always_inline void unwind_from_kernel(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
 					       __u32 tgid)
@@ -53,8 +63,7 @@ static __always_inline void unwind_from_kernel(__u32 slot, struct stack_scratch 
 	at->ip = at->regs.ip;
 	at->sp = at->regs.sp;
 	at->bp = at->regs.bp;
-	/* The number of a system call; -1 for faults and interrupts, which come at any instruction. */
-	at->exact = at->regs.orig_ax == -1UL;
+	at->exact = at_any_instruction(at->regs.orig_ax, at->regs.cx, at->regs.ip);
 	at->compat = (__u16)at->regs.cs == USER32_CS;
 	unwind_user(slot, scratch, task, tgid);
 }
