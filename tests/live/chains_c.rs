@@ -38,8 +38,8 @@ const LIBC: &str = "
     asleep: START > main > sleeps > *nanosleep* > *nanosleep*
     asleep: THREAD > contends > wants_the_lock > ..
     asleep: THREAD > awaits > reads > *read*
-    START > main > begins_a_thread > ..
-    START > main > begins_a_child > ..
+    perhaps: START > main > begins_a_thread > ..
+    asleep: START > main > begins_a_child > ..
     perhaps: THREAD > ..
 ";
 

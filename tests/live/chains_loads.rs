@@ -97,6 +97,28 @@ fn a_function_has_its_caller_at_its_first_instruction() {
 }
 
 #[test]
+fn a_handler_has_its_own_name_before_it_has_begun() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let flags = ["-O2", "-falign-functions=1"];
+    let program = compile("gcc", dir.path(), "stepped", "stepped.c", &flags);
+    let (mut workload, tgid) = Workload::spawn("stepped", Command::new(&program));
+    let found = report("offcputime", &["-j", "-p", &tgid.to_string()], || {
+        workload.go();
+        workload.results();
+    });
+    workload.finish();
+    let chains = "
+        START > main > child > raises > __restore_rt* > handler
+        perhaps: START > main > child > ..
+    ";
+    Chains::new(chains).check(&stacks_of(&found, tgid), "asleep: ", "stepped");
+}
+
+#[test]
 fn nothing_unknown_is_called_complete() {
     if !require_live() {
         return;

@@ -87,7 +87,7 @@ FUNC long storm(void)
 {
 	long x = 0;
 
-	for (unsigned long lap = 0; lap < laps / 10; lap++)
+	for (unsigned long lap = 0; lap < laps / 4; lap++)
 		x = aligns(saves_registers(x));
 	return x;
 }

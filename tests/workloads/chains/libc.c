@@ -86,9 +86,10 @@ FUNC void wants_the_lock(void)
 	pthread_mutex_lock(&mutex);
 	pthread_mutex_unlock(&mutex);
 }
-FUNC void *contends(void *data) { wants_the_lock(); return data; }
+static volatile int tid_beside;
+FUNC void *contends(void *data) { tid_beside = gettid(); wants_the_lock(); return data; }
 FUNC void reads(void) { char c; sink = read(pipes[0], &c, 1); }
-FUNC void *awaits(void *data) { reads(); return data; }
+FUNC void *awaits(void *data) { tid_beside = gettid(); reads(); return data; }
 FUNC void sleeps(void)
 {
 	struct timespec pause = { .tv_nsec = SLEEP_NS };
@@ -96,15 +97,32 @@ FUNC void sleeps(void)
 	nanosleep(&pause, NULL);
 }
 
-/* Runs something in a thread that waits for what it does afterwards. */
+/* Whether that thread sleeps, as the kernel says. */
+static int is_asleep(int tid)
+{
+	char path[64], text[256] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	file = fopen(path, "r");
+	if (!file)
+		exit(1);
+	sink = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	return strstr(text, ") S ") != NULL;
+}
+
+/* Runs something in a thread, waits until it sleeps, and does what wakes it. */
 static void beside(void *(*begin)(void *), void (*afterwards)(void))
 {
-	struct timespec pause = { .tv_nsec = 10 * SLEEP_NS };
+	struct timespec pause = { .tv_nsec = SLEEP_NS };
 	pthread_t thread;
 
+	tid_beside = 0;
 	if (pthread_create(&thread, NULL, begin, NULL))
 		exit(1);
-	nanosleep(&pause, NULL);
+	while (!tid_beside || !is_asleep(tid_beside))
+		nanosleep(&pause, NULL);
 	afterwards();
 	pthread_join(thread, NULL);
 }
@@ -123,12 +141,15 @@ FUNC void begins_a_thread(void)
 }
 FUNC void begins_a_child(void)
 {
+	struct timespec pause = { .tv_nsec = SLEEP_NS };
 	int child = fork();
 
 	if (child < 0)
 		exit(1);
-	if (!child)
+	if (!child) {
+		nanosleep(&pause, NULL);
 		_exit(0);
+	}
 	waitpid(child, NULL, 0);
 }
 
