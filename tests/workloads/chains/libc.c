@@ -166,10 +166,13 @@ int main(void)
 	iterates();
 	copies();
 	measures();
-	sleeps();
-	pthread_mutex_lock(&mutex);
-	beside(contends, unlocks);
-	beside(awaits, writes);
+	for (int i = 0; i < 3; i++)
+		sleeps();
+	for (int i = 0; i < 3; i++) {
+		pthread_mutex_lock(&mutex);
+		beside(contends, unlocks);
+		beside(awaits, writes);
+	}
 	for (int i = 0; i < ROUNDS / 4; i++)
 		begins_a_thread();
 	for (int i = 0; i < ROUNDS / 20; i++)
