@@ -44,6 +44,7 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 			at->process.mappings = 0;
 	}
 	at->leaf = 1;
+	at->bx = 0;
 	scratch->record.depth = 0;
 	if (!at->process.mappings)
 		end = unwind_frame_pointers(slot);

@@ -59,6 +59,8 @@ struct unwind {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
+	/* rbx, if the frame that was just left had saved it; else 0. */
+	__u64 bx;
 	/* All registers of a leaf. */
 	struct user_regs regs;
 	struct unwind_process process;

@@ -68,14 +68,15 @@ static __always_inline bool read_frame_pointer(struct unwind *at)
 	return true;
 }
 
-/* The ABI has the outermost frame's pointer be 0. So may be the register of code that uses it for something else, and as
- * long as no table of a process is known, that is what its code must be taken for.
+/* The ABI has the outermost frame's pointer be 0. So may be the register of code that uses it for something else: a leaf's,
+ * for most code keeps none and nothing changed the 0 that _start began with; and as long as no table of a process is known,
+ * any code's.
  */
 static __always_inline int outermost(const struct unwind *at)
 {
 	bool unknown = unwind_mode == UNWIND_AUTO && !at->compat && !at->process.mappings;
 
-	return unknown ? STACK_END_NO_TABLE : STACK_END_ROOT;
+	return unknown || at->leaf ? STACK_END_NO_TABLE : STACK_END_ROOT;
 }
 
 /* [bp] = caller's bp, return address. */
@@ -94,6 +95,7 @@ static __always_inline int step_by_frame_pointer(struct unwind *at)
 	at->sp = at->bp + (at->compat ? 8 : 16);
 	at->bp = at->frame[0];
 	at->ip = at->frame[1];
+	at->bx = 0;
 	at->exact = at->leaf = 0;
 	return STEP_ON;
 }
@@ -111,6 +113,7 @@ static __always_inline int step_out_of_signal(struct unwind *at)
 		return STACK_END_UNREADABLE;
 	at->sp = at->frame[0];
 	at->ip = at->frame[1];
+	at->bx = 0;
 	at->exact = 1;
 	at->leaf = 0;
 	return at->ip ? STEP_ON : STACK_END_ROOT;
@@ -122,7 +125,10 @@ static __always_inline int leave_frame(struct unwind *at, struct unwind_rule rul
 	__s64 saved = rule.fp_offset;
 	__u64 bytes = -saved;
 
-	if (rule.fp == FP_AT_CFA && saved <= -16 && saved >= -FRAME_WORDS * 8 && !(saved & 7)) {
+	at->bx = 0;
+	if (RULE_BX_SLOT(rule) && !read_user(&at->bx, sizeof(at->bx), cfa - 8 * RULE_BX_SLOT(rule)))
+		return STACK_END_UNREADABLE;
+	if (RULE_FP(rule) == FP_AT_CFA && saved <= -16 && saved >= -FRAME_WORDS * 8 && !(saved & 7)) {
 		if (!read_user(at->frame, bytes & (2 * FRAME_WORDS * 8 - 1), cfa - bytes))
 			return STACK_END_UNREADABLE;
 		at->bp = at->frame[0];
@@ -130,18 +136,21 @@ static __always_inline int leave_frame(struct unwind *at, struct unwind_rule rul
 	} else {
 		if (!read_user(&at->ip, sizeof(at->ip), cfa - 8))
 			return STACK_END_UNREADABLE;
-		if (rule.fp == FP_AT_CFA && !read_user(&at->bp, sizeof(at->bp), cfa + saved))
+		if (RULE_FP(rule) == FP_AT_CFA && !read_user(&at->bp, sizeof(at->bp), cfa + saved))
 			return STACK_END_UNREADABLE;
-		if (rule.fp == FP_AT_BP && !read_user(&at->bp, sizeof(at->bp), at->bp + saved))
+		if (RULE_FP(rule) == FP_AT_BP && !read_user(&at->bp, sizeof(at->bp), at->bp + saved))
 			return STACK_END_UNREADABLE;
 		/* Neither a frame nor the mark of the outermost. */
-		if (rule.fp == FP_LOST)
+		if (RULE_FP(rule) == FP_LOST)
 			at->bp = 1;
 	}
 	at->sp = cfa;
 	at->exact = at->leaf = 0;
 	return at->ip ? STEP_ON : STACK_END_ROOT;
 }
+
+/* The dynamic linker's lazy binding aligns its stack and remembers the old one in rbx. */
+#define DWARF_RBX 3
 
 static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule rule)
 {
@@ -166,15 +175,20 @@ static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule ru
 		cfa = at->sp + 8 + ((at->ip & 15) >= offset ? 8 : 0);
 		break;
 	case CFA_REGISTER:
-		if (!at->leaf)
+		if (at->leaf)
+			cfa = leaf_register(at, offset & 255);
+		else if ((offset & 255) == DWARF_RBX)
+			cfa = at->bx;
+		if (!cfa)
 			return STACK_END_UNSUPPORTED;
-		cfa = leaf_register(at, offset & 255) + (offset >> 8);
+		cfa += offset >> 8;
 		break;
 	case CFA_RA_REGISTER:
 		if (!at->leaf)
 			return STACK_END_UNSUPPORTED;
 		at->ip = leaf_register(at, offset & 255);
 		at->sp += offset >> 8;
+		at->bx = 0;
 		at->exact = at->leaf = 0;
 		return at->ip ? STEP_ON : STACK_END_ROOT;
 	default:

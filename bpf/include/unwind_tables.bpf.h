@@ -40,7 +40,7 @@ enum unwind_cfa {
 	CFA_SIGNAL,
 	/* The outermost frame. */
 	CFA_END,
-	/* Leaf only: DWARF register (cfa_offset & 255) + (cfa_offset >> 8) */
+	/* DWARF register (cfa_offset & 255) + (cfa_offset >> 8): in a leaf, and rbx where the callee saved it. */
 	CFA_REGISTER,
 	/* Leaf only: sp + (cfa_offset >> 8), the return address in DWARF register (cfa_offset & 255). */
 	CFA_RA_REGISTER,
@@ -58,8 +58,13 @@ enum unwind_fp {
 	FP_LOST,
 };
 
+/* Words below the CFA where the caller's rbx is; 0: not said. Only in files whose CFA is in rbx somewhere. */
+#define RULE_BX_SLOT(rule) ((rule).fp >> 2)
+#define RULE_FP(rule) ((rule).fp & 3)
+
 struct unwind_rule {
 	__u8 cfa;
+	/* enum unwind_fp, and above its two bits the slot of rbx. */
 	__u8 fp;
 	__s16 fp_offset;
 	__s32 cfa_offset;

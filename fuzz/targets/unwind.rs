@@ -59,6 +59,7 @@ fn step(table: &Table) {
             bp: Some(0x7fff_0100),
             exact: true,
             leaf: Some([0x7fff_0200; 16]),
+            bx: None,
         };
         walk(frame, memory, |_| Some((table, 0)), 32);
     }

@@ -3,6 +3,10 @@
 mod bad_days;
 mod c_program;
 mod call_shares;
+mod chains;
+mod chains_c;
+mod chains_languages;
+mod chains_loads;
 mod containers;
 mod cpu_quota;
 mod elf_entry;

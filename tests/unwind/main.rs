@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its setup fails")]
 
 mod fake;
+mod go;
 mod hostile;
 mod live;
 mod oracle;

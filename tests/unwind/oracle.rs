@@ -57,6 +57,8 @@ pub(crate) struct Outcome {
     pub(crate) broken: Vec<String>,
     /// Rows where rbp is lost.
     pub(crate) lost: u64,
+    /// Addresses where the caller's rbx is known.
+    pub(crate) bx: u64,
     pub(crate) ends: u64,
     pub(crate) signals: u64,
     /// What should be empty.
@@ -156,6 +158,7 @@ impl Comparison<'_> {
             bp: Some(registers[6]),
             exact: true,
             leaf: registers[..16].try_into().ok(),
+            bx: None,
         };
         let rule = self.table.lookup(ip);
         let ours = frame.caller(rule, memory);
@@ -177,6 +180,18 @@ impl Comparison<'_> {
                 self.outcome.lost += u64::from(ours.bp.is_none());
                 if (ours.ip, ours.sp) != (*ip, *sp) || ours.bp.is_some_and(|ours| ours != *bp) {
                     return Err(detail());
+                }
+                if let Some(bx) = ours.bx {
+                    let saved = match row.register(Register(3)) {
+                        Some(RegisterRule::Offset(offset)) => {
+                            memory(sp.wrapping_add_signed(offset))
+                        }
+                        _ => None,
+                    };
+                    if saved != Some(bx) {
+                        return Err(detail());
+                    }
+                    self.outcome.bx += 1;
                 }
             }
             _ => return Err(detail()),

@@ -122,6 +122,6 @@ macro_rules! here {
                 options(nomem, nostack, preserves_flags),
             );
         }
-        unwind::Frame { ip, sp, bp: Some(bp), exact: true, leaf: None }
+        unwind::Frame { ip, sp, bp: Some(bp), exact: true, leaf: None, bx: None }
     }};
 }

@@ -58,6 +58,7 @@ extern "C" fn step(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         bp: Some(register(libc::REG_RBP)),
         exact: true,
         leaf: Some(GREGS.map(register)),
+        bx: None,
     };
     let (ips, end) = steps.process.walk(frame);
     steps.count += 1;

@@ -6,6 +6,7 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 
 use crate::entries::{Context, Entry, Parsed, Section};
 use crate::error::Error;
+use crate::go::Go;
 use crate::header::Kind;
 use crate::plt::Plt;
 use crate::rows::Rows;
@@ -36,10 +37,19 @@ pub struct Counts {
 
 /// Makes the table of all sections together.
 pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Counts), Error> {
+    let made = make(sections, text, false)?;
+    // Rules that say where rbx is are many more, and hardly any file needs them.
+    if made.0.rules.iter().any(|rule| rule.needs_bx()) {
+        return make(sections, text, true);
+    }
+    Ok(made)
+}
+
+fn make(sections: &[CfiSection], text: &Text, bx: bool) -> Result<(Table, Counts), Error> {
     let mut counts = Counts::default();
-    let mut parsed: Vec<_> = sections.iter().map(parse).collect();
+    let mut parsed: Vec<_> = sections.iter().map(|section| parse(section, bx)).collect();
     let mut entries = Vec::new();
-    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Plt] {
+    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Go, Kind::Plt] {
         let mut more = Vec::new();
         for (index, section) in parsed.iter_mut().enumerate() {
             if sections[index].kind == kind {
@@ -63,7 +73,7 @@ pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Coun
     Ok((rows.finish()?, counts))
 }
 
-fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
+fn parse<'a>(section: &'a CfiSection, bx: bool) -> Box<dyn Section + 'a> {
     let CfiSection {
         kind,
         address,
@@ -79,6 +89,7 @@ fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
                 bytes,
                 section,
                 bases,
+                bx,
                 shared: HashMap::new(),
             })
         }
@@ -90,9 +101,17 @@ fn parse<'a>(section: &'a CfiSection) -> Box<dyn Section + 'a> {
                 bytes,
                 section,
                 bases,
+                bx,
                 shared: HashMap::new(),
             })
         }
+        Kind::Go => match Go::new(bytes, *address) {
+            Some(go) => Box::new(go),
+            None => Box::new(Plt {
+                address: 0,
+                bytes: &[],
+            }),
+        },
         Kind::Plt => Box::new(Plt {
             address: *address,
             bytes,

@@ -46,6 +46,7 @@ fn leaving(bytes: i32, saved: bool) -> Rule {
         cfa_offset: bytes,
         fp: if saved { FpMode::AtCfa } else { FpMode::Same },
         fp_offset: if saved { -16 } else { 0 },
+        bx_slot: 0,
     }
 }
 

@@ -3,8 +3,8 @@
 use gimli::{CfaRule, EndianSlice, LittleEndian, Register, RegisterRule, UnwindExpression};
 use gimli::{UnwindContextStorage, UnwindSection, UnwindTableRow};
 
-use crate::expression::{RA, RBP, RSP, Shape};
-use crate::rule::{Cfa, FpMode, Rule};
+use crate::expression::{RA, RBP, RBX, RSP, Shape};
+use crate::rule::{Cfa, FpMode, MAX_BX_SLOT, Rule};
 
 /// How the bytes of a section are read.
 pub(crate) type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -25,9 +25,23 @@ impl UnwindContextStorage<usize> for Storage {
 const SIGNAL_CFA: Shape = Shape::Deref(RSP, 160, 0);
 const SIGNAL_RA: Shape = Shape::Register(RSP, 168);
 
-/// The rule that says the same as `row`.
-pub(crate) fn rule<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Rule {
-    convert(row, section).unwrap_or(Rule::UNSUPPORTED)
+/// The rule that says the same as `row`, and where rbx is if that is wanted.
+pub(crate) fn rule<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S, bx: bool) -> Rule {
+    let rule = convert(row, section).unwrap_or(Rule::UNSUPPORTED);
+    let has_caller = ![Rule::UNSUPPORTED, Rule::END, Rule::SIGNAL].contains(&rule);
+    Rule {
+        bx_slot: if bx && has_caller { bx_slot(row) } else { 0 },
+        ..rule
+    }
+}
+
+fn bx_slot(row: &Row) -> u8 {
+    let Some(RegisterRule::Offset(offset)) = row.register(Register(RBX)) else {
+        return 0;
+    };
+    let slot = (offset % 8 == 0).then_some(-(offset / 8));
+    let slot = slot.and_then(|slot| u8::try_from(slot).ok());
+    slot.filter(|slot| *slot <= MAX_BX_SLOT).unwrap_or(0)
 }
 
 fn convert<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Option<Rule> {
@@ -62,6 +76,7 @@ fn convert<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Option<R
         fp,
         fp_offset,
         cfa_offset,
+        bx_slot: 0,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::cfi::{Counts, table};
 use crate::error::Error;
 use crate::header::Kind;
 use crate::key;
-use crate::sections::{CfiSection, add, from_segment};
+use crate::sections::{CfiSection, add, add_go, from_segment};
 use crate::source::{Bounded, Cursor, Source};
 use crate::table::Table;
 use crate::text::Text;
@@ -137,10 +137,15 @@ impl Image {
         let mut sections = Vec::new();
         // Section headers may be missing or cut off: only segments matter to the kernel.
         if let Ok(table) = header.sections(LE, data) {
-            for section in table.iter().take(MAX_HEADERS) {
-                let name = table.section_name(LE, section).unwrap_or_default();
+            let named: Vec<_> = table
+                .iter()
+                .take(MAX_HEADERS)
+                .map(|section| (table.section_name(LE, section).unwrap_or_default(), section))
+                .collect();
+            for (name, section) in &named {
                 add(source, name, section, &mut sections)?;
             }
+            add_go(source, &named, &mut sections)?;
         }
         if !sections.iter().any(|section| section.kind == Kind::EhFrame)
             && let Some(header) = segments.iter().find(|s| s.p_type(LE) == PT_GNU_EH_FRAME)

@@ -21,7 +21,7 @@ const MAX_CIE: usize = 1024;
 const MAX_CIES: usize = 4096;
 /// The most bytes of instructions run, shared ones once for each function; libLLVM has 10 MB. A byte costs 50 ns at
 /// the very worst (`DW_CFA_remember_state`), a few usually.
-const MAX_WORK: u64 = 256 << 20;
+pub(crate) const MAX_WORK: u64 = 256 << 20;
 
 /// Reused for all functions; gimli's memory is in it.
 pub(crate) type Context = UnwindContext<usize, Storage>;
@@ -66,6 +66,8 @@ pub(crate) struct Parsed<'a, S> {
     pub(crate) bytes: &'a [u8],
     pub(crate) section: S,
     pub(crate) bases: BaseAddresses,
+    /// Rules say where rbx is.
+    pub(crate) bx: bool,
     pub(crate) shared: HashMap<usize, Option<CommonInformationEntry<Reader<'a>>>>,
 }
 
@@ -152,7 +154,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Section for Parsed<'a, S> {
                 if start >= end {
                     continue;
                 }
-                let rule = rule(row, &self.section);
+                let rule = rule(row, &self.section, self.bx);
                 counts.unsupported_rows += u64::from(rule == Rule::UNSUPPORTED);
                 rows.push(start, rule)?;
             }

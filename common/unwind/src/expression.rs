@@ -4,6 +4,8 @@ use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation};
 
 type Op<'a> = Operation<EndianSlice<'a, LittleEndian>>;
 
+/// DWARF number of rbx.
+pub(crate) const RBX: u16 = 3;
 /// DWARF number of rbp.
 pub(crate) const RBP: u16 = 6;
 /// DWARF number of rsp.

@@ -6,6 +6,8 @@
 pub(crate) enum Kind {
     EhFrame,
     DebugFrame,
+    /// Go's own table, where .debug_frame was stripped.
+    Go,
     /// Code without a description, which is always the same.
     Plt,
 }
@@ -46,7 +48,7 @@ impl Header {
             Kind::DebugFrame if wide => u32_at(&bytes[..end], body + 4)
                 .is_some_and(|high| (id, high) != (Some(u32::MAX), u32::MAX)),
             Kind::DebugFrame => id.is_some_and(|id| id != u32::MAX),
-            Kind::Plt => false,
+            Kind::Go | Kind::Plt => false,
         };
         Some(Self { is_fde, end })
     }

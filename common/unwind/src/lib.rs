@@ -31,6 +31,7 @@ mod elf;
 mod entries;
 mod error;
 mod expression;
+mod go;
 mod header;
 mod key;
 mod plt;

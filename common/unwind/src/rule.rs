@@ -1,5 +1,7 @@
 //! What a row says: how to get from a frame to its caller; eight bytes, the same in BPF.
 
+use crate::expression::RBX;
+
 /// How the canonical frame address (CFA), the caller's stack pointer, is found.
 ///
 /// The return address is at CFA - 8, except for `End`, `RaRegister` and `Signal`. "High" and "low" are the upper 24
@@ -24,7 +26,8 @@ pub enum Cfa {
     Signal = 6,
     /// The outermost frame.
     End = 7,
-    /// CFA = register low + high. Only in a leaf are registers other than rsp and rbp known.
+    /// CFA = register low + high. Only in a leaf are registers other than rsp and rbp known, but for an rbx that the
+    /// callee saved where [`Rule::bx_slot`] says.
     Register = 8,
     /// CFA = rsp + high, and the return address is in register low. Leaf only.
     RaRegister = 9,
@@ -59,9 +62,13 @@ pub struct Rule {
     pub fp_offset: i16,
     /// Bytes, or what `cfa` packs into it.
     pub cfa_offset: i32,
+    /// The caller's rbx is at CFA - 8 × this; 0: not said. Said only in files that have rows with a CFA in rbx: the
+    /// dynamic linker's lazy binding, whose callees leave it where it was or save it.
+    pub bx_slot: u8,
 }
 
-const _: () = assert!(size_of::<Rule>() == 8);
+/// The largest [`Rule::bx_slot`]: six bits.
+pub(crate) const MAX_BX_SLOT: u8 = 63;
 
 impl Rule {
     /// No call frame information.
@@ -79,6 +86,7 @@ impl Rule {
             fp: FpMode::Same,
             fp_offset: 0,
             cfa_offset: 0,
+            bx_slot: 0,
         }
     }
 
@@ -98,11 +106,17 @@ impl Rule {
         Some(high.checked_mul(256)? | i32::from(low))
     }
 
+    /// Whether the CFA is in rbx, which is known in callers only if rows say where it was saved.
+    pub(crate) fn needs_bx(self) -> bool {
+        self.cfa == Cfa::Register && u16::from(self.low()) == RBX
+    }
+
     /// As BPF reads it.
     pub fn to_bytes(self) -> [u8; 8] {
+        let fp = self.fp as u8 | self.bx_slot << 2;
         let [f0, f1] = self.fp_offset.to_le_bytes();
         let [c0, c1, c2, c3] = self.cfa_offset.to_le_bytes();
-        [self.cfa as u8, self.fp as u8, f0, f1, c0, c1, c2, c3]
+        [self.cfa as u8, fp, f0, f1, c0, c1, c2, c3]
     }
 }
 
@@ -131,8 +145,9 @@ mod tests {
             fp: FpMode::AtCfa,
             fp_offset: -16,
             cfa_offset: 0x0102_0304,
+            bx_slot: MAX_BX_SLOT,
         };
-        assert_eq!(rule.to_bytes(), [2, 1, 0xf0, 0xff, 4, 3, 2, 1]);
+        assert_eq!(rule.to_bytes(), [2, 0xfd, 0xf0, 0xff, 4, 3, 2, 1]);
         assert_eq!(Rule::UNCOVERED.to_bytes(), [0; 8]);
     }
 }

@@ -25,6 +25,37 @@ pub(crate) struct CfiSection {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// Adds Go's function table, unless there is the `.debug_frame` that says the same.
+pub(crate) fn add_go<S: Source + ?Sized>(
+    source: &S,
+    named: &[(&[u8], &SectionHeader64<LE>)],
+    sections: &mut Vec<CfiSection>,
+) -> Result<(), Error> {
+    let find = |name: &[u8]| named.iter().find(|(other, _)| *other == name);
+    let table = find(b".gopclntab").or_else(|| find(b".data.rel.ro.gopclntab"));
+    let (Some((_, table)), Some((_, text))) = (table, find(b".text")) else {
+        return Ok(());
+    };
+    let Some((offset, size)) = table.file_range(LE) else {
+        return Ok(());
+    };
+    if sections
+        .iter()
+        .any(|section| section.kind == Kind::DebugFrame)
+    {
+        return Ok(());
+    }
+    if size > MAX_CFI {
+        return Err(Error::TooLarge("Go's function table"));
+    }
+    sections.push(CfiSection {
+        kind: Kind::Go,
+        address: text.sh_addr(LE),
+        bytes: read(source, offset, size)?,
+    });
+    Ok(())
+}
+
 /// Adds a section if it is one with call frame information.
 pub(crate) fn add<S: Source + ?Sized>(
     source: &S,

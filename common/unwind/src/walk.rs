@@ -1,7 +1,7 @@
 //! The walk in Rust: what BPF does with the tables, step for step, for tests and for stacks that were copied.
 
 use crate::code;
-use crate::expression::{RBP, RSP};
+use crate::expression::{RBP, RBX, RSP};
 use crate::rule::{Cfa, FpMode, Rule};
 use crate::table::Table;
 
@@ -35,6 +35,8 @@ pub struct Frame {
     pub sp: u64,
     /// rbp, unless it is lost.
     pub bp: Option<u64>,
+    /// rbx, if the callee saved it.
+    pub bx: Option<u64>,
     /// `ip` is where the frame is, not where it returns to: a leaf, or what a signal interrupted.
     pub exact: bool,
     /// All registers by their DWARF numbers, in a leaf.
@@ -60,6 +62,7 @@ impl Frame {
                 .get(usize::from(number))
                 .copied()
                 .ok_or(End::Unsupported),
+            (RBX, None) => self.bx.ok_or(End::Unsupported),
             _ => Err(End::Unsupported),
         }
     }
@@ -106,10 +109,15 @@ impl Frame {
             FpMode::AtBp => Some(read(add(bp()?, rule.fp_offset.into()))?),
             FpMode::Lost => None,
         };
+        let bx = match rule.bx_slot {
+            0 => None,
+            slot => Some(read(cfa.wrapping_sub(8 * u64::from(slot)))?),
+        };
         Ok(Frame {
             ip,
             sp: cfa,
             bp,
+            bx,
             exact: false,
             leaf: None,
         })
@@ -144,6 +152,7 @@ impl Frame {
             ip,
             sp: bp.wrapping_add(16),
             bp: Some(next),
+            bx: None,
             exact: false,
             leaf: None,
         })
@@ -160,6 +169,7 @@ impl Frame {
             ip,
             sp: read(SIGNAL_SP)?,
             bp: Some(read(SIGNAL_BP)?),
+            bx: None,
             exact: true,
             leaf: None,
         })

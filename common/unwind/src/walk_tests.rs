@@ -47,6 +47,7 @@ fn leaf() -> Frame {
         bp: Some(0x9000),
         exact: true,
         leaf: Some(all),
+        bx: None,
     }
 }
 
@@ -229,4 +230,23 @@ fn depth_is_bounded_and_unreadable_stacks_end() {
         ..leaf()
     };
     assert_eq!(run(jit, &[Rule::END], &circle).1, End::NoTable);
+}
+
+#[test]
+fn rbx_is_known_where_the_callee_saved_it() {
+    let saves = Rule {
+        bx_slot: 2,
+        ..rule(Cfa::Sp, 16)
+    };
+    let resolves = packed(Cfa::Register, 24, 3);
+    let stack = [(0x8000, 0x8100), (0x8008, code(1)), (0x8110, code(2))];
+    let rules = [saves, resolves, Rule::END];
+    let found = run(leaf(), &rules, &stack);
+    assert_eq!(found, (vec![code(0), code(1), code(2)], End::Root));
+    let silent = [rule(Cfa::Sp, 16), resolves, Rule::END];
+    assert_eq!(run(leaf(), &silent, &stack).1, End::Unsupported);
+    // What one frame saved says nothing about the frame after the next.
+    let between = [saves, rule(Cfa::Sp, 8), resolves];
+    let stack = [(0x8000, 0x8100), (0x8008, code(1)), (0x8010, code(2))];
+    assert_eq!(run(leaf(), &between, &stack).1, End::Unsupported);
 }

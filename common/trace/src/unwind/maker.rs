@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 use std::{io, num::NonZero};
 
 use unwind::{Error, Image, Table};
@@ -110,12 +111,13 @@ impl Maker {
         Some(made)
     }
 
-    /// The next result; `None` when nothing is being made.
-    pub(super) fn wait(&mut self) -> Option<Made> {
+    /// The next result; `None` when nothing is being made, or it is not there in time.
+    pub(super) fn wait(&mut self, deadline: Instant) -> Option<Made> {
         if self.open == 0 {
             return None;
         }
-        let made = self.results.recv().ok()?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let made = self.results.recv_timeout(left).ok()?;
         self.open -= 1;
         Some(made)
     }
@@ -170,17 +172,19 @@ fn drain(ready: &OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn results_come_for_every_order_and_known_contents_are_not_made_again() {
         let known = Known::default();
         let mut maker = Maker::start(&known).unwrap();
         let own = || File::open("/proc/self/exe").unwrap();
+        let soon = Instant::now() + Duration::from_secs(60);
         maker.order(Some(1), own());
         let Some(Made {
             module: Some(1),
             outcome: Outcome::Table(image, key, Some(table)),
-        }) = maker.wait()
+        }) = maker.wait(soon)
         else {
             panic!("this program has call frame information");
         };
@@ -188,10 +192,10 @@ mod tests {
         known.lock().insert(key);
         maker.order(Some(2), own());
         maker.order(None, File::open("/etc/passwd").unwrap());
-        let mut outcomes = [maker.wait(), maker.wait()].map(Option::unwrap);
+        let mut outcomes = [maker.wait(soon), maker.wait(soon)].map(Option::unwrap);
         outcomes.sort_by_key(|made| made.module);
         assert!(matches!(outcomes[0].outcome, Outcome::Nothing));
         assert!(matches!(outcomes[1].outcome, Outcome::Table(_, same, None) if same == key));
-        assert!(maker.wait().is_none() && maker.take().is_none());
+        assert!(maker.wait(soon).is_none() && maker.take().is_none());
     }
 }

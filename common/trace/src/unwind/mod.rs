@@ -17,6 +17,7 @@ mod words;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -67,6 +68,11 @@ pub struct Wanted {
 /// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
 /// shell script maps them again.
 const KEPT_BYTES: usize = 32 << 20;
+
+/// The whole machine's tables may take seconds; what is not there when the window opens comes in it.
+const WAIT_FOR_ALL: Duration = Duration::from_millis(200);
+/// Longer than the largest program takes.
+const WAIT_FOR_FEW: Duration = Duration::from_secs(5);
 
 /// Keeps the BPF side's tables in step with what processes map.
 pub struct Unwinder {
@@ -161,10 +167,16 @@ impl Unwinder {
         self.words.reclaim();
     }
 
-    /// As [`Unwinder::update`], and waits for all tables that are being made.
+    /// As [`Unwinder::update`], and waits for tables that are being made: for all of them where a few processes are traced.
     pub fn finish(&mut self, symbolizer: &mut Symbolizer) {
         self.update(symbolizer);
-        while let Some(made) = self.maker.wait() {
+        let patience = if self.later {
+            WAIT_FOR_ALL
+        } else {
+            WAIT_FOR_FEW
+        };
+        let deadline = Instant::now() + patience;
+        while let Some(made) = self.maker.wait(deadline) {
             self.add(made, symbolizer);
         }
     }

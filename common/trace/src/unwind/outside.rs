@@ -49,6 +49,7 @@ pub(super) fn walk(
         bp: Some(registers.bp),
         exact: registers.exact,
         leaf: None,
+        bx: None,
     };
     let mut stack = Vec::new();
     loop {
@@ -63,7 +64,9 @@ pub(super) fn walk(
         } else {
             address
         });
-        if rule.cfa == Cfa::Uncovered && method == Method::Cfi {
+        // A leaf whose frame pointer is 0 keeps none, most likely; that it is the outermost frame does not follow.
+        let lost = method == Method::Cfi || stack.len() == 1 && frame.bp == Some(0);
+        if rule.cfa == Cfa::Uncovered && lost {
             return (stack, StackEnd::NoTable);
         }
         let read = |address| memory.read(address);
@@ -176,6 +179,17 @@ mod tests {
         let found = own(registers);
         std::hint::black_box(&memory);
         assert_eq!(found, (vec![0x1000, 0x1fff, 0x2fff], StackEnd::Root));
+    }
+
+    #[test]
+    fn a_leaf_without_a_frame_pointer_is_not_taken_for_the_outermost() {
+        let registers = Registers {
+            ip: 0x1001,
+            sp: 0,
+            bp: 0,
+            exact: true,
+        };
+        assert_eq!(own(registers), (vec![0x1001], StackEnd::NoTable));
     }
 
     #[test]

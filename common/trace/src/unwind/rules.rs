@@ -8,7 +8,7 @@ use unwind::{MAX_RULES, Rule, RuleSet};
 use super::words::Shared;
 
 /// Words of one rule.
-const RULE_WORDS: usize = size_of::<Rule>() / 4;
+const RULE_WORDS: usize = 2;
 
 /// Rules by index, here and on the BPF side.
 #[derive(Debug)]

@@ -1,0 +1,162 @@
+//! C++, Rust and Go: exceptions and panics in flight, what inlining leaves, goroutines.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::c_program::run;
+use crate::chains::{Case, cases, compile, hold_to, source};
+use crate::kernel::{alone, require_live};
+
+/// gcc moves landing pads out of the way, to a part of the function with a name of its own.
+const CXX: &str = "
+    START > main > catches() > owns_outer()|owns_outer() [clone .cold] > Guard::~Guard()
+    START > main > catches()|catches() [clone .cold] > handles()
+    START > main > catches_copy() > throws_copy(Thrown const&) > Thrown::Thrown(Thrown const&)
+    START > main > catches_copy()|catches_copy() [clone .cold] > .. > Thrown::~Thrown()
+    START > main > catches_again() > rethrows()|rethrows() [clone .cold] > Guard::~Guard()
+    START > main > makes_function() > through_function(std::function<void (int)> const&) > .. > \
+        makes_function()::{lambda(int)#1}::operator()(int) const
+    START > main > calls_virtual(Base&) > Derived::virtual_call() > Derived::other(Other*) > Derived::other_call()
+    START > main > void generic<int>(int)
+    START > main > void generic<char const*>(char const*)
+    START > main > sorts() > .. > in_order(int, int)
+    START > main > has_no_exceptions() > throws() > .. > terminates()
+    perhaps: START > main > catches() > owns_outer() > owns_inner() > throws() > ..
+    perhaps: START > main > catches_again() > rethrows() > throws() > ..
+";
+
+const CXX_VARIANTS: [(&str, &[&str]); 4] = [
+    ("O0", &["-O0"]),
+    ("O2", &["-O2"]),
+    ("O2-static", &["-O2", "-static"]),
+    (
+        "O2-lld-cet",
+        &["-O2", "-fuse-ld=lld", "-fcf-protection=full"],
+    ),
+];
+
+#[test]
+fn exceptions_in_flight_have_their_owners_above_them() {
+    if !require_live() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let case = |(variant, flags): (&str, &[&str])| {
+        let what = format!("exceptions-{variant}");
+        let program = compile("g++", dir.path(), &what, "exceptions.cc", flags);
+        Case::new(&what, &program, CXX)
+    };
+    let cases = cases(&CXX_VARIANTS, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
+}
+
+const RUST: &str = "
+    START > main > .. > chains::main > chains::nested_1 > chains::nested_2
+    START > main > .. > chains::main > chains::large_frame > chains::large_leaf
+    START > main > .. > chains::main > chains::measure > <chains::Square as chains::Shape>::area
+    START > main > .. > chains::main > chains::catches > .. > chains::owns > .. > \
+        <chains::Guard as core::ops::drop::Drop>::drop
+    START > main > .. > chains::main > chains::generic*
+    THREAD > .. > chains::in_thread
+";
+
+const RUST_INLINED: &str = "
+    START > main > .. > chains::main > chains::nested_1 > chains::between > chains::nested_2 > chains::stop > ..
+";
+
+fn rustc(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let program = dir.join(name);
+    run(Command::new("rustc")
+        .args(["--edition", "2021", "-C", "force-frame-pointers=no", "-o"])
+        .arg(&program)
+        .arg(source("chains.rs"))
+        .args(flags));
+    program
+}
+
+#[test]
+fn rust_without_frame_pointers_is_whole() {
+    if !require_live() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let variants: [(&str, &[&str]); 3] = [
+        ("rust-O", &["-O"]),
+        ("rust-static", &["-O", "-C", "target-feature=+crt-static"]),
+        (
+            "rust-s",
+            &["-C", "opt-level=s", "-C", "link-arg=-fuse-ld=lld"],
+        ),
+    ];
+    let case = |(what, flags)| Case::new(what, &rustc(dir.path(), what, flags), RUST);
+    let cases = cases(&variants, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
+}
+
+#[test]
+fn inlined_rust_functions_are_frames_of_the_chain() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = rustc(dir.path(), "rust-g", &["-O", "-g"]);
+    let mut case = Case::new("rust-g", &program, RUST_INLINED);
+    case.only = "chains::nested_2";
+    hold_to(vec![case], &[]);
+}
+
+const GO: &str = "
+    cpu: runtime.goexit > runtime.main > main.main > main.nested1 > main.nested2 > main.nested3
+    cpu: runtime.goexit > runtime.main > main.main > main.recurse
+    cpu: runtime.goexit > runtime.main > main.main > 100 main.recurse
+    cpu: runtime.goexit > runtime.main > main.main > main.largeFrame > main.largeLeaf
+    cpu: runtime.goexit > runtime.main > main.main > main.measure > main.(*square).area
+    cpu: runtime.goexit > runtime.main > main.main > main.defers > main.deferred
+    cpu: runtime.goexit > runtime.main > main.main > main.recovers > main.panics > runtime.gopanic > .. > main.onPanic
+    cpu: runtime.goexit > runtime.main > main.main > main.sorts > .. > main.sorts.func1
+    cpu: runtime.goexit > main.main.func1 > main.worker > main.nested1 > main.nested2 > main.nested3
+";
+
+fn go(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let program = dir.join(name);
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    run(Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .args(flags)
+        .arg(source("chains.go"))
+        .current_dir(dir)
+        .env("GOCACHE", home.join("go"))
+        .env("GOPATH", home.join("gopath"))
+        .env("GOENV", "off")
+        .env("GOTOOLCHAIN", "local")
+        .env("CGO_ENABLED", "0"));
+    program
+}
+
+#[test]
+fn goroutines_are_whole_stripped_or_not() {
+    if !require_live() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let variants: [(&str, &[&str]); 4] = [
+        ("go", &[]),
+        ("go-stripped", &["-ldflags", "-s -w"]),
+        ("go-pie", &["-buildmode=pie"]),
+        ("go-pie-stripped", &["-buildmode=pie", "-ldflags", "-s -w"]),
+    ];
+    let case = |(what, flags)| {
+        let mut case = Case::new(what, &go(dir.path(), what, flags), GO);
+        // The runtime interrupts those who compute for long, to see whether others want to.
+        case.command.env("GODEBUG", "asyncpreemptoff=1");
+        case.only = "main.";
+        case
+    };
+    let cases = cases(&variants, case);
+    let _alone = alone();
+    hold_to(cases, &["--no-inline"]);
+}

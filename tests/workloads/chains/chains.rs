@@ -1,0 +1,125 @@
+//! Chains of Rust: inlined functions, closures, trait objects, a panic in flight, threads.
+
+use std::arch::asm;
+use std::hint::black_box;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::panic::{catch_unwind, panic_any};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+static LAPS: AtomicU64 = AtomicU64::new(1_000_000);
+
+#[inline(always)]
+fn compute(laps: u64) {
+    for lap in 0..laps {
+        black_box(lap);
+    }
+}
+
+/// Computes, then sleeps, by a system call of its own.
+#[inline(always)]
+fn stop() {
+    compute(LAPS.load(Ordering::Relaxed));
+    let pause: [u64; 2] = [0, 2_000_000];
+    // SAFETY: nanosleep reads `pause` and changes no memory.
+    unsafe {
+        asm!("syscall", inout("rax") 35_u64 => _, in("rdi") &pause, in("rsi") 0,
+             out("rcx") _, out("r11") _);
+    }
+}
+
+#[inline(never)]
+fn nested_2(depth: u32) -> u32 {
+    stop();
+    black_box(depth)
+}
+#[inline(always)]
+fn between(depth: u32) -> u32 {
+    nested_2(depth) + 1
+}
+#[inline(never)]
+fn nested_1(depth: u32) -> u32 {
+    between(depth) + 1
+}
+
+#[inline(never)]
+fn large_leaf(bytes: &mut [u8]) {
+    stop();
+    black_box(bytes);
+}
+#[inline(never)]
+fn large_frame() {
+    let mut bytes = [1; 200 << 10];
+    large_leaf(black_box(&mut bytes));
+    black_box(&bytes);
+}
+
+trait Shape {
+    fn area(&self) -> u32;
+}
+struct Square(u32);
+impl Shape for Square {
+    #[inline(never)]
+    fn area(&self) -> u32 {
+        stop();
+        self.0
+    }
+}
+#[inline(never)]
+fn measure(shape: &dyn Shape) -> u32 {
+    black_box(shape.area()) + 1
+}
+
+struct Guard;
+impl Drop for Guard {
+    #[inline(never)]
+    fn drop(&mut self) {
+        stop();
+    }
+}
+#[inline(never)]
+fn panics() {
+    panic_any(black_box(7));
+}
+#[inline(never)]
+fn owns() {
+    let _guard = Guard;
+    panics();
+}
+#[inline(never)]
+fn catches() {
+    black_box(catch_unwind(owns)).expect_err("a panic");
+}
+
+#[inline(never)]
+fn generic<T: Copy>(value: T) -> T {
+    stop();
+    black_box(value)
+}
+
+#[inline(never)]
+fn in_thread() {
+    stop();
+    black_box("not the same code as any other function's");
+}
+
+fn line(text: &str) {
+    println!("{text}");
+    stdout().flush().expect("a pipe");
+    stdin().lock().read_line(&mut String::new()).expect("a pipe");
+}
+
+fn main() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let start = Instant::now();
+    compute(LAPS.load(Ordering::Relaxed));
+    LAPS.store(12_000_000 * 1_000_000 / start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    line(&format!("ready {}", std::process::id()));
+    black_box(nested_1(1));
+    large_frame();
+    black_box(measure(black_box(&Square(1))));
+    catches();
+    black_box(generic(1_u8));
+    std::thread::spawn(in_thread).join().expect("no panic");
+    line("done");
+}

@@ -1,0 +1,42 @@
+/* A library: calls through the procedure linkage table, a resolver that takes its time, a constructor that does. */
+#include "chains.h"
+
+long library_nothing(long x) { return x + 1; }
+
+FUNC void library_leaf(void) { stop(); }
+FUNC void library_call(void) { library_leaf(); }
+void library_entry(void)
+{
+	calibrate();
+	library_call();
+}
+
+static void implementation(void) { __asm__ volatile(""); }
+/* The dynamic linker calls it when it binds the name: at the first call, unless it was told to bind all at once. */
+void (*resolver(void))(void)
+{
+	if (getenv("PARK"))
+		await_line();
+	else
+		stop();
+	return implementation;
+}
+void resolved(void) __attribute__((ifunc("resolver")));
+
+FUNC void constructor_leaf(void)
+{
+	struct timespec pause = { 0 };
+
+	if (getenv("PARK"))
+		await_line();
+	/* Tables of what was just mapped are there a moment later, when this is over. */
+	pause.tv_nsec = 50 * SLEEP_NS;
+	system_call(SYS_nanosleep, (long)&pause, 0, 0);
+	for (int i = 0; i < 10; i++)
+		stop();
+}
+__attribute__((constructor)) void constructor(void)
+{
+	if (getenv("CONSTRUCT"))
+		constructor_leaf();
+}
