@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 use std::{io, num::NonZero};
@@ -48,9 +48,40 @@ impl Known {
     }
 }
 
+/// Jobs that no thread has begun. The last comes first: who maps a file now is sampled now.
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<Pending>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Pending {
+    jobs: Vec<Job>,
+    closed: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a job; `None` when there will be none.
+    fn next(&self) -> Option<Job> {
+        let pending = self.more.wait_while(self.lock(), |pending| {
+            pending.jobs.is_empty() && !pending.closed
+        });
+        let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
+        if pending.closed {
+            return None;
+        }
+        pending.jobs.pop()
+    }
+}
+
 /// Threads that make tables.
 pub(super) struct Maker {
-    jobs: Sender<Job>,
+    queue: Arc<Queue>,
     results: Receiver<Made>,
     /// Becomes readable with every result.
     ready: Arc<OwnedFd>,
@@ -59,11 +90,10 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Starts the threads; they end with the last job after this is dropped.
+    /// Starts the threads; they end with what they are at when this is dropped.
     pub(super) fn start(known: &Known) -> io::Result<Self> {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Queue::default());
         let (done, results) = mpsc::channel();
-        let queue = Arc::new(Mutex::new(queue));
         let ready = Arc::new(event_fd()?);
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         for _ in 0..threads.min(MOST_THREADS) {
@@ -72,7 +102,7 @@ impl Maker {
             thread::Builder::new()
                 .name("unwind-tables".into())
                 .spawn(move || {
-                    while let Some(job) = next(&queue) {
+                    while let Some(job) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
                         let outcome = catch_unwind(AssertUnwindSafe(|| make(&job.file, &known)));
                         let module = job.module;
@@ -85,7 +115,7 @@ impl Maker {
                 })?;
         }
         Ok(Self {
-            jobs,
+            queue,
             results,
             ready,
             open: 0,
@@ -98,9 +128,9 @@ impl Maker {
     }
 
     pub(super) fn order(&mut self, module: Option<u32>, file: File) {
-        if self.jobs.send(Job { module, file }).is_ok() {
-            self.open += 1;
-        }
+        self.queue.lock().jobs.push(Job { module, file });
+        self.queue.more.notify_one();
+        self.open += 1;
     }
 
     /// A result that is there already.
@@ -123,9 +153,11 @@ impl Maker {
     }
 }
 
-fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
-    let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-    queue.recv().ok()
+impl Drop for Maker {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.queue.more.notify_all();
+    }
 }
 
 fn make(file: &File, known: &Known) -> Outcome {
