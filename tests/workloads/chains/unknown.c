@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 #include "chains.h"
 
-/* push %rbp; xor %ebp,%ebp; mov %rdi,%rax; 1: dec %rax; jnz 1b; pop %rbp; ret */
-static const unsigned char code[] = "\x55\x31\xed\x48\x89\xf8\x48\xff\xc8\x75\xfb\x5d\xc3";
+/* push %rbp; xor %ebp,%ebp; mov %rdi,%rax; 1: dec %rax; jnz 1b; nop; nop; pop %rbp; ret
+ * Without the nops the loop's end would be known by the epilogue behind it.
+ */
+static const unsigned char code[] = "\x55\x31\xed\x48\x89\xf8\x48\xff\xc8\x75\xfb\x90\x90\x5d\xc3";
 
 int main(void)
 {
