@@ -17,7 +17,7 @@ RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
 SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/install setup/python tests/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check bench install docs clean deps deps-test deps-bench
+.PHONY: help demo build test check fuzz bench install docs clean deps deps-test deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -43,6 +43,10 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 bench: build deps-bench ## what the tools cost, beside libbpf-tools (BENCH='--rounds 3 --only runqlat')
 	$(CARGO) build --release --locked -p usekit-bench
 	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) $(BENCH)
+
+FUZZ_SECONDS ?= 20
+fuzz: deps-test ## look for files that break the reader of unwind tables (FUZZ_SECONDS=20)
+	fuzz/run $(FUZZ_SECONDS)
 
 install: ## install what `make build` made: programs, man pages, examples, completions
 	setup/install $(RELEASE) '$(DESTDIR)$(PREFIX)' $(TOOLS)
