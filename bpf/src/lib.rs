@@ -86,4 +86,4 @@ skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
 plain!(profile: profile_key, profile_value, profile_totals);
-plain!(runqlat: hist, sum, group_key, bucket_key, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);
+plain!(runqlat: group_id, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);

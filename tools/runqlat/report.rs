@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bpf::runqlat::types::group_id;
 use profile::escape::terminal;
 use profile::units;
 use serde_json::{Value, json};
+use trace::histogram::harvest::Group as Waits;
 use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
 
 use crate::args::{Args, Group};
-use crate::harvest::{Interval, Waits};
+use crate::harvest::Interval;
 
 /// Tasks named as waited behind.
 const TOP_CULPRITS: usize = 10;
@@ -110,15 +112,15 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn label(group: Group, waits: &Waits, cgroups: &HashMap<u64, PathBuf>) -> String {
+fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>) -> String {
     match group {
         Group::Machine => String::new(),
-        Group::Process => format!("pid = {} {}", waits.id, waits.comm),
-        Group::Thread => format!("tid = {} {}", waits.id, waits.comm),
-        Group::Cpu => format!("cpu = {}", waits.id),
-        Group::Cgroup => match cgroups.get(&waits.id) {
+        Group::Process => format!("pid = {} {}", waits.id.id, waits.comm),
+        Group::Thread => format!("tid = {} {}", waits.id.id, waits.comm),
+        Group::Cpu => format!("cpu = {}", waits.id.id),
+        Group::Cgroup => match cgroups.get(&waits.id.id) {
             Some(path) => format!("cgroup = {}", path.display()),
-            None => format!("cgroup = {} (removed, or outside this mount)", waits.id),
+            None => format!("cgroup = {} (removed, or outside this mount)", waits.id.id),
         },
     }
 }
@@ -177,7 +179,7 @@ fn to_json(args: &Args, interval: &Interval) -> Value {
     })
 }
 
-fn group_json(group: Group, waits: &Waits) -> Value {
+fn group_json(group: Group, waits: &Waits<group_id>) -> Value {
     let mut object = waits.histogram.to_json();
     let key = match group {
         Group::Machine => return object,
@@ -186,7 +188,7 @@ fn group_json(group: Group, waits: &Waits) -> Value {
         Group::Cpu => "cpu",
         Group::Cgroup => "cgroup",
     };
-    object[key] = waits.id.into();
+    object[key] = waits.id.id.into();
     if matches!(group, Group::Process | Group::Thread) {
         object["comm"] = (*waits.comm).into();
     }
