@@ -1,10 +1,8 @@
 //! What runqlat says about an interval.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,6 +10,7 @@ use bpf::runqlat::types::group_id;
 use profile::escape::terminal;
 use profile::units;
 use serde_json::{Value, json};
+use trace::cgroups;
 use trace::histogram::harvest::Group as Waits;
 use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
@@ -53,7 +52,7 @@ pub(crate) fn write(
 
 fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
     let cgroups = if args.group() == Group::Cgroup {
-        cgroup_paths()
+        cgroups::paths()
     } else {
         HashMap::new()
     };
@@ -122,26 +121,6 @@ fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>)
             Some(path) => format!("cgroup = {}", path.display()),
             None => format!("cgroup = {} (removed, or outside this mount)", waits.id.id),
         },
-    }
-}
-
-/// cgroup v2 directories by ID, which is their inode number.
-fn cgroup_paths() -> HashMap<u64, PathBuf> {
-    let mut paths = HashMap::new();
-    if let Some(mount) = trace::targets::cgroup2_mount() {
-        collect_cgroups(Path::new(&mount), &mut paths);
-    }
-    paths
-}
-
-fn collect_cgroups(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
-    if let Ok(metadata) = fs::metadata(directory) {
-        paths.insert(metadata.ino(), directory.to_owned());
-    }
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_cgroups(&entry.path(), paths);
-        }
     }
 }
 

@@ -45,6 +45,18 @@ impl Kernel {
         // The first parameter is the tracing cookie.
         Some(prototype.len().saturating_sub(1))
     }
+
+    /// The values of an enum by their names; none where the kernel has no such enum.
+    pub fn enum_values(&self, name: &str) -> Vec<(String, i64)> {
+        let Some(values) = self.btf.type_by_name::<types::Enum<'_>>(name) else {
+            return Vec::new();
+        };
+        let named = values.iter().filter_map(|member| {
+            let name = member.name?.to_str()?.to_owned();
+            Some((name, member.value))
+        });
+        named.collect()
+    }
 }
 
 fn prototype(pointer: BtfType<'_>) -> Option<types::FuncProto<'_>> {

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* biolatency: how long block I/O takes, queued and in the device; how busy disks are; what failed.
+ *
+ * A request's times are the kernel's own: start_time_ns (the request exists and is accounted), io_start_time_ns (given
+ * to the driver), and block_rq_complete. So the plain histogram needs no state at all, and requests that were under way
+ * when tracing began are complete, too. Where the kernel keeps no stamps (queue/iostats off, nobody who wants
+ * statistics, a driver's own commands), and for what it does not know (submitter, flags as sent, time before the
+ * request), `started` remembers requests by their address; a request's memory is reused for the next one, and every
+ * beginning overwrites what was there.
+ *
+ * What completes how:
+ *   partial      nr_bytes is less than what is left: bytes count, the request goes on.
+ *   flush        a request of its own (REQ_OP_FLUSH), never inserted, no submitter.
+ *   write with flush before or after: its data part completes inside the sequence: device time; then once more,
+ *                without data: the whole. A write of nothing (fsync) has a whole only.
+ *   merged       never completes; the request that it went into does.
+ *   requeued     is issued again; the last issue counts, what was before is queueing.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "window.bpf.h"
+
+enum phase {
+	/* From issue to completion. */
+	PHASE_DEVICE = 0,
+	/* From the request's start to its issue: plug list, scheduler, dispatch queue. */
+	PHASE_QUEUED,
+	/* From the bio's submission to the request's start: waiting for a request. */
+	PHASE_BEFORE,
+	/* From the request's start to its completion. */
+	PHASE_TOTAL,
+	PHASES,
+};
+
+/* What a histogram is of; what was not asked for is 0. */
+struct group_id {
+	__u64 disk;
+	__u64 cgroup;
+	/* The partition, if partitions were asked for, else the disk. */
+	__u32 dev;
+	/* Operation and flags. */
+	__u32 opf;
+	__u32 tgid;
+	__u32 phase;
+};
+
+#define WHOLES PHASES
+/* Whose flushes are: several submitters' at once. */
+#define TGID_FLUSH 0xffffffff
+
+#include "groups.bpf.h"
+
+struct biolatency_config {
+	/* Bits of 1 << enum phase. */
+	__u32 phases;
+	__u32 by_disk;
+	__u32 by_flags;
+	__u32 by_process;
+	__u32 by_cgroup;
+	/* `wanted_devs` chooses. */
+	__u32 by_dev;
+	/* Submitters are chosen. */
+	__u32 by_submitter;
+	/* What the kernel does not know about a request is wanted. */
+	__u32 track;
+	/* Requests at least this long are sent one by one; 0: none. */
+	__u64 slower_ns;
+	/* The phase that it is compared with. */
+	enum phase slower_phase;
+	/* There is block_io_start. */
+	__u32 has_start;
+	/* cgroup v2 that requests are charged to, or below it; 0: any. */
+	__u64 cgroup_id;
+};
+
+const volatile struct biolatency_config config = {};
+
+#include "beginnings.bpf.h"
+#include "disks.bpf.h"
+
+struct biolatency_losses {
+	__u64 slow_ring_full;
+	__u64 negative;
+	/* Requests without the stamp that a histogram needs. */
+	__u64 unstamped;
+};
+
+struct biolatency_losses losses = {};
+
+/* Requests that had begun before the window, and are in the histograms. */
+__u64 begun_before = 0;
+
+/* One request above the threshold. */
+struct slow_io {
+	__u64 time_ns;
+	__u64 disk;
+	__u64 before_ns;
+	__u64 queued_ns;
+	__u64 device_ns;
+	__u64 total_ns;
+	__u64 sector;
+	__u32 dev;
+	__u32 bytes;
+	__u32 opf;
+	__s32 status;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} slow_ios SEC(".maps");
+
+/* Ring buffer records have no map that would name their type. */
+const struct slow_io *unused_slow_io __attribute__((unused));
+
+/* One end of a request, or of its data part. */
+struct ending {
+	struct request *rq;
+	struct started *started;
+	struct disk_key disk;
+	__u64 now;
+	/* Of now, from the request's start; 0: unknown. */
+	__u64 start_ns;
+	__u64 issue_ns;
+	__u32 epoch;
+	__s32 status;
+	enum request_class class;
+};
+
+static __always_inline __u32 opf_of(const struct ending *end)
+{
+	return end->started ? end->started->opf : end->rq->cmd_flags;
+}
+
+/* Our stamp of the start may be later than the kernel's of the issue, which it rounds down within a plug. */
+static __always_inline __u64 queued_ns(const struct ending *end)
+{
+	return end->start_ns && end->issue_ns > end->start_ns ? end->issue_ns - end->start_ns : 0;
+}
+
+static __always_inline bool is_grouped(void)
+{
+	return config.by_disk || config.by_flags || config.by_process || config.by_cgroup;
+}
+
+static __always_inline void add_to_group_of(const struct ending *end, enum phase phase, __u64 ns)
+{
+	struct group_key key = { .epoch = end->epoch, .id.phase = phase };
+	struct sum *sum, first = {};
+
+	if (config.by_disk) {
+		key.id.disk = end->disk.disk;
+		key.id.dev = end->disk.dev;
+	}
+	if (config.by_flags)
+		key.id.opf = opf_of(end);
+	if (config.by_cgroup)
+		key.id.cgroup = request_cgroup(end->rq)->kn->id;
+	if (config.by_process)
+		key.id.tgid = end->class == CLASS_FLUSH ? TGID_FLUSH : end->started ? end->started->tgid : 0;
+	sum = find_group(&key);
+	if (!sum) {
+		if (config.by_process && end->started)
+			__builtin_memcpy(first.comm, end->started->comm, sizeof(first.comm));
+		sum = make_group(&key, &first);
+	}
+	if (sum)
+		add_to_group(&key, sum, ns);
+}
+
+static __always_inline void send_slow_io(const struct ending *end, enum phase phase, __u64 ns)
+{
+	const struct started *started = end->started;
+	struct slow_io *slow;
+
+	if (!config.slower_ns || config.slower_phase != phase || ns < config.slower_ns)
+		return;
+	slow = bpf_ringbuf_reserve(&slow_ios, sizeof(*slow), 0);
+	if (!slow) {
+		__sync_fetch_and_add(&losses.slow_ring_full, 1);
+		return;
+	}
+	__builtin_memset(slow, 0, sizeof(*slow));
+	slow->time_ns = end->now;
+	slow->disk = end->disk.disk;
+	slow->dev = end->disk.dev;
+	slow->total_ns = end->start_ns ? end->now - end->start_ns : 0;
+	slow->device_ns = end->issue_ns ? end->now - end->issue_ns : 0;
+	slow->queued_ns = queued_ns(end);
+	slow->status = end->status;
+	slow->opf = opf_of(end);
+	slow->sector = end->rq->__sector;
+	slow->bytes = end->rq->__data_len;
+	if (started) {
+		slow->before_ns = started->before_ns;
+		slow->sector = started->sector;
+		slow->bytes = started->bytes;
+		slow->tgid = started->tgid;
+		slow->tid = started->tid;
+		__builtin_memcpy(slow->comm, started->comm, sizeof(slow->comm));
+	}
+	bpf_ringbuf_submit(slow, 0);
+}
+
+static __always_inline void record(const struct ending *end, enum phase phase, __u64 ns)
+{
+	send_slow_io(end, phase, ns);
+	if (!(config.phases & 1 << phase))
+		return;
+	if (is_grouped())
+		add_to_group_of(end, phase, ns);
+	else
+		add_to_whole(end->epoch, phase, ns);
+}
+
+/* The device has done its part. */
+static __always_inline void device_done(const struct ending *end)
+{
+	if (!end->issue_ns) {
+		__sync_fetch_and_add(&losses.unstamped, 1);
+		return;
+	}
+	if (end->now < end->issue_ns) {
+		__sync_fetch_and_add(&losses.negative, 1);
+		return;
+	}
+	record(end, PHASE_DEVICE, end->now - end->issue_ns);
+	if (end->start_ns)
+		record(end, PHASE_QUEUED, queued_ns(end));
+	if (end->start_ns && end->rq->alloc_time_ns && end->rq->alloc_time_ns <= end->start_ns)
+		record(end, PHASE_BEFORE, end->start_ns - end->rq->alloc_time_ns);
+	else if (end->started && end->started->before_ns)
+		record(end, PHASE_BEFORE, end->started->before_ns);
+}
+
+/* The request is over. */
+static __always_inline void request_done(const struct ending *end, struct disk_sum *sum)
+{
+	sum->requests[end->class]++;
+	if (end->status)
+		add_error(&end->disk, end->epoch, end->class, end->status);
+	if (!end->start_ns || end->now < end->start_ns)
+		return;
+	sum->total_ns[end->class] += end->now - end->start_ns;
+	if (end->start_ns < window_start_ns)
+		__sync_fetch_and_add(&begun_before, 1);
+	record(end, PHASE_TOTAL, end->now - end->start_ns);
+}
+
+/* Stamps of the kernel's first, else ours. */
+static __always_inline void find_beginning(struct ending *end, struct request *rq, bool has_device_part)
+{
+	__u64 key = (__u64)rq;
+
+	end->start_ns = rq->start_time_ns;
+	end->issue_ns = rq->io_start_time_ns;
+	if (config.track || !end->start_ns || (has_device_part && !end->issue_ns))
+		end->started = bpf_map_lookup_elem(&started, &key);
+	if (!end->started)
+		return;
+	if (!end->start_ns)
+		end->start_ns = end->started->start_ns;
+	if (!end->issue_ns)
+		end->issue_ns = end->started->issue_ns;
+}
+
+static __always_inline void learn_stamps(const struct ending *end, bool has_device_part)
+{
+	struct disk *disk = bpf_map_lookup_elem(&disks, &end->disk);
+	__u32 stamp_issues = !end->rq->io_start_time_ns;
+
+	if (!disk)
+		disk = make_disk(&end->disk);
+	if (disk && has_device_part && end->class != CLASS_PASSTHROUGH && disk->stamp_issues != stamp_issues)
+		disk->stamp_issues = stamp_issues;
+}
+
+static __always_inline bool is_submitter_wanted(const struct ending *end)
+{
+	return !config.by_submitter || (end->started && end->started->wanted);
+}
+
+static __always_inline void account(struct ending *end, unsigned int nr_bytes, bool is_inside, bool has_device_part)
+{
+	struct disk_sum *sum = disk_sum_of(&end->disk, end->epoch);
+
+	if (!sum)
+		return;
+	sum->bytes[end->class] += nr_bytes;
+	if (nr_bytes < end->rq->__data_len) {
+		sum->partial++;
+		if (end->status)
+			add_error(&end->disk, end->epoch, end->class, end->status);
+		return;
+	}
+	if (has_device_part)
+		device_done(end);
+	if (!is_inside)
+		request_done(end, sum);
+}
+
+/* Some kernels' ends of a flush sequence: a write without data is a whole, whose parts have been seen before. */
+static __always_inline bool is_whole_of_sequence(struct request *rq)
+{
+	__u32 op = request_op(rq);
+
+	return !rq->__data_len && (op == REQ_OP_WRITE || op == op_zone_append());
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int nr_bytes)
+{
+	struct ending end = { .rq = rq, .now = bpf_ktime_get_ns(), .status = error, .epoch = epoch & 1 };
+	bool is_inside = is_inside_flush_sequence(rq);
+	bool has_device_part = is_inside || !is_whole_of_sequence(rq);
+
+	if (in_window(end.now) && is_wanted(rq, &end.disk)) {
+		end.class = request_class(request_op(rq));
+		find_beginning(&end, rq, has_device_part);
+		learn_stamps(&end, has_device_part);
+		if (is_submitter_wanted(&end))
+			account(&end, nr_bytes, is_inside, has_device_part);
+	}
+	if ((config.track || end.started) && !is_inside && nr_bytes >= rq->__data_len)
+		forget(rq);
+	return 0;
+}
+
+static __always_inline void request_requeued(struct request *rq)
+{
+	struct disk_sum *sum;
+	struct disk_key disk;
+
+	if (!in_window(bpf_ktime_get_ns()) || !is_wanted(rq, &disk))
+		return;
+	sum = disk_sum_of(&disk, epoch & 1);
+	if (sum)
+		sum->requeued++;
+}
+
+SEC("?tp_btf/block_io_start")
+int BPF_PROG(block_io_start, struct request *rq)
+{
+	request_started(rq);
+	return 0;
+}
+
+/* a54895fa057c (5.11, and 5.10.137) took the queue out of these tracepoints' arguments. */
+SEC("?tp_btf/block_rq_insert")
+int BPF_PROG(block_rq_insert, struct request *rq)
+{
+	request_inserted(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_insert")
+int BPF_PROG(block_rq_insert_pre_5_11, struct request_queue *q, struct request *rq)
+{
+	request_inserted(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_issue")
+int BPF_PROG(block_rq_issue, struct request *rq)
+{
+	request_issued(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_issue")
+int BPF_PROG(block_rq_issue_pre_5_11, struct request_queue *q, struct request *rq)
+{
+	request_issued(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_merge")
+int BPF_PROG(block_rq_merge, struct request *rq)
+{
+	forget(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_merge")
+int BPF_PROG(block_rq_merge_pre_5_11, struct request_queue *q, struct request *rq)
+{
+	forget(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_requeue")
+int BPF_PROG(block_rq_requeue, struct request *rq)
+{
+	request_requeued(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_requeue")
+int BPF_PROG(block_rq_requeue_pre_5_11, struct request_queue *q, struct request *rq)
+{
+	request_requeued(rq);
+	return 0;
+}
+
+SEC("?tp_btf/block_bio_queue")
+int BPF_PROG(block_bio_queue, struct bio *bio)
+{
+	bio_submitted(bio);
+	return 0;
+}
+
+SEC("?tp_btf/block_bio_queue")
+int BPF_PROG(block_bio_queue_pre_5_11, struct request_queue *q, struct bio *bio)
+{
+	bio_submitted(bio);
+	return 0;
+}
+
+SEC("?tp_btf/block_split")
+int BPF_PROG(block_split, struct bio *bio, unsigned int sector)
+{
+	bio_split(bio);
+	return 0;
+}
+
+SEC("?tp_btf/block_split")
+int BPF_PROG(block_split_pre_5_11, struct request_queue *q, struct bio *bio, unsigned int sector)
+{
+	bio_split(bio);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	follow_child(parent, child);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	target_executed(task);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	forget_exited(task);
+	return 0;
+}
+
+/* Runs in the tool's context. */
+SEC("iter/task")
+int note_namespace(struct bpf_iter__task *ctx)
+{
+	note_pid_namespace();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
