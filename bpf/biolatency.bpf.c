@@ -71,6 +71,10 @@ struct biolatency_config {
 	enum phase slower_phase;
 	/* There is block_io_start. */
 	__u32 has_start;
+	/* block_io_done, where the kernel does its own account, ends PHASE_TOTAL. */
+	__u32 total_at_done;
+	/* The bit of QUEUE_FLAG_STATS, plus 1; 0: not known. */
+	__u32 stats_flag;
 	/* cgroup v2 that requests are charged to, or below it; 0: any. */
 	__u64 cgroup_id;
 };
@@ -132,9 +136,16 @@ struct ending {
 	enum request_class class;
 };
 
+/* As submitted, where that is known. */
 static __always_inline __u32 opf_of(const struct ending *end)
 {
-	return end->started ? end->started->opf : end->rq->cmd_flags;
+	__u32 opf = end->rq->cmd_flags;
+
+	/* Else clang makes one load of two kinds of pointers, which the verifier refuses. */
+	barrier_var(opf);
+	if (end->started)
+		opf = end->started->opf;
+	return opf;
 }
 
 /* Our stamp of the start may be later than the kernel's of the issue, which it rounds down within a plug. */
@@ -221,6 +232,8 @@ static __always_inline void record(const struct ending *end, enum phase phase, _
 /* The device has done its part. */
 static __always_inline void device_done(const struct ending *end)
 {
+	if (!(config.phases & ~(1 << PHASE_TOTAL)) && !config.track)
+		return;
 	if (!end->issue_ns) {
 		__sync_fetch_and_add(&losses.unstamped, 1);
 		return;
@@ -238,18 +251,23 @@ static __always_inline void device_done(const struct ending *end)
 		record(end, PHASE_BEFORE, end->started->before_ns);
 }
 
-/* The request is over. */
-static __always_inline void request_done(const struct ending *end, struct disk_sum *sum)
+static __always_inline void total_done(const struct ending *end, struct disk_sum *sum)
 {
-	sum->requests[end->class]++;
-	if (end->status)
-		add_error(&end->disk, end->epoch, end->class, end->status);
-	if (!end->start_ns || end->now < end->start_ns)
+	if (!end->start_ns || end->now < end->start_ns) {
+		if (config.phases & 1 << PHASE_TOTAL)
+			__sync_fetch_and_add(end->start_ns ? &losses.negative : &losses.unstamped, 1);
 		return;
+	}
 	sum->total_ns[end->class] += end->now - end->start_ns;
 	if (end->start_ns < window_start_ns)
 		__sync_fetch_and_add(&begun_before, 1);
 	record(end, PHASE_TOTAL, end->now - end->start_ns);
+}
+
+/* Whether the kernel will do its account of this request; flushes have one of their own. */
+static __always_inline bool has_done_event(struct request *rq, enum request_class class)
+{
+	return config.total_at_done && rq->start_time_ns && class < CLASS_FLUSH;
 }
 
 /* Stamps of the kernel's first, else ours. */
@@ -259,7 +277,7 @@ static __always_inline void find_beginning(struct ending *end, struct request *r
 
 	end->start_ns = rq->start_time_ns;
 	end->issue_ns = rq->io_start_time_ns;
-	if (config.track || !end->start_ns || (has_device_part && !end->issue_ns))
+	if (config.track || (!end->start_ns && config.phases & 1 << PHASE_TOTAL) || (has_device_part && !end->issue_ns))
 		end->started = bpf_map_lookup_elem(&started, &key);
 	if (!end->started)
 		return;
@@ -269,15 +287,21 @@ static __always_inline void find_beginning(struct ending *end, struct request *r
 		end->issue_ns = end->started->issue_ns;
 }
 
+/* What needs_stamp has to know, on kernels where it cannot see that. */
 static __always_inline void learn_stamps(const struct ending *end, bool has_device_part)
 {
-	struct disk *disk = bpf_map_lookup_elem(&disks, &end->disk);
-	__u32 stamp_issues = !end->rq->io_start_time_ns;
+	__u32 stamp = config.phases & 1 << PHASE_TOTAL ? !end->rq->start_time_ns : !end->rq->io_start_time_ns;
+	struct disk *disk;
 
+	if (config.track || !has_device_part || end->class >= CLASS_FLUSH || knows_stamps())
+		return;
+	disk = bpf_map_lookup_elem(&disks, &end->disk);
 	if (!disk)
 		disk = make_disk(&end->disk);
-	if (disk && has_device_part && end->class != CLASS_PASSTHROUGH && disk->stamp_issues != stamp_issues)
-		disk->stamp_issues = stamp_issues;
+	if (disk && (!disk->is_known || disk->needs_stamp != stamp)) {
+		disk->needs_stamp = stamp;
+		disk->is_known = 1;
+	}
 }
 
 static __always_inline bool is_submitter_wanted(const struct ending *end)
@@ -292,16 +316,21 @@ static __always_inline void account(struct ending *end, unsigned int nr_bytes, b
 	if (!sum)
 		return;
 	sum->bytes[end->class] += nr_bytes;
+	if (end->status && !is_inside)
+		add_error(&end->disk, end->epoch, end->class, end->status);
 	if (nr_bytes < end->rq->__data_len) {
 		sum->partial++;
-		if (end->status)
-			add_error(&end->disk, end->epoch, end->class, end->status);
 		return;
 	}
 	if (has_device_part)
 		device_done(end);
-	if (!is_inside)
-		request_done(end, sum);
+	if (is_inside)
+		return;
+	sum->requests[end->class]++;
+	if (end->started)
+		end->started->status = end->status;
+	if (!has_done_event(end->rq, end->class))
+		total_done(end, sum);
 }
 
 /* Some kernels' ends of a flush sequence: a write without data is a whole, whose parts have been seen before. */
@@ -319,14 +348,40 @@ int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int nr_b
 	bool is_inside = is_inside_flush_sequence(rq);
 	bool has_device_part = is_inside || !is_whole_of_sequence(rq);
 
+	end.class = request_class(request_op(rq));
 	if (in_window(end.now) && is_wanted(rq, &end.disk)) {
-		end.class = request_class(request_op(rq));
 		find_beginning(&end, rq, has_device_part);
 		learn_stamps(&end, has_device_part);
 		if (is_submitter_wanted(&end))
 			account(&end, nr_bytes, is_inside, has_device_part);
 	}
-	if ((config.track || end.started) && !is_inside && nr_bytes >= rq->__data_len)
+	if (is_inside || nr_bytes < rq->__data_len || has_done_event(rq, end.class))
+		return 0;
+	if (config.track || end.started)
+		forget(rq);
+	return 0;
+}
+
+/* Its bios are gone by now, and with them the cgroup. */
+SEC("?tp_btf/block_io_done")
+int BPF_PROG(block_io_done, struct request *rq)
+{
+	struct ending end = { .rq = rq, .now = bpf_ktime_get_ns(), .epoch = epoch & 1 };
+	struct disk_sum *sum;
+
+	end.class = request_class(request_op(rq));
+	if (is_inside_flush_sequence(rq) || !has_done_event(rq, end.class))
+		return 0;
+	if (in_window(end.now) && find_disk(rq, &end.disk)) {
+		find_beginning(&end, rq, false);
+		sum = disk_sum_of(&end.disk, end.epoch);
+		if (sum && is_submitter_wanted(&end)) {
+			if (end.started)
+				end.status = end.started->status;
+			total_done(&end, sum);
+		}
+	}
+	if (config.track)
 		forget(rq);
 	return 0;
 }

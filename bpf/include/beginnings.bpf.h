@@ -35,9 +35,9 @@ struct disk_key {
 };
 
 struct disk {
-	/* The kernel does not stamp issues there: we do. */
-	__u32 stamp_issues;
-	__u32 pad;
+	/* The kernel does not stamp its requests: we do. */
+	__u32 needs_stamp;
+	__u32 is_known;
 	__u8 name[32];
 };
 
@@ -61,7 +61,7 @@ struct started {
 	__u32 tid;
 	/* Its submitter is a target. */
 	__u32 wanted;
-	__u32 pad;
+	__s32 status;
 	__u8 comm[16];
 };
 
@@ -152,12 +152,34 @@ static __always_inline void remember(struct request *rq, const struct started *f
 		__sync_fetch_and_add(&started_full, 1);
 }
 
+/* Whether a look at the queue's flags tells what the kernel stamps; that is, the issue. */
+static __always_inline bool knows_stamps(void)
+{
+	return config.stats_flag && !(config.phases & 1 << PHASE_TOTAL);
+}
+
+/* The kernel stamps the start of requests that it accounts (queue/iostats), and the issue where something wants the
+ * disk's statistics (writeback throttling does). Where that cannot be seen beforehand, completions tell, and nothing is
+ * known before a disk's first one.
+ */
+static __always_inline bool needs_stamp(struct request *rq, const struct disk_key *where)
+{
+	struct disk *disk;
+
+	if (config.track || request_op(rq) >= REQ_OP_FIRST_PASSTHROUGH)
+		return true;
+	if (knows_stamps())
+		return !(rq->q->queue_flags >> (config.stats_flag - 1) & 1);
+	disk = bpf_map_lookup_elem(&disks, where);
+	return !disk || !disk->is_known || disk->needs_stamp;
+}
+
 static __always_inline void request_started(struct request *rq)
 {
 	struct started first = {};
 	struct disk_key disk;
 
-	if (!is_wanted(rq, &disk))
+	if (!is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
 		return;
 	first.start_ns = bpf_ktime_get_ns();
 	first.opf = rq->cmd_flags;
@@ -177,16 +199,6 @@ static __always_inline void request_inserted(struct request *rq)
 		request_started(rq);
 }
 
-/* The kernel keeps its own stamp of the issue when something wants the disk's statistics (writeback throttling does);
- * completions tell. Nothing is known about a disk before its first one.
- */
-static __always_inline bool needs_stamp(struct request *rq, const struct disk_key *where)
-{
-	struct disk *disk = bpf_map_lookup_elem(&disks, where);
-
-	return !disk || disk->stamp_issues || request_op(rq) >= REQ_OP_FIRST_PASSTHROUGH;
-}
-
 /* Flushes are issued without block_io_start; so is everything before 6.5. */
 static __always_inline void request_issued(struct request *rq)
 {
@@ -195,7 +207,10 @@ static __always_inline void request_issued(struct request *rq)
 	struct started first = {};
 	struct disk_key where;
 
-	if (!is_wanted(rq, &where) || !(config.track || needs_stamp(rq, &where)))
+	/* Cheapest first: this is all that happens in the plain histogram. */
+	if (knows_stamps() && !needs_stamp(rq, NULL))
+		return;
+	if (!is_wanted(rq, &where) || !needs_stamp(rq, &where))
 		return;
 	now = bpf_ktime_get_ns();
 	known = bpf_map_lookup_elem(&started, &key);

@@ -71,6 +71,7 @@ static __always_inline struct disk_sum *disk_sum_of(const struct disk_key *key, 
 
 	if (sum)
 		return sum;
+	make_disk(key);
 	bpf_map_update_elem(&disk_sums, &half, &first, BPF_NOEXIST);
 	sum = bpf_map_lookup_elem(&disk_sums, &half);
 	if (!sum)

@@ -115,7 +115,8 @@ static __always_inline bool is_inside_flush_sequence(struct request *rq)
 
 	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ))
 		bit = bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ);
-	return rq->rq_flags & (1U << bit);
+	/* The flushes of the sequence have the flag, too. */
+	return rq->rq_flags & (1U << bit) && request_op(rq) != REQ_OP_FLUSH;
 }
 
 #endif

@@ -225,6 +225,7 @@ struct gendisk {
 };
 
 struct request_queue {
+	unsigned long queue_flags;
 	struct gendisk *disk;
 };
 

@@ -172,6 +172,14 @@ impl Args {
             || self.slower.is_some()
     }
 
+    /// Whether a total ends where the kernel's own account does; the request's cgroup is not known there any more.
+    fn ends_at_done(&self, kernel: &Kernel) -> bool {
+        self.queued
+            && kernel.has_tracepoint("block_io_done")
+            && !self.by_cgroup
+            && self.targets.cgroup.is_none()
+    }
+
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, kernel: &Kernel, rodata: &mut rodata) {
         rodata.targets = bpf::target_config!(
@@ -202,6 +210,11 @@ impl Args {
             } else {
                 phase::PHASE_DEVICE
             },
+            total_at_done: self.ends_at_done(kernel).into(),
+            stats_flag: kernel
+                .enumerator("QUEUE_FLAG_STATS")
+                .and_then(|bit| u32::try_from(bit + 1).ok())
+                .unwrap_or(0),
             has_start: kernel.has_tracepoint("block_io_start").into(),
             cgroup_id: targets.cgroup_id,
         };
@@ -223,13 +236,20 @@ impl Args {
                 (old_name, wanted && has_queue),
             ]
         };
-        let mut programs = vec![("block_io_start", has_start && (tracks || self.queued))];
+        let mut programs = vec![
+            ("block_io_start", has_start && (tracks || self.queued)),
+            ("block_io_done", self.ends_at_done(kernel)),
+        ];
         programs.extend(twin(
             "block_rq_insert",
             "block_rq_insert_pre_5_11",
             tracks && !has_start,
         ));
-        programs.extend(twin("block_rq_issue", "block_rq_issue_pre_5_11", true));
+        programs.extend(twin(
+            "block_rq_issue",
+            "block_rq_issue_pre_5_11",
+            tracks || !self.queued || !has_start,
+        ));
         programs.extend(twin("block_rq_merge", "block_rq_merge_pre_5_11", tracks));
         programs.extend(twin("block_rq_requeue", "block_rq_requeue_pre_5_11", true));
         let before = self.phases && has_start;
