@@ -119,4 +119,19 @@ static __always_inline bool is_inside_flush_sequence(struct request *rq)
 	return rq->rq_flags & (1U << bit) && request_op(rq) != REQ_OP_FLUSH;
 }
 
+/* When the request began; 0: the kernel does not account it (queue/iostats off, drivers' commands). Kernels since 6.11 leave
+ * the value of the memory's last request there then; before, they cleared it.
+ */
+static __always_inline __u64 request_start_ns(struct request *rq)
+{
+	__u32 bit;
+
+	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_IO_STAT) && request_op(rq) != REQ_OP_FLUSH) {
+		bit = bpf_core_enum_value(enum rqf_flags, __RQF_IO_STAT);
+		if (!(rq->rq_flags & (1U << bit)))
+			return 0;
+	}
+	return rq->start_time_ns;
+}
+
 #endif

@@ -250,6 +250,7 @@ enum req_op {
 /* include/linux/blk-mq.h */
 enum rqf_flags {
 	__RQF_FLUSH_SEQ = 1,
+	__RQF_IO_STAT = 8,
 };
 
 struct seq_file;

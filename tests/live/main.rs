@@ -1,9 +1,12 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
 mod bad_days;
+mod biolatency;
+mod biolatency_groups;
 mod c_program;
 mod containers;
 mod cpu_quota;
+mod disk;
 mod endings;
 mod events;
 mod harness;

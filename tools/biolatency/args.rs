@@ -28,7 +28,7 @@ Examples:
 #[derive(Parser, Debug)]
 #[command(name = "biolatency", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("cgroup", |arg| arg.help(
-    "Only I/O charged to this cgroup v2 directory and below"
+    "Only I/O charged to this cgroup directory and below"
 )))]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(short = 'P', long, help_heading = "Histograms")]
     pub(crate) by_process: bool,
 
-    /// A histogram per cgroup (v2): the one that the I/O is charged to
+    /// A histogram per cgroup: the one that the I/O is charged to
     #[arg(long, help_heading = "Histograms")]
     pub(crate) by_cgroup: bool,
 
@@ -180,16 +180,19 @@ impl Args {
             && self.targets.cgroup.is_none()
     }
 
+    /// Whether all I/O of the disks is asked for.
+    pub(crate) fn is_everyones(&self) -> bool {
+        !self.by_submitter() && self.targets.cgroup.is_none()
+    }
+
     /// Fills the BPF side's constants; an option missing here does not compile.
-    pub(crate) fn to_bpf(&self, targets: &Settings, kernel: &Kernel, rodata: &mut rodata) {
-        rodata.targets = bpf::target_config!(
-            bpf::biolatency::types,
-            &Settings {
-                // Not the submitter's cgroup.
-                cgroup_id: 0,
-                ..targets.clone()
-            }
-        );
+    pub(crate) fn to_bpf(
+        &self,
+        (targets, cgroup_id): (&Settings, u64),
+        kernel: &Kernel,
+        rodata: &mut rodata,
+    ) {
+        rodata.targets = bpf::target_config!(bpf::biolatency::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::biolatency::types, &targets.comm);
         rodata.config = biolatency_config {
             phases: self
@@ -216,7 +219,7 @@ impl Args {
                 .and_then(|bit| u32::try_from(bit + 1).ok())
                 .unwrap_or(0),
             has_start: kernel.has_tracepoint("block_io_start").into(),
-            cgroup_id: targets.cgroup_id,
+            cgroup_id,
         };
     }
 

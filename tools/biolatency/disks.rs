@@ -104,6 +104,8 @@ pub(crate) struct Stat {
     pub(crate) in_flight: u64,
     /// Time with something in flight, ms.
     pub(crate) busy_ms: u64,
+    /// Requests that were completed: read, written, discarded.
+    pub(crate) completed: u64,
     /// bios and requests that went into another request.
     pub(crate) merged: u64,
 }
@@ -120,6 +122,7 @@ fn parse_stat(line: &str) -> Option<(u32, Stat)> {
     let dev = u32::try_from(number(0)? << MINOR_BITS | number(1)?).ok()?;
     let stat = Stat {
         name: (*fields.get(2)?).to_owned(),
+        completed: number(3)? + number(7)? + number(14).unwrap_or(0),
         merged: number(4)? + number(8)?,
         in_flight: number(11)?,
         busy_ms: number(12)?,
@@ -140,6 +143,7 @@ mod tests {
             name: "vda".into(),
             in_flight: 2,
             busy_ms: 280_108,
+            completed: 2_924_927 + 275_363 + 64,
             merged: 169_746 + 504_320,
         };
         assert_eq!(stat, expected);

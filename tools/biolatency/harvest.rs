@@ -79,12 +79,16 @@ pub(crate) struct Interval {
 /// Takes intervals; remembers what the kernel's own counters were at the end of the last one.
 pub(crate) struct Harvest {
     stats: HashMap<u32, Stat>,
+    completions: Completions,
 }
 
 impl Harvest {
-    pub(crate) fn begin() -> Self {
+    /// Right after the window has been opened.
+    pub(crate) fn begin(args: &Args) -> Self {
+        let stats = disks::stats();
         Self {
-            stats: disks::stats(),
+            completions: Completions::begin(args, &stats),
+            stats,
         }
     }
 
@@ -95,19 +99,22 @@ impl Harvest {
         start_ns: u64,
     ) -> Result<Interval> {
         let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        // Not after: requests that complete in between are then in ours at least.
+        let before = std::mem::replace(&mut self.stats, disks::stats());
         let epoch = bss.epoch;
         bss.epoch = 1 - epoch;
         let begun_before = bss.begun_before;
         let end_ns = monotonic_ns();
-        let before = std::mem::replace(&mut self.stats, disks::stats());
         wait_for_running_programs();
+        let disks = self.disk_uses(skel, epoch, &before)?;
+        self.completions.add(&disks, &self.stats);
         Ok(Interval {
             start_ns,
             end_ns,
             groups: groups(args, skel, epoch)?,
-            disks: self.disk_uses(skel, epoch, &before)?,
+            disks,
             begun_before,
-            losses: losses(skel)?,
+            losses: self.losses(skel)?,
         })
     }
 
@@ -236,48 +243,97 @@ fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
         .context("clear map")
 }
 
-/// What the progress line shows: requests since the start of the interval, and losses.
-pub(crate) fn progress(skel: &BiolatencySkel<'_>, done: u64) -> Result<State> {
-    let sums = maps::per_cpu_entries::<disk_epoch, disk_sum>(&skel.maps.disk_sums)?;
-    let now: u64 = sums
-        .iter()
-        .flat_map(|(_, cpus)| cpus)
-        .flat_map(|cpu| cpu.requests)
-        .sum();
-    Ok(State {
-        events: done + now,
-        lost: losses(skel)?.total(),
-        ..State::default()
-    })
+impl Harvest {
+    /// What the progress line shows: requests since the start of the interval, and losses.
+    pub(crate) fn progress(&self, skel: &BiolatencySkel<'_>, done: u64) -> Result<State> {
+        let sums = maps::per_cpu_entries::<disk_epoch, disk_sum>(&skel.maps.disk_sums)?;
+        let now: u64 = sums
+            .iter()
+            .flat_map(|(_, cpus)| cpus)
+            .flat_map(|cpu| cpu.requests)
+            .sum();
+        Ok(State {
+            events: done + now,
+            lost: self.losses(skel)?.total(),
+            ..State::default()
+        })
+    }
+
+    /// Every counter of what was not counted.
+    pub(crate) fn losses(&self, skel: &BiolatencySkel<'_>) -> Result<Losses> {
+        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+        let mut losses = Losses::default();
+        losses.count("groups_full", "requests: too many groups", bss.groups_full);
+        losses.count("buckets_full", "requests: table full", bss.buckets_full);
+        losses.count(
+            "started_full",
+            "requests under way: table full",
+            bss.started_full,
+        );
+        losses.count("disks_full", "requests: too many disks", bss.disks_full);
+        losses.count(
+            "slow_ring_full",
+            "slow requests not printed: ring full",
+            bss.losses.slow_ring_full,
+        );
+        losses.count(
+            "unstamped",
+            "requests: issue not seen",
+            bss.losses.unstamped,
+        );
+        losses.count(
+            "unseen",
+            "requests: completion not seen",
+            self.completions.unseen,
+        );
+        losses.count("negative", "times running backwards", bss.losses.negative);
+        losses.count(
+            "targets_full",
+            "child processes: table full",
+            bss.targets_full,
+        );
+        Ok(losses)
+    }
 }
 
-/// Every counter of what was not counted.
-pub(crate) fn losses(skel: &BiolatencySkel<'_>) -> Result<Losses> {
-    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    let mut losses = Losses::default();
-    losses.count("groups_full", "requests: too many groups", bss.groups_full);
-    losses.count("buckets_full", "requests: table full", bss.buckets_full);
-    losses.count(
-        "started_full",
-        "requests under way: table full",
-        bss.started_full,
-    );
-    losses.count("disks_full", "requests: too many disks", bss.disks_full);
-    losses.count(
-        "slow_ring_full",
-        "slow requests not printed: ring full",
-        bss.losses.slow_ring_full,
-    );
-    losses.count(
-        "unstamped",
-        "requests: issue not seen",
-        bss.losses.unstamped,
-    );
-    losses.count("negative", "times running backwards", bss.losses.negative);
-    losses.count(
-        "targets_full",
-        "child processes: table full",
-        bss.targets_full,
-    );
-    Ok(losses)
+/// Holds our count of completions to the kernel's: where a kernel shields some tasks from BPF, interrupts that hit those
+/// go unseen.
+struct Completions {
+    /// The kernel's counts at the beginning; `None` when not all I/O is asked for.
+    before: Option<HashMap<u32, u64>>,
+    seen: HashMap<u32, u64>,
+    unseen: u64,
+}
+
+impl Completions {
+    fn begin(args: &Args, stats: &HashMap<u32, Stat>) -> Self {
+        let counts = || {
+            stats
+                .iter()
+                .map(|(dev, stat)| (*dev, stat.completed))
+                .collect()
+        };
+        Self {
+            before: args.is_everyones().then(counts),
+            seen: HashMap::new(),
+            unseen: 0,
+        }
+    }
+
+    fn add(&mut self, disks: &[DiskUse], stats: &HashMap<u32, Stat>) {
+        let Some(before) = &self.before else {
+            return;
+        };
+        for disk in disks {
+            // Read, written, discarded: what is in the kernel's count.
+            let requests = disk.classes.iter().take(3).map(|class| class.requests);
+            *self.seen.entry(disk.dev).or_default() += requests.sum::<u64>();
+        }
+        let unseen = self.seen.iter().map(|(dev, seen)| {
+            let now = stats.get(dev).map_or(0, |stat| stat.completed);
+            let there = now.saturating_sub(before.get(dev).copied().unwrap_or(0));
+            there.saturating_sub(*seen)
+        });
+        self.unseen = unseen.sum();
+    }
 }

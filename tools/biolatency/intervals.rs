@@ -12,7 +12,7 @@ use trace::intervals::Reports;
 use trace::progress::State;
 
 use crate::args::Args;
-use crate::harvest::{self, Harvest};
+use crate::harvest::Harvest;
 use crate::names::Names;
 use crate::report::Report;
 use crate::slow;
@@ -42,7 +42,7 @@ impl Reports for Biolatency<'_> {
             let disk = self.harvest.name(self.skel, io.disk, io.dev)?;
             slow::write(self.args, &self.names, &disk, &io, out)?;
         }
-        harvest::progress(self.skel, self.requests)
+        self.harvest.progress(self.skel, self.requests)
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {

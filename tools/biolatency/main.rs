@@ -8,6 +8,7 @@ use bpf::biolatency::{BiolatencySkel, BiolatencySkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
+use trace::cgroups;
 use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
@@ -19,7 +20,7 @@ use trace::loader::{self, section};
 use trace::probe::Kernel;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
-use trace::targets::Settings;
+use trace::targets::{Settings, Targets};
 use trace::window::monotonic_ns;
 
 use args::Args;
@@ -45,7 +46,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
         return Ok(run::print_completions(shell, Args::command()));
     }
-    let mut targets = args.targets.resolve()?;
+    let (mut targets, cgroup_id) = resolve(&args.targets)?;
     let devs: Vec<u32> = args
         .disks
         .iter()
@@ -61,7 +62,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let kernel = Kernel::probe()?;
-    let mut skel = load(args, &targets, &kernel)?;
+    let mut skel = load(args, (&targets, cgroup_id), &kernel)?;
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 
     let start_ns = open_window(args, &mut skel, &targets)?;
@@ -71,7 +72,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         args,
         names: Names::of(&kernel),
         slow_ios: Arrivals::open(&skel.maps.slow_ios)?,
-        harvest: Harvest::begin(),
+        harvest: Harvest::begin(args),
         skel: &mut skel,
         hdr,
         start_ns,
@@ -85,20 +86,46 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut end_ns,
     );
     run::unless_closed(written, ())?;
-    let requests = reports.requests;
-    let window = Duration::from_nanos(end_ns - start_ns);
-    let outcome = close(args, &skel, &meter, (window, requests))?;
+    let (harvest, requests) = (reports.harvest, reports.requests);
+    let losses = harvest.losses(&skel)?;
+    let cost = meter.read(skel.object());
+    let closing = Closing {
+        tool: "biolatency",
+        window: Duration::from_nanos(end_ns - start_ns),
+        events: (requests, "requests"),
+        stacks: None,
+        ends: None,
+        losses: &losses,
+        losses_of_ns: 0,
+        cost: &cost,
+    };
+    closing.print(args.common.quiet);
+    let outcome = closing.outcome(args.common.strict);
     finish(command, &signals, outcome)
 }
 
-fn load(args: &Args, targets: &Settings, kernel: &Kernel) -> Result<BiolatencySkel<'static>> {
+/// The submitters, and the cgroup, which is not theirs but that of the I/O.
+fn resolve(targets: &Targets) -> Result<(Settings, u64)> {
+    let submitters = Targets {
+        cgroup: None,
+        ..targets.clone()
+    };
+    let cgroup_id = targets.cgroup.as_deref().map(cgroups::block_cgroup_id);
+    Ok((submitters.resolve()?, cgroup_id.transpose()?.unwrap_or(0)))
+}
+
+fn load(
+    args: &Args,
+    (targets, cgroup_id): (&Settings, u64),
+    kernel: &Kernel,
+) -> Result<BiolatencySkel<'static>> {
     let programs = args.programs(kernel, targets);
     if args.common.verbose {
         eprintln!("biolatency: {}", loader::describe(&programs));
     }
     loader::load(BiolatencySkelBuilder::default(), &programs, |open| {
         args.to_bpf(
-            targets,
+            (targets, cgroup_id),
             kernel,
             section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
         );
@@ -128,26 +155,4 @@ fn open_window(args: &Args, skel: &mut BiolatencySkel<'_>, targets: &Settings) -
         );
     }
     Ok(start_ns)
-}
-
-fn close(
-    args: &Args,
-    skel: &BiolatencySkel<'_>,
-    meter: &Meter,
-    (window, requests): (Duration, u64),
-) -> Result<Outcome> {
-    let losses = harvest::losses(skel)?;
-    let cost = meter.read(skel.object());
-    let closing = Closing {
-        tool: "biolatency",
-        window,
-        events: (requests, "requests"),
-        stacks: None,
-        ends: None,
-        losses: &losses,
-        losses_of_ns: 0,
-        cost: &cost,
-    };
-    closing.print(args.common.quiet);
-    Ok(closing.outcome(args.common.strict))
 }

@@ -91,7 +91,7 @@ impl Report<'_> {
 
     fn write_human(&self, out: &mut impl Write) -> Result<()> {
         let paths = if self.args.by_cgroup {
-            cgroups::paths()
+            cgroups::block_paths()
         } else {
             HashMap::new()
         };

@@ -1,0 +1,251 @@
+//! biolatency against the kernel's own accounts of disks, against fio's, and on disks that misbehave.
+
+use serde_json::Value;
+
+use crate::disk::{LoopDisk, Stat, fio, run};
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::number;
+
+/// Error allowed in times, against `/sys/block/DEV/stat`.
+const TOLERANCE: f64 = 0.02;
+
+/// Runs `work` under `biolatency -j -d DISK OPTIONS`; the lines of its output.
+pub(crate) fn traced(disk: &str, options: &[&str], work: impl FnOnce()) -> Vec<Value> {
+    let mut args = vec!["-j", "-d", disk];
+    args.extend(options);
+    let tool = Tool::start("biolatency", &args);
+    tool.wait_attached();
+    work();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let lines = output.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// The same where the report is the only line, and nothing may be lost.
+pub(crate) fn trace(disk: &str, options: &[&str], work: impl FnOnce()) -> Value {
+    let mut lines = traced(disk, options, work);
+    assert_eq!(lines.len(), 1);
+    let report = lines.remove(0);
+    for (loss, count) in report["losses"].as_object().expect("losses") {
+        assert!(*count == 0, "{loss}: {count}");
+    }
+    report
+}
+
+pub(crate) fn disk<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let disks = report["disks"].as_array().expect("disks");
+    let found = disks.iter().find(|disk| disk["disk"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+pub(crate) fn groups(report: &Value) -> &Vec<Value> {
+    report["groups"].as_array().expect("groups")
+}
+
+/// Requests and bytes are the kernel's exactly; times within the tolerance and its rounding down to a ms.
+fn agrees_with_stat(report: &Value, name: &str, before: &Stat, after: &Stat) {
+    let disk = disk(report, name);
+    for (class, truth) in after.since(before) {
+        let ours = &disk["ops"][class];
+        let ns = number(ours, "total_ns");
+        eprintln!("{class}: {ours} {truth:?}");
+        assert_eq!(number(ours, "requests"), truth.requests, "{class}");
+        assert_eq!(number(ours, "bytes"), truth.sectors * 512, "{class}");
+        let truth_ns = (truth.ms * 1_000_000) as f64;
+        let allowed = TOLERANCE * truth_ns + 1e6;
+        assert!(
+            (ns as f64 - truth_ns).abs() <= allowed,
+            "{class}: {ns} ns, /sys says {} ms",
+            truth.ms
+        );
+    }
+}
+
+/// With and without a scheduler: where there is none, requests are never inserted.
+#[test]
+fn counts_bytes_and_times_are_those_of_the_kernels_account() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    for scheduler in ["none", "mq-deadline"] {
+        let disk = LoopDisk::new(128);
+        disk.set("scheduler", scheduler);
+        let before = disk.stat();
+        let report = trace(&disk.name, &["-Q"], || {
+            let options = [
+                "--rw=randrw",
+                "--bs=4k",
+                "--iodepth=8",
+                "--ioengine=libaio",
+                "--number_ios=20011",
+            ];
+            fio(&disk.path, &options);
+            run("blkdiscard", &["-o", "0", "-l", "1048576", &disk.path]);
+        });
+        let after = disk.stat();
+        agrees_with_stat(&report, &disk.name, &before, &after);
+        let all: u64 = groups(&report)
+            .iter()
+            .map(|group| number(group, "count"))
+            .sum();
+        assert!(all >= 20011, "{all}");
+        assert_eq!(number(&report, "begun_before"), 0);
+    }
+}
+
+/// Flush sequences: the write, its data part and the flushes around it.
+#[test]
+fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(64);
+    let work = || {
+        let options = [
+            "--rw=randwrite",
+            "--bs=4k",
+            "--ioengine=psync",
+            "--number_ios=1009",
+        ];
+        fio(&disk.path, &[&options[..], &["--fsync=1"]].concat());
+    };
+    let before = disk.stat();
+    let report = trace(&disk.name, &["-Q"], work);
+    agrees_with_stat(&report, &disk.name, &before, &disk.stat());
+
+    let before = disk.stat();
+    let report = trace(&disk.name, &["-F"], work);
+    let [_, (_, writes), _, (_, flushes)] = disk.stat().since(&before);
+    let ops = &self::disk(&report, &disk.name)["ops"];
+    assert_eq!(number(ops, "write.requests"), writes.requests);
+    assert!(flushes.requests >= 1008, "{flushes:?}");
+    let count = |op: &str| {
+        let groups = groups(&report).iter().filter(|group| group["op"] == op);
+        groups.map(|group| number(group, "count")).sum::<u64>()
+    };
+    // A write of nothing, which only asks for a flush, is never in the device itself.
+    assert_eq!(count("write"), 1009);
+    assert_eq!(count("flush"), flushes.requests);
+    assert_eq!(writes.requests, 1009 + flushes.requests);
+}
+
+/// Others use the machine's disk, too: what the kernel counted inside and around the run are the bounds.
+#[test]
+fn the_machines_disk_is_counted_whole() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let Some(name) = crate::slow_disk::disk_name(dir.path()) else {
+        eprintln!("SKIPPED: /var/tmp is on no disk");
+        return;
+    };
+    let file = dir.path().join("file");
+    let around = Stat::of(&name);
+    let mut inside = None;
+    let lines = traced(&name, &["-Q"], || {
+        let before = Stat::of(&name);
+        let options = [
+            "--rw=randwrite",
+            "--bs=4k",
+            "--ioengine=psync",
+            "--size=4m",
+            "--fsync=1",
+        ];
+        fio(file.to_str().expect("UTF-8"), &options);
+        inside = Some((before, Stat::of(&name)));
+    });
+    let after = Stat::of(&name);
+    let (before, inner) = inside.expect("the work was done");
+    let report = &lines[0];
+    let unseen = number(&report["losses"], "unseen");
+    let ops = &disk(report, &name)["ops"];
+    let bounds = inner.since(&before).into_iter().zip(after.since(&around));
+    for ((class, least), (_, most)) in bounds {
+        let ours = number(&ops[class], "requests");
+        // Interrupts that hit a task which the machine's sandbox shields run no BPF program; those are counted.
+        let least = least.requests.saturating_sub(unseen);
+        let is_flush = class == "flush" && unseen > 0;
+        assert!(ours <= most.requests, "{class}: {ours}, at most {most:?}");
+        assert!(
+            ours >= least || is_flush,
+            "{class}: {ours}, at least {least}"
+        );
+        eprintln!(
+            "{class}: {least} <= {ours} <= {}, {unseen} unseen",
+            most.requests
+        );
+    }
+    let ours = number(&ops["write"], "total_ns") as f64;
+    let [_, (_, least), ..] = inner.since(&before);
+    let share_seen = 1.0 - unseen as f64 / least.requests.max(1) as f64;
+    let least_ns = least.ms as f64 * 1e6;
+    assert!(
+        ours >= (share_seen - TOLERANCE) * least_ns - 1e6,
+        "{ours} ns, at least {least_ns}"
+    );
+}
+
+/// A read that ends beyond the backing file: half of it completes, the rest is requeued and fails.
+#[test]
+fn partial_completions_requeues_and_errors_are_seen() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(1);
+    let file = std::fs::OpenOptions::new().write(true).open(&disk.file);
+    file.expect("the file")
+        .set_len((512 << 10) + (32 << 10))
+        .expect("a size");
+    let before = disk.stat();
+    let of = format!("if={}", disk.path);
+    let lines = traced(&disk.name, &["-Q", "--slower", "0.001us"], || {
+        let args = [
+            "of=/dev/null",
+            "bs=64k",
+            "skip=8",
+            "count=1",
+            "iflag=direct",
+            "status=none",
+        ];
+        let dd = std::process::Command::new("dd")
+            .arg(&of)
+            .args(args)
+            .output();
+        let dd = dd.expect("dd runs");
+        assert!(
+            String::from_utf8_lossy(&dd.stderr).contains("Input/output error")
+                || dd.status.success()
+        );
+    });
+    let after = disk.stat();
+    let (report, slow) = lines.split_last().expect("a report");
+    agrees_with_stat(report, &disk.name, &before, &after);
+    let found = self::disk(report, &disk.name);
+    assert_eq!(number(found, "partial"), 1, "{found}");
+    assert_eq!(number(found, "requeued"), 1, "{found}");
+    let errors = found["errors"].as_array().expect("errors");
+    assert_eq!(errors.len(), 1, "{found}");
+    assert_eq!(
+        (&errors[0]["status"], &errors[0]["count"]),
+        (&"I/O".into(), &1.into())
+    );
+    assert_eq!(errors[0]["op"], "read");
+    assert_eq!(number(found, "ops.read.requests"), slow.len() as u64);
+    let failed: Vec<&Value> = slow
+        .iter()
+        .filter(|line| !line["slow_io"]["error"].is_null())
+        .collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["slow_io"]["bytes"], 64 << 10);
+    assert_eq!(failed[0]["slow_io"]["comm"], "dd");
+}
