@@ -121,7 +121,14 @@ static __always_inline void learn_stamps(const struct ending *end, bool has_devi
 
 static __always_inline bool is_submitter_wanted(const struct ending *end)
 {
-	return !config.by_submitter || (end->started && end->started->wanted);
+	if (!config.by_submitter)
+		return true;
+	if (end->started)
+		return end->started->wanted;
+	/* Flushes are nobody's; what began before the window is no loss. */
+	if (end->class != CLASS_FLUSH && end->start_ns >= window_start_ns)
+		__sync_fetch_and_add(&losses.unattributed, 1);
+	return false;
 }
 
 static __always_inline void account(struct ending *end, unsigned int nr_bytes, bool is_inside, bool has_device_part)
@@ -190,7 +197,7 @@ int BPF_PROG(block_io_done, struct request *rq)
 	if (in_window(end.now) && find_disk(rq, &end.disk)) {
 		find_beginning(&end, rq, false);
 		sum = disk_sum_of(&end.disk, end.epoch);
-		if (sum && is_submitter_wanted(&end)) {
+		if (sum && (!config.by_submitter || (end.started && end.started->wanted))) {
 			if (end.started)
 				end.status = end.started->status;
 			total_done(&end, sum);

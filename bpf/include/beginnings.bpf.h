@@ -20,6 +20,9 @@
 /* Requests that found no room in `started`. */
 __u64 started_full = 0;
 
+/* Wanted requests whose memory was used again without our having seen them complete. */
+__u64 never_completed = 0;
+
 /* Disks and partitions that were asked for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -147,7 +150,10 @@ static __always_inline void note_before(struct request *rq, struct started *firs
 static __always_inline void remember(struct request *rq, const struct started *first)
 {
 	__u64 key = (__u64)rq;
+	struct started *last = config.track ? bpf_map_lookup_elem(&started, &key) : NULL;
 
+	if (last && last->wanted)
+		__sync_fetch_and_add(&never_completed, 1);
 	if (bpf_map_update_elem(&started, &key, first, BPF_ANY))
 		__sync_fetch_and_add(&started_full, 1);
 }

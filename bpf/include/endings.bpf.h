@@ -15,6 +15,8 @@ struct ending_losses {
 	__u64 negative;
 	/* Requests without the stamp that a histogram needs. */
 	__u64 unstamped;
+	/* Requests left out because their submission was not seen. */
+	__u64 unattributed;
 };
 
 struct ending_losses losses = {};

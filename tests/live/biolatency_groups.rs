@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::biolatency::{disk as disk_of, groups, trace, traced};
+use crate::biolatency::{disk as disk_of, groups, is_all, trace, traced, unseen};
 use crate::c_program::compile;
 use crate::disk::{LoopDisk, fio, run};
 use crate::kernel::{alone, require_live};
@@ -48,7 +48,7 @@ fn submitters_have_what_they_submitted() {
             .iter()
             .filter(|group| group["pid"] == pid)
             .collect();
-        assert_eq!(sum(&own, "count"), count, "{report}");
+        is_all(&report, sum(&own, "count"), count);
         assert_eq!(own[0]["comm"], "dd");
     }
     let report = trace(&disk.name, &["--comm", "no-such-name"], || {
@@ -71,7 +71,7 @@ fn a_commands_requests_are_its_own() {
     let output = Tool::start("biolatency", &args).finish();
     assert_eq!(output.code, 7, "{}", output.stderr);
     let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    assert_eq!(number(&groups(&report)[0], "count"), 503);
+    is_all(&report, number(&groups(&report)[0], "count"), 503);
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn a_partition_is_told_from_its_disk() {
     let report = trace(&partition, &["-D"], work);
     let name = partition.trim_start_matches("/dev/");
     assert_eq!(groups(&report)[0]["disk"], name);
-    assert_eq!(number(&groups(&report)[0], "count"), 101);
+    is_all(&report, number(&groups(&report)[0], "count"), 101);
     assert_eq!(number(disk_of(&report, name), "ops.read.bytes"), 101 << 12);
     let report = trace(&disk.name, &["-D"], work);
-    assert_eq!(number(&groups(&report)[0], "count"), 408);
+    is_all(&report, number(&groups(&report)[0], "count"), 408);
     run("delpart", &[&disk.path, "1"]);
 }
 
@@ -115,13 +115,14 @@ fn without_the_kernels_stamps_ours_are_as_good() {
         return;
     }
     let _alone = alone();
-    let disk = LoopDisk::new(64);
+    let disk = LoopDisk::on_disk(256);
     disk.set("wbt_lat_usec", "0");
+    // Long enough for the ways in and out to be small.
     let options = [
         "--rw=randread",
-        "--bs=64k",
+        "--bs=512k",
         "--ioengine=psync",
-        "--number_ios=997",
+        "--number_ios=499",
     ];
     let before = disk.stat();
     let report = trace(&disk.name, &[], || drop(fio(&disk.path, &options)));
@@ -129,7 +130,7 @@ fn without_the_kernels_stamps_ours_are_as_good() {
     let all: Vec<&Value> = groups(&report).iter().collect();
     let requests = number(disk_of(&report, &disk.name), "ops.read.requests");
     assert_eq!(sum(&all, "count"), requests);
-    assert!(requests >= 997);
+    assert!(requests + unseen(&report) >= 499);
     let found_ns = sum(&all, "sum_ns") as f64;
     // With one request at a time there is no queue, but there is a way into and out of the device.
     assert!(
@@ -137,33 +138,33 @@ fn without_the_kernels_stamps_ours_are_as_good() {
         "{found_ns} ns in the device, {truth_ns} ns in all"
     );
 
+    // The kernel keeps stamps of issues, but none of starts.
+    disk.set("wbt_lat_usec", "-1");
     disk.set("iostats", "0");
-    for options_of_tool in [&["-Q"][..], &["--phases"], &[]] {
-        let before = disk.stat();
-        let mut completion = Value::Null;
-        let report = trace(&disk.name, options_of_tool, || {
-            completion = fio(&disk.path, &options)["read"]["clat_ns"].clone();
-        });
-        assert_eq!(
-            disk.stat().read.requests,
-            before.read.requests,
-            "statistics are off"
-        );
-        let last: Vec<&Value> = groups(&report)
-            .iter()
-            .filter(|group| group["phase"] == "device" || group["phase"] == "total")
-            .collect();
-        assert!(
-            (997..1100).contains(&sum(&last, "count")),
-            "{options_of_tool:?}: {report}"
-        );
-        let fio_ns = completion["mean"].as_f64().expect("a mean");
-        let mean = sum(&last, "sum_ns") as f64 / sum(&last, "count") as f64;
-        assert!(
-            mean <= 1.05 * fio_ns && mean >= 0.3 * fio_ns,
-            "{mean} ns, fio says {fio_ns} ns"
-        );
-    }
+    let before = disk.stat();
+    let lines = traced(&disk.name, &["-Q", "--slower", "0.001us"], || {
+        fio(&disk.path, &options);
+    });
+    assert_eq!(
+        disk.stat().read.requests,
+        before.read.requests,
+        "statistics are off"
+    );
+    let (report, slow) = lines.split_last().expect("a report");
+    let all: Vec<&Value> = groups(report).iter().collect();
+    let sum_of = |field| {
+        slow.iter()
+            .map(|line| number(&line["slow_io"], field))
+            .sum::<u64>()
+    };
+    assert_eq!(sum(&all, "count"), slow.len() as u64);
+    assert!(slow.len() as u64 + unseen(report) >= 499);
+    let (total_ns, device_ns) = (sum_of("total_ns") as f64, sum_of("device_ns") as f64);
+    assert_eq!(sum(&all, "sum_ns"), sum_of("total_ns"));
+    assert!(
+        total_ns >= device_ns && total_ns <= 1.1 * device_ns,
+        "{total_ns} ns by our stamp, {device_ns} ns by the kernel's"
+    );
 }
 
 /// Three blocks sent in the order 0, 2, 1: the last one joins two requests, one of which never completes.
@@ -219,7 +220,7 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
     let found = disk_of(&report, &disk.name);
     let requests = after.read.requests - before.read.requests;
     assert!(after.merged - before.merged >= 1009, "nothing was merged");
-    assert_eq!(number(found, "ops.read.requests"), requests);
+    is_all(&report, number(found, "ops.read.requests"), requests);
     assert_eq!(number(found, "merged"), after.merged - before.merged);
     assert_eq!(
         sum(&groups(&report).iter().collect::<Vec<_>>(), "count"),
@@ -235,7 +236,7 @@ fn phases_tell_where_the_time_went() {
         return;
     }
     let _alone = alone();
-    let disk = LoopDisk::new(64);
+    let disk = LoopDisk::on_disk(64);
     disk.set("scheduler", "mq-deadline");
     disk.set("nr_requests", "4");
     let mut submitting_ns = 0.0;
@@ -272,7 +273,7 @@ fn phases_tell_where_the_time_went() {
     let before_ns = number(of("before"), "sum_ns") as f64;
     eprintln!("{before_ns} ns before, fio spent {submitting_ns} ns on submitting");
     assert!(
-        before_ns <= 1.02 * submitting_ns && before_ns >= 0.7 * submitting_ns,
+        before_ns <= 1.02 * submitting_ns && before_ns >= 0.5 * submitting_ns,
         "{before_ns} ns before the request, fio spent {submitting_ns} ns on submitting"
     );
 }
@@ -300,7 +301,7 @@ fn a_cgroup_is_charged_for_its_io() {
         "echo $$ > {path}/cgroup.procs; exec dd if={} of=/dev/null bs=4k count=211 iflag=direct",
         disk.path
     );
-    let report = trace(&disk.name, &["--cgroup", path, "--by-cgroup"], || {
+    let report = trace(&disk.name, &["--cgroup", path, "--by-cgroup", "-P"], || {
         read_blocks(&disk, 307);
         let status = Command::new("sh")
             .args(["-c", &shell])
@@ -310,7 +311,7 @@ fn a_cgroup_is_charged_for_its_io() {
     });
     let _ = fs::remove_dir(&cgroup);
     assert_eq!(groups(&report).len(), 1, "{report}");
-    assert_eq!(number(&groups(&report)[0], "count"), 211);
+    is_all(&report, number(&groups(&report)[0], "count"), 211);
     assert_eq!(
         number(disk_of(&report, &disk.name), "ops.read.requests"),
         211

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A loop device over a file in memory. Dropping it detaches it.
+/// A loop device over a file. Dropping it detaches it.
 pub(crate) struct LoopDisk {
     /// `/dev/loopN`
     pub(crate) path: String,
@@ -18,7 +18,7 @@ pub(crate) struct LoopDisk {
 }
 
 impl LoopDisk {
-    /// Of so many MiB.
+    /// Of so many MiB of memory.
     pub(crate) fn new(mib: u64) -> Self {
         let memory = Path::new("/dev/shm");
         let dir = if memory.is_dir() {
@@ -30,15 +30,40 @@ impl LoopDisk {
         let file = dir.path().join("disk");
         let blank = fs::File::create(&file).expect("a file");
         blank.set_len(mib << 20).expect("a size");
-        let path = run("losetup", &["-f", "--show", file.to_str().expect("UTF-8")]);
+        Self::over(dir, file, "--direct-io=off")
+    }
+
+    /// Of so many MiB on the machine's own disk, past its cache.
+    pub(crate) fn on_disk(mib: usize) -> Self {
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let file = dir.path().join("disk");
+        fs::write(&file, vec![1; mib << 20]).expect("a file");
+        run("sync", &["-f", file.to_str().expect("UTF-8")]);
+        Self::over(dir, file, "--direct-io=on")
+    }
+
+    fn over(dir: tempfile::TempDir, file: PathBuf, direct: &str) -> Self {
+        let backing = file.to_str().expect("UTF-8");
+        let path = run("losetup", &["-f", "--show", direct, backing]);
         let path = path.trim().to_owned();
         let name = path.trim_start_matches("/dev/").to_owned();
-        Self {
+        let disk = Self {
             path,
             name,
             file,
             _dir: dir,
+        };
+        // They outlive what was attached before.
+        let settings = [
+            ("iostats", "1"),
+            ("scheduler", "none"),
+            ("wbt_lat_usec", "-1"),
+            ("nomerges", "0"),
+        ];
+        for (setting, value) in settings {
+            disk.set(setting, value);
         }
+        disk
     }
 
     /// Writes one of the files in `/sys/block/loopN/queue`.
@@ -134,6 +159,8 @@ pub(crate) fn fio(target: &str, options: &[&str]) -> Value {
         "--name=test",
         "--output-format=json+",
         "--direct=1",
+        // It measures when it runs: that must not be late.
+        "--nice=-20",
         &filename,
     ];
     args.extend(options);

@@ -164,7 +164,7 @@ impl Args {
     }
 
     /// Whether more is wanted of a request than the kernel keeps in it.
-    fn tracks(&self) -> bool {
+    pub(crate) fn tracks(&self) -> bool {
         self.by_submitter()
             || self.by_process
             || self.by_flags

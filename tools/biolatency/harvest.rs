@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use bpf::biolatency::BiolatencySkel;
-use bpf::biolatency::types::{disk, disk_epoch, disk_key, disk_sum, error_key, group_id};
+use bpf::biolatency::types::{disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started};
 use libbpf_rs::MapCore;
 use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
 use trace::loader::section;
@@ -70,6 +70,8 @@ pub(crate) struct Interval {
     pub(crate) groups: Vec<Group<group_id>>,
     /// By name.
     pub(crate) disks: Vec<DiskUse>,
+    /// Requests that have begun and not ended, and ns since the first of them did; when requests are followed.
+    pub(crate) under_way: Option<(u64, u64)>,
     /// Since the start of the run.
     pub(crate) begun_before: u64,
     /// Since the start of the run.
@@ -113,6 +115,7 @@ impl Harvest {
             end_ns,
             groups: groups(args, skel, epoch)?,
             disks,
+            under_way: under_way(args, skel, end_ns)?,
             begun_before,
             losses: self.losses(skel)?,
         })
@@ -237,6 +240,22 @@ fn groups(args: &Args, skel: &BiolatencySkel<'_>, epoch: u32) -> Result<Vec<Grou
     args.measured().iter().map(whole).collect()
 }
 
+fn under_way(args: &Args, skel: &BiolatencySkel<'_>, now_ns: u64) -> Result<Option<(u64, u64)>> {
+    if !args.tracks() {
+        return Ok(None);
+    }
+    let started = maps::entries::<u64, started>(&skel.maps.started)?;
+    let wanted = started.iter().map(|(_, started)| started);
+    let open: Vec<u64> = wanted
+        .filter(|started| started.wanted != 0)
+        .map(|started| now_ns.saturating_sub(started.start_ns))
+        .collect();
+    Ok(Some((
+        open.len() as u64,
+        open.into_iter().max().unwrap_or(0),
+    )))
+}
+
 fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
     // SAFETY: a plain key is as many initialised bytes.
     map.delete(unsafe { plain::as_bytes(key) })
@@ -285,6 +304,11 @@ impl Harvest {
             "unseen",
             "requests: completion not seen",
             self.completions.unseen,
+        );
+        losses.count(
+            "unattributed",
+            "requests: submitter not seen",
+            bss.losses.unattributed,
         );
         losses.count("negative", "times running backwards", bss.losses.negative);
         losses.count(

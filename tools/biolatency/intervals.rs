@@ -37,17 +37,15 @@ impl Reports for Biolatency<'_> {
     }
 
     fn step(&mut self) -> Result<State> {
-        let out = &mut io::stdout().lock();
-        for io in self.slow_ios.take() {
-            let disk = self.harvest.name(self.skel, io.disk, io.dev)?;
-            slow::write(self.args, &self.names, &disk, &io, out)?;
-        }
+        self.print_slow_ios()?;
         self.harvest.progress(self.skel, self.requests)
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
         let interval = self.harvest.take(self.args, self.skel, start_ns)?;
         *end_ns = interval.end_ns;
+        // Those in the interval that came since the last step.
+        self.print_slow_ios()?;
         self.requests += interval
             .disks
             .iter()
@@ -63,5 +61,16 @@ impl Reports for Biolatency<'_> {
             report.write_hdr(hdr, self.start_ns)?;
         }
         report.write(&mut io::stdout().lock())
+    }
+}
+
+impl Biolatency<'_> {
+    fn print_slow_ios(&self) -> Result<()> {
+        let out = &mut io::stdout().lock();
+        for io in self.slow_ios.take() {
+            let disk = self.harvest.name(self.skel, io.disk, io.dev)?;
+            slow::write(self.args, &self.names, &disk, &io, out)?;
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::harvest::{CLASSES, DiskUse, Interval};
 use crate::labels;
 use crate::names::Names;
 
-/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "begun_before", "losses": {…}}`, the last two since
+/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…}}`, the last two since
 /// the start of the run.
 pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value {
     let groups: Vec<Value> = interval
@@ -29,6 +29,7 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value
         "end_ns": interval.end_ns,
         "groups": groups,
         "disks": disks,
+        "under_way": interval.under_way.map(|(count, _)| count),
         "begun_before": interval.begun_before,
         "losses": interval.losses.to_json(),
     })

@@ -110,6 +110,13 @@ impl Report<'_> {
             writeln!(out, "     nothing recorded")?;
         }
         write_disks(self.names, self.interval, out)?;
+        if let Some((count @ 1.., oldest_ns)) = self.interval.under_way {
+            let (count, age) = (
+                units::counted(count, "requests"),
+                units::duration(oldest_ns),
+            );
+            writeln!(out, "still under way: {count}, the oldest for {age}")?;
+        }
         Ok(writeln!(out)?)
     }
 }

@@ -45,6 +45,8 @@ impl Reports for Runqlat<'_> {
         let interval = Interval::take(self.args, self.skel, start_ns)?;
         *end_ns = interval.end_ns;
         let stdout = &mut io::stdout().lock();
+        // Those in the interval that came since the last step.
+        slow::print(self.args, &self.slow_waits, stdout)?;
         report::write(
             self.args,
             &interval,
