@@ -41,6 +41,8 @@ struct disk {
 	/* The kernel does not stamp its requests: we do. */
 	__u32 needs_stamp;
 	__u32 is_known;
+	/* Until when it is known to have been busy. */
+	__u64 busy_until_ns;
 	__u8 name[32];
 };
 

@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "beginnings.bpf.h"
+#include "window.bpf.h"
 
 /* Requests of disks, or errors, that found no room. */
 __u64 disks_full = 0;
@@ -22,6 +23,8 @@ struct disk_sum {
 	__u64 bytes[CLASSES];
 	/* From start to completion. */
 	__u64 total_ns[CLASSES];
+	/* With anything between start and completion; at least. */
+	__u64 busy_ns;
 	__u64 partial;
 	__u64 requeued;
 };
@@ -77,6 +80,29 @@ static __always_inline struct disk_sum *disk_sum_of(const struct disk_key *key, 
 	if (!sum)
 		__sync_fetch_and_add(&disks_full, 1);
 	return sum;
+}
+
+/* A request was there in [start, now). Requests end in order: what is new is what lies after the end of the last one. A
+ * request longer than those that came and went meanwhile does not close the gaps between them, so this is a lower bound.
+ * (The kernel's own count, in ticks of its clock, is up to 20 times off for short requests.) Two CPUs at the very same time
+ * may count a moment twice.
+ */
+static __always_inline void add_busy(struct disk_sum *sum, const struct disk_key *key, __u64 start_ns, __u64 now)
+{
+	struct disk *disk = bpf_map_lookup_elem(&disks, key);
+	__u64 until;
+
+	if (!disk)
+		return;
+	until = disk->busy_until_ns;
+	if (until < window_start_ns)
+		until = window_start_ns;
+	if (start_ns < until)
+		start_ns = until;
+	if (now <= start_ns)
+		return;
+	sum->busy_ns += now - start_ns;
+	disk->busy_until_ns = now;
 }
 
 static __always_inline void add_error(const struct disk_key *disk, __u32 now_epoch, enum request_class class, __s32 status)

@@ -162,6 +162,42 @@ fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
     assert_eq!(writes.requests, 1009 + flushes.requests);
 }
 
+/// One request at a time keeps a disk busy for the sum of their times; eight at a time, for an eighth or more.
+#[test]
+fn a_disk_is_busy_while_requests_are_under_way() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(64);
+    for (depth, least, most) in [("1", 0.98, 1.02), ("8", 0.125, 1.02)] {
+        let report = trace(&disk.name, &["-Q"], || {
+            let options = [
+                "--rw=randread",
+                "--bs=64k",
+                "--ioengine=libaio",
+                "--number_ios=997",
+            ];
+            fio(&disk.path, &[&options[..], &["--iodepth", depth]].concat());
+        });
+        let found = self::disk(&report, &disk.name);
+        let (busy_ns, total_ns) = (number(found, "busy_ns"), number(found, "ops.read.total_ns"));
+        let wall_ns = number(&report, "end_ns") - number(&report, "start_ns");
+        eprintln!("depth {depth}: busy {busy_ns} ns, requests {total_ns} ns, {wall_ns} ns in all");
+        let share = busy_ns as f64 / total_ns as f64;
+        assert!(
+            (least..=most).contains(&share),
+            "depth {depth}: {busy_ns} of {total_ns} ns"
+        );
+        let length = found["queue_length"].as_f64().expect("a number");
+        let expected = total_ns as f64 / wall_ns as f64;
+        assert!(
+            (length - expected).abs() < 1e-6 * expected,
+            "{length}, not {expected}"
+        );
+    }
+}
+
 /// Others use the machine's disk, too: what the kernel counted inside and around the run are the bounds.
 #[test]
 fn the_machines_disk_is_counted_whole() {
@@ -301,8 +337,8 @@ fn fio_percentile(bins: &serde_json::Map<String, Value>, percent: f64) -> (f64, 
     panic!("an empty histogram")
 }
 
-/// fio's completion latency is that of the request and what the system calls do around it: the latter is little where
-/// requests wait for a real disk.
+/// fio's completion latency is that of the request and what the system call does around it: the latter is little where
+/// requests wait for a real disk, and threads for one each.
 #[test]
 fn percentiles_are_fios() {
     if !require_live() {
@@ -316,11 +352,12 @@ fn percentiles_are_fios() {
     let lines = traced(&disk.name, &["-Q", "--comm", "fio"], || {
         let options = [
             "--rw=randread",
-            "--bs=128k",
-            "--ioengine=libaio",
-            "--iodepth=32",
+            "--bs=512k",
+            "--ioengine=psync",
+            "--io_size=64m",
         ];
-        let job = fio(&disk.path, &[&options[..], &["--io_size=512m"]].concat());
+        let jobs = ["--numjobs=16", "--thread", "--group_reporting"];
+        let job = fio(&disk.path, &[&options[..], &jobs].concat());
         bins = job["read"]["clat_ns"]["bins"].clone();
     });
     let report = &lines[0];

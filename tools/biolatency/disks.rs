@@ -143,7 +143,7 @@ mod tests {
             name: "vda".into(),
             in_flight: 2,
             busy_ms: 280_108,
-            completed: 2_924_927 + 275_363 + 64,
+            completed: 2_924_927 + 275_363 + 290_981,
             merged: 169_746 + 504_320,
         };
         assert_eq!(stat, expected);

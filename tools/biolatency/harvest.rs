@@ -46,6 +46,8 @@ pub(crate) struct DiskUse {
     pub(crate) partial: u64,
     pub(crate) requeued: u64,
     pub(crate) failures: Vec<Failures>,
+    /// With any of these requests under way, at least.
+    pub(crate) busy_ns: u64,
     /// Of the whole disk, whoever uses it; `None` when the kernel does not count.
     pub(crate) whole: Option<Whole>,
 }
@@ -167,6 +169,27 @@ impl Harvest {
     }
 }
 
+impl DiskUse {
+    /// Ours, which completions tell; while something is under way the kernel's, in ticks of its clock, if that is more.
+    pub(crate) fn busy_ns(&self, wall_ns: u64) -> u64 {
+        let open = self.whole.filter(|whole| whole.in_flight > 0);
+        let kernels = open.map_or(0, |whole| whole.busy_ns);
+        self.busy_ns.max(kernels).min(wall_ns)
+    }
+
+    /// Requests between start and completion, on the average.
+    pub(crate) fn queue_length(&self, wall_ns: u64) -> f64 {
+        // Flushes are the parts of sequences, which are there as writes already.
+        let total_ns: u64 = self
+            .classes
+            .iter()
+            .take(3)
+            .map(|class| class.total_ns)
+            .sum();
+        total_ns as f64 / wall_ns as f64
+    }
+}
+
 fn add_up(key: &disk_epoch, cpus: &[disk_sum]) -> DiskUse {
     let mut sum = DiskUse {
         dev: key.dev,
@@ -179,6 +202,7 @@ fn add_up(key: &disk_epoch, cpus: &[disk_sum]) -> DiskUse {
             class.bytes += cpu.bytes[at];
             class.total_ns += cpu.total_ns[at];
         }
+        sum.busy_ns += cpu.busy_ns;
         sum.partial += cpu.partial;
         sum.requeued += cpu.requeued;
     }
@@ -247,7 +271,7 @@ fn under_way(args: &Args, skel: &BiolatencySkel<'_>, now_ns: u64) -> Result<Opti
     let started = maps::entries::<u64, started>(&skel.maps.started)?;
     let wanted = started.iter().map(|(_, started)| started);
     let open: Vec<u64> = wanted
-        .filter(|started| started.wanted != 0)
+        .filter(|started| started.wanted != 0 && started.start_ns <= now_ns)
         .map(|started| now_ns.saturating_sub(started.start_ns))
         .collect();
     Ok(Some((

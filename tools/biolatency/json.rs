@@ -58,7 +58,7 @@ fn disk_json(names: &Names, disk: &DiskUse, wall_ns: u64) -> Value {
         "dev": dev_text(disk.dev),
         "ops": classes,
         "queue_length": disk.queue_length(wall_ns),
-        "busy_ns": disk.whole.map(|whole| whole.busy_ns),
+        "busy_ns": disk.busy_ns(wall_ns),
         "merged": disk.whole.map(|whole| whole.merged),
         "in_flight": disk.whole.map(|whole| whole.in_flight),
         "partial": disk.partial,

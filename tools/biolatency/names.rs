@@ -33,6 +33,16 @@ impl Names {
         }
     }
 
+    /// No names at all.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self {
+            ops: Vec::new(),
+            flags: Vec::new(),
+            has_zone_resource: true,
+        }
+    }
+
     /// The operation: `write`.
     pub(crate) fn op(&self, opf: u32) -> String {
         let named = self.ops.iter().find(|(_, value)| *value == opf & OP_MASK);

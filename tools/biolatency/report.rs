@@ -19,6 +19,9 @@ use crate::harvest::{CLASSES, Class, DiskUse, Interval};
 use crate::names::Names;
 use crate::{json, labels};
 
+/// Requests under way for so long are worth a line.
+const STUCK_NS: u64 = 1_000_000_000;
+
 /// Index into [`CLASSES`].
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -110,7 +113,7 @@ impl Report<'_> {
             writeln!(out, "     nothing recorded")?;
         }
         write_disks(self.names, self.interval, out)?;
-        if let Some((count @ 1.., oldest_ns)) = self.interval.under_way {
+        if let Some((count, oldest_ns @ STUCK_NS..)) = self.interval.under_way {
             let (count, age) = (
                 units::counted(count, "requests"),
                 units::duration(oldest_ns),
@@ -142,11 +145,7 @@ fn write_disk(disk: &DiskUse, wall_ns: u64, out: &mut impl Write) -> Result<()> 
     let seconds = wall_ns as f64 / 1e9;
     let rate = |class: &Class| rate(class.requests as f64 / seconds);
     let mib = |class: &Class| rate_text(class.bytes as f64 / seconds / (1 << 20) as f64);
-    let busy = disk.whole.map_or("-".into(), |whole| {
-        let percent = 100.0 * whole.busy_ns as f64 / wall_ns as f64;
-        // The kernel counts in ticks of its clock, whose last may be ahead of ours.
-        format!("{:.0}%", percent.min(100.0))
-    });
+    let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
     let errors: u64 = disk.failures.iter().map(|failures| failures.count).sum();
     writeln!(
         out,
@@ -157,7 +156,7 @@ fn write_disk(disk: &DiskUse, wall_ns: u64, out: &mut impl Write) -> Result<()> 
         rate(&disk.classes[WRITE]),
         mib(&disk.classes[WRITE]),
         rate(&disk.classes[FLUSH]),
-        busy,
+        format!("{busy:.0}%"),
         three_digits(disk.queue_length(wall_ns)),
         units::count(errors),
     )?;
@@ -188,7 +187,11 @@ fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<
             names.status(failures.status),
         );
         let count = units::count(failures.count);
-        writeln!(out, "  failed: {count} {class}, {}", terminal(&status))?;
+        writeln!(
+            out,
+            "  failed: {count} {class}: {} error",
+            terminal(&status)
+        )?;
     }
     let merged = disk.whole.map_or(0, |whole| whole.merged);
     let in_flight = disk.whole.map_or(0, |whole| whole.in_flight);
@@ -209,14 +212,4 @@ fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<
         writeln!(out, "  {}", parts.join(", "))?;
     }
     Ok(())
-}
-
-impl DiskUse {
-    /// Requests between start and completion, on the average.
-    pub(crate) fn queue_length(&self, wall_ns: u64) -> f64 {
-        // Flushes are the parts of sequences, which are there as writes already.
-        let classes = [self.classes[READ], self.classes[WRITE], self.classes[2]];
-        let total_ns: u64 = classes.iter().map(|class| class.total_ns).sum();
-        total_ns as f64 / wall_ns as f64
-    }
 }

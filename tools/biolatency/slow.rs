@@ -11,7 +11,6 @@ use trace::task::comm_text;
 use trace::window::wall_clock;
 
 use crate::args::Args;
-use crate::labels;
 use crate::names::Names;
 
 /// Writes one request.
@@ -39,17 +38,17 @@ fn write_line(names: &Names, disk: &str, io: &slow_io, out: &mut impl Write) -> 
     };
     let status = match io.status {
         0 => String::new(),
-        status => format!(" FAILED: {}", terminal(&names.status(status))),
+        status => format!("  FAILED: {} error", terminal(&names.status(status))),
     };
     writeln!(
         out,
-        "{} {:<8} queued {:>8} device {:>8} {:>8}  {submitter}  {}{status}",
+        "{} {:<8} queued {:>8} device {:>8} {:>8} {:<5} {submitter}{status}",
         wall_clock(io.time_ns),
         terminal(disk),
         units::duration(io.queued_ns),
         units::duration(io.device_ns),
         units::bytes(io.bytes.into()),
-        labels::operation(names, io.opf),
+        terminal(&names.op(io.opf)),
     )?;
     Ok(())
 }
@@ -73,4 +72,36 @@ fn write_json(names: &Names, disk: &str, io: &slow_io, out: &mut impl Write) -> 
         "error": status,
     }});
     Ok(writeln!(out, "{line}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_fits_a_terminal_and_a_failure_shows() {
+        let mut io = slow_io {
+            queued_ns: 13_500_000,
+            device_ns: 757_000,
+            bytes: 128 << 10,
+            tid: 4_194_304,
+            comm: *b"fio\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            ..slow_io::default()
+        };
+        let line = |io: &slow_io| {
+            let mut out = Vec::new();
+            write_line(&Names::none(), "nvme0n1", io, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = line(&io);
+        assert!(
+            text.contains("nvme0n1  queued  13.5 ms device   757 us  128 KiB"),
+            "{text}"
+        );
+        assert!(text.ends_with("fio 4194304\n"), "{text}");
+        (io.status, io.comm) = (7, *b"\x1b[31mevil\0\0\0\0\0\0\0");
+        let text = line(&io);
+        assert!(text.ends_with("FAILED: medium error\n"), "{text}");
+        assert!(!text.contains('\x1b'));
+    }
 }
