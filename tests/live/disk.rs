@@ -53,16 +53,7 @@ impl LoopDisk {
             file,
             _dir: dir,
         };
-        // They outlive what was attached before.
-        let settings = [
-            ("iostats", "1"),
-            ("scheduler", "none"),
-            ("wbt_lat_usec", "-1"),
-            ("nomerges", "0"),
-        ];
-        for (setting, value) in settings {
-            disk.set(setting, value);
-        }
+        disk.set_defaults();
         disk
     }
 
@@ -70,6 +61,19 @@ impl LoopDisk {
     pub(crate) fn set(&self, setting: &str, value: &str) {
         let path = format!("/sys/block/{}/queue/{setting}", self.name);
         fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Settings outlive what is attached.
+    fn set_defaults(&self) {
+        let settings = [
+            ("iostats", "1"),
+            ("scheduler", "none"),
+            ("wbt_lat_usec", "-1"),
+            ("nomerges", "0"),
+        ];
+        for (setting, value) in settings {
+            self.set(setting, value);
+        }
     }
 
     /// Its counters.
@@ -80,6 +84,9 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.set_defaults();
+        }
         let _ = Command::new("losetup").args(["-d", &self.path]).status();
     }
 }

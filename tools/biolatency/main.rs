@@ -134,6 +134,10 @@ fn load(
             open.maps.groups.set_max_entries(1)?;
             open.maps.buckets.set_max_entries(1)?;
         }
+        if !args.tracks() {
+            // Only for what the kernel does not stamp.
+            open.maps.started.set_max_entries(16_384)?;
+        }
         if !args.phases {
             open.maps.submitted.set_max_entries(1)?;
         }
