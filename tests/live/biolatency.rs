@@ -372,3 +372,54 @@ fn percentiles_are_fios() {
         );
     }
 }
+
+/// scsi_debug fails reads of ten sectors from 0x1234 on, if told so.
+#[test]
+fn a_disk_with_bad_sectors_has_medium_errors() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let options = ["scsi_debug", "dev_size_mb=16", "opts=2"];
+    let loaded = std::process::Command::new("modprobe")
+        .args(options)
+        .status();
+    if !loaded.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: this kernel has no scsi_debug");
+        return;
+    }
+    run("udevadm", &["settle"]);
+    let model = |name: &str| std::fs::read_to_string(format!("/sys/block/{name}/device/model"));
+    let disks = std::fs::read_dir("/sys/block").expect("sysfs").flatten();
+    let mut names = disks.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let name = names.find(|name| model(name).is_ok_and(|model| model.starts_with("scsi_debug")));
+    let name = name.expect("the disk is there");
+    let from = format!("if=/dev/{name}");
+    let report = trace(&name, &[], || {
+        let args = [
+            "of=/dev/null",
+            "bs=512",
+            "skip=4660",
+            "count=1",
+            "iflag=direct",
+        ];
+        let dd = std::process::Command::new("dd")
+            .arg(&from)
+            .args(args)
+            .output();
+        assert!(!dd.expect("dd runs").status.success());
+    });
+    let errors = self::disk(&report, &name)["errors"]
+        .as_array()
+        .expect("errors")
+        .clone();
+    assert_eq!(errors.len(), 1, "{report}");
+    assert_eq!(errors[0]["op"], "read");
+    // Before 5.16 a status is an errno.
+    let status = errors[0]["status"].as_str().expect("text");
+    assert!(
+        ["medium", "No data available"].contains(&status),
+        "{status}"
+    );
+    run("modprobe", &["-r", "scsi_debug"]);
+}

@@ -74,6 +74,40 @@ fn a_commands_requests_are_its_own() {
     is_all(&report, number(&groups(&report)[0], "count"), 503);
 }
 
+/// Before Linux 6.5 there is no tracepoint for a request's start or end of account: what is seen first has to do.
+#[test]
+fn the_older_kernels_path_finds_the_same_requests() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(16);
+    disk.set("scheduler", "mq-deadline");
+    let mut command = Command::new(crate::built("biolatency"));
+    command
+        .args(["-j", "-Q", "-P", "-d", &disk.name])
+        .env("USEKIT_HIDE_HOOKS", "block_io_start,block_io_done");
+    let tool = Tool::spawn("biolatency", command);
+    tool.wait_attached();
+    let before = disk.stat();
+    let pid = read_blocks(&disk, 997);
+    let truth_ns = (disk.stat().read.ms - before.read.ms) as f64 * 1e6;
+    tool.interrupt();
+    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
+    let own: Vec<&Value> = groups(&report)
+        .iter()
+        .filter(|group| group["pid"] == pid)
+        .collect();
+    is_all(&report, sum(&own, "count"), 997);
+    let all: Vec<&Value> = groups(&report).iter().collect();
+    let found_ns = sum(&all, "sum_ns") as f64;
+    // The account is done a little after the data is there.
+    assert!(
+        found_ns <= 1.02 * truth_ns + 1e6 && found_ns >= 0.7 * truth_ns - 1e6,
+        "{found_ns} ns, /sys says {truth_ns} ns"
+    );
+}
+
 #[test]
 fn a_partition_is_told_from_its_disk() {
     if !require_live() {

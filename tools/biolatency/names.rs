@@ -61,7 +61,8 @@ impl Names {
     /// A completion's status in the kernel log's words; before 5.16 it is a negative errno.
     pub(crate) fn status(&self, status: i32) -> String {
         if status < 0 {
-            return std::io::Error::from_raw_os_error(-status).to_string();
+            let text = std::io::Error::from_raw_os_error(-status).to_string();
+            return text.split(" (os error").next().unwrap_or(&text).to_owned();
         }
         // Macros, which BTF does not have. Up to 13 they have never changed.
         let name = match status {
