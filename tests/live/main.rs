@@ -2,6 +2,7 @@
 
 mod bad_days;
 mod biolatency;
+mod biolatency_devices;
 mod biolatency_groups;
 mod c_program;
 mod containers;
