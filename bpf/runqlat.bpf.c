@@ -11,7 +11,6 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
-#include "histogram.bpf.h"
 
 enum wait_cause {
 	CAUSE_NONE = 0,
@@ -31,7 +30,15 @@ struct member {
 	__u64 switches;
 };
 
+/* A process, thread, CPU or cgroup. */
+struct group_id {
+	__u64 id;
+};
+
+#define WHOLES 1
+
 #include "members.bpf.h"
+#include "groups.bpf.h"
 #include "waits.bpf.h"
 #include "culprits.bpf.h"
 
@@ -53,12 +60,7 @@ struct runqlat_config {
 
 const volatile struct runqlat_config config = {};
 
-/* 0 or 1: what is recorded now goes there; user space reads the other one. */
-__u32 epoch = 0;
-
 struct runqlat_losses {
-	__u64 groups_full;
-	__u64 buckets_full;
 	__u64 slow_ring_full;
 	__u64 negative;
 	/* Waits whose end was hidden. */
@@ -73,58 +75,6 @@ struct runqlat_totals {
 	/* Waits that had begun before the window. */
 	__u64 under_way_at_start;
 };
-
-struct sum {
-	__u64 count;
-	__u64 total_ns;
-	__u64 max_ns;
-	__u8 comm[16];
-};
-
-struct hist {
-	struct sum sum;
-	__u64 buckets[HIST_BUCKETS];
-};
-
-#define EPOCHS 2
-#define MAX_GROUPS 10240
-#define MAX_ROWS 131072
-
-/* epoch → all waits together */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, EPOCHS);
-	__type(key, __u32);
-	__type(value, struct hist);
-} machine SEC(".maps");
-
-struct group_key {
-	__u64 id;
-	__u32 epoch;
-	__u32 pad;
-};
-
-/* process, thread, CPU or cgroup → count, sum, maximum; per CPU, because a maximum cannot be added atomically */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, MAX_GROUPS);
-	__type(key, struct group_key);
-	__type(value, struct sum);
-} groups SEC(".maps");
-
-struct bucket_key {
-	__u64 id;
-	__u32 epoch;
-	__u32 bucket;
-};
-
-/* (group, bucket) → waits: a whole histogram per group would be mostly zeros */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_ROWS);
-	__type(key, struct bucket_key);
-	__type(value, __u64);
-} buckets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -190,61 +140,20 @@ static __always_inline __u64 group_of(struct task_struct *task)
 	}
 }
 
-static __always_inline void add_to_sum(struct sum *sum, __u64 wait_ns)
+static __always_inline void add_to_group_of(__u32 now_epoch, struct task_struct *task, __u64 wait_ns)
 {
-	sum->count++;
-	sum->total_ns += wait_ns;
-	if (wait_ns > sum->max_ns)
-		sum->max_ns = wait_ns;
-}
-
-static __always_inline void add_to_machine(__u32 now_epoch, __u64 wait_ns)
-{
-	struct hist *hist = bpf_map_lookup_elem(&machine, &now_epoch);
-	__u32 bucket = hist_bucket(wait_ns);
-
-	if (!hist)
-		return;
-	add_to_sum(&hist->sum, wait_ns);
-	if (bucket < HIST_BUCKETS)
-		hist->buckets[bucket]++;
-}
-
-static __always_inline void add_to_bucket(const struct bucket_key *key)
-{
-	__u64 *count = bpf_map_lookup_elem(&buckets, key);
-	__u64 first = 0;
-
-	if (!count) {
-		bpf_map_update_elem(&buckets, key, &first, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&buckets, key);
-	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		__sync_fetch_and_add(&losses.buckets_full, 1);
-}
-
-static __always_inline void add_to_group(__u32 now_epoch, struct task_struct *task, __u64 wait_ns)
-{
-	struct group_key key = { .id = group_of(task), .epoch = now_epoch };
-	struct bucket_key row = { .id = key.id, .epoch = now_epoch, .bucket = hist_bucket(wait_ns) };
-	struct sum *sum = bpf_map_lookup_elem(&groups, &key);
+	struct group_key key = { .id.id = group_of(task), .epoch = now_epoch };
+	struct sum *sum = find_group(&key);
 	struct sum first = {};
 
 	if (!sum) {
 		struct task_struct *named = config.group_by == BY_PROCESS ? task->group_leader : task;
 
 		bpf_core_read(&first.comm, sizeof(first.comm), &named->comm);
-		bpf_map_update_elem(&groups, &key, &first, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&groups, &key);
+		sum = make_group(&key, &first);
 	}
-	if (!sum) {
-		__sync_fetch_and_add(&losses.groups_full, 1);
-		return;
-	}
-	add_to_sum(sum, wait_ns);
-	add_to_bucket(&row);
+	if (sum)
+		add_to_group(&key, sum, wait_ns);
 }
 
 static __always_inline void send_slow_wait(struct member *member, struct task_struct *prev, struct task_struct *next,
@@ -339,9 +248,9 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 	}
 	wait_ns = now - since;
 	if (config.group_by == BY_MACHINE)
-		add_to_machine(now_epoch, wait_ns);
+		add_to_whole(now_epoch, 0, wait_ns);
 	else
-		add_to_group(now_epoch, next, wait_ns);
+		add_to_group_of(now_epoch, next, wait_ns);
 	blame_history(cpu, prev, now_epoch, since, now);
 	if (config.slower_ns && wait_ns >= config.slower_ns)
 		send_slow_wait(member, prev, next, wait_ns, now);

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TOOLS: [(&str, &str); 3] = [
+const TOOLS: [(&str, &str); 4] = [
+    ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
     ("profile", env!("CARGO_BIN_EXE_profile")),
     ("runqlat", env!("CARGO_BIN_EXE_runqlat")),

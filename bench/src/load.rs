@@ -1,4 +1,5 @@
-//! The load: `perf bench sched pipe`, two tasks on one CPU that hand each other a byte for ever.
+//! The loads: for switches `perf bench sched pipe`, two tasks on one CPU that hand each other a byte for ever; for disks see
+//! `disk.rs`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,26 +9,71 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::disk::DiskLoad;
+use crate::machine;
+
 /// More round trips than any measurement lasts.
 const FOREVER: &str = "2000000000";
 
-/// What the two tasks are. Only threads have one PID in common, for `-p`.
+/// What there is much of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tasks {
+pub(crate) enum Kind {
+    /// Switches between two processes.
     Processes,
+    /// Switches between two threads, which have one PID in common, for `-p`.
     Threads,
+    /// Requests to a disk.
+    Disk,
 }
 
-/// A running load. Dropping it kills it.
-pub(crate) struct Load {
+impl Kind {
+    /// One of them.
+    pub(crate) fn event(self) -> &'static str {
+        match self {
+            Self::Processes | Self::Threads => "context switch",
+            Self::Disk => "I/O",
+        }
+    }
+
+    /// Starts such a load on `cpu`; dropping it ends it.
+    pub(crate) fn start(self, cpu: usize) -> Result<Box<dyn Load>> {
+        Ok(match self {
+            Self::Processes | Self::Threads => Box::new(Pipe::start(self, cpu)?),
+            Self::Disk => Box::new(DiskLoad::start(cpu)?),
+        })
+    }
+}
+
+/// A running load.
+pub(crate) trait Load {
+    /// For `-p`.
+    fn pid(&self) -> u32;
+
+    /// Its events so far, from the kernel's own counters.
+    fn events(&self) -> Result<u64>;
+
+    /// The whole machine's events of that kind that a tool may see.
+    fn events_around(&self) -> Result<u64>;
+
+    /// Its events per second during `window`.
+    fn rate(&self, window: Duration) -> Result<f64> {
+        let (start, before) = (Instant::now(), self.events()?);
+        thread::sleep(window);
+        let events = self.events()? - before;
+        Ok(events as f64 / start.elapsed().as_secs_f64())
+    }
+}
+
+/// Two tasks and a pipe.
+struct Pipe {
     perf: Child,
     second: Option<u32>,
     statuses: Vec<PathBuf>,
 }
 
-impl Load {
+impl Pipe {
     /// Starts it, pinned to `cpu`, and waits until both tasks are there.
-    pub(crate) fn start(tasks: Tasks, cpu: usize) -> Result<Self> {
+    fn start(tasks: Kind, cpu: usize) -> Result<Self> {
         let mut command = Command::new("taskset");
         command.args([
             "-c",
@@ -39,7 +85,7 @@ impl Load {
             "-l",
             FOREVER,
         ]);
-        if tasks == Tasks::Threads {
+        if tasks == Kind::Threads {
             command.arg("-T");
         }
         let perf = command
@@ -66,41 +112,18 @@ impl Load {
         Ok(load)
     }
 
-    /// The PID that has both tasks (`Threads`) or the first of them.
-    pub(crate) fn pid(&self) -> u32 {
-        self.perf.id()
-    }
-
-    /// Context switches per second during `window`, from the kernel's own counters.
-    pub(crate) fn rate(&self, window: Duration) -> Result<f64> {
-        let (start, before) = (Instant::now(), self.switches()?);
-        thread::sleep(window);
-        let switches = self.switches()? - before;
-        Ok(switches as f64 / start.elapsed().as_secs_f64())
-    }
-
-    fn switches(&self) -> Result<u64> {
-        let mut sum = 0;
-        for path in &self.statuses {
-            let status = fs::read_to_string(path).context("the load ended early")?;
-            sum += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
-            sum += field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
-        }
-        Ok(sum)
-    }
-
     /// Looks for the two tasks that exchange the byte.
-    fn find(&mut self, tasks: Tasks) -> Result<()> {
+    fn find(&mut self, tasks: Kind) -> Result<()> {
         let pid = self.perf.id();
         match tasks {
-            Tasks::Threads => {
+            Kind::Threads => {
                 self.statuses = fs::read_dir(format!("/proc/{pid}/task"))?
                     .filter_map(|entry| Some(entry.ok()?.path().join("status")))
                     // The main thread only waits for the other two.
                     .filter(|path| !path.starts_with(format!("/proc/{pid}/task/{pid}")))
                     .collect();
             }
-            Tasks::Processes => {
+            Kind::Processes | Kind::Disk => {
                 self.second = child_of(pid)?;
                 if let Some(second) = self.second {
                     let status = |pid| PathBuf::from(format!("/proc/{pid}/status"));
@@ -112,7 +135,28 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Load for Pipe {
+    /// The PID that has both tasks (`Threads`) or the first of them.
+    fn pid(&self) -> u32 {
+        self.perf.id()
+    }
+
+    fn events(&self) -> Result<u64> {
+        let mut sum = 0;
+        for path in &self.statuses {
+            let status = fs::read_to_string(path).context("the load ended early")?;
+            sum += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+            sum += field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
+        }
+        Ok(sum)
+    }
+
+    fn events_around(&self) -> Result<u64> {
+        machine::context_switches()
+    }
+}
+
+impl Drop for Pipe {
     fn drop(&mut self) {
         if let Some(second) = self.second.and_then(|pid| i32::try_from(pid).ok()) {
             // SAFETY: sends a signal, touches no memory. The parent lives and has not reaped it, so

@@ -48,7 +48,8 @@ pub(crate) fn header(conditions: &Conditions) -> String {
     format!(
         "# {title}\n\n\
          {date}; Linux {kernel}, {cpus} CPUs ({model}); ours: {ours}; libbpf-tools {theirs}; {perf}.\n\
-         Load: `perf bench sched pipe` on CPU {cpu}; {rounds} rounds, windows of {seconds} s, \
+         Load: `perf bench sched pipe`, for disks `fio --rw=randrw --bs=4k --direct=1` on a loop device over memory, \
+         on CPU {cpu}; {rounds} rounds, windows of {seconds} s, \
          in turns within one run.\n\n\
          Cells are min – **median** – max of the rounds; a ratio is ours / theirs of one round, so \
          below 1 is better.\n\

@@ -11,6 +11,7 @@ use clap::Parser;
 use measure::{Plan, Sample};
 use tools::{Case, Side};
 
+mod disk;
 mod fdinfo;
 mod load;
 mod machine;
@@ -20,7 +21,7 @@ mod table;
 mod tools;
 mod unwind;
 
-/// Measure our tools and libbpf-tools in turns under `perf bench sched pipe`.
+/// Measure our tools and libbpf-tools in turns under `perf bench sched pipe` or fio.
 #[derive(Parser)]
 #[command(version, max_term_width = 80)]
 struct Args {
@@ -32,8 +33,8 @@ struct Args {
     #[arg(long, default_value_t = 2.0, value_parser = window)]
     seconds: f64,
 
-    /// Measure this case only (repeatable): offcputime,
-    /// offcputime-fp, offcputime-p, unwinding, runqlat, runqlat-P
+    /// Measure this case only (repeatable): offcputime, offcputime-fp,
+    /// offcputime-p, unwinding, runqlat, runqlat-P, biolatency, biolatency-D
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::fdinfo::Holdings;
-use crate::load::Load;
-use crate::machine;
 use crate::stats::{self, Program, Programs};
 use crate::tools::{Case, Side, Tool};
 
@@ -19,9 +17,9 @@ const QUIET: Duration = Duration::from_millis(500);
 /// How long a tool may take to be at work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A program belongs to the steady work if it runs at least once in so many context switches; the
+/// A program belongs to the steady work if it runs at least once in so many events of the load; the
 /// rest is iterators and rare events.
-const SWITCHES_PER_RUN: u64 = 100;
+const EVENTS_PER_RUN: u64 = 100;
 
 /// Where the tools are, and how to measure.
 pub(crate) struct Plan {
@@ -35,11 +33,11 @@ pub(crate) struct Plan {
 
 /// What one measurement found.
 pub(crate) struct Sample {
-    /// Context switches of the load per second, without and with the tool.
+    /// Events of the load per second, without and with the tool.
     pub(crate) rates: [f64; 2],
-    /// What the tool's programs did in the window, and the machine's context switches meanwhile.
+    /// What the tool's programs did in the window, and the machine's events meanwhile.
     pub(crate) programs: Vec<Program>,
-    pub(crate) switches: u64,
+    pub(crate) events: u64,
     /// From exec until all programs of the steady work were running.
     pub(crate) start_up: Duration,
     pub(crate) peak_memory: u64,
@@ -54,7 +52,7 @@ pub(crate) fn run(case: &Case, side: Side, plan: &Plan) -> Result<Sample> {
         &plan.theirs_dir
     };
     let args = case.arguments(side, plan.self_check);
-    let load = Load::start(case.tasks, plan.cpu)?;
+    let load = case.load.start(plan.cpu)?;
     // The scheduler needs a moment until both tasks run warm.
     load.rate(Duration::from_millis(300))?;
     let without = load.rate(plan.window)?;
@@ -65,15 +63,15 @@ pub(crate) fn run(case: &Case, side: Side, plan: &Plan) -> Result<Sample> {
     let first_runs = watch_start(&mut tool, &loaded_before)?;
     let ids = Holdings::of(tool.pid())?.programs();
 
-    let (before, switches) = (stats::programs(), machine::context_switches()?);
+    let (before, events) = (stats::programs(), load.events_around()?);
     thread::sleep(plan.window);
-    let (after, switches) = (stats::programs(), machine::context_switches()? - switches);
+    let (after, events) = (stats::programs(), load.events_around()? - events);
     drop(accounting);
 
     let with = load.rate(plan.window)?;
     let map_memory = Holdings::of(tool.pid())?.map_bytes();
     tool.must_run()?;
-    let start_up = start_up(&first_runs, &before, &after, &ids, switches);
+    let start_up = start_up(&first_runs, &before, &after, &ids, events);
     let peak_memory = tool.finish()?;
     let programs = stats::between(&before, &after, &ids);
     ensure!(
@@ -84,7 +82,7 @@ pub(crate) fn run(case: &Case, side: Side, plan: &Plan) -> Result<Sample> {
     Ok(Sample {
         rates: [without, with],
         programs,
-        switches,
+        events,
         start_up,
         peak_memory,
         map_memory,
@@ -120,12 +118,12 @@ fn start_up(
     before: &Programs,
     after: &Programs,
     ids: &[u32],
-    switches: u64,
+    events: u64,
 ) -> Duration {
     let steady = |id: &&u32| {
         let done = stats::between(before, after, &[**id]);
         done.iter()
-            .any(|program| program.runs >= switches / SWITCHES_PER_RUN)
+            .any(|program| program.runs >= events / EVENTS_PER_RUN)
     };
     let steady_ids = ids.iter().filter(steady);
     steady_ids
@@ -142,12 +140,12 @@ impl Sample {
         self.run_time_ns() / runs as f64
     }
 
-    /// All its programs' time for one context switch of the machine.
-    pub(crate) fn ns_per_switch(&self) -> f64 {
-        self.run_time_ns() / self.switches as f64
+    /// All its programs' time for one event of the machine.
+    pub(crate) fn ns_per_event(&self) -> f64 {
+        self.run_time_ns() / self.events as f64
     }
 
-    /// What the load sees: how much longer one of its context switches takes.
+    /// What the load sees: how much longer one of its events takes.
     pub(crate) fn added_ns(&self) -> f64 {
         let [without, with] = self.rates;
         1e9 / with - 1e9 / without

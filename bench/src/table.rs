@@ -7,7 +7,7 @@ use crate::measure::Sample;
 use crate::stats::Program;
 use crate::tools::{Case, Side};
 
-/// A row: its name and how a sample answers it.
+/// A row: its name, in which EVENT is the load's, and how a sample answers it.
 struct Metric {
     name: &'static str,
     value: fn(&Sample) -> f64,
@@ -18,8 +18,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 const METRICS: [Metric; 7] = [
     Metric {
-        name: "BPF ns per context switch",
-        value: Sample::ns_per_switch,
+        name: "BPF ns per EVENT",
+        value: Sample::ns_per_event,
         decimals: 0,
     },
     Metric {
@@ -28,7 +28,7 @@ const METRICS: [Metric; 7] = [
         decimals: 0,
     },
     Metric {
-        name: "added ns per switch of the load",
+        name: "added ns per EVENT of the load",
         value: Sample::added_ns,
         decimals: 0,
     },
@@ -62,7 +62,7 @@ pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> S
             .iter()
             .map(|[ours, theirs]| (metric.value)(ours) / (metric.value)(theirs));
         [
-            metric.name.to_owned(),
+            metric.name.replace("EVENT", case.load.event()),
             spread(side(0), metric.decimals),
             spread(side(1), metric.decimals),
             spread(ratio.collect(), 2),
@@ -73,7 +73,13 @@ pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> S
         &rows.collect::<Vec<_>>(),
     );
     let programs = markdown(
-        ["program", "whose", "runs per switch", "ns per run"].map(str::to_owned),
+        [
+            "program",
+            "whose",
+            &format!("runs per {}", case.load.event()),
+            "ns per run",
+        ]
+        .map(str::to_owned),
         &[(0, Side::Ours), (1, Side::Theirs)]
             .into_iter()
             .flat_map(|(i, side)| program_rows(pairs.iter().map(|pair| &pair[i]), side))
@@ -91,9 +97,9 @@ pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> S
 /// One row per program, summed over the rounds; those that hardly run are left out.
 fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Vec<[String; 4]> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    let mut switches = 0;
+    let mut events = 0;
     for sample in samples {
-        switches += sample.switches;
+        events += sample.events;
         for Program {
             name,
             run_time_ns,
@@ -105,15 +111,15 @@ fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Ve
         }
     }
     let row = |(name, (runs, ns)): (&str, (u64, u64))| {
-        let per_switch = runs as f64 / switches as f64;
+        let per_event = runs as f64 / events as f64;
         let per_run = ns as f64 / runs as f64;
         let cells = [name, side.name()].map(str::to_owned);
         let [name, whose] = cells;
-        (per_switch >= 0.005).then(|| {
+        (per_event >= 0.005).then(|| {
             [
                 format!("`{name}`"),
                 whose,
-                format!("{per_switch:.2}"),
+                format!("{per_event:.2}"),
                 format!("{per_run:.0}"),
             ]
         })

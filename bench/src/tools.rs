@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::load::{Tasks, field};
+use crate::load::{Kind, field};
 
 /// Longer than a measurement; SIGINT ends it when it is done.
 const LONG: &str = "3600";
@@ -36,7 +36,7 @@ pub(crate) struct Case {
     pub(crate) tool: &'static str,
     ours: &'static [&'static str],
     theirs: &'static [&'static str],
-    pub(crate) tasks: Tasks,
+    pub(crate) load: Kind,
 }
 
 impl Case {
@@ -51,14 +51,14 @@ impl Case {
 }
 
 /// Where `PID` stands in the arguments, the load's comes.
-static CASES: [Case; 5] = [
+static CASES: [Case; 7] = [
     Case {
         name: "offcputime",
         tool: "offcputime",
         ours: &["-f", LONG],
         // Its default of 1,024 stacks overflows on any real machine, and a full map is cheap.
         theirs: &["--stack-storage-size", "16384", LONG],
-        tasks: Tasks::Processes,
+        load: Kind::Processes,
     },
     Case {
         name: "offcputime-fp",
@@ -66,28 +66,42 @@ static CASES: [Case; 5] = [
         // As theirs walks user stacks: by frame pointers, which mostly means not at all.
         ours: &["--unwind", "fp", "-f", LONG],
         theirs: &["--stack-storage-size", "16384", LONG],
-        tasks: Tasks::Processes,
+        load: Kind::Processes,
     },
     Case {
         name: "offcputime-p",
         tool: "offcputime",
         ours: &["-p", "PID", "-f", LONG],
         theirs: &["-p", "PID", "--stack-storage-size", "16384", LONG],
-        tasks: Tasks::Threads,
+        load: Kind::Threads,
     },
     Case {
         name: "runqlat",
         tool: "runqlat",
         ours: &[LONG, "1"],
         theirs: &[LONG, "1"],
-        tasks: Tasks::Processes,
+        load: Kind::Processes,
     },
     Case {
         name: "runqlat-P",
         tool: "runqlat",
         ours: &["-P", LONG, "1"],
         theirs: &["-P", LONG, "1"],
-        tasks: Tasks::Processes,
+        load: Kind::Processes,
+    },
+    Case {
+        name: "biolatency",
+        tool: "biolatency",
+        ours: &[LONG, "1"],
+        theirs: &[LONG, "1"],
+        load: Kind::Disk,
+    },
+    Case {
+        name: "biolatency-D",
+        tool: "biolatency",
+        ours: &["-D", LONG, "1"],
+        theirs: &["-D", LONG, "1"],
+        load: Kind::Disk,
     },
 ];
 
@@ -200,7 +214,7 @@ mod tests {
             .expect("runqlen is unknown");
         assert_eq!(
             error.to_string(),
-            "no such case: runqlen (offcputime, offcputime-p, runqlat, runqlat-P)"
+            "no such case: runqlen (offcputime, offcputime-p, runqlat, runqlat-P, biolatency, biolatency-D)"
         );
         assert_eq!(
             cases(&["runqlat".into()]).expect("runqlat is known").len(),

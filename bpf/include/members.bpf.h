@@ -14,11 +14,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "targets.bpf.h"
+#include "window.bpf.h"
 
-/* 0 until user space opens the window; nothing is timed before. */
-__u64 window_start_ns = 0;
-/* 0 until user space closes the window; later events are not counted. */
-__u64 window_end_ns = 0;
 /* Grows when processes change cgroup: user space seeds again. */
 __u64 cgroup_moves = 0;
 /* Targets that got no state: memory was short. */
@@ -47,11 +44,6 @@ struct {
 static __always_inline struct member *member_of(struct task_struct *task)
 {
 	return bpf_task_storage_get(&members, task, NULL, 0);
-}
-
-static __always_inline bool in_window(__u64 now)
-{
-	return window_start_ns && now >= window_start_ns && (!window_end_ns || now < window_end_ns);
 }
 
 static __always_inline void join(struct task_struct *task, enum member_origin origin)

@@ -25,6 +25,7 @@ typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef int pid_t;
+typedef __u32 dev_t;
 typedef unsigned short umode_t;
 typedef _Bool bool;
 enum { false = 0, true = 1 };
@@ -40,6 +41,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -196,6 +198,64 @@ struct pt_regs {
 	unsigned long flags;
 	unsigned long sp;
 	unsigned long ss;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct block_device {
+	dev_t bd_dev;
+};
+
+struct bio {
+	struct bio *bi_next;
+	struct block_device *bi_bdev;
+	struct blkcg_gq *bi_blkg;
+	void *bi_private;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+	char disk_name[32];
+};
+
+struct request_queue {
+	unsigned long queue_flags;
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int rq_flags;
+	unsigned int __data_len;
+	u64 __sector;
+	struct bio *bio;
+	struct block_device *part;
+	u64 alloc_time_ns;
+	u64 start_time_ns;
+	u64 io_start_time_ns;
+};
+
+/* include/linux/blk_types.h */
+enum req_op {
+	REQ_OP_ZONE_APPEND = 7,
+};
+
+/* include/linux/blk-mq.h */
+enum rqf_flags {
+	__RQF_FLUSH_SEQ = 1,
+	__RQF_IO_STAT = 8,
 };
 
 struct seq_file;

@@ -1,6 +1,9 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
 mod bad_days;
+mod biolatency;
+mod biolatency_devices;
+mod biolatency_groups;
 mod c_program;
 mod call_shares;
 mod chains;
@@ -9,6 +12,7 @@ mod chains_languages;
 mod chains_loads;
 mod containers;
 mod cpu_quota;
+mod disk;
 mod elf_entry;
 mod endings;
 mod events;

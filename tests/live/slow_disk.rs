@@ -67,3 +67,15 @@ fn whole_disk(dir: &Path) -> String {
     }
     format!("{major}:{minor}")
 }
+
+/// The name of the disk, not partition, that a directory lies on; `None` when it is on none that has requests.
+pub(crate) fn disk_name(dir: &Path) -> Option<String> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let mut sys = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    if sys.join("partition").exists() {
+        sys.pop();
+    }
+    let name = sys.file_name()?.to_str()?.to_owned();
+    sys.join("mq").exists().then_some(name)
+}

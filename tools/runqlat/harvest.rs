@@ -1,19 +1,15 @@
-//! One interval's histograms out of the BPF side's maps.
-//!
-//! The BPF side writes into one of two halves; a report switches halves, waits until nobody writes into the old one any
-//! more, and reads it at leisure: no wait is counted twice or falls between two reports.
+//! One interval out of the BPF side's maps.
 
-use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
-use bpf::runqlat::types::{
-    bucket_key, culprit, culprit_key, group_key, hist, open_wait, runqlat_totals, sum,
+use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
+use libbpf_rs::MapCore;
+use trace::histogram::harvest::{
+    Group as Waits, take_groups, take_whole, wait_for_running_programs,
 };
-use libbpf_rs::{MapCore, MapFlags};
-use trace::histogram::Histogram;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::progress::State;
@@ -22,13 +18,6 @@ use trace::window::monotonic_ns;
 use trace::{iterate, maps};
 
 use crate::args::{Args, Group};
-
-/// Waits of one process, thread, CPU or cgroup, or of all.
-pub(crate) struct Waits {
-    pub(crate) id: u64,
-    pub(crate) comm: Arc<str>,
-    pub(crate) histogram: Histogram,
-}
 
 /// A task that others waited behind.
 pub(crate) struct Culprit {
@@ -52,7 +41,7 @@ pub(crate) struct Interval {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     /// By id; a single one unless grouping was asked for.
-    pub(crate) waits: Vec<Waits>,
+    pub(crate) waits: Vec<Waits<group_id>>,
     /// Most time caused first.
     pub(crate) culprits: Vec<Culprit>,
     /// Longest first.
@@ -70,11 +59,7 @@ impl Interval {
         bss.epoch = 1 - epoch;
         let end_ns = monotonic_ns();
         wait_for_running_programs();
-        let waits = if args.group() == Group::Machine {
-            machine(skel, epoch)?
-        } else {
-            groups(skel, epoch)?
-        };
+        let waits = waits(args, skel, epoch)?;
         Ok(Self {
             start_ns,
             end_ns,
@@ -87,69 +72,17 @@ impl Interval {
     }
 }
 
-/// An RCU grace period: every BPF program that saw the old half has ended.
-fn wait_for_running_programs() {
-    // SAFETY: takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-}
-
-fn machine(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits>> {
-    let mut histogram = Histogram::default();
-    let per_cpu: Vec<hist> = maps::per_cpu(&skel.maps.machine, epoch)?;
-    for cpu in &per_cpu {
-        histogram.add_exact(cpu.sum.count, cpu.sum.total_ns, cpu.sum.max_ns);
-        cpu.buckets
-            .iter()
-            .enumerate()
-            .for_each(|(bucket, n)| histogram.add(bucket, *n));
+fn waits(args: &Args, skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits<group_id>>> {
+    if args.group() == Group::Machine {
+        return Ok(vec![Waits {
+            id: group_id::default(),
+            comm: "".into(),
+            histogram: take_whole(&skel.maps.wholes, epoch)?,
+        }]);
     }
-    let zeros = vec![vec![0; size_of::<hist>()]; per_cpu.len()];
-    skel.maps
-        .machine
-        .update_percpu(&epoch.to_ne_bytes(), &zeros, MapFlags::ANY)
-        .context("clear histogram")?;
-    Ok(vec![Waits {
-        id: 0,
-        comm: "".into(),
-        histogram,
-    }])
-}
-
-fn groups(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits>> {
-    let mut groups: HashMap<u64, Waits> = HashMap::new();
-    for (key, cpus) in maps::per_cpu_entries::<group_key, sum>(&skel.maps.groups)? {
-        if key.epoch != epoch {
-            continue;
-        }
-        let comm = cpus
-            .iter()
-            .map(|cpu| comm_text(&cpu.comm))
-            .find(|comm| !comm.is_empty())
-            .unwrap_or_default();
-        let group = groups.entry(key.id).or_insert_with(|| Waits {
-            id: key.id,
-            comm,
-            histogram: Histogram::default(),
-        });
-        cpus.iter().for_each(|cpu| {
-            group
-                .histogram
-                .add_exact(cpu.count, cpu.total_ns, cpu.max_ns)
-        });
-        delete(&skel.maps.groups, &key)?;
-    }
-    for (key, count) in maps::entries::<bucket_key, u64>(&skel.maps.buckets)? {
-        if key.epoch != epoch {
-            continue;
-        }
-        if let Some(group) = groups.get_mut(&key.id) {
-            group.histogram.add(key.bucket as usize, count);
-        }
-        delete(&skel.maps.buckets, &key)?;
-    }
-    let mut groups: Vec<Waits> = groups.into_values().collect();
-    groups.sort_by_key(|group| group.id);
-    Ok(groups)
+    let mut waits = take_groups::<group_id>(&skel.maps.groups, &skel.maps.buckets, epoch)?;
+    waits.sort_by_key(|waits| waits.id.id);
+    Ok(waits)
 }
 
 fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
@@ -225,12 +158,8 @@ pub(crate) fn progress(skel: &RunqlatSkel<'_>) -> Result<State> {
 pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let mut losses = Losses::default();
-    losses.count(
-        "groups_full",
-        "waits: too many groups",
-        bss.losses.groups_full,
-    );
-    losses.count("buckets_full", "waits: table full", bss.losses.buckets_full);
+    losses.count("groups_full", "waits: too many groups", bss.groups_full);
+    losses.count("buckets_full", "waits: table full", bss.buckets_full);
     losses.count(
         "culprits_full",
         "tasks waited behind: table full",

@@ -7,12 +7,14 @@ use anyhow::Result;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
+use trace::arrivals::Arrivals;
 use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::hdr::HdrLog;
-use trace::iterate;
+use trace::intervals::report_each;
+use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::probe::Kernel;
 use trace::run::{self, Outcome};
@@ -21,7 +23,7 @@ use trace::targets::Settings;
 use trace::window::monotonic_ns;
 
 use args::{Args, Group};
-use slow::SlowWaits;
+use intervals::Runqlat;
 
 mod args;
 mod harvest;
@@ -39,7 +41,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let mut targets = args.targets.resolve()?;
     run::check_privileges()?;
-    let mut hdr = args
+    let hdr = args
         .hdr
         .as_deref()
         .map(|path| HdrLog::create(path, SystemTime::now()))
@@ -48,17 +50,24 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let mut skel = load(args, &targets)?;
-    let slow_waits = SlowWaits::open(&skel.maps.slow_waits)?;
+    let slow_waits = Arrivals::open(&skel.maps.slow_waits)?;
 
     let start_ns = open_window(args, &mut skel, &targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
-    let written = intervals::report_each(
+    let mut reports = Runqlat {
         args,
-        &mut skel,
-        &slow_waits,
+        skel: &mut skel,
+        slow_waits,
+        hdr,
+        start_ns,
+        reseeding: Reseeding::default(),
+    };
+    let written = report_each(
+        &args.every,
+        args.common.quiet,
         (&signals, command.as_mut()),
-        hdr.as_mut(),
+        &mut reports,
         &mut end_ns,
     );
     run::unless_closed(written, ())?;

@@ -1,21 +1,22 @@
 //! What runqlat says about an interval.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bpf::runqlat::types::group_id;
 use profile::escape::terminal;
 use profile::units;
 use serde_json::{Value, json};
+use trace::cgroups;
+use trace::histogram::harvest::Group as Waits;
 use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
 
 use crate::args::{Args, Group};
-use crate::harvest::{Interval, Waits};
+use crate::harvest::Interval;
 
 /// Tasks named as waited behind.
 const TOP_CULPRITS: usize = 10;
@@ -51,7 +52,7 @@ pub(crate) fn write(
 
 fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
     let cgroups = if args.group() == Group::Cgroup {
-        cgroup_paths()
+        cgroups::paths()
     } else {
         HashMap::new()
     };
@@ -110,36 +111,16 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn label(group: Group, waits: &Waits, cgroups: &HashMap<u64, PathBuf>) -> String {
+fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>) -> String {
     match group {
         Group::Machine => String::new(),
-        Group::Process => format!("pid = {} {}", waits.id, waits.comm),
-        Group::Thread => format!("tid = {} {}", waits.id, waits.comm),
-        Group::Cpu => format!("cpu = {}", waits.id),
-        Group::Cgroup => match cgroups.get(&waits.id) {
+        Group::Process => format!("pid = {} {}", waits.id.id, waits.comm),
+        Group::Thread => format!("tid = {} {}", waits.id.id, waits.comm),
+        Group::Cpu => format!("cpu = {}", waits.id.id),
+        Group::Cgroup => match cgroups.get(&waits.id.id) {
             Some(path) => format!("cgroup = {}", path.display()),
-            None => format!("cgroup = {} (removed, or outside this mount)", waits.id),
+            None => format!("cgroup = {} (removed, or outside this mount)", waits.id.id),
         },
-    }
-}
-
-/// cgroup v2 directories by ID, which is their inode number.
-fn cgroup_paths() -> HashMap<u64, PathBuf> {
-    let mut paths = HashMap::new();
-    if let Some(mount) = trace::targets::cgroup2_mount() {
-        collect_cgroups(Path::new(&mount), &mut paths);
-    }
-    paths
-}
-
-fn collect_cgroups(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
-    if let Ok(metadata) = fs::metadata(directory) {
-        paths.insert(metadata.ino(), directory.to_owned());
-    }
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_cgroups(&entry.path(), paths);
-        }
     }
 }
 
@@ -177,7 +158,7 @@ fn to_json(args: &Args, interval: &Interval) -> Value {
     })
 }
 
-fn group_json(group: Group, waits: &Waits) -> Value {
+fn group_json(group: Group, waits: &Waits<group_id>) -> Value {
     let mut object = waits.histogram.to_json();
     let key = match group {
         Group::Machine => return object,
@@ -186,7 +167,7 @@ fn group_json(group: Group, waits: &Waits) -> Value {
         Group::Cpu => "cpu",
         Group::Cgroup => "cgroup",
     };
-    object[key] = waits.id.into();
+    object[key] = waits.id.id.into();
     if matches!(group, Group::Process | Group::Thread) {
         object["comm"] = (*waits.comm).into();
     }

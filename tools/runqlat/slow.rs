@@ -1,64 +1,35 @@
 //! `--slower`: single waits, as they happen.
 
-use std::cell::RefCell;
 use std::io::Write;
-use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::runqlat::types::slow_wait;
-use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
-use trace::maps;
+use trace::arrivals::Arrivals;
 use trace::task::comm_text;
+use trace::window::wall_clock;
 
 use crate::args::Args;
 
 /// `enum wait_cause` of the BPF side.
 const PREEMPTED: u32 = 2;
 
-/// Waits on their way from the BPF side.
-pub(crate) struct SlowWaits {
-    ring: RingBuffer<'static>,
-    arrived: Rc<RefCell<Vec<slow_wait>>>,
-}
-
-impl SlowWaits {
-    pub(crate) fn open(map: &impl MapCore) -> Result<Self> {
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let inbox = Rc::clone(&arrived);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(map, move |bytes: &[u8]| {
-                inbox
-                    .borrow_mut()
-                    .extend(maps::decode::<slow_wait>(bytes).ok());
-                0
-            })
-            .context("open ring buffer of slow waits")?;
-        Ok(Self {
-            ring: builder.build().context("map ring buffer of slow waits")?,
-            arrived,
-        })
-    }
-
-    pub(crate) fn fd(&self) -> i32 {
-        self.ring.epoll_fd()
-    }
-
-    /// Prints what has arrived since the last call.
-    pub(crate) fn print(&self, args: &Args, out: &mut impl Write) -> Result<()> {
-        self.ring.consume_raw();
-        for wait in self.arrived.take() {
-            if args.common.json {
-                write_json(&wait, out)?
-            } else {
-                write_line(&wait, out)?
-            }
+/// Prints what has arrived since the last call.
+pub(crate) fn print(
+    args: &Args,
+    arrivals: &Arrivals<slow_wait>,
+    out: &mut impl Write,
+) -> Result<()> {
+    for wait in arrivals.take() {
+        if args.common.json {
+            write_json(&wait, out)?;
+        } else {
+            write_line(&wait, out)?;
         }
-        Ok(out.flush()?)
     }
+    Ok(out.flush()?)
 }
 
 fn cause(wait: &slow_wait) -> &'static str {
@@ -115,29 +86,6 @@ fn write_json(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
         "behind": behind,
     }});
     Ok(writeln!(out, "{line}")?)
-}
-
-/// Local time of day of a `CLOCK_MONOTONIC` stamp, to the millisecond.
-fn wall_clock(time_ns: u64) -> String {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    let ago = trace::window::monotonic_ns().saturating_sub(time_ns);
-    let then = now.saturating_sub(std::time::Duration::from_nanos(ago));
-    let seconds = libc::time_t::try_from(then.as_secs()).unwrap_or(0);
-    // SAFETY: all-zero is a valid tm; localtime_r fills it.
-    let local = unsafe {
-        let mut local: libc::tm = std::mem::zeroed();
-        libc::localtime_r(&raw const seconds, &raw mut local);
-        local
-    };
-    format!(
-        "{:02}:{:02}:{:02}.{:03}",
-        local.tm_hour,
-        local.tm_min,
-        local.tm_sec,
-        then.subsec_millis()
-    )
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! What the tracing tools share; it knows no tool by name.
 
+pub mod arrivals;
+pub mod cgroups;
 pub mod closing;
 pub mod collect;
 pub mod command;
 pub mod cost;
 pub mod glob;
 pub mod histogram;
+pub mod intervals;
 pub mod iterate;
 pub mod loader;
 pub mod losses;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use libbpf_rs::ReferencesType;
-use libbpf_rs::btf::{Btf, BtfType, types};
+use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
 
 /// Environment variable naming hooks to treat as absent, comma-separated: exercises the paths of older kernels.
 const HIDE: &str = "USEKIT_HIDE_HOOKS";
@@ -44,6 +44,31 @@ impl Kernel {
         let prototype = prototype(typedef.referenced_type())?;
         // The first parameter is the tracing cookie.
         Some(prototype.len().saturating_sub(1))
+    }
+
+    /// The values of an enum by their names; none where the kernel has no such enum.
+    pub fn enum_values(&self, name: &str) -> Vec<(String, i64)> {
+        let Some(values) = self.btf.type_by_name::<types::Enum<'_>>(name) else {
+            return Vec::new();
+        };
+        let named = values.iter().filter_map(|member| {
+            let name = member.name?.to_str()?.to_owned();
+            Some((name, member.value))
+        });
+        named.collect()
+    }
+
+    /// The value of a constant that the kernel declares in an enum without a name.
+    pub fn enumerator(&self, name: &str) -> Option<i64> {
+        let mut ids = (1..u32::try_from(self.btf.len()).unwrap_or(u32::MAX)).map(TypeId::from);
+        ids.find_map(|id| {
+            let values = self.btf.type_by_id::<types::Enum<'_>>(id)?;
+            if values.name().is_some() {
+                return None;
+            }
+            let mut members = values.iter();
+            members.find_map(|member| (member.name?.to_str() == Some(name)).then_some(member.value))
+        })
     }
 }
 

@@ -201,7 +201,7 @@ fn require_leader(pid: u32) -> Result<()> {
 }
 
 /// A cgroup's ID is its directory's inode number (kernfs, 64-bit machines).
-fn cgroup_id(path: &Path) -> Result<u64> {
+pub(crate) fn cgroup_id(path: &Path) -> Result<u64> {
     let metadata = fs::metadata(path).with_context(|| format!("cgroup {}", path.display()))?;
     let name = CString::new(path.as_os_str().as_bytes()).context("cgroup path")?;
     // SAFETY: zeroed is a valid statfs; `name` is a C string; the kernel fills the struct.

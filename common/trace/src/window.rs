@@ -1,6 +1,6 @@
 //! When a run begins, ticks and ends.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
@@ -72,6 +72,29 @@ pub fn monotonic_ns() -> u64 {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Local time of day of a `CLOCK_MONOTONIC` stamp, to the millisecond.
+pub fn wall_clock(time_ns: u64) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let ago = monotonic_ns().saturating_sub(time_ns);
+    let then = now.saturating_sub(Duration::from_nanos(ago));
+    let seconds = libc::time_t::try_from(then.as_secs()).unwrap_or(0);
+    // SAFETY: all-zero is a valid tm; localtime_r fills it.
+    let local = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut local);
+        local
+    };
+    format!(
+        "{:02}:{:02}:{:02}.{:03}",
+        local.tm_hour,
+        local.tm_min,
+        local.tm_sec,
+        then.subsec_millis()
+    )
 }
 
 /// A duration in whole nanoseconds.

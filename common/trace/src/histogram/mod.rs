@@ -3,6 +3,7 @@
 //! `bpf/include/histogram.bpf.h` computes the same buckets. A bucket's middle is at most 3.2 % away from any value in
 //! it; count, sum and maximum are kept exactly beside the buckets.
 
+pub mod harvest;
 pub mod hdr;
 pub mod text;
 

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* beginnings.bpf.h: what has to be remembered of requests from their beginning, until they complete.
+ *
+ * By the request's address: its memory is reused for the next one, and every beginning overwrites what was there.
+ * `started` is thus bounded by the requests that disks have, whatever becomes of a single one. The tool defines
+ * `config` before it includes this file.
+ */
+#ifndef __BEGINNINGS_BPF_H__
+#define __BEGINNINGS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "requests.bpf.h"
+#include "targets.bpf.h"
+
+#define MAX_DISKS 4096
+#define MAX_STARTED 65536
+
+/* Requests that found no room in `started`. */
+__u64 started_full = 0;
+
+/* Wanted requests whose memory was used again without our having seen them complete. */
+__u64 never_completed = 0;
+
+/* Disks and partitions that were asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u8);
+} wanted_devs SEC(".maps");
+
+struct disk_key {
+	__u64 disk;
+	__u32 dev;
+	__u32 pad;
+};
+
+struct disk {
+	/* The kernel does not stamp its requests: we do. */
+	__u32 needs_stamp;
+	__u32 is_known;
+	/* Until when it is known to have been busy. */
+	__u64 busy_until_ns;
+	__u8 name[32];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_DISKS);
+	__type(key, struct disk_key);
+	__type(value, struct disk);
+} disks SEC(".maps");
+
+/* What the kernel's request does not say. */
+struct started {
+	__u64 start_ns;
+	__u64 issue_ns;
+	__u64 before_ns;
+	__u64 sector;
+	__u32 bytes;
+	/* As submitted: the kernel takes flush flags away where it does their work. */
+	__u32 opf;
+	__u32 tgid;
+	__u32 tid;
+	/* Its submitter is a target. */
+	__u32 wanted;
+	__s32 status;
+	__u8 comm[16];
+};
+
+/* request → its beginning */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_STARTED);
+	__type(key, __u64);
+	__type(value, struct started);
+} started SEC(".maps");
+
+/* bio → when it was submitted, until it has a request */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_STARTED);
+	__type(key, __u64);
+	__type(value, __u64);
+} submitted SEC(".maps");
+
+static __always_inline bool request_in_cgroup(struct request *rq)
+{
+	struct cgroup *cgroup = request_cgroup(rq);
+	int depth = cgroup->level;
+
+	for (int level = 0; level < MAX_CGROUP_DEPTH && level <= depth; level++)
+		if (cgroup_ancestor_id(cgroup, level) == config.cgroup_id)
+			return true;
+	return false;
+}
+
+/* Whose I/O it is; false: not asked for. */
+static __always_inline bool find_disk(struct request *rq, struct disk_key *key)
+{
+	struct gendisk *disk = request_disk(rq);
+	__u32 part;
+
+	key->disk = (__u64)disk;
+	key->dev = disk_dev(disk);
+	key->pad = 0;
+	if (!config.by_dev || bpf_map_lookup_elem(&wanted_devs, &key->dev))
+		return true;
+	part = request_part(rq);
+	if (!part || !bpf_map_lookup_elem(&wanted_devs, &part))
+		return false;
+	key->dev = part;
+	return true;
+}
+
+static __always_inline bool is_wanted(struct request *rq, struct disk_key *disk)
+{
+	if (!find_disk(rq, disk))
+		return false;
+	return !config.cgroup_id || request_in_cgroup(rq);
+}
+
+/* In the submitter's own context. */
+static __always_inline void note_submitter(struct started *first)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *named = config.by_process ? BPF_CORE_READ(task, group_leader) : task;
+
+	first->tgid = tgid_of(targets.pid_namespace, task);
+	first->tid = tid_of(targets.pid_namespace, task);
+	first->wanted = !config.by_submitter || is_target(task);
+	bpf_core_read(&first->comm, sizeof(first->comm), &named->comm);
+}
+
+static __always_inline void note_before(struct request *rq, struct started *first)
+{
+	__u64 bio = (__u64)rq->bio;
+	__u64 *since;
+
+	if (!(config.phases & 1 << PHASE_BEFORE) || !bio)
+		return;
+	since = bpf_map_lookup_elem(&submitted, &bio);
+	if (!since)
+		return;
+	if (first->start_ns > *since)
+		first->before_ns = first->start_ns - *since;
+	bpf_map_delete_elem(&submitted, &bio);
+}
+
+static __always_inline void remember(struct request *rq, const struct started *first)
+{
+	__u64 key = (__u64)rq;
+	struct started *last = config.track ? bpf_map_lookup_elem(&started, &key) : NULL;
+
+	if (last && last->wanted)
+		__sync_fetch_and_add(&never_completed, 1);
+	if (bpf_map_update_elem(&started, &key, first, BPF_ANY))
+		__sync_fetch_and_add(&started_full, 1);
+}
+
+/* Whether a look at the queue's flags tells what the kernel stamps; that is, the issue. */
+static __always_inline bool knows_stamps(void)
+{
+	return config.stats_flag && !(config.phases & 1 << PHASE_TOTAL);
+}
+
+/* The kernel stamps the start of requests that it accounts (queue/iostats), and the issue where something wants the
+ * disk's statistics (writeback throttling does). Where that cannot be seen beforehand, completions tell, and nothing is
+ * known before a disk's first one.
+ */
+static __always_inline bool needs_stamp(struct request *rq, const struct disk_key *where)
+{
+	struct disk *disk;
+
+	if (config.track || request_op(rq) >= REQ_OP_FIRST_PASSTHROUGH)
+		return true;
+	if (knows_stamps())
+		return !(rq->q->queue_flags >> (config.stats_flag - 1) & 1);
+	disk = bpf_map_lookup_elem(&disks, where);
+	return !disk || !disk->is_known || disk->needs_stamp;
+}
+
+static __always_inline void request_started(struct request *rq)
+{
+	struct started first = {};
+	struct disk_key disk;
+
+	if (!is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
+		return;
+	first.start_ns = bpf_ktime_get_ns();
+	first.opf = rq->cmd_flags;
+	if (config.track) {
+		note_submitter(&first);
+		note_before(rq, &first);
+	}
+	remember(rq, &first);
+}
+
+/* Before 6.5, for want of block_io_start; a requeued request is inserted again. */
+static __always_inline void request_inserted(struct request *rq)
+{
+	__u64 key = (__u64)rq;
+
+	if (!bpf_map_lookup_elem(&started, &key))
+		request_started(rq);
+}
+
+/* Flushes are issued without block_io_start; so is everything before 6.5. */
+static __always_inline void request_issued(struct request *rq)
+{
+	__u64 key = (__u64)rq, now;
+	struct started *known;
+	struct started first = {};
+	struct disk_key where;
+
+	/* Cheapest first: this is all that happens in the plain histogram. */
+	if (knows_stamps() && !needs_stamp(rq, NULL))
+		return;
+	if (!is_wanted(rq, &where) || !needs_stamp(rq, &where))
+		return;
+	now = bpf_ktime_get_ns();
+	known = bpf_map_lookup_elem(&started, &key);
+	if (known && request_op(rq) != REQ_OP_FLUSH) {
+		known->issue_ns = now;
+		/* Requests grow until they are issued. */
+		if (!known->bytes) {
+			known->bytes = rq->__data_len;
+			known->sector = rq->__sector;
+		}
+		return;
+	}
+	first.start_ns = now;
+	first.issue_ns = now;
+	first.opf = rq->cmd_flags;
+	first.bytes = rq->__data_len;
+	first.sector = rq->__sector;
+	/* A flush serves several submitters at once. */
+	if (config.track && request_op(rq) != REQ_OP_FLUSH && !config.has_start)
+		note_submitter(&first);
+	remember(rq, &first);
+}
+
+static __always_inline void bio_submitted(struct bio *bio)
+{
+	__u64 key = (__u64)bio, now = bpf_ktime_get_ns();
+
+	bpf_map_update_elem(&submitted, &key, &now, BPF_ANY);
+}
+
+/* `bio` is the first part, made for a request of its own; the second part keeps the place of the whole. */
+static __always_inline void bio_split(struct bio *bio)
+{
+	__u64 key = (__u64)bio, whole = (__u64)bio->bi_private;
+	__u64 *since = bpf_map_lookup_elem(&submitted, &whole);
+	__u64 value;
+
+	if (!since)
+		return;
+	value = *since;
+	bpf_map_update_elem(&submitted, &key, &value, BPF_ANY);
+}
+
+static __always_inline void forget(struct request *rq)
+{
+	__u64 key = (__u64)rq;
+
+	bpf_map_delete_elem(&started, &key);
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* groups.bpf.h: latencies of the whole machine and of groups, in two halves.
+ *
+ * What is recorded goes into the half named by `epoch`; user space switches halves, waits until nobody writes into the
+ * old one any more, and reads it at leisure (common/trace/src/histogram/harvest.rs). The tool defines, before it
+ * includes this file, `struct group_id` (what tells groups apart; a multiple of 8 bytes, no padding) and `WHOLES`, the
+ * number of its histograms of everything.
+ */
+#ifndef __GROUPS_BPF_H__
+#define __GROUPS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "histogram.bpf.h"
+
+#define EPOCHS 2
+#define MAX_GROUPS 10240
+#define MAX_ROWS 131072
+
+/* 0 or 1: what is recorded now goes there; user space reads the other one. */
+__u32 epoch = 0;
+
+/* Latencies of groups that found no room. */
+__u64 groups_full = 0;
+/* Latencies that are in a group's sum, but in no bucket. */
+__u64 buckets_full = 0;
+
+struct sum {
+	__u64 count;
+	__u64 total_ns;
+	__u64 max_ns;
+	__u8 comm[16];
+};
+
+struct hist {
+	struct sum sum;
+	__u64 buckets[HIST_BUCKETS];
+};
+
+/* epoch × histogram → everything */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EPOCHS * WHOLES);
+	__type(key, __u32);
+	__type(value, struct hist);
+} wholes SEC(".maps");
+
+struct group_key {
+	struct group_id id;
+	__u32 epoch;
+	/* 0 in `groups`. */
+	__u32 bucket;
+};
+
+_Static_assert(sizeof(struct group_key) == sizeof(struct group_id) + 8, "keys have no padding");
+
+/* group → count, sum, maximum; per CPU, because a maximum cannot be added atomically */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, struct group_key);
+	__type(value, struct sum);
+} groups SEC(".maps");
+
+/* (group, bucket) → latencies: a whole histogram per group would be mostly zeros */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ROWS);
+	__type(key, struct group_key);
+	__type(value, __u64);
+} buckets SEC(".maps");
+
+static __always_inline void add_to_sum(struct sum *sum, __u64 ns)
+{
+	sum->count++;
+	sum->total_ns += ns;
+	if (ns > sum->max_ns)
+		sum->max_ns = ns;
+}
+
+static __always_inline void add_to_whole(__u32 now_epoch, __u32 which, __u64 ns)
+{
+	__u32 index = now_epoch * WHOLES + which;
+	struct hist *hist = bpf_map_lookup_elem(&wholes, &index);
+	__u32 bucket = hist_bucket(ns);
+
+	if (!hist)
+		return;
+	add_to_sum(&hist->sum, ns);
+	if (bucket < HIST_BUCKETS)
+		hist->buckets[bucket]++;
+}
+
+static __always_inline void add_to_bucket(const struct group_key *key)
+{
+	__u64 *count = bpf_map_lookup_elem(&buckets, key);
+	__u64 first = 0;
+
+	if (!count) {
+		bpf_map_update_elem(&buckets, key, &first, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&buckets, key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		__sync_fetch_and_add(&buckets_full, 1);
+}
+
+static __always_inline struct sum *find_group(const struct group_key *key)
+{
+	return bpf_map_lookup_elem(&groups, key);
+}
+
+/* For a group seen for the first time; `first` has its name. */
+static __always_inline struct sum *make_group(const struct group_key *key, const struct sum *first)
+{
+	struct sum *sum;
+
+	bpf_map_update_elem(&groups, key, first, BPF_NOEXIST);
+	sum = find_group(key);
+	if (!sum)
+		__sync_fetch_and_add(&groups_full, 1);
+	return sum;
+}
+
+/* `key` is of `groups`, `sum` its value. */
+static __always_inline void add_to_group(struct group_key *key, struct sum *sum, __u64 ns)
+{
+	add_to_sum(sum, ns);
+	key->bucket = hist_bucket(ns);
+	add_to_bucket(key);
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* window.bpf.h: when events count. */
+#ifndef __WINDOW_BPF_H__
+#define __WINDOW_BPF_H__
+
+#include "vmlinux.h"
+
+/* 0 until user space opens the window; nothing is timed before. */
+__u64 window_start_ns = 0;
+/* 0 until user space closes the window; later events are not counted. */
+__u64 window_end_ns = 0;
+
+static __always_inline bool in_window(__u64 now)
+{
+	return window_start_ns && now >= window_start_ns && (!window_end_ns || now < window_end_ns);
+}
+
+#endif

@@ -1,0 +1,67 @@
+//! A run cut into intervals, one report each.
+
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+
+use anyhow::Result;
+
+use crate::collect::{Until, collect};
+use crate::command::Running;
+use crate::progress::{Progress, State};
+use crate::signals::Signals;
+use crate::window::{Every, Ticker, monotonic_ns};
+
+/// A tool that reports repeatedly.
+pub trait Reports {
+    /// What wakes [`Self::step`] early when readable.
+    fn fds(&self) -> Vec<RawFd>;
+
+    /// What there is to do some 20 times a second.
+    ///
+    /// # Errors
+    ///
+    /// The tool's own; they end the run.
+    fn step(&mut self) -> Result<State>;
+
+    /// Takes the interval that began at `start_ns` out of the BPF side and writes it. `end_ns` becomes the interval's end as
+    /// soon as it is taken, whether or not writing succeeds.
+    ///
+    /// # Errors
+    ///
+    /// The tool's own; they end the run.
+    fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()>;
+}
+
+/// Reports every interval, or once in all. `end_ns` is when the window opened, and becomes the end of the last interval that was
+/// taken.
+///
+/// # Errors
+///
+/// Those of `reports`, and of stdout.
+pub fn report_each(
+    every: &Every,
+    quiet: bool,
+    (signals, mut command): (&Signals, Option<&mut Running>),
+    reports: &mut impl Reports,
+    end_ns: &mut u64,
+) -> Result<()> {
+    let mut ticker = every
+        .interval
+        .map(|interval| Ticker::new(*end_ns, interval));
+    for count in 1.. {
+        let mut until = Until::new(signals, command.as_deref_mut(), *end_ns, None);
+        until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
+        let progress = Progress::new(every.interval, quiet);
+        collect(&mut until, &reports.fds(), &progress, || reports.step())?;
+        let over = until.is_interrupted();
+        reports.report(*end_ns, end_ns)?;
+        let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
+            break;
+        };
+        ticker.advance(monotonic_ns());
+        if every.count.is_some_and(|wanted| count >= wanted) {
+            break;
+        }
+    }
+    Ok(io::stdout().flush()?)
+}

@@ -1,0 +1,313 @@
+//! biolatency against the kernel's own accounts of disks, against fio's, and on disks that misbehave.
+
+use serde_json::Value;
+
+use crate::disk::{LoopDisk, Stat, fio, run};
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::number;
+
+/// Error allowed in times, against `/sys/block/DEV/stat`.
+const TOLERANCE: f64 = 0.02;
+
+/// Runs `work` under `biolatency -j -d DISK OPTIONS`; the lines of its output.
+pub(crate) fn traced(disk: &str, options: &[&str], work: impl FnOnce()) -> Vec<Value> {
+    let mut args = vec!["-j", "-d", disk];
+    args.extend(options);
+    let tool = Tool::start("biolatency", &args);
+    tool.wait_attached();
+    work();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let lines = output.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// The same where the report is the only line. Nothing may be lost but what the machine's sandbox hides: that is counted, and tests
+/// add it.
+pub(crate) fn trace(disk: &str, options: &[&str], work: impl FnOnce()) -> Value {
+    let mut lines = traced(disk, options, work);
+    assert_eq!(lines.len(), 1);
+    let report = lines.remove(0);
+    for (loss, count) in report["losses"].as_object().expect("losses") {
+        let is_hidden = loss == "unseen" || loss == "unattributed";
+        assert!(is_hidden || *count == 0, "{loss}: {count}");
+    }
+    report
+}
+
+/// Completions that were not seen, and may not be missing anywhere else.
+pub(crate) fn unseen(report: &Value) -> u64 {
+    let losses = &report["losses"];
+    let under_way = report["under_way"].as_u64().unwrap_or(0);
+    number(losses, "unseen") + number(losses, "unattributed") + under_way
+}
+
+/// `found`, and what was not seen, are `expected`.
+pub(crate) fn is_all(report: &Value, found: u64, expected: u64) {
+    let unseen = unseen(report);
+    assert!(
+        found <= expected && found + unseen >= expected,
+        "{found} of {expected}, {unseen} unseen: {report}"
+    );
+}
+
+pub(crate) fn disk<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let disks = report["disks"].as_array().expect("disks");
+    let found = disks.iter().find(|disk| disk["disk"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+pub(crate) fn groups(report: &Value) -> &Vec<Value> {
+    report["groups"].as_array().expect("groups")
+}
+
+/// Requests and bytes are the kernel's exactly; times within the tolerance and its rounding down to a ms.
+fn agrees_with_stat(report: &Value, name: &str, before: &Stat, after: &Stat) {
+    let disk = disk(report, name);
+    let unseen = unseen(report);
+    for (class, truth) in after.since(before) {
+        let ours = &disk["ops"][class];
+        let ns = number(ours, "total_ns");
+        eprintln!("{class}: {ours} {truth:?}, {unseen} unseen");
+        if class != "flush" || unseen == 0 {
+            is_all(report, number(ours, "requests"), truth.requests);
+        }
+        let bytes = truth.sectors * 512;
+        assert!(
+            number(ours, "bytes") == bytes || unseen > 0,
+            "{class}: {bytes}"
+        );
+        let truth_ns = (truth.ms * 1_000_000) as f64;
+        let hidden = unseen as f64 / truth.requests.max(1) as f64;
+        let allowed = (TOLERANCE + hidden) * truth_ns + 1e6;
+        assert!(
+            (ns as f64 - truth_ns).abs() <= allowed,
+            "{class}: {ns} ns, /sys says {} ms",
+            truth.ms
+        );
+    }
+}
+
+/// With and without a scheduler: where there is none, requests are never inserted.
+#[test]
+fn counts_bytes_and_times_are_those_of_the_kernels_account() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    for scheduler in ["none", "mq-deadline"] {
+        let disk = LoopDisk::new(128);
+        disk.set("scheduler", scheduler);
+        let before = disk.stat();
+        let report = trace(&disk.name, &["-Q"], || {
+            let options = [
+                "--rw=randrw",
+                "--bs=4k",
+                "--iodepth=8",
+                "--ioengine=libaio",
+                "--number_ios=20011",
+            ];
+            fio(&disk.path, &options);
+            run("blkdiscard", &["-o", "0", "-l", "1048576", &disk.path]);
+        });
+        let after = disk.stat();
+        agrees_with_stat(&report, &disk.name, &before, &after);
+        let all: u64 = groups(&report)
+            .iter()
+            .map(|group| number(group, "count"))
+            .sum();
+        assert!(all + unseen(&report) >= 20011, "{all}");
+        assert_eq!(number(&report, "begun_before"), 0);
+    }
+}
+
+/// Flush sequences: the write, its data part and the flushes around it.
+#[test]
+fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(64);
+    let work = || {
+        let options = [
+            "--rw=randwrite",
+            "--bs=4k",
+            "--ioengine=psync",
+            "--number_ios=1009",
+        ];
+        fio(&disk.path, &[&options[..], &["--fsync=1"]].concat());
+    };
+    let before = disk.stat();
+    let report = trace(&disk.name, &["-Q"], work);
+    agrees_with_stat(&report, &disk.name, &before, &disk.stat());
+
+    let before = disk.stat();
+    let report = trace(&disk.name, &["-F"], work);
+    let [_, (_, writes), _, (_, flushes)] = disk.stat().since(&before);
+    let ops = &self::disk(&report, &disk.name)["ops"];
+    is_all(&report, number(ops, "write.requests"), writes.requests);
+    assert!(flushes.requests >= 1008, "{flushes:?}");
+    let count = |op: &str| {
+        let groups = groups(&report).iter().filter(|group| group["op"] == op);
+        groups.map(|group| number(group, "count")).sum::<u64>()
+    };
+    // A write of nothing, which only asks for a flush, is never in the device itself.
+    is_all(&report, count("write"), 1009);
+    is_all(&report, count("flush"), flushes.requests);
+    assert_eq!(writes.requests, 1009 + flushes.requests);
+}
+
+/// One request at a time keeps a disk busy for the sum of their times; eight at a time, for an eighth or more.
+#[test]
+fn a_disk_is_busy_while_requests_are_under_way() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(64);
+    for (depth, least, most) in [("1", 0.98, 1.02), ("8", 0.125, 1.02)] {
+        let report = trace(&disk.name, &["-Q"], || {
+            let options = [
+                "--rw=randread",
+                "--bs=64k",
+                "--ioengine=libaio",
+                "--number_ios=997",
+            ];
+            fio(&disk.path, &[&options[..], &["--iodepth", depth]].concat());
+        });
+        let found = self::disk(&report, &disk.name);
+        let (busy_ns, total_ns) = (number(found, "busy_ns"), number(found, "ops.read.total_ns"));
+        let wall_ns = number(&report, "end_ns") - number(&report, "start_ns");
+        eprintln!("depth {depth}: busy {busy_ns} ns, requests {total_ns} ns, {wall_ns} ns in all");
+        let share = busy_ns as f64 / total_ns as f64;
+        assert!(
+            (least..=most).contains(&share),
+            "depth {depth}: {busy_ns} of {total_ns} ns"
+        );
+        let length = found["queue_length"].as_f64().expect("a number");
+        let expected = total_ns as f64 / wall_ns as f64;
+        assert!(
+            (length - expected).abs() < 1e-6 * expected,
+            "{length}, not {expected}"
+        );
+    }
+}
+
+/// Others use the machine's disk, too: what the kernel counted inside and around the run are the bounds.
+#[test]
+fn the_machines_disk_is_counted_whole() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let Some(name) = crate::slow_disk::disk_name(dir.path()) else {
+        eprintln!("SKIPPED: /var/tmp is on no disk");
+        return;
+    };
+    let file = dir.path().join("file");
+    let around = Stat::of(&name);
+    let mut inside = None;
+    let lines = traced(&name, &["-Q"], || {
+        let before = Stat::of(&name);
+        let options = [
+            "--rw=randwrite",
+            "--bs=4k",
+            "--ioengine=psync",
+            "--size=4m",
+            "--fsync=1",
+        ];
+        fio(file.to_str().expect("UTF-8"), &options);
+        inside = Some((before, Stat::of(&name)));
+    });
+    let after = Stat::of(&name);
+    let (before, inner) = inside.expect("the work was done");
+    let report = &lines[0];
+    let unseen = number(&report["losses"], "unseen");
+    let ops = &disk(report, &name)["ops"];
+    let bounds = inner.since(&before).into_iter().zip(after.since(&around));
+    for ((class, least), (_, most)) in bounds {
+        let ours = number(&ops[class], "requests");
+        // Interrupts that hit a task which the machine's sandbox shields run no BPF program; those are counted.
+        let least = least.requests.saturating_sub(unseen);
+        let is_flush = class == "flush" && unseen > 0;
+        assert!(ours <= most.requests, "{class}: {ours}, at most {most:?}");
+        assert!(
+            ours >= least || is_flush,
+            "{class}: {ours}, at least {least}"
+        );
+        eprintln!(
+            "{class}: {least} <= {ours} <= {}, {unseen} unseen",
+            most.requests
+        );
+    }
+    let ours = number(&ops["write"], "total_ns") as f64;
+    let [_, (_, least), ..] = inner.since(&before);
+    let share_seen = 1.0 - unseen as f64 / least.requests.max(1) as f64;
+    let least_ns = least.ms as f64 * 1e6;
+    assert!(
+        ours >= (share_seen - TOLERANCE) * least_ns - 1e6,
+        "{ours} ns, at least {least_ns}"
+    );
+}
+
+/// A read that ends beyond the backing file: half of it completes, the rest is requeued and fails.
+#[test]
+fn partial_completions_requeues_and_errors_are_seen() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(1);
+    let file = std::fs::OpenOptions::new().write(true).open(&disk.file);
+    file.expect("the file")
+        .set_len((512 << 10) + (32 << 10))
+        .expect("a size");
+    let before = disk.stat();
+    let of = format!("if={}", disk.path);
+    let lines = traced(&disk.name, &["-Q", "--slower", "0.001us"], || {
+        let args = [
+            "of=/dev/null",
+            "bs=64k",
+            "skip=8",
+            "count=1",
+            "iflag=direct",
+            "status=none",
+        ];
+        let dd = std::process::Command::new("dd")
+            .arg(&of)
+            .args(args)
+            .output();
+        let dd = dd.expect("dd runs");
+        assert!(
+            String::from_utf8_lossy(&dd.stderr).contains("Input/output error")
+                || dd.status.success()
+        );
+    });
+    let after = disk.stat();
+    let (report, slow) = lines.split_last().expect("a report");
+    agrees_with_stat(report, &disk.name, &before, &after);
+    let found = self::disk(report, &disk.name);
+    assert_eq!(number(found, "partial"), 1, "{found}");
+    assert_eq!(number(found, "requeued"), 1, "{found}");
+    let errors = found["errors"].as_array().expect("errors");
+    assert_eq!(errors.len(), 1, "{found}");
+    assert_eq!(
+        (&errors[0]["status"], &errors[0]["count"]),
+        (&"I/O".into(), &1.into())
+    );
+    assert_eq!(errors[0]["op"], "read");
+    assert_eq!(number(found, "ops.read.requests"), slow.len() as u64);
+    let failed: Vec<&Value> = slow
+        .iter()
+        .filter(|line| !line["slow_io"]["error"].is_null())
+        .collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["slow_io"]["bytes"], 64 << 10);
+    assert_eq!(failed[0]["slow_io"]["comm"], "dd");
+}

@@ -1,0 +1,354 @@
+//! biolatency's choices and groups: whose I/O, on which part of a disk, in which phase; and what the kernel does not stamp.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::biolatency::{disk as disk_of, groups, is_all, trace, traced, unseen};
+use crate::c_program::compile;
+use crate::disk::{LoopDisk, fio, run};
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::number;
+
+/// Reads `count` blocks directly; the process that did it.
+fn read_blocks(disk: &LoopDisk, count: u64) -> u32 {
+    let args = [format!("if={}", disk.path), format!("count={count}")];
+    let mut dd = Command::new("dd")
+        .args(args)
+        .args(["of=/dev/null", "bs=4k", "iflag=direct", "status=none"])
+        .spawn()
+        .expect("dd runs");
+    let pid = dd.id();
+    assert!(dd.wait().expect("our child").success());
+    pid
+}
+
+fn sum(groups: &[&Value], field: &str) -> u64 {
+    groups.iter().map(|group| number(group, field)).sum()
+}
+
+#[test]
+fn submitters_have_what_they_submitted() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(16);
+    let mut pids = Vec::new();
+    let report = trace(&disk.name, &["-P"], || {
+        pids = vec![
+            (read_blocks(&disk, 997), 997),
+            (read_blocks(&disk, 499), 499),
+        ];
+    });
+    for (pid, count) in pids {
+        let own: Vec<&Value> = groups(&report)
+            .iter()
+            .filter(|group| group["pid"] == pid)
+            .collect();
+        is_all(&report, sum(&own, "count"), count);
+        assert_eq!(own[0]["comm"], "dd");
+    }
+    let report = trace(&disk.name, &["--comm", "no-such-name"], || {
+        read_blocks(&disk, 101);
+    });
+    assert_eq!(number(&groups(&report)[0], "count"), 0);
+    assert_eq!(report["disks"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_commands_requests_are_its_own() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(16);
+    let of = format!("if={}", disk.path);
+    let shell = format!("dd {of} of=/dev/null bs=4k count=503 iflag=direct status=none; exit 7");
+    let args = ["-j", "-d", &disk.name, "--", "sh", "-c", &shell];
+    let output = Tool::start("biolatency", &args).finish();
+    assert_eq!(output.code, 7, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    is_all(&report, number(&groups(&report)[0], "count"), 503);
+}
+
+/// Before Linux 6.5 there is no tracepoint for a request's start or end of account: what is seen first has to do.
+#[test]
+fn the_older_kernels_path_finds_the_same_requests() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(16);
+    disk.set("scheduler", "mq-deadline");
+    let mut command = Command::new(crate::built("biolatency"));
+    command
+        .args(["-j", "-Q", "-P", "-d", &disk.name])
+        .env("USEKIT_HIDE_HOOKS", "block_io_start,block_io_done");
+    let tool = Tool::spawn("biolatency", command);
+    tool.wait_attached();
+    let before = disk.stat();
+    let pid = read_blocks(&disk, 997);
+    let truth_ns = (disk.stat().read.ms - before.read.ms) as f64 * 1e6;
+    tool.interrupt();
+    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
+    let own: Vec<&Value> = groups(&report)
+        .iter()
+        .filter(|group| group["pid"] == pid)
+        .collect();
+    is_all(&report, sum(&own, "count"), 997);
+    let all: Vec<&Value> = groups(&report).iter().collect();
+    let found_ns = sum(&all, "sum_ns") as f64;
+    // The account is done a little after the data is there.
+    assert!(
+        found_ns <= 1.02 * truth_ns + 1e6 && found_ns >= 0.7 * truth_ns - 1e6,
+        "{found_ns} ns, /sys says {truth_ns} ns"
+    );
+}
+
+#[test]
+fn a_partition_is_told_from_its_disk() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(16);
+    run("addpart", &[&disk.path, "1", "2048", "20480"]);
+    let partition = format!("{}p1", disk.path);
+    let work = || {
+        read_blocks(&disk, 307);
+        let of = format!("if={partition}");
+        run(
+            "dd",
+            &[
+                &of,
+                "of=/dev/null",
+                "bs=4k",
+                "count=101",
+                "iflag=direct",
+                "status=none",
+            ],
+        );
+    };
+    let report = trace(&partition, &["-D"], work);
+    let name = partition.trim_start_matches("/dev/");
+    assert_eq!(groups(&report)[0]["disk"], name);
+    is_all(&report, number(&groups(&report)[0], "count"), 101);
+    assert_eq!(number(disk_of(&report, name), "ops.read.bytes"), 101 << 12);
+    let report = trace(&disk.name, &["-D"], work);
+    is_all(&report, number(&groups(&report)[0], "count"), 408);
+    run("delpart", &[&disk.path, "1"]);
+}
+
+/// No writeback throttling, no statistics of the disk: our own stamps, which see what the kernel's account sees.
+#[test]
+fn without_the_kernels_stamps_ours_are_as_good() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::on_disk(256);
+    disk.set("wbt_lat_usec", "0");
+    // Long enough for the ways in and out to be small.
+    let options = [
+        "--rw=randread",
+        "--bs=512k",
+        "--ioengine=psync",
+        "--number_ios=499",
+    ];
+    let before = disk.stat();
+    let report = trace(&disk.name, &[], || drop(fio(&disk.path, &options)));
+    let truth_ns = (disk.stat().read.ms - before.read.ms) as f64 * 1e6;
+    let all: Vec<&Value> = groups(&report).iter().collect();
+    let requests = number(disk_of(&report, &disk.name), "ops.read.requests");
+    assert_eq!(sum(&all, "count"), requests);
+    assert!(requests + unseen(&report) >= 499);
+    let found_ns = sum(&all, "sum_ns") as f64;
+    // With one request at a time there is no queue, but there is a way into and out of the device.
+    assert!(
+        found_ns <= 1.02 * truth_ns + 1e6 && found_ns >= 0.85 * truth_ns,
+        "{found_ns} ns in the device, {truth_ns} ns in all"
+    );
+
+    // The kernel keeps stamps of issues, but none of starts.
+    disk.set("wbt_lat_usec", "-1");
+    disk.set("iostats", "0");
+    let before = disk.stat();
+    let lines = traced(&disk.name, &["-Q", "--slower", "0.001us"], || {
+        fio(&disk.path, &options);
+    });
+    assert_eq!(
+        disk.stat().read.requests,
+        before.read.requests,
+        "statistics are off"
+    );
+    let (report, slow) = lines.split_last().expect("a report");
+    let all: Vec<&Value> = groups(report).iter().collect();
+    let sum_of = |field| {
+        slow.iter()
+            .map(|line| number(&line["slow_io"], field))
+            .sum::<u64>()
+    };
+    assert_eq!(sum(&all, "count"), slow.len() as u64);
+    assert!(slow.len() as u64 + unseen(report) >= 499);
+    let (total_ns, device_ns) = (sum_of("total_ns") as f64, sum_of("device_ns") as f64);
+    assert_eq!(sum(&all, "sum_ns"), sum_of("total_ns"));
+    assert!(
+        total_ns >= device_ns && total_ns <= 1.1 * device_ns,
+        "{total_ns} ns by our stamp, {device_ns} ns by the kernel's"
+    );
+}
+
+/// Three blocks sent in the order 0, 2, 1: the last one joins two requests, one of which never completes.
+const MERGING: &str = r#"
+#include <linux/aio_abi.h>
+
+int main(int argc, char **argv)
+{
+	static const int order[] = { 0, 2, 1 };
+	int fd = open(argv[1], O_RDONLY | O_DIRECT);
+	int rounds = atoi(argv[2]);
+	aio_context_t context = 0;
+	struct iocb blocks[3] = {}, *pointers[3];
+	struct io_event events[3];
+	void *memory;
+
+	if (fd < 0 || posix_memalign(&memory, 4096, 3 * 4096) || syscall(SYS_io_setup, 8, &context))
+		return 1;
+	for (int round = 0; round < rounds; round++) {
+		for (int i = 0; i < 3; i++) {
+			blocks[i].aio_lio_opcode = IOCB_CMD_PREAD;
+			blocks[i].aio_fildes = fd;
+			blocks[i].aio_buf = (unsigned long)memory + 4096 * i;
+			blocks[i].aio_nbytes = 4096;
+			blocks[i].aio_offset = 65536LL * (round % 100) + 4096 * order[i];
+			pointers[i] = &blocks[i];
+		}
+		if (syscall(SYS_io_submit, context, 3, pointers) != 3)
+			return 2;
+		if (syscall(SYS_io_getevents, context, 3, 3, events, NULL) != 3)
+			return 3;
+	}
+	return 0;
+}
+"#;
+
+#[test]
+fn merged_requests_are_in_the_one_that_they_went_into() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(16);
+    disk.set("scheduler", "mq-deadline");
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "merging", MERGING, &[]);
+    let before = disk.stat();
+    let report = trace(&disk.name, &["-F"], || {
+        let status = Command::new(&program).args([&disk.path, "1009"]).status();
+        assert!(status.expect("it runs").success());
+    });
+    let after = disk.stat();
+    let found = disk_of(&report, &disk.name);
+    let requests = after.read.requests - before.read.requests;
+    assert!(after.merged - before.merged >= 1009, "nothing was merged");
+    is_all(&report, number(found, "ops.read.requests"), requests);
+    // The tool's window is a little longer.
+    assert!(number(found, "merged") >= after.merged - before.merged);
+    assert_eq!(
+        sum(&groups(&report).iter().collect::<Vec<_>>(), "count"),
+        requests
+    );
+}
+
+/// Queued and device time tile a request's life; what is before it is what fio spends on submitting: with four requests
+/// for 32 reads, most of the time is there.
+#[test]
+fn phases_tell_where_the_time_went() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::on_disk(64);
+    disk.set("scheduler", "mq-deadline");
+    disk.set("nr_requests", "4");
+    let mut submitting_ns = 0.0;
+    let lines = traced(&disk.name, &["--phases", "--slower", "0.001us"], || {
+        let options = [
+            "--rw=randread",
+            "--bs=64k",
+            "--ioengine=libaio",
+            "--iodepth=32",
+        ];
+        let job = fio(&disk.path, &[&options[..], &["--number_ios=997"]].concat());
+        let submission = &job["read"]["slat_ns"];
+        let number = |field: &str| submission[field].as_f64().expect("a number");
+        submitting_ns = number("mean") * number("N");
+    });
+    let (report, slow) = lines.split_last().expect("a report");
+    let of = |phase: &str| {
+        let found = groups(report).iter().find(|group| group["phase"] == phase);
+        found.expect("a phase")
+    };
+    let total: u64 = slow
+        .iter()
+        .map(|line| number(&line["slow_io"], "total_ns"))
+        .sum();
+    let inside = number(of("queued"), "sum_ns") + number(of("device"), "sum_ns");
+    assert_eq!(slow.len() as u64, number(of("device"), "count"));
+    assert!(
+        inside.abs_diff(total) <= total / 100,
+        "{inside} of {total} ns"
+    );
+    let ops = &disk_of(report, &disk.name)["ops"];
+    assert_eq!(number(ops, "read.total_ns"), total);
+    assert_eq!(number(of("before"), "count"), number(of("device"), "count"));
+    let before_ns = number(of("before"), "sum_ns") as f64;
+    eprintln!("{before_ns} ns before, fio spent {submitting_ns} ns on submitting");
+    assert!(
+        before_ns <= 1.02 * submitting_ns && before_ns >= 0.5 * submitting_ns,
+        "{before_ns} ns before the request, fio spent {submitting_ns} ns on submitting"
+    );
+}
+
+#[test]
+fn a_cgroup_is_charged_for_its_io() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let v1 = std::path::Path::new("/sys/fs/cgroup/blkio");
+    let root = if v1.join("cgroup.procs").exists() {
+        v1
+    } else {
+        std::path::Path::new("/sys/fs/cgroup")
+    };
+    if root != v1 {
+        let _ = fs::write(root.join("cgroup.subtree_control"), "+io");
+    }
+    let cgroup = root.join(format!("usekit-test-{}", std::process::id()));
+    fs::create_dir(&cgroup).expect("a cgroup can be made");
+    let disk = LoopDisk::new(16);
+    let path = cgroup.to_str().expect("UTF-8");
+    let shell = format!(
+        "echo $$ > {path}/cgroup.procs; exec dd if={} of=/dev/null bs=4k count=211 iflag=direct",
+        disk.path
+    );
+    let report = trace(&disk.name, &["--cgroup", path, "--by-cgroup", "-P"], || {
+        read_blocks(&disk, 307);
+        let status = Command::new("sh")
+            .args(["-c", &shell])
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.expect("sh runs").success());
+    });
+    let _ = fs::remove_dir(&cgroup);
+    assert_eq!(groups(&report).len(), 1, "{report}");
+    is_all(&report, number(&groups(&report)[0], "count"), 211);
+    assert_eq!(
+        number(disk_of(&report, &disk.name), "ops.read.requests"),
+        211
+    );
+}

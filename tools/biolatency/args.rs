@@ -1,0 +1,266 @@
+//! What can be asked of biolatency.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bpf::biolatency::types::{biolatency_config, phase, rodata};
+use clap::Parser;
+use clap_complete::Shell;
+use trace::histogram::text::Unit;
+use trace::options::Common;
+use trace::probe::Kernel;
+use trace::targets::{Settings, Targets};
+use trace::window::{Every, nanoseconds, parse_duration};
+
+use crate::disks::Disk;
+
+const EXAMPLES: &str = "\
+Examples:
+  biolatency                    # until Ctrl-C
+  biolatency 1 10               # ten one-second reports
+  biolatency -d vda --phases 5  # one disk: waiting and device apart
+  biolatency -F 10 1            # by operation and flags
+  biolatency -P -d /dev/sda1    # who uses that partition?
+  biolatency --slower 50ms      # each I/O of 50 ms and more, as it ends
+  biolatency -Q -- sync         # a command and its children";
+
+/// How long block I/O takes, queued and in the device; how busy disks are
+#[derive(Parser, Debug)]
+#[command(name = "biolatency", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("cgroup", |arg| arg.help(
+    "Only I/O charged to this cgroup directory and below"
+)))]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) every: Every,
+
+    /// Only this disk or partition: vda, /dev/sda1 (repeatable)
+    #[arg(short, long = "disk", value_name = "DISK", help_heading = "Targets")]
+    pub(crate) disks: Vec<Disk>,
+
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    /// From the request's start to its completion, not in the device only
+    #[arg(
+        short = 'Q',
+        long,
+        conflicts_with = "phases",
+        help_heading = "Histograms"
+    )]
+    pub(crate) queued: bool,
+
+    /// A histogram for each phase: before the queue, queued, device
+    #[arg(long, help_heading = "Histograms")]
+    pub(crate) phases: bool,
+
+    /// A histogram per disk
+    #[arg(short = 'D', long, help_heading = "Histograms")]
+    pub(crate) by_disk: bool,
+
+    /// A histogram per operation and its flags
+    #[arg(short = 'F', long, help_heading = "Histograms")]
+    pub(crate) by_flags: bool,
+
+    /// A histogram per process: the submitter
+    #[arg(short = 'P', long, help_heading = "Histograms")]
+    pub(crate) by_process: bool,
+
+    /// A histogram per cgroup: the one that the I/O is charged to
+    #[arg(long, help_heading = "Histograms")]
+    pub(crate) by_cgroup: bool,
+
+    /// Print each I/O of TIME or more as it ends (50ms, 500us)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Histograms")]
+    pub(crate) slower: Option<Duration>,
+
+    /// Nanoseconds instead of microseconds
+    #[arg(short, long, conflicts_with = "milliseconds", help_heading = "Output")]
+    pub(crate) nanoseconds: bool,
+
+    /// Milliseconds instead of microseconds
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) milliseconds: bool,
+
+    /// Also write an HdrHistogram log, values in ns
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) hdr: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+}
+
+/// A part of a request's life; the values of the BPF side's `enum phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Device = 0,
+    Queued = 1,
+    Before = 2,
+    Total = 3,
+}
+
+impl Phase {
+    /// How many there are.
+    pub(crate) const COUNT: u32 = 4;
+
+    /// The word for it in JSON.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Queued => "queued",
+            Self::Before => "before",
+            Self::Total => "total",
+        }
+    }
+
+    /// The words for it before a histogram.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Device => "in the device",
+            Self::Queued => "queued",
+            Self::Before => "before the queue",
+            Self::Total => "from start to completion",
+        }
+    }
+}
+
+impl Args {
+    /// What there are histograms of, in the order of a request's life.
+    pub(crate) fn measured(&self) -> &'static [Phase] {
+        match (self.queued, self.phases) {
+            (true, _) => &[Phase::Total],
+            (_, true) => &[Phase::Before, Phase::Queued, Phase::Device],
+            _ => &[Phase::Device],
+        }
+    }
+
+    /// Whether histograms are of groups.
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.by_disk || self.by_flags || self.by_process || self.by_cgroup
+    }
+
+    /// Unit of the histograms.
+    pub(crate) fn unit(&self) -> Unit {
+        match (self.nanoseconds, self.milliseconds) {
+            (true, _) => Unit::Nanoseconds,
+            (_, true) => Unit::Milliseconds,
+            _ => Unit::Microseconds,
+        }
+    }
+
+    /// Whether submitters are chosen.
+    fn by_submitter(&self) -> bool {
+        let targets = &self.targets;
+        !targets.pids.is_empty()
+            || !targets.tids.is_empty()
+            || targets.comm.is_some()
+            || targets.user_threads
+            || targets.kernel_threads
+            || !targets.command.is_empty()
+    }
+
+    /// Whether more is wanted of a request than the kernel keeps in it.
+    pub(crate) fn tracks(&self) -> bool {
+        self.by_submitter()
+            || self.by_process
+            || self.by_flags
+            || self.phases
+            || self.slower.is_some()
+    }
+
+    /// Whether a total ends where the kernel's own account does; the request's cgroup is not known there any more.
+    fn ends_at_done(&self, kernel: &Kernel) -> bool {
+        self.queued
+            && kernel.has_tracepoint("block_io_done")
+            && !self.by_cgroup
+            && self.targets.cgroup.is_none()
+    }
+
+    /// Whether all I/O of the disks is asked for.
+    pub(crate) fn is_everyones(&self) -> bool {
+        !self.by_submitter() && self.targets.cgroup.is_none()
+    }
+
+    /// Fills the BPF side's constants; an option missing here does not compile.
+    pub(crate) fn to_bpf(
+        &self,
+        (targets, cgroup_id): (&Settings, u64),
+        kernel: &Kernel,
+        rodata: &mut rodata,
+    ) {
+        rodata.targets = bpf::target_config!(bpf::biolatency::types, targets);
+        rodata.comm_glob = bpf::comm_glob!(bpf::biolatency::types, &targets.comm);
+        rodata.config = biolatency_config {
+            phases: self
+                .measured()
+                .iter()
+                .map(|measured| 1 << (*measured as u32))
+                .sum(),
+            by_disk: self.by_disk.into(),
+            by_flags: self.by_flags.into(),
+            by_process: self.by_process.into(),
+            by_cgroup: self.by_cgroup.into(),
+            by_dev: (!self.disks.is_empty()).into(),
+            by_submitter: self.by_submitter().into(),
+            track: self.tracks().into(),
+            slower_ns: self.slower.map_or(0, nanoseconds),
+            slower_phase: if self.queued || self.phases {
+                phase::PHASE_TOTAL
+            } else {
+                phase::PHASE_DEVICE
+            },
+            total_at_done: self.ends_at_done(kernel).into(),
+            stats_flag: kernel
+                .enumerator("QUEUE_FLAG_STATS")
+                .and_then(|bit| u32::try_from(bit + 1).ok())
+                .unwrap_or(0),
+            has_start: kernel.has_tracepoint("block_io_start").into(),
+            cgroup_id,
+        };
+    }
+
+    /// Which optional programs this kernel and these options need.
+    pub(crate) fn programs(
+        &self,
+        kernel: &Kernel,
+        targets: &Settings,
+    ) -> Vec<(&'static str, bool)> {
+        let tracks = self.tracks();
+        let has_start = kernel.has_tracepoint("block_io_start");
+        // Both before 5.11 and where that change was taken over, arguments tell.
+        let has_queue = kernel.tracepoint_arguments("block_rq_issue") == Some(2);
+        let twin = |name, old_name, wanted| {
+            [
+                (name, wanted && !has_queue),
+                (old_name, wanted && has_queue),
+            ]
+        };
+        let mut programs = vec![
+            ("block_io_start", has_start && (tracks || self.queued)),
+            ("block_io_done", self.ends_at_done(kernel)),
+        ];
+        programs.extend(twin(
+            "block_rq_insert",
+            "block_rq_insert_pre_5_11",
+            tracks && !has_start,
+        ));
+        programs.extend(twin(
+            "block_rq_issue",
+            "block_rq_issue_pre_5_11",
+            tracks || !self.queued || !has_start,
+        ));
+        programs.extend(twin("block_rq_merge", "block_rq_merge_pre_5_11", tracks));
+        programs.extend(twin("block_rq_requeue", "block_rq_requeue_pre_5_11", true));
+        let before = self.phases && has_start;
+        programs.extend(twin("block_bio_queue", "block_bio_queue_pre_5_11", before));
+        programs.extend(twin("block_split", "block_split_pre_5_11", before));
+        programs.push(("sched_process_fork", targets.follow));
+        programs.push(("sched_process_exec", targets.follow));
+        programs.push(("sched_process_exit", targets.follow));
+        programs
+    }
+}

@@ -1,0 +1,68 @@
+//! An interval as JSON.
+
+use serde_json::{Map, Value, json};
+
+use crate::args::Args;
+use crate::disks::dev_text;
+use crate::harvest::{CLASSES, DiskUse, Interval};
+use crate::labels;
+use crate::names::Names;
+
+/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…}}`, the last two since
+/// the start of the run.
+pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value {
+    let groups: Vec<Value> = interval
+        .groups
+        .iter()
+        .map(|group| labels::group_json(args, names, interval, group))
+        .collect();
+    let wall_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1);
+    let disks: Vec<Value> = interval
+        .disks
+        .iter()
+        .map(|disk| disk_json(names, disk, wall_ns))
+        .collect();
+    json!({
+        "tool": "biolatency",
+        "version": env!("CARGO_PKG_VERSION"),
+        "start_ns": interval.start_ns,
+        "end_ns": interval.end_ns,
+        "groups": groups,
+        "disks": disks,
+        "under_way": interval.under_way.map(|(count, _)| count),
+        "begun_before": interval.begun_before,
+        "losses": interval.losses.to_json(),
+    })
+}
+
+fn disk_json(names: &Names, disk: &DiskUse, wall_ns: u64) -> Value {
+    let mut classes = Map::new();
+    for (name, class) in CLASSES.iter().zip(&disk.classes) {
+        let counts = json!({
+            "requests": class.requests,
+            "bytes": class.bytes,
+            "total_ns": class.total_ns,
+        });
+        classes.insert((*name).into(), counts);
+    }
+    let errors: Vec<Value> = disk
+        .failures
+        .iter()
+        .map(|failures| {
+            json!({"op": CLASSES[failures.class.min(4)], "status": names.status(failures.status),
+                   "code": failures.status, "count": failures.count})
+        })
+        .collect();
+    json!({
+        "disk": disk.name,
+        "dev": dev_text(disk.dev),
+        "ops": classes,
+        "queue_length": disk.queue_length(wall_ns),
+        "busy_ns": disk.busy_ns(wall_ns),
+        "merged": disk.whole.map(|whole| whole.merged),
+        "in_flight": disk.whole.map(|whole| whole.in_flight),
+        "partial": disk.partial,
+        "requeued": disk.requeued,
+        "errors": errors,
+    })
+}

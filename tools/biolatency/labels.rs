@@ -1,0 +1,102 @@
+//! What histograms and lines are called.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use bpf::biolatency::types::group_id;
+use serde_json::{Value, json};
+use trace::histogram::harvest::Group;
+
+use crate::args::{Args, Phase};
+use crate::harvest::Interval;
+use crate::names::Names;
+
+/// `TGID_FLUSH` of the BPF side: flushes serve several submitters at once.
+const TGID_FLUSH: u32 = u32::MAX;
+
+/// `write (sync, fua)`.
+pub(crate) fn operation(names: &Names, opf: u32) -> String {
+    let (op, flags) = (names.op(opf), names.flags(opf));
+    if flags.is_empty() {
+        op
+    } else {
+        format!("{op} ({})", flags.join(", "))
+    }
+}
+
+/// A group's identity without its phase: groups that differ in phase only share a heading.
+pub(crate) fn group(
+    args: &Args,
+    names: &Names,
+    interval: &Interval,
+    group: &Group<group_id>,
+    cgroups: &HashMap<u64, PathBuf>,
+) -> String {
+    let id = &group.id;
+    let mut parts = Vec::new();
+    if args.by_disk {
+        parts.push(format!("disk = {}", disk_name(interval, id)));
+    }
+    if args.by_flags {
+        parts.push(format!("op = {}", operation(names, id.opf)));
+    }
+    if args.by_process {
+        parts.push(match (id.tgid, group.comm.is_empty()) {
+            (TGID_FLUSH, _) => "flushes, on behalf of several processes".into(),
+            (0, true) => "submitter not seen".into(),
+            (tgid, _) => format!("pid = {tgid} {}", group.comm),
+        });
+    }
+    if args.by_cgroup {
+        parts.push(match (id.cgroup, cgroups.get(&id.cgroup)) {
+            (0, _) => "cgroup = none".into(),
+            (_, Some(path)) => format!("cgroup = {}", path.display()),
+            (id, None) => format!("cgroup = {id} (removed, or outside this mount)"),
+        });
+    }
+    parts.join(", ")
+}
+
+/// The same as fields of a JSON object.
+pub(crate) fn group_json(
+    args: &Args,
+    names: &Names,
+    interval: &Interval,
+    group: &Group<group_id>,
+) -> Value {
+    let id = &group.id;
+    let mut object = group.histogram.to_json();
+    object["phase"] = phase(id.phase).key().into();
+    if args.by_disk {
+        object["disk"] = disk_name(interval, id).into();
+    }
+    if args.by_flags {
+        object["op"] = names.op(id.opf).into();
+        object["flags"] = json!(names.flags(id.opf));
+    }
+    if args.by_process {
+        object["pid"] = match id.tgid {
+            TGID_FLUSH => Value::Null,
+            tgid => tgid.into(),
+        };
+        object["comm"] = (*group.comm).into();
+    }
+    if args.by_cgroup {
+        object["cgroup"] = id.cgroup.into();
+    }
+    object
+}
+
+/// The phase that the BPF side's number stands for.
+pub(crate) fn phase(number: u32) -> Phase {
+    let all = [Phase::Device, Phase::Queued, Phase::Before, Phase::Total];
+    all.get(number as usize).copied().unwrap_or(Phase::Total)
+}
+
+fn disk_name(interval: &Interval, id: &group_id) -> String {
+    let found = interval
+        .disks
+        .iter()
+        .find(|disk| disk.dev == id.dev && disk.address == id.disk);
+    found.map_or_else(|| crate::disks::dev_text(id.dev), |disk| disk.name.clone())
+}

@@ -1,0 +1,100 @@
+//! biolatency: how long block I/O takes, queued and in the device; how busy disks are; what failed.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+use libbpf_rs::skel::Skel;
+use trace::arrivals::Arrivals;
+use trace::closing::Closing;
+use trace::collect::finish;
+use trace::command::Corked;
+use trace::cost::Meter;
+use trace::histogram::hdr::HdrLog;
+use trace::intervals::report_each;
+use trace::probe::Kernel;
+use trace::run::{self, Outcome};
+use trace::signals::Signals;
+
+use args::Args;
+use harvest::Harvest;
+use intervals::Biolatency;
+use names::Names;
+
+mod args;
+mod disks;
+mod harvest;
+mod intervals;
+mod json;
+mod labels;
+mod names;
+mod report;
+mod setup;
+mod slow;
+
+fn main() -> ExitCode {
+    run::main("biolatency", || trace(&Args::parse()))
+}
+
+fn trace(args: &Args) -> Result<Outcome> {
+    if let Some(shell) = args.completions {
+        return Ok(run::print_completions(shell, Args::command()));
+    }
+    let (mut targets, cgroup_id) = setup::resolve(&args.targets)?;
+    let devs: Vec<u32> = args
+        .disks
+        .iter()
+        .map(disks::Disk::dev)
+        .collect::<Result<_>>()?;
+    run::check_privileges()?;
+    let hdr = args
+        .hdr
+        .as_deref()
+        .map(|path| HdrLog::create(path, SystemTime::now()))
+        .transpose()?;
+    let signals = Signals::install()?;
+    let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
+    let meter = Meter::start();
+    let kernel = Kernel::probe()?;
+    let mut skel = setup::load(args, (&targets, cgroup_id), &kernel)?;
+    disks::fill(&devs, &skel.maps.wanted_devs)?;
+
+    let start_ns = setup::open_window(args, &mut skel, &targets)?;
+    let mut command = corked.map(Corked::start).transpose()?;
+    let mut end_ns = start_ns;
+    let mut reports = Biolatency {
+        args,
+        names: Names::of(&kernel),
+        slow_ios: Arrivals::open(&skel.maps.slow_ios)?,
+        harvest: Harvest::begin(args),
+        skel: &mut skel,
+        hdr,
+        start_ns,
+        requests: 0,
+    };
+    let written = report_each(
+        &args.every,
+        args.common.quiet,
+        (&signals, command.as_mut()),
+        &mut reports,
+        &mut end_ns,
+    );
+    run::unless_closed(written, ())?;
+    let (harvest, requests) = (reports.harvest, reports.requests);
+    let losses = harvest.losses(&skel)?;
+    let cost = meter.read(skel.object());
+    let closing = Closing {
+        tool: "biolatency",
+        window: Duration::from_nanos(end_ns - start_ns),
+        events: (requests, "requests"),
+        stacks: None,
+        ends: None,
+        losses: &losses,
+        losses_of_ns: 0,
+        cost: &cost,
+    };
+    closing.print(args.common.quiet);
+    let outcome = closing.outcome(args.common.strict);
+    finish(command, &signals, outcome)
+}

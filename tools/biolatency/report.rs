@@ -1,0 +1,215 @@
+//! What biolatency says about an interval.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bpf::biolatency::types::group_id;
+use profile::escape::terminal;
+use profile::units::{self, three_digits};
+use trace::cgroups;
+use trace::histogram::harvest::Group;
+use trace::histogram::hdr::HdrLog;
+use trace::histogram::text;
+
+use crate::args::Args;
+use crate::harvest::{CLASSES, Class, DiskUse, Interval};
+use crate::names::Names;
+use crate::{json, labels};
+
+/// Requests under way for so long are worth a line.
+const STUCK_NS: u64 = 1_000_000_000;
+
+/// Index into [`CLASSES`].
+const READ: usize = 0;
+const WRITE: usize = 1;
+const FLUSH: usize = 3;
+
+/// One interval on its way out.
+pub(crate) struct Report<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) names: &'a Names,
+    pub(crate) interval: &'a Interval,
+}
+
+impl Report<'_> {
+    /// Adds the interval to the HDR log; `run_start_ns` is where its times begin.
+    pub(crate) fn write_hdr(&self, hdr: &mut HdrLog, run_start_ns: u64) -> Result<()> {
+        let interval = self.interval;
+        let offset = Duration::from_nanos(interval.start_ns - run_start_ns);
+        let length = Duration::from_nanos(interval.end_ns - interval.start_ns);
+        for (heading, group) in self.groups(&HashMap::new()) {
+            let tag = match (heading.is_empty(), self.args.phases) {
+                (true, false) => None,
+                (false, false) => Some(heading),
+                (_, true) => {
+                    let phase = labels::phase(group.id.phase).key();
+                    Some(format!("{heading} {phase}").trim().to_owned())
+                }
+            };
+            hdr.write(offset, length, tag.as_deref(), &group.histogram)?;
+        }
+        Ok(())
+    }
+
+    /// Writes it to stdout.
+    pub(crate) fn write(&self, out: &mut impl Write) -> Result<()> {
+        let written = if self.args.common.json {
+            let object = json::interval(self.args, self.names, self.interval);
+            writeln!(out, "{object}").map_err(Into::into)
+        } else {
+            self.write_human(out)
+        };
+        written
+            .and_then(|()| Ok(out.flush()?))
+            .context("write to stdout")
+    }
+
+    /// Groups with their headings, sorted by those; a group's phases in the order of a request's life.
+    fn groups(&self, cgroups: &HashMap<u64, PathBuf>) -> Vec<(String, &Group<group_id>)> {
+        let (args, interval) = (self.args, self.interval);
+        let order = |group: &Group<group_id>| {
+            let phase = labels::phase(group.id.phase);
+            args.measured()
+                .iter()
+                .position(|measured| *measured == phase)
+        };
+        let mut groups: Vec<(String, &Group<group_id>)> = interval
+            .groups
+            .iter()
+            .map(|group| {
+                (
+                    labels::group(args, self.names, interval, group, cgroups),
+                    group,
+                )
+            })
+            .collect();
+        groups.sort_by(|(a, group_a), (b, group_b)| {
+            (a, group_a.id.tgid, order(group_a)).cmp(&(b, group_b.id.tgid, order(group_b)))
+        });
+        groups
+    }
+
+    fn write_human(&self, out: &mut impl Write) -> Result<()> {
+        let paths = if self.args.by_cgroup {
+            cgroups::block_paths()
+        } else {
+            HashMap::new()
+        };
+        let mut last = String::new();
+        for (heading, group) in self.groups(&paths) {
+            if heading != last {
+                writeln!(out, "\n{}", terminal(&heading))?;
+                last = heading;
+            }
+            if self.args.phases {
+                writeln!(out, "{}:", labels::phase(group.id.phase).title())?;
+            }
+            text::write(&group.histogram, self.args.unit(), out)?;
+        }
+        if self.interval.groups.is_empty() {
+            writeln!(out, "     nothing recorded")?;
+        }
+        write_disks(self.names, self.interval, out)?;
+        if let Some((count, oldest_ns @ STUCK_NS..)) = self.interval.under_way {
+            let (count, age) = (
+                units::counted(count, "requests"),
+                units::duration(oldest_ns),
+            );
+            writeln!(out, "still under way: {count}, the oldest for {age}")?;
+        }
+        Ok(writeln!(out)?)
+    }
+}
+
+fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Result<()> {
+    if interval.disks.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7}",
+        "DISK", "READ/s", "MiB/s", "WRITE/s", "MiB/s", "FLUSH/s", "BUSY", "QUEUE", "ERRORS"
+    )?;
+    let wall_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1);
+    for disk in &interval.disks {
+        write_disk(disk, wall_ns, out)?;
+        write_remarks(names, disk, out)?;
+    }
+    Ok(())
+}
+
+fn write_disk(disk: &DiskUse, wall_ns: u64, out: &mut impl Write) -> Result<()> {
+    let seconds = wall_ns as f64 / 1e9;
+    let rate = |class: &Class| rate(class.requests as f64 / seconds);
+    let mib = |class: &Class| rate_text(class.bytes as f64 / seconds / (1 << 20) as f64);
+    let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
+    let errors: u64 = disk.failures.iter().map(|failures| failures.count).sum();
+    writeln!(
+        out,
+        "{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7}",
+        terminal(&disk.name),
+        rate(&disk.classes[READ]),
+        mib(&disk.classes[READ]),
+        rate(&disk.classes[WRITE]),
+        mib(&disk.classes[WRITE]),
+        rate(&disk.classes[FLUSH]),
+        format!("{busy:.0}%"),
+        three_digits(disk.queue_length(wall_ns)),
+        units::count(errors),
+    )?;
+    Ok(())
+}
+
+fn rate_text(value: f64) -> String {
+    if value == 0.0 {
+        "0".into()
+    } else {
+        three_digits(value)
+    }
+}
+
+fn rate(value: f64) -> String {
+    if value >= 1000.0 {
+        units::count(value.round() as u64)
+    } else {
+        rate_text(value)
+    }
+}
+
+/// What is not in the columns, where there is any.
+fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<()> {
+    for failures in &disk.failures {
+        let (class, status) = (
+            CLASSES[failures.class.min(4)],
+            names.status(failures.status),
+        );
+        let count = units::count(failures.count);
+        writeln!(
+            out,
+            "  failed: {count} {class}: {} error",
+            terminal(&status)
+        )?;
+    }
+    let merged = disk.whole.map_or(0, |whole| whole.merged);
+    let in_flight = disk.whole.map_or(0, |whole| whole.in_flight);
+    let counts = [
+        (disk.classes[2].requests, "discards"),
+        (disk.classes[4].requests, "driver commands"),
+        (merged, "merged"),
+        (disk.partial, "partial completions"),
+        (disk.requeued, "requeued"),
+        (in_flight, "in flight now"),
+    ];
+    let parts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| units::counted(*count, what))
+        .collect();
+    if !parts.is_empty() {
+        writeln!(out, "  {}", parts.join(", "))?;
+    }
+    Ok(())
+}
