@@ -81,9 +81,14 @@ macro_rules! plain {
 }
 
 skeleton!(offcputime, "Time off the CPU, by stack.");
+skeleton!(
+    pressure,
+    "Time lost for want of a CPU, of memory or of I/O."
+);
 skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
+plain!(pressure: task_stock, exited_key, stalls);
 plain!(profile: profile_key, profile_value, profile_totals);
 plain!(runqlat: hist, sum, group_key, bucket_key, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);

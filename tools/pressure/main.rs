@@ -1,23 +1,37 @@
 //! pressure: which resource is short right now, and which tasks lose by it or cause it.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
-use trace::collect::{Until, collect};
-use trace::progress::{Progress, State};
+use libbpf_rs::skel::Skel;
+use trace::closing::Closing;
+use trace::cost::Meter;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
-use trace::window::{Ticker, monotonic_ns};
 
 use args::Args;
+use capture::Capture;
 use psi::Source;
+use trigger::{Armed, Event};
 
 mod args;
+mod capture;
+mod cgroup_table;
+mod cgroups;
+mod harvest;
+mod hints;
+mod interval;
+mod intervals;
+mod json;
+mod parties;
 mod psi;
+mod ranking;
 mod report;
+mod trigger;
 mod utilisation;
+mod victims;
 
 fn main() -> ExitCode {
     run::main("pressure", || trace(&Args::parse()))
@@ -27,38 +41,87 @@ fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
         return Ok(run::print_completions(shell, Args::command()));
     }
-    let source = args.cgroup.clone().map_or(Source::System, Source::Cgroup);
+    let source = args.source()?;
     run::check_privileges()?;
+    let armed = args
+        .trigger
+        .map(|trigger| trigger.arm(&source))
+        .transpose()?;
     let signals = Signals::install()?;
-    eprintln!("pressure: tracing");
-    let start_ns = monotonic_ns();
-    let mut before = (psi::Snapshot::take(&source), utilisation::Snapshot::take());
-    let mut ticker = args
-        .every
-        .interval
-        .map(|interval| Ticker::new(start_ns, interval));
-    for reports in 1.. {
-        let mut until = Until::new(&signals, None, before.0.time_ns, None);
-        until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
-        let progress = Progress::new(args.every.interval, args.common.quiet);
-        collect(&mut until, &[], &progress, || Ok(State::default()))?;
-        let over = until.is_interrupted();
-        let now = (psi::Snapshot::take(&source), utilisation::Snapshot::take());
-        report::write_table(
-            &now.1.since(&before.1),
-            &before.0,
-            &now.0,
-            &mut io::stdout().lock(),
-        )?;
-        before = now;
-        let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
-            break;
+    if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
+        eprintln!("pressure: {why}; figures with ~ are computed from scheduler events");
+    }
+    let mut outcome = Outcome::Done;
+    loop {
+        let capture = Capture::prepare(args, &source)?;
+        let fired = match &armed {
+            Some(armed) => match wait(args, armed, &signals)? {
+                Event::Interrupted => return Ok(outcome),
+                Event::Fired => Some(Instant::now()),
+            },
+            None => None,
         };
-        ticker.advance(monotonic_ns());
-        if args.every.count.is_some_and(|count| reports >= count) {
-            break;
+        let lossy = report(args, &source, capture, &signals, fired)?;
+        if lossy != Outcome::Done {
+            outcome = lossy;
+        }
+        if !args.repeat || signals.ended() {
+            return Ok(outcome);
         }
     }
-    io::stdout().flush()?;
-    Ok(Outcome::Done)
+}
+
+/// Everything is loaded and nothing attached: until it fires this costs memory and no time.
+fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<Event> {
+    if !args.common.quiet {
+        let asked = args.trigger.filter(|asked| *asked != armed.trigger);
+        let why = asked.map_or(String::new(), |asked| {
+            format!(" (for {asked}: without CAP_SYS_RESOURCE windows are multiples of 2s)")
+        });
+        eprintln!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
+    }
+    armed.wait(signals)
+}
+
+fn report(
+    args: &Args,
+    source: &Source,
+    mut capture: Capture,
+    signals: &Signals,
+    fired: Option<Instant>,
+) -> Result<Outcome> {
+    let start_ns = capture.begin()?;
+    let meter = Meter::start();
+    announce(args, source, fired.map(|fired| fired.elapsed()));
+    let written = intervals::report_each(args, &mut capture, signals);
+    run::unless_closed(written, ())?;
+    let losses = harvest::losses(&capture.skel)?;
+    let cost = meter.read(capture.skel.object());
+    let window_ns = capture.start_ns().saturating_sub(start_ns);
+    let closing = Closing {
+        tool: "pressure",
+        window: Duration::from_nanos(window_ns),
+        events: (harvest::events(&capture.skel)?, "switches and wakeups"),
+        stacks: None,
+        ends: None,
+        losses: &losses,
+        losses_of_ns: window_ns.saturating_mul(cost.cpus),
+        cost: &cost,
+    };
+    closing.print(args.common.quiet);
+    Ok(closing.outcome(args.common.strict))
+}
+
+fn announce(args: &Args, source: &Source, delay: Option<Duration>) {
+    if args.common.quiet {
+        return;
+    }
+    let whose = match source {
+        Source::System => "the machine".into(),
+        Source::Cgroup(path) => path.display().to_string(),
+    };
+    let late = delay.map_or(String::new(), |delay| {
+        format!(", {:.1} ms after the trigger", delay.as_secs_f64() * 1e3)
+    });
+    eprintln!("pressure: tracing {whose}{late}; Ctrl-C ends");
 }

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* pressure: which tasks lose time for want of a CPU, of I/O or of memory, and which tasks cause it.
+ *
+ * Every task is followed: running → asleep → waiting for a CPU → running. What it lost is added up in its own state and
+ * never reset: at the end of an interval an iterator hands out the differences since its last visit, waits that are
+ * still open included. So no wait is counted twice or falls between two reports, without locks in the scheduler's path.
+ *
+ * "Stalled" means what PSI means by it: on I/O, asleep with `in_iowait`, until made runnable; on memory, with
+ * `in_memstall`, on a CPU or off it; on the CPU, runnable and not running. `in_memstall` is set and cleared without an
+ * event of its own: it is looked at when a task leaves its CPU, and tracepoints bracket reclaim and compaction.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+
+enum stalled_on {
+	ON_CPU = 0,
+	ON_MEMORY,
+	ON_IO,
+	STALLS,
+};
+
+enum phase {
+	/* Not known until its first event. */
+	PHASE_UNKNOWN = 0,
+	PHASE_RUNNING,
+	PHASE_WAITING,
+	PHASE_ASLEEP,
+	PHASE_DEAD,
+};
+
+/* What a task has lost, caused and used up to some moment; only differences mean anything. */
+struct account {
+	__u64 lost_ns[STALLS];
+	/* Time that others waited while it ran, each for itself. */
+	__u64 caused_ns;
+	/* I/O that it submitted; bytes as the kernel accounts them: reads to who reads, writes to who dirtied. */
+	__u64 ios;
+	__u64 read_bytes;
+	__u64 written_bytes;
+	/* Page faults. */
+	__u64 faults;
+};
+
+/* Task storage. */
+struct member {
+	/* When the present phase began, or its stall did. */
+	__u64 since_ns;
+	__u64 lost_ns[STALLS];
+	__u64 caused_ns;
+	__u64 ios;
+	/* The CPU's waited_ns when the task was switched in. */
+	__u64 waited_at_ns;
+	/* What the iterator has handed out. */
+	struct account reported;
+	/* Whose counters it is in, and in which, 1 << enum stall_count. */
+	__u32 cpu;
+	__u32 counted;
+	__u8 phase;
+	/* Asleep for I/O. */
+	__u8 io;
+	/* Stalled on memory. */
+	__u8 memory;
+	/* Reclaims that it is in, by tracepoint. */
+	__u8 reclaims;
+	__u32 pad;
+};
+
+#include "members.bpf.h"
+#include "waits.bpf.h"
+#include "stalls.bpf.h"
+
+struct pressure_config {
+	/* The kernel maintains in_memstall. */
+	__u32 psi;
+};
+
+const volatile struct pressure_config config = {};
+
+struct pressure_losses {
+	/* Tasks that ended and found no room in `exited`. */
+	__u64 exited_full;
+	/* Switches that did not reach us, and the time of which nothing is known. */
+	__u64 unseen;
+	__u64 unseen_ns;
+};
+
+struct pressure_losses losses = {};
+
+/* The end of the interval, set before the iterator runs. */
+__u64 edge_ns = 0;
+__u64 block_errors = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} events SEC(".maps");
+
+/* One task in one interval. */
+struct task_stock {
+	struct account account;
+	__u64 cgroup_id;
+	/* How long the wait that is open has lasted; 0: none. */
+	__u64 open_ns;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+	__u8 process_comm[16];
+	/* What the open wait is for: 1 << enum stalled_on. */
+	__u8 open;
+	__u8 kernel_thread;
+	__u8 exited;
+	__u8 pad[5];
+};
+
+struct exited_key {
+	__u64 start_ns;
+	__u32 tid;
+	__u32 pad;
+};
+
+/* Tasks that have ended since user space last looked */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct exited_key);
+	__type(value, struct task_stock);
+} exited SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct task_stock);
+} stock_scratch SEC(".maps");
+
+static __always_inline void count_event(void)
+{
+	__u32 zero = 0;
+	__u64 *count = bpf_map_lookup_elem(&events, &zero);
+
+	if (count)
+		(*count)++;
+}
+
+static __always_inline bool is_in_memstall(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->in_memstall) && BPF_CORE_READ_BITFIELD(task, in_memstall);
+}
+
+/* The counters that a task in this state belongs to. */
+static __always_inline __u32 counts_of(struct member *member, bool throttled)
+{
+	if (member->phase == PHASE_WAITING)
+		return 1 << (throttled ? COUNT_THROTTLED : COUNT_WAITING) |
+		       (member->memory ? 1 << COUNT_MEMORY_WAITING : 0);
+	if (member->phase == PHASE_ASLEEP)
+		return (member->io ? 1 << COUNT_IO : 0) | (member->memory ? 1 << COUNT_MEMORY_ASLEEP : 0);
+	return 0;
+}
+
+/* The time since the last change goes to what held in it. */
+static __always_inline void settle(struct member *member, __u64 now)
+{
+	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+
+	if (member->phase == PHASE_WAITING)
+		member->lost_ns[ON_CPU] += passed;
+	if (member->phase == PHASE_ASLEEP && member->io)
+		member->lost_ns[ON_IO] += passed;
+	if (member->memory)
+		member->lost_ns[ON_MEMORY] += passed;
+	member->since_ns = now;
+}
+
+/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current. */
+static __always_inline void count_unseen(struct member *member, __u64 now)
+{
+	__sync_fetch_and_add(&losses.unseen, 1);
+	if (now > member->since_ns)
+		__sync_fetch_and_add(&losses.unseen_ns, now - member->since_ns);
+	member->since_ns = now;
+}
+
+static __always_inline void read_usage(struct account *account, struct task_struct *task)
+{
+	account->faults = BPF_CORE_READ(task, min_flt) + BPF_CORE_READ(task, maj_flt);
+	if (bpf_core_field_exists(task->ioac)) {
+		account->read_bytes = BPF_CORE_READ(task, ioac.read_bytes);
+		account->written_bytes = BPF_CORE_READ(task, ioac.write_bytes);
+	}
+}
+
+/* What a task does is looked up; an event in between is set right by the next one. */
+static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	member->since_ns = now;
+	if (origin == MEMBER_FORKED) {
+		member->phase = PHASE_ASLEEP;
+		return;
+	}
+	read_usage(&member->reported, task);
+	/* Running tasks are left unknown: when they began is. */
+	if (is_on_cpu(task) || task_state(task) & TASK_DEAD)
+		return;
+	member->phase = is_queued(task) ? PHASE_WAITING : PHASE_ASLEEP;
+	member->io = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	member->memory = is_in_memstall(task);
+	member->cpu = task_cpu(task);
+	member->counted = counts_of(member, false);
+	recount(member->cpu, 0, member->counted, now);
+}
+
+static __always_inline void member_left(struct member *member)
+{
+}
+
+static __always_inline void leave_counters(struct member *member, __u64 now)
+{
+	recount(member->cpu, member->counted, 0, now);
+	member->counted = 0;
+}
+
+/* Everything but the CPU's counters. */
+static __always_inline void switched_out(struct member *member, struct task_struct *task, bool preempt, __u32 state,
+					 __u64 now)
+{
+	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP) {
+		count_unseen(member, now);
+		leave_counters(member, now);
+	} else {
+		settle(member, now);
+	}
+	if (config.psi) {
+		member->memory = is_in_memstall(task);
+		if (!member->memory)
+			member->reclaims = 0;
+	}
+	member->io = 0;
+	if (stays_runnable(preempt, state)) {
+		member->phase = PHASE_WAITING;
+	} else if (state & TASK_DEAD) {
+		member->phase = PHASE_DEAD;
+		member->memory = 0;
+	} else {
+		member->phase = PHASE_ASLEEP;
+		member->io = BPF_CORE_READ_BITFIELD(task, in_iowait);
+	}
+	member->counted = counts_of(member, member->phase == PHASE_WAITING && is_throttled(task));
+}
+
+/* Returns the counters of this CPU that it leaves. */
+static __always_inline __u32 switched_in(struct member *member, __u32 cpu, __u64 now)
+{
+	__u32 leaves = member->counted;
+
+	if (member->phase == PHASE_RUNNING || member->phase == PHASE_ASLEEP)
+		count_unseen(member, now);
+	else
+		settle(member, now);
+	if (leaves && member->cpu != cpu) {
+		leave_counters(member, now);
+		leaves = 0;
+	}
+	member->counted = 0;
+	member->phase = PHASE_RUNNING;
+	member->io = 0;
+	/* Sleepers for memory are done with it as soon as they run; reclaim goes on. */
+	member->memory = member->reclaims > 0;
+	member->cpu = cpu;
+	return leaves;
+}
+
+static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	__u64 now = bpf_ktime_get_ns(), waited_ns;
+	__u32 cpu = bpf_get_smp_processor_id(), leaves = 0, joins = 0;
+	struct member *out = member_of(prev), *in = member_of(next);
+	struct stalls *at = stalls_of(cpu);
+	bool was_running;
+
+	if (!at)
+		return;
+	count_event();
+	was_running = out && out->phase == PHASE_RUNNING;
+	if (out) {
+		switched_out(out, prev, preempt, state, now);
+		out->cpu = cpu;
+		joins = out->counted;
+	}
+	if (in)
+		leaves = switched_in(in, cpu, now);
+	bpf_spin_lock(&at->lock);
+	pass_time(at, now);
+	change_counts(at, joins, 1);
+	change_counts(at, leaves, -1);
+	at->busy = next->pid != 0;
+	at->busy_memory = in && in->memory;
+	waited_ns = at->waited_ns;
+	bpf_spin_unlock(&at->lock);
+	if (was_running)
+		out->caused_ns += waited_ns - out->waited_at_ns;
+	if (in)
+		in->waited_at_ns = waited_ns;
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	task_switched(preempt, prev, next, prev_state);
+	return 0;
+}
+
+/* fa2c3254d7cf (5.18) added prev_state: before, the state is read here and may race with a waker on another CPU. */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	task_switched(preempt, prev, next, task_state(prev));
+	return 0;
+}
+
+static __always_inline void made_runnable(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+	__u64 now;
+
+	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
+	if (!member || member->phase == PHASE_WAITING || member->phase == PHASE_DEAD || is_on_cpu(task))
+		return;
+	now = bpf_ktime_get_ns();
+	count_event();
+	if (member->phase == PHASE_RUNNING)
+		count_unseen(member, now);
+	else
+		settle(member, now);
+	leave_counters(member, now);
+	member->phase = PHASE_WAITING;
+	member->io = 0;
+	member->cpu = task_cpu(task);
+	member->counted = counts_of(member, false);
+	recount(member->cpu, 0, member->counted, now);
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sched_wakeup, struct task_struct *task)
+{
+	made_runnable(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(sched_wakeup_new, struct task_struct *task)
+{
+	made_runnable(task);
+	return 0;
+}
+
+/* Sleepers stay with the CPU that they fell asleep on until they wake. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
+{
+	struct member *member = member_of(task);
+	__u32 counted;
+	__u64 now;
+
+	if (!member || member->phase != PHASE_WAITING || !member->counted)
+		return 0;
+	now = bpf_ktime_get_ns();
+	counted = member->counted;
+	leave_counters(member, now);
+	member->cpu = dest_cpu;
+	member->counted = counted;
+	recount(dest_cpu, 0, counted, now);
+	return 0;
+}
+
+static __always_inline void set_busy_memory(bool stalled, __u64 now)
+{
+	struct stalls *at = stalls_of(bpf_get_smp_processor_id());
+
+	if (!at)
+		return;
+	bpf_spin_lock(&at->lock);
+	pass_time(at, now);
+	at->busy_memory = stalled;
+	bpf_spin_unlock(&at->lock);
+}
+
+/* `marked`: the kernel has set in_memstall by now, if it is a stall at all (proactive reclaim is none). */
+static __always_inline void reclaim_begins(bool marked)
+{
+	struct task_struct *task = current_task();
+	struct member *member = member_of(task);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!member || (marked && config.psi && !is_in_memstall(task)))
+		return;
+	count_event();
+	settle(member, now);
+	/* kswapd says each time that it wakes, not each time that it sleeps. */
+	member->reclaims = marked ? member->reclaims + 1 : 1;
+	member->memory = 1;
+	set_busy_memory(true, now);
+}
+
+static __always_inline void reclaim_ends(void)
+{
+	struct member *member = member_of(current_task());
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!member || !member->reclaims)
+		return;
+	settle(member, now);
+	if (--member->reclaims)
+		return;
+	member->memory = 0;
+	set_busy_memory(false, now);
+}
+
+#define BRACKET(name, begin, end, marked)                  \
+	SEC("?tp_btf/" #begin)                             \
+	int BPF_PROG(name##_begins)                        \
+	{                                                  \
+		reclaim_begins(marked);                    \
+		return 0;                                  \
+	}                                                  \
+	SEC("?tp_btf/" #end)                               \
+	int BPF_PROG(name##_ends)                          \
+	{                                                  \
+		reclaim_ends();                            \
+		return 0;                                  \
+	}
+
+BRACKET(direct_reclaim, mm_vmscan_direct_reclaim_begin, mm_vmscan_direct_reclaim_end, true)
+BRACKET(memcg_reclaim, mm_vmscan_memcg_reclaim_begin, mm_vmscan_memcg_reclaim_end, true)
+BRACKET(compaction, mm_compaction_begin, mm_compaction_end, true)
+/* These fire before the kernel marks the stall. */
+BRACKET(node_reclaim, mm_vmscan_node_reclaim_begin, mm_vmscan_node_reclaim_end, false)
+BRACKET(kswapd, mm_vmscan_kswapd_wake, mm_vmscan_kswapd_sleep, false)
+
+/* What a driver below (device mapper, RAID) makes of a bio is not counted again. */
+static __always_inline void io_submitted(void)
+{
+	struct task_struct *task = current_task();
+	struct member *member = member_of(task);
+
+	if (member && !BPF_CORE_READ(task, bio_list))
+		member->ios++;
+}
+
+SEC("?tp_btf/block_bio_queue")
+int BPF_PROG(block_bio_queue)
+{
+	io_submitted();
+	return 0;
+}
+
+SEC("?tp_btf/block_rq_error")
+int BPF_PROG(block_rq_error)
+{
+	__sync_fetch_and_add(&block_errors, 1);
+	return 0;
+}
+
+/* The time since the last change, as settle would add it. */
+static __always_inline void add_open_wait(struct account *account, struct member *member, __u64 now)
+{
+	struct stalls *at = stalls_of(member->cpu);
+	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+
+	if (member->phase == PHASE_WAITING)
+		account->lost_ns[ON_CPU] += passed;
+	if (member->phase == PHASE_ASLEEP && member->io)
+		account->lost_ns[ON_IO] += passed;
+	if (member->memory)
+		account->lost_ns[ON_MEMORY] += passed;
+	if (at && member->phase == PHASE_RUNNING) {
+		account->caused_ns += at->waited_ns - member->waited_at_ns;
+		if (at->counts[COUNT_WAITING] > 0 && now > at->since_ns)
+			account->caused_ns += (now - at->since_ns) * at->counts[COUNT_WAITING];
+	}
+}
+
+/* What has grown since the last visit. A value read while it changes may be too small: the next visit has the rest. */
+#define TAKE(field)                                                                     \
+	do {                                                                            \
+		__u64 grown = total.field > reported->field ? total.field - reported->field : 0; \
+		stock->account.field = grown;                                           \
+		reported->field += grown;                                               \
+		any |= grown;                                                           \
+	} while (0)
+
+/* Returns whether there is anything to tell. */
+static __always_inline bool take_account(struct task_stock *stock, struct member *member, struct task_struct *task,
+					 __u64 now)
+{
+	struct account *reported = &member->reported;
+	struct account total = {};
+	__u64 any = 0;
+
+	for (int i = 0; i < STALLS; i++)
+		total.lost_ns[i] = member->lost_ns[i];
+	total.caused_ns = member->caused_ns;
+	total.ios = member->ios;
+	read_usage(&total, task);
+	add_open_wait(&total, member, now);
+	TAKE(lost_ns[ON_CPU]);
+	TAKE(lost_ns[ON_MEMORY]);
+	TAKE(lost_ns[ON_IO]);
+	TAKE(caused_ns);
+	TAKE(ios);
+	TAKE(read_bytes);
+	TAKE(written_bytes);
+	TAKE(faults);
+	return any;
+}
+
+static __always_inline void describe_task(struct task_stock *stock, struct task_struct *task)
+{
+	stock->tgid = tgid_of(targets.pid_namespace, task);
+	stock->tid = tid_of(targets.pid_namespace, task);
+	stock->cgroup_id = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	stock->kernel_thread = !!(BPF_CORE_READ(task, flags) & PF_KTHREAD);
+	bpf_core_read(&stock->comm, sizeof(stock->comm), &task->comm);
+	BPF_CORE_READ_INTO(&stock->process_comm, task, group_leader, comm);
+}
+
+/* A task that we take for waiting and that runs: its switch-in was hidden. */
+static __always_inline void correct_unseen(struct member *member, struct task_struct *task, __u64 now)
+{
+	if ((member->phase != PHASE_WAITING && member->phase != PHASE_ASLEEP) || !is_on_cpu(task))
+		return;
+	/* It is being switched in right now, or has been for long. */
+	if (now < member->since_ns + 1000000)
+		return;
+	count_unseen(member, now);
+	leave_counters(member, now);
+	member->phase = PHASE_UNKNOWN;
+	member->memory = 0;
+}
+
+/* Run at the end of each interval, and once before the first. */
+SEC("iter/task")
+int take_stock(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_stock *stock;
+	struct member *member;
+	__u32 zero = 0;
+
+	stock = bpf_map_lookup_elem(&stock_scratch, &zero);
+	if (!task || !stock || !edge_ns)
+		return 0;
+	member = member_of(task);
+	if (!member)
+		return 0;
+	correct_unseen(member, task, edge_ns);
+	__builtin_memset(stock, 0, sizeof(*stock));
+	if (!take_account(stock, member, task, edge_ns))
+		return 0;
+	describe_task(stock, task);
+	if (member->phase == PHASE_WAITING)
+		stock->open = 1 << ON_CPU;
+	else if (member->phase == PHASE_ASLEEP)
+		stock->open = (member->io ? 1 << ON_IO : 0) | (member->memory ? 1 << ON_MEMORY : 0);
+	if (stock->open && edge_ns > member->since_ns)
+		stock->open_ns = edge_ns - member->since_ns;
+	bpf_seq_write(ctx->meta->seq, stock, sizeof(*stock));
+	return 0;
+}
+
+/* In the context of the task that ends. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(account_exit, struct task_struct *task)
+{
+	struct exited_key key = { .start_ns = BPF_CORE_READ(task, start_time), .tid = BPF_CORE_READ(task, pid) };
+	struct member *member = member_of(task);
+	struct task_stock stock = {};
+
+	if (!member || !take_account(&stock, member, task, bpf_ktime_get_ns()))
+		return 0;
+	describe_task(&stock, task);
+	stock.exited = 1;
+	if (bpf_map_update_elem(&exited, &key, &stock, BPF_ANY))
+		__sync_fetch_and_add(&losses.exited_full, 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,163 @@
+//! From attaching to the last interval.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use bpf::pressure::types::pressure_config;
+use bpf::pressure::{PressureSkel, PressureSkelBuilder};
+use trace::iterate;
+use trace::loader::{self, section};
+use trace::targets::{Targets, cgroup2_mount};
+use trace::window::monotonic_ns;
+
+use crate::args::Args;
+use crate::cgroups::Snapshots;
+use crate::harvest::{self, StallTimes, TaskStock};
+use crate::interval::Interval;
+use crate::parties;
+use crate::psi::{self, Resource, Source};
+use crate::utilisation;
+use crate::victims::Filter;
+
+/// Everything at the end of one interval and the start of the next.
+#[derive(Default)]
+struct Edge {
+    ns: u64,
+    psi: psi::Snapshot,
+    usage: utilisation::Snapshot,
+    stalls: Vec<StallTimes>,
+    block_errors: u64,
+    cgroups: Option<Snapshots>,
+}
+
+/// Programs that are loaded, or run.
+pub(crate) struct Capture {
+    pub(crate) skel: PressureSkel<'static>,
+    source: Source,
+    filter: Filter,
+    all_cgroups: Option<PathBuf>,
+    counts_block_errors: bool,
+    edge: Edge,
+    exited: Vec<TaskStock>,
+}
+
+impl Capture {
+    /// Loads; nothing runs yet.
+    pub(crate) fn prepare(args: &Args, source: &Source) -> Result<Self> {
+        let programs = args.programs()?;
+        if args.common.verbose {
+            eprintln!("pressure: {}", loader::describe(&programs));
+        }
+        // The machine's pressure is everybody's: who is shown is decided afterwards.
+        let mut everybody = Targets::default().resolve()?;
+        everybody.own_tgid = u32::MAX;
+        let has_psi = Source::System.absence().is_none();
+        let skel = loader::prepare(PressureSkelBuilder::default(), &programs, |open| {
+            let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
+            rodata.targets = bpf::target_config!(bpf::pressure::types, &everybody);
+            rodata.config = pressure_config {
+                psi: has_psi.into(),
+            };
+            Ok(())
+        })?;
+        Ok(Self {
+            skel,
+            source: source.clone(),
+            filter: args.filter(),
+            all_cgroups: args
+                .cgroups
+                .then(cgroup2_mount)
+                .flatten()
+                .map(PathBuf::from),
+            counts_block_errors: programs.contains(&("block_rq_error", true)),
+            edge: Edge::default(),
+            exited: Vec::new(),
+        })
+    }
+
+    /// Attaches, looks at what every task is doing, and lets time count. Returns when, ns.
+    pub(crate) fn begin(&mut self) -> Result<u64> {
+        loader::attach(&mut self.skel)?;
+        iterate::run(self.skel.links.seed_members.as_ref())?;
+        let (edge, _) = self.edge()?;
+        self.exited.clear();
+        self.edge = edge;
+        Ok(self.edge.ns)
+    }
+
+    /// To be called often: what has ended makes room.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        self.exited.extend(harvest::take_exited(&self.skel)?);
+        Ok(())
+    }
+
+    /// When the interval under way began, ns.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.edge.ns
+    }
+
+    fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>)> {
+        let psi = psi::Snapshot::take(&self.source);
+        let ns = monotonic_ns();
+        let tasks = harvest::take_stock(&mut self.skel, ns)?;
+        self.step()?;
+        let edge = Edge {
+            ns,
+            psi,
+            usage: utilisation::Snapshot::take(),
+            stalls: harvest::stall_times(&self.skel, ns)?,
+            block_errors: harvest::block_errors(&self.skel)?,
+            cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
+        };
+        Ok((edge, tasks))
+    }
+
+    /// Ends an interval and begins the next.
+    pub(crate) fn take(&mut self) -> Result<Interval> {
+        let (now, mut tasks) = self.edge()?;
+        let before = std::mem::replace(&mut self.edge, now);
+        let now = &self.edge;
+        tasks.append(&mut self.exited);
+        self.filter.follow_cgroups();
+        let wanted: Vec<TaskStock> = tasks
+            .iter()
+            .filter(|task| self.filter.is_wanted(task))
+            .cloned()
+            .collect();
+        let mut task_ns = [0; 3];
+        for task in &wanted {
+            for (sum, lost_ns) in task_ns.iter_mut().zip(task.lost_ns) {
+                *sum += lost_ns;
+            }
+        }
+        let own_tgid = std::process::id();
+        let not_us = |party: &parties::Party| party.tgid != Some(own_tgid);
+        let throttled =
+            |stalls: &[StallTimes]| stalls.iter().map(|cpu| cpu.throttled_ns).sum::<u64>();
+        let cgroups = now.cgroups.as_ref().zip(before.cgroups.as_ref());
+        Ok(Interval {
+            start_ns: before.ns,
+            end_ns: now.ns,
+            ended_unix_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |time| time.as_secs()),
+            cgroup: match &self.source {
+                Source::System => None,
+                Source::Cgroup(path) => Some(path.clone()),
+            },
+            usage: now.usage.since(&before.usage),
+            psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
+            emulated_ns: harvest::fold(&before.stalls, &now.stalls),
+            task_ns,
+            throttled_ns: throttled(&now.stalls).saturating_sub(throttled(&before.stalls)),
+            victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
+            culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
+            cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),
+            block_errors: self
+                .counts_block_errors
+                .then(|| now.block_errors.saturating_sub(before.block_errors)),
+            losses: harvest::losses(&self.skel)?,
+        })
+    }
+}
