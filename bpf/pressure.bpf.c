@@ -53,6 +53,8 @@ struct member {
 	__u64 ios;
 	/* The CPU's waited_ns when the task was switched in. */
 	__u64 waited_at_ns;
+	/* The task's switches when it left the CPU: if it has been switched since, that was hidden from us. */
+	__u64 switches;
 	/* What the iterator has handed out. */
 	struct account reported;
 	/* Whose counters it is in, and in which, 1 << enum stall_count. */
@@ -177,13 +179,35 @@ static __always_inline void settle(struct member *member, __u64 now)
 	member->since_ns = now;
 }
 
-/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current. */
-static __always_inline void count_unseen(struct member *member, __u64 now)
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+static __always_inline void leave_counters(struct member *member, __u64 now)
+{
+	recount(member->cpu, member->counted, 0, now);
+	member->counted = 0;
+}
+
+/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: the phase ended at some
+ * time that we do not know. Nothing of it counts for the task, though it has counted for the CPU.
+ */
+static __always_inline void drop_phase(struct member *member, __u64 now)
 {
 	__sync_fetch_and_add(&losses.unseen, 1);
-	if (now > member->since_ns)
+	if (member->counted && now > member->since_ns)
 		__sync_fetch_and_add(&losses.unseen_ns, now - member->since_ns);
+	leave_counters(member, now);
 	member->since_ns = now;
+	member->phase = PHASE_UNKNOWN;
+	member->memory = 0;
+}
+
+/* It has been on a CPU since it began to wait. */
+static __always_inline bool is_stale(struct member *member, struct task_struct *task)
+{
+	return member->phase == PHASE_WAITING && member->switches != switches_of(task);
 }
 
 static __always_inline void read_usage(struct account *account, struct task_struct *task)
@@ -212,6 +236,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	member->phase = is_queued(task) ? PHASE_WAITING : PHASE_ASLEEP;
 	member->io = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 	member->memory = is_in_memstall(task);
+	member->switches = switches_of(task);
 	member->cpu = task_cpu(task);
 	member->counted = counts_of(member, false);
 	recount(member->cpu, 0, member->counted, now);
@@ -221,22 +246,15 @@ static __always_inline void member_left(struct member *member)
 {
 }
 
-static __always_inline void leave_counters(struct member *member, __u64 now)
-{
-	recount(member->cpu, member->counted, 0, now);
-	member->counted = 0;
-}
-
 /* Everything but the CPU's counters. */
 static __always_inline void switched_out(struct member *member, struct task_struct *task, bool preempt, __u32 state,
 					 __u64 now)
 {
-	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP) {
-		count_unseen(member, now);
-		leave_counters(member, now);
-	} else {
+	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP)
+		drop_phase(member, now);
+	else
 		settle(member, now);
-	}
+	member->switches = switches_of(task);
 	if (config.psi) {
 		member->memory = is_in_memstall(task);
 		if (!member->memory)
@@ -256,14 +274,15 @@ static __always_inline void switched_out(struct member *member, struct task_stru
 }
 
 /* Returns the counters of this CPU that it leaves. */
-static __always_inline __u32 switched_in(struct member *member, __u32 cpu, __u64 now)
+static __always_inline __u32 switched_in(struct member *member, struct task_struct *task, __u32 cpu, __u64 now)
 {
-	__u32 leaves = member->counted;
+	__u32 leaves;
 
-	if (member->phase == PHASE_RUNNING || member->phase == PHASE_ASLEEP)
-		count_unseen(member, now);
+	if (member->phase == PHASE_RUNNING || member->phase == PHASE_ASLEEP || is_stale(member, task))
+		drop_phase(member, now);
 	else
 		settle(member, now);
+	leaves = member->counted;
 	if (leaves && member->cpu != cpu) {
 		leave_counters(member, now);
 		leaves = 0;
@@ -295,7 +314,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		joins = out->counted;
 	}
 	if (in)
-		leaves = switched_in(in, cpu, now);
+		leaves = switched_in(in, next, cpu, now);
 	bpf_spin_lock(&at->lock);
 	pass_time(at, now);
 	change_counts(at, joins, 1);
@@ -325,26 +344,31 @@ int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, stru
 	return 0;
 }
 
-static __always_inline void made_runnable(struct task_struct *task)
+static __always_inline void begin_waiting(struct member *member, struct task_struct *task, __u64 now)
 {
-	struct member *member = member_of(task);
-	__u64 now;
-
-	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
-	if (!member || member->phase == PHASE_WAITING || member->phase == PHASE_DEAD || is_on_cpu(task))
-		return;
-	now = bpf_ktime_get_ns();
-	count_event();
-	if (member->phase == PHASE_RUNNING)
-		count_unseen(member, now);
+	if (member->phase == PHASE_RUNNING || is_stale(member, task))
+		drop_phase(member, now);
 	else
 		settle(member, now);
 	leave_counters(member, now);
 	member->phase = PHASE_WAITING;
 	member->io = 0;
+	member->switches = switches_of(task);
 	member->cpu = task_cpu(task);
 	member->counted = counts_of(member, false);
 	recount(member->cpu, 0, member->counted, now);
+}
+
+static __always_inline void made_runnable(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	if (!member || member->phase == PHASE_DEAD || is_on_cpu(task))
+		return;
+	count_event();
+	/* Wakeups also reach tasks preempted half-way to sleep, which are waiting already. */
+	if (member->phase != PHASE_WAITING || is_stale(member, task))
+		begin_waiting(member, task, bpf_ktime_get_ns());
 }
 
 SEC("tp_btf/sched_wakeup")
@@ -531,18 +555,37 @@ static __always_inline void describe_task(struct task_stock *stock, struct task_
 	BPF_CORE_READ_INTO(&stock->process_comm, task, group_leader, comm);
 }
 
-/* A task that we take for waiting and that runs: its switch-in was hidden. */
-static __always_inline void correct_unseen(struct member *member, struct task_struct *task, __u64 now)
+/* What has been hidden shows when what a task does is not what we take it for. In the first moments of a phase the kernel
+ * itself is still at it.
+ */
+static __always_inline void correct(struct member *member, struct task_struct *task, __u64 now)
 {
-	if ((member->phase != PHASE_WAITING && member->phase != PHASE_ASLEEP) || !is_on_cpu(task))
+	bool on_cpu = is_on_cpu(task);
+
+	if (member->phase == PHASE_DEAD || now < member->since_ns + 1000000)
 		return;
-	/* It is being switched in right now, or has been for long. */
-	if (now < member->since_ns + 1000000)
-		return;
-	count_unseen(member, now);
-	leave_counters(member, now);
-	member->phase = PHASE_UNKNOWN;
-	member->memory = 0;
+	if (is_stale(member, task))
+		drop_phase(member, now);
+	else if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP) {
+		if (on_cpu)
+			drop_phase(member, now);
+		else if (member->phase == PHASE_ASLEEP && is_queued(task))
+			begin_waiting(member, task, now);
+	} else if (member->phase == PHASE_RUNNING && !on_cpu) {
+		drop_phase(member, now);
+	}
+}
+
+/* Run now and then where switches are hidden. */
+SEC("iter/task")
+int correct_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member = task ? member_of(task) : NULL;
+
+	if (member)
+		correct(member, task, bpf_ktime_get_ns());
+	return 0;
 }
 
 /* Run at the end of each interval, and once before the first. */
@@ -560,7 +603,7 @@ int take_stock(struct bpf_iter__task *ctx)
 	member = member_of(task);
 	if (!member)
 		return 0;
-	correct_unseen(member, task, edge_ns);
+	correct(member, task, edge_ns);
 	__builtin_memset(stock, 0, sizeof(*stock));
 	if (!take_account(stock, member, task, edge_ns))
 		return 0;
@@ -582,8 +625,13 @@ int BPF_PROG(account_exit, struct task_struct *task)
 	struct exited_key key = { .start_ns = BPF_CORE_READ(task, start_time), .tid = BPF_CORE_READ(task, pid) };
 	struct member *member = member_of(task);
 	struct task_stock stock = {};
+	__u64 now = bpf_ktime_get_ns();
 
-	if (!member || !take_account(&stock, member, task, bpf_ktime_get_ns()))
+	if (!member)
+		return 0;
+	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP)
+		drop_phase(member, now);
+	if (!take_account(&stock, member, task, now))
 		return 0;
 	describe_task(&stock, task);
 	stock.exited = 1;

@@ -40,7 +40,11 @@ pub(crate) struct Capture {
     counts_block_errors: bool,
     edge: Edge,
     exited: Vec<TaskStock>,
+    corrected_ns: u64,
 }
+
+/// Where switches are hidden, what tasks do is looked up this often.
+const CORRECTION_NS: u64 = 200_000_000;
 
 impl Capture {
     /// Loads; nothing runs yet.
@@ -73,6 +77,7 @@ impl Capture {
             counts_block_errors: programs.contains(&("block_rq_error", true)),
             edge: Edge::default(),
             exited: Vec::new(),
+            corrected_ns: 0,
         })
     }
 
@@ -86,9 +91,14 @@ impl Capture {
         Ok(self.edge.ns)
     }
 
-    /// To be called often: what has ended makes room.
+    /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.exited.extend(harvest::take_exited(&self.skel)?);
+        let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
+        if is_due && harvest::unseen(&self.skel)? > 0 {
+            iterate::run(self.skel.links.correct_members.as_ref())?;
+            self.corrected_ns = monotonic_ns();
+        }
         Ok(())
     }
 

@@ -158,6 +158,13 @@ pub(crate) fn events(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(per_cpu.iter().sum())
 }
 
+/// Switches that were hidden from BPF.
+pub(crate) fn unseen(skel: &PressureSkel<'_>) -> Result<u64> {
+    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?
+        .losses
+        .unseen)
+}
+
 /// Block requests that failed since tracing began.
 pub(crate) fn block_errors(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.block_errors)

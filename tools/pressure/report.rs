@@ -213,15 +213,16 @@ fn write_parties(
     let culprits = ranking::culprits(interval, index);
     let (left, right) = (column(&victims), column(&culprits));
     let titles = match resource {
-        Resource::Cpu => ("  LOST  VICTIM", "CAUSED  CULPRIT (ran meanwhile)"),
-        Resource::Memory => ("  LOST  VICTIM", "  TOOK  CULPRIT (touched or read)"),
-        _ => ("  LOST  VICTIM", "   I/O  CULPRIT (read, wrote)"),
+        Resource::Cpu => ("CAUSED", "CULPRIT (ran meanwhile)"),
+        Resource::Memory => ("TOOK", "CULPRIT (touched or read it)"),
+        _ => ("MOVED", "CULPRIT (read or wrote it)"),
     };
-    writeln!(out, "  {:<LEFT$}  {}", titles.0, titles.1)?;
+    let left_title = format!("{:>8}  VICTIM", "LOST");
+    writeln!(out, "{left_title:<LEFT$}  {:>8}  {}", titles.0, titles.1)?;
     for row in 0..left.len().max(right.len()) {
         let left = left.get(row).map_or("", String::as_str);
         let right = right.get(row).map_or("", String::as_str);
-        let line = format!("  {left:<LEFT$}  {right}");
+        let line = format!("{left:<LEFT$}  {right}");
         writeln!(out, "{}", line.trim_end())?;
     }
     let heaviest = |ranked: &[Ranked<'_>]| ranked.iter().find_map(|ranked| ranked.party.cloned());
@@ -246,15 +247,17 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
     let psi = interval.psi[resource as usize].and_then(|psi| psi.some);
     let (name, some_ns) = match psi {
         Some(some) => ("PSI", some.lost_ns),
-        None => ("someone waited", interval.emulated_ns[index][0]),
+        None => ("~SOME", interval.emulated_ns[index][0]),
     };
+    let head = format!("{}: {lost} lost {what}", self::name(resource));
     if look.is_filtered || some_ns == 0 {
-        return format!("{}: {lost} lost {what}", self::name(resource));
+        return head;
     }
+    let at_a_time = interval.task_ns[index] as f64 / interval.length_ns().max(1) as f64;
     let ratio = interval.task_ns[index] as f64 / some_ns as f64;
     format!(
-        "{}: {lost} lost {what} = {ratio:.1} x {name} {}",
-        self::name(resource),
+        "{head}, {} tasks at a time ({ratio:.1} x {name} {})",
+        units::three_digits(at_a_time),
         units::duration(some_ns)
     )
 }
@@ -263,7 +266,10 @@ fn column(ranked: &[Ranked<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = ranked
         .iter()
         .take(TOP)
-        .map(|ranked| format!("{:>8}  {}", ranked.value, ranking::cut(&ranked.name, NAME)))
+        .map(|ranked| {
+            let name = ranking::cut(&ranked.name, NAME);
+            format!("{:>8}  {name}", ranked.value)
+        })
         .collect();
     if let Some(rest) = ranking::rest(ranked, TOP) {
         lines.push(rest);
@@ -279,7 +285,7 @@ fn write_hints(
     out: &mut impl Write,
 ) -> io::Result<()> {
     for hint in hints::hints(interval, resource, victim, culprit) {
-        let line = format!("  next: {:<34} # {}", hint.command, hint.answers);
+        let line = format!("    next: {:<30} # {}", hint.command, hint.answers);
         writeln!(out, "{}", look.style.dim(line))?;
     }
     Ok(())
