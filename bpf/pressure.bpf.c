@@ -84,9 +84,10 @@ const volatile struct pressure_config config = {};
 struct pressure_losses {
 	/* Tasks that ended and found no room in `exited`. */
 	__u64 exited_full;
-	/* Switches that did not reach us, and the time of which nothing is known. */
+	/* Phases whose end did not reach us; of those that were stalls, number and time, of which nothing more is known. */
 	__u64 unseen;
-	__u64 unseen_ns;
+	__u64 unseen_stalls[STALLS];
+	__u64 unseen_ns[STALLS];
 };
 
 struct pressure_losses losses = {};
@@ -190,14 +191,26 @@ static __always_inline void leave_counters(struct member *member, __u64 now)
 	member->counted = 0;
 }
 
+static __always_inline void count_unseen(enum stalled_on stall, __u64 passed)
+{
+	__sync_fetch_and_add(&losses.unseen_stalls[stall], 1);
+	__sync_fetch_and_add(&losses.unseen_ns[stall], passed);
+}
+
 /* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: the phase ended at some
  * time that we do not know. Nothing of it counts for the task, though it has counted for the CPU.
  */
 static __always_inline void drop_phase(struct member *member, __u64 now)
 {
+	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+
 	__sync_fetch_and_add(&losses.unseen, 1);
-	if (member->counted && now > member->since_ns)
-		__sync_fetch_and_add(&losses.unseen_ns, now - member->since_ns);
+	if (member->phase == PHASE_WAITING)
+		count_unseen(ON_CPU, passed);
+	if (member->phase == PHASE_ASLEEP && member->io)
+		count_unseen(ON_IO, passed);
+	if (member->memory)
+		count_unseen(ON_MEMORY, passed);
 	leave_counters(member, now);
 	member->since_ns = now;
 	member->phase = PHASE_UNKNOWN;

@@ -10,10 +10,13 @@ mod harness;
 mod kernel;
 mod offcputime;
 mod older_kernels;
+mod pressure;
+mod pressure_triggers;
 #[path = "profile.rs"]
 mod profile_tool;
 mod runqlat;
 mod slow_disk;
+mod small_memory;
 mod symbols;
 mod targets;
 mod tool;

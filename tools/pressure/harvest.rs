@@ -170,6 +170,13 @@ pub(crate) fn block_errors(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.block_errors)
 }
 
+/// By `ON_…`: stalls whose end was hidden; they are on nobody's account.
+const UNSEEN: [(&str, &str); 3] = [
+    ("unseen_cpu", "waits for a CPU: end not seen"),
+    ("unseen_memory", "stalls on memory: end not seen"),
+    ("unseen_io", "waits for I/O: end not seen"),
+];
+
 /// Every counter of what was not counted.
 pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
@@ -179,12 +186,16 @@ pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
         "tasks that ended: table full",
         bss.losses.exited_full,
     );
-    losses.time(
-        "unseen",
-        "switches not seen",
-        bss.losses.unseen,
-        bss.losses.unseen_ns,
-    );
+    let unseen = &bss.losses;
+    losses.count("unseen", "switches not seen", unseen.unseen);
+    for (stall, (key, what)) in UNSEEN.into_iter().enumerate() {
+        losses.time(
+            key,
+            what,
+            unseen.unseen_stalls[stall],
+            unseen.unseen_ns[stall],
+        );
+    }
     losses.count("members_lost", "threads: no memory", bss.members_lost);
     Ok(losses)
 }

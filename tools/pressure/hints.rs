@@ -28,30 +28,20 @@ pub(crate) fn hints(
     };
     let pair = match resource {
         Resource::Cpu => [
-            hint(
-                victim,
-                "runqlat",
-                " 5 1",
-                "how long each wait is, and behind whom",
-            ),
-            hint(culprit, "profile", " 10", "where that CPU time goes"),
+            hint(victim, "runqlat", " 5 1", "how long, and behind whom"),
+            hint(culprit, "profile", " 10", "where CPU time goes"),
         ],
         Resource::Memory => [
-            hint(victim, "offcputime", " 10", "where it waits, by stack"),
+            hint(victim, "offcputime", " 10", "where it waits"),
             hint(
                 culprit,
                 "profile -e page-faults",
                 " 10",
-                "what touches new memory",
+                "what touches memory",
             ),
         ],
         Resource::Io => [
-            hint(
-                victim,
-                "offcputime --state 2",
-                " 10",
-                "where it waits for the disk",
-            ),
+            hint(victim, "offcputime --state 2", " 10", "where it waits"),
             hint(
                 culprit,
                 "profile -e tracepoint:block:block_bio_queue",

@@ -16,7 +16,9 @@ use crate::ranking::{self, Ranked};
 const LEAST_PERCENT: f64 = 1.0;
 /// Victims and culprits shown.
 const TOP: usize = 6;
-/// Columns of the left half.
+/// Columns in all, of a hint, and of the left half.
+const WIDTH: usize = 80;
+const HINT: usize = 46;
 const LEFT: usize = 38;
 /// Columns of a name.
 const NAME: usize = 28;
@@ -285,7 +287,13 @@ fn write_hints(
     out: &mut impl Write,
 ) -> io::Result<()> {
     for hint in hints::hints(interval, resource, victim, culprit) {
-        let line = format!("    next: {:<30} # {}", hint.command, hint.answers);
+        let mut line = format!("    next: {}", hint.command);
+        let answers = format!("# {}", hint.answers);
+        // A command goes before its explanation.
+        if line.len() + answers.len() < WIDTH {
+            let width = HINT.min(WIDTH - answers.len() - 1);
+            line = format!("{line:<width$} {answers}");
+        }
         writeln!(out, "{}", look.style.dim(line))?;
     }
     Ok(())
