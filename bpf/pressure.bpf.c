@@ -55,6 +55,10 @@ struct member {
 	__u64 waited_at_ns;
 	/* The task's switches when it left the CPU: if it has been switched since, that was hidden from us. */
 	__u64 switches;
+	/* With stacks: what the wait that is ending has cost since the last edge, and its stack as far as walked. */
+	__u64 pending_ns[STALLS];
+	__u64 kernel_stack;
+	__u64 user_stack;
 	/* What the iterator has handed out. */
 	struct account reported;
 	/* Whose counters it is in, and in which, 1 << enum stall_count. */
@@ -67,16 +71,22 @@ struct member {
 	__u8 memory;
 	/* Reclaims that it is in, by tracepoint. */
 	__u8 reclaims;
-	__u32 pad;
+	/* It starts in ret_from_fork, not in __schedule. */
+	__u8 never_ran;
+	__u8 pad[3];
 };
 
 #include "members.bpf.h"
 #include "waits.bpf.h"
 #include "stalls.bpf.h"
+#include "stall_stacks.bpf.h"
 
 struct pressure_config {
 	/* The kernel maintains in_memstall. */
 	__u32 psi;
+	__u32 stacks;
+	/* User stacks are walked in sched_exit_tp. */
+	__u32 walk_on_exit;
 };
 
 const volatile struct pressure_config config = {};
@@ -92,8 +102,9 @@ struct pressure_losses {
 
 struct pressure_losses losses = {};
 
-/* The end of the interval, set before the iterator runs. */
+/* The ends of the latest interval and of the one before, set before the iterator runs. */
 __u64 edge_ns = 0;
+__u64 previous_edge_ns = 0;
 __u64 block_errors = 0;
 
 struct {
@@ -166,17 +177,25 @@ static __always_inline __u32 counts_of(struct member *member, bool throttled)
 	return 0;
 }
 
+/* Time in the present phase goes to what it is lost to. */
+static __always_inline void add_lost(struct member *member, __u64 lost_ns[STALLS], __u64 passed)
+{
+	if (member->phase == PHASE_WAITING)
+		lost_ns[ON_CPU] += passed;
+	if (member->phase == PHASE_ASLEEP && member->io)
+		lost_ns[ON_IO] += passed;
+	if (member->memory)
+		lost_ns[ON_MEMORY] += passed;
+}
+
 /* The time since the last change goes to what held in it. */
 static __always_inline void settle(struct member *member, __u64 now)
 {
 	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
 
-	if (member->phase == PHASE_WAITING)
-		member->lost_ns[ON_CPU] += passed;
-	if (member->phase == PHASE_ASLEEP && member->io)
-		member->lost_ns[ON_IO] += passed;
-	if (member->memory)
-		member->lost_ns[ON_MEMORY] += passed;
+	if (config.stacks)
+		add_lost(member, member->pending_ns, now > edge_ns && member->since_ns < edge_ns ? now - edge_ns : passed);
+	add_lost(member, member->lost_ns, passed);
 	member->since_ns = now;
 }
 
@@ -240,6 +259,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	member->since_ns = now;
 	if (origin == MEMBER_FORKED) {
 		member->phase = PHASE_ASLEEP;
+		member->never_ran = 1;
 		return;
 	}
 	read_usage(&member->reported, task);
@@ -309,9 +329,71 @@ static __always_inline __u32 switched_in(struct member *member, struct task_stru
 	return leaves;
 }
 
-static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+static __always_inline bool has_pending(struct member *member)
 {
-	__u64 now = bpf_ktime_get_ns(), waited_ns;
+	return member->pending_ns[ON_CPU] || member->pending_ns[ON_MEMORY] || member->pending_ns[ON_IO];
+}
+
+static __always_inline void report_pending(struct member *member, struct stall_stack *key)
+{
+	for (int i = 0; i < STALLS; i++) {
+		key->resource = i;
+		add_weight(key, member->pending_ns[i]);
+		member->pending_ns[i] = 0;
+	}
+}
+
+/* A wait is over. The thread is not current yet. */
+static __always_inline void resumed(struct member *member, struct task_struct *task)
+{
+	struct stall_stack key = {};
+
+	if (!has_pending(member))
+		return;
+	member->kernel_stack = member->never_ran ? 0 : walk_other(task);
+	if (config.walk_on_exit && !member->never_ran)
+		return;
+	describe_stack(&key, task, ROLE_VICTIM);
+	key.kernel_stack = member->kernel_stack;
+	key.user_stack = member->never_ran ? 0 : member->user_stack;
+	report_pending(member, &key);
+}
+
+/* Where the task that is leaving the CPU is, and others waited behind it. */
+static __always_inline void report_culprit(void *ctx, struct member *member, struct task_struct *task, __u64 caused_ns)
+{
+	struct stall_stack key = {};
+
+	if (!caused_ns && config.walk_on_exit)
+		return;
+	describe_stack(&key, task, ROLE_CULPRIT);
+	if (!walk_current(ctx, &key, task, caused_ns > 0))
+		return;
+	member->user_stack = key.user_stack;
+	key.resource = ON_CPU;
+	add_weight(&key, caused_ns);
+}
+
+SEC("?tp_btf/sched_exit_tp")
+int BPF_PROG(sched_exit, bool is_switch)
+{
+	struct task_struct *task = current_task();
+	struct member *member = is_switch ? member_of(task) : NULL;
+	struct stall_stack key = {};
+
+	if (!member || !has_pending(member))
+		return 0;
+	describe_stack(&key, task, ROLE_VICTIM);
+	key.kernel_stack = member->kernel_stack;
+	if (walk_current(ctx, &key, task, false))
+		report_pending(member, &key);
+	return 0;
+}
+
+static __always_inline void task_switched(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
+					  __u32 state)
+{
+	__u64 now = bpf_ktime_get_ns(), waited_ns, caused_ns = 0;
 	__u32 cpu = bpf_get_smp_processor_id(), leaves = 0, joins = 0;
 	struct member *out = member_of(prev), *in = member_of(next);
 	struct stalls *at = stalls_of(cpu);
@@ -336,16 +418,26 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	at->busy_memory = in && in->memory;
 	waited_ns = at->waited_ns;
 	bpf_spin_unlock(&at->lock);
-	if (was_running)
-		out->caused_ns += waited_ns - out->waited_at_ns;
+	if (was_running) {
+		caused_ns = waited_ns - out->waited_at_ns;
+		out->caused_ns += caused_ns;
+	}
 	if (in)
 		in->waited_at_ns = waited_ns;
+	if (!config.stacks)
+		return;
+	if (out)
+		report_culprit(ctx, out, prev, caused_ns);
+	if (in) {
+		resumed(in, next);
+		in->never_ran = 0;
+	}
 }
 
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	task_switched(preempt, prev, next, prev_state);
+	task_switched(ctx, preempt, prev, next, prev_state);
 	return 0;
 }
 
@@ -353,7 +445,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	task_switched(preempt, prev, next, task_state(prev));
+	task_switched(ctx, preempt, prev, next, task_state(prev));
 	return 0;
 }
 
@@ -446,9 +538,20 @@ static __always_inline void reclaim_begins(bool marked)
 	set_busy_memory(true, now);
 }
 
-static __always_inline void reclaim_ends(void)
+static __always_inline void report_reclaim(void *ctx, struct member *member, struct task_struct *task)
 {
-	struct member *member = member_of(current_task());
+	struct stall_stack key = { .resource = ON_MEMORY };
+
+	describe_stack(&key, task, ROLE_VICTIM);
+	if (walk_current(ctx, &key, task, true))
+		add_weight(&key, member->pending_ns[ON_MEMORY]);
+	member->pending_ns[ON_MEMORY] = 0;
+}
+
+static __always_inline void reclaim_ends(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct member *member = member_of(task);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!member || !member->reclaims)
@@ -458,6 +561,8 @@ static __always_inline void reclaim_ends(void)
 		return;
 	member->memory = 0;
 	set_busy_memory(false, now);
+	if (config.stacks)
+		report_reclaim(ctx, member, task);
 }
 
 #define BRACKET(name, begin, end, marked)                  \
@@ -470,7 +575,7 @@ static __always_inline void reclaim_ends(void)
 	SEC("?tp_btf/" #end)                               \
 	int BPF_PROG(name##_ends)                          \
 	{                                                  \
-		reclaim_ends();                            \
+		reclaim_ends(ctx);                          \
 		return 0;                                  \
 	}
 
@@ -482,19 +587,26 @@ BRACKET(node_reclaim, mm_vmscan_node_reclaim_begin, mm_vmscan_node_reclaim_end, 
 BRACKET(kswapd, mm_vmscan_kswapd_wake, mm_vmscan_kswapd_sleep, false)
 
 /* What a driver below (device mapper, RAID) makes of a bio is not counted again. */
-static __always_inline void io_submitted(void)
+static __always_inline void io_submitted(void *ctx)
 {
+	struct stall_stack key = { .resource = ON_IO };
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
 
-	if (member && !BPF_CORE_READ(task, bio_list))
-		member->ios++;
+	if (!member || BPF_CORE_READ(task, bio_list))
+		return;
+	member->ios++;
+	if (!config.stacks)
+		return;
+	describe_stack(&key, task, ROLE_CULPRIT);
+	if (walk_current(ctx, &key, task, true))
+		add_weight(&key, 1);
 }
 
 SEC("?tp_btf/block_bio_queue")
 int BPF_PROG(block_bio_queue)
 {
-	io_submitted();
+	io_submitted(ctx);
 	return 0;
 }
 
@@ -511,12 +623,7 @@ static __always_inline void add_open_wait(struct account *account, struct member
 	struct stalls *at = stalls_of(member->cpu);
 	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
 
-	if (member->phase == PHASE_WAITING)
-		account->lost_ns[ON_CPU] += passed;
-	if (member->phase == PHASE_ASLEEP && member->io)
-		account->lost_ns[ON_IO] += passed;
-	if (member->memory)
-		account->lost_ns[ON_MEMORY] += passed;
+	add_lost(member, account->lost_ns, passed);
 	if (at && member->phase == PHASE_RUNNING) {
 		account->caused_ns += at->waited_ns - member->waited_at_ns;
 		if (at->counts[COUNT_WAITING] > 0 && now > at->since_ns)
@@ -601,6 +708,28 @@ int correct_members(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/* Waits that began in an earlier interval were reported there up to its end. */
+static __always_inline void report_open_wait(struct member *member, struct task_struct *task)
+{
+	__u64 from = member->since_ns > previous_edge_ns ? member->since_ns : previous_edge_ns;
+	struct stall_stack key = {};
+	__u64 open_ns[STALLS] = {};
+
+	if (edge_ns <= from)
+		return;
+	add_lost(member, open_ns, edge_ns - from);
+	if (!(open_ns[ON_CPU] | open_ns[ON_MEMORY] | open_ns[ON_IO]))
+		return;
+	describe_stack(&key, task, ROLE_VICTIM);
+	/* The interval that has just ended. */
+	key.epoch = (epoch & 1) ^ 1;
+	key.kernel_stack = walk_other(task);
+	for (int i = 0; i < STALLS; i++) {
+		key.resource = i;
+		add_weight(&key, open_ns[i]);
+	}
+}
+
 /* Run at the end of each interval, and once before the first. */
 SEC("iter/task")
 int take_stock(struct bpf_iter__task *ctx)
@@ -617,6 +746,8 @@ int take_stock(struct bpf_iter__task *ctx)
 	if (!member)
 		return 0;
 	correct(member, task, edge_ns);
+	if (config.stacks && previous_edge_ns && member->phase != PHASE_RUNNING)
+		report_open_wait(member, task);
 	__builtin_memset(stock, 0, sizeof(*stock));
 	if (!take_account(stock, member, task, edge_ns))
 		return 0;

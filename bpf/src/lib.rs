@@ -89,6 +89,6 @@ skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
-plain!(pressure: task_stock, exited_key, stalls);
+plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: profile_key, profile_value, profile_totals);
 plain!(runqlat: hist, sum, group_key, bucket_key, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);

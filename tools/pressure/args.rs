@@ -23,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   pressure 2                 # what is short right now, every two seconds
   pressure 10 1              # one report over ten seconds
+  pressure -s 5 1            # and the stacks of who loses and who causes
   pressure --cgroups 2       # which cgroup is it?
   pressure --trigger 'memory some 150ms/2s' 5   # sleep until it happens";
 
@@ -77,6 +78,10 @@ pub(crate) struct Args {
     /// Also the pressure on every cgroup (v2)
     #[arg(long, conflicts_with = "cgroup", help_heading = "Targets")]
     pub(crate) cgroups: bool,
+
+    /// And the stacks of who loses and who causes
+    #[arg(short, long, help_heading = "Stacks")]
+    pub(crate) stacks: bool,
 
     /// Wait, without tracing, until the kernel reports this much pressure:
     /// 'memory some 150ms/2s'; then trace for INTERVAL, 10 s if not given
@@ -192,6 +197,12 @@ impl Args {
             ("sched_switch_pre_5_18", !has_state),
             ("block_bio_queue", kernel.has_tracepoint("block_bio_queue")),
             ("block_rq_error", kernel.has_tracepoint("block_rq_error")),
+            (
+                "sched_exit",
+                self.stacks && kernel.has_tracepoint("sched_exit_tp"),
+            ),
+            ("unwind_fork", self.stacks),
+            ("unwind_exec", self.stacks),
             ("sched_process_exec", false),
             ("sched_process_exit", false),
             ("task_rename", false),

@@ -8,7 +8,9 @@ use bpf::pressure::types::pressure_config;
 use bpf::pressure::{PressureSkel, PressureSkelBuilder};
 use trace::iterate;
 use trace::loader::{self, section};
+use trace::losses::Losses;
 use trace::targets::{Targets, cgroup2_mount};
+use trace::unwind::Method;
 use trace::window::monotonic_ns;
 
 use crate::args::Args;
@@ -17,6 +19,7 @@ use crate::harvest::{self, StallTimes, TaskStock};
 use crate::interval::Interval;
 use crate::parties;
 use crate::psi::{self, Resource, Source};
+use crate::stacks::{self, Stacks};
 use crate::utilisation;
 use crate::victims::Filter;
 
@@ -34,6 +37,7 @@ struct Edge {
 /// Programs that are loaded, or run.
 pub(crate) struct Capture {
     pub(crate) skel: PressureSkel<'static>,
+    stacks: Option<Stacks>,
     source: Source,
     filter: Filter,
     all_cgroups: Option<PathBuf>,
@@ -42,6 +46,9 @@ pub(crate) struct Capture {
     exited: Vec<TaskStock>,
     corrected_ns: u64,
 }
+
+/// A ring buffer is whole pages.
+const SMALLEST_RING: u32 = 4096;
 
 /// Where switches are hidden, what tasks do is looked up this often.
 const CORRECTION_NS: u64 = 200_000_000;
@@ -60,13 +67,25 @@ impl Capture {
         let skel = loader::prepare(PressureSkelBuilder::default(), &programs, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             rodata.targets = bpf::target_config!(bpf::pressure::types, &everybody);
+            rodata.unwind_mode = Method::Auto as u32;
             rodata.config = pressure_config {
                 psi: has_psi.into(),
+                stacks: args.stacks.into(),
+                walk_on_exit: programs.contains(&("sched_exit", true)).into(),
             };
+            if !args.stacks {
+                // Preallocated, and not used.
+                open.maps.stall_stacks.set_max_entries(1)?;
+                open.maps.stacks_sent.set_max_entries(1)?;
+                open.maps.unwind_processes.set_max_entries(1)?;
+                open.maps.stack_ring.set_max_entries(SMALLEST_RING)?;
+            }
             Ok(())
         })?;
+        let stacks = args.stacks.then(|| Stacks::open(&skel)).transpose()?;
         Ok(Self {
             skel,
+            stacks,
             source: source.clone(),
             filter: args.filter(),
             all_cgroups: args
@@ -86,6 +105,8 @@ impl Capture {
         loader::attach(&mut self.skel)?;
         iterate::run(self.skel.links.seed_members.as_ref())?;
         let (edge, _) = self.edge()?;
+        let epoch = 1 - harvest::epoch(&self.skel)?;
+        stacks::clear(&self.skel, epoch)?;
         self.exited.clear();
         self.edge = edge;
         Ok(self.edge.ns)
@@ -94,6 +115,9 @@ impl Capture {
     /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.exited.extend(harvest::take_exited(&self.skel)?);
+        if let Some(stacks) = &mut self.stacks {
+            stacks.absorb();
+        }
         let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
         if is_due && harvest::unseen(&self.skel)? > 0 {
             iterate::run(self.skel.links.correct_members.as_ref())?;
@@ -110,7 +134,8 @@ impl Capture {
     fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>)> {
         let psi = psi::Snapshot::take(&self.source);
         let ns = monotonic_ns();
-        let tasks = harvest::take_stock(&mut self.skel, ns)?;
+        harvest::turn(&mut self.skel, ns)?;
+        let tasks = harvest::take_stock(&self.skel)?;
         self.step()?;
         let edge = Edge {
             ns,
@@ -141,6 +166,13 @@ impl Capture {
                 *sum += lost_ns;
             }
         }
+        let epoch = 1 - harvest::epoch(&self.skel)?;
+        let filter = &self.filter;
+        let stacks = self.stacks.as_mut().map(|stacks| {
+            stacks.take(&self.skel, epoch, |tgid, tid, comm| {
+                filter.names(tgid, tid, comm)
+            })
+        });
         let own_tgid = std::process::id();
         let not_us = |party: &parties::Party| party.tgid != Some(own_tgid);
         let throttled =
@@ -167,7 +199,22 @@ impl Capture {
             block_errors: self
                 .counts_block_errors
                 .then(|| now.block_errors.saturating_sub(before.block_errors)),
-            losses: harvest::losses(&self.skel)?,
+            losses: self.losses()?,
+            stacks: stacks.transpose()?.unwrap_or_default(),
         })
+    }
+
+    /// Everything that was not counted since the start.
+    pub(crate) fn losses(&self) -> Result<Losses> {
+        let mut losses = harvest::losses(&self.skel)?;
+        if let Some(stacks) = &self.stacks {
+            stacks.count_losses(&self.skel, &mut losses)?;
+        }
+        Ok(losses)
+    }
+
+    /// Distinct stacks, with `-s`.
+    pub(crate) fn stacks(&self) -> Option<usize> {
+        self.stacks.as_ref().map(Stacks::len)
     }
 }

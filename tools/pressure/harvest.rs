@@ -55,9 +55,25 @@ pub(crate) struct StallTimes {
     pub(crate) throttled_ns: u64,
 }
 
-/// Hands out what every task lost, caused and used since the last call, up to `edge_ns`.
-pub(crate) fn take_stock(skel: &mut PressureSkel<'_>, edge_ns: u64) -> Result<Vec<TaskStock>> {
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.edge_ns = edge_ns;
+/// Ends an interval at `edge_ns`: what follows counts for the next.
+pub(crate) fn turn(skel: &mut PressureSkel<'_>, edge_ns: u64) -> Result<()> {
+    let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+    bss.previous_edge_ns = bss.edge_ns;
+    bss.edge_ns = edge_ns;
+    bss.epoch = 1 - (bss.epoch & 1);
+    // An RCU grace period: every BPF program that saw the old half has ended.
+    // SAFETY: takes no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    Ok(())
+}
+
+/// The half that is written now.
+pub(crate) fn epoch(skel: &PressureSkel<'_>) -> Result<u32> {
+    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.epoch & 1)
+}
+
+/// Hands out what every task lost, caused and used in the interval that has ended.
+pub(crate) fn take_stock(skel: &PressureSkel<'_>) -> Result<Vec<TaskStock>> {
     let bytes = iterate::run(skel.links.take_stock.as_ref())?;
     bytes
         .chunks_exact(size_of::<task_stock>())

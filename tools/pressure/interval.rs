@@ -8,6 +8,7 @@ use crate::cgroups::CgroupPressure;
 use crate::harvest::{ON_CPU, ON_IO, ON_MEMORY};
 use crate::parties::Party;
 use crate::psi::{Lost, Resource};
+use crate::stacks::Stack;
 use crate::utilisation::Use;
 
 /// Everything about one interval.
@@ -34,6 +35,8 @@ pub(crate) struct Interval {
     pub(crate) culprits: Vec<Party>,
     /// `--cgroups`.
     pub(crate) cgroups: Vec<CgroupPressure>,
+    /// `-s`.
+    pub(crate) stacks: Vec<Stack>,
     /// Failed requests; `None`: this kernel has no event for them.
     pub(crate) block_errors: Option<u64>,
     /// Since the start of the run.

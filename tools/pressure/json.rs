@@ -7,6 +7,7 @@ use crate::interval::{Interval, index_of};
 use crate::parties::Party;
 use crate::psi::{Lost, Resource, Share};
 use crate::ranking;
+use crate::stacks;
 
 /// Everything that people are shown, and all parties.
 pub(crate) fn interval(interval: &Interval) -> Value {
@@ -91,6 +92,9 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
     let culprits = culprits.iter().filter_map(|ranked| ranked.party);
     object["culprits"] = culprits.map(culprit_json).collect();
     object["next"] = hints.into();
+    if !interval.stacks.is_empty() {
+        object["stacks"] = stacks::to_json(&interval.stacks, index);
+    }
     if resource == Resource::Cpu {
         object["throttled_ns"] = interval.throttled_ns.into();
     }

@@ -29,6 +29,7 @@ mod parties;
 mod psi;
 mod ranking;
 mod report;
+mod stacks;
 mod trigger;
 mod utilisation;
 mod victims;
@@ -95,14 +96,14 @@ fn report(
     announce(args, source, fired.map(|fired| fired.elapsed()));
     let written = intervals::report_each(args, &mut capture, signals);
     run::unless_closed(written, ())?;
-    let losses = harvest::losses(&capture.skel)?;
+    let losses = capture.losses()?;
     let cost = meter.read(capture.skel.object());
     let window_ns = capture.start_ns().saturating_sub(start_ns);
     let closing = Closing {
         tool: "pressure",
         window: Duration::from_nanos(window_ns),
         events: (harvest::events(&capture.skel)?, "switches and wakeups"),
-        stacks: None,
+        stacks: capture.stacks(),
         ends: None,
         losses: &losses,
         losses_of_ns: window_ns.saturating_mul(cost.cpus),

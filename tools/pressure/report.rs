@@ -11,6 +11,7 @@ use crate::interval::{Interval, index_of};
 use crate::parties::Party;
 use crate::psi::Resource;
 use crate::ranking::{self, Ranked};
+use crate::stacks;
 
 /// Pressed from this share of the time on, percent: below, nobody would notice.
 const LEAST_PERCENT: f64 = 1.0;
@@ -41,6 +42,9 @@ pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io
     write_table(interval, &pressed, look, out)?;
     for resource in &pressed {
         write_parties(interval, *resource, look, out)?;
+        if let Some(index) = index_of(*resource) {
+            stacks::write(&interval.stacks, index, look.style, out)?;
+        }
     }
     crate::cgroup_table::write(&interval.cgroups, look.style, out)?;
     writeln!(out)

@@ -32,13 +32,18 @@ impl Filter {
         }
     }
 
-    pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {
-        (self.tgids.is_empty() || self.tgids.contains(&task.tgid))
-            && (self.tids.is_empty() || self.tids.contains(&task.tid))
+    /// By what is known of a stack's task.
+    pub(crate) fn names(&self, tgid: u32, tid: u32, comm: &str) -> bool {
+        (self.tgids.is_empty() || self.tgids.contains(&tgid))
+            && (self.tids.is_empty() || self.tids.contains(&tid))
             && self
                 .comm
                 .as_ref()
-                .is_none_or(|glob| glob.matches(task.comm.as_bytes()))
+                .is_none_or(|glob| glob.matches(comm.as_bytes()))
+    }
+
+    pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {
+        self.names(task.tgid, task.tid, &task.comm)
             && self
                 .kernel_threads
                 .is_none_or(|wanted| wanted == task.is_kernel_thread)
