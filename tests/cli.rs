@@ -6,11 +6,15 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const TOOLS: [(&str, &str); 3] = [
+const TOOLS: [(&str, &str); 4] = [
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
+    ("pressure", env!("CARGO_BIN_EXE_pressure")),
     ("profile", env!("CARGO_BIN_EXE_profile")),
     ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
 ];
+
+/// Those with -f, -o and what else is for stacks.
+const HAS_STACK_OPTIONS: [&str; 2] = ["offcputime", "profile"];
 
 fn run(program: &str, args: &[&str]) -> Output {
     Command::new(program)
@@ -53,7 +57,7 @@ fn wrong_usage_exits_2() {
         ] {
             assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
         }
-        if tool != "runqlat" {
+        if HAS_STACK_OPTIONS.contains(&tool) {
             for args in [&["-U", "-K"][..], &["-f", "-j"], &["-o", "x.svg"]] {
                 assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
             }
@@ -105,7 +109,10 @@ fn what_does_not_exist_is_named_before_anything_is_loaded() {
 
 #[test]
 fn an_unwritable_output_is_found_before_the_run() {
-    for (tool, program) in TOOLS.into_iter().filter(|(tool, _)| *tool != "runqlat") {
+    for (tool, program) in TOOLS
+        .into_iter()
+        .filter(|(tool, _)| HAS_STACK_OPTIONS.contains(tool))
+    {
         let output = run(program, &["-o", "/no/such/directory/out.folded", "1"]);
         assert_eq!(output.status.code(), Some(1), "{tool}");
         assert_eq!(
@@ -183,4 +190,24 @@ fn without_privileges_the_missing_capability_is_named() {
         );
         assert_eq!((output.status.code(), stderr(&output)), (Some(1), expected));
     }
+}
+
+#[test]
+fn a_trigger_that_the_kernel_would_refuse_is_refused_at_once() {
+    let program = env!("CARGO_BIN_EXE_pressure");
+    for trigger in [
+        "",
+        "memory",
+        "memory some 3s/2s",
+        "memory some 1s/11s",
+        "disk some 1s/2s",
+    ] {
+        let output = run(program, &["--trigger", trigger, "1"]);
+        assert_eq!(output.status.code(), Some(2), "{trigger}");
+    }
+    let form = stderr(&run(program, &["--trigger", "memory 1s/2s"]));
+    assert!(form.contains("'memory some 150ms/2s'"), "{form}");
+    assert_eq!(run(program, &["--repeat", "1"]).status.code(), Some(2));
+    let both = run(program, &["--cgroups", "--cgroup", "/"]);
+    assert_eq!(both.status.code(), Some(2));
 }

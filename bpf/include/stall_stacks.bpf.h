@@ -13,6 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include "ids.bpf.h"
 #include "stacks.bpf.h"
+#include "stall_phases.bpf.h"
 
 enum stack_role {
 	ROLE_VICTIM = 0,
@@ -105,6 +106,67 @@ static __always_inline __u64 walk_other(struct task_struct *task)
 	id = intern_kernel_stack(stack, bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0));
 	release_scratch(scratch);
 	return id;
+}
+
+static __always_inline bool has_pending(struct member *member)
+{
+	return member->pending_ns[ON_CPU] || member->pending_ns[ON_MEMORY] || member->pending_ns[ON_IO];
+}
+
+static __always_inline void report_pending(struct member *member, struct stall_stack *key)
+{
+	for (int i = 0; i < STALLS; i++) {
+		key->resource = i;
+		add_weight(key, member->pending_ns[i]);
+		member->pending_ns[i] = 0;
+	}
+}
+
+/* A wait is over. The thread is not current yet. */
+static __always_inline void resumed(struct member *member, struct task_struct *task)
+{
+	struct stall_stack key = {};
+
+	if (!has_pending(member))
+		return;
+	member->kernel_stack = member->never_ran ? 0 : walk_other(task);
+	if (config.walk_on_exit && !member->never_ran)
+		return;
+	describe_stack(&key, task, ROLE_VICTIM);
+	key.kernel_stack = member->kernel_stack;
+	key.user_stack = member->never_ran ? 0 : member->user_stack;
+	report_pending(member, &key);
+}
+
+/* Where the task that is leaving the CPU is, and others waited behind it. */
+static __always_inline void report_culprit(void *ctx, struct member *member, struct task_struct *task, __u64 caused_ns)
+{
+	struct stall_stack key = {};
+
+	if (!caused_ns && config.walk_on_exit)
+		return;
+	describe_stack(&key, task, ROLE_CULPRIT);
+	if (!walk_current(ctx, &key, task, caused_ns > 0))
+		return;
+	member->user_stack = key.user_stack;
+	key.resource = ON_CPU;
+	add_weight(&key, caused_ns);
+}
+
+SEC("?tp_btf/sched_exit_tp")
+int BPF_PROG(sched_exit, bool is_switch)
+{
+	struct task_struct *task = current_task();
+	struct member *member = is_switch ? member_of(task) : NULL;
+	struct stall_stack key = {};
+
+	if (!member || !has_pending(member))
+		return 0;
+	describe_stack(&key, task, ROLE_VICTIM);
+	key.kernel_stack = member->kernel_stack;
+	if (walk_current(ctx, &key, task, false))
+		report_pending(member, &key);
+	return 0;
 }
 
 #endif

@@ -73,17 +73,15 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
     let some_ns = lost
         .and_then(|lost| lost.some)
         .map_or(some_ns, |some| some.lost_ns);
-    object["tasks_at_a_time"] = if some_ns > 0 {
+    object["ratio"] = if some_ns > 0 {
         json!(interval.task_ns[index] as f64 / some_ns as f64)
     } else {
         Value::Null
     };
     let victims = ranking::victims(interval, index);
     let culprits = ranking::culprits(interval, index);
-    let first =
-        |ranked: &[ranking::Ranked<'_>]| ranked.iter().find_map(|ranked| ranked.party.cloned());
-    let (victim, culprit) = (first(&victims), first(&culprits));
-    let hints: Vec<Value> = hints::hints(interval, resource, victim.as_ref(), culprit.as_ref())
+    let (victim, culprit) = (ranking::lasting(&victims), ranking::lasting(&culprits));
+    let hints: Vec<Value> = hints::hints(interval, resource, victim, culprit)
         .into_iter()
         .map(|hint| json!({"command": hint.command, "answers": hint.answers}))
         .collect();

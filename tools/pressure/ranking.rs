@@ -81,7 +81,11 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
         ON_IO => (
             party.ios + bytes / BYTES_PER_IO,
             units::bytes(bytes),
-            format!("{}, {}", describe(party), units::counted(party.ios, "I/Os")),
+            format!(
+                "{}, {}",
+                describe_briefly(party),
+                units::counted(party.ios, "I/Os")
+            ),
         ),
         _ => (
             memory_bytes(party),
@@ -98,14 +102,28 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
     }
 }
 
-/// `cc1 (pid 123)`, `cc1 (17 ended)`.
-pub(crate) fn describe(party: &Party) -> String {
+/// `db 123, 17 threads`, `cc1, 5 ended`.
+fn describe(party: &Party) -> String {
+    match party.tgid {
+        Some(_) if party.threads > 1 => {
+            format!("{}, {} threads", describe_briefly(party), party.threads)
+        }
+        _ => describe_briefly(party),
+    }
+}
+
+fn describe_briefly(party: &Party) -> String {
     let comm = terminal(&party.comm);
     match party.tgid {
-        Some(tgid) if party.threads > 1 => format!("{comm} {tgid}, {} threads", party.threads),
         Some(tgid) => format!("{comm} {tgid}"),
         None => format!("{comm}, {} ended", party.processes),
     }
+}
+
+/// The heaviest that a tool can still look at: a process that lives, or a name that comes again and again.
+pub(crate) fn lasting<'a>(ranked: &[Ranked<'a>]) -> Option<&'a Party> {
+    let mut parties = ranked.iter().filter_map(|ranked| ranked.party);
+    parties.find(|party| party.tgid.is_some() || party.processes > 1)
 }
 
 /// A wait as long as the interval is no ordinary one.

@@ -70,14 +70,18 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
     format!("{time}  {clock}{whose}: short of {}", short.join(", "))
 }
 
-/// UTC, so that it needs no time zone files.
+/// Local time of day.
 fn clock_time(unix_s: u64) -> String {
-    let of_day = unix_s % 86_400;
+    let seconds = libc::time_t::try_from(unix_s).unwrap_or(0);
+    // SAFETY: all-zero is a valid tm; localtime_r fills it.
+    let local = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut local);
+        local
+    };
     format!(
         "{:02}:{:02}:{:02}",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
+        local.tm_hour, local.tm_min, local.tm_sec
     )
 }
 
@@ -124,7 +128,7 @@ fn write_table(
     }
     if look.legend {
         let legend =
-            "SOME: share of the time in which a task had to wait; FULL: no task could go on";
+            "SOME: part of the time a task waited; FULL: all did; AVG10: SOME over about 10 s";
         writeln!(out, "{}", look.style.dim(legend))?;
     }
     Ok(())
@@ -231,15 +235,8 @@ fn write_parties(
         let line = format!("{left:<LEFT$}  {right}");
         writeln!(out, "{}", line.trim_end())?;
     }
-    let heaviest = |ranked: &[Ranked<'_>]| ranked.iter().find_map(|ranked| ranked.party.cloned());
-    let parties = (heaviest(&victims), heaviest(&culprits));
-    write_hints(
-        interval,
-        resource,
-        (parties.0.as_ref(), parties.1.as_ref()),
-        look,
-        out,
-    )
+    let parties = (ranking::lasting(&victims), ranking::lasting(&culprits));
+    write_hints(interval, resource, parties, look, out)
 }
 
 /// What tasks lost beside what PSI says: each task counts for itself, PSI counts a moment once.
