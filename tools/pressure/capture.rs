@@ -29,7 +29,7 @@ struct Edge {
     ns: u64,
     psi: psi::Snapshot,
     usage: utilisation::Snapshot,
-    stalls: Vec<StallTimes>,
+    throttled_ns: u64,
     block_errors: u64,
     cgroups: Option<Snapshots>,
 }
@@ -45,6 +45,36 @@ pub(crate) struct Capture {
     edge: Edge,
     exited: Vec<TaskStock>,
     corrected_ns: u64,
+    emulation: Emulation,
+}
+
+/// Some and full of the machine from our own events.
+#[derive(Default)]
+struct Emulation {
+    folded_at_ns: u64,
+    stalls: Vec<StallTimes>,
+    /// Since the interval began.
+    folded_ns: [[u64; 2]; 3],
+}
+
+/// The kernel folds its CPUs into one whenever somebody reads a pressure file, and every 2 s: who wants the same result
+/// has to fold at the same times. So it is made to, this often; not more, because it counts whole ticks.
+const FOLD_NS: u64 = 1_000_000_000;
+
+impl Emulation {
+    /// To be called when the kernel has just folded.
+    fn fold(&mut self, skel: &PressureSkel<'_>) -> Result<()> {
+        self.folded_at_ns = monotonic_ns();
+        let now = harvest::stall_times(skel, self.folded_at_ns)?;
+        let folded = harvest::fold(&self.stalls, &now);
+        for (sums, folded) in self.folded_ns.iter_mut().zip(folded) {
+            for (sum, folded) in sums.iter_mut().zip(folded) {
+                *sum += folded;
+            }
+        }
+        self.stalls = now;
+        Ok(())
+    }
 }
 
 /// A ring buffer is whole pages.
@@ -97,6 +127,7 @@ impl Capture {
             edge: Edge::default(),
             exited: Vec::new(),
             corrected_ns: 0,
+            emulation: Emulation::default(),
         })
     }
 
@@ -105,6 +136,7 @@ impl Capture {
         loader::attach(&mut self.skel)?;
         iterate::run(self.skel.links.seed_members.as_ref())?;
         let (edge, _) = self.edge()?;
+        self.emulation.folded_ns = Default::default();
         let epoch = 1 - harvest::epoch(&self.skel)?;
         stacks::clear(&self.skel, epoch)?;
         self.exited.clear();
@@ -117,6 +149,10 @@ impl Capture {
         self.exited.extend(harvest::take_exited(&self.skel)?);
         if let Some(stacks) = &mut self.stacks {
             stacks.absorb();
+        }
+        if monotonic_ns().saturating_sub(self.emulation.folded_at_ns) >= FOLD_NS {
+            psi::make_kernel_fold();
+            self.emulation.fold(&self.skel)?;
         }
         let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
         if is_due && harvest::unseen(&self.skel)? > 0 {
@@ -133,6 +169,10 @@ impl Capture {
 
     fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>)> {
         let psi = psi::Snapshot::take(&self.source);
+        if self.source != Source::System {
+            psi::make_kernel_fold();
+        }
+        self.emulation.fold(&self.skel)?;
         let ns = monotonic_ns();
         harvest::turn(&mut self.skel, ns)?;
         let tasks = harvest::take_stock(&self.skel)?;
@@ -141,7 +181,7 @@ impl Capture {
             ns,
             psi,
             usage: utilisation::Snapshot::take(),
-            stalls: harvest::stall_times(&self.skel, ns)?,
+            throttled_ns: throttled(&self.emulation.stalls),
             block_errors: harvest::block_errors(&self.skel)?,
             cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
         };
@@ -151,6 +191,7 @@ impl Capture {
     /// Ends an interval and begins the next.
     pub(crate) fn take(&mut self) -> Result<Interval> {
         let (now, mut tasks) = self.edge()?;
+        let emulated_ns = std::mem::take(&mut self.emulation.folded_ns);
         let before = std::mem::replace(&mut self.edge, now);
         let now = &self.edge;
         tasks.append(&mut self.exited);
@@ -175,8 +216,6 @@ impl Capture {
         });
         let own_tgid = std::process::id();
         let not_us = |party: &parties::Party| party.tgid != Some(own_tgid);
-        let throttled =
-            |stalls: &[StallTimes]| stalls.iter().map(|cpu| cpu.throttled_ns).sum::<u64>();
         let cgroups = now.cgroups.as_ref().zip(before.cgroups.as_ref());
         Ok(Interval {
             start_ns: before.ns,
@@ -190,9 +229,9 @@ impl Capture {
             },
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
-            emulated_ns: harvest::fold(&before.stalls, &now.stalls),
+            emulated_ns,
             task_ns,
-            throttled_ns: throttled(&now.stalls).saturating_sub(throttled(&before.stalls)),
+            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
             victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
             culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
             cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),
@@ -217,4 +256,8 @@ impl Capture {
     pub(crate) fn stacks(&self) -> Option<usize> {
         self.stacks.as_ref().map(Stacks::len)
     }
+}
+
+fn throttled(stalls: &[StallTimes]) -> u64 {
+    stalls.iter().map(|cpu| cpu.throttled_ns).sum()
 }

@@ -101,6 +101,12 @@ impl Source {
     }
 }
 
+/// Whoever reads one of its files has the kernel bring all totals of the machine up to date.
+pub(crate) fn make_kernel_fold() {
+    // Without PSI there is nothing to fold.
+    let _ = fs::read(Source::System.file(Resource::Cpu));
+}
+
 fn is_hidden() -> bool {
     std::env::var(HIDE).is_ok_and(|names| names.split(',').any(|name| name == "psi"))
 }
