@@ -10,11 +10,13 @@ mod harness;
 mod kernel;
 mod offcputime;
 mod older_kernels;
+mod own_cgroup;
 mod pressure;
 mod pressure_triggers;
 #[path = "profile.rs"]
 mod profile_tool;
 mod runqlat;
+mod shortages;
 mod slow_disk;
 mod small_memory;
 mod symbols;

@@ -1,12 +1,10 @@
 //! pressure against PSI's totals, schedstat and programs that time themselves.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::c_program::compile;
 use crate::kernel::{alone, require_live};
+use crate::own_cgroup::OwnCgroup;
+use crate::shortages::{DISK, WORKING_SET, program};
 use crate::slow_disk::SlowDisk;
 use crate::small_memory::SmallMemory;
 use crate::tool::Tool;
@@ -14,77 +12,6 @@ use crate::workload::{Workload, number};
 
 /// Error allowed against the kernel's Δtotal, and against what programs know.
 const TOLERANCE: f64 = 0.05;
-
-/// Writes 8 KiB and syncs, or reads 64 KiB past the page cache, for two seconds; says how long that took, and how much
-/// of it was spent on a CPU or waiting for one.
-const DISK: &str = r#"
-#include <sys/stat.h>
-int main(int argc, char **argv)
-{
-	static char buffer[1 << 16] __attribute__((aligned(4096)));
-	int sync = argv[2][0] == 's', n = 0, stat, fd = open(argv[1], O_RDWR | O_CREAT | (sync ? 0 : O_DIRECT), 0600);
-	long long start, end, cpu, cpu_end, delay, delay_end;
-	char text[64] = "";
-
-	for (int i = 0; i < 64; i++)
-		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
-			_exit(3);
-	if (fsync(fd))
-		_exit(4);
-	stat = open("/proc/thread-self/schedstat", O_RDONLY);
-	ready();
-	pread(stat, text, sizeof(text) - 1, 0);
-	sscanf(text, "%*d %lld", &delay);
-	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	start = end = clock_ns(CLOCK_MONOTONIC);
-	for (; end < start + 2000000000LL; end = clock_ns(CLOCK_MONOTONIC), n++)
-		if (sync ? pwrite(fd, buffer, 8192, 0) != 8192 || fsync(fd) :
-			   pread(fd, buffer, sizeof(buffer), (n % 64) * sizeof(buffer)) != sizeof(buffer))
-			_exit(5);
-	cpu_end = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	pread(stat, text, sizeof(text) - 1, 0);
-	sscanf(text, "%*d %lld", &delay_end);
-	say("{\"n\": %d, \"wall_ns\": %lld, \"cpu_ns\": %lld, \"delay_ns\": %lld}\ndone\n", n, end - start,
-	    cpu_end - cpu, delay_end - delay);
-	await_go();
-	unlink(argv[1]);
-	return 0;
-}
-"#;
-
-/// Touches all pages of a file of 64 MiB again and again, for two seconds; says how many faults that took.
-const WORKING_SET: &str = r#"
-#include <sys/resource.h>
-int main(int argc, char **argv)
-{
-	static char buffer[1 << 20];
-	long length = 64 << 20, sum = 0, n = 0;
-	int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
-	struct rusage before, after;
-	long long start;
-	char *file;
-
-	memset(buffer, 1, sizeof(buffer));
-	for (int i = 0; i < 64; i++)
-		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
-			_exit(3);
-	fsync(fd);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	file = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
-	ready();
-	getrusage(RUSAGE_SELF, &before);
-	start = clock_ns(CLOCK_MONOTONIC);
-	while (clock_ns(CLOCK_MONOTONIC) < start + 2000000000LL)
-		for (int i = 0; i < 256; i++, n++)
-			sum += file[n * 4096 % length];
-	getrusage(RUSAGE_SELF, &after);
-	say("{\"pages\": %ld, \"sum\": %ld, \"faults\": %ld}\ndone\n", n, sum,
-	    after.ru_minflt + after.ru_majflt - before.ru_minflt - before.ru_majflt);
-	await_go();
-	unlink(argv[1]);
-	return 0;
-}
-"#;
 
 /// Runs a prepared workload under `pressure -j OPTIONS` from "go" to its end.
 fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
@@ -102,14 +29,6 @@ fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
         assert!(loss.starts_with("unseen") || *count == 0, "{loss}: {count}");
     }
     (report, results)
-}
-
-fn program(source: &str, name: &str, args: &[&str]) -> (Workload, tempfile::TempDir) {
-    // /tmp may be memory: what is to wait for a disk lies beside the build.
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let mut command = Command::new(compile(dir.path(), name, source, &[]));
-    command.arg(dir.path().join("file")).args(args);
-    (Workload::spawn(name, command).0, dir)
 }
 
 /// Stalls whose end was hidden.
@@ -377,27 +296,14 @@ fn a_cgroups_pressure_is_its_own() {
     if !require_live() {
         return;
     }
-    let mount = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
-    let mut mounts = mount
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let root = mounts
-        .find(|fields| fields[2] == "cgroup2")
-        .expect("cgroup v2");
     let _alone = alone();
-    let workload = Workload::start(
+    let mut workload = Workload::start(
         "spinner",
         &["--threads", "4", "--cpu", "0", "--seconds", "2"],
     );
-    let pid = workload.pid();
-    let cgroup = Path::new(root[1]).join(format!("usekit-test-{pid}"));
-    std::fs::create_dir(&cgroup).expect("a cgroup");
-    std::fs::write(cgroup.join("cgroup.procs"), pid.to_string()).expect("the process moves");
-    let mut workload = workload;
-    let path = cgroup.to_str().expect("UTF-8").to_owned();
-    let (report, results) = trace(&mut workload, &["--cgroup", &path]);
+    let cgroup = OwnCgroup::new(workload.pid());
+    let (report, results) = trace(&mut workload, &["--cgroup", cgroup.path()]);
     workload.finish();
-    std::fs::remove_dir(&cgroup).expect("it is empty");
     let cpu = &report["resources"]["cpu"];
     let victims = cpu["victims"].as_array().expect("victims");
     assert_eq!(victims.len(), 1, "{victims:?}");
