@@ -189,9 +189,9 @@ static __always_inline void set_busy_memory(bool stalled, __u64 now)
 /* `marked`: the kernel has set in_memstall by now, if it is a stall at all (proactive reclaim is none). */
 static __always_inline void reclaim_begins(bool marked)
 {
+	__u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
-	__u64 now = bpf_ktime_get_ns();
 
 	if (!member || (marked && config.psi && !is_in_memstall(task)))
 		return;
@@ -217,13 +217,13 @@ static __always_inline void reclaim_ends(void *ctx)
 {
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now;
 
-	if (!member || !member->reclaims)
+	if (!member || !member->reclaims || --member->reclaims)
 		return;
+	/* Late, as it is early where reclaim begins: the kernel takes what this program costs for a part of the stall. */
+	now = bpf_ktime_get_ns();
 	settle(member, now);
-	if (--member->reclaims)
-		return;
 	member->memory = 0;
 	set_busy_memory(false, now);
 	if (config.stacks)
