@@ -175,7 +175,10 @@ fn without_privileges_the_missing_capability_is_named() {
     for (tool, program) in TOOLS {
         let dir = tempfile::tempdir().expect("a directory");
         let copy: PathBuf = dir.path().join(tool);
-        fs::copy(program, &copy).expect("a copy");
+        // By another process: while a file is open for writing here, a child that some other test forks has it open, too,
+        // and until that one's exec nobody can run it.
+        let copied = Command::new("cp").arg(program).arg(&copy).status();
+        assert!(copied.expect("cp runs").success());
         for path in [dir.path(), &copy] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
         }

@@ -72,10 +72,7 @@ impl Snapshot {
         snapshot.read_memory(&read("/proc/meminfo"));
         snapshot.oom_kills = field(&read("/proc/vmstat"), "oom_kill");
         snapshot.read_disks(&read("/proc/diskstats"), |name| {
-            !["loop", "ram", "zram"]
-                .iter()
-                .any(|kind| name.starts_with(kind))
-                && Path::new("/sys/block").join(name).exists()
+            Path::new("/sys/block").join(name).exists()
         });
         snapshot
     }
