@@ -6,9 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const TOOLS: [(&str, &str); 4] = [
+const TOOLS: [(&str, &str); 5] = [
     ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
+    ("pressure", env!("CARGO_BIN_EXE_pressure")),
     ("profile", env!("CARGO_BIN_EXE_profile")),
     ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
 ];
@@ -176,7 +177,10 @@ fn without_privileges_the_missing_capability_is_named() {
     for (tool, program) in TOOLS {
         let dir = tempfile::tempdir().expect("a directory");
         let copy: PathBuf = dir.path().join(tool);
-        fs::copy(program, &copy).expect("a copy");
+        // By another process: while a file is open for writing here, a child that some other test forks has it open, too,
+        // and until that one's exec nobody can run it.
+        let copied = Command::new("cp").arg(program).arg(&copy).status();
+        assert!(copied.expect("cp runs").success());
         for path in [dir.path(), &copy] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
         }
@@ -204,4 +208,24 @@ fn a_disk_that_does_not_exist_is_named() {
         stderr(&output),
         "biolatency: no disk or partition no-such; see lsblk\n"
     );
+}
+
+#[test]
+fn a_trigger_that_the_kernel_would_refuse_is_refused_at_once() {
+    let program = env!("CARGO_BIN_EXE_pressure");
+    for trigger in [
+        "",
+        "memory",
+        "memory some 3s/2s",
+        "memory some 1s/11s",
+        "disk some 1s/2s",
+    ] {
+        let output = run(program, &["--trigger", trigger, "1"]);
+        assert_eq!(output.status.code(), Some(2), "{trigger}");
+    }
+    let form = stderr(&run(program, &["--trigger", "memory 1s/2s"]));
+    assert!(form.contains("'memory some 150ms/2s'"), "{form}");
+    assert_eq!(run(program, &["--repeat", "1"]).status.code(), Some(2));
+    let both = run(program, &["--cgroups", "--cgroup", "/"]);
+    assert_eq!(both.status.code(), Some(2));
 }

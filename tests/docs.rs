@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TOOLS: [(&str, &str); 4] = [
+const TOOLS: [(&str, &str); 5] = [
     ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
+    ("pressure", env!("CARGO_BIN_EXE_pressure")),
     ("profile", env!("CARGO_BIN_EXE_profile")),
     ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
 ];

@@ -11,6 +11,9 @@
 struct task_struct___pre_5_14 {
 	volatile long state;
 };
+struct task_struct___pre_5_16 {
+	unsigned int cpu;
+};
 struct cgroup___pre_6_1 {
 	u64 ancestor_ids[0];
 };
@@ -58,6 +61,16 @@ static __always_inline __u32 task_state(struct task_struct *task)
 	if (bpf_core_field_exists(task->__state))
 		return BPF_CORE_READ(task, __state);
 	return (__u32)BPF_CORE_READ(old, state);
+}
+
+/* bcf9033e5449 (5.16) moved it. */
+static __always_inline __u32 task_cpu(struct task_struct *task)
+{
+	struct task_struct___pre_5_16 *old = (void *)task;
+
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return BPF_CORE_READ(task, thread_info.cpu);
+	return BPF_CORE_READ(old, cpu);
 }
 
 /* 7f203bc89eb6 (6.1) replaced the array of ancestors' ids by one of pointers. */

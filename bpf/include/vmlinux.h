@@ -142,6 +142,16 @@ struct signal_struct {
 
 struct rt_mutex_waiter;
 struct mutex;
+struct bio_list;
+
+struct thread_info {
+	u32 cpu;
+};
+
+struct task_io_accounting {
+	u64 read_bytes;
+	u64 write_bytes;
+};
 
 /* Architecture: x86-64. */
 struct thread_struct {
@@ -149,6 +159,7 @@ struct thread_struct {
 };
 
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
@@ -157,6 +168,7 @@ struct task_struct {
 	struct sched_entity se;
 	struct mm_struct *mm;
 	unsigned int in_iowait : 1;
+	unsigned int in_memstall : 1;
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;
@@ -164,6 +176,10 @@ struct task_struct {
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	u64 start_time;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	struct bio_list *bio_list;
+	struct task_io_accounting ioac;
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
@@ -270,6 +286,11 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
+
+/* UAPI, not relocated: libbpf and the kernel find it by name in map values. */
+struct bpf_spin_lock {
+	__u32 val;
+};
 
 /* UAPI, fixed layout: not relocated. Architecture: x86-64. */
 struct user_regs {

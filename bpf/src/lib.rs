@@ -82,10 +82,15 @@ macro_rules! plain {
 
 skeleton!(biolatency, "Latency of block I/O.");
 skeleton!(offcputime, "Time off the CPU, by stack.");
+skeleton!(
+    pressure,
+    "Time lost for want of a CPU, of memory or of I/O."
+);
 skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
+plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: profile_key, profile_value, profile_totals);
 plain!(runqlat: group_id, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);

@@ -60,7 +60,7 @@ fn the_tools_are_built_here() {
     if !require_live() {
         return;
     }
-    for name in ["offcputime", "profile", "runqlat"] {
+    for name in ["offcputime", "pressure", "profile", "runqlat"] {
         assert!(crate::built(name).exists(), "{name}");
     }
     Tool::start("profile", &["--version"]).finish();

@@ -22,12 +22,17 @@ mod kernel;
 mod kernel_stacks;
 mod offcputime;
 mod older_kernels;
+mod own_cgroup;
 mod perf_dwarf;
+mod pressure;
+mod pressure_triggers;
 #[path = "profile.rs"]
 mod profile_tool;
 mod real_program;
 mod runqlat;
+mod shortages;
 mod slow_disk;
+mod small_memory;
 mod symbols;
 mod targets;
 mod tool;

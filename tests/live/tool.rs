@@ -114,11 +114,15 @@ impl Tool {
 
     /// Waits for `NAME: tracing…` on stderr: from then on no event is missed.
     pub(crate) fn wait_attached(&self) {
-        let announcement = format!("{}: tracing", self.name);
-        let attached = self.stderr.wait_for(|line| line.starts_with(&announcement));
+        self.wait_saying(&format!("{}: tracing", self.name));
+    }
+
+    /// Waits for a line on stderr that begins so.
+    pub(crate) fn wait_saying(&self, announcement: &str) {
+        let said = self.stderr.wait_for(|line| line.starts_with(announcement));
         assert!(
-            attached,
-            "{} never attached:\n{}",
+            said,
+            "{} never said \"{announcement}\":\n{}",
             self.name,
             self.stderr.text()
         );

@@ -36,6 +36,25 @@ where
     B: SkelBuilder<'static>,
     B::Output: OpenSkel<'static>,
 {
+    let mut skel = prepare(builder, selection, configure)?;
+    attach(&mut skel)?;
+    Ok(skel)
+}
+
+/// As [`load`], but nothing runs, and nothing costs time, before [`attach`].
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn prepare<B>(
+    builder: B,
+    selection: Selection<'_>,
+    configure: impl FnOnce(&mut B::Output) -> Result<()>,
+) -> Result<<B::Output as OpenSkel<'static>>::Output>
+where
+    B: SkelBuilder<'static>,
+    B::Output: OpenSkel<'static>,
+{
     set_print(Some((PrintLevel::Debug, remember)));
     let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
     let mut open = builder
@@ -48,12 +67,18 @@ where
         }
     }
     configure(&mut open)?;
-    let mut skel = open
-        .load()
-        .map_err(|err| explain("load BPF programs", &err))?;
+    open.load()
+        .map_err(|err| explain("load BPF programs", &err))
+}
+
+/// Attaches what [`prepare`] has loaded.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn attach(skel: &mut impl Skel<'static>) -> Result<()> {
     skel.attach()
-        .map_err(|err| explain("attach BPF programs", &err))?;
-    Ok(skel)
+        .map_err(|err| explain("attach BPF programs", &err))
 }
 
 /// For `-v`: which optional programs are used here and which are not.

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* stall_phases.bpf.h: what a task is doing, what it loses by that, and what to do where a change was hidden from us. */
+#ifndef __STALL_PHASES_BPF_H__
+#define __STALL_PHASES_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+
+enum stalled_on {
+	ON_CPU = 0,
+	ON_MEMORY,
+	ON_IO,
+	STALLS,
+};
+
+enum phase {
+	/* Not known until its first event. */
+	PHASE_UNKNOWN = 0,
+	PHASE_RUNNING,
+	PHASE_WAITING,
+	PHASE_ASLEEP,
+	PHASE_DEAD,
+};
+
+/* What a task has lost, caused and used up to some moment; only differences mean anything. */
+struct account {
+	__u64 lost_ns[STALLS];
+	/* Time that others waited while it ran, each for itself. */
+	__u64 caused_ns;
+	/* I/O that it submitted; bytes as the kernel accounts them: reads to who reads, writes to who dirtied. */
+	__u64 ios;
+	__u64 read_bytes;
+	__u64 written_bytes;
+	/* Page faults. */
+	__u64 faults;
+};
+
+/* Task storage. */
+struct member {
+	/* When the present phase began, or its stall did. */
+	__u64 since_ns;
+	__u64 lost_ns[STALLS];
+	__u64 caused_ns;
+	__u64 ios;
+	/* The CPU's waited_ns when the task was switched in. */
+	__u64 waited_at_ns;
+	/* The task's switches when it left the CPU: if it has been switched since, that was hidden from us. */
+	__u64 switches;
+	/* With stacks: what the wait that is ending has cost since the last edge, and its stack as far as walked. */
+	__u64 pending_ns[STALLS];
+	__u64 kernel_stack;
+	__u64 user_stack;
+	/* What the iterator has handed out. */
+	struct account reported;
+	/* Whose counters it is in, and in which, 1 << enum stall_count. */
+	__u32 cpu;
+	__u32 counted;
+	__u8 phase;
+	/* Asleep for I/O. */
+	__u8 io;
+	/* Stalled on memory. */
+	__u8 memory;
+	/* Reclaims that it is in, by tracepoint. */
+	__u8 reclaims;
+	/* It starts in ret_from_fork, not in __schedule. */
+	__u8 never_ran;
+	__u8 pad[3];
+};
+
+#include "members.bpf.h"
+#include "waits.bpf.h"
+#include "stalls.bpf.h"
+
+struct pressure_config {
+	/* The kernel maintains in_memstall. */
+	__u32 psi;
+	__u32 stacks;
+	/* User stacks are walked in sched_exit_tp. */
+	__u32 walk_on_exit;
+};
+
+const volatile struct pressure_config config = {};
+
+struct pressure_losses {
+	/* Tasks that ended and found no room in `exited`. */
+	__u64 exited_full;
+	/* Phases whose end did not reach us; of those that were stalls, number and time, of which nothing more is known. */
+	__u64 unseen;
+	__u64 unseen_stalls[STALLS];
+	__u64 unseen_ns[STALLS];
+};
+
+struct pressure_losses losses = {};
+
+/* The ends of the latest interval and of the one before, set before the iterator runs. */
+__u64 edge_ns = 0;
+__u64 previous_edge_ns = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} events SEC(".maps");
+
+static __always_inline void count_event(void)
+{
+	__u32 zero = 0;
+	__u64 *count = bpf_map_lookup_elem(&events, &zero);
+
+	if (count)
+		(*count)++;
+}
+
+static __always_inline bool is_in_memstall(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->in_memstall) && BPF_CORE_READ_BITFIELD(task, in_memstall);
+}
+
+/* The counters that a task in this state belongs to. */
+static __always_inline __u32 counts_of(struct member *member, bool throttled)
+{
+	if (member->phase == PHASE_WAITING)
+		return 1 << (throttled ? COUNT_THROTTLED : COUNT_WAITING) |
+		       (member->memory ? 1 << COUNT_MEMORY_WAITING : 0);
+	if (member->phase == PHASE_ASLEEP)
+		return (member->io ? 1 << COUNT_IO : 0) | (member->memory ? 1 << COUNT_MEMORY_ASLEEP : 0);
+	return 0;
+}
+
+/* Time in the present phase goes to what it is lost to. */
+static __always_inline void add_lost(struct member *member, __u64 lost_ns[STALLS], __u64 passed)
+{
+	if (member->phase == PHASE_WAITING)
+		lost_ns[ON_CPU] += passed;
+	if (member->phase == PHASE_ASLEEP && member->io)
+		lost_ns[ON_IO] += passed;
+	if (member->memory)
+		lost_ns[ON_MEMORY] += passed;
+}
+
+/* The time since the last change goes to what held in it. */
+static __always_inline void settle(struct member *member, __u64 now)
+{
+	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+
+	if (config.stacks)
+		add_lost(member, member->pending_ns, now > edge_ns && member->since_ns < edge_ns ? now - edge_ns : passed);
+	add_lost(member, member->lost_ns, passed);
+	member->since_ns = now;
+}
+
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+static __always_inline void leave_counters(struct member *member, __u64 now)
+{
+	recount(member->cpu, member->counted, 0, now);
+	member->counted = 0;
+}
+
+static __always_inline void count_unseen(enum stalled_on stall, __u64 passed)
+{
+	__sync_fetch_and_add(&losses.unseen_stalls[stall], 1);
+	__sync_fetch_and_add(&losses.unseen_ns[stall], passed);
+}
+
+/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: the phase ended at some
+ * time that we do not know. Nothing of it counts for the task, though it has counted for the CPU.
+ */
+static __always_inline void drop_phase(struct member *member, __u64 now)
+{
+	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+
+	__sync_fetch_and_add(&losses.unseen, 1);
+	if (member->phase == PHASE_WAITING)
+		count_unseen(ON_CPU, passed);
+	if (member->phase == PHASE_ASLEEP && member->io)
+		count_unseen(ON_IO, passed);
+	if (member->memory)
+		count_unseen(ON_MEMORY, passed);
+	leave_counters(member, now);
+	member->since_ns = now;
+	member->phase = PHASE_UNKNOWN;
+	member->memory = 0;
+}
+
+/* It has been on a CPU since it began to wait. */
+static __always_inline bool is_stale(struct member *member, struct task_struct *task)
+{
+	return member->phase == PHASE_WAITING && member->switches != switches_of(task);
+}
+
+static __always_inline void read_usage(struct account *account, struct task_struct *task)
+{
+	account->faults = BPF_CORE_READ(task, min_flt) + BPF_CORE_READ(task, maj_flt);
+	if (bpf_core_field_exists(task->ioac)) {
+		account->read_bytes = BPF_CORE_READ(task, ioac.read_bytes);
+		account->written_bytes = BPF_CORE_READ(task, ioac.write_bytes);
+	}
+}
+
+/* What a task does is looked up; an event in between is set right by the next one. */
+static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	member->since_ns = now;
+	if (origin == MEMBER_FORKED) {
+		member->phase = PHASE_ASLEEP;
+		member->never_ran = 1;
+		return;
+	}
+	read_usage(&member->reported, task);
+	/* Running tasks are left unknown: when they began is. */
+	if (is_on_cpu(task) || task_state(task) & TASK_DEAD)
+		return;
+	member->phase = is_queued(task) ? PHASE_WAITING : PHASE_ASLEEP;
+	member->io = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	member->memory = is_in_memstall(task);
+	member->switches = switches_of(task);
+	member->cpu = task_cpu(task);
+	member->counted = counts_of(member, false);
+	recount(member->cpu, 0, member->counted, now);
+}
+
+static __always_inline void member_left(struct member *member)
+{
+}
+
+static __always_inline void begin_waiting(struct member *member, struct task_struct *task, __u64 now)
+{
+	if (member->phase == PHASE_RUNNING || is_stale(member, task))
+		drop_phase(member, now);
+	else
+		settle(member, now);
+	leave_counters(member, now);
+	member->phase = PHASE_WAITING;
+	member->io = 0;
+	member->switches = switches_of(task);
+	member->cpu = task_cpu(task);
+	member->counted = counts_of(member, false);
+	recount(member->cpu, 0, member->counted, now);
+}
+
+/* What has been hidden shows when what a task does is not what we take it for. In the first moments of a phase the kernel
+ * itself is still at it.
+ */
+static __always_inline void correct(struct member *member, struct task_struct *task, __u64 now)
+{
+	bool on_cpu = is_on_cpu(task);
+
+	if (member->phase == PHASE_DEAD || now < member->since_ns + 1000000)
+		return;
+	if (is_stale(member, task))
+		drop_phase(member, now);
+	else if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP) {
+		if (on_cpu)
+			drop_phase(member, now);
+		else if (member->phase == PHASE_ASLEEP && is_queued(task))
+			begin_waiting(member, task, now);
+	} else if (member->phase == PHASE_RUNNING && !on_cpu) {
+		drop_phase(member, now);
+	}
+}
+
+/* Run now and then where switches are hidden. */
+SEC("iter/task")
+int correct_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member = task ? member_of(task) : NULL;
+
+	if (member)
+		correct(member, task, bpf_ktime_get_ns());
+	return 0;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* stalls.bpf.h: per CPU, for how long at least one task was stalled, and all of them: pressure as the kernel defines it
+ * (kernel/sched/psi.c, test_states), but computed from our own events.
+ *
+ * Who waits where is kept in counters, one set per CPU; the time since the last change goes to the states that held.
+ * Also integrated: the number of waiting tasks over time. The difference of that integral over a task's time on the CPU
+ * is the time that others waited behind it.
+ */
+#ifndef __STALLS_BPF_H__
+#define __STALLS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#define MAX_CPUS 1024
+
+/* A task is in any number of these. */
+enum stall_count {
+	/* Runnable, not on a CPU. */
+	COUNT_WAITING = 0,
+	/* The same, without quota: nobody on the CPU is to blame. */
+	COUNT_THROTTLED,
+	/* Blocked on I/O. */
+	COUNT_IO,
+	/* Runnable, and stalled on memory. */
+	COUNT_MEMORY_WAITING,
+	/* Asleep, and stalled on memory. */
+	COUNT_MEMORY_ASLEEP,
+	COUNTS,
+};
+
+enum stall_time {
+	TIME_CPU_SOME = 0,
+	TIME_CPU_FULL,
+	TIME_MEMORY_SOME,
+	TIME_MEMORY_FULL,
+	TIME_IO_SOME,
+	TIME_IO_FULL,
+	/* Some task was not asleep, or stalled: how much this CPU weighs in the machine's pressure. */
+	TIME_NONIDLE,
+	STALL_TIMES,
+};
+
+/* State of one CPU. The lock is needed: wakeups and migrations change it from other CPUs. */
+struct stalls {
+	struct bpf_spin_lock lock;
+	__s32 counts[COUNTS];
+	/* What runs there now: a task, and one that is stalled on memory. */
+	__u32 busy;
+	__u32 busy_memory;
+	__u64 since_ns;
+	__u64 times_ns[STALL_TIMES];
+	/* Waiting tasks × ns, as far as something ran meanwhile. */
+	__u64 waited_ns;
+	/* Tasks without quota × ns. */
+	__u64 throttled_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, __u32);
+	__type(value, struct stalls);
+} stalls SEC(".maps");
+
+/* The time that has passed goes to what held in it. Under the lock. */
+static __always_inline void pass_time(struct stalls *cpu, __u64 now)
+{
+	__s32 waiting = cpu->counts[COUNT_WAITING] + cpu->counts[COUNT_THROTTLED];
+	__s32 memory_running = cpu->counts[COUNT_MEMORY_WAITING] + (cpu->busy_memory ? 1 : 0);
+	__s32 memory = memory_running + cpu->counts[COUNT_MEMORY_ASLEEP];
+	__s32 running = waiting + (cpu->busy ? 1 : 0);
+	__s32 io = cpu->counts[COUNT_IO];
+	/* Events of two CPUs may take the lock in another order than they took the time. */
+	__u64 passed = now > cpu->since_ns ? now - cpu->since_ns : 0;
+
+	if (!cpu->since_ns)
+		passed = 0;
+	if (now > cpu->since_ns)
+		cpu->since_ns = now;
+	if (waiting > 0)
+		cpu->times_ns[TIME_CPU_SOME] += passed;
+	if (waiting > 0 && !cpu->busy)
+		cpu->times_ns[TIME_CPU_FULL] += passed;
+	if (memory > 0)
+		cpu->times_ns[TIME_MEMORY_SOME] += passed;
+	/* All that run are stalled, or the CPU reclaims and could do nothing useful. */
+	if (memory > 0 && (running == memory_running || cpu->busy_memory))
+		cpu->times_ns[TIME_MEMORY_FULL] += passed;
+	if (io > 0)
+		cpu->times_ns[TIME_IO_SOME] += passed;
+	if (io > 0 && running == 0)
+		cpu->times_ns[TIME_IO_FULL] += passed;
+	if (running > 0 || io > 0 || memory > 0)
+		cpu->times_ns[TIME_NONIDLE] += passed;
+	if (cpu->busy && cpu->counts[COUNT_WAITING] > 0)
+		cpu->waited_ns += passed * cpu->counts[COUNT_WAITING];
+	if (cpu->counts[COUNT_THROTTLED] > 0)
+		cpu->throttled_ns += passed * cpu->counts[COUNT_THROTTLED];
+}
+
+static __always_inline struct stalls *stalls_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&stalls, &cpu);
+}
+
+/* `counted`: bits 1 << enum stall_count. */
+static __always_inline void change_counts(struct stalls *cpu, __u32 counted, __s32 by)
+{
+	for (int i = 0; i < COUNTS; i++)
+		if (counted & (1 << i))
+			cpu->counts[i] += by;
+}
+
+/* A task goes from one set of counters to another. */
+static __always_inline void recount(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
+{
+	struct stalls *at = stalls_of(cpu);
+
+	if (!at || leaves == joins)
+		return;
+	bpf_spin_lock(&at->lock);
+	pass_time(at, now);
+	change_counts(at, leaves & ~joins, -1);
+	change_counts(at, joins & ~leaves, 1);
+	bpf_spin_unlock(&at->lock);
+}
+
+#endif

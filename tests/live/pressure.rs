@@ -1,0 +1,323 @@
+//! pressure against PSI's totals, schedstat and programs that time themselves.
+
+use serde_json::Value;
+
+use crate::kernel::{alone, require_live};
+use crate::own_cgroup::OwnCgroup;
+use crate::shortages::{DISK, WORKING_SET, program};
+use crate::slow_disk::SlowDisk;
+use crate::small_memory::SmallMemory;
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Error allowed against the kernel's Δtotal, and against what programs know.
+const TOLERANCE: f64 = 0.05;
+
+/// Runs a prepared workload under `pressure -j OPTIONS` from "go" to its end.
+fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
+    let all: Vec<&str> = ["-j"].into_iter().chain(options.iter().copied()).collect();
+    let tool = Tool::start("pressure", &all);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("a JSON object");
+    for (loss, count) in report["losses"].as_object().expect("losses") {
+        // A sandbox's kernel hides some switches; they are allowed for where they count.
+        assert!(loss.starts_with("unseen") || *count == 0, "{loss}: {count}");
+    }
+    (report, results)
+}
+
+/// Stalls whose end was hidden.
+fn unseen_ns(report: &Value, resource: &str) -> u64 {
+    number(&report["losses"], &format!("unseen_{resource}_ns"))
+}
+
+/// The emulated "some" is the kernel's, but for phases whose end was hidden.
+fn assert_as_psi_says(report: &Value, resource: &str, least_ns: u64) {
+    let unseen = unseen_ns(report, resource);
+    let resource = &report["resources"][resource];
+    let truth = number(resource, "psi.some.lost_ns");
+    let found = number(resource, "emulated.some_ns");
+    assert!(
+        truth >= least_ns,
+        "too little pressure to compare: {truth} ns"
+    );
+    assert!(
+        found.abs_diff(truth) <= (TOLERANCE * truth as f64) as u64 + unseen,
+        "emulated {found} ns, PSI says {truth} ns; {unseen} ns hidden"
+    );
+    eprintln!("emulated {found} ns, PSI {truth} ns, hidden {unseen} ns");
+}
+
+/// The entry of a process in `victims` or `culprits`.
+fn party<'a>(report: &'a Value, resource: &str, list: &str, pid: u32) -> &'a Value {
+    let parties = report["resources"][resource][list]
+        .as_array()
+        .expect("a list");
+    let mut own = parties.iter().filter(|party| party["pid"] == pid);
+    own.next()
+        .unwrap_or_else(|| panic!("{pid} is not among the {list} of {resource}"))
+}
+
+fn assert_close(found: u64, truth: u64, allowed_ns: u64, what: &str) {
+    assert!(
+        found.abs_diff(truth) <= (TOLERANCE * truth as f64) as u64 + allowed_ns,
+        "{what}: {found} ns, not {truth} ns; {allowed_ns} ns hidden"
+    );
+}
+
+#[test]
+fn spinners_lose_and_cause_what_schedstat_says_and_some_is_psis() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "3"],
+    );
+    let pid = workload.pid();
+    let (report, results) = trace(&mut workload, &[]);
+    assert_as_psi_says(&report, "cpu", 1_000_000_000);
+    let total = |field: &str| {
+        results
+            .iter()
+            .map(|thread| number(thread, field))
+            .sum::<u64>()
+    };
+    let unseen = unseen_ns(&report, "cpu");
+    let victim = party(&report, "cpu", "victims", pid);
+    assert_eq!(
+        number(victim, "threads"),
+        5,
+        "four spinners and who waits for them"
+    );
+    assert_close(
+        number(victim, "lost_ns"),
+        total("total.run_delay_ns"),
+        unseen,
+        "lost",
+    );
+    // While one of them runs the other three wait, and hardly anybody else does on that CPU.
+    let culprit = party(&report, "cpu", "culprits", pid);
+    let others: u64 = report["resources"]["cpu"]["victims"]
+        .as_array()
+        .expect("victims")
+        .iter()
+        .filter(|victim| victim["pid"] != pid)
+        .map(|victim| number(victim, "lost_ns"))
+        .sum();
+    let (caused, least) = (number(culprit, "caused_ns"), 3 * total("total.oncpu_ns"));
+    assert!(
+        caused as f64 >= (1.0 - TOLERANCE) * least as f64 - unseen as f64
+            && caused as f64 <= (1.0 + TOLERANCE) * least as f64 + (others + unseen) as f64,
+        "caused {caused} ns, 3 x time on the CPU is {least} ns, others lost {others} ns"
+    );
+    workload.finish();
+}
+
+/// What a process has dirtied.
+fn written_bytes(pid: u32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("an account");
+    let mut lines = io
+        .lines()
+        .filter_map(|line| line.strip_prefix("write_bytes: "));
+    lines
+        .next()
+        .and_then(|bytes| bytes.parse().ok())
+        .expect("a number")
+}
+
+#[test]
+fn fsyncs_are_pressure_on_the_disk_as_psi_says() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (mut workload, _dir) = program(DISK, "syncer", &["sync"]);
+    let pid = workload.pid();
+    let before = written_bytes(pid);
+    let (report, results) = trace(&mut workload, &[]);
+    // Who syncs waits for the journal's thread, which the kernel does not take for I/O; the journal's own waits are.
+    assert_as_psi_says(&report, "io", 20_000_000);
+    let culprit = party(&report, "io", "culprits", pid);
+    // The kernel's own account, which takes a large folio for dirty as a whole.
+    let truth = written_bytes(pid) - before;
+    assert_eq!(number(culprit, "written_bytes"), truth);
+    let n = number(&results[0], "n");
+    assert!(number(culprit, "ios") >= n, "{culprit} for {n} syncs");
+    workload.finish();
+}
+
+#[test]
+fn cold_reads_of_a_slow_disk_lose_what_the_program_waited() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (mut workload, dir) = program(DISK, "reader", &["read"]);
+    let pid = workload.pid();
+    let slow = SlowDisk::new(pid, dir.path());
+    let (report, results) = trace(&mut workload, &[]);
+    drop(slow);
+    assert_as_psi_says(&report, "io", 500_000_000);
+    let program = &results[0];
+    let waited =
+        number(program, "wall_ns") - number(program, "cpu_ns") - number(program, "delay_ns");
+    let victim = party(&report, "io", "victims", pid);
+    assert_close(
+        number(victim, "lost_ns"),
+        waited,
+        unseen_ns(&report, "io"),
+        "lost to the disk",
+    );
+    let culprit = party(&report, "io", "culprits", pid);
+    let n = number(program, "n");
+    assert_eq!(
+        number(culprit, "read_bytes"),
+        n << 16,
+        "{n} reads of 64 KiB"
+    );
+    workload.finish();
+}
+
+#[test]
+fn a_working_set_beyond_its_limit_is_pressure_on_memory_as_psi_says() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (mut workload, _dir) = program(WORKING_SET, "hungry", &[]);
+    let pid = workload.pid();
+    let limit = SmallMemory::new(pid, 16 << 20);
+    let (report, results) = trace(&mut workload, &[]);
+    drop(limit);
+    assert_as_psi_says(&report, "memory", 100_000_000);
+    let memory = &report["resources"]["memory"];
+    let lost = number(party(&report, "memory", "victims", pid), "lost_ns");
+    let all = number(memory, "task_ns");
+    assert!(
+        lost as f64 >= 0.9 * all as f64,
+        "{lost} ns of {all} ns are its own"
+    );
+    let culprit = party(&report, "memory", "culprits", pid);
+    let (found, truth) = (number(culprit, "faults"), number(&results[0], "faults"));
+    // The program's first and last steps have some of their own.
+    assert!(
+        found >= truth && found <= truth + 50,
+        "{found} faults, not {truth}"
+    );
+    workload.finish();
+}
+
+#[test]
+fn intervals_add_up() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "2", "--cpu", "0", "--seconds", "2"],
+    );
+    let pid = workload.pid();
+    let tool = Tool::start("pressure", &["-j", "-p", &pid.to_string(), "300ms"]);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    workload.finish();
+    let lines = output.stdout.lines();
+    let reports: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert!(reports.len() >= 6, "{}", reports.len());
+    for pair in reports.windows(2) {
+        assert_eq!(
+            pair[0]["end_ns"], pair[1]["start_ns"],
+            "no gap between reports"
+        );
+    }
+    let lost: u64 = reports
+        .iter()
+        .map(|report| number(&report["resources"]["cpu"], "task_ns"))
+        .sum();
+    let truth: u64 = results
+        .iter()
+        .map(|thread| number(thread, "total.run_delay_ns"))
+        .sum();
+    let unseen = unseen_ns(&reports[reports.len() - 1], "cpu");
+    assert_close(lost, truth, unseen, "lost in all intervals together");
+}
+
+#[test]
+fn a_report_for_people_fits_and_names_who_it_is() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
+    );
+    let pid = workload.pid();
+    let tool = Tool::start("pressure", &["1", "1"]);
+    tool.wait_attached();
+    workload.go();
+    let output = tool.finish();
+    let text = &output.stdout;
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let first = text.lines().next().expect("a verdict");
+    assert!(
+        first.contains("short of") && first.contains("CPU ("),
+        "{first}"
+    );
+    assert!(
+        text.contains(&format!("spinner {pid}, 5 threads")),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("next: runqlat -p {pid} 5 1")),
+        "{text}"
+    );
+    workload.results();
+    workload.finish();
+}
+
+#[test]
+fn a_cgroups_pressure_is_its_own() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
+    );
+    let cgroup = OwnCgroup::new(workload.pid());
+    let (report, results) = trace(&mut workload, &["--cgroup", cgroup.path()]);
+    workload.finish();
+    let cpu = &report["resources"]["cpu"];
+    let victims = cpu["victims"].as_array().expect("victims");
+    assert_eq!(victims.len(), 1, "{victims:?}");
+    let truth: u64 = results
+        .iter()
+        .map(|thread| number(thread, "total.run_delay_ns"))
+        .sum();
+    assert_close(
+        number(cpu, "task_ns"),
+        truth,
+        unseen_ns(&report, "cpu"),
+        "lost",
+    );
+    // Pinned to one CPU, three of four wait at any time, for all of the two seconds.
+    let some = number(cpu, "psi.some.lost_ns");
+    assert!((1_800_000_000..2_300_000_000).contains(&some), "{some} ns");
+}

@@ -1,0 +1,192 @@
+//! pressure --trigger: nothing before it fires, tracing at once after; and kernels without PSI.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::kernel::{alone, require_live};
+use crate::own_cgroup::OwnCgroup;
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// From the kernel's word to the beginning of the window.
+const PROMISED_MS: f64 = 100.0;
+
+fn has_sys_resource() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = fs::read_to_string("/proc/self/status").expect("/proc");
+    let mut lines = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("CapEff:"));
+    let mask = lines.next().expect("a mask").trim();
+    u64::from_str_radix(mask, 16).expect("hexadecimal") >> CAP_SYS_RESOURCE & 1 == 1
+}
+
+/// ns on a CPU of all threads, and BPF programs attached.
+fn cost(pid: u32) -> (u64, usize) {
+    let list = |dir: &str| {
+        let entries = fs::read_dir(format!("/proc/{pid}/{dir}")).expect("a live process");
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>()
+    };
+    let oncpu = list("task").into_iter().map(|thread| {
+        let text = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
+        let first = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+        first.unwrap_or(0)
+    });
+    let links = list("fdinfo").into_iter().filter(|fd| {
+        let text = fs::read_to_string(fd).unwrap_or_default();
+        text.lines().any(|line| line.starts_with("link_type:"))
+    });
+    (oncpu.sum(), links.count())
+}
+
+#[test]
+fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "8", "--cpu", "0", "--seconds", "8"],
+    );
+    let pid = workload.pid();
+    // Of its own cgroup: nothing else brings that about.
+    let cgroup = OwnCgroup::new(pid);
+    let args = [
+        "--cgroup",
+        cgroup.path(),
+        "--trigger",
+        "cpu some 1s/2s",
+        "-j",
+        "1",
+    ];
+    let tool = Tool::start("pressure", &args);
+    tool.wait_saying("pressure: waiting for cpu some 1s/2s");
+    assert_eq!(cost(tool.pid()).1, 0, "programs are attached");
+    workload.go();
+    tool.wait_attached();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let line = output
+        .stderr
+        .lines()
+        .find(|line| line.contains("after the trigger"))
+        .expect("it says how late it is");
+    let late = line
+        .split_whitespace()
+        .rev()
+        .skip_while(|word| *word != "ms")
+        .nth(1);
+    let late: f64 = late.and_then(|ms| ms.parse().ok()).expect("a number");
+    assert!(late <= PROMISED_MS, "{late} ms after the trigger");
+    eprintln!("{late} ms after the trigger");
+    let report: Value = serde_json::from_str(&output.stdout).expect("one object");
+    let length = number(&report, "end_ns") - number(&report, "start_ns");
+    assert!(
+        (1_000_000_000..1_300_000_000).contains(&length),
+        "{length} ns"
+    );
+    let victims = report["resources"]["cpu"]["victims"]
+        .as_array()
+        .expect("victims");
+    assert_eq!(victims[0]["pid"], pid, "{}", victims[0]);
+    workload.results();
+    workload.finish();
+}
+
+#[test]
+fn a_trigger_that_waits_uses_no_cpu() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut sleeper = Workload::start(
+        "waiter",
+        &["--waits", "23", "--millis", "50", "--kinds", "sleep"],
+    );
+    let tool = Tool::start("pressure", &["--trigger", "memory full 2s/2s"]);
+    tool.wait_saying("pressure: waiting for memory full 2s/2s");
+    // From its sleep on it has not been on a CPU: more than a second of the sleeper's time.
+    let before = cost(tool.pid());
+    sleeper.go();
+    sleeper.results();
+    let after = cost(tool.pid());
+    let used = after.0 - before.0;
+    assert!(used < 1_000_000, "{used} ns on a CPU while waiting");
+    assert_eq!(after.1, 0, "programs are attached");
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(
+        (output.code, output.stdout.as_str()),
+        (0, ""),
+        "{}",
+        output.stderr
+    );
+    sleeper.finish();
+}
+
+#[test]
+fn windows_without_privilege_are_multiples_of_two_seconds_and_it_says_so() {
+    if !require_live() {
+        return;
+    }
+    let tool = Tool::start("pressure", &["--trigger", "memory full 1s/1s"]);
+    if has_sys_resource() {
+        tool.wait_saying("pressure: waiting for memory full 1s/1s;");
+    } else {
+        tool.wait_saying(
+            "pressure: waiting for memory full 2s/2s (for memory full 1s/1s: without CAP_SYS_RESOURCE",
+        );
+    }
+    tool.interrupt();
+    assert_eq!(tool.finish().code, 0);
+}
+
+fn without_psi(args: &[&str]) -> Tool {
+    let mut command = Command::new(crate::built("pressure"));
+    command.args(args).env("USEKIT_HIDE_HOOKS", "psi");
+    Tool::spawn("pressure", command)
+}
+
+#[test]
+fn without_psi_it_says_so_and_computes_the_shares_itself() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
+    );
+    let (tool, json) = (without_psi(&["1", "1"]), without_psi(&["-j", "1", "1"]));
+    tool.wait_attached();
+    json.wait_attached();
+    workload.go();
+    let (output, json) = (tool.finish(), json.finish());
+    assert!(
+        output.stderr.contains("figures with ~ are computed"),
+        "{}",
+        output.stderr
+    );
+    let cpu = output.stdout.lines().find(|line| line.starts_with("CPU "));
+    assert!(cpu.expect("a row").contains(" ~"), "{}", output.stdout);
+    let report: Value = serde_json::from_str(&json.stdout).expect("JSON");
+    let cpu = &report["resources"]["cpu"];
+    assert_eq!(cpu["psi"], Value::Null);
+    let some = number(cpu, "emulated.some_ns");
+    assert!(some >= 600_000_000, "{some} ns of a second");
+    let refused = without_psi(&["--trigger", "cpu some 1s/2s"]).finish();
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.stderr.starts_with("pressure: --trigger needs PSI"),
+        "{}",
+        refused.stderr
+    );
+    workload.results();
+    workload.finish();
+}

@@ -1,0 +1,85 @@
+//! Programs that run short of a disk or of memory, and time themselves.
+
+use std::process::Command;
+
+use crate::c_program::compile;
+use crate::workload::Workload;
+
+/// Writes 8 KiB and syncs, or reads 64 KiB past the page cache, for two seconds; says how long that took, and how much
+/// of it was spent on a CPU or waiting for one.
+pub(crate) const DISK: &str = r#"
+#include <sys/stat.h>
+int main(int argc, char **argv)
+{
+	static char buffer[1 << 16] __attribute__((aligned(4096)));
+	int sync = argv[2][0] == 's', n = 0, stat, fd = open(argv[1], O_RDWR | O_CREAT | (sync ? 0 : O_DIRECT), 0600);
+	long long start, end, cpu, cpu_end, delay, delay_end;
+	char text[64] = "";
+
+	for (int i = 0; i < 64; i++)
+		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
+			_exit(3);
+	if (fsync(fd))
+		_exit(4);
+	stat = open("/proc/thread-self/schedstat", O_RDONLY);
+	ready();
+	pread(stat, text, sizeof(text) - 1, 0);
+	sscanf(text, "%*d %lld", &delay);
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	start = end = clock_ns(CLOCK_MONOTONIC);
+	for (; end < start + 2000000000LL; end = clock_ns(CLOCK_MONOTONIC), n++)
+		if (sync ? pwrite(fd, buffer, 8192, 0) != 8192 || fsync(fd) :
+			   pread(fd, buffer, sizeof(buffer), (n % 64) * sizeof(buffer)) != sizeof(buffer))
+			_exit(5);
+	cpu_end = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	pread(stat, text, sizeof(text) - 1, 0);
+	sscanf(text, "%*d %lld", &delay_end);
+	say("{\"n\": %d, \"wall_ns\": %lld, \"cpu_ns\": %lld, \"delay_ns\": %lld}\ndone\n", n, end - start,
+	    cpu_end - cpu, delay_end - delay);
+	await_go();
+	unlink(argv[1]);
+	return 0;
+}
+"#;
+
+/// Touches all pages of a file of 64 MiB again and again, for two seconds; says how many faults that took.
+pub(crate) const WORKING_SET: &str = r#"
+#include <sys/resource.h>
+int main(int argc, char **argv)
+{
+	static char buffer[1 << 20];
+	long length = 64 << 20, sum = 0, n = 0;
+	int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+	struct rusage before, after;
+	long long start;
+	char *file;
+
+	memset(buffer, 1, sizeof(buffer));
+	for (int i = 0; i < 64; i++)
+		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
+			_exit(3);
+	fsync(fd);
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	file = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+	ready();
+	getrusage(RUSAGE_SELF, &before);
+	start = clock_ns(CLOCK_MONOTONIC);
+	while (clock_ns(CLOCK_MONOTONIC) < start + 2000000000LL)
+		for (int i = 0; i < 256; i++, n++)
+			sum += file[n * 4096 % length];
+	getrusage(RUSAGE_SELF, &after);
+	say("{\"pages\": %ld, \"sum\": %ld, \"faults\": %ld}\ndone\n", n, sum,
+	    after.ru_minflt + after.ru_majflt - before.ru_minflt - before.ru_majflt);
+	await_go();
+	unlink(argv[1]);
+	return 0;
+}
+"#;
+
+/// Starts one of them with a file of its own, beside the build: /tmp may be memory.
+pub(crate) fn program(source: &str, name: &str, args: &[&str]) -> (Workload, tempfile::TempDir) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let mut command = Command::new(compile(dir.path(), name, source, &[]));
+    command.arg(dir.path().join("file")).args(args);
+    (Workload::spawn(name, command).0, dir)
+}

@@ -1,0 +1,217 @@
+//! What can be asked of pressure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use clap_complete::Shell;
+use trace::glob::Glob;
+use trace::options::Common;
+use trace::probe::Kernel;
+use trace::targets::Targets;
+use trace::window::Every;
+
+use crate::psi::Source;
+use crate::trigger::Trigger;
+use crate::victims::Filter;
+
+/// How long `--trigger` captures when no interval is given.
+const CAPTURE: Duration = Duration::from_secs(10);
+
+const EXAMPLES: &str = "\
+Examples:
+  pressure 2                 # what is short right now, every two seconds
+  pressure 10 1              # one report over ten seconds
+  pressure -s 5 1            # and the stacks of who loses and who causes
+  pressure --cgroups 2       # which cgroup is it?
+  pressure --trigger 'memory some 150ms/2s' 5   # sleep until it happens";
+
+/// Which resource is short right now, and which tasks lose by it or cause it
+#[derive(Parser, Debug)]
+#[command(name = "pressure", version, after_help = EXAMPLES, max_term_width = 80)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) every: Every,
+
+    /// Show only what these processes lost
+    #[arg(
+        short,
+        long = "pid",
+        value_name = "PID",
+        value_delimiter = ',',
+        help_heading = "Targets"
+    )]
+    pub(crate) pids: Vec<u32>,
+
+    /// Show only what these threads lost
+    #[arg(
+        short,
+        long = "tid",
+        value_name = "TID",
+        value_delimiter = ',',
+        help_heading = "Targets"
+    )]
+    pub(crate) tids: Vec<u32>,
+
+    /// Show only what threads lost whose name matches, e.g. 'nginx*'
+    #[arg(long, value_name = "GLOB", help_heading = "Targets")]
+    pub(crate) comm: Option<Glob>,
+
+    /// The pressure on this cgroup v2 directory, and who lost below it
+    #[arg(long, value_name = "PATH", help_heading = "Targets")]
+    pub(crate) cgroup: Option<PathBuf>,
+
+    /// Show only what user threads lost (no kernel threads)
+    #[arg(
+        short,
+        long,
+        conflicts_with = "kernel_threads",
+        help_heading = "Targets"
+    )]
+    pub(crate) user_threads: bool,
+
+    /// Show only what kernel threads lost
+    #[arg(short, long, help_heading = "Targets")]
+    pub(crate) kernel_threads: bool,
+
+    /// Also the pressure on every cgroup (v2)
+    #[arg(long, conflicts_with = "cgroup", help_heading = "Targets")]
+    pub(crate) cgroups: bool,
+
+    /// And the stacks of who loses and who causes
+    #[arg(short, long, help_heading = "Stacks")]
+    pub(crate) stacks: bool,
+
+    /// Wait, without tracing, until the kernel reports this much pressure:
+    /// 'memory some 150ms/2s'; then trace for INTERVAL, 10 s if not given
+    #[arg(long, value_name = "WHAT", value_parser = Trigger::parse, help_heading = "Trigger")]
+    pub(crate) trigger: Option<Trigger>,
+
+    /// After the report, wait for the trigger again
+    #[arg(long, requires = "trigger", help_heading = "Trigger")]
+    pub(crate) repeat: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+}
+
+/// Tracepoints in pairs that bracket a stall on memory, with their programs.
+const BRACKETS: [(&str, &str, &str, &str); 5] = [
+    (
+        "mm_vmscan_direct_reclaim_begin",
+        "direct_reclaim_begins",
+        "mm_vmscan_direct_reclaim_end",
+        "direct_reclaim_ends",
+    ),
+    (
+        "mm_vmscan_memcg_reclaim_begin",
+        "memcg_reclaim_begins",
+        "mm_vmscan_memcg_reclaim_end",
+        "memcg_reclaim_ends",
+    ),
+    (
+        "mm_compaction_begin",
+        "compaction_begins",
+        "mm_compaction_end",
+        "compaction_ends",
+    ),
+    (
+        "mm_vmscan_node_reclaim_begin",
+        "node_reclaim_begins",
+        "mm_vmscan_node_reclaim_end",
+        "node_reclaim_ends",
+    ),
+    (
+        "mm_vmscan_kswapd_wake",
+        "kswapd_begins",
+        "mm_vmscan_kswapd_sleep",
+        "kswapd_ends",
+    ),
+];
+
+impl Args {
+    /// Whose pressure is asked about.
+    ///
+    /// # Errors
+    ///
+    /// A process, thread or cgroup that does not exist.
+    pub(crate) fn source(&self) -> Result<Source> {
+        let targets = Targets {
+            pids: self.pids.clone(),
+            tids: self.tids.clone(),
+            cgroup: self.cgroup.clone(),
+            ..Targets::default()
+        };
+        targets.resolve()?;
+        Ok(self.cgroup.clone().map_or(Source::System, Source::Cgroup))
+    }
+
+    /// Whose losses are shown.
+    pub(crate) fn filter(&self) -> Filter {
+        Filter {
+            tgids: self.pids.clone(),
+            tids: self.tids.clone(),
+            comm: self.comm.clone(),
+            kernel_threads: match (self.user_threads, self.kernel_threads) {
+                (true, _) => Some(false),
+                (_, true) => Some(true),
+                _ => None,
+            },
+            cgroup: self.cgroup.clone(),
+            ..Filter::default()
+        }
+    }
+
+    /// Whether who lost is chosen by more than a cgroup, whose pressure the kernel knows.
+    pub(crate) fn is_filtered(&self) -> bool {
+        !self.pids.is_empty()
+            || !self.tids.is_empty()
+            || self.comm.is_some()
+            || self.user_threads
+            || self.kernel_threads
+    }
+
+    /// Length of a report.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        let default = self.trigger.is_some().then_some(CAPTURE);
+        self.every.interval.or(default)
+    }
+
+    /// Number of reports, per capture.
+    pub(crate) fn count(&self) -> Option<u64> {
+        let default = self.trigger.is_some().then_some(1);
+        self.every.count.or(default)
+    }
+
+    /// Which optional programs this kernel needs.
+    pub(crate) fn programs(&self) -> Result<Vec<(&'static str, bool)>> {
+        let kernel = Kernel::probe()?;
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
+        let mut programs = vec![
+            ("sched_switch", has_state),
+            ("sched_switch_pre_5_18", !has_state),
+            ("block_bio_queue", kernel.has_tracepoint("block_bio_queue")),
+            ("block_rq_error", kernel.has_tracepoint("block_rq_error")),
+            (
+                "sched_exit",
+                self.stacks && kernel.has_tracepoint("sched_exit_tp"),
+            ),
+            ("unwind_fork", self.stacks),
+            ("unwind_exec", self.stacks),
+            ("sched_process_exec", false),
+            ("sched_process_exit", false),
+            ("task_rename", false),
+            ("cgroup_attach_task", false),
+        ];
+        for (begin, begins, end, ends) in BRACKETS {
+            let both = kernel.has_tracepoint(begin) && kernel.has_tracepoint(end);
+            programs.extend([(begins, both), (ends, both)]);
+        }
+        Ok(programs)
+    }
+}

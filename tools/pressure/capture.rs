@@ -1,0 +1,263 @@
+//! From attaching to the last interval.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use bpf::pressure::types::pressure_config;
+use bpf::pressure::{PressureSkel, PressureSkelBuilder};
+use trace::iterate;
+use trace::loader::{self, section};
+use trace::losses::Losses;
+use trace::targets::{Targets, cgroup2_mount};
+use trace::unwind::Method;
+use trace::window::monotonic_ns;
+
+use crate::args::Args;
+use crate::cgroups::Snapshots;
+use crate::harvest::{self, StallTimes, TaskStock};
+use crate::interval::Interval;
+use crate::parties;
+use crate::psi::{self, Resource, Source};
+use crate::stacks::{self, Stacks};
+use crate::utilisation;
+use crate::victims::Filter;
+
+/// Everything at the end of one interval and the start of the next.
+#[derive(Default)]
+struct Edge {
+    ns: u64,
+    psi: psi::Snapshot,
+    usage: utilisation::Snapshot,
+    throttled_ns: u64,
+    block_errors: u64,
+    cgroups: Option<Snapshots>,
+}
+
+/// Programs that are loaded, or run.
+pub(crate) struct Capture {
+    pub(crate) skel: PressureSkel<'static>,
+    stacks: Option<Stacks>,
+    source: Source,
+    filter: Filter,
+    all_cgroups: Option<PathBuf>,
+    counts_block_errors: bool,
+    edge: Edge,
+    exited: Vec<TaskStock>,
+    corrected_ns: u64,
+    emulation: Emulation,
+}
+
+/// Some and full of the machine from our own events.
+#[derive(Default)]
+struct Emulation {
+    folded_at_ns: u64,
+    stalls: Vec<StallTimes>,
+    /// Since the interval began.
+    folded_ns: [[u64; 2]; 3],
+}
+
+/// The kernel folds its CPUs into one whenever somebody reads a pressure file, and every 2 s: who wants the same result
+/// has to fold at the same times. So it is made to, this often; not more, because it counts whole ticks.
+const FOLD_NS: u64 = 1_000_000_000;
+
+impl Emulation {
+    /// To be called when the kernel has just folded.
+    fn fold(&mut self, skel: &PressureSkel<'_>) -> Result<()> {
+        self.folded_at_ns = monotonic_ns();
+        let now = harvest::stall_times(skel, self.folded_at_ns)?;
+        let folded = harvest::fold(&self.stalls, &now);
+        for (sums, folded) in self.folded_ns.iter_mut().zip(folded) {
+            for (sum, folded) in sums.iter_mut().zip(folded) {
+                *sum += folded;
+            }
+        }
+        self.stalls = now;
+        Ok(())
+    }
+}
+
+/// A ring buffer is whole pages.
+const SMALLEST_RING: u32 = 4096;
+
+/// Where switches are hidden, what tasks do is looked up this often.
+const CORRECTION_NS: u64 = 200_000_000;
+
+impl Capture {
+    /// Loads; nothing runs yet.
+    pub(crate) fn prepare(args: &Args, source: &Source) -> Result<Self> {
+        let programs = args.programs()?;
+        if args.common.verbose {
+            eprintln!("pressure: {}", loader::describe(&programs));
+        }
+        // The machine's pressure is everybody's: who is shown is decided afterwards.
+        let mut everybody = Targets::default().resolve()?;
+        everybody.own_tgid = u32::MAX;
+        let has_psi = Source::System.absence().is_none();
+        let skel = loader::prepare(PressureSkelBuilder::default(), &programs, |open| {
+            let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
+            rodata.targets = bpf::target_config!(bpf::pressure::types, &everybody);
+            rodata.unwind_mode = Method::Auto as u32;
+            rodata.config = pressure_config {
+                psi: has_psi.into(),
+                stacks: args.stacks.into(),
+                walk_on_exit: programs.contains(&("sched_exit", true)).into(),
+            };
+            if !args.stacks {
+                // Preallocated, and not used.
+                open.maps.stall_stacks.set_max_entries(1)?;
+                open.maps.stacks_sent.set_max_entries(1)?;
+                open.maps.unwind_processes.set_max_entries(1)?;
+                open.maps.stack_ring.set_max_entries(SMALLEST_RING)?;
+            }
+            Ok(())
+        })?;
+        let stacks = args.stacks.then(|| Stacks::open(&skel)).transpose()?;
+        Ok(Self {
+            skel,
+            stacks,
+            source: source.clone(),
+            filter: args.filter(),
+            all_cgroups: args
+                .cgroups
+                .then(cgroup2_mount)
+                .flatten()
+                .map(PathBuf::from),
+            counts_block_errors: programs.contains(&("block_rq_error", true)),
+            edge: Edge::default(),
+            exited: Vec::new(),
+            corrected_ns: 0,
+            emulation: Emulation::default(),
+        })
+    }
+
+    /// Attaches, looks at what every task is doing, and lets time count. Returns when, ns.
+    pub(crate) fn begin(&mut self) -> Result<u64> {
+        loader::attach(&mut self.skel)?;
+        iterate::run(self.skel.links.seed_members.as_ref())?;
+        let (edge, _) = self.edge()?;
+        self.emulation.folded_ns = Default::default();
+        let epoch = 1 - harvest::epoch(&self.skel)?;
+        stacks::clear(&self.skel, epoch)?;
+        self.exited.clear();
+        self.edge = edge;
+        Ok(self.edge.ns)
+    }
+
+    /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        self.exited.extend(harvest::take_exited(&self.skel)?);
+        if let Some(stacks) = &mut self.stacks {
+            stacks.absorb();
+        }
+        if monotonic_ns().saturating_sub(self.emulation.folded_at_ns) >= FOLD_NS {
+            psi::make_kernel_fold();
+            self.emulation.fold(&self.skel)?;
+        }
+        let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
+        if is_due && harvest::unseen(&self.skel)? > 0 {
+            iterate::run(self.skel.links.correct_members.as_ref())?;
+            self.corrected_ns = monotonic_ns();
+        }
+        Ok(())
+    }
+
+    /// When the interval under way began, ns.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.edge.ns
+    }
+
+    fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>)> {
+        let psi = psi::Snapshot::take(&self.source);
+        if self.source != Source::System {
+            psi::make_kernel_fold();
+        }
+        self.emulation.fold(&self.skel)?;
+        let ns = monotonic_ns();
+        harvest::turn(&mut self.skel, ns)?;
+        let tasks = harvest::take_stock(&self.skel)?;
+        self.step()?;
+        let edge = Edge {
+            ns,
+            psi,
+            usage: utilisation::Snapshot::take(),
+            throttled_ns: throttled(&self.emulation.stalls),
+            block_errors: harvest::block_errors(&self.skel)?,
+            cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
+        };
+        Ok((edge, tasks))
+    }
+
+    /// Ends an interval and begins the next.
+    pub(crate) fn take(&mut self) -> Result<Interval> {
+        let (now, mut tasks) = self.edge()?;
+        let emulated_ns = std::mem::take(&mut self.emulation.folded_ns);
+        let before = std::mem::replace(&mut self.edge, now);
+        let now = &self.edge;
+        tasks.append(&mut self.exited);
+        self.filter.follow_cgroups();
+        let wanted: Vec<TaskStock> = tasks
+            .iter()
+            .filter(|task| self.filter.is_wanted(task))
+            .cloned()
+            .collect();
+        let mut task_ns = [0; 3];
+        for task in &wanted {
+            for (sum, lost_ns) in task_ns.iter_mut().zip(task.lost_ns) {
+                *sum += lost_ns;
+            }
+        }
+        let epoch = 1 - harvest::epoch(&self.skel)?;
+        let filter = &self.filter;
+        let stacks = self.stacks.as_mut().map(|stacks| {
+            stacks.take(&self.skel, epoch, |tgid, tid, comm| {
+                filter.names(tgid, tid, comm)
+            })
+        });
+        let own_tgid = std::process::id();
+        let not_us = |party: &parties::Party| party.tgid != Some(own_tgid);
+        let cgroups = now.cgroups.as_ref().zip(before.cgroups.as_ref());
+        Ok(Interval {
+            start_ns: before.ns,
+            end_ns: now.ns,
+            ended_unix_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |time| time.as_secs()),
+            cgroup: match &self.source {
+                Source::System => None,
+                Source::Cgroup(path) => Some(path.clone()),
+            },
+            usage: now.usage.since(&before.usage),
+            psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
+            emulated_ns,
+            task_ns,
+            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
+            victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
+            culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
+            cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),
+            block_errors: self
+                .counts_block_errors
+                .then(|| now.block_errors.saturating_sub(before.block_errors)),
+            losses: self.losses()?,
+            stacks: stacks.transpose()?.unwrap_or_default(),
+        })
+    }
+
+    /// Everything that was not counted since the start.
+    pub(crate) fn losses(&self) -> Result<Losses> {
+        let mut losses = harvest::losses(&self.skel)?;
+        if let Some(stacks) = &self.stacks {
+            stacks.count_losses(&self.skel, &mut losses)?;
+        }
+        Ok(losses)
+    }
+
+    /// Distinct stacks, with `-s`.
+    pub(crate) fn stacks(&self) -> Option<usize> {
+        self.stacks.as_ref().map(Stacks::len)
+    }
+}
+
+fn throttled(stalls: &[StallTimes]) -> u64 {
+    stalls.iter().map(|cpu| cpu.throttled_ns).sum()
+}

@@ -1,0 +1,58 @@
+//! `--cgroups`: a row per cgroup under pressure.
+
+use std::io::{self, Write};
+
+use profile::escape::terminal;
+use profile::style::Style;
+
+use crate::cgroups::CgroupPressure;
+use crate::psi::Resource;
+use crate::ranking;
+
+/// Rows shown.
+const TOP: usize = 10;
+/// Below this, in percent, a cgroup is not shown.
+const LEAST_PERCENT: f64 = 0.1;
+/// Columns of a path; its end says more than its beginning.
+const PATH: usize = 48;
+
+/// Writes the most pressed ones, if there are any.
+pub(crate) fn write(
+    cgroups: &[CgroupPressure],
+    style: Style,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if cgroups.is_empty() {
+        return Ok(());
+    }
+    let pressed: Vec<&CgroupPressure> = cgroups
+        .iter()
+        .filter(|cgroup| cgroup.worst_percent() >= LEAST_PERCENT)
+        .collect();
+    writeln!(out)?;
+    let title = format!("{:>8} {:>8} {:>8}  CGROUP (SOME)", "CPU", "MEMORY", "DISK");
+    writeln!(out, "{}", style.bold(title))?;
+    for cgroup in pressed.iter().take(TOP) {
+        let path = cgroup.path.display().to_string();
+        writeln!(
+            out,
+            "{:>8} {:>8} {:>8}  {}",
+            some(cgroup, Resource::Cpu),
+            some(cgroup, Resource::Memory),
+            some(cgroup, Resource::Io),
+            terminal(&cut_start(&path)),
+        )?;
+    }
+    let rest = cgroups.len() - pressed.len().min(TOP);
+    writeln!(out, "{:>26}  {rest} more", "")
+}
+
+fn some(cgroup: &CgroupPressure, resource: Resource) -> String {
+    let some = cgroup.lost[resource as usize].and_then(|lost| lost.some);
+    some.map_or("-".into(), |share| format!("{:.1}%", share.percent()))
+}
+
+fn cut_start(path: &str) -> String {
+    let reversed = |text: &str| text.chars().rev().collect::<String>();
+    reversed(&ranking::cut(&reversed(path), PATH))
+}

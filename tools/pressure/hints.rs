@@ -1,0 +1,103 @@
+//! The next question: a tool and its command line for what has been found.
+
+use profile::escape::terminal;
+
+use crate::interval::{Interval, index_of};
+use crate::parties::Party;
+use crate::psi::Resource;
+
+/// A command line and what it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hint {
+    pub(crate) command: String,
+    pub(crate) answers: &'static str,
+}
+
+/// At most one for the heaviest victim and one for the heaviest culprit.
+pub(crate) fn hints(
+    interval: &Interval,
+    resource: Resource,
+    victim: Option<&Party>,
+    culprit: Option<&Party>,
+) -> Vec<Hint> {
+    let hint = |party: Option<&Party>, tool: &str, rest: &str, answers| {
+        Some(Hint {
+            command: format!("{tool} {}{rest}", target(party?)?),
+            answers,
+        })
+    };
+    let pair = match resource {
+        Resource::Cpu => [
+            hint(victim, "runqlat", " 5 1", "how long, and behind whom"),
+            hint(culprit, "profile", " 10", "where CPU time goes"),
+        ],
+        Resource::Memory => [
+            hint(victim, "offcputime", " 10", "where it waits"),
+            hint(
+                culprit,
+                "profile -e page-faults",
+                " 10",
+                "what touches memory",
+            ),
+        ],
+        Resource::Io => [
+            hint(victim, "offcputime --state 2", " 10", "where it waits"),
+            hint(
+                culprit,
+                "profile -e tracepoint:block:block_bio_queue",
+                " 10",
+                "what does I/O",
+            ),
+        ],
+        Resource::Irq => [
+            (interval.pressure(resource) > 0.0).then(|| Hint {
+                command: "profile -k 10".into(),
+                answers: "what the kernel does",
+            }),
+            None,
+        ],
+    };
+    debug_assert!(index_of(resource).is_some() || victim.is_none());
+    pair.into_iter().flatten().collect()
+}
+
+/// `-p PID`, or the name of processes that come and go, if a shell takes it as it is.
+fn target(party: &Party) -> Option<String> {
+    if let Some(tgid) = party.tgid {
+        return Some(format!("-p {tgid}"));
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
+    let name = terminal(&party.comm);
+    let ok = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain);
+    ok.then(|| format!("--comm {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn party(comm: &str, tgid: Option<u32>) -> Party {
+        Party {
+            comm: comm.into(),
+            tgid,
+            ..Party::default()
+        }
+    }
+
+    #[test]
+    fn commands_name_the_process_and_foreign_names_reach_no_shell() {
+        let interval = Interval::default();
+        let commands = |victim: &Party, culprit: &Party| -> Vec<String> {
+            hints(&interval, Resource::Cpu, Some(victim), Some(culprit))
+                .into_iter()
+                .map(|hint| hint.command)
+                .collect()
+        };
+        assert_eq!(
+            commands(&party("db", Some(7)), &party("cc1", None)),
+            ["runqlat -p 7 5 1", "profile --comm cc1 10"]
+        );
+        assert!(commands(&party("a;reboot", None), &party("$(x)", None)).is_empty());
+        assert!(commands(&party("-x", None), &party("", None)).is_empty());
+    }
+}

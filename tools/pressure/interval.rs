@@ -1,0 +1,94 @@
+//! One report's worth, as plain data.
+
+use std::path::PathBuf;
+
+use trace::losses::Losses;
+
+use crate::cgroups::CgroupPressure;
+use crate::harvest::{ON_CPU, ON_IO, ON_MEMORY};
+use crate::parties::Party;
+use crate::psi::{Lost, Resource};
+use crate::stacks::Stack;
+use crate::utilisation::Use;
+
+/// Everything about one interval.
+#[derive(Default)]
+pub(crate) struct Interval {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    /// When it ended, seconds since 1970.
+    pub(crate) ended_unix_s: u64,
+    /// What was asked about; `None`: the machine.
+    pub(crate) cgroup: Option<PathBuf>,
+    pub(crate) usage: Use,
+    /// The kernel's own account, by `Resource`.
+    pub(crate) psi: [Option<Lost>; 4],
+    /// The same computed from our events, some and full, by `ON_…`; of the machine.
+    pub(crate) emulated_ns: [[u64; 2]; 3],
+    /// Time that all tasks lost, each counted for itself, by `ON_…`; of what was asked about.
+    pub(crate) task_ns: [u64; 3],
+    /// Of that, without CPU quota.
+    pub(crate) throttled_ns: u64,
+    /// Processes that lost something, of what was asked about.
+    pub(crate) victims: Vec<Party>,
+    /// Processes of the whole machine: who causes is rarely in the same cgroup.
+    pub(crate) culprits: Vec<Party>,
+    /// `--cgroups`.
+    pub(crate) cgroups: Vec<CgroupPressure>,
+    /// `-s`.
+    pub(crate) stacks: Vec<Stack>,
+    /// Failed requests; `None`: this kernel has no event for them.
+    pub(crate) block_errors: Option<u64>,
+    /// Since the start of the run.
+    pub(crate) losses: Losses,
+}
+
+/// Where the tables by `ON_…` have a resource.
+pub(crate) fn index_of(resource: Resource) -> Option<usize> {
+    match resource {
+        Resource::Cpu => Some(ON_CPU),
+        Resource::Memory => Some(ON_MEMORY),
+        Resource::Io => Some(ON_IO),
+        Resource::Irq => None,
+    }
+}
+
+impl Interval {
+    pub(crate) fn length_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Share of the time in which at least one task (kind 0) or all of them (1) waited, percent: what the kernel says,
+    /// or where it says nothing, what our own events do (true).
+    pub(crate) fn percent(&self, resource: Resource, kind: usize) -> Option<(f64, bool)> {
+        let lost = self.psi[resource as usize];
+        let share = lost.and_then(|lost| if kind == 0 { lost.some } else { lost.full });
+        if let Some(share) = share {
+            return Some((share.percent(), false));
+        }
+        // Our own are of the machine; and where the file is there, a missing line is the kernel's word.
+        if lost.is_some() || self.cgroup.is_some() {
+            return None;
+        }
+        let emulated_ns = self.emulated_ns[index_of(resource)?][kind];
+        let percent = 100.0 * emulated_ns as f64 / self.length_ns().max(1) as f64;
+        Some((percent.min(100.0), true))
+    }
+
+    /// How pressed a resource is, percent; interrupts have no other line than full.
+    pub(crate) fn pressure(&self, resource: Resource) -> f64 {
+        let kind = usize::from(resource == Resource::Irq);
+        self.percent(resource, kind)
+            .map_or(0.0, |(percent, _)| percent)
+    }
+
+    /// What is short, worst first: at least this share of the time, percent.
+    pub(crate) fn pressed(&self, least_percent: f64) -> Vec<Resource> {
+        let mut pressed: Vec<Resource> = Resource::ALL
+            .into_iter()
+            .filter(|resource| self.pressure(*resource) >= least_percent)
+            .collect();
+        pressed.sort_by(|a, b| self.pressure(*b).total_cmp(&self.pressure(*a)));
+        pressed
+    }
+}

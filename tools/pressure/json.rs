@@ -1,0 +1,131 @@
+//! An interval as one JSON object; times in ns, shares in percent.
+
+use serde_json::{Map, Value, json};
+
+use crate::hints;
+use crate::interval::{Interval, index_of};
+use crate::parties::Party;
+use crate::psi::{Lost, Resource, Share};
+use crate::ranking;
+use crate::stacks;
+
+/// Everything that people are shown, and all parties.
+pub(crate) fn interval(interval: &Interval) -> Value {
+    let mut resources = Map::new();
+    for resource in Resource::ALL {
+        resources.insert(resource.word().into(), of_resource(interval, resource));
+    }
+    let cgroups: Vec<Value> = interval
+        .cgroups
+        .iter()
+        .map(|cgroup| {
+            let mut object = Map::new();
+            object.insert("path".into(), json!(cgroup.path.display().to_string()));
+            for resource in Resource::ALL {
+                let lost = cgroup.lost[resource as usize];
+                object.insert(resource.word().into(), lost.map_or(Value::Null, psi));
+            }
+            Value::Object(object)
+        })
+        .collect();
+    let usage = &interval.usage;
+    let disks: Vec<Value> = usage
+        .disks
+        .iter()
+        .map(|disk| {
+            json!({"disk": disk.name, "busy_percent": disk.busy_percent, "queue": disk.queue,
+                   "read_bytes": disk.read_bytes, "written_bytes": disk.written_bytes})
+        })
+        .collect();
+    json!({
+        "tool": "pressure",
+        "version": env!("CARGO_PKG_VERSION"),
+        "start_ns": interval.start_ns,
+        "end_ns": interval.end_ns,
+        "ended_unix_s": interval.ended_unix_s,
+        "cgroup": interval.cgroup.as_ref().map(|path| path.display().to_string()),
+        "utilisation": {
+            "cpus": usage.cpus,
+            "busy_percent": usage.busy_percent,
+            "irq_percent": usage.irq_percent,
+            "steal_percent": usage.steal_percent,
+            "memory_total_bytes": usage.memory_total_bytes,
+            "memory_used_percent": usage.memory_used_percent,
+            "swapped_bytes": usage.swapped_bytes,
+            "disks": disks,
+        },
+        "errors": {"oom_kills": usage.oom_kills, "block_errors": interval.block_errors},
+        "resources": resources,
+        "cgroups": cgroups,
+        "losses": interval.losses.to_json(),
+    })
+}
+
+fn of_resource(interval: &Interval, resource: Resource) -> Value {
+    let lost = interval.psi[resource as usize];
+    let mut object = json!({"psi": lost.map_or(Value::Null, psi)});
+    let Some(index) = index_of(resource) else {
+        return object;
+    };
+    let [some_ns, full_ns] = interval.emulated_ns[index];
+    object["emulated"] = json!({"some_ns": some_ns, "full_ns": full_ns});
+    object["task_ns"] = interval.task_ns[index].into();
+    let some_ns = lost
+        .and_then(|lost| lost.some)
+        .map_or(some_ns, |some| some.lost_ns);
+    object["ratio"] = if some_ns > 0 {
+        json!(interval.task_ns[index] as f64 / some_ns as f64)
+    } else {
+        Value::Null
+    };
+    let victims = ranking::victims(interval, index);
+    let culprits = ranking::culprits(interval, index);
+    let (victim, culprit) = (ranking::lasting(&victims), ranking::lasting(&culprits));
+    let hints: Vec<Value> = hints::hints(interval, resource, victim, culprit)
+        .into_iter()
+        .map(|hint| json!({"command": hint.command, "answers": hint.answers}))
+        .collect();
+    let victims = victims.iter().filter_map(|ranked| ranked.party);
+    object["victims"] = victims.map(|party| victim_json(party, index)).collect();
+    let culprits = culprits.iter().filter_map(|ranked| ranked.party);
+    object["culprits"] = culprits.map(culprit_json).collect();
+    object["next"] = hints.into();
+    if !interval.stacks.is_empty() {
+        object["stacks"] = stacks::to_json(&interval.stacks, index);
+    }
+    if resource == Resource::Cpu {
+        object["throttled_ns"] = interval.throttled_ns.into();
+    }
+    object
+}
+
+fn party(party: &Party) -> Value {
+    json!({"comm": *party.comm, "pid": party.tgid, "processes": party.processes, "threads": party.threads,
+           "kernel_thread": party.is_kernel_thread, "cgroup": party.cgroup_id})
+}
+
+fn victim_json(victim: &Party, index: usize) -> Value {
+    let mut object = party(victim);
+    object["lost_ns"] = victim.lost_ns[index].into();
+    object["open_ns"] = victim.open_ns[index].into();
+    object
+}
+
+fn culprit_json(culprit: &Party) -> Value {
+    let mut object = party(culprit);
+    object["caused_ns"] = culprit.caused_ns.into();
+    object["ios"] = culprit.ios.into();
+    object["read_bytes"] = culprit.read_bytes.into();
+    object["written_bytes"] = culprit.written_bytes.into();
+    object["faults"] = culprit.faults.into();
+    object
+}
+
+fn psi(lost: Lost) -> Value {
+    let share = |share: Option<Share>| {
+        share.map_or(Value::Null, |share| {
+            json!({"lost_ns": share.lost_ns, "percent": share.percent(), "avg10": share.avg10})
+        })
+    };
+    json!({"some": share(lost.some), "full": share(lost.full)})
+}

@@ -1,0 +1,128 @@
+//! pressure: which resource is short right now, and which tasks lose by it or cause it.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+use libbpf_rs::skel::Skel;
+use trace::closing::Closing;
+use trace::cost::Meter;
+use trace::run::{self, Outcome};
+use trace::signals::Signals;
+
+use args::Args;
+use capture::Capture;
+use psi::Source;
+use trigger::{Armed, Event};
+
+mod args;
+mod capture;
+mod cgroup_table;
+mod cgroups;
+mod harvest;
+mod hints;
+mod interval;
+mod intervals;
+mod json;
+mod parties;
+mod psi;
+mod ranking;
+mod report;
+mod stacks;
+mod trigger;
+mod utilisation;
+mod victims;
+
+fn main() -> ExitCode {
+    run::main("pressure", || trace(&Args::parse()))
+}
+
+fn trace(args: &Args) -> Result<Outcome> {
+    if let Some(shell) = args.completions {
+        return Ok(run::print_completions(shell, Args::command()));
+    }
+    let source = args.source()?;
+    run::check_privileges()?;
+    let armed = args
+        .trigger
+        .map(|trigger| trigger.arm(&source))
+        .transpose()?;
+    let signals = Signals::install()?;
+    if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
+        eprintln!("pressure: {why}; figures with ~ are computed from scheduler events");
+    }
+    let mut outcome = Outcome::Done;
+    loop {
+        let capture = Capture::prepare(args, &source)?;
+        let fired = match &armed {
+            Some(armed) => match wait(args, armed, &signals)? {
+                Event::Interrupted => return Ok(outcome),
+                Event::Fired => Some(Instant::now()),
+            },
+            None => None,
+        };
+        let lossy = report(args, &source, capture, &signals, fired)?;
+        if lossy != Outcome::Done {
+            outcome = lossy;
+        }
+        if !args.repeat || signals.ended() {
+            return Ok(outcome);
+        }
+    }
+}
+
+/// Everything is loaded and nothing attached: until it fires this costs memory and no time.
+fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<Event> {
+    if !args.common.quiet {
+        let asked = args.trigger.filter(|asked| *asked != armed.trigger);
+        let why = asked.map_or(String::new(), |asked| {
+            format!(" (for {asked}: without CAP_SYS_RESOURCE windows are multiples of 2s)")
+        });
+        eprintln!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
+    }
+    armed.wait(signals)
+}
+
+fn report(
+    args: &Args,
+    source: &Source,
+    mut capture: Capture,
+    signals: &Signals,
+    fired: Option<Instant>,
+) -> Result<Outcome> {
+    let start_ns = capture.begin()?;
+    let meter = Meter::start();
+    announce(args, source, fired.map(|fired| fired.elapsed()));
+    let written = intervals::report_each(args, &mut capture, signals);
+    run::unless_closed(written, ())?;
+    let losses = capture.losses()?;
+    let cost = meter.read(capture.skel.object());
+    let window_ns = capture.start_ns().saturating_sub(start_ns);
+    let closing = Closing {
+        tool: "pressure",
+        window: Duration::from_nanos(window_ns),
+        events: (harvest::events(&capture.skel)?, "switches and wakeups"),
+        stacks: capture.stacks(),
+        ends: None,
+        losses: &losses,
+        losses_of_ns: window_ns.saturating_mul(cost.cpus),
+        cost: &cost,
+    };
+    closing.print(args.common.quiet);
+    Ok(closing.outcome(args.common.strict))
+}
+
+fn announce(args: &Args, source: &Source, delay: Option<Duration>) {
+    if args.common.quiet {
+        return;
+    }
+    let whose = match source {
+        Source::System => "the machine".into(),
+        Source::Cgroup(path) => path.display().to_string(),
+    };
+    let late = delay.map_or(String::new(), |delay| {
+        format!(", {:.1} ms after the trigger", delay.as_secs_f64() * 1e3)
+    });
+    eprintln!("pressure: tracing {whose}{late}; Ctrl-C ends");
+}

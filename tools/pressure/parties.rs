@@ -1,0 +1,148 @@
+//! Tasks as people think of them: threads under their process, processes that came and went under their name.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::harvest::TaskStock;
+
+/// A process, or all short-lived processes of one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Party {
+    pub(crate) comm: Arc<str>,
+    /// `None`: the processes have ended.
+    pub(crate) tgid: Option<u32>,
+    /// Processes that ended, where there is no `tgid`.
+    pub(crate) processes: u64,
+    pub(crate) threads: u64,
+    pub(crate) is_kernel_thread: bool,
+    pub(crate) cgroup_id: u64,
+    pub(crate) lost_ns: [u64; 3],
+    pub(crate) caused_ns: u64,
+    pub(crate) ios: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) faults: u64,
+    /// Longest wait not yet over, by what it is for.
+    pub(crate) open_ns: [u64; 3],
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Alive(u32),
+    Ended(Arc<str>),
+}
+
+/// Groups tasks; the order is that of first appearance.
+pub(crate) fn group(tasks: &[TaskStock]) -> Vec<Party> {
+    group_with(tasks, |tgid| Path::new(&format!("/proc/{tgid}")).exists())
+}
+
+fn group_with(tasks: &[TaskStock], is_alive: impl Fn(u32) -> bool) -> Vec<Party> {
+    let mut alive: HashMap<u32, bool> = tasks
+        .iter()
+        .filter(|task| !task.has_exited)
+        .map(|task| (task.tgid, true))
+        .collect();
+    let mut index: HashMap<Key, usize> = HashMap::new();
+    let mut members: Vec<(HashSet<u32>, HashSet<u32>)> = Vec::new();
+    let mut parties: Vec<Party> = Vec::new();
+    for task in tasks {
+        let lives = *alive
+            .entry(task.tgid)
+            .or_insert_with(|| task.tgid != 0 && is_alive(task.tgid));
+        let key = if lives {
+            Key::Alive(task.tgid)
+        } else {
+            Key::Ended(Arc::clone(&task.process_comm))
+        };
+        let at = *index.entry(key).or_insert_with(|| {
+            parties.push(Party {
+                comm: Arc::clone(&task.process_comm),
+                tgid: lives.then_some(task.tgid),
+                is_kernel_thread: task.is_kernel_thread,
+                cgroup_id: task.cgroup_id,
+                ..Party::default()
+            });
+            members.push(Default::default());
+            parties.len() - 1
+        });
+        parties[at].add(task);
+        members[at].0.insert(task.tgid);
+        members[at].1.insert(task.tid);
+    }
+    for (party, (processes, threads)) in parties.iter_mut().zip(&members) {
+        party.processes = processes.len() as u64;
+        party.threads = threads.len() as u64;
+    }
+    parties
+}
+
+impl Party {
+    fn add(&mut self, task: &TaskStock) {
+        for (resource, lost_ns) in self.lost_ns.iter_mut().enumerate() {
+            *lost_ns += task.lost_ns[resource];
+            if task.open & 1 << resource != 0 {
+                self.open_ns[resource] = self.open_ns[resource].max(task.open_ns);
+            }
+        }
+        self.caused_ns += task.caused_ns;
+        self.ios += task.ios;
+        self.read_bytes += task.read_bytes;
+        self.written_bytes += task.written_bytes;
+        self.faults += task.faults;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(tgid: u32, tid: u32, comm: &str, has_exited: bool) -> TaskStock {
+        TaskStock {
+            tgid,
+            tid,
+            comm: comm.into(),
+            process_comm: comm.into(),
+            cgroup_id: 1,
+            is_kernel_thread: false,
+            has_exited,
+            lost_ns: [10, 0, 5],
+            caused_ns: 3,
+            ios: 1,
+            read_bytes: 4096,
+            written_bytes: 0,
+            faults: 2,
+            open: if has_exited { 0 } else { 0b100 },
+            open_ns: 7,
+        }
+    }
+
+    #[test]
+    fn threads_go_to_their_process_and_the_dead_to_their_name() {
+        let tasks = [
+            task(10, 10, "db", false),
+            task(10, 11, "db", true),
+            task(20, 20, "cc1", true),
+            task(21, 21, "cc1", true),
+            // Only a thread of it has ended.
+            task(30, 31, "web", true),
+        ];
+        let parties = group_with(&tasks, |tgid| tgid == 30);
+        let seen: Vec<_> = parties
+            .iter()
+            .map(|party| (&*party.comm, party.tgid, party.processes, party.threads))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("db", Some(10), 1, 2),
+                ("cc1", None, 2, 2),
+                ("web", Some(30), 1, 1)
+            ]
+        );
+        assert_eq!(parties[0].lost_ns, [20, 0, 10]);
+        assert_eq!(parties[0].open_ns, [0, 0, 7]);
+        assert_eq!(parties[1].open_ns, [0, 0, 0]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Who lost most and who caused most, with the words for each.
+
+use std::cmp::Reverse;
+
+use profile::escape::terminal;
+use profile::units;
+
+use crate::harvest::{ON_CPU, ON_IO};
+use crate::interval::Interval;
+use crate::parties::Party;
+
+/// Memory that one page fault makes present; huge pages are more, so this is the least.
+const PAGE_BYTES: u64 = 4096;
+/// Bytes that weigh as much as a request of their own when I/O is ranked: small synchronous writes load a disk by their
+/// number, large ones by their size.
+const BYTES_PER_IO: u64 = 64 * 1024;
+
+/// A line of a list.
+pub(crate) struct Ranked<'a> {
+    /// `None`: nobody in particular.
+    pub(crate) party: Option<&'a Party>,
+    pub(crate) weight: u64,
+    /// Formatted.
+    pub(crate) value: String,
+    pub(crate) name: String,
+    is_time: bool,
+}
+
+/// Bytes of memory that a process came to use: pages touched, files read.
+pub(crate) fn memory_bytes(party: &Party) -> u64 {
+    party.faults * PAGE_BYTES + party.read_bytes
+}
+
+/// By time lost to a resource (`ON_…`).
+pub(crate) fn victims(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
+    let mut ranked: Vec<Ranked<'_>> = interval
+        .victims
+        .iter()
+        .filter(|party| party.lost_ns[index] > 0)
+        .map(|party| Ranked {
+            party: Some(party),
+            weight: party.lost_ns[index],
+            value: units::duration(party.lost_ns[index]),
+            name: with_open_wait(party, index, interval.length_ns()),
+            is_time: true,
+        })
+        .collect();
+    ranked.sort_by_key(|ranked| Reverse(ranked.weight));
+    ranked
+}
+
+/// By what they did to bring it about.
+pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
+    let mut ranked: Vec<Ranked<'_>> = interval
+        .culprits
+        .iter()
+        .map(|party| culprit(party, index))
+        .filter(|ranked| ranked.weight > 0)
+        .collect();
+    if index == ON_CPU && interval.throttled_ns > 0 {
+        ranked.push(Ranked {
+            party: None,
+            weight: interval.throttled_ns,
+            value: units::duration(interval.throttled_ns),
+            name: "[CPU quota of a cgroup]".into(),
+            is_time: true,
+        });
+    }
+    ranked.sort_by_key(|ranked| Reverse(ranked.weight));
+    ranked
+}
+
+fn culprit(party: &Party, index: usize) -> Ranked<'_> {
+    let bytes = party.read_bytes + party.written_bytes;
+    let (weight, value, name) = match index {
+        ON_CPU => (
+            party.caused_ns,
+            units::duration(party.caused_ns),
+            describe(party),
+        ),
+        ON_IO => (
+            party.ios + bytes / BYTES_PER_IO,
+            units::bytes(bytes),
+            format!(
+                "{}, {}",
+                describe_briefly(party),
+                units::counted(party.ios, "I/Os")
+            ),
+        ),
+        _ => (
+            memory_bytes(party),
+            units::bytes(memory_bytes(party)),
+            describe(party),
+        ),
+    };
+    Ranked {
+        party: Some(party),
+        weight,
+        value,
+        name,
+        is_time: index == ON_CPU,
+    }
+}
+
+/// `db 123, 17 threads`, `cc1, 5 ended`.
+fn describe(party: &Party) -> String {
+    match party.tgid {
+        Some(_) if party.threads > 1 => {
+            format!("{}, {} threads", describe_briefly(party), party.threads)
+        }
+        _ => describe_briefly(party),
+    }
+}
+
+fn describe_briefly(party: &Party) -> String {
+    let comm = terminal(&party.comm);
+    match party.tgid {
+        Some(tgid) => format!("{comm} {tgid}"),
+        None => format!("{comm}, {} ended", party.processes),
+    }
+}
+
+/// The heaviest that a tool can still look at: a process that lives, or a name that comes again and again.
+pub(crate) fn lasting<'a>(ranked: &[Ranked<'a>]) -> Option<&'a Party> {
+    let mut parties = ranked.iter().filter_map(|ranked| ranked.party);
+    parties.find(|party| party.tgid.is_some() || party.processes > 1)
+}
+
+/// A wait as long as the interval is no ordinary one.
+fn with_open_wait(party: &Party, index: usize, interval_ns: u64) -> String {
+    match party.open_ns[index] {
+        open_ns if open_ns >= interval_ns && interval_ns > 0 => {
+            format!("{}, for {}", describe(party), units::duration(open_ns))
+        }
+        _ => describe(party),
+    }
+}
+
+/// What is not shown, in one line.
+pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<String> {
+    let rest = ranked.get(top..).filter(|rest| !rest.is_empty())?;
+    let sum = rest.iter().map(|ranked| ranked.weight).sum();
+    let value = if rest[0].is_time {
+        units::duration(sum)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{value:>8}  {} more",
+        units::count(rest.len() as u64)
+    ))
+}
+
+/// A name cut to a width, its end marked.
+pub(crate) fn cut(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
+    let head: String = name.chars().take(width.saturating_sub(1)).collect();
+    format!("{head}…")
+}

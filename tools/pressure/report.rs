@@ -1,0 +1,301 @@
+//! What pressure says about an interval, for people: readable at a glance in 80 columns.
+
+use std::io::{self, Write};
+
+use profile::escape::terminal;
+use profile::style::Style;
+use profile::units;
+
+use crate::hints;
+use crate::interval::{Interval, index_of};
+use crate::parties::Party;
+use crate::psi::Resource;
+use crate::ranking::{self, Ranked};
+use crate::stacks;
+
+/// Pressed from this share of the time on, percent: below, nobody would notice.
+const LEAST_PERCENT: f64 = 1.0;
+/// Victims and culprits shown.
+const TOP: usize = 6;
+/// Columns in all, of a hint, and of the left half.
+const WIDTH: usize = 80;
+const HINT: usize = 46;
+const LEFT: usize = 38;
+/// Columns of a name.
+const NAME: usize = 28;
+
+/// How it looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) style: Style,
+    /// The columns are explained.
+    pub(crate) legend: bool,
+    /// The tasks' time is of those asked for, not of all that PSI speaks of.
+    pub(crate) is_filtered: bool,
+}
+
+/// Writes one interval.
+pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let pressed = interval.pressed(LEAST_PERCENT);
+    let verdict = verdict(interval, &pressed);
+    writeln!(out, "{}", look.style.bold(verdict))?;
+    write_table(interval, &pressed, look, out)?;
+    for resource in &pressed {
+        write_parties(interval, *resource, look, out)?;
+        if let Some(index) = index_of(*resource) {
+            stacks::write(&interval.stacks, index, look.style, out)?;
+        }
+    }
+    crate::cgroup_table::write(&interval.cgroups, look.style, out)?;
+    writeln!(out)
+}
+
+/// The line that says it all.
+fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
+    let clock = units::duration(interval.length_ns());
+    let time = clock_time(interval.ended_unix_s);
+    let whose = interval.cgroup.as_ref().map_or(String::new(), |path| {
+        format!(" in {}", terminal(&path.display().to_string()))
+    });
+    let short: Vec<String> = pressed
+        .iter()
+        .map(|resource| {
+            let share = interval.pressure(*resource);
+            format!("{} ({share:.0}%)", name(*resource))
+        })
+        .collect();
+    if short.is_empty() {
+        return format!("{time}  {clock}{whose}: nothing is short");
+    }
+    format!("{time}  {clock}{whose}: short of {}", short.join(", "))
+}
+
+/// Local time of day.
+fn clock_time(unix_s: u64) -> String {
+    let seconds = libc::time_t::try_from(unix_s).unwrap_or(0);
+    // SAFETY: all-zero is a valid tm; localtime_r fills it.
+    let local = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut local);
+        local
+    };
+    format!(
+        "{:02}:{:02}:{:02}",
+        local.tm_hour, local.tm_min, local.tm_sec
+    )
+}
+
+fn name(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "CPU",
+        Resource::Memory => "memory",
+        Resource::Io => "disk",
+        Resource::Irq => "irq",
+    }
+}
+
+fn write_table(
+    interval: &Interval,
+    pressed: &[Resource],
+    look: Look,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "        {:<30} {:>7} {:>7} {:>7}   ERRORS",
+        "UTILISATION", "SOME", "FULL", "AVG10"
+    )?;
+    for resource in Resource::ALL {
+        let has_row = resource != Resource::Irq || interval.psi[resource as usize].is_some();
+        if !has_row {
+            continue;
+        }
+        let row = format!(
+            "{:<7} {:<30} {:>7} {:>7} {:>7}   {}",
+            name(resource),
+            utilisation(interval, resource),
+            percent(interval, resource, 0),
+            percent(interval, resource, 1),
+            avg10(interval, resource),
+            errors(interval, resource),
+        );
+        let row = row.trim_end();
+        if pressed.contains(&resource) {
+            writeln!(out, "{}", look.style.bold(row))?;
+        } else {
+            writeln!(out, "{row}")?;
+        }
+    }
+    if look.legend {
+        let legend =
+            "SOME: part of the time a task waited; FULL: all did; AVG10: SOME over about 10 s";
+        writeln!(out, "{}", look.style.dim(legend))?;
+    }
+    Ok(())
+}
+
+fn percent(interval: &Interval, resource: Resource, kind: usize) -> String {
+    // A CPU that tasks wait for is running one: for the whole machine there is no such thing, and the kernel says 0.
+    if resource == Resource::Cpu && kind == 1 && interval.cgroup.is_none() {
+        return "-".into();
+    }
+    match interval.percent(resource, kind) {
+        Some((percent, false)) => format!("{percent:.1}%"),
+        Some((percent, true)) => format!("~{percent:.1}%"),
+        None => "-".into(),
+    }
+}
+
+fn avg10(interval: &Interval, resource: Resource) -> String {
+    let lost = interval.psi[resource as usize];
+    lost.and_then(|lost| lost.some.or(lost.full))
+        .map_or("-".into(), |share| format!("{:.1}%", share.avg10))
+}
+
+fn utilisation(interval: &Interval, resource: Resource) -> String {
+    let usage = &interval.usage;
+    match resource {
+        Resource::Cpu if usage.steal_percent >= 1.0 => format!(
+            "{:.0}% of {}, {:.0}% stolen",
+            usage.busy_percent,
+            units::counted(usage.cpus, "CPUs"),
+            usage.steal_percent
+        ),
+        Resource::Cpu => format!(
+            "{:.0}% of {}",
+            usage.busy_percent,
+            units::counted(usage.cpus, "CPUs")
+        ),
+        Resource::Memory => {
+            let swapped = match usage.swapped_bytes {
+                0 => String::new(),
+                bytes => format!(", {} swapped", units::bytes(bytes)),
+            };
+            format!(
+                "{:.0}% of {}{swapped}",
+                usage.memory_used_percent,
+                units::bytes(usage.memory_total_bytes)
+            )
+        }
+        Resource::Io => match usage.disks.first() {
+            Some(disk) => format!(
+                "{:.0}% of {}, queue {:.1}",
+                disk.busy_percent,
+                terminal(&disk.name),
+                disk.queue
+            ),
+            None => "0%".into(),
+        },
+        Resource::Irq => format!("{:.1}% of CPU time", usage.irq_percent),
+    }
+}
+
+fn errors(interval: &Interval, resource: Resource) -> String {
+    match resource {
+        Resource::Memory => interval
+            .usage
+            .oom_kills
+            .map_or("?".into(), |kills| units::counted(kills, "OOM kills")),
+        Resource::Io => interval
+            .block_errors
+            .map_or("?".into(), |errors| units::counted(errors, "failed")),
+        Resource::Cpu | Resource::Irq => "-".into(),
+    }
+}
+
+/// Who lost and who caused, side by side, then what to ask next.
+fn write_parties(
+    interval: &Interval,
+    resource: Resource,
+    look: Look,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out)?;
+    let Some(index) = index_of(resource) else {
+        return write_hints(interval, resource, (None, None), look, out);
+    };
+    writeln!(
+        out,
+        "{}",
+        look.style.bold(heading(interval, resource, index, look))
+    )?;
+    let victims = ranking::victims(interval, index);
+    let culprits = ranking::culprits(interval, index);
+    let (left, right) = (column(&victims), column(&culprits));
+    let titles = match resource {
+        Resource::Cpu => ("CAUSED", "CULPRIT (ran meanwhile)"),
+        Resource::Memory => ("TOOK", "CULPRIT (touched or read it)"),
+        _ => ("MOVED", "CULPRIT (read or wrote it)"),
+    };
+    let left_title = format!("{:>8}  VICTIM", "LOST");
+    writeln!(out, "{left_title:<LEFT$}  {:>8}  {}", titles.0, titles.1)?;
+    for row in 0..left.len().max(right.len()) {
+        let left = left.get(row).map_or("", String::as_str);
+        let right = right.get(row).map_or("", String::as_str);
+        let line = format!("{left:<LEFT$}  {right}");
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    let parties = (ranking::lasting(&victims), ranking::lasting(&culprits));
+    write_hints(interval, resource, parties, look, out)
+}
+
+/// What tasks lost beside what PSI says: each task counts for itself, PSI counts a moment once.
+fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) -> String {
+    let lost = units::duration(interval.task_ns[index]);
+    let what = match resource {
+        Resource::Cpu => "waiting for a CPU",
+        Resource::Memory => "for want of memory",
+        _ => "waiting for disks",
+    };
+    let psi = interval.psi[resource as usize].and_then(|psi| psi.some);
+    let (name, some_ns) = match psi {
+        Some(some) => ("PSI", some.lost_ns),
+        None => ("~SOME", interval.emulated_ns[index][0]),
+    };
+    let head = format!("{}: {lost} lost {what}", self::name(resource));
+    if look.is_filtered || some_ns == 0 {
+        return head;
+    }
+    let at_a_time = interval.task_ns[index] as f64 / interval.length_ns().max(1) as f64;
+    let ratio = interval.task_ns[index] as f64 / some_ns as f64;
+    format!(
+        "{head}, {} tasks at a time ({ratio:.1} x {name} {})",
+        units::three_digits(at_a_time),
+        units::duration(some_ns)
+    )
+}
+
+fn column(ranked: &[Ranked<'_>]) -> Vec<String> {
+    let mut lines: Vec<String> = ranked
+        .iter()
+        .take(TOP)
+        .map(|ranked| {
+            let name = ranking::cut(&ranked.name, NAME);
+            format!("{:>8}  {name}", ranked.value)
+        })
+        .collect();
+    if let Some(rest) = ranking::rest(ranked, TOP) {
+        lines.push(rest);
+    }
+    lines
+}
+
+fn write_hints(
+    interval: &Interval,
+    resource: Resource,
+    (victim, culprit): (Option<&Party>, Option<&Party>),
+    look: Look,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for hint in hints::hints(interval, resource, victim, culprit) {
+        let mut line = format!("    next: {}", hint.command);
+        let answers = format!("# {}", hint.answers);
+        // A command goes before its explanation.
+        if line.len() + answers.len() < WIDTH {
+            let width = HINT.min(WIDTH - answers.len() - 1);
+            line = format!("{line:<width$} {answers}");
+        }
+        writeln!(out, "{}", look.style.dim(line))?;
+    }
+    Ok(())
+}

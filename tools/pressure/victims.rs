@@ -1,0 +1,52 @@
+//! Whose losses are shown: the machine's pressure is everybody's, so all tasks are followed and chosen from here.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use trace::glob::Glob;
+
+use crate::cgroups;
+use crate::harvest::TaskStock;
+
+/// Which tasks are wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// Empty: any.
+    pub(crate) tgids: Vec<u32>,
+    /// Empty: any.
+    pub(crate) tids: Vec<u32>,
+    pub(crate) comm: Option<Glob>,
+    /// Kernel threads only (true), or user threads only.
+    pub(crate) kernel_threads: Option<bool>,
+    /// This directory and what is below.
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Of that cgroup, as far as seen.
+    pub(crate) cgroup_ids: HashSet<u64>,
+}
+
+impl Filter {
+    /// cgroups come and go: to be called once per interval. Those that were removed stay known.
+    pub(crate) fn follow_cgroups(&mut self) {
+        if let Some(root) = &self.cgroup {
+            self.cgroup_ids.extend(cgroups::by_id(root).into_keys());
+        }
+    }
+
+    /// By what is known of a stack's task.
+    pub(crate) fn names(&self, tgid: u32, tid: u32, comm: &str) -> bool {
+        (self.tgids.is_empty() || self.tgids.contains(&tgid))
+            && (self.tids.is_empty() || self.tids.contains(&tid))
+            && self
+                .comm
+                .as_ref()
+                .is_none_or(|glob| glob.matches(comm.as_bytes()))
+    }
+
+    pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {
+        self.names(task.tgid, task.tid, &task.comm)
+            && self
+                .kernel_threads
+                .is_none_or(|wanted| wanted == task.is_kernel_thread)
+            && (self.cgroup.is_none() || self.cgroup_ids.contains(&task.cgroup_id))
+    }
+}
