@@ -100,6 +100,19 @@ fn example_files_end_with_the_help_text() {
     }
 }
 
+/// Words as a shell sees them, where only single quotes are used.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('\'').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(|word| word.replace("PID", "1")));
+        }
+    }
+    words
+}
+
 /// Command lines of a text that start with a tool's name.
 fn commands(text: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> + '_ {
     text.lines().filter_map(|line| {
@@ -113,14 +126,11 @@ fn commands(text: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> + '
             .find(|(tool, _)| line.split_whitespace().next() == Some(tool))?;
         let line = line
             .strip_prefix(tool)?
+            .replace("\\(aq", "'")
             .split(['#', '>', '|', '('])
             .next()?
             .replace("\\-", "-");
-        let words: Vec<String> = line
-            .split_whitespace()
-            .map(|word| word.trim_matches('\'').replace("PID", "1"))
-            .collect();
-        Some((program, words))
+        Some((program, shell_words(&line)))
     })
 }
 

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Parser;
 use clap_complete::Shell;
 use trace::glob::Glob;
 use trace::options::Common;
 use trace::probe::Kernel;
-use trace::targets::Targets;
+use trace::targets::{Targets, cgroup2_mount};
 use trace::window::Every;
 
 use crate::psi::Source;
@@ -148,6 +148,9 @@ impl Args {
             ..Targets::default()
         };
         targets.resolve()?;
+        if self.cgroups && cgroup2_mount().is_none() {
+            bail!("--cgroups: cgroup v2 is not mounted here: mount -t cgroup2 none /mnt");
+        }
         Ok(self.cgroup.clone().map_or(Source::System, Source::Cgroup))
     }
 

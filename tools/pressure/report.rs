@@ -299,3 +299,7 @@ fn write_hints(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;
