@@ -63,6 +63,11 @@ pub(crate) fn open_window(
     iterate::run(skel.links.note_namespace.as_ref())?;
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
+    Ok(start_ns)
+}
+
+/// Says that from now on everything counts.
+pub(crate) fn announce(args: &Args) {
     if !args.common.quiet {
         let measured: Vec<&str> = args.measured().iter().map(|phase| phase.title()).collect();
         eprintln!(
@@ -70,5 +75,4 @@ pub(crate) fn open_window(
             measured.join(", ")
         );
     }
-    Ok(start_ns)
 }
