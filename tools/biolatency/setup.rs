@@ -54,11 +54,7 @@ pub(crate) fn load(
 }
 
 /// Says what is asked for, then lets time count.
-pub(crate) fn open_window(
-    args: &Args,
-    skel: &mut BiolatencySkel<'_>,
-    targets: &Settings,
-) -> Result<u64> {
+pub(crate) fn open_window(skel: &mut BiolatencySkel<'_>, targets: &Settings) -> Result<u64> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
     let start_ns = monotonic_ns();
