@@ -1,0 +1,2 @@
+//! flame: reads, draws, compares, merges and gates profiles.
+fn main() {}
