@@ -2,6 +2,8 @@
 //!
 //! Pure: no BPF, no `/proc`, nothing Linux-only. Stacks are root → leaf everywhere.
 
+pub mod ask;
+pub mod compare;
 pub mod draw;
 pub mod ends;
 pub mod escape;

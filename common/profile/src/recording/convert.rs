@@ -130,15 +130,6 @@ impl Recording {
         (part(user), part(kernel))
     }
 
-    fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = u32> {
-        let mut at = stack;
-        std::iter::from_fn(move || {
-            let (parent, frame) = self.nodes.all.get((at as usize).checked_sub(1)?)?;
-            at = *parent;
-            Some(*frame)
-        })
-    }
-
     fn task(&self, task: TaskKey) -> Task {
         Task {
             comm: self.text(task.comm).into(),

@@ -6,6 +6,7 @@
 mod chain;
 mod convert;
 mod names;
+mod select;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -235,14 +236,20 @@ impl Recording {
             })
     }
 
-    /// The frames of a stack, leaf → root.
-    pub fn leaf_first(&self, stack: StackId) -> impl Iterator<Item = &FrameKey> {
+    /// The frames of a stack as indices of [`Self::frames`], leaf → root.
+    pub fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = u32> {
         let mut at = stack;
         std::iter::from_fn(move || {
             let (parent, frame) = self.nodes.all.get((at as usize).checked_sub(1)?)?;
             at = *parent;
-            Some(&self.frames.all[*frame as usize])
+            Some(*frame)
         })
+    }
+
+    /// The frames of a stack, leaf → root.
+    pub fn leaf_first(&self, stack: StackId) -> impl Iterator<Item = &FrameKey> {
+        self.frame_ids(stack)
+            .map(|frame| &self.frames.all[frame as usize])
     }
 
     /// The frames of a stack, root → leaf.

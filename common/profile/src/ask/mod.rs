@@ -1,0 +1,3 @@
+//! Questions that a profile answers in text.
+
+pub mod top;

@@ -1,0 +1,6 @@
+//! flame heat.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
+    Ok(())
+}
