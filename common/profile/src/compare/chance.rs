@@ -25,6 +25,8 @@ pub struct Judged {
     pub shares: [f64; 2],
     /// The change in standard errors; 0 where there are no counts.
     pub z: f64,
+    /// How much shares differ by chance, one standard error; 0 where there are no counts.
+    pub error: f64,
     /// In a word, at 99 %.
     pub verdict: Verdict,
 }
@@ -45,10 +47,12 @@ pub fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
         return Judged {
             shares,
             z: 0.0,
+            error: 0.0,
             verdict,
         };
     }
-    let z = change / standard_error(part, whole).max(f64::MIN_POSITIVE);
+    let error = standard_error(part, whole);
+    let z = change / error.max(f64::MIN_POSITIVE);
     // A box without samples in either is the same in both.
     let z = if change == 0.0 { 0.0 } else { z };
     let verdict = match z {
@@ -56,7 +60,12 @@ pub fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
         z if z < -Z => Verdict::Shrank,
         _ => Verdict::Unclear,
     };
-    Judged { shares, z, verdict }
+    Judged {
+        shares,
+        z,
+        error,
+        verdict,
+    }
 }
 
 /// Of the difference of shares, if there is none: the shares are then estimates of one number.

@@ -29,7 +29,7 @@ pub(super) fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let layout = layout(tree, view);
-    let top = 132.0;
+    let top = 148.0;
     let height = top + f64::from(layout.rows) * ROW + 34.0;
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     open(view, &layout, height, top, &texts.title, out)?;
@@ -48,21 +48,22 @@ pub(super) fn write(
         r#"<text class="amount" x="10" y="46">{}</text>"#,
         markup(&texts.amount)
     )?;
+    let [grows, width, order] = words::reading(view);
+    writeln!(out, r#"<text class="reading" x="10" y="66">{grows}</text>"#)?;
     writeln!(
         out,
-        r#"<text class="reading" x="10" y="66">{}</text>"#,
-        words::reading(view).join(" ")
+        r#"<text class="reading" x="10" y="82">{width} {order}</text>"#
     )?;
     legend(tree, view, &layout, out)?;
     writeln!(
         out,
-        r#"<text class="button reset" x="10" y="116" tabindex="0">Reset zoom (Esc)</text>"#
+        r#"<text class="button reset" x="10" y="132" tabindex="0">Reset zoom (Esc)</text>"#
     )?;
     writeln!(
         out,
-        r#"<text class="button search" x="150" y="116" tabindex="0">Search (/)</text>"#
+        r#"<text class="button search" x="150" y="132" tabindex="0">Search (/)</text>"#
     )?;
-    writeln!(out, r#"<text class="found" x="250" y="116"/>"#)?;
+    writeln!(out, r#"<text class="found" x="250" y="132"/>"#)?;
     boxes(tree, view, unit, &layout, top, out)?;
     let y = height - 14.0;
     let note = omitted(&layout);
@@ -249,7 +250,7 @@ fn legend(tree: &Tree, view: &View, layout: &Layout, out: &mut impl Write) -> io
     for (colour, word) in legend_entries(tree, view, Some(layout)) {
         writeln!(
             out,
-            r#"<rect x="{x:.0}" y="80" width="12" height="12" fill="{colour}" stroke="gray"/><text x="{:.0}" y="90">{}</text>"#,
+            r#"<rect x="{x:.0}" y="96" width="12" height="12" fill="{colour}" stroke="gray"/><text x="{:.0}" y="106">{}</text>"#,
             x + 17.0,
             markup(&word)
         )?;

@@ -107,6 +107,18 @@ impl Recording {
         kept
     }
 
+    /// Rows with one value: what graphs draw, times a factor.
+    pub(crate) fn weighed(&self, header: super::Header, factor: u64) -> Self {
+        let mut weighed = Self::new(header);
+        let mut translation = Translation::new(self);
+        for row in self.rows() {
+            let key = translation.key(self, row.key, &mut weighed);
+            let value = self.weight(&row).saturating_mul(factor);
+            weighed.add(&key, row.count, &[value]);
+        }
+        weighed
+    }
+
     /// Leaves one value of several; `false` where there is none of that name.
     pub fn keep_value(&mut self, name: &str) -> bool {
         let width = self.header.values.len();
