@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -33,7 +34,11 @@ const EXCEEDED: u8 = 4;
 )]
 struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL")]
+    completions: Option<Shell>,
 }
 
 const EXAMPLES: &str = "\
@@ -70,16 +75,10 @@ enum Command {
     Heat(heat::Args),
     /// Fail when a profile grew: for CI
     Gate(gate::Args),
-    /// Print completions for a shell
-    #[command(hide = true)]
-    Completions {
-        /// bash, zsh or fish
-        shell: Shell,
-    },
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse().command) {
+    match run(Args::parse()) {
         Ok(status) => status,
         // head has read enough.
         Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,
@@ -90,7 +89,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<ExitCode> {
+fn run(args: Args) -> Result<ExitCode> {
+    if let Some(shell) = args.completions {
+        clap_complete::generate(shell, &mut Args::command(), "flame", &mut io::stdout());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(command) = args.command else {
+        Args::command()
+            .error(ErrorKind::MissingSubcommand, "give a command; see --help")
+            .exit();
+    };
     match command {
         Command::Draw(args) => draw::run(&args)?,
         Command::Diff(args) => diff::run(&args)?,
@@ -101,9 +109,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Convert(args) => convert::run(&args)?,
         Command::Heat(args) => heat::run(&args)?,
         Command::Gate(args) => return gate::run(&args),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Args::command(), "flame", &mut io::stdout());
-        }
     }
     Ok(ExitCode::SUCCESS)
 }

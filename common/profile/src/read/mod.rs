@@ -7,7 +7,7 @@ pub mod perf;
 mod pprof;
 mod speedscope;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -18,6 +18,8 @@ pub use error::ReadError;
 const LONGEST_LINE: usize = 16 << 20;
 /// Longest pprof or JSON document, uncompressed: they are read as a whole.
 const LARGEST_DOCUMENT: u64 = 4 << 30;
+/// Bytes that a format is recognised by.
+const START: u64 = 64 << 10;
 /// Most frames of one stack.
 const DEEPEST: usize = 16 << 10;
 
@@ -53,17 +55,20 @@ pub enum Kind {
 ///
 /// When it is none of them, is damaged, or cannot be read.
 pub fn read(input: impl Read, options: &ReadOptions) -> Result<Recording, ReadError> {
-    let mut input = BufReader::with_capacity(1 << 20, input);
-    let is_gzip = peek(&mut input)?.starts_with(&[0x1f, 0x8b]);
-    if is_gzip {
-        let mut plain = BufReader::with_capacity(1 << 20, MultiGzDecoder::new(input));
-        return read_plain(&mut plain, options);
+    let (start, mut input) = peeked(input)?;
+    if start.starts_with(&[0x1f, 0x8b]) {
+        let (start, mut plain) = peeked(MultiGzDecoder::new(input))?;
+        return read_plain(&start, &mut plain, options);
     }
-    read_plain(&mut input, options)
+    read_plain(&start, &mut input, options)
 }
 
-fn read_plain(input: &mut impl BufRead, options: &ReadOptions) -> Result<Recording, ReadError> {
-    let kind = recognise(peek(input)?);
+fn read_plain(
+    start: &[u8],
+    input: &mut impl BufRead,
+    options: &ReadOptions,
+) -> Result<Recording, ReadError> {
+    let kind = recognise(start);
     if (options.from.is_some() || options.to.is_some()) && kind != Some(Kind::Perf) {
         return Err(ReadError::whole(
             "has no times to choose from; only perf script text has them",
@@ -81,12 +86,13 @@ fn read_plain(input: &mut impl BufRead, options: &ReadOptions) -> Result<Recordi
     }
 }
 
-/// What is at hand without consuming it: enough to recognise a format by.
-fn peek(input: &mut impl BufRead) -> Result<&[u8], ReadError> {
-    match input.fill_buf() {
-        Ok(_) => input.fill_buf().map_err(|err| ReadError::io(&err, 0)),
-        Err(err) => Err(ReadError::io(&err, 0)),
-    }
+/// The beginning, enough to recognise a format by, and a reader of everything, the beginning included.
+fn peeked<R: Read>(mut input: R) -> Result<(Vec<u8>, impl BufRead), ReadError> {
+    let mut start = Vec::new();
+    let read = input.by_ref().take(START).read_to_end(&mut start);
+    read.map_err(|err| ReadError::io(&err, start.len() as u64))?;
+    let rest = BufReader::with_capacity(1 << 20, input);
+    Ok((start.clone(), Cursor::new(start).chain(rest)))
 }
 
 fn whole(input: &mut impl BufRead) -> Result<Vec<u8>, ReadError> {
@@ -113,11 +119,7 @@ fn recognise(start: &[u8]) -> Option<Kind> {
             Kind::Json
         });
     }
-    // Fields 1 to 6 of a Profile are messages or texts, length first; what folds its lines has no such bytes.
-    let is_text = head
-        .iter()
-        .all(|byte| *byte >= b' ' || b"\t\n\r".contains(byte));
-    if !is_text && matches!(start.first(), Some(0x0a | 0x12 | 0x1a | 0x22 | 0x2a | 0x32)) {
+    if is_pprof(start) {
         return Some(Kind::Pprof);
     }
     let mut lines = head
@@ -132,6 +134,20 @@ fn recognise(start: &[u8]) -> Option<Kind> {
     let is_number = last.starts_with(|c: char| c.is_ascii_digit());
     // A line that is longer than what was looked at.
     (is_number || head.len() == 4096 && !head.contains(&b'\n')).then_some(Kind::Folded)
+}
+
+/// A Profile begins with the tag of any of its fields, and soon has bytes that no text has.
+fn is_pprof(start: &[u8]) -> bool {
+    let Some((tag, rest)) = start.split_first() else {
+        return false;
+    };
+    let is_field = (1..=15).contains(&(tag >> 3)) && matches!(tag & 7, 0 | 2);
+    let head = &rest[..rest.len().min(4096)];
+    let has_control = head
+        .iter()
+        .any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte));
+    let is_utf8 = std::str::from_utf8(head).map_or_else(|err| err.error_len().is_none(), |_| true);
+    is_field && (has_control || !is_utf8 && *tag < b' ')
 }
 
 /// Lines with their offsets, of bounded length.
