@@ -1,6 +1,6 @@
 //! flame diff.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use profile::compare::diff::{TableOptions, functions, tree, write};
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 /// Both profiles, of which it makes sense to say that one grew.
-pub(crate) fn read_both(input: &Input, base: &PathBuf, new: &PathBuf) -> Result<[Recording; 2]> {
+pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recording; 2]> {
     let both = [input.read(base)?, input.read(new)?];
     let [base_unit, new_unit] = [both[0].unit(), both[1].unit()];
     if base_unit != new_unit && !base_unit.is_empty() && !new_unit.is_empty() {

@@ -35,7 +35,12 @@ pub(crate) struct Args {
     idle: IdleChoice,
 
     /// Title, instead of one made from the input
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     title: String,
 }
 

@@ -11,22 +11,21 @@ use profile::recording::Recording;
 
 /// About what is read.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Input")]
 pub(crate) struct Input {
     /// Unit of folded values: count, ns, us, ms, s or bytes
-    #[arg(long)]
+    #[arg(long, help_heading = "Input")]
     unit: Option<String>,
 
     /// Which value to use, where there are several
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
     value: Option<String>,
 
     /// From this second on (perf script text)
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", help_heading = "Input")]
     from: Option<f64>,
 
     /// Up to this second (perf script text)
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", help_heading = "Input")]
     to: Option<f64>,
 }
 

@@ -58,7 +58,7 @@ fn sampled(random: &mut Random, n: u64, planted: Option<(usize, f64)>) -> Record
         lines.collect::<String>().as_bytes(),
         &ReadOptions::default(),
     )
-    .unwrap()
+    .expect("folded lines")
 }
 
 fn judged_by(base: &Recording, new: &Recording) -> Exceeded {
@@ -88,7 +88,7 @@ fn equal_programs_pass_the_gate_99_times_in_100_and_more() {
             judged_by(&base, &new).is_any()
         })
         .count();
-    println!("{alarms} false alarms in 1,000");
+    eprintln!("{alarms} false alarms in 1,000");
     assert!(alarms <= 10, "{alarms} of 1,000");
 }
 
@@ -108,7 +108,7 @@ fn five_points_more_are_caught_99_times_in_100_and_named() {
                 exceeded.guilty.iter().any(|mover| mover.name == guilty)
             })
             .count();
-        println!("{}: {caught} of 400", PROGRAM[at].0);
+        eprintln!("{}: {caught} of 400", PROGRAM[at].0);
         assert!(caught >= 396, "{}: {caught} of 400", PROGRAM[at].0);
     }
 }
@@ -127,8 +127,26 @@ fn chance_alone_is_called_chance_99_times_in_100() {
         }
     }
     let wrong = judged[1] as f64 / judged.iter().sum::<u64>() as f64;
-    println!("{:.2} % called changes", 100.0 * wrong);
+    eprintln!("{:.2} % called changes", 100.0 * wrong);
     assert!((0.004..0.016).contains(&wrong), "{wrong}");
+}
+
+/// 400 waits of random lengths, 30 % of them in the second part.
+fn waits(random: &mut Random) -> [Side; 2] {
+    let mut waits = [Vec::new(), Vec::new()];
+    for _ in 0..400 {
+        let part = usize::from(random.uniform() < 0.3);
+        waits[part].push((-f64::ln(1.0 - random.uniform()) * 1e6) as u64);
+    }
+    waits.map(|waits| {
+        let (total, count) = (waits.iter().sum::<u64>(), waits.len() as u64);
+        Side {
+            total,
+            own: 0,
+            count,
+            squares: 2.0 * (total as f64).powi(2) / count as f64,
+        }
+    })
 }
 
 /// Waits of random lengths: their sums vary more than their number says, and the test must know.
@@ -137,23 +155,8 @@ fn time_is_judged_by_its_intervals() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 + 5);
     let mut wrong = 0;
     for _ in 0..2000 {
-        let mut sides = [[Side::default(); 2]; 2];
-        for profile in 0..2 {
-            let mut waits = [Vec::new(), Vec::new()];
-            for _ in 0..400 {
-                let part = usize::from(random.uniform() < 0.3);
-                waits[part].push((-f64::ln(1.0 - random.uniform()) * 1e6) as u64);
-            }
-            for (part, waits) in waits.iter().enumerate() {
-                let (total, count) = (waits.iter().sum::<u64>(), waits.len() as u64);
-                sides[part][profile] = Side {
-                    total,
-                    own: 0,
-                    count,
-                    squares: 2.0 * (total as f64).powi(2) / count as f64,
-                };
-            }
-        }
+        let [base, new] = [waits(&mut random), waits(&mut random)];
+        let sides = [0, 1].map(|part| [base[part], new[part]]);
         let whole = [0, 1].map(|profile| Side {
             total: sides[0][profile].total + sides[1][profile].total,
             own: 0,
@@ -162,7 +165,7 @@ fn time_is_judged_by_its_intervals() {
         });
         wrong += usize::from(judge(&sides[0], &whole).verdict != Verdict::Unclear);
     }
-    println!("{wrong} of 2,000 called changes");
+    eprintln!("{wrong} of 2,000 called changes");
     assert!((5..=40).contains(&wrong), "{wrong} of 2000");
 }
 

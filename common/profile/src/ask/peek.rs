@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use regex::Regex;
 
 use crate::escape::terminal;
-use crate::recording::{Map, Recording};
+use crate::recording::{FrameKey, Map, NameId, Recording, Row};
 use crate::style::Style;
 use crate::text::{cut, percent};
 use crate::units;
@@ -32,8 +32,8 @@ const ROOT: &str = "[root]";
 struct Sums {
     own: u64,
     total: u64,
-    callers: Map<u32, u64>,
-    callees: Map<u32, u64>,
+    callers: Map<NameId, u64>,
+    callees: Map<NameId, u64>,
 }
 
 /// Every function whose name matches, largest total first.
@@ -41,84 +41,73 @@ struct Sums {
 /// The values of callers and callees are of stacks that have the call, each stack once.
 pub fn peek(recording: &Recording, pattern: &Regex) -> Vec<Peeked> {
     let frames = recording.frames();
-    let matches: Vec<bool> = frames
-        .iter()
-        .map(|frame| pattern.is_match(recording.text(frame.name)))
-        .collect();
-    let id = |frame: u32| frames[frame as usize].name.index() as u32;
-    let mut found: Map<u32, Sums> = Map::default();
+    let matches = |frame: &FrameKey| pattern.is_match(recording.text(frame.name));
+    let matches: Vec<bool> = frames.iter().map(matches).collect();
+    let mut found: Map<NameId, Sums> = Map::default();
     for row in recording.rows() {
-        let weight = recording.weight(&row);
-        // Leaf first.
-        let stack: Vec<u32> = recording.frame_ids(row.key.stack).collect();
-        let mut functions = Vec::new();
-        let mut calls = Vec::new();
-        for (at, frame) in stack
-            .iter()
-            .enumerate()
-            .filter(|(_, frame)| matches[**frame as usize])
-        {
-            functions.push(id(*frame));
-            if at == 0 {
-                let own = &mut found.entry(id(*frame)).or_default().own;
-                *own = own.saturating_add(weight);
-            } else {
-                calls.push((id(*frame), true, id(stack[at - 1])));
-            }
-            calls.push((
-                id(*frame),
-                false,
-                stack.get(at + 1).map_or(0, |caller| id(*caller)),
-            ));
-        }
-        functions.sort_unstable();
-        functions.dedup();
-        calls.sort_unstable();
-        calls.dedup();
-        for function in functions {
-            let total = &mut found.entry(function).or_default().total;
-            *total = total.saturating_add(weight);
-        }
-        for (function, is_callee, other) in calls {
-            let sums = found.entry(function).or_default();
-            let side = if is_callee {
-                &mut sums.callees
-            } else {
-                &mut sums.callers
-            };
-            let sum = side.entry(other).or_default();
-            *sum = sum.saturating_add(weight);
-        }
+        add_row(recording, &row, &matches, &mut found);
     }
-    let texts: Map<u32, &str> = frames
-        .iter()
-        .map(|frame| (frame.name.index() as u32, recording.text(frame.name)))
-        .collect();
-    let name = |id: u32| {
-        texts
-            .get(&id)
-            .map_or_else(|| ROOT.to_owned(), |text| (*text).to_owned())
+    let name = |name: NameId| match name {
+        NameId::NONE => ROOT.to_owned(),
+        name => recording.text(name).to_owned(),
     };
-    let sorted = |sums: Map<u32, u64>| {
-        let mut list: Vec<(String, u64)> = sums
-            .into_iter()
-            .map(|(id, value)| (name(id), value))
-            .collect();
+    let sorted = |sums: Map<NameId, u64>| {
+        let list = sums.into_iter().map(|(id, value)| (name(id), value));
+        let mut list: Vec<(String, u64)> = list.collect();
         list.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         list
     };
-    let mut peeked: Vec<Peeked> = found
-        .into_iter()
-        .map(|(id, sums)| Peeked {
-            name: name(id),
-            own: sums.own,
-            total: sums.total,
-            callers: sorted(sums.callers),
-            callees: sorted(sums.callees),
-        })
-        .collect();
+    let peeked = found.into_iter().map(|(id, sums)| Peeked {
+        name: name(id),
+        own: sums.own,
+        total: sums.total,
+        callers: sorted(sums.callers),
+        callees: sorted(sums.callees),
+    });
+    let mut peeked: Vec<Peeked> = peeked.collect();
     peeked.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
     peeked
+}
+
+fn add_row(recording: &Recording, row: &Row<'_>, matches: &[bool], found: &mut Map<NameId, Sums>) {
+    let weight = recording.weight(row);
+    let name = |frame: u32| recording.frames()[frame as usize].name;
+    let stack: Vec<u32> = recording.frame_ids(row.key.stack).collect();
+    let mut functions = Vec::new();
+    let mut calls = Vec::new();
+    // Leaf first.
+    for (at, frame) in stack.iter().enumerate() {
+        if !matches[*frame as usize] {
+            continue;
+        }
+        functions.push(name(*frame));
+        match at.checked_sub(1) {
+            Some(callee) => calls.push((name(*frame), true, name(stack[callee]))),
+            None => add(&mut found.entry(name(*frame)).or_default().own, weight),
+        }
+        let caller = stack.get(at + 1).map_or(NameId::NONE, |frame| name(*frame));
+        calls.push((name(*frame), false, caller));
+    }
+    functions.sort_unstable();
+    functions.dedup();
+    calls.sort_unstable();
+    calls.dedup();
+    for function in functions {
+        add(&mut found.entry(function).or_default().total, weight);
+    }
+    for (function, is_callee, other) in calls {
+        let sums = found.entry(function).or_default();
+        let side = if is_callee {
+            &mut sums.callees
+        } else {
+            &mut sums.callers
+        };
+        add(side.entry(other).or_default(), weight);
+    }
+}
+
+fn add(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
 }
 
 /// Writes callers above, callees below, as in pprof.

@@ -1,5 +1,6 @@
 //! What weighs most: functions, lines, modules, commands, threads or labels.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use crate::escape::terminal;
@@ -235,10 +236,16 @@ pub fn write(
     if options.by_total {
         found
             .entries
-            .sort_by(|a, b| (b.total, b.own).cmp(&(a.total, a.own)));
+            .sort_by_key(|entry| Reverse((entry.total, entry.own)));
     }
-    let is_sampled = matches!(recording.unit(), "count" | "") && recording.header.has_counts;
-    if is_sampled && found.count > 0 && !is_enough(found.count) {
+    let table = Table {
+        is_sampled: matches!(recording.unit(), "count" | "") && recording.header.has_counts,
+        is_whole: matches!(by, By::Comm | By::Thread | By::Label(_)),
+        unit: recording.unit(),
+        value: found.value,
+        count: found.count,
+    };
+    if table.is_sampled && found.count > 0 && !is_enough(found.count) {
         let margin = 100.0 * widest_margin(found.count);
         let samples = units::counted(found.count, "samples");
         writeln!(
@@ -246,25 +253,74 @@ pub fn write(
             "Only {samples}: shares may be off by {margin:.0} percentage points.\n"
         )?;
     }
-    let columns = if is_sampled { 15 } else { 18 };
-    let what = match by {
-        By::Function => "FUNCTION".into(),
-        By::Line => "LINE".into(),
-        By::Module => "MODULE".into(),
-        By::Comm => "COMMAND".into(),
-        By::Thread => "THREAD".into(),
-        By::Label(label) => terminal(label).to_uppercase(),
-    };
-    let is_whole = matches!(by, By::Comm | By::Thread | By::Label(_));
-    let heading = if is_whole {
-        format!("{:>columns$}  {what}", "SHARE")
-    } else {
-        format!("{:>columns$}  {:>columns$}  {what}", "SELF", "TOTAL")
-    };
-    writeln!(out, "{}", options.style.bold(heading))?;
-    let cell = |value: u64, count: u64| {
-        if is_sampled {
-            let share = share(count, found.count);
+    writeln!(out, "{}", options.style.bold(table.heading(by)))?;
+    for entry in found.entries.iter().take(options.rows) {
+        writeln!(out, "{}", table.row(entry, options).trim_end())?;
+    }
+    let rest = found.entries.get(options.rows..).unwrap_or_default();
+    if !rest.is_empty() {
+        let own = rest
+            .iter()
+            .fold(0, |sum: u64, entry| sum.saturating_add(entry.own));
+        let (n, own) = (units::count(rest.len() as u64), percent(own, found.value));
+        writeln!(out, "… {n} more: {own} self")?;
+    }
+    Ok(())
+}
+
+/// What all rows have in common.
+struct Table<'a> {
+    is_sampled: bool,
+    /// Every sample has one, so self and total are the same.
+    is_whole: bool,
+    unit: &'a str,
+    value: u64,
+    count: u64,
+}
+
+impl Table<'_> {
+    fn columns(&self) -> usize {
+        if self.is_sampled { 15 } else { 18 }
+    }
+
+    fn heading(&self, by: &By) -> String {
+        let what = match by {
+            By::Function => "FUNCTION".into(),
+            By::Line => "LINE".into(),
+            By::Module => "MODULE".into(),
+            By::Comm => "COMMAND".into(),
+            By::Thread => "THREAD".into(),
+            By::Label(label) => terminal(label).to_uppercase(),
+        };
+        let columns = self.columns();
+        if self.is_whole {
+            format!("{:>columns$}  {what}", "SHARE")
+        } else {
+            format!("{:>columns$}  {:>columns$}  {what}", "SELF", "TOTAL")
+        }
+    }
+
+    fn row(&self, entry: &Entry, options: &TableOptions) -> String {
+        let columns = self.columns();
+        let mut line = format!("{:>columns$}  ", self.cell(entry.own, entry.own_count));
+        if !self.is_whole {
+            line += &format!("{:>columns$}  ", self.cell(entry.total, entry.total_count));
+        }
+        let room = options.width.saturating_sub(line.chars().count()).max(20);
+        let place = cut(&terminal(&entry.place), room / 2);
+        let name = cut(
+            &terminal(&entry.name),
+            room.saturating_sub(place.chars().count() + 2),
+        );
+        if place.is_empty() {
+            return format!("{line}{name}");
+        }
+        format!("{line}{name}  {}", options.style.dim(place))
+    }
+
+    fn cell(&self, value: u64, count: u64) -> String {
+        if self.is_sampled {
+            let share = share(count, self.count);
             format!(
                 "{:.1} ±{:>4.1} %",
                 100.0 * share.share,
@@ -273,40 +329,9 @@ pub fn write(
         } else {
             format!(
                 "{} {:>6}",
-                units::value(value, recording.unit()),
-                percent(value, found.value)
+                units::value(value, self.unit),
+                percent(value, self.value)
             )
         }
-    };
-    for entry in found.entries.iter().take(options.rows) {
-        let own = cell(entry.own, entry.own_count);
-        let mut line = format!("{own:>columns$}  ");
-        if !is_whole {
-            line += &format!("{:>columns$}  ", cell(entry.total, entry.total_count));
-        }
-        let room = options.width.saturating_sub(line.chars().count()).max(20);
-        let place = cut(&terminal(&entry.place), room / 2);
-        let name = cut(
-            &terminal(&entry.name),
-            room.saturating_sub(place.chars().count() + 2),
-        );
-        writeln!(
-            out,
-            "{}",
-            format!("{line}{name}  {}", options.style.dim(place)).trim_end()
-        )?;
     }
-    let rest = found.entries.get(options.rows..).unwrap_or_default();
-    if !rest.is_empty() {
-        let own = rest
-            .iter()
-            .fold(0, |sum: u64, entry| sum.saturating_add(entry.own));
-        writeln!(
-            out,
-            "… {} more: {} self",
-            units::count(rest.len() as u64),
-            percent(own, found.value)
-        )?;
-    }
-    Ok(())
 }

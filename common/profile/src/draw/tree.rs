@@ -55,7 +55,7 @@ impl Class {
             Self::Inlined => "inlined",
             Self::Jit => "JIT",
             Self::Kernel => "kernel",
-            Self::Waker => "waker",
+            Self::Waker => "waker (its callers above)",
             Self::Separator => "separator",
         }
     }
