@@ -12,7 +12,7 @@ ifeq ($(strip $(CLANG)),)
 unexport CLANG
 endif
 
-TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml)
+TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
 SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/install setup/python tests/run
 
@@ -26,7 +26,7 @@ demo: build ## build, trace a small program with every tool, show and explain th
 	demo/run $(RELEASE)
 
 build: deps ## release build of the tools and of the demo's program
-	$(CARGO) build --release --locked -p usekit-tools -p usekit-workloads
+	$(CARGO) build --release --locked -p usekit-tools -p usekit-flame -p usekit-workloads
 
 test: deps-test ## every test; the live ones need root (sudo is used, or they are skipped aloud)
 	tests/run

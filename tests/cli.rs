@@ -60,11 +60,11 @@ fn wrong_usage_exits_2() {
             assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
         }
         if has_stacks(tool) {
-            for args in [&["-U", "-K"][..], &["-f", "-j"], &["-o", "x.svg"]] {
+            for args in [&["-U", "-K"][..], &["-f", "-j"], &["-o", "x.png"]] {
                 assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
             }
             assert!(
-                stderr(&run(program, &["-o", "x.svg"])).contains(".folded or .json"),
+                stderr(&run(program, &["-o", "x.png"])).contains(".folded .svg .html .json"),
                 "{tool}"
             );
         }

@@ -8,7 +8,7 @@ use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
-use trace::closing::Closing;
+use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::output::Format;
 use trace::run::Outcome;
@@ -94,6 +94,12 @@ fn write(
         Format::Human => write_human(args, harvest, profile, out)?,
         Format::Folded => written = folded::write(profile, &folded_options(args), out)?,
         Format::Json => json::write(profile, &extra(harvest, profile, cost), out)?,
+        Format::File(format) => {
+            let of_ns = harvest.accounting.lifetime_ns;
+            let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window);
+            meta.comments.extend(ends::describe(profile));
+            profile::write::write(profile, format, &meta, out)?;
+        }
     }
     out.flush()?;
     Ok(written.dropped)
@@ -204,6 +210,9 @@ fn close(
     }
     if args.common.verbose {
         eprintln!("offcputime: {}", stacks.describe_unnamed());
+    }
+    for file in &args.stacks.output {
+        file.say("offcputime", args.common.quiet);
     }
     closing.outcome(args.common.strict)
 }

@@ -9,7 +9,7 @@ use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
-use trace::closing::Closing;
+use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::options::terminal_width;
 use trace::output::Format;
@@ -85,6 +85,17 @@ fn write(
         Format::Human => write_human(args, profile, out)?,
         Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
         Format::Json => json::write(profile, &extra(args, harvest, profile, cost), out)?,
+        Format::File(format) => {
+            let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window);
+            meta.comments.extend(ends::describe(profile));
+            if args.event.is_clock() {
+                meta.period_ns = match args.rate() {
+                    Rate::Every(period_ns) => period_ns,
+                    Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
+                };
+            }
+            profile::write::write(profile, format, &meta, out)?;
+        }
     }
     Ok(out.flush()?)
 }
@@ -182,6 +193,9 @@ fn close(
     }
     if args.common.verbose {
         eprintln!("profile: {}", stacks.describe_unnamed());
+    }
+    for file in &args.stacks.output {
+        file.say("profile", args.common.quiet);
     }
     closing.outcome(args.common.strict)
 }

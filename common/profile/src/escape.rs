@@ -96,6 +96,29 @@ pub fn terminal(name: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// A name in SVG or HTML, as text or between quotes: it is text there and nothing else.
+///
+/// Active characters show as on a terminal; what XML cannot have at all becomes U+FFFD.
+pub fn markup(name: &str) -> Cow<'_, str> {
+    let is_special = |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'' | '\u{fffe}' | '\u{ffff}');
+    if !name.contains(|c| is_special(c) || is_active(c)) {
+        return Cow::Borrowed(name);
+    }
+    let mut text = String::with_capacity(name.len() + 16);
+    for c in terminal(name).chars() {
+        match c {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            '"' => text.push_str("&quot;"),
+            '\'' => text.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => text.push('\u{fffd}'),
+            c => text.push(c),
+        }
+    }
+    Cow::Owned(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,14 +3,35 @@
 use std::sync::Arc;
 
 /// What kind of code a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrameKind {
+    /// Of a file whose format does not say.
+    Unknown,
     /// Code of a program or library on disk.
     User,
     /// The kernel, its modules and BPF programs.
     Kernel,
     /// Code made at run time, named by a perf map or not at all.
     Jit,
+}
+
+impl FrameKind {
+    /// A stable lower-case word; `None` where the kind is not known.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Unknown => None,
+            Self::User => Some("user"),
+            Self::Kernel => Some("kernel"),
+            Self::Jit => Some("jit"),
+        }
+    }
+
+    /// The kind of a word of [`Self::word`].
+    pub fn of_word(word: &str) -> Self {
+        let all = [Self::User, Self::Kernel, Self::Jit];
+        let found = all.into_iter().find(|kind| kind.word() == Some(word));
+        found.unwrap_or(Self::Unknown)
+    }
 }
 
 /// One function in a stack, named as well as it could be.

@@ -2,6 +2,9 @@
 //!
 //! Pure: no BPF, no `/proc`, nothing Linux-only. Stacks are root → leaf everywhere.
 
+pub mod ask;
+pub mod compare;
+pub mod draw;
 pub mod ends;
 pub mod escape;
 pub mod folded;
@@ -11,8 +14,12 @@ pub mod heaviest;
 pub mod json;
 pub mod listing;
 pub mod model;
+mod protobuf;
+pub mod read;
 pub mod reasons;
+pub mod recording;
 pub mod statistics;
 pub mod style;
 mod text;
 pub mod units;
+pub mod write;

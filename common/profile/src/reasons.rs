@@ -7,6 +7,23 @@ use crate::model::Profile;
 use crate::text::percent;
 use crate::units;
 
+/// Every reason that tools of this project give.
+pub const WORDS: [&str; 13] = [
+    "futex",
+    "lock",
+    "block-io",
+    "page-fault",
+    "poll",
+    "epoll",
+    "socket",
+    "pipe",
+    "sleep",
+    "wait",
+    "preempted",
+    "throttled",
+    "other",
+];
+
 #[derive(Default)]
 struct Line {
     ns: u64,

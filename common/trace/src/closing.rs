@@ -1,8 +1,9 @@
 //! The closing line: events, losses, cost.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profile::units;
+use profile::write::Meta;
 
 use crate::cost::Cost;
 use crate::losses::Losses;
@@ -58,5 +59,16 @@ impl Closing<'_> {
         } else {
             Outcome::Done
         }
+    }
+}
+
+/// What files of other formats say about a run: its losses, times as a share of `losses_of_ns`, its cost, and when it began.
+pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -> Meta {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let began = now.unwrap_or_default().saturating_sub(window);
+    Meta {
+        comments: vec![losses.describe(losses_of_ns), cost.describe()],
+        time_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
+        ..Meta::default()
     }
 }

@@ -96,8 +96,13 @@ pub struct Stacks {
     )]
     pub annotate: bool,
 
-    /// Also write FILE, as .folded or .json by its ending (repeatable)
-    #[arg(short, long, value_name = "FILE")]
+    /// Also write FILE; its ending is the format (repeatable).
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        help = "Also write FILE, by its ending: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
+    )]
     pub output: Vec<OutputFile>,
 }
 

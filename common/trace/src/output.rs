@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use profile::write;
 use tempfile::NamedTempFile;
 
 /// What a report looks like.
@@ -19,10 +20,19 @@ pub enum Format {
     Folded,
     /// One object a line.
     Json,
+    /// What the profile crate writes without the tool's help: pictures and other tools' formats.
+    File(write::Format),
 }
 
-/// Endings of output files, and what they mean.
-const ENDINGS: [(&str, Format); 2] = [(".folded", Format::Folded), (".json", Format::Json)];
+impl From<write::Format> for Format {
+    fn from(format: write::Format) -> Self {
+        match format {
+            write::Format::Folded => Self::Folded,
+            write::Format::Json => Self::Json,
+            format => Self::File(format),
+        }
+    }
+}
 
 /// A file to write a report into; its ending chooses the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,20 +47,17 @@ impl FromStr for OutputFile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let format = ENDINGS
-            .iter()
-            .find(|(ending, _)| text.ends_with(ending))
-            .map(|(_, format)| *format);
-        match format {
+        match write::Format::of_name(text) {
             Some(format) => Ok(Self {
                 path: text.into(),
-                format,
+                format: format.into(),
             }),
             None => {
-                let endings: Vec<&str> = ENDINGS.iter().map(|(ending, _)| *ending).collect();
+                let endings = write::Format::ENDINGS.iter().map(|(ending, _)| *ending);
+                let endings: Vec<&str> = endings.collect();
                 Err(format!(
-                    "the ending chooses the format; use {}",
-                    endings.join(" or ")
+                    "the ending chooses the format; use one of {}",
+                    endings.join(" ")
                 ))
             }
         }
@@ -111,6 +118,14 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Tells people where the file is and how to read it; machines know.
+    pub fn say(&self, tool: &str, quiet: bool) {
+        let found = write::Format::of_name(&self.path.to_string_lossy());
+        if let Some(format) = found.filter(|_| !quiet && io::stderr().is_terminal()) {
+            eprintln!("{tool}: {}: {}", self.path.display(), format.hint());
+        }
+    }
+
     /// A symlink stays one: what it points to is replaced.
     fn target(&self) -> PathBuf {
         fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
@@ -156,8 +171,13 @@ mod tests {
             "a.folded".parse::<OutputFile>().unwrap().format,
             Format::Folded
         );
-        let message = "a.svg".parse::<OutputFile>().unwrap_err();
-        assert!(message.contains(".folded or .json"), "{message}");
+        let picture: OutputFile = "a.svg".parse().unwrap();
+        assert_eq!(picture.format, Format::File(write::Format::Svg));
+        let message = "a.png".parse::<OutputFile>().unwrap_err();
+        assert!(
+            message.contains(".folded") && message.contains(".svg"),
+            "{message}"
+        );
     }
 
     #[test]

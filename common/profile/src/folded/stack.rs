@@ -78,7 +78,7 @@ fn name<'a>(frame: &'a Frame, options: &FoldedOptions) -> Cow<'a, str> {
         (FrameKind::Kernel, _) => "_[k]",
         (_, true) => "_[i]",
         (FrameKind::Jit, false) => "_[j]",
-        (FrameKind::User, false) => return name,
+        (FrameKind::User | FrameKind::Unknown, false) => return name,
     };
     Cow::Owned(format!("{name}{mark}"))
 }

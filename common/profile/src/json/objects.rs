@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::frame::{Frame, FrameKind};
+use crate::frame::Frame;
 use crate::model::{Profile, Sample, StackEnd, Task, Waker};
 
 /// The whole object.
@@ -133,7 +133,8 @@ impl Serialize for Frames<'_> {
 #[derive(Serialize)]
 struct FrameObject<'a> {
     name: &'a str,
-    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     module: Option<&'a str>,
@@ -149,11 +150,7 @@ impl<'a> FrameObject<'a> {
     fn new(frame: &'a Frame) -> Self {
         Self {
             name: &frame.name,
-            kind: match frame.kind {
-                FrameKind::User => "user",
-                FrameKind::Kernel => "kernel",
-                FrameKind::Jit => "jit",
-            },
+            kind: frame.kind.word(),
             address: format!("{:#x}", frame.address),
             module: frame.module.as_deref(),
             inlined: frame.inlined,

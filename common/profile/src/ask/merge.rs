@@ -1,0 +1,92 @@
+//! Sums of profiles.
+
+use crate::recording::{Header, Recording, Value};
+
+/// Adds profiles up; never averages.
+///
+/// Profiles of time and sampled profiles of a clock make one of time: each sample stands for its period.
+///
+/// # Errors
+///
+/// When their values are of different kinds; the text says which.
+pub fn merge(recordings: Vec<Recording>) -> Result<Recording, String> {
+    let has_time = recordings.iter().any(|recording| recording.unit() == "ns");
+    let has_samples = recordings.iter().any(|recording| recording.unit() != "ns");
+    let mut parts = Vec::new();
+    for recording in recordings {
+        parts.push(if has_time && has_samples {
+            as_time(recording)?
+        } else {
+            recording
+        });
+    }
+    let mut parts = parts.into_iter();
+    let Some(mut sum) = parts.next() else {
+        return Err("nothing to merge".into());
+    };
+    for part in parts {
+        if sum.header.values != part.header.values {
+            let [a, b] = [&sum, &part].map(describe);
+            return Err(format!(
+                "{a} and {b} cannot be added; choose one with --value, or say --unit"
+            ));
+        }
+        add_header(&mut sum.header, &part.header);
+        sum.absorb(&part);
+    }
+    Ok(sum)
+}
+
+fn describe(recording: &Recording) -> String {
+    let values = recording
+        .header
+        .values
+        .iter()
+        .map(|value| match &*value.unit {
+            "" => format!("{} (no unit)", value.name),
+            unit => format!("{} ({unit})", value.name),
+        });
+    values.collect::<Vec<_>>().join(" + ")
+}
+
+/// One value of time: off-CPU times added up, samples multiplied by their period.
+fn as_time(recording: Recording) -> Result<Recording, String> {
+    let value = Value {
+        name: "time".into(),
+        unit: "ns".into(),
+    };
+    let header = Header {
+        values: vec![value],
+        ..recording.header.clone()
+    };
+    let factor = match recording.unit() {
+        "ns" => 1,
+        "count" if recording.header.period_ns > 0 => recording.header.period_ns,
+        _ => {
+            return Err(format!(
+                "{} does not say how much time a sample stands for, so it cannot be added to times",
+                describe(&recording)
+            ));
+        }
+    };
+    Ok(recording.weighed(header, factor))
+}
+
+fn add_header(sum: &mut Header, part: &Header) {
+    // Runs beside each other do not add up to a longer one, those after each other do; the files do not say which.
+    sum.duration_ns = sum.duration_ns.max(part.duration_ns);
+    sum.has_counts &= part.has_counts;
+    sum.shows_threads |= part.shows_threads;
+    if sum.tool != part.tool {
+        sum.tool.clear();
+    }
+    if sum.period_ns != part.period_ns {
+        sum.period_ns = 0;
+    }
+    sum.comments.extend(part.comments.iter().cloned());
+    for (module, id) in &part.build_ids {
+        sum.build_ids
+            .entry(module.clone())
+            .or_insert_with(|| id.clone());
+    }
+}

@@ -1,0 +1,337 @@
+//! What weighs most: functions, lines, modules, commands, threads or labels.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use crate::escape::terminal;
+use crate::recording::{FrameKey, Map, NameId, Recording, Row};
+use crate::statistics::{is_enough, share, widest_margin};
+use crate::style::Style;
+use crate::text::{cut, percent};
+use crate::units;
+
+/// What is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Functions, those of one name in two modules apart.
+    Function,
+    /// Source lines.
+    Line,
+    /// Programs and libraries.
+    Module,
+    /// Threads of one name.
+    Comm,
+    /// Threads.
+    Thread,
+    /// Values of a label; `reason` is one.
+    Label(String),
+}
+
+/// One of the things counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called, not escaped.
+    pub name: String,
+    /// More about it, e.g. its module.
+    pub place: String,
+    /// Value with it at the leaf.
+    pub own: u64,
+    /// Value with it anywhere in the stack, once per stack.
+    pub total: u64,
+    /// Samples behind `own`.
+    pub own_count: u64,
+    /// Samples behind `total`.
+    pub total_count: u64,
+}
+
+/// All of them, the largest own value first.
+#[derive(Clone, Debug, Default)]
+pub struct Top {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Sum over all samples.
+    pub value: u64,
+    /// Number of all samples.
+    pub count: u64,
+}
+
+/// Counts.
+pub fn top(recording: &Recording, by: &By) -> Top {
+    let mut groups = Groups::new(recording, by);
+    let mut found = Top::default();
+    for row in recording.rows() {
+        let weight = recording.weight(&row);
+        found.value = found.value.saturating_add(weight);
+        found.count = found.count.saturating_add(row.count);
+        groups.add(&row, weight);
+    }
+    found.entries = groups.entries;
+    found.entries.retain(|entry| entry.total > 0);
+    found.entries.sort_by(|a, b| {
+        let by_weight = (b.own, b.total).cmp(&(a.own, a.total));
+        by_weight.then_with(|| (&a.name, &a.place).cmp(&(&b.name, &b.place)))
+    });
+    found
+}
+
+struct Groups<'a> {
+    recording: &'a Recording,
+    by: &'a By,
+    entries: Vec<Entry>,
+    ids: Map<(String, String), usize>,
+    /// Entry of each frame, for what frames are grouped by.
+    of_frame: Vec<usize>,
+    /// Number of the last row that each entry was in.
+    seen: Vec<usize>,
+    rows: usize,
+}
+
+impl<'a> Groups<'a> {
+    fn new(recording: &'a Recording, by: &'a By) -> Self {
+        let mut groups = Self {
+            recording,
+            by,
+            entries: Vec::new(),
+            ids: Map::default(),
+            of_frame: Vec::new(),
+            seen: Vec::new(),
+            rows: 0,
+        };
+        if matches!(by, By::Function | By::Line | By::Module) {
+            for frame in recording.frames() {
+                let (name, place) = groups.describe(frame);
+                let id = groups.entry(name, place);
+                groups.of_frame.push(id);
+            }
+        }
+        groups
+    }
+
+    fn entry(&mut self, name: String, place: String) -> usize {
+        let next = self.entries.len();
+        let id = *self
+            .ids
+            .entry((name.clone(), place.clone()))
+            .or_insert(next);
+        if id == next {
+            self.entries.push(Entry {
+                name,
+                place,
+                ..Entry::default()
+            });
+            self.seen.push(0);
+        }
+        id
+    }
+
+    fn describe(&self, frame: &FrameKey) -> (String, String) {
+        let text = |name: NameId| self.recording.text(name);
+        let module = text(frame.module);
+        let base = module.rsplit('/').next().unwrap_or_default().to_owned();
+        match self.by {
+            By::Line if frame.line > 0 => (
+                format!("{}:{}", text(frame.file), frame.line),
+                text(frame.name).to_owned(),
+            ),
+            By::Module if module.is_empty() => ("[no module known]".into(), String::new()),
+            By::Module => (module.to_owned(), String::new()),
+            _ => (text(frame.name).to_owned(), base),
+        }
+    }
+
+    fn add(&mut self, row: &Row<'_>, weight: u64) {
+        self.rows += 1;
+        let recording = self.recording;
+        let task = row.key.task;
+        let comm = || recording.text(task.comm).to_owned();
+        let whole = match self.by {
+            By::Comm => Some((comm(), String::new())),
+            By::Thread => Some((comm(), format!("pid {}, tid {}", task.pid, task.tid))),
+            By::Label(label) => Some((value_of(recording, row, label), String::new())),
+            _ => None,
+        };
+        if let Some((name, place)) = whole {
+            let entry = self.entry(name, place);
+            self.count(entry, true, row.count, weight);
+            return;
+        }
+        let mut is_leaf = true;
+        for frame in recording.frame_ids(row.key.stack) {
+            self.count(self.of_frame[frame as usize], is_leaf, row.count, weight);
+            is_leaf = false;
+        }
+        if is_leaf {
+            let entry = self.entry("[no stack]".into(), String::new());
+            self.count(entry, true, row.count, weight);
+        }
+    }
+
+    fn count(&mut self, id: usize, is_leaf: bool, count: u64, weight: u64) {
+        let entry = &mut self.entries[id];
+        if self.seen[id] != self.rows {
+            self.seen[id] = self.rows;
+            entry.total = entry.total.saturating_add(weight);
+            entry.total_count = entry.total_count.saturating_add(count);
+        }
+        if is_leaf {
+            entry.own = entry.own.saturating_add(weight);
+            entry.own_count = entry.own_count.saturating_add(count);
+        }
+    }
+}
+
+/// The value of a sample's label, those that every sample has included.
+pub(crate) fn value_of(recording: &Recording, row: &Row<'_>, label: &str) -> String {
+    let key = row.key;
+    let labels = recording.labels(key.labels);
+    let own = labels
+        .iter()
+        .find(|(name, _)| recording.text(*name) == label);
+    let text = match (label, own) {
+        (_, Some((_, text))) => recording.text(*text).to_owned(),
+        ("comm", _) => recording.text(key.task.comm).to_owned(),
+        ("pid", _) if key.task.pid > 0 => key.task.pid.to_string(),
+        ("tid", _) if key.task.tid > 0 => key.task.tid.to_string(),
+        ("reason", _) => recording.text(key.reason).to_owned(),
+        ("idle", _) => key.idle.to_string(),
+        ("waker", _) => match key.waker.map(|waker| waker.task) {
+            Some(Some(task)) => recording.text(task.comm).to_owned(),
+            Some(None) => "[irq]".into(),
+            None => String::new(),
+        },
+        _ => String::new(),
+    };
+    if text.is_empty() {
+        format!("[no {label}]")
+    } else {
+        text
+    }
+}
+
+/// How the table looks.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// Rows; what is left out is summed up.
+    pub rows: usize,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Emphasis.
+    pub style: Style,
+    /// Heaviest total first, instead of self.
+    pub by_total: bool,
+}
+
+/// Writes a table. Samples have shares with 95 % intervals; times and bytes are exact, and shown themselves.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(
+    recording: &Recording,
+    by: &By,
+    options: &TableOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut found = top(recording, by);
+    if options.by_total {
+        found
+            .entries
+            .sort_by_key(|entry| Reverse((entry.total, entry.own)));
+    }
+    let table = Table {
+        is_sampled: matches!(recording.unit(), "count" | "") && recording.header.has_counts,
+        is_whole: matches!(by, By::Comm | By::Thread | By::Label(_)),
+        unit: recording.unit(),
+        value: found.value,
+        count: found.count,
+    };
+    if table.is_sampled && found.count > 0 && !is_enough(found.count) {
+        let margin = 100.0 * widest_margin(found.count);
+        let samples = units::counted(found.count, "samples");
+        writeln!(
+            out,
+            "Only {samples}: shares may be off by {margin:.0} percentage points.\n"
+        )?;
+    }
+    writeln!(out, "{}", options.style.bold(table.heading(by)))?;
+    for entry in found.entries.iter().take(options.rows) {
+        writeln!(out, "{}", table.row(entry, options).trim_end())?;
+    }
+    let rest = found.entries.get(options.rows..).unwrap_or_default();
+    if !rest.is_empty() {
+        let own = rest
+            .iter()
+            .fold(0, |sum: u64, entry| sum.saturating_add(entry.own));
+        let (n, own) = (units::count(rest.len() as u64), percent(own, found.value));
+        writeln!(out, "… {n} more: {own} self")?;
+    }
+    Ok(())
+}
+
+/// What all rows have in common.
+struct Table<'a> {
+    is_sampled: bool,
+    /// Every sample has one, so self and total are the same.
+    is_whole: bool,
+    unit: &'a str,
+    value: u64,
+    count: u64,
+}
+
+impl Table<'_> {
+    fn columns(&self) -> usize {
+        if self.is_sampled { 15 } else { 18 }
+    }
+
+    fn heading(&self, by: &By) -> String {
+        let what = match by {
+            By::Function => "FUNCTION".into(),
+            By::Line => "LINE".into(),
+            By::Module => "MODULE".into(),
+            By::Comm => "COMMAND".into(),
+            By::Thread => "THREAD".into(),
+            By::Label(label) => terminal(label).to_uppercase(),
+        };
+        let columns = self.columns();
+        if self.is_whole {
+            format!("{:>columns$}  {what}", "SHARE")
+        } else {
+            format!("{:>columns$}  {:>columns$}  {what}", "SELF", "TOTAL")
+        }
+    }
+
+    fn row(&self, entry: &Entry, options: &TableOptions) -> String {
+        let columns = self.columns();
+        let mut line = format!("{:>columns$}  ", self.cell(entry.own, entry.own_count));
+        if !self.is_whole {
+            line += &format!("{:>columns$}  ", self.cell(entry.total, entry.total_count));
+        }
+        let room = options.width.saturating_sub(line.chars().count()).max(20);
+        let place = cut(&terminal(&entry.place), room / 2);
+        let name = cut(
+            &terminal(&entry.name),
+            room.saturating_sub(place.chars().count() + 2),
+        );
+        if place.is_empty() {
+            return format!("{line}{name}");
+        }
+        format!("{line}{name}  {}", options.style.dim(place))
+    }
+
+    fn cell(&self, value: u64, count: u64) -> String {
+        if self.is_sampled {
+            let share = share(count, self.count);
+            format!(
+                "{:.1} ±{:>4.1} %",
+                100.0 * share.share,
+                100.0 * share.margin()
+            )
+        } else {
+            format!(
+                "{} {:>6}",
+                units::value(value, self.unit),
+                percent(value, self.value)
+            )
+        }
+    }
+}

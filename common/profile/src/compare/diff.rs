@@ -1,0 +1,327 @@
+//! What changed between two profiles, in words.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::{Judged, Verdict, judge};
+use crate::draw::tree::{Class, Paths, Side, Tree};
+use crate::escape::terminal;
+use crate::recording::{NameId, Recording};
+use crate::style::Style;
+use crate::text::cut;
+use crate::units;
+
+/// A function with what both profiles have of it.
+#[derive(Clone, Debug)]
+pub struct Mover {
+    /// Its name, not escaped.
+    pub name: String,
+    /// With all that it called, once per stack.
+    pub total: [Side; 2],
+    /// Alone.
+    pub own: [Side; 2],
+    /// Of `total`.
+    pub judged: Judged,
+    /// Of `own`.
+    pub own_judged: Judged,
+}
+
+/// Two profiles, function by function.
+#[derive(Clone, Debug, Default)]
+pub struct Diff {
+    /// Functions of either, the largest change of their own share first.
+    pub functions: Vec<Mover>,
+    /// Everything.
+    pub whole: [Side; 2],
+    /// Names that are only ever inlined in one profile, and never in the other.
+    pub inlining: Vec<String>,
+}
+
+/// A tree with BASE on side 0 and NEW on side 1. Functions are told apart by name, so that a compiler's other choice of what to
+/// inline moves nothing.
+pub fn tree(base: &Recording, new: &Recording, mut paths: Paths) -> Tree {
+    paths.names_only = true;
+    let mut tree = Tree::default();
+    tree.add(base, paths, 0);
+    tree.add(new, paths, 1);
+    tree
+}
+
+/// Makes one side weigh as much as the other, for pictures of shares: nothing but widths depends on it.
+pub fn functions(tree: &Tree, base: &Recording, new: &Recording) -> Diff {
+    let whole = tree.nodes[0].sides;
+    let mut sums: HashMap<NameId, (Side2, Side2)> = HashMap::new();
+    for (id, node) in tree.nodes.iter().enumerate().skip(1) {
+        if !matches!(node.class, Class::Function) {
+            continue;
+        }
+        let sums = sums.entry(node.name).or_default();
+        // A recursive function counts once, where it is entered first.
+        if !has_ancestor(tree, id, node.name) {
+            add(&mut sums.0, &node.sides);
+        }
+        add(&mut sums.1, &own(tree, id));
+    }
+    let mut functions: Vec<Mover> = sums
+        .into_iter()
+        .map(|(name, (total, own))| Mover {
+            name: tree.names.text(name).to_owned(),
+            judged: judge(&total, &whole),
+            own_judged: judge(&own, &whole),
+            total,
+            own,
+        })
+        .collect();
+    let change = |judged: &Judged| (judged.shares[1] - judged.shares[0]).abs();
+    functions.sort_by(|a, b| {
+        let by_change = change(&b.own_judged).total_cmp(&change(&a.own_judged));
+        by_change
+            .then_with(|| change(&b.judged).total_cmp(&change(&a.judged)))
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    Diff {
+        functions,
+        whole,
+        inlining: inlining(base, new),
+    }
+}
+
+type Side2 = [Side; 2];
+
+fn add(sum: &mut Side2, sides: &Side2) {
+    for (sum, side) in sum.iter_mut().zip(sides) {
+        sum.total = sum.total.saturating_add(side.total);
+        sum.own = sum.own.saturating_add(side.own);
+        sum.count = sum.count.saturating_add(side.count);
+        sum.squares += side.squares;
+    }
+}
+
+fn has_ancestor(tree: &Tree, id: usize, name: NameId) -> bool {
+    let mut at = tree.nodes[id].parent as usize;
+    while at != 0 {
+        if tree.nodes[at].name == name && tree.nodes[at].class == Class::Function {
+            return true;
+        }
+        at = tree.nodes[at].parent as usize;
+    }
+    false
+}
+
+/// A box without what is above it. Counts and squares go by value: they are known for the whole box only.
+pub(super) fn own(tree: &Tree, id: usize) -> Side2 {
+    tree.nodes[id].sides.map(|side| {
+        let part = side.own as f64 / side.total.max(1) as f64;
+        Side {
+            total: side.own,
+            own: side.own,
+            count: (side.count as f64 * part).round() as u64,
+            squares: side.squares * part,
+        }
+    })
+}
+
+/// Functions that one profile has as calls only and the other inlined only.
+fn inlining(base: &Recording, new: &Recording) -> Vec<String> {
+    let kinds = |recording: &Recording| {
+        let mut kinds: HashMap<String, [bool; 2]> = HashMap::new();
+        for frame in recording.frames() {
+            let name = recording.text(frame.name).to_owned();
+            kinds.entry(name).or_default()[usize::from(frame.inlined)] = true;
+        }
+        kinds
+    };
+    let (base, new) = (kinds(base), kinds(new));
+    let mut changed: Vec<String> = base
+        .into_iter()
+        .filter(|(name, kind)| {
+            new.get(name)
+                .is_some_and(|other| kind[0] != other[0] && kind[1] != other[1])
+        })
+        .map(|(name, _)| name)
+        .collect();
+    changed.sort();
+    changed
+}
+
+/// How the text looks.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// Functions in each list.
+    pub rows: usize,
+    /// Columns.
+    pub width: usize,
+    /// Emphasis.
+    pub style: Style,
+    /// Changes within chance too.
+    pub all: bool,
+    /// Values instead of shares.
+    pub absolute: bool,
+}
+
+/// Writes what grew and shrank beyond chance, then what is on one side only.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(
+    diff: &Diff,
+    units: [&str; 2],
+    options: &TableOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let [base, new] = [0, 1].map(|side| units::value(diff.whole[side].total, units[side]));
+    writeln!(
+        out,
+        "BASE has {base}, NEW has {new}; {}\n",
+        if options.absolute {
+            "values are compared as they are"
+        } else {
+            "shares are compared, each of its own total"
+        }
+    )?;
+    if diff.whole.iter().any(|side| side.count == 0) {
+        writeln!(
+            out,
+            "The number of samples is not known: what chance did cannot be told apart.\n"
+        )?;
+    }
+    let is_shown = |mover: &&Mover| {
+        options.all
+            || [mover.own_judged, mover.judged]
+                .iter()
+                .any(|judged| match judged.verdict {
+                    Verdict::Grew | Verdict::Shrank => true,
+                    Verdict::Unjudged => (judged.shares[1] - judged.shares[0]).abs() > 0.001,
+                    Verdict::Unclear => false,
+                })
+    };
+    let shown: Vec<&Mover> = diff.functions.iter().filter(is_shown).collect();
+    if shown.is_empty() {
+        writeln!(out, "No function changed more than chance does (99 %).")?;
+    } else {
+        table(&shown, diff, units, options, out)?;
+    }
+    let quiet = diff.functions.len() - shown.len();
+    if quiet > 0 {
+        writeln!(
+            out,
+            "\n{} within chance, not listed (--all lists them).",
+            units::counted(quiet as u64, "functions")
+        )?;
+    }
+    one_sided(diff, 0, "only in BASE, gone from NEW", options, out)?;
+    one_sided(diff, 1, "only in NEW", options, out)?;
+    if !diff.inlining.is_empty() {
+        let names: Vec<String> = diff
+            .inlining
+            .iter()
+            .take(options.rows)
+            .map(|name| terminal(name).into_owned())
+            .collect();
+        writeln!(
+            out,
+            "\nInlined in one, called in the other: {}",
+            names.join(", ")
+        )?;
+    }
+    Ok(())
+}
+
+fn table(
+    shown: &[&Mover],
+    diff: &Diff,
+    units: [&str; 2],
+    options: &TableOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let heading = format!(
+        "{:>11} {:>9} {:>9}  {:>11} {:>9} {:>9}  FUNCTION",
+        "SELF", "BASE", "NEW", "TOTAL", "BASE", "NEW"
+    );
+    writeln!(out, "{}", options.style.bold(heading))?;
+    for mover in shown.iter().take(options.rows) {
+        let own = cells(&mover.own_judged, &mover.own, units, options.absolute);
+        let total = cells(&mover.judged, &mover.total, units, options.absolute);
+        let word = match strongest(mover).verdict {
+            Verdict::Grew => "grew",
+            Verdict::Shrank => "shrank",
+            Verdict::Unclear => "(chance)",
+            Verdict::Unjudged => "(unjudged)",
+        };
+        let line = format!("{own}  {total}  ");
+        let room = options
+            .width
+            .saturating_sub(line.chars().count() + word.len() + 1)
+            .max(20);
+        writeln!(out, "{line}{} {word}", cut(&terminal(&mover.name), room))?;
+    }
+    if shown.len() > options.rows {
+        writeln!(out, "… {} more", shown.len() - options.rows)?;
+    }
+    let _ = diff;
+    Ok(())
+}
+
+/// The judgement that the word is about: of the function alone where that is clear.
+fn strongest(mover: &Mover) -> Judged {
+    match mover.own_judged.verdict {
+        Verdict::Grew | Verdict::Shrank => mover.own_judged,
+        _ => mover.judged,
+    }
+}
+
+fn cells(judged: &Judged, sides: &Side2, units: [&str; 2], absolute: bool) -> String {
+    let [base, new] = judged.shares.map(|share| format!("{:.2} %", 100.0 * share));
+    let change = format!("{:+.2} pp", 100.0 * (judged.shares[1] - judged.shares[0]));
+    if !absolute {
+        return format!("{change:>11} {base:>9} {new:>9}");
+    }
+    let [base, new] = [0, 1].map(|side| units::value(sides[side].total, units[side]));
+    let (before, after) = (sides[0].total, sides[1].total);
+    let sign = if after >= before { "+" } else { "-" };
+    let change = format!("{sign}{}", units::value(before.abs_diff(after), units[1]));
+    format!("{change:>11} {base:>9} {new:>9}")
+}
+
+fn one_sided(
+    diff: &Diff,
+    side: usize,
+    words: &str,
+    options: &TableOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut movers: Vec<&Mover> = diff
+        .functions
+        .iter()
+        .filter(|mover| mover.total[1 - side].total == 0 && mover.total[side].total > 0)
+        .collect();
+    movers.sort_by(|a, b| b.judged.shares[side].total_cmp(&a.judged.shares[side]));
+    if movers.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{}, {words}:",
+        units::counted(movers.len() as u64, "functions")
+    )?;
+    for mover in movers.iter().take(options.rows.min(10)) {
+        let share = 100.0 * mover.judged.shares[side];
+        writeln!(
+            out,
+            "{share:>9.2} %  {}",
+            cut(
+                &terminal(&mover.name),
+                options.width.saturating_sub(13).max(20)
+            )
+        )?;
+    }
+    if movers.len() > options.rows.min(10) {
+        writeln!(
+            out,
+            "           … {} more",
+            movers.len() - options.rows.min(10)
+        )?;
+    }
+    Ok(())
+}

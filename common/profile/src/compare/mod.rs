@@ -1,0 +1,7 @@
+//! Two profiles beside each other: what changed, and what only chance did.
+
+mod chance;
+pub mod diff;
+pub mod gate;
+
+pub use chance::{Judged, Verdict, judge};

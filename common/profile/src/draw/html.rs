@@ -1,0 +1,143 @@
+//! The page: words, both pictures, the heaviest functions, what was lost.
+
+use std::io::{self, Write};
+
+use super::svg::{embed, legend_entries, script_and_style};
+use super::tree::Tree;
+use super::{View, texts, words};
+use crate::ask::top::{By, top};
+use crate::escape::markup;
+use crate::recording::Recording;
+use crate::statistics::share;
+use crate::units;
+
+const STYLE: &str = include_str!("page.css");
+/// Rows of the table.
+const ROWS: usize = 30;
+
+pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) -> io::Result<()> {
+    let (script, graph_style) = script_and_style();
+    let tree = Tree::of(recording, view.paths());
+    let texts = texts(recording, view, &tree);
+    let (title, amount) = (markup(&texts.title), markup(&texts.amount));
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">"
+    )?;
+    writeln!(
+        out,
+        r#"<meta name="viewport" content="width=device-width, initial-scale=1">"#
+    )?;
+    // Whatever gets past the escaping still cannot load or send anything.
+    writeln!(
+        out,
+        r#"<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'none'; base-uri 'none'">"#
+    )?;
+    writeln!(
+        out,
+        "<title>{title}</title>\n<style>\n{STYLE}{graph_style}</style>\n</head>\n<body>"
+    )?;
+    writeln!(out, "<h1>{title}</h1>\n<p class=\"amount\">{amount}</p>")?;
+    let other = View {
+        inverted: !view.inverted,
+        ..view.clone()
+    };
+    choice(view, out)?;
+    section(&tree, view, recording.unit(), ("graph", false), out)?;
+    let tree = Tree::of(recording, other.paths());
+    section(&tree, &other, recording.unit(), ("other", true), out)?;
+    table(recording, out)?;
+    if !recording.header.comments.is_empty() {
+        writeln!(out, "<h2>Notes of the run</h2>\n<ul>")?;
+        for comment in &recording.header.comments {
+            writeln!(out, "<li>{}</li>", markup(comment))?;
+        }
+        writeln!(out, "</ul>")?;
+    }
+    writeln!(out, "<script>\n{script}</script>\n</body>\n</html>")
+}
+
+fn choice(view: &View, out: &mut impl Write) -> io::Result<()> {
+    let names = ["by caller", "by leaf (inverted)"];
+    let [first, second] = if view.inverted {
+        [names[1], names[0]]
+    } else {
+        names
+    };
+    writeln!(
+        out,
+        r#"<p class="controls">View: <label><input type="radio" name="view" value="graph" checked> {first}</label> <label><input type="radio" name="view" value="other"> {second}</label></p>"#
+    )
+}
+
+fn section(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    (id, hidden): (&str, bool),
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let hidden = if hidden { " hidden" } else { "" };
+    writeln!(out, r#"<section class="graph" id="{id}"{hidden}>"#)?;
+    writeln!(
+        out,
+        r#"<p class="reading">{}</p>"#,
+        words::reading(view).join(" ")
+    )?;
+    writeln!(out, r#"<ul class="legend">"#)?;
+    for (colour, word) in legend_entries(tree, view, None) {
+        writeln!(
+            out,
+            r#"<li><i style="background:{colour}"></i>{}</li>"#,
+            markup(&word)
+        )?;
+    }
+    writeln!(out, "</ul>")?;
+    writeln!(
+        out,
+        r#"<p class="controls"><input class="pattern" type="search" placeholder="Search functions ( / )" aria-label="Search functions, regular expression"> <button type="button" class="reset">Reset zoom (Esc)</button> <span class="found" role="status"></span> <span class="zoomed"></span></p>"#
+    )?;
+    let note = embed(tree, view, unit, out)?;
+    writeln!(out, r#"<p class="details">{note}</p>"#)?;
+    writeln!(out, "</section>")
+}
+
+fn table(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
+    let found = top(recording, &By::Function);
+    let is_sampled = matches!(recording.unit(), "count" | "") && recording.header.has_counts;
+    let cell = |value: u64, count: u64| {
+        if is_sampled {
+            let share = share(count, found.count);
+            format!(
+                "{:.1} ± {:.1} %",
+                100.0 * share.share,
+                100.0 * share.margin()
+            )
+        } else {
+            let share = words::percent(value as f64 / found.value.max(1) as f64);
+            format!("{} ({share})", units::value(value, recording.unit()))
+        }
+    };
+    writeln!(out, "<h2>Heaviest functions</h2>")?;
+    if is_sampled {
+        writeln!(
+            out,
+            "<p class=\"reading\">Shares of samples with their 95 % intervals.</p>"
+        )?;
+    }
+    writeln!(
+        out,
+        "<table>\n<tr><th class=\"n\">by itself</th><th class=\"n\">with callees</th><th>function</th><th>module</th></tr>"
+    )?;
+    for entry in found.entries.iter().take(ROWS) {
+        writeln!(
+            out,
+            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
+            cell(entry.own, entry.own_count),
+            cell(entry.total, entry.total_count),
+            markup(&crate::text::cut(&entry.name, 200)),
+            markup(&crate::text::cut(&entry.place, 60)),
+        )?;
+    }
+    writeln!(out, "</table>")
+}

@@ -1,0 +1,104 @@
+//! Flame graphs: SVG that a browser searches and zooms, and a page around it. Nothing is loaded from anywhere.
+
+mod html;
+mod layout;
+mod palette;
+mod svg;
+pub mod tree;
+mod words;
+
+use std::io::{self, Write};
+
+use crate::folded::Idle;
+use crate::recording::Recording;
+use tree::{Paths, Tree};
+pub use words::{amount, subject};
+
+/// What is drawn, and how.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// What it is about; empty: made from tool and values.
+    pub title: String,
+    /// Root at the top.
+    pub icicle: bool,
+    /// From the leaves: what is called, on what calls it.
+    pub inverted: bool,
+    /// Reasons of waits as boxes.
+    pub reason: bool,
+    /// Idle waits.
+    pub idle: Idle,
+    /// The tree has two sides, and changes have colours.
+    pub compared: bool,
+}
+
+impl View {
+    /// The usual picture under a title; idle waits are folded, as for people everywhere.
+    pub fn titled(title: &str) -> Self {
+        Self {
+            title: title.into(),
+            idle: Idle::Fold,
+            ..Self::default()
+        }
+    }
+
+    fn paths(&self) -> Paths {
+        Paths {
+            inverted: self.inverted,
+            reason: self.reason,
+            idle: self.idle,
+            names_only: false,
+        }
+    }
+}
+
+/// Draws a recording.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn svg(recording: &Recording, view: &View, out: &mut impl Write) -> io::Result<()> {
+    let tree = Tree::of(recording, view.paths());
+    let texts = texts(recording, view, &tree);
+    svg::write(&tree, view, recording.unit(), &texts, out)
+}
+
+/// Draws a recording from both ends, with a table of its functions.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn html(recording: &Recording, view: &View, out: &mut impl Write) -> io::Result<()> {
+    html::write(recording, view, out)
+}
+
+/// Draws two profiles over each other; see [`crate::compare`] for the tree.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn compared(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    amount: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let texts = Texts {
+        title: view.title.clone(),
+        amount: amount.to_owned(),
+    };
+    svg::write(tree, view, unit, &texts, out)
+}
+
+/// What stands above a picture.
+struct Texts {
+    title: String,
+    amount: String,
+}
+
+fn texts(recording: &Recording, view: &View, tree: &Tree) -> Texts {
+    Texts {
+        title: subject(recording, &view.title),
+        amount: amount(recording, tree.totals()[0]),
+    }
+}

@@ -1,0 +1,260 @@
+//! One picture.
+
+use std::io::{self, Write};
+
+use super::layout::{Layout, Placed};
+use super::tree::{Class, Node, Tree};
+use super::{Texts, View, palette, words};
+use crate::compare::{Verdict, judge};
+use crate::escape::{markup, terminal};
+
+/// Width before a browser lays it out anew, pixels.
+const WIDTH: f64 = 1200.0;
+/// Height of a box with its border.
+const ROW: f64 = 19.0;
+/// Width of a character of the monospaced font at 12 pixels.
+const CHARACTER: f64 = 7.23;
+/// Change of share that has the full colour: ten percentage points.
+const FULL_CHANGE: f64 = 0.10;
+
+const SCRIPT: &str = include_str!("graph.js");
+const STYLE: &str = include_str!("graph.css");
+
+/// Writes a file of its own.
+pub(super) fn write(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    texts: &Texts,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let layout = layout(tree, view);
+    let top = 148.0;
+    let height = top + f64::from(layout.rows) * ROW + 34.0;
+    writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
+    open(view, &layout, height, top, &texts.title, out)?;
+    writeln!(out, "<style>{STYLE}</style>")?;
+    writeln!(
+        out,
+        r#"<rect class="paper" width="100%" height="100%" fill="white"/>"#
+    )?;
+    writeln!(
+        out,
+        r#"<text class="title" x="10" y="26">{}</text>"#,
+        markup(&texts.title)
+    )?;
+    writeln!(
+        out,
+        r#"<text class="amount" x="10" y="46">{}</text>"#,
+        markup(&texts.amount)
+    )?;
+    let [grows, width, order] = words::reading(view);
+    writeln!(out, r#"<text class="reading" x="10" y="66">{grows}</text>"#)?;
+    writeln!(
+        out,
+        r#"<text class="reading" x="10" y="82">{width} {order}</text>"#
+    )?;
+    legend(tree, view, &layout, out)?;
+    writeln!(
+        out,
+        r#"<text class="button reset" x="10" y="132" tabindex="0">Reset zoom (Esc)</text>"#
+    )?;
+    writeln!(
+        out,
+        r#"<text class="button search" x="150" y="132" tabindex="0">Search (/)</text>"#
+    )?;
+    writeln!(out, r#"<text class="found" x="250" y="132"/>"#)?;
+    boxes(tree, view, unit, &layout, top, out)?;
+    let y = height - 14.0;
+    let note = omitted(&layout);
+    writeln!(out, r#"<text class="details" x="10" y="{y}">{note}</text>"#)?;
+    writeln!(out, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")
+}
+
+/// Writes a picture inside a page, which has the words, the buttons and the script.
+pub(super) fn embed(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    out: &mut impl Write,
+) -> io::Result<String> {
+    let layout = layout(tree, view);
+    let height = f64::from(layout.rows) * ROW + 2.0;
+    open(view, &layout, height, 1.0, "flame graph", out)?;
+    boxes(tree, view, unit, &layout, 1.0, out)?;
+    writeln!(out, "</svg>")?;
+    Ok(omitted(&layout))
+}
+
+/// The script and the style of pictures, for pages.
+pub(super) fn script_and_style() -> (&'static str, &'static str) {
+    (SCRIPT, STYLE)
+}
+
+fn layout(tree: &Tree, view: &View) -> Layout {
+    let side = usize::from(view.compared);
+    Layout::of(tree, |node| {
+        tree.nodes[node as usize].sides[side].total as f64
+    })
+}
+
+fn omitted(layout: &Layout) -> String {
+    match layout.omitted {
+        0 => String::new(),
+        n => format!(
+            "{} narrower than a tenth of a pixel are not drawn",
+            crate::units::counted(n as u64, "boxes")
+        ),
+    }
+}
+
+fn open(
+    view: &View,
+    layout: &Layout,
+    height: f64,
+    top: f64,
+    label: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let grows = if view.icicle { "down" } else { "up" };
+    writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" class="flame" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}" tabindex="0" data-grows="{grows}" data-rows="{}" data-row="{ROW}" data-top="{top}" data-width="{WIDTH}">"#,
+        markup(label),
+        layout.rows
+    )
+}
+
+fn boxes(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    layout: &Layout,
+    top: f64,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, r#"<g class="boxes">"#)?;
+    for placed in &layout.placed {
+        let row = if view.icicle {
+            placed.depth
+        } else {
+            layout.rows - 1 - placed.depth
+        };
+        let y = top + f64::from(row) * ROW;
+        one_box(tree, view, unit, placed, y, out)?;
+    }
+    writeln!(out, "</g>")
+}
+
+fn one_box(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    placed: &Placed,
+    y: f64,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let node = &tree.nodes[placed.node as usize];
+    let (x, width) = (placed.x * WIDTH, placed.width * WIDTH);
+    let (fill, mark) = look(tree, node, view);
+    let tooltip = words::tooltip(tree, node, view, unit);
+    write!(
+        out,
+        r#"<g data-d="{}"><title>{}</title>"#,
+        placed.depth,
+        markup(&tooltip[0])
+    )?;
+    write!(out, "<desc>{}</desc>", markup(&tooltip[1..].join(" · ")))?;
+    write!(
+        out,
+        r#"<rect x="{x:.3}" y="{y}" width="{width:.3}" height="{}" fill="{fill}"/>"#,
+        ROW - 1.0
+    )?;
+    let room = ((width - 6.0) / CHARACTER).max(0.0) as usize;
+    let label = format!("{mark}{}", terminal(tree.text(node)));
+    let shown = if room >= 3 {
+        crate::text::cut(&label, room)
+    } else {
+        String::new()
+    };
+    let mark = if mark.is_empty() {
+        String::new()
+    } else {
+        format!(r#" data-m="{}""#, mark.trim())
+    };
+    writeln!(
+        out,
+        r#"<text x="{:.3}" y="{}"{mark}>{}</text></g>"#,
+        x + 3.0,
+        y + 13.0,
+        markup(&shown)
+    )
+}
+
+/// Colour, and a mark that says the same without it.
+fn look(tree: &Tree, node: &Node, view: &View) -> (String, &'static str) {
+    let is_root = std::ptr::eq(node, &raw const tree.nodes[0]);
+    if !view.compared {
+        return (palette::of_name(node.class, tree.text(node)), "");
+    }
+    if is_root {
+        return (palette::UNCHANGED.into(), "");
+    }
+    let judged = judge(&node.sides, &tree.nodes[0].sides);
+    let change = (judged.shares[1] - judged.shares[0]) / FULL_CHANGE;
+    match judged.verdict {
+        Verdict::Grew => (palette::of_change(change), "▲ "),
+        Verdict::Shrank => (palette::of_change(change), "▼ "),
+        Verdict::Unclear => (palette::UNCHANGED.into(), ""),
+        Verdict::Unjudged if change.abs() < 0.01 => (palette::UNCHANGED.into(), ""),
+        Verdict::Unjudged => (
+            palette::of_change(change),
+            if change > 0.0 { "▲ " } else { "▼ " },
+        ),
+    }
+}
+
+/// Colour and word of what is in the picture.
+pub(super) fn legend_entries(
+    tree: &Tree,
+    view: &View,
+    layout: Option<&Layout>,
+) -> Vec<(String, String)> {
+    if view.compared {
+        let entry = |colour: String, word: &str| (colour, word.to_owned());
+        return vec![
+            entry(palette::of_change(1.0), "▲ red: larger share in NEW"),
+            entry(palette::of_change(-1.0), "▼ blue: smaller share in NEW"),
+            entry(palette::UNCHANGED.into(), "grey: no change beyond chance"),
+        ];
+    }
+    let is_there = |class: Class| match layout {
+        Some(layout) => layout
+            .placed
+            .iter()
+            .skip(1)
+            .any(|placed| tree.nodes[placed.node as usize].class == class),
+        None => tree.nodes.iter().skip(1).any(|node| node.class == class),
+    };
+    let classes = Class::ALL
+        .into_iter()
+        .filter(|class| *class != Class::Separator && is_there(*class));
+    classes
+        .map(|class| (palette::of_class(class), class.word().to_owned()))
+        .collect()
+}
+
+fn legend(tree: &Tree, view: &View, layout: &Layout, out: &mut impl Write) -> io::Result<()> {
+    let mut x = 10.0;
+    writeln!(out, r#"<g class="legend">"#)?;
+    for (colour, word) in legend_entries(tree, view, Some(layout)) {
+        writeln!(
+            out,
+            r#"<rect x="{x:.0}" y="96" width="12" height="12" fill="{colour}" stroke="gray"/><text x="{:.0}" y="106">{}</text>"#,
+            x + 17.0,
+            markup(&word)
+        )?;
+        x += 17.0 + word.chars().count() as f64 * CHARACTER + 16.0;
+    }
+    writeln!(out, "</g>")
+}

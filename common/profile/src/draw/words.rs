@@ -1,0 +1,164 @@
+//! What graphs say in words.
+
+use std::collections::BTreeSet;
+
+use crate::escape;
+use crate::recording::Recording;
+use crate::units;
+
+use super::View;
+use super::tree::{Node, Tree};
+use crate::compare::{Verdict, judge};
+
+/// `off-CPU time`; the title that was asked for comes first.
+pub fn subject(recording: &Recording, title: &str) -> String {
+    if !title.is_empty() {
+        return title.to_owned();
+    }
+    let header = &recording.header;
+    let name = header.values.first().map_or("", |value| &*value.name);
+    match (&*header.tool, name) {
+        ("offcputime", _) => "Off-CPU time".into(),
+        ("profile", "samples") => "CPU time, sampled".into(),
+        ("", "samples" | "") => "Stacks".into(),
+        ("", name) => name.into(),
+        (tool, "samples") => format!("{tool} samples"),
+        (tool, name) => format!("{tool}: {name}"),
+    }
+}
+
+/// `41.2 s over 4 threads in 10.0 s`.
+pub fn amount(recording: &Recording, total: u64) -> String {
+    let amount = units::value(total, recording.unit());
+    let mut text = match recording.unit() {
+        "ns" | "bytes" => amount,
+        "count" => units::counted(total, &plural(recording)),
+        "" => format!("{amount} in all"),
+        unit => format!("{amount} ({unit})"),
+    };
+    let threads: BTreeSet<(u32, u32)> = recording
+        .rows()
+        .map(|row| (row.key.task.pid, row.key.task.tid))
+        .filter(|ids| ids.1 != 0)
+        .collect();
+    if !threads.is_empty() {
+        text += &format!(" over {}", units::counted(threads.len() as u64, "threads"));
+    }
+    if recording.header.duration_ns > 0 {
+        text += &format!(" in {}", units::duration(recording.header.duration_ns));
+    }
+    text
+}
+
+fn plural(recording: &Recording) -> String {
+    let name = recording
+        .header
+        .values
+        .first()
+        .map_or("", |value| &*value.name);
+    if name.is_empty() || name.len() > 40 {
+        "samples".into()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// How the picture is to be read; three sentences that hold for it.
+pub(super) fn reading(view: &View) -> [String; 3] {
+    let above = if view.icicle { "below" } else { "above" };
+    let below = if view.icicle { "above" } else { "below" };
+    let grows = if view.inverted {
+        format!(
+            "The function that ran or waited stands at the {}; what called it is {above} it.",
+            if view.icicle { "top" } else { "bottom" }
+        )
+    } else {
+        format!(
+            "A box stands for a function: what it called is {above} it, what called it is {below} it."
+        )
+    };
+    let width = if view.compared {
+        "Width is the share in NEW; colour is the change since BASE.".to_owned()
+    } else {
+        "Width is the share of the total, of the function and all that it called.".to_owned()
+    };
+    let width = if view.inverted && !view.compared {
+        "Width is the share of the total.".into()
+    } else {
+        width
+    };
+    [
+        grows,
+        width,
+        "Left to right is alphabetical, not time.".into(),
+    ]
+}
+
+/// The lines of a tooltip; the first is the name, which search looks at.
+pub(super) fn tooltip(tree: &Tree, node: &Node, view: &View, unit: &str) -> Vec<String> {
+    let name = escape::terminal(tree.text(node));
+    let mut lines = vec![cut(&name)];
+    if view.compared {
+        lines.extend(compared(tree, node));
+        return lines;
+    }
+    let all = tree.totals()[0].max(1) as f64;
+    let side = &node.sides[0];
+    let share = |value: u64| percent(value as f64 / all);
+    let mut amount = format!(
+        "{}, {} of all",
+        units::value(side.total, unit),
+        share(side.total)
+    );
+    if side.count > 0 && unit == "ns" {
+        amount += &format!(", {}", units::counted(side.count, "intervals"));
+    }
+    lines.push(amount);
+    if !view.inverted {
+        lines.push(format!(
+            "by itself {}, {}",
+            units::value(side.own, unit),
+            share(side.own)
+        ));
+    }
+    let mut kind = node.class.word().to_owned();
+    if node.module.is_some() {
+        kind += &format!(", {}", escape::terminal(tree.names.text(node.module)));
+    }
+    lines.push(cut(&kind));
+    lines
+}
+
+fn compared(tree: &Tree, node: &Node) -> Vec<String> {
+    let judged = judge(&node.sides, &tree.nodes[0].sides);
+    let [base, new] = judged.shares.map(percent);
+    let points = format!(
+        "{:+.2} percentage points",
+        100.0 * (judged.shares[1] - judged.shares[0])
+    );
+    let verdict = match judged.verdict {
+        Verdict::Grew => "GREW in NEW",
+        Verdict::Shrank => "SHRANK in NEW",
+        Verdict::Unclear => "no change beyond chance",
+        Verdict::Unjudged => "counts not known, so chance cannot be judged",
+    };
+    vec![
+        format!("{base} in BASE, {new} in NEW: {points}"),
+        verdict.into(),
+    ]
+}
+
+/// With as many digits as tell small shares from none.
+pub(super) fn percent(share: f64) -> String {
+    let share = 100.0 * share;
+    if share >= 9.995 {
+        format!("{share:.1} %")
+    } else {
+        format!("{share:.2} %")
+    }
+}
+
+/// Names of megabytes would be seen by nobody.
+fn cut(name: &str) -> String {
+    crate::text::cut(name, 2000)
+}

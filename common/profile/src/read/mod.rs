@@ -1,0 +1,196 @@
+//! Profiles out of files. Files are other people's: what is wrong with one is an error that says where.
+
+mod error;
+mod folded;
+mod json;
+pub mod perf;
+mod pprof;
+mod speedscope;
+
+use std::io::{BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::recording::Recording;
+pub use error::ReadError;
+
+/// Longest line or document part that is looked at, bytes.
+const LONGEST_LINE: usize = 16 << 20;
+/// Longest pprof or JSON document, uncompressed: they are read as a whole.
+const LARGEST_DOCUMENT: u64 = 4 << 30;
+/// Bytes that a format is recognised by.
+const START: u64 = 64 << 10;
+/// Most frames of one stack.
+const DEEPEST: usize = 16 << 10;
+
+/// What the reader is told about a file.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Unit of folded values, whose format has none: `count`, `ns`, `us`, `ms`, `s`, `bytes`.
+    pub unit: Option<String>,
+    /// Only what happened from this time on, s from the first event (`perf script` text).
+    pub from: Option<f64>,
+    /// Only what happened before this time.
+    pub to: Option<f64>,
+}
+
+/// Formats that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One stack a line.
+    Folded,
+    /// Our JSON.
+    Json,
+    /// speedscope's JSON.
+    Speedscope,
+    /// pprof's protocol buffer.
+    Pprof,
+    /// Text of `perf script`.
+    Perf,
+}
+
+/// Reads a profile of any of the formats, compressed by gzip or not; the content decides, not the name.
+///
+/// # Errors
+///
+/// When it is none of them, is damaged, or cannot be read.
+pub fn read(input: impl Read, options: &ReadOptions) -> Result<Recording, ReadError> {
+    let (start, mut input) = peeked(input)?;
+    if start.starts_with(&[0x1f, 0x8b]) {
+        let (start, mut plain) = peeked(MultiGzDecoder::new(input))?;
+        return read_plain(&start, &mut plain, options);
+    }
+    read_plain(&start, &mut input, options)
+}
+
+fn read_plain(
+    start: &[u8],
+    input: &mut impl BufRead,
+    options: &ReadOptions,
+) -> Result<Recording, ReadError> {
+    let kind = recognise(start);
+    if (options.from.is_some() || options.to.is_some()) && kind != Some(Kind::Perf) {
+        return Err(ReadError::whole(
+            "has no times to choose from; only perf script text has them",
+        ));
+    }
+    match kind {
+        Some(Kind::Folded) => folded::read(input, options),
+        Some(Kind::Json) => json::read(input),
+        Some(Kind::Speedscope) => speedscope::read(input),
+        Some(Kind::Pprof) => pprof::read(&whole(input)?),
+        Some(Kind::Perf) => perf::read(input, options),
+        None => Err(ReadError::whole(
+            "is not a profile: neither folded, pprof, speedscope, perf script text nor usekit's JSON",
+        )),
+    }
+}
+
+/// The beginning, enough to recognise a format by, and a reader of everything, the beginning included.
+fn peeked<R: Read>(mut input: R) -> Result<(Vec<u8>, impl BufRead), ReadError> {
+    let mut start = Vec::new();
+    let read = input.by_ref().take(START).read_to_end(&mut start);
+    read.map_err(|err| ReadError::io(&err, start.len() as u64))?;
+    let rest = BufReader::with_capacity(1 << 20, input);
+    Ok((start.clone(), Cursor::new(start).chain(rest)))
+}
+
+fn whole(input: &mut impl BufRead) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    let read = input.take(LARGEST_DOCUMENT).read_to_end(&mut bytes);
+    read.map_err(|err| ReadError::io(&err, bytes.len() as u64))?;
+    Ok(bytes)
+}
+
+/// The format of a file that begins so; an empty file is a folded one without lines.
+fn recognise(start: &[u8]) -> Option<Kind> {
+    let text = start.trim_ascii_start();
+    let head = &text[..text.len().min(4096)];
+    if head.is_empty() && start.iter().all(u8::is_ascii_whitespace) {
+        return Some(Kind::Folded);
+    }
+    if head.starts_with(b"{") {
+        let is_speedscope = memchr::memmem::find(head, b"speedscope").is_some()
+            || (memchr::memmem::find(head, b"\"tool\"").is_none()
+                && memchr::memmem::find(start, b"\"frames\"").is_some());
+        return Some(if is_speedscope {
+            Kind::Speedscope
+        } else {
+            Kind::Json
+        });
+    }
+    if is_pprof(start) {
+        return Some(Kind::Pprof);
+    }
+    let mut lines = head
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_end);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"))?;
+    let line = String::from_utf8_lossy(line);
+    if perf::is_header(&line) {
+        return Some(Kind::Perf);
+    }
+    let last = line.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let is_number = last.starts_with(|c: char| c.is_ascii_digit());
+    // A line that is longer than what was looked at.
+    (is_number || head.len() == 4096 && !head.contains(&b'\n')).then_some(Kind::Folded)
+}
+
+/// A Profile begins with the tag of any of its fields, and soon has bytes that no text has.
+fn is_pprof(start: &[u8]) -> bool {
+    let Some((tag, rest)) = start.split_first() else {
+        return false;
+    };
+    let is_field = (1..=15).contains(&(tag >> 3)) && matches!(tag & 7, 0 | 2);
+    let head = &rest[..rest.len().min(4096)];
+    let has_control = head
+        .iter()
+        .any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte));
+    let is_utf8 = std::str::from_utf8(head).map_or_else(|err| err.error_len().is_none(), |_| true);
+    is_field && (has_control || !is_utf8 && *tag < b' ')
+}
+
+/// Lines with their offsets, of bounded length.
+struct Lines<'a, R> {
+    input: &'a mut R,
+    line: Vec<u8>,
+    /// Offset of the line.
+    offset: u64,
+    next: u64,
+    /// Counted from 1.
+    number: u64,
+}
+
+impl<'a, R: BufRead> Lines<'a, R> {
+    fn new(input: &'a mut R) -> Self {
+        Self {
+            input,
+            line: Vec::new(),
+            offset: 0,
+            next: 0,
+            number: 0,
+        }
+    }
+
+    /// Moves on; `false` at the end.
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        self.line.clear();
+        self.offset = self.next;
+        self.number += 1;
+        let mut limited = (&mut *self.input).take(LONGEST_LINE as u64);
+        let read = limited.read_until(b'\n', &mut self.line);
+        let read = read.map_err(|err| ReadError::io(&err, self.next))?;
+        self.next += read as u64;
+        if read == LONGEST_LINE && self.line.last() != Some(&b'\n') {
+            return Err(self.error("line of more than 16 MiB"));
+        }
+        while let Some(b'\n' | b'\r') = self.line.last() {
+            self.line.pop();
+        }
+        Ok(read > 0)
+    }
+
+    fn error(&self, what: impl Into<String>) -> ReadError {
+        ReadError::at_line(what, self.number, self.offset)
+    }
+}

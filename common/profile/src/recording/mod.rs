@@ -1,0 +1,297 @@
+//! Profiles as files have them: every name once, every stack once, equal samples added up.
+//!
+//! [`crate::model`] is what tools make; this is what files become, however large: memory follows the number of
+//! different stacks, not the number of lines. Stacks are paths in a tree, so that common roots are kept once.
+
+mod chain;
+mod convert;
+mod names;
+mod select;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use foldhash::fast::RandomState;
+
+use crate::frame::FrameKind;
+use crate::model::StackEnd;
+pub use chain::{Boxes, Cell, CellKind, Unchained};
+pub use names::{NameId, Names};
+
+/// A map whose order nothing depends on, with seeded hashes: names are other people's.
+pub(crate) type Map<K, V> = HashMap<K, V, RandomState>;
+
+/// Name and unit of one measured number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// What it is, e.g. `samples`, `blocked`.
+    pub name: String,
+    /// `count`, `ns`, `bytes`, or what was added up. Empty: the file does not say.
+    pub unit: String,
+}
+
+/// What a file says about all of its stacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The tool that made it; empty where the file does not say.
+    pub tool: String,
+    /// What each sample's values are; the first is the one that graphs draw.
+    pub values: Vec<Value>,
+    /// Length of the window, ns; 0: unknown.
+    pub duration_ns: u64,
+    /// When the window began, ns since 1970; 0: unknown.
+    pub time_ns: u64,
+    /// Time that one sample stands for, ns; 0: unknown, or samples are of no clock.
+    pub period_ns: u64,
+    /// Remarks, one line each: losses, cost.
+    pub comments: Vec<String>,
+    /// Build ID (hexadecimal) by module.
+    pub build_ids: std::collections::BTreeMap<String, String>,
+    /// Tasks have IDs that the file shows beside their names.
+    pub shows_threads: bool,
+    /// Counts of samples or intervals are known, so that chance can be judged.
+    pub has_counts: bool,
+}
+
+/// One entry of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameKey {
+    /// Function.
+    pub name: NameId,
+    /// Path of its file, or what it is called.
+    pub module: NameId,
+    /// Source file.
+    pub file: NameId,
+    /// Source line; 0: unknown.
+    pub line: u32,
+    /// Address in the module; 0: unknown.
+    pub address: u64,
+    /// Whose code.
+    pub kind: FrameKind,
+    /// Inlined into the frame rootward of it.
+    pub inlined: bool,
+}
+
+/// A thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskKey {
+    /// Its name.
+    pub comm: NameId,
+    /// Process, 0: unknown.
+    pub pid: u32,
+    /// Thread, 0: unknown.
+    pub tid: u32,
+}
+
+/// A path from the root, by its last node; 0 is the empty stack.
+pub type StackId = u32;
+
+/// Who made a task runnable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WakerKey {
+    /// `None`: an interrupt.
+    pub task: Option<TaskKey>,
+    /// Root → leaf, user then kernel.
+    pub stack: StackId,
+    /// How its user part ended.
+    pub end: Option<StackEnd>,
+}
+
+/// What tells two samples apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowKey {
+    /// Whose stack.
+    pub task: TaskKey,
+    /// Root → leaf, user then kernel.
+    pub stack: StackId,
+    /// How the user part ended.
+    pub end: Option<StackEnd>,
+    /// Why the task waited; [`NameId::NONE`] where there is nothing to say.
+    pub reason: NameId,
+    /// Nothing to do.
+    pub idle: bool,
+    /// Who ended the wait.
+    pub waker: Option<WakerKey>,
+    /// Index of a set of other labels; 0: none.
+    pub labels: u32,
+}
+
+/// Samples that are alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// What they share.
+    pub key: &'a RowKey,
+    /// How many there were.
+    pub count: u64,
+    /// Sums, one per value.
+    pub values: &'a [u64],
+}
+
+/// Other labels of a sample: key and value.
+pub type Labels = Vec<(NameId, NameId)>;
+
+/// Everything that a file, or several, said.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// About all of it.
+    pub header: Header,
+    /// Every text.
+    pub names: Names,
+    frames: Interned<FrameKey>,
+    /// Parent and frame; entry 0 is never used.
+    nodes: Interned<(StackId, u32)>,
+    labels: Interned<Labels>,
+    rows: Interned<RowKey>,
+    counts: Vec<u64>,
+    values: Vec<u64>,
+}
+
+/// Things by number, each once.
+#[derive(Clone, Debug)]
+struct Interned<T> {
+    all: Vec<T>,
+    ids: Map<T, u32>,
+}
+
+impl<T> Default for Interned<T> {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            ids: Map::default(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Interned<T> {
+    fn id(&mut self, thing: &T) -> u32 {
+        if let Some(id) = self.ids.get(thing) {
+            return *id;
+        }
+        let id = u32::try_from(self.all.len()).expect("memory ends before 2^32 entries");
+        self.all.push(thing.clone());
+        self.ids.insert(thing.clone(), id);
+        id
+    }
+}
+
+impl Recording {
+    /// An empty one with these values.
+    pub fn new(header: Header) -> Self {
+        Self {
+            header,
+            ..Self::default()
+        }
+    }
+
+    /// The stack that goes on from `parent` with `frame`; parent 0 is the root.
+    pub fn push(&mut self, parent: StackId, frame: FrameKey) -> StackId {
+        let frame = self.frames.id(&frame);
+        self.nodes.id(&(parent, frame)) + 1
+    }
+
+    /// Adds to what is there of the same key. Sums stop at the largest number.
+    pub fn add(&mut self, key: &RowKey, count: u64, values: &[u64]) {
+        let width = self.header.values.len();
+        let row = self.rows.id(key) as usize;
+        if row == self.counts.len() {
+            self.counts.push(0);
+            self.values.resize(self.values.len() + width, 0);
+        }
+        self.counts[row] = self.counts[row].saturating_add(count);
+        for (sum, value) in self.values[row * width..]
+            .iter_mut()
+            .zip(values.iter().take(width))
+        {
+            *sum = sum.saturating_add(*value);
+        }
+    }
+
+    /// A number for a set of labels.
+    pub fn label_set(&mut self, labels: Labels) -> u32 {
+        if labels.is_empty() {
+            return 0;
+        }
+        self.labels.id(&labels) + 1
+    }
+
+    /// The labels of a number.
+    pub fn labels(&self, set: u32) -> &[(NameId, NameId)] {
+        match set {
+            0 => &[],
+            set => &self.labels.all[set as usize - 1],
+        }
+    }
+
+    /// All samples, in the order that they were first seen.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
+        let width = self.header.values.len();
+        self.rows
+            .all
+            .iter()
+            .enumerate()
+            .map(move |(index, key)| Row {
+                key,
+                count: self.counts[index],
+                values: &self.values[index * width..(index + 1) * width],
+            })
+    }
+
+    /// The frames of a stack as indices of [`Self::frames`], leaf → root.
+    pub fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = u32> {
+        let mut at = stack;
+        std::iter::from_fn(move || {
+            let (parent, frame) = self.nodes.all.get((at as usize).checked_sub(1)?)?;
+            at = *parent;
+            Some(*frame)
+        })
+    }
+
+    /// The frames of a stack, leaf → root.
+    pub fn leaf_first(&self, stack: StackId) -> impl Iterator<Item = &FrameKey> {
+        self.frame_ids(stack)
+            .map(|frame| &self.frames.all[frame as usize])
+    }
+
+    /// The frames of a stack, root → leaf.
+    pub fn root_first(&self, stack: StackId) -> Vec<&FrameKey> {
+        let mut frames: Vec<&FrameKey> = self.leaf_first(stack).collect();
+        frames.reverse();
+        frames
+    }
+
+    /// Nodes of the tree of stacks, for those who keep something per node.
+    pub fn stacks(&self) -> usize {
+        self.nodes.all.len() + 1
+    }
+
+    /// Different frames.
+    pub fn frames(&self) -> &[FrameKey] {
+        &self.frames.all
+    }
+
+    /// The text of a name.
+    pub fn text(&self, name: NameId) -> &str {
+        self.names.text(name)
+    }
+
+    /// What graphs draw of a row: the sum of all values that share the first one's unit.
+    pub fn weight(&self, row: &Row<'_>) -> u64 {
+        let Some(first) = self.header.values.first() else {
+            return 0;
+        };
+        let same = self.header.values.iter().zip(row.values);
+        same.filter(|(value, _)| value.unit == first.unit)
+            .fold(0, |sum: u64, (_, value)| sum.saturating_add(*value))
+    }
+
+    /// Sum of all weights.
+    pub fn total(&self) -> u64 {
+        self.rows()
+            .fold(0, |sum: u64, row| sum.saturating_add(self.weight(&row)))
+    }
+
+    /// The unit of the weights; empty where the file does not say.
+    pub fn unit(&self) -> &str {
+        self.header.values.first().map_or("", |value| &value.unit)
+    }
+}

@@ -1,0 +1,132 @@
+//! Profiles into files of every format.
+
+mod folded;
+mod perf;
+mod pprof;
+mod speedscope;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::draw::{self, View};
+use crate::json;
+use crate::model::Profile;
+use crate::recording::Recording;
+
+/// A format of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Format {
+    /// One stack a line.
+    Folded,
+    /// Flame graph.
+    Svg,
+    /// Page with flame graph and table, without network.
+    Html,
+    /// Ours.
+    Json,
+    /// For pprof, compressed.
+    Pprof,
+    /// For speedscope.app.
+    Speedscope,
+    /// As `perf script` prints.
+    Perf,
+}
+
+impl Format {
+    /// Endings of file names. Longer ones come first: `.speedscope.json` ends with `.json`.
+    pub const ENDINGS: [(&str, Self); 8] = [
+        (".speedscope.json", Self::Speedscope),
+        (".perf.txt", Self::Perf),
+        (".pb.gz", Self::Pprof),
+        (".pprof", Self::Pprof),
+        (".folded", Self::Folded),
+        (".svg", Self::Svg),
+        (".html", Self::Html),
+        (".json", Self::Json),
+    ];
+
+    /// The format that a file's name asks for.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let found = Self::ENDINGS
+            .iter()
+            .find(|(ending, _)| name.ends_with(ending));
+        found.map(|(_, format)| *format)
+    }
+
+    /// How to read the file, in one line; for the end of a run.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Folded => "one stack a line; draw it with flame draw",
+            Self::Svg | Self::Html => {
+                "open it in a browser; wider is more, stacks grow upwards, left to right is not time"
+            }
+            Self::Json => "ask it with flame top, flame peek, flame diff",
+            Self::Pprof => "go tool pprof reads it",
+            Self::Speedscope => "drop it onto speedscope.app",
+            Self::Perf => "for readers of perf script text; times are not known",
+        }
+    }
+}
+
+/// What a tool knows beyond the profile.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// What the graph is about, e.g. `off-CPU time`; empty: made from tool and values.
+    pub title: String,
+    /// Losses and cost, one line each.
+    pub comments: Vec<String>,
+    /// When the window began, ns since 1970; 0: unknown.
+    pub time_ns: u64,
+    /// Time that a sample stands for, ns; 0: it does not.
+    pub period_ns: u64,
+    /// Build ID (hexadecimal) by module.
+    pub build_ids: BTreeMap<String, String>,
+}
+
+/// Writes what a tool found.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(
+    profile: &Profile,
+    format: Format,
+    meta: &Meta,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut recording = Recording::of_profile(profile);
+    let header = &mut recording.header;
+    header.comments.clone_from(&meta.comments);
+    header.build_ids.clone_from(&meta.build_ids);
+    (header.time_ns, header.period_ns) = (meta.time_ns, meta.period_ns);
+    write_recording(&recording, format, &meta.title, out)
+}
+
+/// Writes what files held; an empty title is made from tool and values.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_recording(
+    recording: &Recording,
+    format: Format,
+    title: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    match format {
+        Format::Folded => folded::write(recording, out),
+        Format::Json => {
+            let mut extra = serde_json::Map::new();
+            let comments = &recording.header.comments;
+            if !comments.is_empty() {
+                extra.insert("comments".into(), comments.as_slice().into());
+            }
+            json::write(&recording.to_profile(), &extra, out)
+        }
+        Format::Pprof => pprof::write(recording, out),
+        Format::Speedscope => speedscope::write(recording, out),
+        Format::Perf => perf::write(recording, out),
+        Format::Svg => draw::svg(recording, &View::titled(title), out),
+        Format::Html => draw::html(recording, &View::titled(title), out),
+    }
+}

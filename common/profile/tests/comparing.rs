@@ -1,0 +1,188 @@
+//! Gates and judgements over made-up programs whose shares are known.
+
+mod fixtures;
+
+use fixtures::random::Random;
+use profile::compare::diff::{Diff, functions, tree};
+use profile::compare::gate::{Exceeded, Limits, gate};
+use profile::compare::{Verdict, judge};
+use profile::draw::tree::{Paths, Side};
+use profile::read::{ReadOptions, read};
+use profile::recording::Recording;
+
+/// Stacks and their shares, percent.
+const PROGRAM: [(&str, f64); 14] = [
+    ("app;main;parse;lex", 10.0),
+    ("app;main;parse;lex;read", 4.0),
+    ("app;main;parse;reduce", 12.0),
+    ("app;main;plan;cost", 6.0),
+    ("app;main;plan;search", 14.0),
+    ("app;main;plan;search;hash", 8.0),
+    ("app;main;run;step", 16.0),
+    ("app;main;run;step;hash", 7.0),
+    ("app;main;run;load", 9.0),
+    ("app;main;run;load;memcpy", 3.0),
+    ("app;main;gc;mark", 5.0),
+    ("app;main;gc;sweep", 3.0),
+    ("app;main;log", 2.0),
+    ("app;main", 1.0),
+];
+
+/// Samples of the program, with `grown` points more in one stack at the others' cost.
+fn sampled(random: &mut Random, n: u64, planted: Option<(usize, f64)>) -> Recording {
+    let mut shares: Vec<f64> = PROGRAM.iter().map(|(_, share)| *share).collect();
+    if let Some((at, points)) = planted {
+        let rest = 100.0 - shares[at];
+        for (index, share) in shares.iter_mut().enumerate() {
+            *share += if index == at {
+                points
+            } else {
+                -points * *share / rest
+            };
+        }
+    }
+    let mut counts = [0_u64; PROGRAM.len()];
+    for _ in 0..n {
+        let mut at = random.uniform() * 100.0;
+        let found = shares.iter().position(|share| {
+            at -= share;
+            at < 0.0
+        });
+        counts[found.unwrap_or(0)] += 1;
+    }
+    let lines = PROGRAM
+        .iter()
+        .zip(counts)
+        .map(|((stack, _), count)| format!("{stack} {count}\n"));
+    read(
+        lines.collect::<String>().as_bytes(),
+        &ReadOptions::default(),
+    )
+    .expect("folded lines")
+}
+
+fn judged_by(base: &Recording, new: &Recording) -> Exceeded {
+    let tree = tree(base, new, Paths::default());
+    gate(&tree, &functions(&tree, base, new), &LIMITS)
+}
+
+fn compare(base: &Recording, new: &Recording) -> Diff {
+    functions(&tree(base, new, Paths::default()), base, new)
+}
+
+const LIMITS: Limits = Limits {
+    growth: 0.02,
+    total: None,
+    own: false,
+};
+
+#[test]
+fn equal_programs_pass_the_gate_99_times_in_100_and_more() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 + 7);
+    let alarms = (0..1000)
+        .filter(|_| {
+            let (base, new) = (
+                sampled(&mut random, 3000, None),
+                sampled(&mut random, 3000, None),
+            );
+            judged_by(&base, &new).is_any()
+        })
+        .count();
+    eprintln!("{alarms} false alarms in 1,000");
+    assert!(alarms <= 10, "{alarms} of 1,000");
+}
+
+#[test]
+fn five_points_more_are_caught_99_times_in_100_and_named() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 + 11);
+    // From 3, 5, 7, 9 and 12 percent.
+    for at in [11, 10, 7, 8, 2] {
+        let caught = (0..400)
+            .filter(|_| {
+                let (base, new) = (
+                    sampled(&mut random, 3000, None),
+                    sampled(&mut random, 3000, Some((at, 5.0))),
+                );
+                let exceeded = judged_by(&base, &new);
+                let guilty = PROGRAM[at].0.rsplit(';').next().unwrap();
+                exceeded.guilty.iter().any(|mover| mover.name == guilty)
+            })
+            .count();
+        eprintln!("{}: {caught} of 400", PROGRAM[at].0);
+        assert!(caught >= 396, "{}: {caught} of 400", PROGRAM[at].0);
+    }
+}
+
+#[test]
+fn chance_alone_is_called_chance_99_times_in_100() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 + 3);
+    let mut judged = [0_u64; 2];
+    for _ in 0..300 {
+        let (base, new) = (
+            sampled(&mut random, 1000, None),
+            sampled(&mut random, 2500, None),
+        );
+        for mover in compare(&base, &new).functions {
+            judged[usize::from(mover.own_judged.verdict != Verdict::Unclear)] += 1;
+        }
+    }
+    let wrong = judged[1] as f64 / judged.iter().sum::<u64>() as f64;
+    eprintln!("{:.2} % called changes", 100.0 * wrong);
+    assert!((0.004..0.016).contains(&wrong), "{wrong}");
+}
+
+/// 400 waits of random lengths, 30 % of them in the second part.
+fn waits(random: &mut Random) -> [Side; 2] {
+    let mut waits = [Vec::new(), Vec::new()];
+    for _ in 0..400 {
+        let part = usize::from(random.uniform() < 0.3);
+        waits[part].push((-f64::ln(1.0 - random.uniform()) * 1e6) as u64);
+    }
+    waits.map(|waits| {
+        let (total, count) = (waits.iter().sum::<u64>(), waits.len() as u64);
+        Side {
+            total,
+            own: 0,
+            count,
+            squares: 2.0 * (total as f64).powi(2) / count as f64,
+        }
+    })
+}
+
+/// Waits of random lengths: their sums vary more than their number says, and the test must know.
+#[test]
+fn time_is_judged_by_its_intervals() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 + 5);
+    let mut wrong = 0;
+    for _ in 0..2000 {
+        let [base, new] = [waits(&mut random), waits(&mut random)];
+        let sides = [0, 1].map(|part| [base[part], new[part]]);
+        let whole = [0, 1].map(|profile| Side {
+            total: sides[0][profile].total + sides[1][profile].total,
+            own: 0,
+            count: 400,
+            squares: sides[0][profile].squares + sides[1][profile].squares,
+        });
+        wrong += usize::from(judge(&sides[0], &whole).verdict != Verdict::Unclear);
+    }
+    eprintln!("{wrong} of 2,000 called changes");
+    assert!((5..=40).contains(&wrong), "{wrong} of 2000");
+}
+
+#[test]
+fn what_is_on_one_side_only_and_what_was_inlined_is_said() {
+    let text = |bytes: &str| read(bytes.as_bytes(), &ReadOptions::default()).unwrap();
+    let base = text("a;main;old 500\na;main;f;g_[i] 500\n");
+    let new = text("a;main;brand_new 500\na;main;f;g 500\n");
+    let diff = compare(&base, &new);
+    assert_eq!(diff.inlining, ["g"]);
+    let find = |name: &str| {
+        diff.functions
+            .iter()
+            .find(|mover| mover.name == name)
+            .unwrap()
+    };
+    assert_eq!(find("old").own_judged.verdict, Verdict::Shrank);
+    assert_eq!(find("brand_new").own_judged.verdict, Verdict::Grew);
+    assert_eq!(find("g").own_judged.verdict, Verdict::Unclear);
+}

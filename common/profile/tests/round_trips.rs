@@ -1,0 +1,206 @@
+//! What is written is read back: nothing is lost but what a format has no place for.
+
+mod fixtures;
+
+use std::collections::BTreeMap;
+
+use profile::folded::{FoldedOptions, Idle};
+use profile::model::Profile;
+use profile::read::{ReadOptions, read};
+use profile::recording::Recording;
+use profile::write::{Format, Meta, write, write_recording};
+
+fn written(profile: &Profile, format: Format) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let meta = Meta {
+        comments: vec!["lost nothing".into()],
+        time_ns: 1_700_000_000_000_000_000,
+        build_ids: [("/usr/bin/app".to_owned(), "c0ffee".to_owned())].into(),
+        ..Meta::default()
+    };
+    write(profile, format, &meta, &mut bytes).expect("memory takes it");
+    bytes
+}
+
+fn again(bytes: &[u8]) -> Recording {
+    read(bytes, &ReadOptions::default()).expect("what was written is read")
+}
+
+/// One line per distinct sample with everything that tools know of it.
+fn everything(profile: &Profile) -> BTreeMap<String, (u64, Vec<u64>)> {
+    let mut lines: BTreeMap<String, (u64, Vec<u64>)> = BTreeMap::new();
+    for sample in &profile.samples {
+        let line = format!(
+            "{:?} {:?} {:?} {:?} {:?} {:?} {}",
+            sample.task,
+            sample.reason,
+            sample.user,
+            sample.user_end,
+            sample.kernel,
+            sample.waker,
+            sample.idle
+        );
+        let (count, values) = lines
+            .entry(line)
+            .or_insert((0, vec![0; sample.values.len()]));
+        *count += sample.count;
+        values
+            .iter_mut()
+            .zip(&sample.values)
+            .for_each(|(sum, value)| *sum += value);
+    }
+    lines
+}
+
+fn folded(profile: &Profile, delimiter: bool) -> String {
+    let mut bytes = Vec::new();
+    let options = FoldedOptions {
+        delimiter,
+        annotate: true,
+        idle: Idle::Fold,
+        ..FoldedOptions::default()
+    };
+    profile::folded::write(profile, &options, &mut bytes).expect("memory takes it");
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn json_keeps_everything() {
+    for profile in [fixtures::waits(), fixtures::samples()] {
+        let read = again(&written(&profile, Format::Json)).to_profile();
+        assert_eq!(everything(&read), everything(&profile));
+        assert_eq!(
+            (read.tool, read.duration_ns),
+            (profile.tool, profile.duration_ns)
+        );
+        assert_eq!(read.values, profile.values);
+    }
+}
+
+#[test]
+fn pprof_keeps_all_but_addresses_of_inlined_frames_and_ids_of_wakers() {
+    for profile in [fixtures::waits(), fixtures::samples()] {
+        let read = again(&written(&profile, Format::Pprof));
+        assert_eq!(read.header.comments, ["lost nothing"]);
+        assert_eq!(read.header.build_ids["/usr/bin/app"], "c0ffee");
+        let read = read.to_profile();
+        assert_eq!(folded(&read, false), folded(&profile, false));
+        assert_eq!(read.values, profile.values);
+        let counts = |profile: &Profile| {
+            profile
+                .samples
+                .iter()
+                .map(|sample| sample.count)
+                .sum::<u64>()
+        };
+        assert_eq!(counts(&read), counts(&profile));
+        let tasks = |profile: &Profile| {
+            let tasks = profile
+                .samples
+                .iter()
+                .map(|s| (s.task.clone(), s.reason, s.idle, s.user_end));
+            tasks.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(tasks(&read), tasks(&profile));
+        let lines = |profile: &Profile| {
+            profile
+                .samples
+                .iter()
+                .flat_map(|s| s.user.to_vec())
+                .filter(|f| f.line.is_some())
+                .count()
+        };
+        assert!(lines(&profile) > 0);
+        assert!(lines(&read) > 0);
+    }
+}
+
+#[test]
+fn speedscope_keeps_stacks_kinds_and_each_value() {
+    for profile in [fixtures::waits(), fixtures::samples()] {
+        let read = again(&written(&profile, Format::Speedscope));
+        let options = FoldedOptions {
+            annotate: true,
+            idle: Idle::Fold,
+            value: Some(0),
+            ..FoldedOptions::default()
+        };
+        let mut bytes = Vec::new();
+        profile::folded::write(&profile, &options, &mut bytes).unwrap();
+        assert_eq!(
+            folded(&read.to_profile(), false),
+            String::from_utf8(bytes).expect("text")
+        );
+    }
+}
+
+#[test]
+fn folded_lines_come_back_as_they_went() {
+    for profile in [fixtures::waits(), fixtures::samples()] {
+        for delimiter in [false, true] {
+            let text = folded(&profile, delimiter);
+            let read = again(text.as_bytes());
+            let mut bytes = Vec::new();
+            write_recording(&read, Format::Folded, "", &mut bytes).unwrap();
+            let expected = if delimiter {
+                text.replace(";-;", ";")
+            } else {
+                text
+            };
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn folded_threads_keep_their_ids() {
+    let text = "app-12/13;main;f 5\nweb-1;main 3\n";
+    let read = again(text.as_bytes());
+    let tasks: Vec<_> = read
+        .rows()
+        .map(|row| (row.key.task.pid, row.key.task.tid))
+        .collect();
+    assert_eq!(tasks, [(12, 13), (0, 0)]);
+    let mut bytes = Vec::new();
+    write_recording(&read, Format::Folded, "", &mut bytes).unwrap();
+    assert!(
+        String::from_utf8(bytes)
+            .unwrap()
+            .starts_with("app-12/13;main;f 5\n")
+    );
+}
+
+#[test]
+fn perf_text_keeps_threads_stacks_and_weights() {
+    let profile = fixtures::samples();
+    let read = again(&written(&profile, Format::Perf));
+    assert_eq!(folded(&read.to_profile(), false), folded(&profile, false));
+    let profile = fixtures::waits();
+    let read = again(&written(&profile, Format::Perf));
+    assert_eq!(
+        read.total(),
+        profile
+            .samples
+            .iter()
+            .map(profile::model::Sample::total)
+            .sum::<u64>()
+    );
+    assert_eq!((read.unit(), &*read.header.tool), ("ns", "offcputime"));
+}
+
+#[test]
+fn every_format_is_recognised_compressed_too() {
+    use std::io::Write;
+    let profile = fixtures::samples();
+    for format in [
+        Format::Folded,
+        Format::Json,
+        Format::Speedscope,
+        Format::Perf,
+    ] {
+        let bytes = written(&profile, format);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&bytes).unwrap();
+        assert_eq!(again(&gzip.finish().unwrap()).total(), 1000, "{format:?}");
+    }
+}

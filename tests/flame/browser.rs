@@ -1,0 +1,241 @@
+//! Pictures in a real browser: clicks zoom, search finds, names that would run script stay text.
+//!
+//! A script of the test's own is put behind the page; it clicks and types as a user does, and leaves what it saw in a
+//! `<pre>` that the browser prints with the rest of the page.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{file, flame, stdout, text};
+
+const STACKS: &str = "\
+app;main;parse;lex 300
+app;main;parse;reduce_[i] 150
+app;main;run;read;vfs_read_[k] 250
+app;main;run;<img src=x onerror=window.pwned=1></title></svg><script>window.pwned=1</script>\"'&amp; 200
+app;main;run;step_[j] 100
+";
+
+/// Runs steps in the page at a window size; what they return comes back as JSON.
+fn browse(page: &str, is_svg: bool, size: &str, steps: &str) -> Value {
+    let dir = tempfile::tempdir().expect("a directory");
+    let drawn = std::fs::read_to_string(page).expect("a page");
+    let html = if is_svg {
+        // An SVG file as browsers show it, with the test beside it.
+        let body = drawn.split_once("?>").expect("a declaration").1;
+        assert!(body.trim_end().ends_with("</svg>"));
+        format!("<!DOCTYPE html><meta charset=utf-8><body style='margin:0'>{body}</body>")
+    } else {
+        drawn
+    };
+    let test = format!(
+        "<script>window.addEventListener('load', function () {{
+           var click = function (e) {{ e.dispatchEvent(new MouseEvent('click', {{bubbles: true}})); }};
+           var type = function (e, text) {{ e.value = text; e.dispatchEvent(new Event('input', {{bubbles: true}})); }};
+           var press = function (e, key) {{ e.dispatchEvent(new KeyboardEvent('keydown', {{key: key, bubbles: true}})); }};
+           var box = function (name) {{
+             return Array.from(document.querySelectorAll('.boxes > g')).find(function (g) {{
+               return g.querySelector('title').textContent === name; }}); }};
+           var width = function (name) {{ var g = box(name); return g.style.display === 'none' ? 0 : Math.round(g.querySelector('rect').getBoundingClientRect().width); }};
+           var seen; try {{ seen = (function () {{ {steps} }})(); }} catch (error) {{ seen = String(error); }}
+           var pre = document.createElement('pre'); pre.id = 'seen'; pre.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(seen))));
+           document.body.appendChild(pre);
+         }});</script>"
+    );
+    let path = file(&dir, "page.html", html + &test);
+    let profile = dir.path().join("profile");
+    let output = Command::new("timeout")
+        .args([
+            "120",
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--dump-dom",
+        ])
+        .arg(format!("--window-size={size}"))
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", path.display()))
+        .output()
+        .expect("chromium is installed (setup/deps test)");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let seen = dom
+        .rsplit_once("<pre id=\"seen\">")
+        .map(|(_, rest)| rest.split('<').next().unwrap_or_default());
+    let seen = seen.unwrap_or_else(|| {
+        panic!(
+            "no result: {dom} {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    });
+    let bytes = decode(seen);
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+/// Base64.
+fn decode(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bits = 0_u32;
+    let mut count = 0;
+    let mut bytes = Vec::new();
+    for byte in text.bytes().filter(|byte| *byte != b'=') {
+        let digit = DIGITS
+            .iter()
+            .position(|digit| *digit == byte)
+            .expect("base64");
+        bits = bits << 6 | digit as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    bytes
+}
+
+fn drawn(dir: &tempfile::TempDir, name: &str, extra: &[&str]) -> String {
+    let folded = file(dir, "in.folded", STACKS);
+    let out = dir.path().join(name);
+    let mut args = vec!["draw", text(&folded), "-o", text(&out)];
+    args.extend(extra);
+    stdout(&flame(&args));
+    text(&out).to_owned()
+}
+
+#[test]
+fn clicks_zoom_and_reset_and_keys_walk() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let steps = "
+      var all = width('all'), before = width('parse');
+      click(box('parse').querySelector('rect'));
+      var zoomed = [width('parse'), width('main'), width('lex'), width('run')];
+      click(document.querySelector('.reset'));
+      var after = width('parse');
+      var root = document.querySelector('section') || document.querySelector('svg');
+      press(root, 'ArrowUp'); press(root, 'ArrowDown');
+      return {all: all, before: before, zoomed: zoomed, after: after};";
+    let seen = browse(&drawn(&dir, "a.html", &[]), false, "1000,800", steps);
+    let all = seen["all"].as_f64().expect("a width");
+    let near = |value: &Value, share: f64| {
+        let width = value.as_f64().unwrap_or_else(|| panic!("{seen}"));
+        assert!(
+            (width - share * all).abs() < 2.0,
+            "{width} of {all}: {seen}"
+        );
+    };
+    assert!(
+        (900.0..1000.0).contains(&all),
+        "the page's width is used: {seen}"
+    );
+    near(&seen["before"], 0.45);
+    near(&seen["zoomed"][0], 1.0);
+    near(&seen["zoomed"][1], 1.0);
+    near(&seen["zoomed"][2], 300.0 / 450.0);
+    near(&seen["zoomed"][3], 0.0);
+    near(&seen["after"], 0.45);
+}
+
+#[test]
+fn search_says_the_matched_share_and_counts_nothing_twice() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let steps = "
+      var input = document.querySelector('.pattern'), found = document.querySelector('.found');
+      var said = function (text) { type(input, text); return found.textContent; };
+      var texts = [said('lex|PARSE'), said('^(parse|lex)$'), said('nobody'), said('('), said('')];
+      click(box('parse').querySelector('rect'));
+      texts.push(said('lex'));
+      return texts.concat(document.querySelectorAll('.matched').length);";
+    let seen = browse(&drawn(&dir, "a.html", &[]), false, "1000,800", steps);
+    assert_eq!(
+        seen[0], "matched: 30.0 % of all",
+        "an upper-case letter means upper case: {seen}"
+    );
+    assert_eq!(
+        seen[1], "matched: 45.0 % of all",
+        "lex on parse counts once: {seen}"
+    );
+    assert_eq!(
+        (&seen[2], &seen[4]),
+        (&"nothing matches".into(), &"".into()),
+        "{seen}"
+    );
+    assert_eq!(
+        seen[5], "matched: 30.0 % of all, 66.7 % of the zoomed box",
+        "{seen}"
+    );
+    assert_eq!(seen[6], 1);
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let steps = "
+      var hostile = Array.from(document.querySelectorAll('.boxes title')).map(function (t) { return t.textContent; })
+        .find(function (t) { return t.indexOf('onerror') > 0; });
+      click(box(hostile).querySelector('rect'));
+      return {pwned: window.pwned === undefined, images: document.querySelectorAll('img').length,
+        scripts: document.querySelectorAll('script').length, name: hostile,
+        label: box(hostile).querySelector('text').textContent};";
+    for (name, is_svg) in [("a.html", false), ("a.svg", true)] {
+        let seen = browse(&drawn(&dir, name, &[]), is_svg, "1000,800", steps);
+        assert_eq!(seen["pwned"], true, "{name}: {seen}");
+        assert_eq!(
+            (&seen["images"], &seen["scripts"]),
+            (&0.into(), &2.into()),
+            "{name}: {seen}"
+        );
+        let full = "<img src=x onerror=window.pwned=1></title></svg><script>window.pwned=1</script>\"'&amp";
+        assert!(
+            seen["name"]
+                .as_str()
+                .is_some_and(|seen| seen.starts_with(full)),
+            "{name}: {seen}"
+        );
+        assert!(
+            seen["label"]
+                .as_str()
+                .is_some_and(|label| label.starts_with("<img src=x")),
+            "{name}: {seen}"
+        );
+    }
+}
+
+#[test]
+fn a_phone_shows_all_of_the_page_without_scrolling_sideways() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let steps = "
+      return {page: document.documentElement.scrollWidth, window: window.innerWidth, all: width('all'),
+        reading: document.querySelector('.reading').textContent,
+        row: document.querySelector('.boxes rect').getBoundingClientRect().height};";
+    let seen = browse(&drawn(&dir, "a.html", &[]), false, "500,900", steps);
+    let [page, window] = ["page", "window"].map(|key| seen[key].as_f64().expect("a width"));
+    assert!(page <= window && window <= 520.0, "{seen}");
+    assert!(
+        seen["row"].as_f64().is_some_and(|row| row >= 17.0),
+        "{seen}"
+    );
+    assert!(
+        seen["reading"]
+            .as_str()
+            .is_some_and(|text| text.ends_with("Left to right is alphabetical, not time.")),
+        "{seen}"
+    );
+}
+
+#[test]
+fn an_svg_file_zooms_by_itself_and_fits_the_window() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = drawn(&dir, "a.svg", &["--icicle"]);
+    let steps = "
+      var top = function (name) { return box(name).querySelector('rect').getBoundingClientRect().top; };
+      var down = top('lex') > top('parse') && top('parse') > top('all');
+      var before = width('run');
+      click(box('run').querySelector('rect'));
+      return {down: down, before: before, after: width('run'), all: width('all')};";
+    let seen = browse(&path, true, "1000,800", steps);
+    assert_eq!(seen["down"], true, "{seen}");
+    assert_eq!(seen["after"], seen["all"], "{seen}");
+    assert!(seen["before"].as_f64() < seen["after"].as_f64(), "{seen}");
+}

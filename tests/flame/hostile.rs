@@ -1,0 +1,116 @@
+//! Files that lie or are damaged: one line that says where, never a panic, and names that stay text.
+
+use std::io::Write;
+
+use crate::{STACKS, flame_with, stderr, stdout};
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).expect("memory");
+    gzip.finish().expect("memory")
+}
+
+/// One line, exit 1.
+fn complaint(input: impl AsRef<[u8]>) -> String {
+    let output = flame_with(&["top", "-"], input);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(
+        message.starts_with("flame: stdin: ") && !message.contains("panicked"),
+        "{message}"
+    );
+    message
+}
+
+#[test]
+fn damage_is_named_with_its_place() {
+    let cut = gzip(STACKS.repeat(200).as_bytes());
+    assert!(complaint(&cut[..cut.len() / 2]).contains("byte"));
+    assert!(
+        complaint("app;main 5\napp;main five\n").contains("line 2 (byte 11): no number at the end")
+    );
+    assert!(
+        complaint("app;main 18446744073709551616\n")
+            .contains("line 1 (byte 0): not a value below 2^64")
+    );
+    assert!(complaint("app;main 1e5\n").contains("not a value"));
+    assert!(complaint("\0\0\0\0").contains("is not a profile"));
+    assert!(
+        complaint([
+            0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff
+        ])
+        .contains("byte")
+    );
+    assert!(complaint([0x0a, 0x7f, 0x01]).contains("byte 2"));
+    assert!(
+        complaint("{\"tool\": \"x\", \"values\": [], \"stacks\": [{\"count\": -1}]}")
+            .contains("not usekit's JSON")
+    );
+    assert!(complaint("{\"$schema\": \"speedscope\", \"shared\": {\"frames\": []}, \"profiles\": [{\"type\": \"sampled\", \"name\": \"\", \"unit\": \"none\", \"samples\": [[7]], \"weights\": [1]}]}").contains("not there"));
+    assert!(complaint("a 1 [0] 1.5: 1 x:\n\t1 f (m)\n\nnonsense\n").contains("line 4"));
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_of_a_pprof_file_is_survived() {
+    let output = flame_with(&["merge", "-"], STACKS);
+    assert!(output.status.success());
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = crate::file(&dir, "a.folded", STACKS);
+    let out = dir.path().join("a.pb.gz");
+    stdout(&crate::flame(&[
+        "convert",
+        crate::text(&path),
+        crate::text(&out),
+    ]));
+    let mut plain = Vec::new();
+    let compressed = std::fs::read(out).expect("a file");
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*compressed), &mut plain)
+        .expect("gzip");
+    for at in 0..plain.len() {
+        let mut damaged = plain.clone();
+        damaged[at] ^= 1 << (at % 8);
+        for bytes in [&plain[..at], &damaged] {
+            let read = std::panic::catch_unwind(|| {
+                profile::read::read(bytes, &profile::read::ReadOptions::default())
+            });
+            assert!(read.is_ok(), "panic at {at}");
+        }
+    }
+}
+
+#[test]
+fn long_names_are_cut_in_pictures_and_survive_elsewhere() {
+    let name = "n".repeat(10 << 20);
+    let input = format!("app;{name} 5\n");
+    let svg = stdout(&flame_with(&["draw", "-"], &input));
+    assert!(svg.len() < 100_000, "{} bytes", svg.len());
+    assert_eq!(stdout(&flame_with(&["merge", "-"], &input)), input);
+    let line = format!("app;{} 5\n", "n".repeat(17 << 20));
+    assert!(complaint(line).contains("line of more than 16 MiB"));
+}
+
+#[test]
+fn sums_stop_at_the_largest_number() {
+    let input = format!("a;f {}\na;g {}\n", u64::MAX, u64::MAX);
+    let output = stdout(&flame_with(&["top", "-"], input));
+    assert!(output.contains("f") && output.contains("g"), "{output}");
+}
+
+#[test]
+fn nothing_from_a_file_reaches_the_terminal_raw() {
+    let input = "ev\x1b[2Jil;main\u{202e};x\x07y 100\n";
+    for args in [
+        &["top", "-"][..],
+        &["top", "-", "--by", "comm"],
+        &["peek", "-", "."],
+        &["merge", "-"],
+        &["draw", "-"],
+    ] {
+        let output = stdout(&flame_with(args, input));
+        assert!(
+            !output.contains(['\x1b', '\x07', '\u{202e}']),
+            "{args:?}: {output}"
+        );
+    }
+}

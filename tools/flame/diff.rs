@@ -1,0 +1,98 @@
+//! flame diff.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use profile::compare::diff::{TableOptions, functions, tree, write};
+use profile::draw::tree::Paths;
+use profile::draw::{self, View};
+use profile::folded::Idle;
+use profile::recording::Recording;
+use profile::units;
+use profile::write::Format;
+
+use crate::input::Input;
+use crate::output::{self, Target, target};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Profile to compare with
+    base: PathBuf,
+
+    /// Profile that may have changed
+    new: PathBuf,
+
+    #[command(flatten)]
+    input: Input,
+
+    /// Also draw the change, as .svg
+    #[arg(short, long, value_name = "FILE", value_parser = target)]
+    output: Option<Target>,
+
+    /// Compare values, not shares of the totals
+    #[arg(long)]
+    absolute: bool,
+
+    /// List changes within chance too
+    #[arg(long)]
+    all: bool,
+
+    /// Functions to list
+    #[arg(short, long, value_name = "ROWS", default_value_t = 20)]
+    number: usize,
+
+    /// Root at the top
+    #[arg(long)]
+    icicle: bool,
+}
+
+/// Both profiles, of which it makes sense to say that one grew.
+pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recording; 2]> {
+    let both = [input.read(base)?, input.read(new)?];
+    let [base_unit, new_unit] = [both[0].unit(), both[1].unit()];
+    if base_unit != new_unit && !base_unit.is_empty() && !new_unit.is_empty() {
+        bail!("BASE counts {base_unit}, NEW counts {new_unit}; they cannot be compared");
+    }
+    Ok(both)
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args
+        .output
+        .as_ref()
+        .is_some_and(|target| target.format != Format::Svg)
+    {
+        bail!("diff draws .svg only");
+    }
+    let [base, new] = read_both(&args.input, &args.base, &args.new)?;
+    let paths = Paths {
+        idle: Idle::Fold,
+        ..Paths::default()
+    };
+    let tree = tree(&base, &new, paths);
+    let diff = functions(&tree, &base, &new);
+    let options = TableOptions {
+        rows: args.number,
+        width: crate::width(),
+        style: crate::style(),
+        all: args.all,
+        absolute: args.absolute,
+    };
+    let units = [base.unit(), new.unit()];
+    output::write(None, |mut out| write(&diff, units, &options, &mut out))?;
+    if let Some(target) = &args.output {
+        let view = View {
+            title: format!("{}: what changed from BASE to NEW", draw::subject(&new, "")),
+            icicle: args.icicle,
+            compared: true,
+            ..View::default()
+        };
+        let [from, to] = [0, 1].map(|side| units::value(diff.whole[side].total, units[side]));
+        let amount = format!("BASE {from}, NEW {to}; shares of each total are compared");
+        output::write(Some(&target.path), |mut out| {
+            draw::compared(&tree, &view, new.unit(), &amount, &mut out)
+        })?;
+        output::say(target);
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Files that are read, and what the formats do not say about them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use profile::read::{ReadOptions, read};
+use profile::recording::Recording;
+
+/// About what is read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Input {
+    /// Unit of folded values: count, ns, us, ms, s or bytes
+    #[arg(long, help_heading = "Input")]
+    unit: Option<String>,
+
+    /// Which value to use, where there are several
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
+    value: Option<String>,
+
+    /// From this second on (perf script text)
+    #[arg(long, value_name = "SECONDS", help_heading = "Input")]
+    from: Option<f64>,
+
+    /// Up to this second (perf script text)
+    #[arg(long, value_name = "SECONDS", help_heading = "Input")]
+    to: Option<f64>,
+}
+
+impl Input {
+    /// Reads a file.
+    pub(crate) fn read(&self, path: &Path) -> Result<Recording> {
+        let options = ReadOptions {
+            unit: self.unit.clone(),
+            from: self.from,
+            to: self.to,
+        };
+        let found = read(open(path)?, &options);
+        let mut recording = found.with_context(|| name(path))?;
+        if let Some(value) = &self.value
+            && !recording.keep_value(value)
+        {
+            let values = recording
+                .header
+                .values
+                .iter()
+                .map(|value| value.name.clone());
+            let values: Vec<String> = values.collect();
+            bail!(
+                "{}: has no value {value}; it has {}",
+                name(path),
+                values.join(", ")
+            );
+        }
+        Ok(recording)
+    }
+}
+
+/// Opens a file, or stdin for `-`.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path).with_context(|| name(path))?;
+    if file.metadata().is_ok_and(|data| data.is_dir()) {
+        bail!("{}: is a directory", name(path));
+    }
+    Ok(Box::new(file))
+}
+
+/// What a file is called in messages.
+pub(crate) fn name(path: &Path) -> String {
+    if path == Path::new("-") {
+        return "stdin".into();
+    }
+    profile::escape::terminal(&path.to_string_lossy()).into_owned()
+}
+
+/// A profile to read, the only one.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct One {
+    /// Profile, - for stdin
+    #[arg(value_name = "IN")]
+    pub(crate) path: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) input: Input,
+}
+
+impl One {
+    pub(crate) fn read(&self) -> Result<Recording> {
+        self.input.read(&self.path)
+    }
+}

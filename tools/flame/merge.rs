@@ -1,0 +1,37 @@
+//! flame merge.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use profile::ask::merge::merge;
+use profile::write::{Format, write_recording};
+
+use crate::input::Input;
+use crate::output::{self, Target, target};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Profiles to add up
+    #[arg(value_name = "IN", required = true)]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    input: Input,
+
+    /// File to write; without: folded on stdout
+    #[arg(short, long, value_name = "FILE", value_parser = target)]
+    output: Option<Target>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let recordings = args.paths.iter().map(|path| args.input.read(path));
+    let sum = merge(recordings.collect::<Result<_>>()?).map_err(|err| anyhow!(err))?;
+    let format = args
+        .output
+        .as_ref()
+        .map_or(Format::Folded, |target| target.format);
+    let path = args.output.as_ref().map(|target| &*target.path);
+    output::write(path, |mut out| write_recording(&sum, format, "", &mut out))?;
+    args.output.iter().for_each(output::say);
+    Ok(())
+}

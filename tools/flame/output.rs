@@ -1,0 +1,97 @@
+//! Whole files or none; stdout where none is named.
+
+use std::fs;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use profile::write::Format;
+
+/// Where a result goes, and as what.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+}
+
+/// A file whose ending is a format; for clap.
+pub(crate) fn target(text: &str) -> Result<Target, String> {
+    match Format::of_name(text) {
+        Some(format) => Ok(Target {
+            path: text.into(),
+            format,
+        }),
+        None => {
+            let endings: Vec<&str> = Format::ENDINGS.iter().map(|(ending, _)| *ending).collect();
+            Err(format!(
+                "the ending chooses the format; use {}",
+                endings.join(" ")
+            ))
+        }
+    }
+}
+
+/// Writes into a file, or to stdout.
+pub(crate) fn write(
+    path: Option<&Path>,
+    report: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let Some(path) = path else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        report(&mut out)
+            .and_then(|()| out.flush())
+            .context("write to stdout")?;
+        return Ok(());
+    };
+    let complaint = || format!("write {}", path.display());
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if target.exists() && !target.is_file() {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(&target)
+            .with_context(complaint)?;
+        let mut out = BufWriter::new(file);
+        return report(&mut out)
+            .and_then(|()| out.flush())
+            .with_context(complaint);
+    }
+    let directory = match target.parent() {
+        Some(parent) if parent.as_os_str() != "" => parent,
+        _ => Path::new("."),
+    };
+    let mut file = None;
+    let temporary = tempfile::Builder::new().make_in(directory, |path| {
+        // Created like any file, with what the umask leaves.
+        fs::File::options().write(true).create_new(true).open(path)
+    });
+    // The crate's own error names the temporary file, which nobody asked for.
+    let temporary = temporary
+        .map_err(|err| io::Error::from(err.kind()))
+        .with_context(complaint)?;
+    let mut out = BufWriter::new(file.insert(temporary).as_file());
+    report(&mut out)
+        .and_then(|()| out.flush())
+        .with_context(complaint)?;
+    drop(out);
+    let temporary = file.take().context("it was put there above")?;
+    temporary
+        .persist(&target)
+        .map_err(|err| err.error)
+        .with_context(complaint)?;
+    Ok(())
+}
+
+/// Pictures and binary files are not for terminals.
+pub(crate) fn refuse_terminal(path: Option<&Path>, what: &str) -> Result<()> {
+    if path.is_none() && io::stdout().is_terminal() {
+        bail!("{what} is not for terminals: name a file with -o");
+    }
+    Ok(())
+}
+
+/// Says where a picture is and how to read it.
+pub(crate) fn say(target: &Target) {
+    if io::stderr().is_terminal() {
+        eprintln!("{}: {}", target.path.display(), target.format.hint());
+    }
+}
