@@ -214,7 +214,7 @@ mod tests {
             .expect("runqlen is unknown");
         assert_eq!(
             error.to_string(),
-            "no such case: runqlen (offcputime, offcputime-p, runqlat, runqlat-P, biolatency, biolatency-D)"
+            "no such case: runqlen (offcputime, offcputime-fp, offcputime-p, runqlat, runqlat-P, biolatency, biolatency-D)"
         );
         assert_eq!(
             cases(&["runqlat".into()]).expect("runqlat is known").len(),
