@@ -169,7 +169,7 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
     workload.go();
     let (output, json) = (tool.finish(), json.finish());
     assert!(
-        output.stderr.contains("figures with ~ are computed"),
+        output.stderr.contains("figures with ~ or <= are computed"),
         "{}",
         output.stderr
     );

@@ -50,7 +50,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         .transpose()?;
     let signals = Signals::install()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
-        eprintln!("pressure: {why}; figures with ~ are computed from scheduler events");
+        eprintln!("pressure: {why}; figures with ~ or <= are computed from scheduler events");
     }
     let mut outcome = Outcome::Done;
     loop {
