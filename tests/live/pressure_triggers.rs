@@ -190,3 +190,46 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
     workload.results();
     workload.finish();
 }
+
+#[test]
+fn a_trigger_repeats_until_it_is_told_to_end() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "9"],
+    );
+    let cgroup = OwnCgroup::new(workload.pid());
+    let trigger = ["--trigger", "cpu some 1s/2s", "--repeat", "-j", "500ms"];
+    let args: Vec<&str> = ["--cgroup", cgroup.path()]
+        .into_iter()
+        .chain(trigger)
+        .collect();
+    let tool = Tool::start("pressure", &args);
+    tool.wait_saying("pressure: waiting for cpu some 1s/2s");
+    workload.go();
+    workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let reports: Vec<Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    // At most once per window of two seconds.
+    assert!(
+        (2..=4).contains(&reports.len()),
+        "{} reports",
+        reports.len()
+    );
+    for report in &reports {
+        let cpu = &report["resources"]["cpu"];
+        // Each capture begins from nothing: four spinners, three of which wait, for half a second.
+        let lost = number(cpu, "task_ns");
+        assert!((1_300_000_000..=1_700_000_000).contains(&lost), "{lost} ns");
+    }
+    workload.finish();
+}
