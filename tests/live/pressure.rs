@@ -145,8 +145,8 @@ fn fsyncs_are_pressure_on_the_disk_as_psi_says() {
     let pid = workload.pid();
     let before = written_bytes(pid);
     let (report, results) = trace(&mut workload, &[]);
-    // Who syncs waits for the journal's thread, which the kernel does not take for I/O; the journal's own waits are.
-    assert_as_psi_says(&report, "io", 20_000_000);
+    // Of a file system with a journal the waits are mostly those of the journal's thread.
+    assert_as_psi_says(&report, "io", 100_000_000);
     let culprit = party(&report, "io", "culprits", pid);
     // The kernel's own account, which takes a large folio for dirty as a whole.
     let truth = written_bytes(pid) - before;
