@@ -169,7 +169,7 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
     workload.go();
     let (output, json) = (tool.finish(), json.finish());
     assert!(
-        output.stderr.contains("figures with ~ are computed"),
+        output.stderr.contains("figures with ~ or <= are computed"),
         "{}",
         output.stderr
     );
@@ -188,5 +188,49 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
         refused.stderr
     );
     workload.results();
+    workload.finish();
+}
+
+#[test]
+fn a_trigger_repeats_until_it_is_told_to_end() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "9"],
+    );
+    let cgroup = OwnCgroup::new(workload.pid());
+    let trigger = ["--trigger", "cpu some 1s/2s", "--repeat", "-j", "500ms"];
+    let args: Vec<&str> = ["--cgroup", cgroup.path()]
+        .into_iter()
+        .chain(trigger)
+        .collect();
+    let tool = Tool::start("pressure", &args);
+    tool.wait_saying("pressure: waiting for cpu some 1s/2s");
+    workload.go();
+    workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let reports: Vec<Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    // At most once per window of two seconds.
+    assert!(
+        (2..=4).contains(&reports.len()),
+        "{} reports",
+        reports.len()
+    );
+    for report in &reports {
+        let cpu = &report["resources"]["cpu"];
+        // Each capture begins from nothing: three of four spinners wait, or all when others have their CPU.
+        let length = number(report, "end_ns") - number(report, "start_ns");
+        let at_a_time = number(cpu, "task_ns") as f64 / length as f64;
+        assert!((2.7..=4.05).contains(&at_a_time), "{at_a_time} at a time");
+    }
     workload.finish();
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::c_program::compile;
 use crate::workload::Workload;
 
-/// Writes 8 KiB and syncs, or reads 64 KiB past the page cache, for two seconds; says how long that took, and how much
+/// Writes 64 KiB and syncs, or reads as much past the page cache, for two seconds; says how long that took, and how much
 /// of it was spent on a CPU or waiting for one.
 pub(crate) const DISK: &str = r#"
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	start = end = clock_ns(CLOCK_MONOTONIC);
 	for (; end < start + 2000000000LL; end = clock_ns(CLOCK_MONOTONIC), n++)
-		if (sync ? pwrite(fd, buffer, 8192, 0) != 8192 || fsync(fd) :
+		if (sync ? pwrite(fd, buffer, sizeof(buffer), 0) != sizeof(buffer) || fsync(fd) :
 			   pread(fd, buffer, sizeof(buffer), (n % 64) * sizeof(buffer)) != sizeof(buffer))
 			_exit(5);
 	cpu_end = clock_ns(CLOCK_THREAD_CPUTIME_ID);

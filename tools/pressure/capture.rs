@@ -103,6 +103,8 @@ impl Capture {
                 stacks: args.stacks.into(),
                 walk_on_exit: programs.contains(&("sched_exit", true)).into(),
             };
+            let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
+            open.maps.stalls.set_max_entries(cpus)?;
             if !args.stacks {
                 // Preallocated, and not used.
                 open.maps.stall_stacks.set_max_entries(1)?;

@@ -43,6 +43,17 @@ pub(crate) struct Interval {
     pub(crate) losses: Losses,
 }
 
+/// Where a share comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// PSI.
+    Kernel,
+    /// The same, computed from scheduler events.
+    Events,
+    /// Tasks' time added up: PSI would say this much or less.
+    AtMost,
+}
+
 /// Where the tables by `ON_…` have a resource.
 pub(crate) fn index_of(resource: Resource) -> Option<usize> {
     match resource {
@@ -59,20 +70,22 @@ impl Interval {
     }
 
     /// Share of the time in which at least one task (kind 0) or all of them (1) waited, percent: what the kernel says,
-    /// or where it says nothing, what our own events do (true).
-    pub(crate) fn percent(&self, resource: Resource, kind: usize) -> Option<(f64, bool)> {
+    /// or where it says nothing, what our own events do.
+    pub(crate) fn percent(&self, resource: Resource, kind: usize) -> Option<(f64, Basis)> {
         let lost = self.psi[resource as usize];
-        let share = lost.and_then(|lost| if kind == 0 { lost.some } else { lost.full });
-        if let Some(share) = share {
-            return Some((share.percent(), false));
+        if let Some(lost) = lost {
+            // A line that is missing in a file that is there is the kernel's word.
+            let share = if kind == 0 { lost.some } else { lost.full };
+            return share.map(|share| (share.percent(), Basis::Kernel));
         }
-        // Our own are of the machine; and where the file is there, a missing line is the kernel's word.
-        if lost.is_some() || self.cgroup.is_some() {
-            return None;
+        let index = index_of(resource)?;
+        let of_time = |ns: u64| (100.0 * ns as f64 / self.length_ns().max(1) as f64).min(100.0);
+        match (&self.cgroup, kind) {
+            (None, _) => Some((of_time(self.emulated_ns[index][kind]), Basis::Events)),
+            // Our own counters are of the machine, but a moment that counts once counts in each task that waits.
+            (Some(_), 0) => Some((of_time(self.task_ns[index]), Basis::AtMost)),
+            (Some(_), _) => None,
         }
-        let emulated_ns = self.emulated_ns[index_of(resource)?][kind];
-        let percent = 100.0 * emulated_ns as f64 / self.length_ns().max(1) as f64;
-        Some((percent.min(100.0), true))
     }
 
     /// How pressed a resource is, percent; interrupts have no other line than full.

@@ -1,7 +1,7 @@
 //! pressure: which resource is short right now, and which tasks lose by it or cause it.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
@@ -10,11 +10,13 @@ use trace::closing::Closing;
 use trace::cost::Meter;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
+use trace::window::monotonic_ns;
 
 use args::Args;
 use capture::Capture;
 use psi::Source;
 use trigger::{Armed, Event};
+use urgency::Urgency;
 
 mod args;
 mod capture;
@@ -31,6 +33,7 @@ mod ranking;
 mod report;
 mod stacks;
 mod trigger;
+mod urgency;
 mod utilisation;
 mod victims;
 
@@ -50,15 +53,15 @@ fn trace(args: &Args) -> Result<Outcome> {
         .transpose()?;
     let signals = Signals::install()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
-        eprintln!("pressure: {why}; figures with ~ are computed from scheduler events");
+        eprintln!("pressure: {why}; figures with ~ or <= are computed from scheduler events");
     }
     let mut outcome = Outcome::Done;
     loop {
         let capture = Capture::prepare(args, &source)?;
         let fired = match &armed {
             Some(armed) => match wait(args, armed, &signals)? {
-                Event::Interrupted => return Ok(outcome),
-                Event::Fired => Some(Instant::now()),
+                (Event::Interrupted, _) => return Ok(outcome),
+                (Event::Fired, urgency) => Some((monotonic_ns(), urgency)),
             },
             None => None,
         };
@@ -73,7 +76,7 @@ fn trace(args: &Args) -> Result<Outcome> {
 }
 
 /// Everything is loaded and nothing attached: until it fires this costs memory and no time.
-fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<Event> {
+fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<(Event, Urgency)> {
     if !args.common.quiet {
         let asked = args.trigger.filter(|asked| *asked != armed.trigger);
         let why = asked.map_or(String::new(), |asked| {
@@ -81,7 +84,9 @@ fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<Event> {
         });
         eprintln!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
     }
-    armed.wait(signals)
+    let urgency = Urgency::raise();
+    let event = armed.wait(signals)?;
+    Ok((event, urgency))
 }
 
 fn report(
@@ -89,11 +94,13 @@ fn report(
     source: &Source,
     mut capture: Capture,
     signals: &Signals,
-    fired: Option<Instant>,
+    fired: Option<(u64, Urgency)>,
 ) -> Result<Outcome> {
     let start_ns = capture.begin()?;
+    // The urgency ends here.
+    let delay_ns = fired.map(|(fired_ns, _urgency)| start_ns.saturating_sub(fired_ns));
     let meter = Meter::start();
-    announce(args, source, fired.map(|fired| fired.elapsed()));
+    announce(args, source, delay_ns.map(Duration::from_nanos));
     let written = intervals::report_each(args, &mut capture, signals);
     run::unless_closed(written, ())?;
     let losses = capture.losses()?;

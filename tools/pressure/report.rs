@@ -7,7 +7,7 @@ use profile::style::Style;
 use profile::units;
 
 use crate::hints;
-use crate::interval::{Interval, index_of};
+use crate::interval::{Basis, Interval, index_of};
 use crate::parties::Party;
 use crate::psi::Resource;
 use crate::ranking::{self, Ranked};
@@ -140,8 +140,9 @@ fn percent(interval: &Interval, resource: Resource, kind: usize) -> String {
         return "-".into();
     }
     match interval.percent(resource, kind) {
-        Some((percent, false)) => format!("{percent:.1}%"),
-        Some((percent, true)) => format!("~{percent:.1}%"),
+        Some((percent, Basis::Kernel)) => format!("{percent:.1}%"),
+        Some((percent, Basis::Events)) => format!("~{percent:.1}%"),
+        Some((percent, Basis::AtMost)) => format!("<={percent:.1}%"),
         None => "-".into(),
     }
 }
@@ -253,7 +254,8 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
         None => ("~SOME", interval.emulated_ns[index][0]),
     };
     let head = format!("{}: {lost} lost {what}", self::name(resource));
-    if look.is_filtered || some_ns == 0 {
+    let has_union = psi.is_some() || interval.cgroup.is_none();
+    if look.is_filtered || some_ns == 0 || !has_union {
         return head;
     }
     let at_a_time = interval.task_ns[index] as f64 / interval.length_ns().max(1) as f64;
