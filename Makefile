@@ -44,10 +44,11 @@ bench: build deps-bench ## what the tools cost, beside libbpf-tools (BENCH='--ro
 	$(CARGO) build --release --locked -p usekit-bench
 	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) $(BENCH)
 
-FUZZ_SECONDS ?= 15
-fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_SECONDS=15 each)
+FUZZ_SECONDS ?= 10
+fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_SECONDS=10 each)
 	fuzz/run $(FUZZ_SECONDS) unwind
 	fuzz/run $(FUZZ_SECONDS) perf_map
+	fuzz/run $(FUZZ_SECONDS) profile
 
 install: ## install what `make build` made: programs, man pages, examples, completions
 	setup/install $(RELEASE) '$(DESTDIR)$(PREFIX)' $(TOOLS)

@@ -18,12 +18,12 @@ fn written(profile: &Profile, format: Format) -> Vec<u8> {
         build_ids: [("/usr/bin/app".to_owned(), "c0ffee".to_owned())].into(),
         ..Meta::default()
     };
-    write(profile, format, &meta, &mut bytes).expect("memory takes it");
+    write(profile, format, &meta, &mut bytes).expect("memory");
     bytes
 }
 
 fn again(bytes: &[u8]) -> Recording {
-    read(bytes, &ReadOptions::default()).expect("what was written is read")
+    read(bytes, &ReadOptions::default()).expect("a profile")
 }
 
 /// One line per distinct sample with everything that tools know of it.
@@ -60,8 +60,8 @@ fn folded(profile: &Profile, delimiter: bool) -> String {
         idle: Idle::Fold,
         ..FoldedOptions::default()
     };
-    profile::folded::write(profile, &options, &mut bytes).expect("memory takes it");
-    String::from_utf8(bytes).expect("text")
+    profile::folded::write(profile, &options, &mut bytes).expect("memory");
+    String::from_utf8(bytes).expect("UTF-8")
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn speedscope_keeps_stacks_kinds_and_each_value() {
         profile::folded::write(&profile, &options, &mut bytes).unwrap();
         assert_eq!(
             folded(&read.to_profile(), false),
-            String::from_utf8(bytes).expect("text")
+            String::from_utf8(bytes).unwrap()
         );
     }
 }

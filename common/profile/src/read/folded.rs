@@ -1,12 +1,15 @@
 //! Folded lines: those of bcc, of FlameGraph's stackcollapse scripts and of inferno, annotations included.
 
 use std::borrow::Cow;
+use std::hash::BuildHasher;
 use std::io::BufRead;
+
+use foldhash::quality::RandomState;
 
 use super::{DEEPEST, Lines, ReadError, ReadOptions};
 use crate::frame::FrameKind;
 use crate::recording::{
-    FrameKey, Header, NameId, Recording, RowKey, StackId, TaskKey, Unchained, Value,
+    FrameKey, Header, Map, NameId, Recording, RowKey, StackId, TaskKey, Unchained, Value,
 };
 
 /// Frames of the line before, so that what two lines share is looked up once: sorted lines share most.
@@ -41,6 +44,9 @@ pub(super) fn read(
         ..Header::default()
     });
     let mut previous = Previous::default();
+    // Rows of stacks that were there before. By two hashes of 64 bits with seeds that nobody knows, instead of the text.
+    let mut seen: Map<[u64; 2], u32> = Map::default();
+    let hashers = [RandomState::default(), RandomState::default()];
     let mut lines = Lines::new(input);
     while lines.advance()? {
         let line = lines.line.trim_ascii();
@@ -55,16 +61,27 @@ pub(super) fn read(
                 crate::escape::terminal(&number)
             ))
         })?;
-        let key = previous.key(stack, &mut recording);
-        let key = key.map_err(|what| lines.error(what))?;
         let count = if factor == 1 && unit != "ns" {
             value
         } else {
             0
         };
-        recording.add(&key, count, &[value]);
+        let row = match seen.get(&hash(&hashers, stack)) {
+            Some(row) => *row,
+            None => {
+                let key = previous.key(stack, &mut recording);
+                let row = recording.row(&key.map_err(|what| lines.error(what))?);
+                seen.insert(hash(&hashers, stack), row);
+                row
+            }
+        };
+        recording.add_to(row, count, &[value]);
     }
     Ok(recording)
+}
+
+fn hash(hashers: &[RandomState; 2], stack: &[u8]) -> [u64; 2] {
+    hashers.each_ref().map(|hasher| hasher.hash_one(stack))
 }
 
 /// A unit as recordings have it, and what values are multiplied by.

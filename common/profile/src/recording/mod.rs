@@ -191,17 +191,27 @@ impl Recording {
 
     /// Adds to what is there of the same key. Sums stop at the largest number.
     pub fn add(&mut self, key: &RowKey, count: u64, values: &[u64]) {
-        let width = self.header.values.len();
-        let row = self.rows.id(key) as usize;
-        if row == self.counts.len() {
+        let row = self.row(key);
+        self.add_to(row, count, values);
+    }
+
+    /// The number of a key's row, new or known.
+    pub(crate) fn row(&mut self, key: &RowKey) -> u32 {
+        let row = self.rows.id(key);
+        if row as usize == self.counts.len() {
             self.counts.push(0);
+            let width = self.header.values.len();
             self.values.resize(self.values.len() + width, 0);
         }
+        row
+    }
+
+    /// Adds to a row.
+    pub(crate) fn add_to(&mut self, row: u32, count: u64, values: &[u64]) {
+        let (row, width) = (row as usize, self.header.values.len());
         self.counts[row] = self.counts[row].saturating_add(count);
-        for (sum, value) in self.values[row * width..]
-            .iter_mut()
-            .zip(values.iter().take(width))
-        {
+        let sums = &mut self.values[row * width..(row + 1) * width];
+        for (sum, value) in sums.iter_mut().zip(values) {
             *sum = sum.saturating_add(*value);
         }
     }

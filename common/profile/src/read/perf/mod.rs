@@ -2,14 +2,17 @@
 
 mod lines;
 
+use std::hash::BuildHasher;
 use std::io::BufRead;
+
+use foldhash::quality::RandomState;
 
 pub(super) use lines::is_header;
 pub use lines::{Event, StackLine, header, stack_line};
 
 use super::{DEEPEST, Lines, ReadError, ReadOptions};
 use crate::frame::FrameKind;
-use crate::recording::{FrameKey, Header, Recording, RowKey, StackId, TaskKey, Value};
+use crate::recording::{FrameKey, Header, Map, Recording, RowKey, StackId, TaskKey, Value};
 
 /// Calls `each` with the time (s, of the machine's clock) and the weight of every event; for heat maps.
 ///
@@ -54,6 +57,11 @@ struct Reader<'a> {
     event: Option<(TaskKey, u64)>,
     /// Lines of a stack may follow, of an event that counts or not.
     is_inside: bool,
+    /// Frames of lines that were there before, by two hashes of 64 bits with seeds that nobody knows.
+    seen: Map<[u64; 2], FrameKey>,
+    hashers: [RandomState; 2],
+    /// Sum of what samples of a clock stand for, ns, and how many have one.
+    periods: (u64, u64),
     /// Leaf → root, as printed.
     stack: Vec<FrameKey>,
     event_name: String,
@@ -76,6 +84,9 @@ impl<'a> Reader<'a> {
             }),
             event: None,
             is_inside: false,
+            seen: Map::default(),
+            hashers: [RandomState::default(), RandomState::default()],
+            periods: (0, 0),
             stack: Vec::new(),
             event_name: String::new(),
             other_events: 0,
@@ -96,7 +107,7 @@ impl<'a> Reader<'a> {
         }
         if self.is_inside
             && text.starts_with([' ', '\t'])
-            && let Some(line) = stack_line(text)
+            && let Some(frame) = self.frame_of(text)
         {
             if self.event.is_none() {
                 return Ok(());
@@ -104,7 +115,6 @@ impl<'a> Reader<'a> {
             if self.stack.len() >= DEEPEST {
                 return Err("more than 16,384 frames".into());
             }
-            let frame = self.frame(&line);
             self.stack.push(frame);
             return Ok(());
         }
@@ -165,12 +175,27 @@ impl<'a> Reader<'a> {
             pid: event.pid,
             tid: event.tid,
         };
+        let is_clock = event.name.starts_with("cpu-clock") || event.name.starts_with("task-clock");
+        if let Some(period) = event.period.filter(|_| is_clock) {
+            self.periods = (self.periods.0.saturating_add(period), self.periods.1 + 1);
+        }
         let weight = if self.weighs {
             event.period.unwrap_or(1)
         } else {
             1
         };
         self.event = Some((task, weight));
+    }
+
+    /// The frame of a line: the same lines come again and again.
+    fn frame_of(&mut self, text: &str) -> Option<FrameKey> {
+        let hash = self.hashers.each_ref().map(|hasher| hasher.hash_one(text));
+        if let Some(frame) = self.seen.get(&hash) {
+            return Some(*frame);
+        }
+        let frame = self.frame(&stack_line(text)?);
+        self.seen.insert(hash, frame);
+        Some(frame)
     }
 
     fn frame(&mut self, line: &StackLine<'_>) -> FrameKey {
@@ -233,6 +258,9 @@ impl<'a> Reader<'a> {
             && header.duration_ns == 0
         {
             header.duration_ns = ((last - first) * 1e9) as u64;
+        }
+        if !self.weighs {
+            header.period_ns = self.periods.0.checked_div(self.periods.1).unwrap_or(0);
         }
         if !self.weighs && !self.event_name.is_empty() {
             header.tool = format!("perf {}", self.event_name);
