@@ -31,6 +31,15 @@ enum request_class {
 	CLASSES,
 };
 
+/* Bits of a request's rq_flags, from BTF: 5f89154e8e9e (6.11) renumbered them, in an enum without a name at first. */
+struct request_flags {
+	__u32 flush_seq;
+	/* 0: not known. */
+	__u32 io_stat;
+};
+
+const volatile struct request_flags request_flags = {};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct request___pre_5_17 {
 	struct gendisk *rq_disk;
@@ -107,16 +116,12 @@ static __always_inline struct cgroup *request_cgroup(struct request *rq)
 }
 
 /* The data part of a write that the kernel surrounds with flushes: it will complete once more, without data, when the
- * flush after it is done. 5f89154e8e9e (6.11) renumbered the flags.
+ * flush after it is done.
  */
 static __always_inline bool is_inside_flush_sequence(struct request *rq)
 {
-	__u32 bit = 4;
-
-	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ))
-		bit = bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ);
 	/* The flushes of the sequence have the flag, too. */
-	return rq->rq_flags & (1U << bit) && request_op(rq) != REQ_OP_FLUSH;
+	return rq->rq_flags & request_flags.flush_seq && request_op(rq) != REQ_OP_FLUSH;
 }
 
 /* When the request began; 0: the kernel does not account it (queue/iostats off, drivers' commands). Kernels since 6.11 leave
@@ -124,13 +129,10 @@ static __always_inline bool is_inside_flush_sequence(struct request *rq)
  */
 static __always_inline __u64 request_start_ns(struct request *rq)
 {
-	__u32 bit;
+	bool is_told = request_flags.io_stat && request_op(rq) != REQ_OP_FLUSH;
 
-	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_IO_STAT) && request_op(rq) != REQ_OP_FLUSH) {
-		bit = bpf_core_enum_value(enum rqf_flags, __RQF_IO_STAT);
-		if (!(rq->rq_flags & (1U << bit)))
-			return 0;
-	}
+	if (is_told && !(rq->rq_flags & request_flags.io_stat))
+		return 0;
 	return rq->start_time_ns;
 }
 

@@ -247,12 +247,6 @@ enum req_op {
 	REQ_OP_ZONE_APPEND = 7,
 };
 
-/* include/linux/blk-mq.h */
-enum rqf_flags {
-	__RQF_FLUSH_SEQ = 1,
-	__RQF_IO_STAT = 8,
-};
-
 struct seq_file;
 
 struct bpf_iter_meta {

@@ -245,8 +245,9 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
     disk.set("scheduler", "mq-deadline");
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "merging", MERGING, &[]);
-    let before = disk.stat();
+    let mut before = disk.stat();
     let report = trace(&disk.name, &["-F"], || {
+        before = disk.stat();
         let status = Command::new(&program).args([&disk.path, "1009"]).status();
         assert!(status.expect("it runs").success());
     });

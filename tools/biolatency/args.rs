@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bpf::biolatency::types::{biolatency_config, phase, rodata};
+use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
 use clap::Parser;
 use clap_complete::Shell;
 use trace::histogram::text::Unit;
@@ -194,6 +194,12 @@ impl Args {
     ) {
         rodata.targets = bpf::target_config!(bpf::biolatency::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::biolatency::types, &targets.comm);
+        let flag = |name| kernel.enumerator(name).map(|bit| 1 << bit);
+        rodata.request_flags = request_flags {
+            // Macros until 6.10, this one always the same.
+            flush_seq: flag("__RQF_FLUSH_SEQ").unwrap_or(1 << 4),
+            io_stat: flag("__RQF_IO_STAT").unwrap_or(0),
+        };
         rodata.config = biolatency_config {
             phases: self
                 .measured()

@@ -23,13 +23,10 @@ impl Names {
         ops.retain(|(name, _)| name != "last");
         let mut flags = values(kernel, "req_flag_bits", "__REQ_");
         flags.retain(|(name, bit)| name != "nr_bits" && *bit < 32);
-        let request_flags = kernel.enum_values("rqf_flags");
         Self {
             ops,
             flags,
-            has_zone_resource: !request_flags
-                .iter()
-                .any(|(name, _)| name == "__RQF_ZONE_WRITE_PLUGGING"),
+            has_zone_resource: kernel.enumerator("__RQF_ZONE_WRITE_PLUGGING").is_none(),
         }
     }
 

@@ -54,15 +54,16 @@ pub(crate) fn load(
 }
 
 /// Says what is asked for, then lets time count.
-pub(crate) fn open_window(
-    args: &Args,
-    skel: &mut BiolatencySkel<'_>,
-    targets: &Settings,
-) -> Result<u64> {
+pub(crate) fn open_window(skel: &mut BiolatencySkel<'_>, targets: &Settings) -> Result<u64> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
+    Ok(start_ns)
+}
+
+/// Says that from now on everything counts.
+pub(crate) fn announce(args: &Args) {
     if !args.common.quiet {
         let measured: Vec<&str> = args.measured().iter().map(|phase| phase.title()).collect();
         eprintln!(
@@ -70,5 +71,4 @@ pub(crate) fn open_window(
             measured.join(", ")
         );
     }
-    Ok(start_ns)
 }

@@ -58,14 +58,11 @@ impl Kernel {
         named.collect()
     }
 
-    /// The value of a constant that the kernel declares in an enum without a name.
+    /// The value of a constant that the kernel declares in an enum, which may have no name.
     pub fn enumerator(&self, name: &str) -> Option<i64> {
         let mut ids = (1..u32::try_from(self.btf.len()).unwrap_or(u32::MAX)).map(TypeId::from);
         ids.find_map(|id| {
             let values = self.btf.type_by_id::<types::Enum<'_>>(id)?;
-            if values.name().is_some() {
-                return None;
-            }
             let mut members = values.iter();
             members.find_map(|member| (member.name?.to_str() == Some(name)).then_some(member.value))
         })
