@@ -42,7 +42,7 @@ fn attachment_is_awaited_and_ctrl_c_arrives() {
 }
 
 #[test]
-#[should_panic(expected = "never attached:\nno BTF")]
+#[should_panic(expected = "tracing\":\nno BTF")]
 fn a_tool_that_gives_up_is_not_waited_for() {
     shell("echo no BTF >&2; exit 1").wait_attached();
 }
