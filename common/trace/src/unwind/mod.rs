@@ -1,9 +1,9 @@
 //! Unwind tables for the BPF side: made from the files that processes map, loaded when a mapping appears, dropped when
 //! nobody has it any more.
 //!
-//! Tables are made by threads of their own ([`maker`]), so that the collection goes on meanwhile.
+//! Tables are made by threads of their own (`maker`), so that the collection goes on meanwhile.
 //! A file's table is made once for equal content, however many processes and containers map it. All tables together have
-//! 256 MiB ([`words`]); what does not fit goes without, is counted, and is walked by frame pointers.
+//! 256 MiB (`words`); what does not fit goes without, is counted, and is walked by frame pointers.
 
 mod command;
 mod free;
