@@ -7,6 +7,7 @@ mod debuginfo;
 mod elf;
 mod files;
 mod go;
+mod hostile;
 mod jit;
 mod kernel;
 mod short;

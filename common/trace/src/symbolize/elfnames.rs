@@ -1,4 +1,4 @@
-//! Names of ELF addresses through blazesym, with every failure kept to what it is about.
+//! Names of ELF addresses through blazesym, in the process that reads foreign files.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 /// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
 pub(super) const MAX_NAME: usize = 16 << 10;
 /// Functions inlined into each other at one address.
-const MAX_INLINED: usize = 256;
+pub(super) const MAX_INLINED: usize = 256;
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub(super) struct Functions {
 pub(super) struct ElfNames {
     symbolizer: Symbolizer,
     inline: bool,
-    /// Files on which the library panicked.
-    pub(super) panics: u64,
 }
 
 impl ElfNames {
@@ -37,40 +35,33 @@ impl ElfNames {
         Self {
             symbolizer: build(inline),
             inline,
-
-            panics: 0,
         }
     }
 
-    /// Drops everything that was read: the library maps its files and keeps them open.
-    pub(super) fn reset(&mut self) {
-        self.symbolizer = build(self.inline);
-    }
-
-    /// The functions at ELF virtual addresses of the file at `path`; `dwarf` allows to read debug information.
+    /// The functions at ELF virtual addresses of the file at `path`; `dwarf` allows to read debug information. `None` when
+    /// the library panicked over the file.
     pub(super) fn resolve(
         &mut self,
         path: &str,
         dwarf: bool,
         addresses: &[u64],
-    ) -> Vec<Option<Functions>> {
+    ) -> Option<Vec<Option<Functions>>> {
         let with = self.attempt(path, dwarf, addresses);
         match with {
-            Some(found) => found,
             // Broken DWARF leaves the symbol table.
-            None if dwarf => self
-                .attempt(path, false, addresses)
-                .unwrap_or_else(|| none(addresses)),
-            None => none(addresses),
+            None | Some(None) if dwarf => self.attempt(path, false, addresses),
+            other => other,
         }
+        .map(|found| found.unwrap_or_else(|| none(addresses)))
     }
 
+    /// `None` after a panic, `Some(None)` when the file is broken.
     fn attempt(
         &mut self,
         path: &str,
         dwarf: bool,
         addresses: &[u64],
-    ) -> Option<Vec<Option<Functions>>> {
+    ) -> Option<Option<Vec<Option<Functions>>>> {
         let source = Source::Elf(Elf {
             debug_syms: dwarf,
             ..Elf::new(path)
@@ -83,10 +74,10 @@ impl ElfNames {
             Some(found.into_iter().map(functions).collect::<Vec<_>>())
         }));
         match result {
-            Ok(found) => found.filter(|f| f.len() == addresses.len()),
+            Ok(found) => Some(found.filter(|f| f.len() == addresses.len())),
             Err(_) => {
-                self.panics += 1;
-                self.reset();
+                // What it had read of other files is read again.
+                self.symbolizer = build(self.inline);
                 None
             }
         }

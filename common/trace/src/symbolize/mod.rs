@@ -25,6 +25,7 @@ mod losses;
 mod modules;
 mod pclntab;
 mod perfmap;
+mod reader;
 mod relocations;
 mod resolve;
 mod strip;

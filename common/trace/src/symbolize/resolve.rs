@@ -3,27 +3,18 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-
-use xz2::bufread::XzDecoder;
-use xz2::stream::Stream;
 
 use super::debugfile::{self, DebugFile};
 use super::elf::{self, Headers};
-use super::elfnames::{ElfNames, Functions, Named};
-use super::files::self_path;
+use super::elfnames::{Functions, Named};
 use super::gofile::GoFile;
 use super::modules::Modules;
 use super::pclntab::Table;
+use super::reader::Reader;
 
 /// What compressed sections may claim to unpack to.
 const MAX_INFLATED: u64 = 4 << 30;
-const MAX_MINI_DEBUG: u64 = 256 << 20;
-/// What an honest `.gnu_debugdata` needs to unpack (xz -9 takes 65 MiB).
-const MAX_XZ_MEMORY: u64 = 128 << 20;
 /// Held in function tables of Go programs; kube-state-metrics, with 70,000 functions, takes 0.6 MiB.
 const MAX_GO_BYTES: usize = 64 << 20;
 
@@ -31,18 +22,16 @@ const MAX_GO_BYTES: usize = 64 << 20;
 struct Source {
     headers: Headers,
     debug: Option<DebugFile>,
-    /// `.gnu_debugdata` unpacks to something reasonable.
-    harmless: bool,
     /// A Go program's own table, read when all others left an address without a name.
     go: OnceCell<Option<Table>>,
 }
 
 /// Reads symbols, file by file.
 pub(super) struct Resolver {
-    names: ElfNames,
+    reader: Reader,
     sources: HashMap<u32, Source>,
     debug_dirs: Vec<PathBuf>,
-    /// The library holds up to two files of each source open, we a third; all are dropped at once.
+    /// The reading process holds up to four files of each source open, we one; all are dropped at once.
     max_sources: usize,
     pub(super) changed: u64,
     refused: u64,
@@ -53,9 +42,8 @@ pub(super) type Resolved = (u64, Option<Functions>);
 
 impl Resolver {
     pub(super) fn new(inline: bool, debug_dirs: Vec<PathBuf>, max_sources: usize) -> Self {
-        let names = ElfNames::new(inline);
         Self {
-            names,
+            reader: Reader::new(inline),
             sources: HashMap::new(),
             debug_dirs,
             max_sources,
@@ -66,7 +54,7 @@ impl Resolver {
 
     /// Files whose contents were not used.
     pub(super) fn refused(&self) -> u64 {
-        self.refused + self.names.panics
+        self.refused + self.reader.refused()
     }
 
     /// One result per file offset; without headers the offset stands for the address.
@@ -89,8 +77,8 @@ impl Resolver {
                 let dwarf = debug.headers.dwarf && (debug.own || !debug.headers.supplementary);
                 let dwarf = dwarf && is_contained(&debug.headers);
                 fill(
-                    &mut self.names,
-                    &debug.file,
+                    &mut self.reader,
+                    (u64::from(id) << 1 | 1, &debug.file),
                     dwarf,
                     &addresses,
                     &debug.headers,
@@ -99,19 +87,17 @@ impl Resolver {
             }
             match modules.get(id).unchanged() {
                 Some(file) => {
-                    if source.harmless {
-                        let dwarf = source.headers.dwarf
-                            && !source.headers.supplementary
-                            && is_contained(&source.headers);
-                        fill(
-                            &mut self.names,
-                            file,
-                            dwarf,
-                            &addresses,
-                            &source.headers,
-                            &mut found,
-                        );
-                    }
+                    let dwarf = source.headers.dwarf
+                        && !source.headers.supplementary
+                        && is_contained(&source.headers);
+                    fill(
+                        &mut self.reader,
+                        (u64::from(id) << 1, file),
+                        dwarf,
+                        &addresses,
+                        &source.headers,
+                        &mut found,
+                    );
                     fill_go(source, file, &addresses, &mut found);
                 }
                 None => self.changed += 1,
@@ -129,11 +115,6 @@ impl Resolver {
             self.refused += 1;
             return;
         };
-        let harmless = headers
-            .mini_debug
-            .clone()
-            .is_none_or(|range| unpacks_within(file, range));
-        self.refused += u64::from(!harmless);
         let debug = (!headers.dwarf)
             .then(|| debugfile::find(module, &headers, &self.debug_dirs))
             .flatten();
@@ -141,14 +122,13 @@ impl Resolver {
         let go_bytes: usize = go.map(Table::len).sum();
         if self.sources.len() >= self.max_sources || go_bytes > MAX_GO_BYTES {
             self.sources.clear();
-            self.names.reset();
+            self.reader.reset();
         }
         self.sources.insert(
             id,
             Source {
                 headers,
                 debug,
-                harmless,
                 go: OnceCell::new(),
             },
         );
@@ -162,8 +142,8 @@ fn is_contained(headers: &Headers) -> bool {
 
 /// Asks `file` for every address that has no name yet.
 fn fill(
-    names: &mut ElfNames,
-    file: &File,
+    reader: &mut Reader,
+    (id, file): (u64, &File),
     dwarf: bool,
     addresses: &[u64],
     headers: &Headers,
@@ -174,7 +154,7 @@ fn fill(
         return;
     }
     let wanted: Vec<u64> = missing.iter().map(|&i| addresses[i]).collect();
-    let answers = names.resolve(&self_path(file), dwarf, &wanted);
+    let answers = reader.resolve(id, file, dwarf, &wanted);
     for (at, functions) in missing.into_iter().zip(answers) {
         found[at] = functions.filter(|f| {
             f.sizeless
@@ -204,32 +184,5 @@ fn fill_go(source: &Source, file: &File, addresses: &[u64], found: &mut [Option<
                 sizeless: None,
             });
         }
-    }
-}
-
-/// Unpacks once into nothing: the library unpacks into memory without a limit.
-fn unpacks_within(file: &File, range: Range<u64>) -> bool {
-    let Ok(stream) = Stream::new_stream_decoder(MAX_XZ_MEMORY, 0) else {
-        return false;
-    };
-    let unpacked = XzDecoder::new_stream(BufReader::new(Slice { file, range }), stream);
-    io::copy(&mut unpacked.take(MAX_MINI_DEBUG + 1), &mut io::sink())
-        .is_ok_and(|n| n <= MAX_MINI_DEBUG)
-}
-
-/// Part of a file, read without moving its position.
-struct Slice<'a> {
-    file: &'a File,
-    range: Range<u64>,
-}
-
-impl Read for Slice<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left =
-            usize::try_from(self.range.end.saturating_sub(self.range.start)).unwrap_or(usize::MAX);
-        let length = buffer.len().min(left);
-        let read = self.file.read_at(&mut buffer[..length], self.range.start)?;
-        self.range.start += read as u64;
-        Ok(read)
     }
 }
