@@ -16,6 +16,7 @@ mod disk;
 mod elf_entry;
 mod endings;
 mod events;
+mod faults;
 mod harness;
 mod interpreters;
 mod kernel;
@@ -26,6 +27,7 @@ mod own_cgroup;
 mod perf_dwarf;
 mod pressure;
 mod pressure_triggers;
+mod privileges;
 #[path = "profile.rs"]
 mod profile_tool;
 mod real_program;

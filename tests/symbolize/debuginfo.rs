@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -157,4 +158,38 @@ fn mini_debug_info_that_unpacks_to_gigabytes_is_refused() {
             .starts_with("bomb+0x")
     );
     assert_eq!(symbolizer.losses().modules_refused, 1);
+}
+
+/// Whoever maps a library first decides in which root its debug file is looked for, and anybody can arrange a root.
+#[test]
+fn a_debug_file_of_somebody_else_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "forged", &["-g", "-Wl,--build-id=0xabcdef0124"]);
+    let hot = nm(&program, "hot");
+    split(dir.path(), "forged");
+    let store = dir.path().join("store/.build-id/ab");
+    fs::create_dir_all(&store).unwrap();
+    let debug = store.join("cdef0124.debug");
+    fs::rename(dir.path().join("debug"), &debug).unwrap();
+    let target = Target::start(&program);
+    let options = || Options {
+        debug_dirs: vec![dir.path().join("store")],
+        ..Options::default()
+    };
+    let named = || {
+        let mut symbolizer = Symbolizer::new(options()).unwrap();
+        names(&frames(&mut symbolizer, target.tgid, target.address(0))).join(" ")
+    };
+    assert_eq!(named(), "hot");
+    let nameless = format!("forged+{:#x}", hot + 4);
+    fs::set_permissions(&debug, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(named(), nameless, "everybody may have written it");
+    fs::set_permissions(&debug, fs::Permissions::from_mode(0o644)).unwrap();
+    if std::os::unix::fs::chown(&debug, Some(65_534), None).is_err() {
+        return skip("chown needs root");
+    }
+    assert_eq!(named(), nameless);
+    // The binary's own owner may say what is in it.
+    std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
+    assert_eq!(named(), "hot");
 }

@@ -1,6 +1,7 @@
 //! Code made at run time.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use profile::frame::FrameKind;
@@ -137,4 +138,30 @@ fn a_perf_map_of_somebody_else_is_not_believed() {
         names(&frames(&mut symbolizer(), target.tgid, code)),
         [format!("[anon]+{code:#x}")]
     );
+}
+
+#[test]
+fn a_perf_map_that_everybody_may_write_or_that_an_earlier_process_left_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = Target::start(&compile_source(dir.path(), "reused", "c", JIT, &[]));
+    let code = target.address(0);
+    let map = Map::write(target.tgid, &format!("{code:x} 10 kept\n"));
+    let named = |expected: &str, disbelieved| {
+        let mut symbolizer = symbolizer();
+        let found = frames(&mut symbolizer, target.tgid, code);
+        assert_eq!(names(&found), [expected]);
+        let losses = symbolizer.losses();
+        assert_eq!(losses.perf_maps_disbelieved, disbelieved, "{losses:?}");
+    };
+    named("kept", 0);
+    fs::set_permissions(&map.0, fs::Permissions::from_mode(0o666)).unwrap();
+    named(&format!("[anon]+{code:#x}"), 1);
+    fs::set_permissions(&map.0, fs::Permissions::from_mode(0o644)).unwrap();
+    named("kept", 0);
+    // As old as a file of the process that had this ID before.
+    let hour = std::time::Duration::from_secs(3600);
+    let file = fs::File::options().write(true).open(&map.0).unwrap();
+    file.set_modified(std::time::SystemTime::now() - hour)
+        .unwrap();
+    named(&format!("[anon]+{code:#x}"), 1);
 }

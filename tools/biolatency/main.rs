@@ -60,7 +60,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let mut skel = setup::load(args, (&targets, cgroup_id), &kernel)?;
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 
-    let start_ns = setup::open_window(&mut skel, &targets)?;
+    let start_ns = setup::open_window(args, &mut skel, &targets)?;
     let harvest = Harvest::begin(args);
     setup::announce(args);
     let mut command = corked.map(Corked::start).transpose()?;

@@ -5,6 +5,7 @@ use bpf::biolatency::{BiolatencySkel, BiolatencySkelBuilder};
 use trace::cgroups;
 use trace::iterate;
 use trace::loader::{self, section};
+use trace::privileges;
 use trace::probe::Kernel;
 use trace::targets::{Settings, Targets};
 use trace::window::monotonic_ns;
@@ -54,9 +55,14 @@ pub(crate) fn load(
 }
 
 /// Says what is asked for, then lets time count.
-pub(crate) fn open_window(skel: &mut BiolatencySkel<'_>, targets: &Settings) -> Result<u64> {
+pub(crate) fn open_window(
+    args: &Args,
+    skel: &mut BiolatencySkel<'_>,
+    targets: &Settings,
+) -> Result<u64> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
+    privileges::keep_for_tracing("biolatency", args.targets.capabilities());
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
     Ok(start_ns)

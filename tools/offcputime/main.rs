@@ -12,6 +12,7 @@ use trace::cost::Meter;
 use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::output::OutputFile;
+use trace::privileges;
 use trace::probe::Kernel;
 use trace::progress::Progress;
 use trace::run::{self, Outcome};
@@ -100,6 +101,8 @@ fn load(args: &Args, targets: &Settings) -> Result<OffcputimeSkel<'static>> {
 fn open_window(args: &Args, skel: &mut OffcputimeSkel<'_>, targets: &Settings) -> Result<u64> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.seed_members.as_ref())?;
+    let also = [args.targets.capabilities(), args.stacks.capabilities()];
+    privileges::keep_for_tracing("offcputime", &also.concat());
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
     if !args.common.quiet {

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
 use trace::cost::Meter;
+use trace::privileges;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::window::monotonic_ns;
@@ -100,6 +101,12 @@ fn report(
     // The urgency ends here.
     let delay_ns = fired.map(|(fired_ns, _urgency)| start_ns.saturating_sub(fired_ns));
     let meter = Meter::start();
+    let also = if args.repeat {
+        privileges::FOR_REPETITION
+    } else {
+        &[]
+    };
+    privileges::keep_for_tracing("pressure", also);
     announce(args, source, delay_ns.map(Duration::from_nanos));
     let written = intervals::report_each(args, &mut capture, signals);
     run::unless_closed(written, ())?;

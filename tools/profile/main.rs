@@ -12,6 +12,7 @@ use trace::cost::Meter;
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::output::OutputFile;
+use trace::privileges;
 use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
@@ -66,6 +67,8 @@ fn trace(args: &Args) -> Result<Outcome> {
         corked.as_ref().map(Corked::who),
     );
     let _links = attach::attach(args, &skel)?;
+    let also = [args.targets.capabilities(), args.stacks.capabilities()];
+    privileges::keep_for_tracing("profile", &also.concat());
     let idle_before_ns = busy::idle_ns(args.cpu);
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 1;

@@ -16,6 +16,7 @@ use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
 use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
+use trace::privileges;
 use trace::probe::Kernel;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
@@ -98,6 +99,7 @@ fn load(args: &Args, targets: &Settings) -> Result<RunqlatSkel<'static>> {
 fn open_window(args: &Args, skel: &mut RunqlatSkel<'_>, targets: &Settings) -> Result<u64> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.seed_members.as_ref())?;
+    privileges::keep_for_tracing("runqlat", args.targets.capabilities());
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
     if !args.common.quiet {

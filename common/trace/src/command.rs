@@ -19,7 +19,8 @@ const RESET: [i32; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGTERM, libc::SIGHU
 pub struct Corked {
     program: OsString,
     pid: u32,
-    /// A 1 lets the child go on, a 0 sends it away. (End-of-file would not: other children may hold the pipe open.)
+    /// A 1 lets the child go on, a 0 sends it away. (End-of-file, when the tool is killed, does so as soon as no other
+    /// child that was forked meanwhile holds the pipe open.)
     cork: Option<File>,
     spawning: Option<JoinHandle<std::io::Result<Child>>>,
 }
@@ -42,11 +43,16 @@ impl Corked {
         let (child_cork, cork) = pipe()?;
         let mut command = Command::new(program);
         command.args(arguments);
+        let ours = [hello.as_raw_fd(), cork.as_raw_fd()];
         // SAFETY: the closure makes async-signal-safe calls only and allocates nothing.
         unsafe {
             command.pre_exec(move || {
                 for signal in RESET {
                     libc::signal(signal, libc::SIG_DFL);
+                }
+                // Else it would hold its own cork open, and wait for ever when the tool is killed.
+                for end in ours {
+                    libc::close(end);
                 }
                 let pid = libc::getpid().to_ne_bytes();
                 libc::write(child_hello.as_raw_fd(), pid.as_ptr().cast(), pid.len());

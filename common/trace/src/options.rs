@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use crate::output::{Format, OutputFile};
+use crate::privileges::{self, Capability};
 use crate::symbolize::{Options, Symbolizer};
 use crate::unwind::Method;
 
@@ -117,6 +118,15 @@ impl Stacks {
             inline: !self.no_inline,
             ..Options::default()
         })
+    }
+
+    /// Capabilities that writing `-o FILE` takes, if there is one.
+    pub fn capabilities(&self) -> &'static [Capability] {
+        if self.output.is_empty() {
+            &[]
+        } else {
+            privileges::FOR_FILES
+        }
     }
 
     /// The format of stdout.

@@ -1,8 +1,10 @@
 //! `-o FILE`: whole files or none.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -91,7 +93,8 @@ impl OutputFile {
         .with_context(|| self.complaint())
     }
 
-    /// Writes a temporary file beside the target and renames it; devices and FIFOs are written to directly.
+    /// Writes a file without a name in the target's directory and names it at last: whenever the tool is killed, nothing of
+    /// it is left. Devices and FIFOs are written to directly.
     ///
     /// # Errors
     ///
@@ -104,16 +107,17 @@ impl OutputFile {
             report(&mut out).with_context(|| self.complaint())?;
             return out.flush().with_context(|| self.complaint());
         }
-        let file = temporary_beside(&target).with_context(|| self.complaint())?;
-        // Not through `file`, whose errors name the temporary file.
-        let mut out = BufWriter::new(file.as_file());
+        let temporary = temporary_beside(&target).with_context(|| self.complaint())?;
+        // Not through a named one, whose errors name the temporary file.
+        let mut out = BufWriter::new(temporary.file());
         report(&mut out)
             .and_then(|()| Ok(out.flush()?))
             .with_context(|| self.complaint())?;
         drop(out);
-        file.as_file()
+        temporary
+            .file()
             .set_permissions(fs::Permissions::from_mode(0o666 & !umask()))
-            .and_then(|()| file.persist(&target).map_err(|err| err.error))
+            .and_then(|()| temporary.persist(&target))
             .with_context(|| self.complaint())?;
         Ok(())
     }
@@ -136,11 +140,70 @@ impl OutputFile {
     }
 }
 
-/// Opened here, because the crate's own errors name the temporary path, which nobody asked for.
-fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+/// A file to be.
+enum Temporary {
+    Nameless(fs::File),
+    /// Where the file system has no others.
+    Named(NamedTempFile),
+}
+
+impl Temporary {
+    fn file(&self) -> &fs::File {
+        match self {
+            Self::Nameless(file) => file,
+            Self::Named(file) => file.as_file(),
+        }
+    }
+
+    /// Gives it its name, in place of whoever had that before.
+    fn persist(self, target: &Path) -> io::Result<()> {
+        let file = match self {
+            Self::Named(file) => return file.persist(target).map(drop).map_err(|err| err.error),
+            Self::Nameless(file) => file,
+        };
+        match link(&file, target) {
+            // A link replaces nothing, a rename does.
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => tempfile::Builder::new()
+                .make_in(directory(target), |path| link(&file, path))?
+                .persist(target)
+                .map(drop)
+                .map_err(|err| err.error),
+            other => other,
+        }
+    }
+}
+
+/// Names a nameless file.
+fn link(file: &fs::File, path: &Path) -> io::Result<()> {
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(path.as_os_str().as_bytes())?;
+    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: two C strings that live over the call.
+    if unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn temporary_beside(path: &Path) -> io::Result<Temporary> {
+    let mut nameless = fs::File::options();
+    nameless
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE);
+    match nameless.open(directory(path)) {
+        Ok(file) => return Ok(Temporary::Nameless(file)),
+        // What file systems without such files say, and kernels before 3.11.
+        Err(err)
+            if [libc::EOPNOTSUPP, libc::EISDIR, libc::EINVAL]
+                .contains(&err.raw_os_error().unwrap_or(0)) => {}
+        Err(err) => return Err(err),
+    }
+    // Opened here, because the crate's own errors name the temporary path, which nobody asked for.
     let mut options = fs::File::options();
     options.write(true).create_new(true).mode(0o600);
-    tempfile::Builder::new().make_in(directory(path), |path| options.open(path))
+    let named = tempfile::Builder::new().make_in(directory(path), |path| options.open(path));
+    named.map(Temporary::Named)
 }
 
 fn directory(path: &Path) -> &Path {

@@ -21,8 +21,10 @@ pub enum Capability {
     SysChroot = 18,
     /// Read other processes' `maps`, `root` and stacks.
     SysPtrace = 19,
-    /// Before Linux 5.9: everything that the last three are for.
+    /// Measure BPF programs of a next capture; and all that the last three are for, where those are missing.
     SysAdmin = 21,
+    /// Be first when a trigger fires.
+    SysNice = 23,
     /// PSI triggers with windows below 2 s.
     SysResource = 24,
     /// See addresses in `/proc/kallsyms`.
@@ -54,18 +56,17 @@ pub const FOR_FILES: &[Capability] = &[DacOverride, Fowner];
 /// What a command takes on top.
 pub const FOR_COMMAND: &[Capability] = &[Kill];
 
+/// What waiting for the next trigger takes on top.
+pub const FOR_REPETITION: &[Capability] = &[SysAdmin, SysNice, SysResource];
+
 /// Gives up all capabilities but those that tracing and reporting need and `also`, and any hope for new ones. For the
-/// calling thread and those that it makes from now on: helpers give up theirs by [`give_up_all`].
+/// calling thread and those that it makes from now on; the threads that make unwind tables have none from their start.
 ///
-/// # Errors
-///
-/// The kernel's, which has no reason to refuse.
-pub fn keep_for_tracing(also: &[&[Capability]]) -> io::Result<()> {
-    let mut kept = mask(&ALWAYS) | also.iter().fold(0, |sum, list| sum | mask(list));
-    if !kernel_knows(CheckpointRestore) {
-        kept |= mask(&[SysAdmin]);
+/// Says so on stderr where the system does not let it.
+pub fn keep_for_tracing(tool: &str, also: &[Capability]) {
+    if let Err(error) = keep(mask(&ALWAYS) | mask(also)) {
+        eprintln!("{tool}: privileges that it does not need are kept: {error}");
     }
-    keep(kept)
 }
 
 /// Gives up all capabilities of the calling thread but `kept`, as far as it has those.
@@ -88,12 +89,6 @@ pub(crate) fn give_up_all() -> io::Result<()> {
 
 fn mask(list: &[Capability]) -> u64 {
     list.iter().fold(0, |sum, &one| sum | 1 << one as u32)
-}
-
-/// `PR_CAPBSET_READ` fails for numbers that the kernel does not know.
-fn kernel_knows(capability: Capability) -> bool {
-    // SAFETY: takes plain numbers.
-    unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability as libc::c_ulong, 0, 0, 0) >= 0 }
 }
 
 /// `struct __user_cap_header_struct`; process 0 is the calling thread.
@@ -125,6 +120,8 @@ fn keep(kept: u64) -> io::Result<()> {
     if unsafe { libc::syscall(libc::SYS_capget, &raw const header, halves.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    let permitted = u64::from(halves[0].permitted) | u64::from(halves[1].permitted) << 32;
+    let kept = kept | stand_in(kept, permitted);
     for (half, kept) in halves.iter_mut().zip([kept, kept >> 32]) {
         // Cut to the half on purpose.
         let kept = u32::try_from(kept & u64::from(u32::MAX)).expect("masked");
@@ -143,9 +140,27 @@ fn keep(kept: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// CAP_SYS_ADMIN where it has to stand in for one that the kernel or the container does not have.
+fn stand_in(kept: u64, permitted: u64) -> u64 {
+    let newer = mask(&[Perfmon, Bpf, CheckpointRestore]);
+    if kept & newer & !permitted == 0 {
+        0
+    } else {
+        mask(&[SysAdmin])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_administrators_capability_stays_where_a_newer_one_is_missing() {
+        let (all, admin) = (u64::MAX, mask(&[SysAdmin]));
+        assert_eq!(stand_in(mask(&ALWAYS), all), 0);
+        assert_eq!(stand_in(mask(&ALWAYS), all & !mask(&[Bpf])), admin);
+        assert_eq!(stand_in(0, admin), 0, "nothing to stand in for");
+    }
 
     fn own(field: &str) -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -157,9 +172,10 @@ mod tests {
     fn a_thread_keeps_what_it_had_of_what_is_kept() {
         let before = own("CapPrm:");
         let thread = std::thread::spawn(move || {
-            keep_for_tracing(&[FOR_COMMAND]).unwrap();
+            keep_for_tracing("test", FOR_COMMAND);
             assert_eq!(own("CapEff:"), own("CapPrm:"));
-            let allowed = mask(&ALWAYS) | mask(FOR_COMMAND);
+            let kept = mask(&ALWAYS) | mask(FOR_COMMAND);
+            let allowed = kept | stand_in(kept, before);
             assert_eq!(own("CapPrm:"), before & allowed);
             assert_eq!(own("NoNewPrivs:"), 1);
             give_up_all().unwrap();

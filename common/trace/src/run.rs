@@ -49,11 +49,19 @@ pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
         Ok(Outcome::Command(status)) => ExitCode::from(status),
         Err(err) if err.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(err) => {
-            let line = format!("{err:#}").replace('\n', " ");
+            let line = with_remedy(format!("{err:#}").replace('\n', " "));
             eprintln!("{tool}: {}", profile::escape::terminal(&line));
             ExitCode::FAILURE
         }
     }
+}
+
+/// What runs short anywhere has the same remedy everywhere.
+fn with_remedy(line: String) -> String {
+    if line.ends_with(&io::Error::from_raw_os_error(libc::EMFILE).to_string()) {
+        return line + "; allow more with ulimit -n 1024";
+    }
+    line
 }
 
 /// Whoever closed the pipe has read enough, and there is nothing to add; a command still has its status, though.

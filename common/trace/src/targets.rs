@@ -11,6 +11,7 @@ use clap::Args;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::glob::Glob;
+use crate::privileges::{self, Capability};
 use crate::task;
 use crate::unwind::Wanted;
 
@@ -48,6 +49,17 @@ pub struct Targets {
     /// Start COMMAND, trace it and its children until it exits
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "tids"])]
     pub command: Vec<OsString>,
+}
+
+impl Targets {
+    /// Capabilities that a command takes, if there is one.
+    pub fn capabilities(&self) -> &'static [Capability] {
+        if self.command.is_empty() {
+            &[]
+        } else {
+            privileges::FOR_COMMAND
+        }
+    }
 }
 
 /// Kinds of threads; the values of the BPF side's `enum target_mode`.

@@ -120,7 +120,8 @@ impl StackTable {
         };
         format!(
             "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} changed, {} \
-             refused; {} processes gone before their mappings were read; {} perf maps refused{}{}; {}",
+             refused; {} processes gone before their mappings were read; {} perf maps refused, {} not \
+             believed{}{}; {}",
             symbols.unnamed,
             symbols.frames,
             self.astray,
@@ -129,6 +130,7 @@ impl StackTable {
             symbols.modules_refused,
             symbols.processes_gone,
             symbols.perf_maps_refused,
+            symbols.perf_maps_disbelieved,
             reason("no stream of mapping changes", &symbols.stream),
             reason("no kernel names", &symbols.kernel),
             self.unwinder.describe(),

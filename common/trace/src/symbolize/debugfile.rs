@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use flate2::Crc;
@@ -18,7 +18,7 @@ const MAX_CRC: u64 = 1 << 30;
 pub(super) struct DebugFile {
     pub(super) file: File,
     pub(super) headers: Headers,
-    /// From our own root, not from one that the target arranged.
+    /// From our own root and of our administrator, not from one that the target arranged.
     pub(super) own: bool,
 }
 
@@ -33,6 +33,7 @@ pub(super) fn find(
         return None;
     }
     let own = open_root("/").ok();
+    let owner = module.owner();
     let roots = [
         (module.root.as_ref().map(|r| r.as_fd()), false),
         (own.as_ref().map(|r| r.as_fd()), true),
@@ -40,12 +41,24 @@ pub(super) fn find(
     roots.into_iter().find_map(|(root, own)| {
         candidates
             .iter()
-            .find_map(|path| open(root?, path, headers, own))
+            .find_map(|path| open(root?, path, headers, (own, owner)))
     })
 }
 
-fn open(root: BorrowedFd<'_>, path: &[u8], binary: &Headers, own: bool) -> Option<DebugFile> {
+/// A file is named in the same way in all processes, but the root is that of one of them, who may have arranged it: in a
+/// user namespace everybody can. So the debug file must be of the administrator or of the binary's own owner.
+fn open(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    binary: &Headers,
+    (own, owner): (bool, Option<u32>),
+) -> Option<DebugFile> {
     let (file, metadata) = open_in(root, path).ok()?;
+    let of_root = metadata.uid() == 0;
+    if metadata.mode() & 0o022 != 0 || !of_root && owner != Some(metadata.uid()) {
+        return None;
+    }
+    let own = own && of_root;
     let headers = elf::read(&file)?;
     let belongs = match (&binary.build_id, &headers.build_id) {
         (Some(wanted), Some(found)) => wanted == found,

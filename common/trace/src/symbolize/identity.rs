@@ -17,6 +17,14 @@ pub(super) struct Stamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
+    owner: u32,
+}
+
+impl Stamp {
+    /// User ID of the owner.
+    pub(super) fn owner(&self) -> u32 {
+        self.owner
+    }
 }
 
 impl From<&Metadata> for Stamp {
@@ -26,6 +34,7 @@ impl From<&Metadata> for Stamp {
             inode: m.ino(),
             size: m.size(),
             modified: (m.mtime(), m.mtime_nsec()),
+            owner: m.uid(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+use super::began::began;
 use super::files::{open_in_nofollow, open_root};
 use super::perfmap::PerfMap;
 
@@ -21,6 +22,9 @@ const RETRY: Duration = Duration::from_millis(100);
 /// A growing map is read again after this many times the last reading's duration.
 const PATIENCE: u32 = 10;
 
+/// File systems stamp by a clock that is up to a tick late; the start of a process is given in hundredths of a second.
+const CLOCKS_APART: Duration = Duration::from_millis(50);
+
 /// One address space's perf map.
 #[derive(Debug)]
 struct Jit {
@@ -31,6 +35,8 @@ struct Jit {
     /// Size and modification time when last read.
     stamp: Option<(u64, i64, i64)>,
     next_read: Instant,
+    /// Counted as such already.
+    disbelieved: bool,
 }
 
 /// Perf maps by address space.
@@ -43,6 +49,29 @@ pub(super) struct Jits {
     bytes: u64,
     /// Maps that were too long, or more than may be held open.
     pub(super) refused: u64,
+    /// Maps that somebody else has written, or may have, or an earlier process of that ID.
+    pub(super) disbelieved: u64,
+}
+
+/// Why there is no map.
+#[derive(Debug)]
+enum Missing {
+    /// Not there, or not to be opened.
+    Absent,
+    /// There is one, but not of this process.
+    Disbelieved,
+}
+
+impl From<io::Error> for Missing {
+    fn from(_: io::Error) -> Self {
+        Self::Absent
+    }
+}
+
+impl From<io::ErrorKind> for Missing {
+    fn from(_: io::ErrorKind) -> Self {
+        Self::Absent
+    }
 }
 
 impl Jits {
@@ -53,21 +82,27 @@ impl Jits {
             max_open,
             bytes: 0,
             refused: 0,
+            disbelieved: 0,
         }
     }
 
-    /// Opens the map of a process in whose anonymous memory code was seen, so that it outlives the process.
-    pub(super) fn see(&mut self, space: u32, tgid: u32) {
+    /// Opens the map of a process in whose anonymous memory code was seen at `time_ns`, so that it outlives the process.
+    pub(super) fn see(&mut self, space: u32, tgid: u32, time_ns: u64) {
         let now = Instant::now();
+        let mut before = false;
         match self.spaces.get(&space) {
             Some(jit) if jit.file.is_some() || now < jit.tried + RETRY => return,
+            Some(jit) => before = jit.disbelieved,
             None if self.open >= self.max_open || self.spaces.len() >= MAX_SPACES => {
                 self.refused += 1;
                 return;
             }
-            _ => {}
+            None => {}
         }
-        let file = open(tgid).ok();
+        let opened = open(tgid, time_ns);
+        let disbelieved = matches!(opened, Err(Missing::Disbelieved));
+        self.disbelieved += u64::from(disbelieved && !before);
+        let file = opened.ok();
         self.open += usize::from(file.is_some());
         let jit = Jit {
             tgid,
@@ -76,6 +111,7 @@ impl Jits {
             map: PerfMap::default(),
             stamp: None,
             next_read: now,
+            disbelieved: disbelieved || before,
         };
         self.spaces.insert(space, jit);
     }
@@ -92,7 +128,7 @@ impl Jits {
         let now = Instant::now();
         if jit.file.is_none() && now >= jit.tried + RETRY && self.open < self.max_open {
             jit.tried = now;
-            jit.file = open(jit.tgid).ok().filter(|_| has(jit.tgid));
+            jit.file = open(jit.tgid, u64::MAX).ok().filter(|_| has(jit.tgid));
             self.open += usize::from(jit.file.is_some());
         }
         let file = jit.file.as_mut()?;
@@ -124,7 +160,8 @@ fn read(file: &mut File, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn open(tgid: u32) -> io::Result<File> {
+/// The map of the process that had this ID at `time_ns`.
+fn open(tgid: u32, time_ns: u64) -> Result<File, Missing> {
     let mut status = String::new();
     File::open(format!("/proc/{tgid}/status"))?
         .take(64 << 10)
@@ -135,10 +172,18 @@ fn open(tgid: u32) -> io::Result<File> {
         open_in_nofollow(root.as_fd(), format!("/tmp/perf-{pid}.map").as_bytes())?;
     // Anyone can leave a file of that name in /tmp.
     let trusted = [0, uid, fs::metadata(format!("/proc/{tgid}"))?.uid()];
-    if trusted.contains(&metadata.uid()) {
+    let is_theirs = trusted.contains(&metadata.uid()) && metadata.mode() & 0o002 == 0;
+    // Read last: then all of this was about the process that began at that time.
+    let began = began(tgid).ok_or(io::ErrorKind::InvalidData)?;
+    if began.monotonic_ns > time_ns {
+        return Err(Missing::Absent);
+    }
+    // A process of this ID that is gone may have left one.
+    let is_current = metadata.modified()? + CLOCKS_APART >= began.wall;
+    if is_theirs && is_current {
         Ok(file)
     } else {
-        Err(io::ErrorKind::PermissionDenied.into())
+        Err(Missing::Disbelieved)
     }
 }
 

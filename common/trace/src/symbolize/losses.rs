@@ -19,6 +19,8 @@ pub struct SymbolLosses {
     pub modules_refused: u64,
     /// Perf maps that are too long, or too many.
     pub perf_maps_refused: u64,
+    /// Perf maps that somebody else has written or may have, or an earlier process of the same ID.
+    pub perf_maps_disbelieved: u64,
     /// Why kernel addresses have no names.
     pub kernel: Option<String>,
     /// Frames handed out.

@@ -3,6 +3,7 @@
 //! Two steps: [`Symbolizer::locate`] ties a new stack to the files that were mapped and opens them while they can be
 //! reached; [`Symbolizer::user`] and [`Symbolizer::kernel`] name the frames at leisure.
 
+mod began;
 mod cache;
 #[cfg(test)]
 mod damage;
@@ -216,6 +217,7 @@ impl Symbolizer {
             modules_changed: self.resolver.changed,
             modules_refused: self.resolver.refused(),
             perf_maps_refused: self.jits.refused,
+            perf_maps_disbelieved: self.jits.disbelieved,
             kernel: self.kernel.hidden.clone(),
             frames: self.frames,
             unnamed: self.unnamed,
@@ -230,7 +232,7 @@ impl Symbolizer {
             return Location::Unmapped { address };
         };
         place(&mut self.modules, self.vdso, tgid, mapping, address).unwrap_or_else(|| {
-            self.jits.see(space, tgid);
+            self.jits.see(space, tgid, time_ns);
             Location::Anonymous { space, address }
         })
     }

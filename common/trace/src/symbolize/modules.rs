@@ -42,6 +42,11 @@ impl Module {
         (self.stamp == Some(now)).then_some(file)
     }
 
+    /// Who owns the file.
+    pub(super) fn owner(&self) -> Option<u32> {
+        self.stamp.as_ref().map(Stamp::owner)
+    }
+
     /// Its directory and name inside the root it was mapped from.
     pub(super) fn raw_path(&self) -> &[u8] {
         undeleted(&self.raw_path)

@@ -12,6 +12,8 @@ use std::{io, num::NonZero};
 
 use unwind::{Error, Image, Table};
 
+use crate::privileges;
+
 /// More would only fight for memory bandwidth with what is being traced.
 const MOST_THREADS: usize = 4;
 
@@ -112,6 +114,8 @@ impl Maker {
             thread::Builder::new()
                 .name("unwind-tables".into())
                 .spawn(move || {
+                    // Reads open files only. Where this is refused, it does not matter to the tables.
+                    let _ = privileges::give_up_all();
                     while let Some(job) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
                         let outcome = catch_unwind(AssertUnwindSafe(|| make(&job.file, &known)));

@@ -1,0 +1,143 @@
+//! What a tool may still do while it runs, and that what it starts may do what the caller may.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::kernel::require_live;
+use crate::tool::Tool;
+
+/// By their numbers in linux/capability.h.
+const DAC_OVERRIDE: u64 = 1 << 1;
+const KILL: u64 = 1 << 5;
+const SYS_PTRACE: u64 = 1 << 19;
+const SYS_ADMIN: u64 = 1 << 21;
+/// What reading names and processes, one's own maps and new events takes: DAC_READ_SEARCH, SYS_CHROOT, SYS_PTRACE, SYSLOG,
+/// PERFMON, BPF, CHECKPOINT_RESTORE.
+const ALWAYS: u64 = 1 << 2 | 1 << 18 | SYS_PTRACE | 1 << 34 | 1 << 38 | 1 << 39 | 1 << 40;
+
+fn field(status: &str, name: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    let value = value.unwrap_or_else(|| panic!("no {name} in {status}"));
+    u64::from_str_radix(value.trim(), 16).expect("a number")
+}
+
+/// Capabilities of each thread, the first one's first; all must have given up hope for more.
+fn capabilities(tool: &Tool) -> Vec<u64> {
+    let pid = tool.pid();
+    let mut threads: Vec<u32> = fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("it runs")
+        .map(|thread| {
+            let name = thread.expect("an entry").file_name();
+            name.to_str()
+                .and_then(|tid| tid.parse().ok())
+                .expect("a thread")
+        })
+        .collect();
+    threads.sort_unstable();
+    let statuses = threads.iter().map(|tid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+        let status = status.expect("threads stay");
+        assert_eq!(field(&status, "NoNewPrivs:"), 1, "{status}");
+        assert_eq!(field(&status, "CapPrm:"), field(&status, "CapEff:"));
+        assert_eq!(field(&status, "CapInh:"), 0);
+        field(&status, "CapEff:")
+    });
+    statuses.collect()
+}
+
+/// Until the thread that starts the command, and is as mighty as the command will be, has ended with that.
+fn await_command(tool: &Tool) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let threads = format!("/proc/{}/task", tool.pid());
+    while fs::read_dir(&threads).expect("it runs").count() > 1 {
+        assert!(Instant::now() < give_up, "the command does not start");
+    }
+}
+
+#[test]
+fn an_attached_tool_has_only_what_it_needs() {
+    if !require_live() {
+        return;
+    }
+    let own = field(
+        &fs::read_to_string("/proc/self/status").expect("own"),
+        "CapEff:",
+    );
+    assert_ne!(own & SYS_ADMIN, 0, "there is something to give up");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir
+        .path()
+        .join("out.json")
+        .to_str()
+        .expect("plain")
+        .to_owned();
+    for (tool, args, also) in [
+        ("profile", &[][..], 0),
+        ("offcputime", &[], 0),
+        ("runqlat", &[], 0),
+        ("biolatency", &[], 0),
+        ("pressure", &["-s", "100ms"], 0),
+        ("profile", &["-o", &file], DAC_OVERRIDE | 1 << 3),
+        ("offcputime", &["-o", &file], DAC_OVERRIDE | 1 << 3),
+        ("runqlat", &["--", "sleep", "60"], KILL),
+    ] {
+        let running = Tool::start(tool, args);
+        running.wait_attached();
+        if args.contains(&"--") {
+            await_command(&running);
+        }
+        let threads = capabilities(&running);
+        assert_eq!(threads[0], ALWAYS | also, "{tool} {args:?}: {threads:x?}");
+        assert!(
+            threads[1..].iter().all(|has| *has == 0),
+            "{tool}: {threads:x?}"
+        );
+        running.interrupt();
+        let output = running.finish();
+        assert!([0, 130].contains(&output.code), "{tool} {}", output.stderr);
+        assert!(!output.stderr.contains("privileges"), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn a_command_has_the_callers_privileges() {
+    if !require_live() {
+        return;
+    }
+    let print = "grep -E 'Cap|NoNewPrivs' /proc/self/status";
+    let plain = Command::new("sh").args(["-c", print]).output().expect("sh");
+    for tool in ["profile", "offcputime", "runqlat", "biolatency"] {
+        let running = Tool::start(tool, &["-q", "-j", "--", "sh", "-c", print]);
+        let output = running.finish();
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let said: Vec<&str> = output
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with('{'))
+            .collect();
+        let plain = String::from_utf8_lossy(&plain.stdout);
+        assert_eq!(said, plain.lines().collect::<Vec<_>>(), "{tool}");
+    }
+}
+
+/// `-o` into a directory of somebody else's, over a file of theirs.
+#[test]
+fn a_file_is_written_wherever_root_can() {
+    if !require_live() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let nobody = Some(65_534);
+    std::os::unix::fs::chown(dir.path(), nobody, None).expect("root");
+    let file = dir.path().join("out.json");
+    fs::write(&file, "old").expect("a file");
+    std::os::unix::fs::chown(&file, nobody, None).expect("root");
+    let path = file.to_str().expect("plain");
+    let output = Tool::start("profile", &["-q", "-o", path, "200ms"]).finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let text = fs::read_to_string(&file).expect("a file");
+    assert!(text.contains("\"tool\":\"profile\""), "{text}");
+    let names = fs::read_dir(dir.path()).expect("a directory");
+    assert_eq!(names.count(), 1, "nothing but the file");
+}
