@@ -48,6 +48,8 @@ FUZZ_SECONDS ?= 10
 fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_SECONDS=10 each)
 	fuzz/run $(FUZZ_SECONDS) unwind
 	fuzz/run $(FUZZ_SECONDS) perf_map
+	fuzz/run $(FUZZ_SECONDS) elf
+	fuzz/run $(FUZZ_SECONDS) maps
 	fuzz/run $(FUZZ_SECONDS) profile
 
 install: ## install what `make build` made: programs, man pages, examples, completions

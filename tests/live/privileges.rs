@@ -34,7 +34,7 @@ fn capabilities(tool: &Tool) -> Vec<u64> {
                 .expect("a thread")
         })
         .collect();
-    threads.sort_unstable();
+    threads.sort_unstable_by_key(|tid| *tid != pid);
     let statuses = threads.iter().map(|tid| {
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
         let status = status.expect("threads stay");

@@ -58,7 +58,7 @@ pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
 
 /// What runs short anywhere has the same remedy everywhere.
 fn with_remedy(line: String) -> String {
-    if line.ends_with(&io::Error::from_raw_os_error(libc::EMFILE).to_string()) {
+    if line.contains(&io::Error::from_raw_os_error(libc::EMFILE).to_string()) {
         return line + "; allow more with ulimit -n 1024";
     }
     line

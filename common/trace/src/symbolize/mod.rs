@@ -23,6 +23,7 @@ mod kallsyms;
 mod kernel;
 mod location;
 mod losses;
+mod minidebug;
 mod modules;
 mod pclntab;
 mod perfmap;

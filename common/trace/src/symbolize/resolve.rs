@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use super::debugfile::{self, DebugFile};
 use super::elf::{self, Headers};
@@ -17,6 +18,9 @@ use super::reader::Reader;
 const MAX_INFLATED: u64 = 4 << 30;
 /// Held in function tables of Go programs; kube-state-metrics, with 70,000 functions, takes 0.6 MiB.
 const MAX_GO_BYTES: usize = 64 << 20;
+
+/// Time that searching files of others (for debug files by checksum, for Go's tables) may take in a run.
+const MAX_SEARCHING: Duration = Duration::from_secs(20);
 
 /// What is known about a file once a name was asked of it.
 struct Source {
@@ -33,6 +37,8 @@ pub(super) struct Resolver {
     debug_dirs: Vec<PathBuf>,
     /// The reading process holds up to four files of each source open, we one; all are dropped at once.
     max_sources: usize,
+    /// Time spent on files that are not root's.
+    searching: Duration,
     pub(super) changed: u64,
     refused: u64,
 }
@@ -47,9 +53,28 @@ impl Resolver {
             sources: HashMap::new(),
             debug_dirs,
             max_sources,
+            searching: Duration::ZERO,
             changed: 0,
             refused: 0,
         }
+    }
+
+    /// Does `search` as long as there is time for files of that owner.
+    fn searched<T>(
+        spent: &mut Duration,
+        owner: Option<u32>,
+        search: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
+        if owner == Some(0) {
+            return search();
+        }
+        if *spent >= MAX_SEARCHING {
+            return None;
+        }
+        let began = Instant::now();
+        let found = search();
+        *spent += began.elapsed();
+        found
     }
 
     /// Files whose contents were not used.
@@ -98,7 +123,12 @@ impl Resolver {
                         &source.headers,
                         &mut found,
                     );
-                    fill_go(source, file, &addresses, &mut found);
+                    let owner = modules.get(id).owner();
+                    let fill = || {
+                        fill_go(source, file, &addresses, &mut found);
+                        Some(())
+                    };
+                    Self::searched(&mut self.searching, owner, fill);
                 }
                 None => self.changed += 1,
             }
@@ -115,8 +145,10 @@ impl Resolver {
             self.refused += 1;
             return;
         };
+        let dirs = &self.debug_dirs;
+        let find = || debugfile::find(module, &headers, dirs);
         let debug = (!headers.dwarf)
-            .then(|| debugfile::find(module, &headers, &self.debug_dirs))
+            .then(|| Self::searched(&mut self.searching, module.owner(), find))
             .flatten();
         let go = self.sources.values().filter_map(|s| s.go.get()?.as_ref());
         let go_bytes: usize = go.map(Table::len).sum();

@@ -3,26 +3,18 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Write};
-use std::ops::Range;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use xz2::bufread::XzDecoder;
-use xz2::stream::Stream;
-
 use super::super::elf;
 use super::super::elfnames::ElfNames;
+use super::super::minidebug::unpacks_within;
 use super::passing::receive;
 use super::wire::{self, Answer, MAX_QUESTION, PREFIX, Question};
 use crate::privileges::{Capability, keep_only};
 
-/// What `.gnu_debugdata` may unpack to.
-const MAX_MINI_DEBUG: u64 = 256 << 20;
-/// What an honest `.gnu_debugdata` needs to unpack (xz -9 takes 65 MiB).
-const MAX_XZ_MEMORY: u64 = 128 << 20;
 /// Where the socket is put.
 const SOCKET: RawFd = 3;
 
@@ -173,31 +165,4 @@ fn is_harmless(file: &File) -> bool {
     headers
         .mini_debug
         .is_none_or(|range| unpacks_within(file, range))
-}
-
-/// Unpacks once into nothing.
-fn unpacks_within(file: &File, range: Range<u64>) -> bool {
-    let Ok(stream) = Stream::new_stream_decoder(MAX_XZ_MEMORY, 0) else {
-        return false;
-    };
-    let unpacked = XzDecoder::new_stream(BufReader::new(Slice { file, range }), stream);
-    io::copy(&mut unpacked.take(MAX_MINI_DEBUG + 1), &mut io::sink())
-        .is_ok_and(|n| n <= MAX_MINI_DEBUG)
-}
-
-/// Part of a file, read without moving its position.
-struct Slice<'a> {
-    file: &'a File,
-    range: Range<u64>,
-}
-
-impl Read for Slice<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left =
-            usize::try_from(self.range.end.saturating_sub(self.range.start)).unwrap_or(usize::MAX);
-        let length = buffer.len().min(left);
-        let read = self.file.read_at(&mut buffer[..length], self.range.start)?;
-        self.range.start += read as u64;
-        Ok(read)
-    }
 }

@@ -1,0 +1,66 @@
+//! A program that anyone may have made: headers, notes, debug links, `.gnu_debugdata`, Go's function table. No panic, and
+//! what is said about it is inside its bounds.
+
+#![no_main]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::FromRawFd;
+
+use libfuzzer_sys::fuzz_target;
+
+// Of a crate that needs libbpf, which these do not.
+#[path = "../../common/trace/src/symbolize/elf.rs"]
+mod elf;
+#[path = "../../common/trace/src/symbolize/gofile.rs"]
+mod gofile;
+#[path = "../../common/trace/src/symbolize/goheader.rs"]
+mod goheader;
+#[path = "../../common/trace/src/symbolize/minidebug.rs"]
+mod minidebug;
+#[path = "../../common/trace/src/symbolize/pclntab.rs"]
+mod pclntab;
+#[path = "../../common/trace/src/symbolize/relocations.rs"]
+mod relocations;
+
+fuzz_target!(|bytes: &[u8]| {
+    let file = in_memory(bytes);
+    assert_eq!(elf::is_elf(&file), bytes.starts_with(b"\x7fELF"));
+    let Some(headers) = elf::read(&file) else {
+        return;
+    };
+    assert!(headers.build_id.as_ref().is_none_or(|id| (1..=64).contains(&id.len())));
+    if let Some((name, _)) = &headers.debug_link {
+        assert!(!name.contains(&0) && name.len() < bytes.len());
+    }
+    for load in headers.loads.iter().take(16) {
+        if let (Some(address), true) = (headers.address(load.offset), load.executable) {
+            headers.is_code(address);
+            headers.same_section(address, address.wrapping_add(1));
+        }
+        headers.offset(load.address);
+    }
+    if let Some(range) = headers.mini_debug.clone() {
+        minidebug::unpacks_within(&file, range);
+    }
+    let image = gofile::GoFile::new(&file, &headers);
+    if let Some(table) = image.functions() {
+        let code = table.code().unwrap_or(0..0);
+        for address in [code.start, code.start.wrapping_add(1), code.end.wrapping_sub(1), code.end] {
+            let name = table.name(&image, address);
+            assert!(name.is_none_or(|name| !name.is_empty()));
+        }
+    }
+});
+
+/// A file of these bytes.
+fn in_memory(bytes: &[u8]) -> File {
+    // SAFETY: a valid C string; the result is checked and nobody else's.
+    let mut file = unsafe {
+        let fd = libc::memfd_create(c"fuzz".as_ptr(), 0);
+        assert!(fd >= 0, "a file in memory");
+        File::from_raw_fd(fd)
+    };
+    file.write_all(bytes).expect("memory");
+    file
+}
