@@ -14,7 +14,7 @@ endif
 
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/install setup/python tests/run
+SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/install setup/python setup/speedscope tests/run
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test check fuzz bench install docs clean deps deps-test deps-bench
