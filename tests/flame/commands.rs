@@ -98,7 +98,7 @@ fn samples_of_a_clock_become_time_beside_time() {
     let json = |name: &str, body: &str| file(&dir, name, body);
     let cpu = json(
         "cpu.json",
-        r#"{"tool": "profile", "duration_ns": 1, "frequency_hz": 100, "values": [{"name": "samples", "unit": "count"}],
+        r#"{"tool": "profile", "duration_ns": 1, "sample_period_ns": 10000000, "values": [{"name": "samples", "unit": "count"}],
         "stacks": [{"comm": "a", "pid": 1, "tid": 1, "count": 99, "values": [99], "user": [{"name": "f", "kind": "user", "address": "0x1"}], "kernel": []}]}"#,
     );
     let wait = json(

@@ -102,7 +102,7 @@ fn folded_and_speedscope_files_have_every_frames_self_and_total() {
 }
 
 #[test]
-fn every_value_is_a_profile_with_its_unit() {
+fn every_value_is_a_profile_with_its_unit_and_their_sum_the_first() {
     let dir = tempfile::tempdir().expect("a directory");
     let json = file(
         &dir,
@@ -120,6 +120,7 @@ fn every_value_is_a_profile_with_its_unit() {
     assert_eq!(
         seen,
         [
+            (&"total".into(), &"nanoseconds".into(), &500_000_000.into()),
             (
                 &"blocked".into(),
                 &"nanoseconds".into(),

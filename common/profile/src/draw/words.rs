@@ -19,7 +19,12 @@ pub fn subject(recording: &Recording, title: &str) -> String {
     let name = header.values.first().map_or("", |value| &*value.name);
     match (&*header.tool, name) {
         ("offcputime", _) => "Off-CPU time".into(),
-        ("profile", "samples") => "CPU time, sampled".into(),
+        ("profile", "samples") if header.event.is_empty() || header.event.ends_with("-clock") => {
+            "CPU time, sampled".into()
+        }
+        (_, "samples" | "events") if !header.event.is_empty() => header.event.clone(),
+        // Only whoever chose a weight knows what it measures, so it is named.
+        ("profile", "weight") => recording.unit().to_owned(),
         ("", "samples" | "") => "Stacks".into(),
         ("", name) => name.into(),
         (tool, "samples") => format!("{tool} samples"),
