@@ -32,7 +32,7 @@ pub fn subject(recording: &Recording, title: &str) -> String {
     }
 }
 
-/// `41.2 s over 4 threads in 10.0 s`.
+/// `41.2 s over 4 threads in 10.0 s; [idle] is 30.0 s (72.8 %) with nothing to do`.
 pub fn amount(recording: &Recording, total: u64) -> String {
     let amount = units::value(total, recording.unit());
     let mut text = match recording.unit() {
@@ -51,6 +51,20 @@ pub fn amount(recording: &Recording, total: u64) -> String {
     }
     if recording.header.duration_ns > 0 {
         text += &format!(" in {}", units::duration(recording.header.duration_ns));
+    }
+    let idle = recording.rows().filter(|row| row.key.idle);
+    let idle = idle.fold(0, |sum: u64, row| {
+        sum.saturating_add(recording.weight(&row))
+    });
+    if idle > 0 {
+        let (amount, share) = (
+            units::value(idle, recording.unit()),
+            idle as f64 / total.max(1) as f64,
+        );
+        text += &format!(
+            "; [idle] is {amount} ({}) with nothing to do",
+            percent(share)
+        );
     }
     text
 }
