@@ -37,6 +37,23 @@ fn top_goes_by_what_is_asked_for() {
 }
 
 #[test]
+fn what_is_idle_is_one_box_at_the_root_and_its_amount_is_said() {
+    for extra in [&[][..], &["--inverted"]] {
+        let svg = stdout(&flame_with(&[&["draw", "-"], extra].concat(), STACKS));
+        assert!(
+            svg.contains(r#"<g data-d="1"><title>[idle]</title><desc>120, 12.0 %"#),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("[idle] is 120 (12.0 %) with nothing to do"),
+            "{svg}"
+        );
+    }
+    let shown = stdout(&flame_with(&["draw", "-", "--idle", "show"], STACKS));
+    assert!(!shown.contains("<title>[idle]"), "{shown}");
+}
+
+#[test]
 fn peek_adds_up_callers_and_callees() {
     let text = stdout(&flame_with(&["peek", "-", "^run$"], STACKS));
     let words = |line: &str| {

@@ -20,7 +20,9 @@ fn stacks() -> String {
         "pool 3",
         "λ",
     ];
-    let mut lines = STACKS.to_owned();
+    // flame draws idle waits elsewhere than they stand in the line.
+    let drawn_alike = STACKS.lines().filter(|line| !line.contains("[idle]"));
+    let mut lines: String = drawn_alike.map(|line| format!("{line}\n")).collect();
     for (index, name) in names.iter().enumerate() {
         for depth in 1..=6_usize {
             let inner = vec![*name; depth].join(";");
@@ -120,7 +122,7 @@ fn flamegraph_pl_and_inferno_draw_the_same_boxes_as_flame() {
     stdout(&flame(&["convert", text(&input), text(&folded)]));
     let ours = our_boxes(&stdout(&flame(&["draw", text(&folded)])));
     assert!(ours.len() > 50, "{}", ours.len());
-    let whole = 1000 + stacks()[STACKS.len()..].lines().map(value).sum::<u64>();
+    let whole = stacks().lines().map(value).sum::<u64>();
     assert_eq!(ours[&("all".into(), whole)], [1.0]);
     // flamegraph.pl has one digit of a pixel, for both ends.
     for (theirs, error) in [
