@@ -61,7 +61,7 @@ fn damage_is_named_with_its_place() {
     let odd = "\"stacks\": [{\"count\": 1, \"values\": [1, 2]}]";
     assert!(complaint(json(odd)).contains("not as many as their types"));
     assert!(complaint(json("\"x\": 1")).contains("missing field `stacks`"));
-    assert!(complaint(json(odd)[..40].to_owned()).contains("byte 40"));
+    assert!(complaint(&json(odd)[..40]).contains("byte 40"));
     assert!(complaint("{\"$schema\": \"speedscope\", \"shared\": {\"frames\": []}, \"profiles\": [{\"type\": \"sampled\", \"name\": \"\", \"unit\": \"none\", \"samples\": [[7]], \"weights\": [1]}]}").contains("not there"));
     assert!(complaint("a 1 [0] 1.5: 1 x:\n\t1 f (m)\n\nnonsense\n").contains("line 4"));
 }

@@ -15,22 +15,28 @@ pub(crate) fn header(args: &Args) -> String {
         text.filter(|text| !text.is_empty())
             .unwrap_or_else(|| "?".into())
     };
-    let inferno = args
-        .inferno_dir
-        .join("inferno-flamegraph")
-        .display()
-        .to_string();
     format!(
         "# flame and others, reading and drawing files\n\n{}; Linux {}, {} CPUs; {}; {}.\n\
          Cells are the medians of {} rounds, in turns; memory is the largest resident size. Generated files have 20,000 different\n\
-         stacks of 12 to 51 frames. The three ratios are theirs / flame's: above 1 flame is faster, or smaller.\n",
+         stacks of 12 to 51 frames. The three ratios are theirs / flame's: above 1 flame is faster, or smaller.\n\
+         Where others work on the machine too, CPU seconds (user and system) say more than seconds.\n",
         run("date", &["-u", "+%F %H:%M UTC"]),
         run("uname", &["-r"]),
         run("nproc", &[]),
-        run(&inferno, &["--version"]),
+        version_of_inferno(args),
         run("go", &["version"]),
         args.rounds,
     )
+}
+
+/// Its programs do not say; cargo's list beside them does, as `"inferno 0.12.8 (…`.
+fn version_of_inferno(args: &Args) -> String {
+    let list = args.inferno_dir.join("../.crates.toml");
+    let list = std::fs::read_to_string(list).unwrap_or_default();
+    let version = list
+        .split_once("\"inferno ")
+        .and_then(|(_, rest)| rest.split(' ').next());
+    format!("inferno {}", version.unwrap_or("of unknown version"))
 }
 
 /// A task's table.
