@@ -4,7 +4,7 @@
 //! program once more, which has read nothing yet.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -72,6 +72,10 @@ pub(crate) fn measure_one(arguments: &[String]) -> Result<()> {
     ensure!(status == 0, "ended with status {status:#x}");
     let time = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let cpu_seconds = time(usage.ru_utime) + time(usage.ru_stime);
-    println!("{seconds} {cpu_seconds} {}", usage.ru_maxrss * 1024);
+    writeln!(
+        io::stdout(),
+        "{seconds} {cpu_seconds} {}",
+        usage.ru_maxrss * 1024
+    )?;
     Ok(())
 }
