@@ -282,8 +282,9 @@ fn commands_short_and_long() {
     let (mut all, mut good) = (0, 0);
     for _ in 0..10 {
         let report = profile(&["--", quick.to_str().expect("plain")]);
-        all += in_function(&report, "burn").map(weight).sum::<u64>();
-        good += whole(&report, "late", &quick).1;
+        let (seen, complete) = whole(&report, "late", &quick);
+        all += seen;
+        good += complete;
     }
     eprintln!("{good} of {all} samples of short commands whole");
     // The tables are made before the command begins.

@@ -12,13 +12,14 @@ use crate::mappings::FileKey;
 /// As the BPF side's `struct unwind_file`, bytes of it.
 type Key = [u8; 32];
 
-/// What has been published.
+/// What has been published. What could not be is no loss: its processes are listed a little later.
 #[derive(Debug)]
 pub(super) struct Files {
     map: MapHandle,
-    /// By the symbolizer's number and the mapping's offset; the second part is the first word of the table. `None`: nobody
-    /// could find it, or there was no room. That is no loss: its processes are listed a little later.
-    published: HashMap<(u32, u64), (Option<Key>, u32)>,
+    /// The first word of the table.
+    published: HashMap<Key, u32>,
+    /// By the symbolizer's number and the mapping's offset; the first word of the table.
+    seen: HashMap<(u32, u64), u32>,
 }
 
 impl Files {
@@ -27,45 +28,64 @@ impl Files {
         Self {
             map,
             published: HashMap::new(),
+            seen: HashMap::new(),
         }
     }
 
-    pub(super) fn has(&self, id: u32, offset: u64) -> bool {
-        self.published.contains_key(&(id, offset))
+    /// Whether this file's mappings from `offset` on have not been published yet; from now on they have.
+    pub(super) fn is_new(&mut self, id: u32, offset: u64, module: &Module) -> bool {
+        let pages_at = module.stored.pages_at;
+        self.seen.insert((id, offset), pages_at) != Some(pages_at)
     }
 
-    /// Makes a table known for mappings of `file` (`None`: the vDSO) from `offset` on; `shift` as a mapping's, less its begin.
-    pub(super) fn publish(
-        &mut self,
-        id: u32,
-        offset: u64,
-        backing: Option<(FileKey, &File)>,
-        shift: u64,
-        module: &Module,
-    ) {
-        let stored = &module.stored;
-        let key = match backing {
-            None => Some([0; 32]),
-            Some((key, file)) => encode(key, file, offset),
+    /// The vDSO's table; `shift` as a mapping's, less its begin.
+    pub(super) fn publish_vdso(&mut self, shift: u64, module: &Module) {
+        self.put([0; 32], shift, module);
+    }
+
+    /// Makes a table known for mappings of a file from `offset` on.
+    pub(super) fn publish(&mut self, key: FileKey, file: &File, offset: u64, module: &Module) {
+        let shift = module.shift(0, offset);
+        if let Some((key, shift)) = encode(key, file, offset).zip(shift) {
+            self.put(key, shift, module);
+        }
+    }
+
+    /// The same for a file that nobody has mapped yet, if its device and inode are as stat(2) says.
+    pub(super) fn publish_ahead(&mut self, file: &File, module: &Module) {
+        let Ok(metadata) = file.metadata() else {
+            return;
         };
-        let key = key.filter(|key| {
-            let mut value = [0; 16];
-            value[..8].copy_from_slice(&shift.to_ne_bytes());
-            value[8..12].copy_from_slice(&stored.pages_at.to_ne_bytes());
-            value[12..].copy_from_slice(&stored.pages.to_ne_bytes());
-            self.map.update(key, &value, MapFlags::ANY).is_ok()
-        });
-        self.published.insert((id, offset), (key, stored.pages_at));
+        let key = FileKey {
+            major: libc::major(metadata.dev()),
+            minor: libc::minor(metadata.dev()),
+            inode: metadata.ino(),
+        };
+        for offset in module.code_offsets() {
+            self.publish(key, file, offset, module);
+        }
+    }
+
+    fn put(&mut self, key: Key, shift: u64, module: &Module) {
+        let stored = &module.stored;
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&shift.to_ne_bytes());
+        value[8..12].copy_from_slice(&stored.pages_at.to_ne_bytes());
+        value[12..].copy_from_slice(&stored.pages.to_ne_bytes());
+        if self.map.update(&key, &value, MapFlags::ANY).is_ok() {
+            self.published.insert(key, stored.pages_at);
+        }
     }
 
     /// Before tables are given up: forgets those whose first word is not among these.
     pub(super) fn keep(&mut self, in_use: impl Fn(u32) -> bool) {
         let map = &self.map;
-        self.published.retain(|_, (key, pages_at)| {
+        self.seen.retain(|_, pages_at| in_use(*pages_at));
+        self.published.retain(|key, pages_at| {
             let kept = in_use(*pages_at);
-            if let Some(key) = key.filter(|_| !kept) {
+            if !kept {
                 // It was put there; a failure would leave a wrong table for a file that nobody has.
-                let _ = map.delete(&key);
+                let _ = map.delete(key);
             }
             kept
         });

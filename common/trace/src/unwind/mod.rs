@@ -274,9 +274,8 @@ impl Unwinder {
         symbolizer: &mut Symbolizer,
     ) -> Option<Listed> {
         let module = self.module(tgid, executable.module, symbolizer)?;
-        let bias = module.bias(executable.start, executable.offset)?;
-        let shift = bias.wrapping_add(module.stored.text_start);
-        self.publish_file(executable, shift, &module, symbolizer);
+        let shift = module.shift(executable.start, executable.offset)?;
+        self.publish_file(executable, &module, symbolizer);
         Some(Listed {
             begin: executable.start,
             end: executable.end,
@@ -289,24 +288,26 @@ impl Unwinder {
     fn publish_file(
         &mut self,
         executable: &Executable,
-        shift: u64,
         module: &Module,
         symbolizer: &mut Symbolizer,
     ) {
         let (id, offset) = (executable.module, executable.offset);
-        if self.files.has(id, offset) {
+        if !self.files.is_new(id, offset, module) {
             return;
         }
-        let backing = match executable.backing {
-            Backing::Vdso => None,
-            Backing::File(key) => match symbolizer.module_file(id) {
-                Some(file) => Some((key, file)),
-                None => return,
-            },
-            Backing::Anonymous => return,
-        };
-        let shift = shift.wrapping_sub(executable.start);
-        self.files.publish(id, offset, backing, shift, module);
+        match executable.backing {
+            Backing::Vdso => {
+                if let Some(shift) = module.shift(0, offset) {
+                    self.files.publish_vdso(shift, module);
+                }
+            }
+            Backing::File(key) => {
+                if let Some(file) = symbolizer.module_file(id) {
+                    self.files.publish(key, file, offset, module);
+                }
+            }
+            Backing::Anonymous => {}
+        }
     }
 
     /// The file's table if it is there; if not, it is ordered, and the process is listed anew when it comes.
@@ -331,7 +332,12 @@ impl Unwinder {
         let taken = self
             .tables
             .take(made.outcome, &mut self.words, &mut self.rules);
-        let Some(id) = made.module else { return };
+        let Some(id) = made.module else {
+            if let Taken::Stored(module) = taken {
+                self.files.publish_ahead(&made.file, &module);
+            }
+            return;
+        };
         let before = match taken {
             Taken::Stored(module) => self.modules.insert(id, State::With(module)),
             Taken::Nothing => self.modules.insert(id, State::Without),
