@@ -4,6 +4,7 @@
 //! reached; [`Symbolizer::user`] and [`Symbolizer::kernel`] name the frames at leisure.
 
 mod began;
+mod build_ids;
 mod cache;
 #[cfg(test)]
 mod damage;
@@ -33,7 +34,7 @@ mod resolve;
 mod strip;
 mod vdso;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +84,8 @@ pub(crate) struct Executable {
     pub(crate) offset: u64,
     /// The file's number, the same in every process.
     pub(crate) module: u32,
+    /// The file as the kernel names it.
+    pub(crate) backing: Backing,
 }
 
 /// Remembers what was mapped and names addresses. Single-threaded: the ELF library is neither `Send` nor `Sync`.
@@ -152,6 +155,7 @@ impl Symbolizer {
                         end: mapping.end,
                         offset: mapping.offset,
                         module: module?,
+                        backing: mapping.backing,
                     })
                 })
                 .collect(),
@@ -204,6 +208,11 @@ impl Symbolizer {
         self.unnamed += named[own..].iter().filter(|n| !**n).count() as u64;
         frames.reverse();
         frames.into()
+    }
+
+    /// Hexadecimal build IDs of the files that names were asked of, and the kernel's, by the path that frames show.
+    pub fn build_ids(&self) -> BTreeMap<String, String> {
+        build_ids::by_path(&self.modules, &self.resolver.build_ids)
     }
 
     /// What could not be found out so far.

@@ -34,6 +34,8 @@ struct Source {
 pub(super) struct Resolver {
     reader: Reader,
     sources: HashMap<u32, Source>,
+    /// Of every file that names were asked of, also of those whose source was dropped since; some have none.
+    pub(super) build_ids: HashMap<u32, Option<Vec<u8>>>,
     debug_dirs: Vec<PathBuf>,
     /// The reading process holds up to four files of each source open, we one; all are dropped at once.
     max_sources: usize,
@@ -51,6 +53,7 @@ impl Resolver {
         Self {
             reader: Reader::new(inline),
             sources: HashMap::new(),
+            build_ids: HashMap::new(),
             debug_dirs,
             max_sources,
             searching: Duration::ZERO,
@@ -145,6 +148,7 @@ impl Resolver {
             self.refused += 1;
             return;
         };
+        self.build_ids.insert(id, headers.build_id.clone());
         let dirs = &self.debug_dirs;
         let find = || debugfile::find(module, &headers, dirs);
         let debug = (!headers.dwarf)
