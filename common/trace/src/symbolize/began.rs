@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn hostile_names() {
-        let stat = b"7 (a) 1 2 (b) S 1 7 7 0 -1 1 2 3 4 5 6 7 8 9 10 20 0 1 0 4711 5 6 7";
+        let stat = b"7 (a) 1 2 (b) S 1 7 7 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 4711 5 6 7";
         assert_eq!(start_ticks(stat), Some(4711));
         assert_eq!(start_ticks(b"7 (a"), None);
     }

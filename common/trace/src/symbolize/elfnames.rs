@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 
+use super::demangle::demangled;
+
 /// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
 pub(super) const MAX_NAME: usize = 16 << 10;
 /// Functions inlined into each other at one address.
@@ -92,6 +94,8 @@ fn build(inline: bool) -> Symbolizer {
     // No debug directories: the library would look in our mount namespace, by names that the target chose.
     Symbolizer::builder()
         .set_debug_dirs(Some::<[&str; 0]>([]))
+        // By its own judgement any name may be a mangled one, and of any length.
+        .enable_demangling(false)
         .enable_code_info(true)
         .enable_inlined_fns(inline)
         .build()
@@ -103,13 +107,13 @@ fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {
         return None;
     }
     let outer = Named {
-        name: bounded(&sym.name),
+        name: bounded(&demangled(&sym.name)),
         line: sym.code_info.as_deref().and_then(line),
     };
     // Aliases of one function are no calls.
     let callees = sym.inlined.iter().filter(|f| f.name != sym.name);
     let inlined = callees.take(MAX_INLINED).map(|f| Named {
-        name: bounded(&f.name),
+        name: bounded(&demangled(&f.name)),
         line: f.code_info.as_ref().and_then(line),
     });
     Some(Functions {

@@ -9,6 +9,7 @@ mod cache;
 #[cfg(test)]
 mod damage;
 mod debugfile;
+mod demangle;
 mod elf;
 mod elfnames;
 mod files;

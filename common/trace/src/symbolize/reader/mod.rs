@@ -10,6 +10,8 @@
 
 mod child;
 mod passing;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::{HashMap, HashSet};

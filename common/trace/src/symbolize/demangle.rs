@@ -1,0 +1,80 @@
+//! Names as the programmer wrote them, if they are mangled ones.
+
+use std::fmt;
+
+use super::elfnames::MAX_NAME;
+
+/// The name of a Rust or C++ function; any other as it is.
+///
+/// Only what begins like a mangled name is taken for one: a C function called `f` is no `float`. A name may refer to its
+/// own parts, and so become longer with every reference: one that gets longer than a name may be stays mangled.
+pub(super) fn demangled(name: &str) -> String {
+    let mut out = Bounded(String::new());
+    let is_rust = (name.starts_with("_R") || name.starts_with("_ZN") || name.starts_with("ZN"))
+        && rustc_demangle::try_demangle(name)
+            .is_ok_and(|rust| fmt::Write::write_fmt(&mut out, format_args!("{rust:#}")).is_ok());
+    if is_rust {
+        return out.0;
+    }
+    out.0.clear();
+    let options = cpp_demangle::DemangleOptions::default();
+    let is_cpp = (name.starts_with("_Z") || name.starts_with("_GLOBAL_"))
+        && cpp_demangle::Symbol::new(name)
+            .is_ok_and(|cpp| cpp.structured_demangle(&mut out, &options).is_ok());
+    if is_cpp { out.0 } else { name.to_owned() }
+}
+
+/// Takes no more than a name may have.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_NAME {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mangled_names_only() {
+        for (mangled, expected) in [
+            ("f", "f"),
+            ("i", "i"),
+            ("main", "main"),
+            ("_start", "_start"),
+            ("_Z3sumPKci", "sum(char const*, int)"),
+            (
+                "_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE",
+                "core::fmt::Write::write_fmt",
+            ),
+            ("_RNvCs1234_7mycrate4main", "mycrate::main"),
+            ("_Z", "_Z"),
+            ("_ZNK", "_ZNK"),
+        ] {
+            assert_eq!(demangled(mangled), expected, "{mangled}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_grows_without_end_stays_mangled() {
+        let mut name = "_Z1fSt4pairIiiE".to_owned();
+        let mut last = "S_".to_owned();
+        for depth in 0..30 {
+            name += &format!("St4pairI{last}{last}E");
+            last = match depth {
+                0..10 => format!("S{depth}_"),
+                _ => format!("S{}_", char::from(b'A' + (depth - 10))),
+            };
+        }
+        let began = std::time::Instant::now();
+        let found = demangled(&name);
+        assert!(found.len() <= MAX_NAME);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    }
+}

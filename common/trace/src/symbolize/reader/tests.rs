@@ -1,0 +1,92 @@
+//! A file that is cut short at the worst moment.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::*;
+
+/// Makes a file with so many functions, the first of which is at the highest address, 8 bytes each: they take long to sort.
+fn write_symbols(path: &Path, count: u64) {
+    let names = b"\0.symtab\0.strtab\0f\0";
+    let (symbols_at, symbols_size) = (64, 24 * count);
+    let names_at = symbols_at + symbols_size;
+    let sections_at = (names_at + names.len() as u64).next_multiple_of(8);
+    let mut out = Vec::new();
+    out.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    // An executable for x86-64 without segments, with three sections, the names of which are in the third.
+    [2_u16, 62]
+        .iter()
+        .for_each(|half| out.extend(half.to_le_bytes()));
+    out.extend(1_u32.to_le_bytes());
+    [0, 0, sections_at]
+        .iter()
+        .for_each(|word: &u64| out.extend(word.to_le_bytes()));
+    out.extend(0_u32.to_le_bytes());
+    [64_u16, 56, 0, 64, 3, 2]
+        .iter()
+        .for_each(|half| out.extend(half.to_le_bytes()));
+    for n in 0..count {
+        out.extend(17_u32.to_le_bytes());
+        // A global function in no particular section that is there.
+        out.extend([0x12, 0, 1, 0]);
+        out.extend(((count - n) * 8).to_le_bytes());
+        out.extend(8_u64.to_le_bytes());
+    }
+    out.extend(names);
+    out.resize(usize::try_from(sections_at).unwrap(), 0);
+    out.extend([0; 64]);
+    for (name, kind, at, size, link, entry) in [
+        (1_u32, 2_u32, symbols_at, symbols_size, 2_u32, 24_u64),
+        (9, 3, names_at, names.len() as u64, 0, 0),
+    ] {
+        out.extend(name.to_le_bytes());
+        out.extend(kind.to_le_bytes());
+        [0, 0, at, size]
+            .iter()
+            .for_each(|word: &u64| out.extend(word.to_le_bytes()));
+        out.extend(link.to_le_bytes());
+        out.extend(0_u32.to_le_bytes());
+        [1, entry]
+            .iter()
+            .for_each(|word| out.extend(word.to_le_bytes()));
+    }
+    File::create(path).unwrap().write_all(&out).unwrap();
+}
+
+fn name(answer: &[Option<Functions>]) -> Option<&str> {
+    Some(&answer[0].as_ref()?.named[0].name)
+}
+
+/// Whether a process has a file mapped; none when it is gone.
+fn maps(pid: libc::pid_t, path: &Path) -> Option<bool> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    (!maps.is_empty()).then(|| maps.contains(path.to_str().unwrap()))
+}
+
+/// Whoever looks whether a file is unchanged before he maps it looks too early.
+#[test]
+fn a_file_cut_short_while_it_is_read_costs_its_own_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cut, whole) = (dir.path().join("cut"), dir.path().join("whole"));
+    write_symbols(&cut, 3_000_000);
+    write_symbols(&whole, 1000);
+    let (file, other) = (File::open(&cut).unwrap(), File::open(&whole).unwrap());
+    let mut reader = Reader::new(true);
+    assert_eq!(name(&reader.resolve(1, &other, false, &[84])), Some("f"));
+    let pid = reader.process.as_ref().unwrap().pid;
+    let cutter = std::thread::spawn(move || {
+        while maps(pid, &cut) == Some(false) {}
+        // Reading takes seconds; nothing has been answered yet.
+        File::options()
+            .write(true)
+            .open(&cut)
+            .unwrap()
+            .set_len(8192)
+            .unwrap();
+    });
+    assert_eq!(name(&reader.resolve(2, &file, false, &[84])), None);
+    cutter.join().unwrap();
+    assert!(reader.process.is_none(), "it did not survive that");
+    assert_eq!(name(&reader.resolve(3, &other, false, &[92])), Some("f"));
+    assert_eq!(reader.refused(), 1);
+}
