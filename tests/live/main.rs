@@ -22,6 +22,7 @@ mod kernel;
 mod kernel_stacks;
 mod lockstat;
 mod lockstat_kernel;
+mod lockstat_perf;
 mod offcputime;
 mod older_kernels;
 mod own_cgroup;
