@@ -103,7 +103,6 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
-<<<<<<< HEAD
 typedef struct {
 	s64 counter;
 } atomic64_t;
@@ -166,6 +165,7 @@ struct address_space {
 };
 
 struct super_block {
+	dev_t s_dev;
 	char s_id[32];
 };
 
@@ -178,26 +178,19 @@ struct dentry {
 	union {
 		struct hlist_node d_alias;
 	} d_u;
-=======
-struct super_block {
-	dev_t s_dev;
->>>>>>> main
 };
 
 struct inode {
 	umode_t i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
-<<<<<<< HEAD
+	time64_t i_ctime_sec;
+	u32 i_ctime_nsec;
 	spinlock_t i_lock;
 	struct rw_semaphore i_rwsem;
 	struct hlist_head i_dentry;
 	struct address_space i_data;
 	struct pipe_inode_info *i_pipe;
-=======
-	time64_t i_ctime_sec;
-	u32 i_ctime_nsec;
->>>>>>> main
 };
 
 struct file {
@@ -228,8 +221,6 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
-<<<<<<< HEAD
-=======
 typedef struct {
 	void *vdso;
 } mm_context_t;
@@ -254,6 +245,7 @@ struct maple_tree {
 struct mm_struct {
 	unsigned long mmap_base;
 	unsigned long start_stack;
+	struct rw_semaphore mmap_lock;
 	mm_context_t context;
 	struct maple_tree mm_mt;
 };
@@ -265,7 +257,6 @@ struct vm_area_struct {
 	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
->>>>>>> main
 
 typedef struct {
 	int counter;
@@ -278,12 +269,6 @@ struct signal_struct {
 struct kmem_cache {
 	int refcount;
 	const char *name;
-};
-
-struct mm_struct {
-	unsigned long mmap_base;
-	unsigned long start_stack;
-	struct rw_semaphore mmap_lock;
 };
 
 struct rt_mutex_waiter;
