@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bpf_uapi.h: those constants of include/uapi/linux/bpf.h that we use, by hand. */
+/* bpf_uapi.h: constants of include/uapi/linux/bpf.h and structs of fixed layout that we use, by hand. */
 #ifndef __BPF_UAPI_H__
 #define __BPF_UAPI_H__
 
@@ -32,6 +32,23 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
 	BPF_RB_AVAIL_DATA = 0,
+};
+
+/* UAPI, not relocated: libbpf and the kernel find it by name in map values. */
+struct bpf_spin_lock {
+	__u32 val;
+};
+
+/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
+struct user_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
+	unsigned long ip, cs, flags, sp, ss;
+};
+
+struct bpf_perf_event_data {
+	struct user_regs regs;
+	__u64 sample_period;
+	__u64 addr;
 };
 
 #endif

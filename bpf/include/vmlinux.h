@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vmlinux.h: the kernel types that we read, by hand; nothing else. BPF's own constants: bpf_uapi.h.
+/* vmlinux.h: the kernel types that we read, by hand; nothing else. What does not vary: bpf_uapi.h.
  *
  * Every struct holds just the fields used; CO-RE finds their offsets in the running kernel's BTF by name. A field's
  * type must match the kernel's: check new ones with `bpftool btf dump file /sys/kernel/btf/vmlinux format c`.
@@ -380,22 +380,5 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
-
-/* UAPI, not relocated: libbpf and the kernel find it by name in map values. */
-struct bpf_spin_lock {
-	__u32 val;
-};
-
-/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
-struct user_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
-	unsigned long ip, cs, flags, sp, ss;
-};
-
-struct bpf_perf_event_data {
-	struct user_regs regs;
-	__u64 sample_period;
-	__u64 addr;
-};
 
 #endif
