@@ -34,6 +34,8 @@ enum { false = 0, true = 1 };
 
 /* include/linux/sched.h: a kernel thread. */
 #define PF_KTHREAD 0x00200000
+/* On its way out. */
+#define PF_EXITING 0x00000004
 
 /* include/uapi/linux/bpf.h */
 enum bpf_map_type {
@@ -68,6 +70,11 @@ enum {
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
 
 struct ns_common {
 	unsigned int inum;

@@ -81,6 +81,10 @@ macro_rules! plain {
 }
 
 skeleton!(biolatency, "Latency of block I/O.");
+skeleton!(
+    lockstat_now,
+    "What every thread is doing at this instant, and for whom it waits."
+);
 skeleton!(offcputime, "Time off the CPU, by stack.");
 skeleton!(
     pressure,
@@ -90,6 +94,7 @@ skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
+plain!(lockstat_now: now_thread);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: profile_key, profile_value, profile_totals);

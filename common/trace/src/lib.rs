@@ -14,6 +14,7 @@ pub mod loader;
 pub mod losses;
 mod mappings;
 pub mod maps;
+pub mod memory;
 pub mod options;
 pub mod output;
 pub mod perf;
