@@ -29,6 +29,12 @@ struct kernel_lock {
 	__u32 is_mmap_lock;
 };
 
+/* kernel/locking/rwsem.c */
+enum rwsem_waiter_type {
+	RWSEM_WAITING_FOR_WRITE,
+	RWSEM_WAITING_FOR_READ,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct mutex___owned {
 	struct {
@@ -54,7 +60,7 @@ struct rt_mutex_waiter___lock {
 struct rwsem_waiter___listed {
 	struct list_head list;
 	struct task_struct *task;
-	int type;
+	enum rwsem_waiter_type type;
 };
 struct mm_struct___locked {
 	struct rw_semaphore___owned mmap_lock;
@@ -113,19 +119,20 @@ static __always_inline void find_in_mmap_lock(struct kernel_lock *lock, struct t
 {
 	struct mm_struct___locked *mm = (void *)BPF_CORE_READ(task, mm);
 	struct rw_semaphore___owned *sem = &mm->mmap_lock;
-	struct rwsem_waiter___listed *waiter;
+	struct rwsem_waiter___listed *waiter = NULL;
 	struct list_head *head, *at;
 
-	if (!mm || !bpf_core_type_exists(struct rwsem_waiter___listed))
+	if (!mm || !bpf_core_field_exists(waiter->task) || !bpf_core_field_exists(waiter->list))
 		return;
 	head = &sem->wait_list;
 	at = BPF_CORE_READ(sem, wait_list.next);
 	for (int i = 0; i < MAX_WAITERS && at && at != head; i++) {
 		waiter = (void *)at - bpf_core_field_offset(waiter->list);
 		if (BPF_CORE_READ(waiter, task) == task) {
-			/* RWSEM_WAITING_FOR_WRITE is 0. */
 			describe_rwsem(lock, (__u64)sem,
-				       BPF_CORE_READ(waiter, type) ? KERNEL_LOCK_RWSEM_READ : KERNEL_LOCK_RWSEM_WRITE);
+				       BPF_CORE_READ(waiter, type) == RWSEM_WAITING_FOR_READ ?
+					       KERNEL_LOCK_RWSEM_READ :
+					       KERNEL_LOCK_RWSEM_WRITE);
 			lock->is_mmap_lock = 1;
 			return;
 		}
