@@ -128,10 +128,7 @@ impl<'a> Graph<'a> {
 }
 
 /// Everybody behind `roots`, themselves left out.
-pub(crate) fn behind(
-    roots: &[usize],
-    waiters: &HashMap<usize, Vec<usize>>,
-) -> Vec<usize> {
+pub(crate) fn behind(roots: &[usize], waiters: &HashMap<usize, Vec<usize>>) -> Vec<usize> {
     let mut seen: HashSet<usize> = roots.iter().copied().collect();
     let mut open = roots.to_vec();
     let mut found = Vec::new();
@@ -197,10 +194,7 @@ mod tests {
         let any = |waiter| edge(waiter, Releaser::AnyOf(7));
         // Thread 0 joins 1; 1 and 2 wait for locks that name nobody.
         let edges = [to(0, 1), any(1), any(2)];
-        assert_eq!(
-            sorted(Graph::new(&edges, &[7, 7, 7]).stuck()),
-            [0, 1, 2]
-        );
+        assert_eq!(sorted(Graph::new(&edges, &[7, 7, 7]).stuck()), [0, 1, 2]);
         // One more thread that does anything else may have the locks.
         assert!(Graph::new(&edges, &[7, 7, 7, 7]).stuck().is_empty());
         // Another process's thread cannot.

@@ -49,7 +49,9 @@ fn is_behind(verdict: &Verdict, wait: &Wait) -> bool {
 
 fn deadlock_json(threads: &[Thread], deadlock: &Deadlock) -> Value {
     let tids = |list: &[usize]| -> Vec<u32> {
-        list.iter().map(|thread| threads[*thread].task.tid).collect()
+        list.iter()
+            .map(|thread| threads[*thread].task.tid)
+            .collect()
     };
     json!({
         "kind": match deadlock.kind {

@@ -120,7 +120,11 @@ impl<W: Write> Writer<'_, W> {
         let waiting = wanted_waiters(self.snapshot, Class::is_lock);
         let events = wanted_waiters(self.snapshot, |class| class == Class::Event);
         let apart = units::duration(u64::try_from(self.snapshot.apart.as_nanos()).unwrap_or(0));
-        write!(self.out, "{} within {apart}: ", units::counted(wanted, "threads"))?;
+        write!(
+            self.out,
+            "{} within {apart}: ",
+            units::counted(wanted, "threads")
+        )?;
         match waiting {
             0 => writeln!(self.out, "no thread waits for a lock")?,
             1 => writeln!(self.out, "1 waits for a lock")?,
@@ -185,7 +189,11 @@ impl<W: Write> Writer<'_, W> {
     /// `a (…) waits for mutex app+0x4060, held by b (…)`
     fn wait_line(&self, waiter: usize) -> String {
         let wait = self.wait_of(waiter);
-        let timed = if wait.timed { " for a limited time" } else { "" };
+        let timed = if wait.timed {
+            " for a limited time"
+        } else {
+            ""
+        };
         let held = match wait.holder {
             _ if wait.class == Class::Event => String::new(),
             Holder::Thread(end) if wait.class == Class::Join => format!(" of {}", self.label(end)),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
 use bpf::lockstat_now::types::wait_config;
+use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
 use profile::frame::Frame;
 use profile::model::StackEnd;
@@ -177,8 +177,8 @@ fn name(
         at_start: tgids.iter().copied().collect(),
         later: false,
     };
-    let unwinder = Unwinder::new(method, bpf::unwind_maps!(skel), &wanted)
-        .context("unwind user stacks")?;
+    let unwinder =
+        Unwinder::new(method, bpf::unwind_maps!(skel), &wanted).context("unwind user stacks")?;
     let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
     table.prepare(tgids, None);
     for thread in walked {

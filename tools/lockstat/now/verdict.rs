@@ -55,10 +55,6 @@ pub(crate) struct Verdict {
     pub(crate) deadlocks: Vec<Deadlock>,
     /// Most threads behind first; without those behind deadlocks.
     pub(crate) trees: Vec<Tree>,
-    /// Threads that wait for a lock.
-    pub(crate) waiting: u64,
-    /// Threads in futex waits that are none for a lock.
-    pub(crate) events: u64,
     /// Waits by waiter.
     pub(crate) by_waiter: HashMap<usize, usize>,
     /// Waiters by holder.
@@ -79,11 +75,6 @@ impl Verdict {
         let mut verdict = Self {
             deadlocks: Vec::new(),
             trees: Vec::new(),
-            waiting: waits.iter().filter(|wait| wait.class.is_lock()).count() as u64,
-            events: waits
-                .iter()
-                .filter(|wait| wait.class == Class::Event)
-                .count() as u64,
             by_waiter: (0..waits.len()).map(|i| (waits[i].waiter, i)).collect(),
             waiters: graph.waiters(),
         };
@@ -207,9 +198,10 @@ impl Verdict {
     /// Locks do; a join only when somebody waits for a lock behind it.
     fn matters(&self, waits: &[Wait], wait: &Wait) -> bool {
         wait.class.is_lock()
-            || wait.class == Class::Join && graph::behind(&[wait.waiter], &self.waiters)
-                .iter()
-                .any(|thread| waits[self.by_waiter[thread]].class.is_lock())
+            || wait.class == Class::Join
+                && graph::behind(&[wait.waiter], &self.waiters)
+                    .iter()
+                    .any(|thread| waits[self.by_waiter[thread]].class.is_lock())
     }
 
     /// Whether a holder waits for a lock or a thread: then it is no root. An event's end is nobody's in particular.

@@ -72,7 +72,7 @@ fn user_wait(threads: &Threads, index: usize, futex: &Futex, places: &mut Places
     let thread = &threads.all[index];
     let tgid = thread.task.tgid;
     let read = |address: u64, words: &mut [u32]| read_words(tgid, address, words);
-    let named = |tid: u32| named(threads, thread, tid, futex.private);
+    let named = |tid: u32| named(threads, thread, tid);
     let known = words::lock_at(futex, &read, &named);
     let (class, holder) = known.unwrap_or((Class::Event, Holder::Unrecorded));
     let lock = match (class, holder) {
@@ -109,13 +109,17 @@ fn read_words(tgid: u32, address: u64, words: &mut [u32]) -> bool {
     true
 }
 
-/// A private lock's owner is a thread of the process, and no other.
-fn named(threads: &Threads, waiter: &Thread, tid: u32, private: bool) -> Named {
-    match threads.as_known_to(waiter, tid) {
-        None => Named::Nobody,
-        Some(thread) if threads.all[thread].is_dead() => Named::Nobody,
-        Some(thread) if private && threads.all[thread].space != waiter.space => Named::Stranger,
-        Some(thread) => Named::Thread(thread),
+/// Kernel threads have no locks of programs.
+fn named(threads: &Threads, waiter: &Thread, tid: u32) -> Named {
+    let Some(index) = threads.as_known_to(waiter, tid) else {
+        return Named::Nobody;
+    };
+    let thread = &threads.all[index];
+    match thread.space {
+        _ if thread.is_dead() => Named::Nobody,
+        0 => Named::Nobody,
+        space if space == waiter.space => Named::Own(index),
+        _ => Named::Stranger(index),
     }
 }
 
@@ -172,9 +176,7 @@ impl Wait {
                 Holder::Thread(thread) => Releaser::Thread(thread),
                 Holder::Perhaps(thread) => Releaser::Perhaps(thread),
                 Holder::Gone(_) => Releaser::Nobody,
-                Holder::Readers(_) | Holder::Unrecorded if self.private => {
-                    Releaser::AnyOf(process)
-                }
+                Holder::Readers(_) | Holder::Unrecorded if self.private => Releaser::AnyOf(process),
                 Holder::Readers(_) | Holder::Unrecorded => Releaser::Unknown,
             },
             timed: self.timed,

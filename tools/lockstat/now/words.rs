@@ -37,12 +37,12 @@ const MAX_READERS: u32 = 1 << 22;
 /// A thread that an ID in a lock may mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// It lives, and may have the lock.
-    Thread(usize),
+    /// A thread of the waiter's own process.
+    Own(usize),
+    /// A thread of another one.
+    Stranger(usize),
     /// Nobody has the ID.
     Nobody,
-    /// Somebody who cannot have the lock: a thread of another process.
-    Stranger,
 }
 
 /// What surrounds a futex: reads `words.len()` words at an address, or says that it could not.
@@ -58,7 +58,8 @@ pub(crate) fn lock_at(
         Operation::LockPi => {
             let mut word = [0];
             read(futex.address, &mut word).then_some(())?;
-            Some((Class::PiMutex, owner(word[0] & TID_MASK, named)))
+            let holder = owner(futex, word[0] & TID_MASK, named);
+            Some((Class::PiMutex, holder.unwrap_or(Holder::Unrecorded)))
         }
         Operation::RequeuePi | Operation::Any => None,
         Operation::Wait | Operation::WaitBitset => join(futex, read, named)
@@ -67,11 +68,14 @@ pub(crate) fn lock_at(
     }
 }
 
-fn owner(tid: u32, named: &dyn Fn(u32) -> Named) -> Holder {
+/// Whose an owner's ID is; `None`: no owner's, for a private lock has none in another process.
+fn owner(futex: &Futex, tid: u32, named: &dyn Fn(u32) -> Named) -> Option<Holder> {
     match (tid, named(tid)) {
-        (0, _) => Holder::Unrecorded,
-        (_, Named::Thread(thread)) => Holder::Thread(thread),
-        (_, Named::Nobody | Named::Stranger) => Holder::Gone(tid),
+        (0, _) => Some(Holder::Unrecorded),
+        (_, Named::Own(thread)) => Some(Holder::Thread(thread)),
+        (_, Named::Stranger(_)) if futex.private => None,
+        (_, Named::Stranger(thread)) => Some(Holder::Thread(thread)),
+        (_, Named::Nobody) => Some(Holder::Gone(tid)),
     }
 }
 
@@ -86,8 +90,8 @@ fn join(
         return None;
     }
     match named(futex.value) {
-        Named::Thread(thread) => Some((Class::Join, Holder::Thread(thread))),
-        Named::Nobody | Named::Stranger => None,
+        Named::Own(thread) => Some((Class::Join, Holder::Thread(thread))),
+        Named::Nobody | Named::Stranger(_) => None,
     }
 }
 
@@ -113,11 +117,7 @@ fn mutex(
     if !contended || tid == 0 || words[MUTEX_USERS] == 0 || tid > TID_MASK {
         return None;
     }
-    match named(tid) {
-        Named::Stranger => None,
-        Named::Thread(thread) => Some((Class::Mutex, Holder::Thread(thread))),
-        Named::Nobody => Some((Class::Mutex, Holder::Gone(tid))),
-    }
+    owner(futex, tid, named).map(|holder| (Class::Mutex, holder))
 }
 
 fn rwlock(
@@ -135,23 +135,21 @@ fn rwlock(
                 && words[4] == 0
                 && words[slot] == futex.value
                 && words[slot] & FUTEX_USED != 0;
-            found.then(|| rwlock_holder(slot, &words, named)).flatten()
+            found
+                .then(|| rwlock_holder(futex, slot, &words, named))
+                .flatten()
         })
 }
 
 fn rwlock_holder(
+    futex: &Futex,
     slot: usize,
     words: &[u32; RWLOCK_WORDS],
     named: &dyn Fn(u32) -> Named,
 ) -> Option<(Class, Holder)> {
-    let (state, writer) = (words[0], words[RWLOCK_WRITER]);
-    let by_writer = || match (writer, named(writer)) {
-        // Between a writer's turn and its taking it.
-        (0, _) => Some(Holder::Unrecorded),
-        (_, Named::Thread(thread)) => Some(Holder::Thread(thread)),
-        (_, Named::Nobody) => Some(Holder::Gone(writer)),
-        (_, Named::Stranger) => None,
-    };
+    let state = words[0];
+    // Nobody, between a writer's turn and its taking it.
+    let by_writer = || owner(futex, words[RWLOCK_WRITER], named);
     let readers = state >> READERS_SHIFT;
     if slot == RWLOCK_WRITERS_FUTEX {
         // Writers queue behind the writer in line; if that one waits for readers, so do they.

@@ -17,8 +17,8 @@ fn memory(words: &[u32]) -> impl Fn(u64, &mut [u32]) -> bool {
 
 fn named(tid: u32) -> Named {
     match tid {
-        100..200 => Named::Thread(tid as usize - 100),
-        200..300 => Named::Stranger,
+        100..200 => Named::Own(tid as usize - 100),
+        200..300 => Named::Stranger(tid as usize - 100),
         _ => Named::Nobody,
     }
 }
@@ -47,6 +47,14 @@ fn a_mutex_names_its_owner() {
         Some((Class::Mutex, Holder::Gone(999)))
     );
     assert_eq!(at(&[2, 0, 201, 1, 0], plain), None, "another process's");
+    let shared = Futex {
+        private: false,
+        ..plain
+    };
+    assert_eq!(
+        at(&[2, 0, 201, 1, 0x80], shared),
+        Some((Class::Mutex, Holder::Thread(101)))
+    );
     assert_eq!(at(&[2, 0, 101, 0, 0], plain), None, "no users");
     assert_eq!(at(&[2, 0, 101, 1, 0x7777], plain), None, "no mutex");
     // Rust's mutex is one word; what follows is its data.
@@ -91,6 +99,12 @@ fn a_join_waits_for_the_thread_in_the_word() {
         ..shared
     };
     assert_eq!(lock_at(&private, &memory(&[104]), &named), None);
+    // A lock's 2 is not thread 2 of somebody else.
+    let lock = Futex {
+        value: 204,
+        ..shared
+    };
+    assert_eq!(lock_at(&lock, &memory(&[204]), &named), None);
 }
 
 #[test]
@@ -103,7 +117,11 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
     );
     // A writer behind three readers.
     assert_eq!(
-        lock_at(&phase(2), &memory(&[(3 << 3) | 2, 1, 2, 1, 0, 0, 0, 0]), &named),
+        lock_at(
+            &phase(2),
+            &memory(&[(3 << 3) | 2, 1, 2, 1, 0, 0, 0, 0]),
+            &named
+        ),
         Some((Class::RwLockWrite, Holder::Readers(3)))
     );
     // A writer behind a writer.
