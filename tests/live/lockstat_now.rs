@@ -346,8 +346,7 @@ static void *work(void *argument)
 {
 	for (unsigned long i = (long)argument;; i++) {
 		pthread_mutex_lock(&locks[i % 3]);
-		for (int n = 0; n < 2000; n++)
-			__asm__ volatile("");
+		usleep(20);
 		pthread_mutex_unlock(&locks[i % 3]);
 	}
 }
