@@ -20,6 +20,8 @@ mod harness;
 mod interpreters;
 mod kernel;
 mod kernel_stacks;
+mod lockstat;
+mod lockstat_kernel;
 mod lockstat_now;
 mod offcputime;
 mod older_kernels;

@@ -11,6 +11,7 @@ mod elf;
 mod elfnames;
 mod files;
 mod frames;
+mod functions;
 mod gofile;
 mod goheader;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use profile::frame::Frame;
 
+pub use functions::Library;
 pub use interrupt::interrupt_part;
 pub use location::Location;
 pub use losses::SymbolLosses;
