@@ -24,6 +24,7 @@ Examples:
   lockstat --folded -p 123 10 > locks.folded
   lockstat -- make -j4         # a command and its children
   lockstat --now -p 123        # it hangs: who waits for whom?
+  lockstat --hold -p 123 10    # how long its mutexes are held
 
 Folded values are microseconds.";
 
@@ -44,6 +45,20 @@ pub(crate) struct Args {
     /// Who waits for whom at this instant, and deadlocks; traces nothing
     #[arg(long, help_heading = "Locks", conflicts_with_all = ["duration", "interval", "command", "kernel", "user", "hist", "folded", "output"])]
     pub(crate) now: bool,
+
+    /// How long glibc's locks are held: probes processes (-p), which slows
+    /// down their locks
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output"])]
+    pub(crate) hold: bool,
+
+    /// With --hold: take the probes away when they cost the target more, %
+    #[arg(
+        long,
+        value_name = "PCT",
+        default_value_t = 5.0,
+        help_heading = "Locks"
+    )]
+    pub(crate) hold_limit: f64,
 
     /// Only locks of the kernel
     #[arg(short = 'K', long, help_heading = "Locks")]

@@ -21,6 +21,7 @@ use capture::Capture;
 mod args;
 mod capture;
 mod harvest;
+mod hold;
 mod json;
 mod kernel;
 mod losses;
@@ -43,6 +44,9 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     if args.now {
         return now::run(args);
+    }
+    if args.hold {
+        return hold::run(args);
     }
     let mut targets = args.targets.resolve()?;
     args.output

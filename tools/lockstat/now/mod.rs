@@ -21,6 +21,7 @@ use trace::cost::Meter;
 use trace::run::{self, Outcome};
 
 use crate::args::Args;
+pub(crate) use place::Places;
 use verdict::Verdict;
 
 /// Looks, reports, and is done: exit status 0 whatever was found.

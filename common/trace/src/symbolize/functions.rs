@@ -41,7 +41,8 @@ impl Library {
             }
             let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
             let range = range.split_once('-');
-            let range = range.and_then(|(start, end)| Some((hexadecimal(start)?, hexadecimal(end)?)));
+            let range =
+                range.and_then(|(start, end)| Some((hexadecimal(start)?, hexadecimal(end)?)));
             let Some((start, end)) = range else { continue };
             if let Ok((file, _)) = files::open_mapped(tgid, start, end) {
                 found.push(Self {
@@ -103,8 +104,8 @@ fn functions(bytes: &[u8], names: &[&str]) -> Result<HashMap<String, u64>> {
             let offset = segments.iter().find_map(|segment| {
                 let start = segment.p_vaddr(endian);
                 let within = address.checked_sub(start)?;
-                let is_there = segment.p_type(endian) == elf::PT_LOAD
-                    && within < segment.p_filesz(endian);
+                let is_there =
+                    segment.p_type(endian) == elf::PT_LOAD && within < segment.p_filesz(endian);
                 is_there.then(|| segment.p_offset(endian).wrapping_add(within))
             });
             if let Some(offset) = offset.filter(|_| !is_old) {
@@ -126,7 +127,11 @@ mod tests {
             panic!("one C library, not {libraries:?}")
         };
         let found = library
-            .functions(&["pthread_mutex_lock", "pthread_cond_wait", "no_such_function"])
+            .functions(&[
+                "pthread_mutex_lock",
+                "pthread_cond_wait",
+                "no_such_function",
+            ])
             .expect("an ELF file");
         assert_eq!(found.len(), 2);
         // nm -D: the one with @@ is the default; the other is another function.
