@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "targets.bpf.h"
+#include "window.bpf.h"
 
 #define MAX_HELD 65536
 
@@ -219,78 +220,138 @@ static __always_inline void begin(struct pt_regs *ctx, __u64 address)
 	bpf_probe_read_user(&taking->caller, sizeof(taking->caller), (void *)PT_REGS_SP(ctx));
 }
 
-SEC("uprobe")
-int lock_entered(struct pt_regs *ctx)
+/* Every trap counts for the cost, also outside the window. */
+static __always_inline bool is_counting(__u64 now)
 {
 	count_hit();
-	begin(ctx, PT_REGS_PARM1(ctx));
+	return in_window(now);
+}
+
+static __always_inline int enter_lock(struct pt_regs *ctx)
+{
+	if (is_counting(bpf_ktime_get_ns()))
+		begin(ctx, PT_REGS_PARM1(ctx));
 	return 0;
 }
 
 #define EOWNERDEAD 130
 #define EBUSY 16
 
-SEC("uprobe")
-int lock_returned(struct pt_regs *ctx)
+static __always_inline void count_failure(const struct taking *taking, __u32 tgid, int result)
+{
+	struct group_id id = { .address = taking->address, .tgid = tgid, .mode = taking->cookie & HOLD_MODES };
+	struct hold_note *note = note_of(&id);
+
+	if (!note)
+		return;
+	if (taking->cookie & HOLD_TRY && result == EBUSY)
+		__sync_fetch_and_add(&note->tries_failed, 1);
+	else
+		__sync_fetch_and_add(&note->timed_out, 1);
+}
+
+/* `has_it`: whatever the function says. */
+static __always_inline int leave(struct pt_regs *ctx, bool has_it)
 {
 	struct task_struct *task = current_task();
-	struct taking *taking = bpf_task_storage_get(&takings, task, NULL, 0);
-	__u32 tgid = tgid_of(targets.pid_namespace, task);
+	struct taking *taking;
 	int result = PT_REGS_RC(ctx);
-	struct hold_note *note;
+	__u32 tgid;
 
-	count_hit();
+	if (!is_counting(bpf_ktime_get_ns()))
+		return 0;
+	taking = bpf_task_storage_get(&takings, task, NULL, 0);
 	if (!taking || !taking->under_way)
 		return 0;
 	taking->under_way = 0;
-	if (!result || result == EOWNERDEAD) {
+	tgid = tgid_of(targets.pid_namespace, task);
+	if (has_it || !result || result == EOWNERDEAD)
 		take(taking, tgid, tid_of(targets.pid_namespace, task));
-		return 0;
-	}
-	struct group_id id = { .address = taking->address, .tgid = tgid, .mode = taking->cookie & HOLD_MODES };
-
-	note = note_of(&id);
-	if (note && taking->cookie & HOLD_TRY && result == EBUSY)
-		__sync_fetch_and_add(&note->tries_failed, 1);
-	else if (note)
-		__sync_fetch_and_add(&note->timed_out, 1);
+	else
+		count_failure(taking, tgid, result);
 	return 0;
+}
+
+static __always_inline int enter_unlock(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (is_counting(now))
+		give_back(PT_REGS_PARM1(ctx), bpf_get_attach_cookie(ctx) != HOLD_MUTEX, now);
+	return 0;
+}
+
+/* pthread_cond_wait(cond, mutex): waits without the mutex, and comes back with it. */
+static __always_inline int enter_wait(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (is_counting(now)) {
+		give_back(PT_REGS_PARM2(ctx), false, now);
+		begin(ctx, PT_REGS_PARM2(ctx));
+	}
+	return 0;
+}
+
+SEC("uprobe")
+int lock_entered(struct pt_regs *ctx)
+{
+	return enter_lock(ctx);
+}
+
+SEC("uprobe")
+int lock_returned(struct pt_regs *ctx)
+{
+	return leave(ctx, false);
 }
 
 SEC("uprobe")
 int unlock_entered(struct pt_regs *ctx)
 {
-	__u64 now = bpf_ktime_get_ns();
-
-	count_hit();
-	give_back(PT_REGS_PARM1(ctx), bpf_get_attach_cookie(ctx) != HOLD_MUTEX, now);
-	return 0;
+	return enter_unlock(ctx);
 }
 
-/* pthread_cond_wait(cond, mutex): waits without the mutex, and comes back with it, whatever else it says. */
 SEC("uprobe")
 int wait_entered(struct pt_regs *ctx)
 {
-	__u64 now = bpf_ktime_get_ns(), mutex = PT_REGS_PARM2(ctx);
-
-	count_hit();
-	give_back(mutex, false, now);
-	begin(ctx, mutex);
-	return 0;
+	return enter_wait(ctx);
 }
 
 SEC("uprobe")
 int wait_returned(struct pt_regs *ctx)
 {
-	struct task_struct *task = current_task();
-	struct taking *taking = bpf_task_storage_get(&takings, task, NULL, 0);
+	return leave(ctx, true);
+}
 
-	count_hit();
-	if (!taking || !taking->under_way)
-		return 0;
-	taking->under_way = 0;
-	take(taking, tgid_of(targets.pid_namespace, task), tid_of(targets.pid_namespace, task));
-	return 0;
+/* The same for one link to many functions (6.6), which is put in place and taken away in one go. */
+SEC("uprobe.multi")
+int lock_entered_multi(struct pt_regs *ctx)
+{
+	return enter_lock(ctx);
+}
+
+SEC("uprobe.multi")
+int lock_returned_multi(struct pt_regs *ctx)
+{
+	return leave(ctx, false);
+}
+
+SEC("uprobe.multi")
+int unlock_entered_multi(struct pt_regs *ctx)
+{
+	return enter_unlock(ctx);
+}
+
+SEC("uprobe.multi")
+int wait_entered_multi(struct pt_regs *ctx)
+{
+	return enter_wait(ctx);
+}
+
+SEC("uprobe.multi")
+int wait_returned_multi(struct pt_regs *ctx)
+{
+	return leave(ctx, true);
 }
 
 /* Learns the tool's PID namespace. */

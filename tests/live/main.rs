@@ -21,6 +21,7 @@ mod interpreters;
 mod kernel;
 mod kernel_stacks;
 mod lockstat;
+mod lockstat_hold;
 mod lockstat_kernel;
 mod lockstat_now;
 mod offcputime;

@@ -33,6 +33,7 @@ const STEP: Duration = Duration::from_millis(50);
 pub(crate) struct Price {
     /// One trap, ns.
     pub(crate) trap_ns: u64,
+    /// From the first probe to the last, before and behind the window too.
     pub(crate) traps: u64,
     /// CPU time of the targets meanwhile, ns.
     pub(crate) target_cpu_ns: u64,
@@ -51,20 +52,15 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let signals = Signals::install()?;
     let meter = Meter::start();
     let libraries = probes::find(&targets.tgids)?;
-    let skel = load(&targets)?;
+    let mut skel = load(&targets)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
-    let trap_ns = probes::trap_ns(&skel)?;
-    let probes = Probes::attach(&skel, &libraries)?;
-    if !args.common.quiet {
-        eprintln!(
-            "lockstat: tracing holds {}; {} probes at {:.1} us a hit, taken away above {}% of the target's CPU time",
-            args.window.describe(),
-            probes.len(),
-            trap_ns as f64 / 1e3,
-            args.hold_limit
-        );
-    }
-    let price = watch(args, &skel, &signals, probes, trap_ns)?;
+    count(&mut skel, Some((1, 0)))?;
+    let (method, trap_ns) = probes::measure(&skel)?;
+    count(&mut skel, None)?;
+    let before = probes::hits(&skel)?;
+    let probes = Probes::attach(&skel, &libraries, method)?;
+    let mut price = watch(args, &mut skel, &signals, probes, trap_ns)?;
+    price.traps = probes::hits(&skel)? - before;
     let harvest = Harvest::gather(&skel, &targets.tgids, args.symbolizer()?)?;
     let cost = meter.read(skel.object());
     let written = write(args, &harvest, &price, &cost);
@@ -94,15 +90,32 @@ fn load(targets: &Settings) -> Result<LockstatHoldSkel<'static>> {
     })
 }
 
+/// Opens or closes the window: its start and, if it has one, its end, ns.
+fn count(skel: &mut LockstatHoldSkel<'_>, window: Option<(u64, u64)>) -> Result<()> {
+    let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+    (bss.window_start_ns, bss.window_end_ns) = window.unwrap_or_default();
+    Ok(())
+}
+
 /// Until time is up, a signal comes, the targets are gone or the guard says no; then takes the probes away.
 fn watch(
     args: &Args,
-    skel: &LockstatHoldSkel<'_>,
+    skel: &mut LockstatHoldSkel<'_>,
     signals: &Signals,
     probes: Probes,
     trap_ns: u64,
 ) -> Result<Price> {
     let start_ns = monotonic_ns();
+    count(skel, Some((start_ns, 0)))?;
+    if !args.common.quiet {
+        eprintln!(
+            "lockstat: tracing holds {}; {} probes at {:.1} us a hit, taken away above {}% of the target's CPU time",
+            args.window.describe(),
+            probes.len(),
+            trap_ns as f64 / 1e3,
+            args.hold_limit
+        );
+    }
     let deadline_ns = args
         .window
         .duration
@@ -110,7 +123,7 @@ fn watch(
     let before = probes::hits(skel)?;
     let cpu_before = guard::cpu_ns(&args.targets.pids);
     let mut guard = Guard::new(args.hold_limit, trap_ns);
-    let (mut traps, mut target_cpu_ns, mut stopped) = (0, 0, None);
+    let (mut target_cpu_ns, mut stopped) = (0, None);
     let mut now_ns = start_ns;
     while !signals.ended() && stopped.is_none() {
         let left = deadline_ns.map_or(u64::MAX, |deadline| deadline.saturating_sub(now_ns));
@@ -119,7 +132,7 @@ fn watch(
         }
         signals::wait(&[signals.fd()], STEP.min(Duration::from_nanos(left)));
         now_ns = monotonic_ns();
-        traps = probes::hits(skel)? - before;
+        let traps = probes::hits(skel)? - before;
         let Some(cpu_ns) = guard::cpu_ns(&args.targets.pids) else {
             break;
         };
@@ -127,6 +140,7 @@ fn watch(
         stopped = guard.observe(now_ns - start_ns, traps, target_cpu_ns);
     }
     let window_ns = now_ns - start_ns;
+    count(skel, Some((start_ns, now_ns)))?;
     drop(probes);
     let detached_in_ns = monotonic_ns() - now_ns;
     if let Some(stopped) = &stopped
@@ -136,7 +150,7 @@ fn watch(
     }
     Ok(Price {
         trap_ns,
-        traps,
+        traps: 0,
         target_cpu_ns,
         window_ns,
         stopped,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use bpf::lockstat_hold::LockstatHoldSkel;
-use libbpf_rs::{Link, ProgramMut, UprobeOpts};
+use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 use trace::maps;
 use trace::symbolize::Library;
 
@@ -44,9 +44,10 @@ const FUNCTIONS: &[(&str, Does, u64)] = &[
     ("pthread_cond_clockwait", Does::Wait, MUTEX),
 ];
 
-/// Pairs of lock and unlock in one measurement of a trap, and measurements, of which the shortest counts.
-const PAIRS: u32 = 200;
-const MEASUREMENTS: u32 = 5;
+/// Pairs of lock and unlock in one measurement of a trap: shorter than a time slice; and measurements, of which the shortest
+/// counts.
+const PAIRS: u32 = 25;
+const MEASUREMENTS: u32 = 40;
 /// Traps of a pair: into lock, out of it, into unlock.
 const TRAPS_PER_PAIR: u64 = 3;
 
@@ -95,67 +96,133 @@ fn is_musl(tgid: u32) -> bool {
     !Library::mapped(tgid, |name| name.starts_with("ld-musl")).is_empty()
 }
 
+/// How probes are put in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// One link to many functions, in one go (89ae89f53d20, 6.6).
+    Multi,
+    /// One by one, each with a grace period of its own when it is taken away.
+    Single,
+}
+
 /// Probes in place; dropping them takes them away.
-pub(crate) struct Probes(Vec<Link>);
+pub(crate) struct Probes {
+    links: Vec<Link>,
+    probes: usize,
+}
+
+/// The functions that one program is for.
+struct Batch<'a> {
+    single: &'a ProgramMut<'a>,
+    multi: &'a ProgramMut<'a>,
+    does: Does,
+    is_return: bool,
+}
 
 impl Probes {
-    pub(crate) fn attach(skel: &LockstatHoldSkel<'_>, libraries: &[Probed]) -> Result<Self> {
-        let mut links = Vec::new();
+    /// Returns are probed first: what was entered before its return was probed is never seen to end.
+    pub(crate) fn attach(
+        skel: &LockstatHoldSkel<'_>,
+        libraries: &[Probed],
+        method: Method,
+    ) -> Result<Self> {
+        let all = &skel.progs;
+        let batch = |single, multi, does, is_return| Batch {
+            single,
+            multi,
+            does,
+            is_return,
+        };
+        let batches = [
+            batch(
+                &all.lock_returned,
+                &all.lock_returned_multi,
+                Does::Take,
+                true,
+            ),
+            batch(
+                &all.wait_returned,
+                &all.wait_returned_multi,
+                Does::Wait,
+                true,
+            ),
+            batch(
+                &all.lock_entered,
+                &all.lock_entered_multi,
+                Does::Take,
+                false,
+            ),
+            batch(
+                &all.wait_entered,
+                &all.wait_entered_multi,
+                Does::Wait,
+                false,
+            ),
+            batch(
+                &all.unlock_entered,
+                &all.unlock_entered_multi,
+                Does::GiveBack,
+                false,
+            ),
+        ];
+        let mut probes = Self {
+            links: Vec::new(),
+            probes: 0,
+        };
         for probed in libraries {
-            let pid = i32::try_from(probed.tgid).context("PID")?;
-            for (name, does, cookie) in FUNCTIONS {
-                if let Some(offset) = probed.offsets.get(*name) {
-                    attach_one(
-                        skel,
-                        pid,
-                        &probed.library,
-                        *offset,
-                        *does,
-                        *cookie,
-                        &mut links,
-                    )
-                    .with_context(|| format!("probe {name} of process {pid}"))?;
-                }
+            for batch in &batches {
+                batch
+                    .attach(probed, method, &mut probes)
+                    .with_context(|| format!("probe the locks of process {}", probed.tgid))?;
             }
         }
-        Ok(Self(links))
+        Ok(probes)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.probes
     }
 }
 
-/// Returns are probed first: what was entered before its return was probed is never seen to end.
-fn attach_one(
-    skel: &LockstatHoldSkel<'_>,
-    pid: i32,
-    library: &Library,
-    offset: u64,
-    does: Does,
-    cookie: u64,
-    links: &mut Vec<Link>,
-) -> Result<()> {
-    let programs = &skel.progs;
-    let (entered, returned) = match does {
-        Does::Take => (&programs.lock_entered, Some(&programs.lock_returned)),
-        Does::GiveBack => (&programs.unlock_entered, None),
-        Does::Wait => (&programs.wait_entered, Some(&programs.wait_returned)),
-    };
-    let offset = usize::try_from(offset).context("offset")?;
-    let mut attach = |program: &ProgramMut<'_>, retprobe| -> Result<()> {
-        let options = UprobeOpts {
-            cookie,
-            retprobe,
-            ..UprobeOpts::default()
-        };
-        links.push(program.attach_uprobe_with_opts(pid, library.probe_path(), offset, options)?);
+impl Batch<'_> {
+    fn attach(&self, probed: &Probed, method: Method, probes: &mut Probes) -> Result<()> {
+        let pid = i32::try_from(probed.tgid).context("PID")?;
+        let path = probed.library.probe_path();
+        let mut offsets = Vec::new();
+        let mut cookies = Vec::new();
+        for (name, _, cookie) in FUNCTIONS.iter().filter(|(_, does, _)| *does == self.does) {
+            if let Some(offset) = probed.offsets.get(*name) {
+                offsets.push(usize::try_from(*offset).context("offset")?);
+                cookies.push(*cookie);
+            }
+        }
+        probes.probes += offsets.len();
+        if method == Method::Multi {
+            let options = UprobeMultiOpts {
+                offsets,
+                cookies,
+                retprobe: self.is_return,
+                ..UprobeMultiOpts::default()
+            };
+            let link = self
+                .multi
+                .attach_uprobe_multi_with_opts(pid, path, "", options)?;
+            probes.links.push(link);
+            return Ok(());
+        }
+        for (offset, cookie) in offsets.into_iter().zip(cookies) {
+            let options = UprobeOpts {
+                cookie,
+                retprobe: self.is_return,
+                ..UprobeOpts::default()
+            };
+            let link = self
+                .single
+                .attach_uprobe_with_opts(pid, &path, offset, options)?;
+            probes.links.push(link);
+        }
         Ok(())
-    };
-    if let Some(returned) = returned {
-        attach(returned, true)?;
     }
-    attach(entered, false)
 }
 
 /// Traps so far.
@@ -163,14 +230,33 @@ pub(crate) fn hits(skel: &LockstatHoldSkel<'_>) -> Result<u64> {
     Ok(maps::per_cpu::<u64>(&skel.maps.hits, 0)?.iter().sum())
 }
 
-/// What one trap costs on this machine, ns: measured on ourselves, with the very programs and functions.
-pub(crate) fn trap_ns(skel: &LockstatHoldSkel<'_>) -> Result<u64> {
+/// How probes are put in place on this machine, and what one trap costs, ns: measured on ourselves, with the very programs and
+/// functions.
+///
+/// Kernels before 46ba0e49b642 (6.10) let several probes at once see but one thread of a process: where they miss a
+/// thread's locks, single ones are used.
+pub(crate) fn measure(skel: &LockstatHoldSkel<'_>) -> Result<(Method, u64)> {
     let own = find(&[std::process::id()])?;
-    let without = pair_ns();
-    let probes = Probes::attach(skel, &own)?;
-    let with = pair_ns();
-    drop(probes);
-    Ok(with.saturating_sub(without) / TRAPS_PER_PAIR)
+    let without = in_another_thread();
+    for method in [Method::Multi, Method::Single] {
+        let before = hits(skel)?;
+        let probes = match Probes::attach(skel, &own, method) {
+            Ok(probes) => probes,
+            Err(_) if method == Method::Multi => continue,
+            Err(err) => return Err(err),
+        };
+        let with = in_another_thread();
+        drop(probes);
+        let traps = hits(skel)? - before;
+        if traps >= TRAPS_PER_PAIR * u64::from(PAIRS * MEASUREMENTS) {
+            return Ok((method, with.saturating_sub(without) / TRAPS_PER_PAIR));
+        }
+    }
+    bail!("probes on this process's own locks are not hit: uprobes do not work here")
+}
+
+fn in_another_thread() -> u64 {
+    std::thread::spawn(pair_ns).join().unwrap_or(0)
 }
 
 fn pair_ns() -> u64 {
