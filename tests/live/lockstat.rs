@@ -32,11 +32,11 @@ int main(int argc, char **argv)
 "#;
 
 /// Runs lockstat around the program; gives its reports and what it said besides.
-fn around(args: &[&str]) -> (String, String) {
+fn around(args: &[&str], millis: &str) -> (String, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "maps", MAPS, &["-pthread"]);
     let program = program.to_str().expect("text");
-    let output = Tool::start("lockstat", &[args, &["--", program, "1000"]].concat()).finish();
+    let output = Tool::start("lockstat", &[args, &["--", program, millis]].concat()).finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
     (output.stdout, output.stderr)
 }
@@ -53,7 +53,7 @@ fn a_lock_adds_up_over_waiters_parts_and_buckets() {
         return;
     }
     let _alone = alone();
-    let (stdout, stderr) = around(&["-K", "-j"]);
+    let (stdout, stderr) = around(&["-K", "-j"], "1000");
     let report: Value = serde_json::from_str(&stdout).expect("JSON");
     assert_eq!(number(&report, "losses.waiters_full"), 0, "{stderr}");
     let locks = report["locks"].as_array().expect("a list");
@@ -80,12 +80,12 @@ fn intervals_add_up_to_no_more_than_threads_times_time() {
         return;
     }
     let _alone = alone();
-    let (stdout, _) = around(&["-K", "-j", "-i", "0.2"]);
+    let (stdout, _) = around(&["-K", "-j", "-i", "0.5"], "4000");
     let reports: Vec<Value> = stdout
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    assert!(reports.len() >= 4, "{} reports", reports.len());
+    assert!(reports.len() >= 2, "{} reports", reports.len());
     let mut end_ns = 0;
     for report in &reports {
         let (start_ns, duration_ns) = (number(report, "start_ns"), number(report, "duration_ns"));
@@ -109,7 +109,7 @@ fn formats_have_the_same_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
     let (folded, pprof) = (path("out.folded"), path("out.pb.gz"));
-    let (stdout, _) = around(&["-K", "-j", "-o", &folded, "-o", &pprof]);
+    let (stdout, _) = around(&["-K", "-j", "-o", &folded, "-o", &pprof], "1000");
     let report: Value = serde_json::from_str(&stdout).expect("JSON");
     let locks = report["locks"].as_array().expect("a list");
     let total_ns: u64 = locks.iter().map(|lock| number(lock, "total_ns")).sum();
@@ -137,7 +137,7 @@ fn the_table_is_at_most_100_columns_wide() {
         return;
     }
     let _alone = alone();
-    let (stdout, stderr) = around(&["-s", "2", "--hist"]);
+    let (stdout, stderr) = around(&["-s", "2", "--hist"], "1000");
     assert!(stdout.contains("mmap_lock of maps "), "{stdout}{stderr}");
     assert!(stdout.contains("HOLDER"), "{stdout}");
     assert!(

@@ -154,7 +154,8 @@ impl Reports for Capture<'_> {
             start_ns..edge_ns,
         )?;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
-        let profile = waits::profile(&harvest, &mut self.stacks);
+        let named = self.args.needs_names();
+        let profile = waits::profile(&harvest, &mut self.stacks, named);
         self.ends = ends::describe(&profile);
         let ledger = self.ledger()?;
         let interval = Interval {

@@ -32,6 +32,8 @@ mod row;
 mod setup;
 mod stacks;
 mod table;
+#[cfg(test)]
+mod table_tests;
 mod waits;
 
 fn main() -> ExitCode {
