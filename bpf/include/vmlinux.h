@@ -145,6 +145,8 @@ struct mutex;
 struct bio_list;
 
 struct thread_info {
+	/* Architecture: x86-64. */
+	u32 status;
 	u32 cpu;
 };
 
