@@ -20,6 +20,7 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s32 s32;
 typedef __s64 s64;
 typedef __u16 __be16;
 typedef __u32 __be32;
@@ -118,8 +119,18 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+typedef struct {
+	unsigned int raw_lock;
+} raw_spinlock_t;
+
+struct rq {
+	raw_spinlock_t __lock;
+	int cpu;
+};
+
 struct cfs_rq {
 	int throttle_count;
+	struct rq *rq;
 };
 
 struct sched_entity {
@@ -127,10 +138,6 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
-struct mm_struct {
-	unsigned long mmap_base;
-	unsigned long start_stack;
-};
 
 typedef struct {
 	int counter;
@@ -140,8 +147,29 @@ struct signal_struct {
 	atomic_t live;
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct mutex {
+	atomic64_t owner;
+};
+
+struct rw_semaphore {
+	atomic64_t owner;
+};
+
+struct kmem_cache {
+	const char *name;
+};
+
+struct mm_struct {
+	unsigned long mmap_base;
+	unsigned long start_stack;
+	struct rw_semaphore mmap_lock;
+};
+
 struct rt_mutex_waiter;
-struct mutex;
 struct bio_list;
 
 struct thread_info {

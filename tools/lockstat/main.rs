@@ -1,0 +1,79 @@
+//! lockstat: which locks make threads wait, for how long, and who holds them.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+use libbpf_rs::skel::Skel;
+use trace::closing::Closing;
+use trace::collect::finish;
+use trace::command::Corked;
+use trace::cost::Meter;
+use trace::intervals::report_each;
+use trace::output::OutputFile;
+use trace::run::{self, Outcome};
+use trace::signals::Signals;
+
+use args::Args;
+use capture::Capture;
+
+mod args;
+mod capture;
+mod harvest;
+mod kernel;
+mod losses;
+mod report;
+mod row;
+mod setup;
+
+fn main() -> ExitCode {
+    run::main("lockstat", || trace(&Args::parse()))
+}
+
+fn trace(args: &Args) -> Result<Outcome> {
+    if let Some(shell) = args.completions {
+        return Ok(run::print_completions(shell, Args::command()));
+    }
+    let mut targets = args.targets.resolve()?;
+    args.output
+        .iter()
+        .try_for_each(OutputFile::check_writable)?;
+    run::check_privileges()?;
+    let signals = Signals::install()?;
+    let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
+    let meter = Meter::start();
+    let skel = setup::load(args, &targets)?;
+    let mut capture = Capture::open(args, skel, corked.as_ref())?;
+
+    let start_ns = capture.open_window(&targets)?;
+    let mut command = corked.map(Corked::start).transpose()?;
+    let mut end_ns = start_ns;
+    let written = report_each(
+        &args.every(),
+        args.common.quiet,
+        (&signals, command.as_mut()),
+        &mut capture,
+        &mut end_ns,
+    );
+    run::unless_closed(written, ())?;
+    let outcome = close(args, &capture, &meter, end_ns - start_ns)?;
+    finish(command, &signals, outcome)
+}
+
+fn close(args: &Args, capture: &Capture<'_>, meter: &Meter, window_ns: u64) -> Result<Outcome> {
+    let losses = capture.losses()?;
+    let cost = meter.read(capture.skel.object());
+    let closing = Closing {
+        tool: "lockstat",
+        window: Duration::from_nanos(window_ns),
+        events: (capture.waits(), "waits"),
+        stacks: Some(capture.stacks.len()),
+        ends: None,
+        losses: &losses,
+        losses_of_ns: 0,
+        cost: &cost,
+    };
+    closing.print(args.common.quiet);
+    Ok(closing.outcome(args.common.strict))
+}
