@@ -93,16 +93,13 @@ int BPF_PROG(compat_returns, struct pt_regs *regs, long ret)
 
 static __always_inline void futex_task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
-	struct member *leaving = member_of(prev), *coming = member_of(next);
-	__u64 now;
+	struct member *member = member_of(prev);
 
-	if (!leaving && !coming)
-		return;
-	now = bpf_ktime_get_ns();
-	if (leaving)
-		futex_switched_out(&leaving->futex, prev, preempt, state, now);
-	if (coming)
-		futex_switched_in(&coming->futex, now);
+	if (member)
+		futex_switched_out(&member->futex, prev, preempt, state);
+	member = member_of(next);
+	if (member)
+		futex_switched_in(&member->futex);
 }
 
 SEC("?tp_btf/sched_switch")

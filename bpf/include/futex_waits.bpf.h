@@ -132,22 +132,24 @@ static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task
 }
 
 /* The thread leaves its CPU. */
-static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state,
-					       __u64 now)
+static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state)
 {
 	bool runnable = stays_runnable(preempt, state);
+	__u64 now;
 
-	if (window_end_ns && now >= window_end_ns)
-		return;
 	if (!runnable)
 		futex->switches_seen = task->nvcsw;
+	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD ||
+					   !waits_on_futex(futex, task, true)))
+		return;
+	now = bpf_ktime_get_ns();
+	if (window_end_ns && now >= window_end_ns)
+		return;
 	if (futex->phase != FUTEX_IDLE) {
 		futex->phase = runnable ? FUTEX_RUNNABLE : FUTEX_BLOCKED;
 		futex->runnable_ns = now;
 		return;
 	}
-	if (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD || !waits_on_futex(futex, task, true))
-		return;
 	begin_futex_wait(futex, now);
 	find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 	if (futex->call.flags & FUTEX_IS_COMPAT)
@@ -168,9 +170,14 @@ static __always_inline void end_run_queue(struct futex_wait *futex, __u64 now)
 	futex->runnable_ns = now;
 }
 
-static __always_inline void futex_switched_in(struct futex_wait *futex, __u64 now)
+static __always_inline void futex_switched_in(struct futex_wait *futex)
 {
-	if (futex->phase == FUTEX_IDLE || (window_end_ns && now >= window_end_ns))
+	__u64 now;
+
+	if (futex->phase == FUTEX_IDLE)
+		return;
+	now = bpf_ktime_get_ns();
+	if (window_end_ns && now >= window_end_ns)
 		return;
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, now);
@@ -316,6 +323,55 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 	begin_futex_wait(futex, bpf_ktime_get_ns());
 	if (futex->call.flags & FUTEX_IS_COMPAT)
 		__sync_fetch_and_add(&futex_compat_waits, 1);
+}
+
+/* A wait that is open at the end of an interval: where its thread is, for user space to walk. */
+struct open_futex {
+	struct lock_id lock;
+	/* User registers. */
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u32 tgid;
+	__u32 tid;
+};
+
+/* The iterator's output has no map that would name its type. */
+const struct open_futex *unused_open_futex __attribute__((unused));
+
+static __always_inline void hand_over_registers(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+	struct open_futex open = {
+		.lock = futex->wait.lock,
+		.ip = BPF_CORE_READ(regs, ip),
+		.sp = BPF_CORE_READ(regs, sp),
+		.bp = BPF_CORE_READ(regs, bp),
+		.tgid = tgid_of(targets.pid_namespace, task),
+		.tid = tid_of(targets.pid_namespace, task),
+	};
+
+	bpf_seq_write(seq, &open, sizeof(open));
+}
+
+/* From the closing iterator. */
+static __always_inline void count_open_futex_wait(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
+{
+	struct stack_scratch *scratch;
+	__u32 slot;
+
+	if (futex->phase == FUTEX_IDLE || futex->wait.begin_ns >= edge_ns)
+		return;
+	if (futex->phase == FUTEX_RUNNABLE)
+		end_run_queue(futex, edge_ns);
+	identify_futex(futex, task);
+	scratch = claim_scratch(&slot);
+	if (scratch) {
+		describe_lock(futex, task, scratch);
+		release_scratch(scratch);
+	}
+	count_open_wait(&futex->wait, task);
+	hand_over_registers(futex, task, seq);
 }
 
 #endif

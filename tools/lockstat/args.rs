@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use bpf::lockstat::types::{lockstat_config, rodata};
+use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use clap::Parser;
 use clap_complete::Shell;
 use trace::options::Common;
@@ -171,17 +171,34 @@ impl Args {
         rodata.config = lockstat_config {
             interrupts: self.is_everybody().into(),
             holder_stacks: (self.stacks > 0 || self.common.json).into(),
+            releasers: stack_config {
+                no_user: (self.stacks == 0 && !self.common.json).into(),
+                no_kernel: 1,
+            },
+            futexes: self.traces(Side::User).into(),
+            pad: 0,
         };
     }
 
     /// Which optional programs this kernel and these options need.
     pub(crate) fn programs(
         &self,
-        _kernel: &Kernel,
+        kernel: &Kernel,
         targets: &Settings,
     ) -> Vec<(&'static str, bool)> {
         let kernel_locks = self.traces(Side::Kernel);
+        let futexes = self.traces(Side::User);
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         vec![
+            ("futex_sched_switch", futexes && has_state),
+            ("futex_sched_switch_pre_5_18", futexes && !has_state),
+            ("futex_sched_waking", futexes),
+            ("futex_exit", futexes),
+            ("futex_restart_exit", futexes),
+            ("futex_waitv_exit", futexes),
+            ("futex_wait_exit", futexes),
+            ("futex_requeue_exit", futexes),
+            ("compat_returns", futexes),
             ("contention_begin", kernel_locks),
             ("contention_end", kernel_locks),
             ("unwind_fork", self.unwind != Method::Fp),
