@@ -32,7 +32,9 @@ struct kernel_waits {
 	/* A program is at work on them. */
 	__u32 busy;
 	/* Begins and ends seen. */
-	__u64 events;
+	__u32 events;
+	/* Of the wait at work on. */
+	__u32 at;
 	struct lock_wait waits[KERNEL_WAITS];
 };
 

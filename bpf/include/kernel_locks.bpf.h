@@ -127,8 +127,8 @@ static __always_inline void note_kernel_holder(struct lock_wait *wait, __u64 loc
 		note_rwsem_owner(&wait->holder, (struct rw_semaphore *)lock, with_stack);
 }
 
-static __always_inline void begin_wait(void *ctx, struct lock_wait *wait, struct task_struct *task, __u64 lock,
-				       __u32 flags, __u64 now)
+static __always_inline void begin_wait(struct lock_wait *wait, struct task_struct *task, __u64 lock, __u32 flags,
+				       __u64 now)
 {
 	__builtin_memset(wait, 0, sizeof(*wait));
 	wait->lock.address = lock;
@@ -136,24 +136,8 @@ static __always_inline void begin_wait(void *ctx, struct lock_wait *wait, struct
 	wait->lock.confidence = 100;
 	wait->begin_ns = wait->part_ns = now;
 	wait->mode = flags & LCB_F_READ ? WAIT_SHARED : WAIT_EXCLUSIVE;
-	wait->is_spinning = !!(flags & LCB_F_SPIN);
 	if (wait->lock.class == KERNEL_RWSEM && is_own_mmap_lock(task, lock))
 		wait->lock.tgid = tgid_of(targets.pid_namespace, task);
-	note_kernel_holder(wait, lock);
-	if (!wait->is_spinning)
-		walk_waiter(ctx, wait, task);
-}
-
-/* The same wait goes on, spinning instead of sleeping or the other way round. */
-static __always_inline void next_part(void *ctx, struct lock_wait *wait, struct task_struct *task, __u64 lock,
-				      __u32 flags, __u64 now)
-{
-	end_part(wait, now);
-	wait->is_spinning = !!(flags & LCB_F_SPIN);
-	if (wait->is_spinning)
-		return;
-	note_kernel_holder(wait, lock);
-	walk_waiter(ctx, wait, task);
 }
 
 /* Nobody sleeps with a spinlock in view: entries of such waits have missed their end. */
@@ -168,6 +152,18 @@ static __always_inline void drop_stale_spins(struct kernel_waits *waits)
 		waits->depth = top;
 		__sync_fetch_and_add(&kernel_lock_losses.unended, 1);
 	}
+}
+
+/* Where the wait for `lock` is, counted from the bottom; KERNEL_WAITS if nowhere. */
+static __always_inline __u32 find_wait(struct kernel_waits *waits, __u64 lock)
+{
+	waits->at = KERNEL_WAITS;
+	for (__u32 i = 0; i < KERNEL_WAITS; i++)
+		if (i < waits->depth && waits->waits[i].lock.address == lock)
+			waits->at = i;
+	/* Through memory: else the verifier follows each place to the end by itself. */
+	barrier();
+	return waits->at;
 }
 
 static __always_inline struct lock_wait *push_wait(struct kernel_waits *waits, __u32 flags)
@@ -186,15 +182,6 @@ static __always_inline struct lock_wait *push_wait(struct kernel_waits *waits, _
 	return &waits->waits[depth];
 }
 
-/* Where the wait for `lock` is, counted from the bottom; KERNEL_WAITS if nowhere. */
-static __always_inline __u32 find_wait(struct kernel_waits *waits, __u64 lock)
-{
-	for (__u32 i = 0; i < KERNEL_WAITS; i++)
-		if (i < waits->depth && waits->waits[i].lock.address == lock)
-			return i;
-	return KERNEL_WAITS;
-}
-
 static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, struct task_struct *task, __u64 lock,
 					__u32 flags)
 {
@@ -203,18 +190,25 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 	struct lock_wait *wait;
 
 	waits->events++;
-	if (at < KERNEL_WAITS && flags & LCB_F_MUTEX) {
-		waits->depth = at + 1;
-		next_part(ctx, &waits->waits[at], task, lock, flags, now);
-		return;
-	}
-	if (at < KERNEL_WAITS) {
+	if (at < KERNEL_WAITS && !(flags & LCB_F_MUTEX)) {
 		/* It cannot wait twice. */
 		__sync_fetch_and_add(&kernel_lock_losses.unended, waits->depth - at);
 		waits->depth = at;
+		at = KERNEL_WAITS;
 	}
-	wait = push_wait(waits, flags);
-	begin_wait(ctx, wait, task, lock, flags, now);
+	if (at < KERNEL_WAITS) {
+		/* The same wait goes on, sleeping instead of spinning or the other way round. */
+		waits->depth = at + 1;
+		wait = &waits->waits[at];
+		end_part(wait, now);
+	} else {
+		wait = push_wait(waits, flags);
+		begin_wait(wait, task, lock, flags, now);
+	}
+	wait->is_spinning = !!(flags & LCB_F_SPIN);
+	note_kernel_holder(wait, lock);
+	if (!wait->is_spinning)
+		walk_waiter(ctx, wait, task);
 }
 
 /* Worth a walk: long, or the lock has no name yet, or its turn. */

@@ -4,6 +4,8 @@
 #define __LOCK_NAMES_BPF_H__
 
 #include "lock_tables.bpf.h"
+#include <bpf/bpf_tracing.h>
+#include "waits.bpf.h"
 
 /* kfunc of 6.14: the slab cache that an address was allocated from. */
 struct kmem_cache *bpf_get_kmem_cache(u64 address) __ksym __weak;
@@ -15,17 +17,31 @@ enum lock_name_kind {
 	LOCK_NAME_MMAP,
 	/* A CPU's run queue; `number`: the CPU. */
 	LOCK_NAME_RUN_QUEUE,
+	/* A pipe's mutex; `number`: its inode, 0 if not known. */
+	LOCK_NAME_PIPE,
+	/* Locks of an inode; `number`: of the inode; `text`: a name it has; `device`. */
+	LOCK_NAME_INODE,
+	LOCK_NAME_INODE_QUEUE,
+	LOCK_NAME_INODE_STATE,
+	LOCK_NAME_INODE_MAPPINGS,
+	LOCK_NAME_INODE_INVALIDATE,
+	LOCK_NAME_INODE_PAGES,
 };
 
 struct lock_name {
 	__u64 number;
 	/* The stack that was walked first: its caller names what nothing else does. */
 	__u64 kernel_stack;
+	/* enum lock_name_kind */
 	__u8 kind;
-	__u8 pad[7];
+	/* Of an inode: its type, S_IFMT >> 12. */
+	__u8 file_type;
+	__u8 pad[6];
+	/* Empty, too, where caches were merged: the name is that of one of several types. */
 	__u8 slab[32];
-	/* Process of an mmap_lock. */
+	/* Process of an mmap_lock, name of a file. */
 	__u8 text[32];
+	__u8 device[32];
 };
 
 struct {
@@ -80,8 +96,95 @@ static __always_inline void read_slab(struct lock_name *name, __u64 address)
 	if (!bpf_ksym_exists(bpf_get_kmem_cache))
 		return;
 	slab = bpf_get_kmem_cache(address);
-	if (slab)
+	if (slab && slab->refcount == 1)
 		bpf_probe_read_kernel_str(name->slab, sizeof(name->slab), slab->name);
+}
+
+/* Whether there is an inode: it begins `offset` bytes before `lock`, and its own page cache points back at it. */
+static __always_inline bool is_inode_at(__u64 lock, __u64 offset)
+{
+	struct inode *inode = (struct inode *)(lock - offset);
+
+	return BPF_CORE_READ(inode, i_data.host) == inode;
+}
+
+static __always_inline __u64 offset_in_inode(enum lock_name_kind kind)
+{
+	struct inode *inode = NULL;
+	struct address_space *pages = NULL;
+	struct rw_semaphore *sem = NULL;
+
+	switch (kind) {
+	case LOCK_NAME_INODE:
+		return bpf_core_field_offset(inode->i_rwsem);
+	case LOCK_NAME_INODE_QUEUE:
+		return bpf_core_field_offset(inode->i_rwsem) + bpf_core_field_offset(sem->wait_lock);
+	case LOCK_NAME_INODE_STATE:
+		return bpf_core_field_offset(inode->i_lock);
+	case LOCK_NAME_INODE_MAPPINGS:
+		return bpf_core_field_offset(inode->i_data) + bpf_core_field_offset(pages->i_mmap_rwsem);
+	case LOCK_NAME_INODE_INVALIDATE:
+		return bpf_core_field_offset(inode->i_data) + bpf_core_field_offset(pages->invalidate_lock);
+	default:
+		return bpf_core_field_offset(inode->i_data) + bpf_core_field_offset(pages->i_pages);
+	}
+}
+
+/* Any of its names: an inode may have several, or none any more. */
+static __always_inline void describe_inode(struct lock_name *name, struct inode *inode)
+{
+	struct dentry *dentry = NULL;
+	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
+
+	name->number = BPF_CORE_READ(inode, i_ino);
+	name->file_type = BPF_CORE_READ(inode, i_mode) >> 12;
+	BPF_CORE_READ_STR_INTO(&name->device, inode, i_sb, s_id);
+	if (!alias)
+		return;
+	dentry = (struct dentry *)((__u64)alias - bpf_core_field_offset(dentry->d_u.d_alias));
+	bpf_probe_read_kernel_str(name->text, sizeof(name->text), BPF_CORE_READ(dentry, d_name.name));
+}
+
+static __always_inline bool name_inode_lock(struct lock_name *name, __u64 lock)
+{
+	for (int kind = LOCK_NAME_INODE; kind <= LOCK_NAME_INODE_PAGES; kind++) {
+		__u64 offset = offset_in_inode(kind);
+
+		if (!is_inode_at(lock, offset))
+			continue;
+		name->kind = kind;
+		describe_inode(name, (struct inode *)(lock - offset));
+		return true;
+	}
+	return false;
+}
+
+/* A list's head whose first entry points back at it. */
+static __always_inline bool is_list_at(struct list_head *head)
+{
+	return BPF_CORE_READ(head, next, prev) == head;
+}
+
+/* The inode of the file that the waiter's system call is about, if this pipe is behind it. */
+static __always_inline __u64 inode_of_pipe(struct task_struct *task, struct pipe_inode_info *pipe)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+	struct file *file = file_of(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+	return inode && BPF_CORE_READ(inode, i_pipe) == pipe ? BPF_CORE_READ(inode, i_ino) : 0;
+}
+
+static __always_inline bool name_pipe_lock(struct lock_name *name, struct task_struct *task, __u64 lock)
+{
+	struct pipe_inode_info *pipe = NULL;
+
+	pipe = (struct pipe_inode_info *)(lock - bpf_core_field_offset(pipe->mutex));
+	if (!is_list_at(&pipe->rd_wait.head) || !is_list_at(&pipe->wr_wait.head))
+		return false;
+	name->kind = LOCK_NAME_PIPE;
+	name->number = inode_of_pipe(task, pipe);
+	return true;
 }
 
 /* Insertions are rare: once per lock. */
@@ -102,6 +205,10 @@ static __noinline void name_lock(struct lock_wait *wait, struct task_struct *tas
 		BPF_CORE_READ_INTO(&name.text, task, group_leader, comm);
 	}
 	read_slab(&name, wait->lock.address);
+	if (!name.kind && wait->lock.class == KERNEL_MUTEX)
+		name_pipe_lock(&name, task, wait->lock.address);
+	else if (!name.kind)
+		name_inode_lock(&name, wait->lock.address);
 	bpf_map_update_elem(&lock_names, &wait->lock, &name, BPF_NOEXIST);
 }
 

@@ -102,8 +102,91 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct raw_spinlock {
+	unsigned int raw_lock;
+};
+
+typedef struct raw_spinlock raw_spinlock_t;
+
+struct spinlock {
+	unsigned int rlock;
+};
+
+typedef struct spinlock spinlock_t;
+
+struct mutex {
+	atomic64_t owner;
+};
+
+struct rw_semaphore {
+	atomic64_t owner;
+	raw_spinlock_t wait_lock;
+};
+
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+typedef struct wait_queue_head wait_queue_head_t;
+
+struct pipe_inode_info {
+	struct mutex mutex;
+	wait_queue_head_t rd_wait;
+	wait_queue_head_t wr_wait;
+};
+
+struct xarray {
+	spinlock_t xa_lock;
+};
+
+struct address_space {
+	struct inode *host;
+	struct xarray i_pages;
+	struct rw_semaphore invalidate_lock;
+	struct rw_semaphore i_mmap_rwsem;
+};
+
+struct super_block {
+	char s_id[32];
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+};
+
 struct inode {
 	umode_t i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	spinlock_t i_lock;
+	struct rw_semaphore i_rwsem;
+	struct hlist_head i_dentry;
+	struct address_space i_data;
+	struct pipe_inode_info *i_pipe;
 };
 
 struct file {
@@ -118,10 +201,6 @@ struct fdtable {
 struct files_struct {
 	struct fdtable *fdt;
 };
-
-typedef struct {
-	unsigned int raw_lock;
-} raw_spinlock_t;
 
 struct rq {
 	raw_spinlock_t __lock;
@@ -147,19 +226,8 @@ struct signal_struct {
 	atomic_t live;
 };
 
-typedef struct {
-	s64 counter;
-} atomic64_t;
-
-struct mutex {
-	atomic64_t owner;
-};
-
-struct rw_semaphore {
-	atomic64_t owner;
-};
-
 struct kmem_cache {
+	int refcount;
 	const char *name;
 };
 

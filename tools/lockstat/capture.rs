@@ -1,6 +1,5 @@
 //! From the opening of the window to the last interval.
 
-use std::io;
 use std::os::fd::RawFd;
 
 use anyhow::Result;
@@ -138,7 +137,6 @@ impl Reports for Capture<'_> {
             start_ns..edge_ns,
         )?;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
-        let stdout = &mut io::stdout().lock();
-        report::write(self.args, &harvest, &mut self.stacks, stdout)
+        report::report(self.args, &harvest, &mut self.stacks)
     }
 }

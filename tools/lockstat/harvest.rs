@@ -140,6 +140,8 @@ fn waiter(key: &waiter_key, value: &waiter_value) -> Waiter {
             tgid: key.tgid,
             tid: key.tid,
         },
+        caller: None,
+        in_interrupt: false,
         is_shared: key.mode != 0,
         kernel: key.kernel_stack,
         user: key.user_stack,

@@ -21,11 +21,16 @@ use capture::Capture;
 mod args;
 mod capture;
 mod harvest;
+mod json;
 mod kernel;
 mod losses;
+mod merge;
 mod report;
 mod row;
 mod setup;
+mod stacks;
+mod table;
+mod waits;
 
 fn main() -> ExitCode {
     run::main("lockstat", || trace(&Args::parse()))

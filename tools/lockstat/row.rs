@@ -84,6 +84,10 @@ pub(crate) struct LockRow {
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     pub(crate) task: Task,
+    /// First function outside the lock's own code; unknown where no stack was walked.
+    pub(crate) caller: Option<Arc<str>>,
+    /// An interrupt waited, not the thread that it interrupted.
+    pub(crate) in_interrupt: bool,
     /// As a reader.
     pub(crate) is_shared: bool,
     /// Interned stacks; 0: not walked.
@@ -132,4 +136,41 @@ pub(crate) struct Holder {
     pub(crate) blocked: u64,
     /// Interned kernel stack; 0: not walked, or on a CPU.
     pub(crate) stack: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A mutex that was waited for once.
+    pub(crate) fn row(total_ns: u64) -> LockRow {
+        let mut waits = Histogram::default();
+        waits.record(total_ns);
+        LockRow {
+            identity: Identity {
+                side: Side::Kernel,
+                address: 0xffff_8881_0000_0000,
+                object: 0,
+                tgid: 0,
+                class: 3,
+            },
+            name: LockName::default(),
+            class: "mutex",
+            confidence: 100,
+            locks: 1,
+            contentions: 1,
+            waits,
+            total_ns,
+            max_ns: total_ns,
+            spin_ns: 0,
+            block_ns: total_ns,
+            run_queue_ns: 0,
+            raced: 0,
+            timed_out: 0,
+            open: 0,
+            first_caller: None,
+            waiters: Vec::new(),
+            holders: Vec::new(),
+        }
+    }
 }

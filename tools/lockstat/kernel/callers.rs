@@ -1,29 +1,57 @@
 //! Who called the lock function.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::frame::Frame;
 use trace::stacks::StackTable;
+use trace::symbolize::interrupt_part;
 
 use crate::row::LockRow;
 
-/// First function outside the locks' own code on the heaviest stack that was walked; `first_walked` is the stack that the
-/// lock was named by.
-pub(crate) fn first(row: &LockRow, first_walked: u64, stacks: &mut StackTable) -> Option<Arc<str>> {
-    let heaviest = row.waiters.iter().map(|waiter| waiter.kernel);
-    let id = heaviest.chain([first_walked]).find(|stack| *stack != 0)?;
-    outside(&stacks.kernel_names(id))
+/// Callers by stack.
+#[derive(Default)]
+pub(crate) struct Callers(HashMap<u64, Caller>);
+
+#[derive(Clone, Default)]
+struct Caller {
+    name: Option<Arc<str>>,
+    in_interrupt: bool,
+}
+
+impl Callers {
+    /// Who called for each waiter and, by the heaviest stack that was walked, for the lock; `first_walked` is the first of
+    /// all.
+    pub(crate) fn find(&mut self, row: &mut LockRow, first_walked: u64, stacks: &mut StackTable) {
+        for waiter in &mut row.waiters {
+            let caller = self.of(waiter.kernel, stacks);
+            waiter.caller.clone_from(&caller.name);
+            waiter.in_interrupt = caller.in_interrupt;
+        }
+        let known = row.waiters.iter().find_map(|waiter| waiter.caller.clone());
+        row.first_caller = known.or_else(|| self.of(first_walked, stacks).name.clone());
+    }
+
+    fn of(&mut self, stack: u64, stacks: &mut StackTable) -> &Caller {
+        self.0.entry(stack).or_insert_with(|| {
+            let frames = stacks.kernel_names(stack);
+            Caller {
+                name: outside(&frames),
+                in_interrupt: interrupt_part(&frames).is_some(),
+            }
+        })
+    }
 }
 
 /// `frames` are root first.
-pub(crate) fn outside(frames: &[Frame]) -> Option<Arc<str>> {
+fn outside(frames: &[Frame]) -> Option<Arc<str>> {
     let mut leaf_first = frames.iter().rev();
     let caller = leaf_first.find(|frame| !is_lock_function(&frame.name))?;
     Some(caller.name.clone())
 }
 
 /// Beginnings of the names of functions that take locks, without leading underscores.
-const PREFIXES: [&str; 25] = [
+const PREFIXES: &[&str] = &[
     "raw_spin_lock",
     "raw_read_lock",
     "raw_write_lock",
@@ -47,8 +75,24 @@ const PREFIXES: [&str; 25] = [
     "rtlock_",
     "rwbase_",
     "rt_down_",
+    "mmap_read_",
+    "mmap_write_",
     "lock_mm_and_find_vma",
-    "mmap_",
+    "lock_vma_under_rcu",
+    "vma_start_",
+    "folio_lruvec_",
+    "raw_spin_rq_",
+    "task_rq_lock",
+    "lock_timer_base",
+    "lock_hrtimer_base",
+    "get_locked_pte",
+    "pte_offset_map_",
+    "lock_task_sighand",
+    "lock_rename",
+    "lock_sock",
+    "inode_lock",
+    "pipe_lock",
+    "lockref_",
 ];
 
 fn is_lock_function(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Locks of the kernel: class, name, caller.
 
-mod callers;
+pub(crate) mod callers;
 mod names;
 pub(crate) mod symbols;
 
@@ -13,6 +13,7 @@ use trace::maps;
 use trace::stacks::StackTable;
 
 use crate::row::{Identity, LockRow, Side};
+use callers::Callers;
 use symbols::Symbols;
 
 /// Names the kernel's locks among `rows`.
@@ -27,6 +28,7 @@ pub(crate) fn name(
         .into_iter()
         .map(|(id, name)| (Identity::from(&id), name))
         .collect();
+    let mut callers = Callers::default();
     for row in rows
         .iter_mut()
         .filter(|row| row.identity.side == Side::Kernel)
@@ -34,7 +36,7 @@ pub(crate) fn name(
         let known = known.get(&row.identity);
         let first_walked = known.map_or(0, |name| name.kernel_stack);
         row.class = class(row.identity.class);
-        row.first_caller = callers::first(row, first_walked, stacks);
+        callers.find(row, first_walked, stacks);
         row.name = names::of(row, known, symbols);
     }
     Ok(())

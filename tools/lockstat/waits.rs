@@ -1,0 +1,74 @@
+//! The waiters as a profile, for flame graphs and other tools' formats.
+
+use profile::model::{Profile, Sample, Task, ValueType};
+use trace::stacks::StackTable;
+use trace::symbolize::interrupt_part;
+
+use crate::harvest::Harvest;
+use crate::row::{LockRow, Waiter};
+
+/// Index of the time waited among the values of [`profile`].
+pub(crate) const DELAY: usize = 0;
+
+const DELAYS: ValueType = ValueType {
+    name: "delay",
+    unit: "ns",
+};
+const CONTENTIONS: ValueType = ValueType {
+    name: "contentions",
+    unit: "count",
+};
+
+/// Every waiter's stack, by ns.
+pub(crate) fn profile(harvest: &Harvest, stacks: &mut StackTable) -> Profile {
+    let mut samples = Vec::new();
+    for row in &harvest.rows {
+        for waiter in &row.waiters {
+            samples.push(sample(row, waiter, stacks));
+        }
+    }
+    Profile {
+        tool: "lockstat",
+        values: vec![DELAYS],
+        samples,
+        duration_ns: harvest.window_ns.end - harvest.window_ns.start,
+    }
+}
+
+/// The same with the values of Go's mutex profiles: `contentions/count` and `delay/nanoseconds`.
+pub(crate) fn contentions(mut profile: Profile) -> Profile {
+    profile.values = vec![CONTENTIONS, DELAYS];
+    for sample in &mut profile.samples {
+        sample.values.insert(0, sample.count);
+    }
+    profile
+}
+
+/// What an interrupt waits for has nothing to do with the thread that it interrupted.
+fn sample(row: &LockRow, waiter: &Waiter, stacks: &mut StackTable) -> Sample {
+    let kernel = stacks.kernel_names(waiter.kernel);
+    let mut sample = Sample {
+        task: waiter.task.clone(),
+        reason: Some(row.class),
+        user: stacks.user_names(waiter.user),
+        user_end: stacks.user_end(waiter.user),
+        kernel,
+        waker: stacks.waker(waiter.waker),
+        idle: false,
+        count: waiter.count,
+        values: vec![waiter.total_ns],
+    };
+    if waiter.in_interrupt {
+        sample.task = Task {
+            comm: "[interrupt]".into(),
+            tgid: 0,
+            tid: 0,
+        };
+        sample.user = [].into();
+        sample.user_end = None;
+        if let Some(part) = interrupt_part(&sample.kernel) {
+            sample.kernel = part.into();
+        }
+    }
+    sample
+}
