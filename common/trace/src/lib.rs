@@ -17,6 +17,7 @@ pub mod maps;
 pub mod options;
 pub mod output;
 pub mod perf;
+pub mod places;
 pub mod probe;
 pub mod progress;
 pub mod run;
