@@ -240,6 +240,9 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 	if (deserves_walk(wait, now))
 		walk_waiter(ctx, wait, task);
 	name_lock(wait, task);
+	/* An interval ended meanwhile, and the iterator has not come by. */
+	if (edge_ns)
+		count_open_wait(wait, task);
 	count_wait(wait, task, epoch, now, false);
 }
 

@@ -125,18 +125,11 @@ impl Args {
         }
     }
 
-    /// The reports: one, or one per interval for as long as was asked.
+    /// The reports: one, or one per interval until the time is up.
     pub(crate) fn every(&self) -> Every {
-        let count = match (self.window.duration, self.interval) {
-            (Some(_), None) => Some(1),
-            (Some(all), Some(one)) => {
-                Some((all.as_secs_f64() / one.as_secs_f64()).ceil().max(1.0) as u64)
-            }
-            (None, _) => None,
-        };
         Every {
-            interval: self.interval.or(self.window.duration),
-            count,
+            interval: self.interval,
+            count: None,
         }
     }
 

@@ -4,23 +4,27 @@ use std::os::fd::RawFd;
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
+use libbpf_rs::skel::Skel;
+use profile::ends;
 use trace::command::Corked;
+use trace::cost::Meter;
 use trace::histogram::harvest::wait_for_running_programs;
 use trace::intervals::Reports;
 use trace::iterate::{self, Reseeding};
 use trace::loader::section;
-use trace::losses::Losses;
 use trace::progress::State;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::unwind::Unwinder;
-use trace::window::monotonic_ns;
+use trace::window::{monotonic_ns, nanoseconds};
 
 use crate::args::Args;
 use crate::harvest::Harvest;
 use crate::kernel::symbols::Symbols;
-use crate::{losses, report};
+use crate::losses::Ledger;
+use crate::report::Interval;
+use crate::{losses, report, waits};
 
 /// The tool at work.
 pub(crate) struct Capture<'a> {
@@ -30,14 +34,17 @@ pub(crate) struct Capture<'a> {
     ring: Ring,
     symbols: Symbols,
     reseeding: Reseeding,
-    reports: u64,
+    meter: Meter,
+    deadline_ns: Option<u64>,
     waits: u64,
+    ends: Option<String>,
 }
 
 impl<'a> Capture<'a> {
     pub(crate) fn open(
         args: &'a Args,
         skel: LockstatSkel<'static>,
+        meter: Meter,
         corked: Option<&Corked>,
     ) -> Result<Self> {
         let unwinder = Unwinder::new(args.unwind, bpf::unwind_maps!(skel), &args.targets.wanted())?;
@@ -51,8 +58,10 @@ impl<'a> Capture<'a> {
             ring,
             symbols: Symbols::default(),
             reseeding: Reseeding::default(),
-            reports: 0,
+            meter,
+            deadline_ns: None,
             waits: 0,
+            ends: None,
         })
     }
 
@@ -67,23 +76,28 @@ impl<'a> Capture<'a> {
         if !self.args.common.quiet {
             eprintln!("lockstat: tracing {}", self.args.window.describe());
         }
+        let end_ns = |duration| start_ns.saturating_add(nanoseconds(duration));
+        self.deadline_ns = self.args.window.duration.map(end_ns);
         Ok(start_ns)
     }
 
-    /// What was not counted since the start.
-    pub(crate) fn losses(&self) -> Result<Losses> {
-        losses::count(&self.skel, &self.stacks)
+    /// What the run has cost, and what was not counted, since the start.
+    pub(crate) fn ledger(&self) -> Result<Ledger> {
+        let cost = self.meter.read(self.skel.object());
+        Ok(Ledger {
+            losses: losses::count(&self.skel, &self.stacks, cost.recursions)?,
+            cost,
+        })
+    }
+
+    /// How complete user stacks were in the last report.
+    pub(crate) fn ends(&self) -> Option<String> {
+        self.ends.clone()
     }
 
     /// Waits reported so far.
     pub(crate) fn waits(&self) -> u64 {
         self.waits
-    }
-
-    /// Whether the report that is due is the last one, as far as the clock decides.
-    fn is_last(&self) -> bool {
-        let count = self.args.every().count;
-        count.is_none_or(|count| self.reports >= count)
     }
 
     /// Ends the interval at `edge_ns`; returns which half of the tables holds it.
@@ -109,6 +123,10 @@ impl Reports for Capture<'_> {
         vec![self.ring.fd(), self.stacks.fd()]
     }
 
+    fn deadline_ns(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
     fn step(&mut self) -> Result<State> {
         self.stacks.absorb(&self.ring);
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
@@ -117,15 +135,14 @@ impl Reports for Capture<'_> {
         Ok(State {
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
-            lost: self.losses()?.total(),
+            lost: losses::count(&self.skel, &self.stacks, 0)?.total(),
             ..State::default()
         })
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        self.reports += 1;
-        let is_last = self.is_last();
         let edge_ns = monotonic_ns();
+        let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
         let half = self.turn(edge_ns, is_last)?;
         *end_ns = edge_ns;
         self.stacks.absorb(&self.ring);
@@ -137,6 +154,14 @@ impl Reports for Capture<'_> {
             start_ns..edge_ns,
         )?;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
-        report::report(self.args, &harvest, &mut self.stacks)
+        let profile = waits::profile(&harvest, &mut self.stacks);
+        self.ends = ends::describe(&profile);
+        let ledger = self.ledger()?;
+        let interval = Interval {
+            harvest,
+            profile,
+            ledger,
+        };
+        report::report(self.args, &interval, &mut self.stacks)
     }
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bpf::lockstat::LockstatSkel;
@@ -30,6 +31,11 @@ pub(crate) struct Harvest {
 }
 
 impl Harvest {
+    /// Its length.
+    pub(crate) fn window(&self) -> Duration {
+        Duration::from_nanos(self.window_ns.end.saturating_sub(self.window_ns.start))
+    }
+
     /// Reads and clears half `half` of the tables.
     pub(crate) fn take(
         skel: &LockstatSkel<'_>,

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
+use trace::cost::Cost;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
@@ -13,8 +14,23 @@ pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
     Ok(per_cpu.iter().sum())
 }
 
-/// Every counter.
-pub(crate) fn count(skel: &LockstatSkel<'_>, stacks: &StackTable) -> Result<Losses> {
+/// What a run was worth and what it took.
+pub(crate) struct Ledger {
+    pub(crate) losses: Losses,
+    pub(crate) cost: Cost,
+}
+
+/// Waits that were under way when tracing began, and have ended: their length is not known.
+pub(crate) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
+    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.begun_before)
+}
+
+/// Every counter. `recursions`: events in the middle of our own programs, which the kernel kept from them.
+pub(crate) fn count(
+    skel: &LockstatSkel<'_>,
+    stacks: &StackTable,
+    recursions: u64,
+) -> Result<Losses> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let mut losses = Losses::default();
     let tables = &bss.lock_losses;
@@ -44,7 +60,8 @@ pub(crate) fn count(skel: &LockstatSkel<'_>, stacks: &StackTable) -> Result<Loss
     let kernel = &bss.kernel_lock_losses;
     losses.count("unbegun", "waits: beginning not seen", kernel.unbegun);
     losses.count("unended", "waits: end not seen", kernel.unended);
-    losses.count("nested", "waits during our own work", kernel.nested);
+    let nested = kernel.nested + recursions;
+    losses.count("nested", "events during our own work", nested);
     losses.count("unwalked", "stacks: scratch in use", kernel.unwalked);
     losses.count("members_lost", "threads: no memory", bss.members_lost);
     losses.count(

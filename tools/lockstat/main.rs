@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
-use libbpf_rs::skel::Skel;
+use profile::units;
 use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
@@ -49,7 +49,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
     let skel = setup::load(args, &targets)?;
-    let mut capture = Capture::open(args, skel, corked.as_ref())?;
+    let mut capture = Capture::open(args, skel, meter, corked.as_ref())?;
 
     let start_ns = capture.open_window(&targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
@@ -62,23 +62,33 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut end_ns,
     );
     run::unless_closed(written, ())?;
-    let outcome = close(args, &capture, &meter, end_ns - start_ns)?;
+    let outcome = close(args, &capture, end_ns - start_ns)?;
     finish(command, &signals, outcome)
 }
 
-fn close(args: &Args, capture: &Capture<'_>, meter: &Meter, window_ns: u64) -> Result<Outcome> {
-    let losses = capture.losses()?;
-    let cost = meter.read(capture.skel.object());
+fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> {
+    let ledger = capture.ledger()?;
     let closing = Closing {
         tool: "lockstat",
         window: Duration::from_nanos(window_ns),
         events: (capture.waits(), "waits"),
         stacks: Some(capture.stacks.len()),
-        ends: None,
-        losses: &losses,
+        ends: capture.ends(),
+        losses: &ledger.losses,
         losses_of_ns: 0,
-        cost: &cost,
+        cost: &ledger.cost,
     };
     closing.print(args.common.quiet);
+    let before = losses::begun_before(&capture.skel)?;
+    if before > 0 && !args.common.quiet {
+        let waits = units::counted(before, "waits");
+        eprintln!("lockstat: begun before tracing, and left out: {waits}");
+    }
+    if args.common.verbose {
+        eprintln!("lockstat: {}", capture.stacks.describe_unnamed());
+    }
+    for file in &args.output {
+        file.say("lockstat", args.common.quiet);
+    }
     Ok(closing.outcome(args.common.strict))
 }

@@ -10,7 +10,7 @@ use profile::frame::Frame;
 use profile::units;
 use trace::stacks::StackTable;
 
-use crate::row::LockRow;
+use crate::row::{LockRow, Waiter};
 
 /// Columns of a function's name.
 const NAME: usize = 84;
@@ -34,7 +34,11 @@ pub(crate) fn write(
     if top == 0 {
         return Ok(());
     }
-    let waiters = row.waiters.iter().map(|waiter| {
+    let (walked, short): (Vec<&Waiter>, Vec<&Waiter>) = row
+        .waiters
+        .iter()
+        .partition(|waiter| waiter.kernel | waiter.user != 0);
+    let waiters = walked.into_iter().map(|waiter| {
         let place = (waiter.kernel, waiter.user, Arc::clone(&waiter.task.comm));
         (place, waiter.task.tid, waiter.count, waiter.total_ns)
     });
@@ -44,6 +48,16 @@ pub(crate) fn write(
             &place,
             &[&stacks.kernel_names(kernel), &stacks.user_names(user)],
             out,
+        )?;
+    }
+    let short_ns: u64 = short.iter().map(|waiter| waiter.total_ns).sum();
+    if short_ns > 0 {
+        let waits = units::counted(short.iter().map(|waiter| waiter.count).sum(), "waits");
+        writeln!(
+            out,
+            "{:>12}too short to be walked: {waits}, {}",
+            "",
+            units::duration(short_ns)
         )?;
     }
     let holders = row.holders.iter().filter(|holder| holder.stack != 0);
@@ -92,9 +106,6 @@ fn write_place(
         "",
         units::duration(place.ns)
     )?;
-    if parts.iter().all(|frames| frames.is_empty()) {
-        return writeln!(out, "{:>14}(too short to be walked)", "");
-    }
     for frame in parts.iter().flat_map(|frames| frames.iter().rev()) {
         let name: String = terminal(&frame.name).chars().take(NAME).collect();
         writeln!(out, "{:>14}{name}", "")?;

@@ -14,6 +14,8 @@ use crate::row::{Holder, HolderKind, LockRow};
 
 /// Columns of a line.
 const WIDTH: usize = 100;
+/// Of the lines about a lock.
+const INDENT: usize = 10;
 /// Columns of a lock's name.
 const NAME: usize = 35;
 /// Callers and holders named behind a lock.
@@ -85,11 +87,22 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
         row.class,
         cut(&name, NAME),
     )?;
-    let mut about = vec![callers(row)];
-    about.extend(how(row));
-    about.extend(held_by(&row.holders));
-    let about: Vec<String> = about.into_iter().filter(|part| !part.is_empty()).collect();
-    writeln!(out, "{:>10}{}", "", cut(&about.join("; "), WIDTH - 10))
+    let mut about: Vec<String> = [callers(row)].into_iter().chain(how(row)).collect();
+    about.retain(|part| !part.is_empty());
+    let about = about.join("; ");
+    let held = held_by(&row.holders).unwrap_or_default();
+    let together = if about.is_empty() || held.is_empty() {
+        format!("{about}{held}")
+    } else {
+        format!("{about}; {held}")
+    };
+    if together.chars().count() <= WIDTH - INDENT {
+        return writeln!(out, "{:>INDENT$}{together}", "");
+    }
+    for line in [about, held].iter().filter(|line| !line.is_empty()) {
+        writeln!(out, "{:>INDENT$}{}", "", cut(line, WIDTH - INDENT))?;
+    }
+    Ok(())
 }
 
 /// Who waited, by the first function outside the lock's code.

@@ -36,7 +36,8 @@ pub(crate) fn profile(harvest: &Harvest, stacks: &mut StackTable) -> Profile {
 }
 
 /// The same with the values of Go's mutex profiles: `contentions/count` and `delay/nanoseconds`.
-pub(crate) fn contentions(mut profile: Profile) -> Profile {
+pub(crate) fn contentions(profile: &Profile) -> Profile {
+    let mut profile = profile.clone();
     profile.values = vec![CONTENTIONS, DELAYS];
     for sample in &mut profile.samples {
         sample.values.insert(0, sample.count);
