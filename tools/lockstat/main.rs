@@ -30,6 +30,7 @@ mod row;
 mod setup;
 mod stacks;
 mod table;
+mod user;
 mod waits;
 
 fn main() -> ExitCode {

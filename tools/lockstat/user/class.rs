@@ -134,9 +134,7 @@ pub(crate) fn classify<'a>(
     }
     match by_name(functions) {
         // The kernel moved it to a lock: it is no longer in what its stack says.
-        Some(Class::Cond) if evidence.operation == operation::REQUEUED => {
-            verdict(Class::Mutex, 80)
-        }
+        Some(Class::Cond) if evidence.operation == operation::REQUEUED => verdict(Class::Mutex, 80),
         Some(class) if class == by_call.class => verdict(class, 99),
         Some(class) => verdict(class, 95),
         None => by_call,
@@ -170,7 +168,7 @@ fn by_call(evidence: &Evidence) -> Verdict {
 const NAMES: &[(&str, Class)] = &[
     ("pthread_mutex_", Class::Mutex),
     ("lll_mutex_lock", Class::Mutex),
-    ("__lll_lock_wait_private", Class::Mutex),
+    ("lll_lock_wait_private", Class::Mutex),
     ("pthread_cond_", Class::Cond),
     ("pthread_rwlock_", Class::Rwlock),
     ("pthread_barrier_wait", Class::Barrier),
@@ -197,6 +195,10 @@ const NAMES: &[(&str, Class)] = &[
     ("std::sys::unix::locks::futex_rwlock::", Class::Rust),
     ("std::sys::unix::locks::futex_condvar::", Class::Cond),
     ("std::thread::park", Class::Park),
+    ("std::sync::mpmc::", Class::Park),
+    ("std::sync::mpsc::", Class::Park),
+    ("std::sys::pal::unix::thread::Thread::join", Class::Join),
+    ("std::sys::thread::unix::Thread::join", Class::Join),
     ("parking_lot::condvar::", Class::Cond),
     ("parking_lot::raw_", Class::ParkingLot),
     ("runtime.lock2", Class::Go),
@@ -228,16 +230,11 @@ fn by_name<'a>(functions: impl Iterator<Item = &'a str>) -> Option<Class> {
 /// Lock functions are at the leaf: further up is who calls them.
 const MAX_FRAMES: usize = 16;
 
-/// Without what linkers, `impl` blocks and glibc's aliases put in front.
+/// Without what compilers put in front of `impl` blocks, and glibc of its aliases.
 fn bare(function: &str) -> &str {
     let name = function.trim_start_matches(['_', '<']);
-    if name.starts_with("lll_lock_wait_private") {
-        return "__lll_lock_wait_private";
-    }
-    if name.starts_with("atomic_futex") {
-        return function;
-    }
-    name
+    let name = name.strip_prefix("GI_").unwrap_or(name);
+    name.trim_start_matches('_')
 }
 
 /// Beginnings of names, and files, of what implements locks.
@@ -250,7 +247,6 @@ const LIBRARY: &[&str] = &[
     "new_sem_",
     "mtx_",
     "cnd_",
-    "GI_",
     "std::",
     "core::",
     "alloc::",
@@ -276,9 +272,7 @@ fn is_library(name: &str, file: Option<&str>) -> bool {
     const FILES: [&str; 4] = ["libc.so", "libpthread", "ld-musl", "ld-linux"];
     let base = file.map(|file| file.rsplit('/').next().unwrap_or(file));
     let in_file = base.is_some_and(|base| FILES.iter().any(|start| base.starts_with(start)));
-    // Heap functions wait for locks of the heap; whoever called them is the caller.
-    let name = name.trim_start_matches(['_', '<']);
-    in_file || LIBRARY.iter().any(|start| name.starts_with(start))
+    in_file || LIBRARY.iter().any(|start| bare(name).starts_with(start))
 }
 
 #[cfg(test)]

@@ -91,7 +91,10 @@ fn every_library_is_known_by_its_functions() {
             "std::sys::sync::thread_parking::futex::Parker::park",
             Class::Park,
         ),
-        ("parking_lot::raw_mutex::RawMutex::lock_slow", Class::ParkingLot),
+        (
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+            Class::ParkingLot,
+        ),
         (
             "<parking_lot::raw_rwlock::RawRwLock as lock_api::rwlock::RawRwLock>::lock_shared",
             Class::ParkingLot,
@@ -112,10 +115,7 @@ fn every_library_is_known_by_its_functions() {
 #[test]
 fn without_names_numbers_decide_and_say_how_sure() {
     for (evidence, expected) in [
-        (
-            call(operation::WAIT, 2, Place::Nowhere),
-            (Class::Mutex, 60),
-        ),
+        (call(operation::WAIT, 2, Place::Nowhere), (Class::Mutex, 60)),
         (
             call(operation::WAIT_BITSET, u32::MAX, Place::Nowhere),
             (Class::Park, 50),
@@ -147,8 +147,14 @@ fn without_names_numbers_decide_and_say_how_sure() {
 #[test]
 fn callers_are_outside_the_lock_library() {
     let frames = [
-        ("__futex_abstimed_wait_common", Some("/lib/x86_64-linux-gnu/libc.so.6")),
-        ("___pthread_mutex_lock", Some("/lib/x86_64-linux-gnu/libc.so.6")),
+        (
+            "__futex_abstimed_wait_common",
+            Some("/lib/x86_64-linux-gnu/libc.so.6"),
+        ),
+        (
+            "___pthread_mutex_lock",
+            Some("/lib/x86_64-linux-gnu/libc.so.6"),
+        ),
         ("std::mutex::lock", Some("/usr/bin/app")),
         ("Cache::insert", Some("/usr/bin/app")),
         ("main", Some("/usr/bin/app")),

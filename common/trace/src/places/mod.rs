@@ -101,10 +101,9 @@ impl Places {
         }
         let variables = self.files.entry(key).or_insert_with(|| {
             let opened = files::open_mapped(tgid, mapping.start, mapping.end);
-            Arc::new(opened.map_or_else(
-                |_| Variables::default(),
-                |(file, _)| Variables::read(&file),
-            ))
+            Arc::new(
+                opened.map_or_else(|_| Variables::default(), |(file, _)| Variables::read(&file)),
+            )
         });
         let bias = variables.bias(mapping.start, mapping.offset)?;
         let elf_address = address.wrapping_sub(bias);

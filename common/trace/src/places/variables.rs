@@ -128,11 +128,7 @@ impl Variables {
         let behind = self.variables.partition_point(|v| v.address <= address);
         let covers = |variable: &&Variable| address - variable.address < variable.size.max(1);
         // Large variables overlap few others: those right before are looked at.
-        let variable = self.variables[..behind]
-            .iter()
-            .rev()
-            .take(16)
-            .find(covers);
+        let variable = self.variables[..behind].iter().rev().take(16).find(covers);
         Found {
             section: section.map(|(_, name)| name.to_string()),
             variable: variable.map(|v| {
