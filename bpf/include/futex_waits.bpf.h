@@ -225,6 +225,21 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	release_scratch(scratch);
 }
 
+/* With a scratch claimed for it. */
+static __always_inline void describe_here(struct futex_wait *futex, struct task_struct *task)
+{
+	struct stack_scratch *scratch;
+	__u32 slot;
+
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		__sync_fetch_and_add(&futex_losses.undescribed, 1);
+		return;
+	}
+	describe_lock(futex, task, scratch);
+	release_scratch(scratch);
+}
+
 /* A call that returned without sleeping. */
 static __always_inline void futex_raced(struct futex_wait *futex, struct task_struct *task, long ret)
 {
@@ -242,6 +257,9 @@ static __always_inline void futex_raced(struct futex_wait *futex, struct task_st
 	begin_futex_wait(futex, now);
 	futex->phase = FUTEX_IDLE;
 	identify_futex(futex, task);
+	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
+	futex->evidence.value = futex->call.value;
+	describe_here(futex, task);
 	futex->wait.is_raced = futex->wait.is_counted = 1;
 	add_to_lock(&futex->wait, epoch & 1, 0, 0, false);
 }
@@ -357,19 +375,12 @@ static __always_inline void hand_over_registers(struct futex_wait *futex, struct
 /* From the closing iterator. */
 static __always_inline void count_open_futex_wait(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
 {
-	struct stack_scratch *scratch;
-	__u32 slot;
-
 	if (futex->phase == FUTEX_IDLE || futex->wait.begin_ns >= edge_ns)
 		return;
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, edge_ns);
 	identify_futex(futex, task);
-	scratch = claim_scratch(&slot);
-	if (scratch) {
-		describe_lock(futex, task, scratch);
-		release_scratch(scratch);
-	}
+	describe_here(futex, task);
 	count_open_wait(&futex->wait, task);
 	hand_over_registers(futex, task, seq);
 }

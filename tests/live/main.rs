@@ -20,6 +20,7 @@ mod harness;
 mod interpreters;
 mod kernel;
 mod kernel_stacks;
+mod lockstat_user;
 mod offcputime;
 mod older_kernels;
 mod own_cgroup;

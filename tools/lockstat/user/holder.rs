@@ -19,8 +19,28 @@ pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {
             row.holders = releasers(row, stacks);
         }
     }
+    unite(&mut row.holders);
     row.holders
         .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+}
+
+/// One entry per thread, whichever word of the lock it was seen at.
+fn unite(holders: &mut Vec<Holder>) {
+    let mut united: HashMap<(u32, u32, HolderKind), Holder> = HashMap::new();
+    for holder in holders.drain(..) {
+        let key = (holder.task.tgid, holder.task.tid, holder.kind);
+        match united.get_mut(&key) {
+            None => drop(united.insert(key, holder)),
+            Some(sum) => {
+                sum.waits += holder.waits;
+                sum.caused_ns += holder.caused_ns;
+                sum.on_cpu += holder.on_cpu;
+                sum.runnable += holder.runnable;
+                sum.blocked += holder.blocked;
+            }
+        }
+    }
+    holders.extend(united.into_values());
 }
 
 /// Whoever ended the waits, by time.

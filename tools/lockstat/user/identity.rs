@@ -18,6 +18,8 @@ pub(super) struct Lock {
     pub(super) row: LockRow,
     pub(super) class: Class,
     pub(super) evidence: Evidence,
+    /// It is glibc's that waits.
+    pub(super) in_glibc: bool,
     /// What lies at its address.
     pub(super) place: Option<Memory>,
 }
@@ -90,7 +92,10 @@ fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, LockRow)>) -> u6
                 RWLOCK_WRITERS
             })
         }
-        (Class::Cond, _) if address >= COND_GROUPS => (address - COND_GROUPS) % 8 + COND_GROUPS,
+        (Class::Barrier, _) if lock.in_glibc => address % 8,
+        (Class::Cond, _) if lock.in_glibc && address >= COND_GROUPS => {
+            (address - COND_GROUPS) % 8 + COND_GROUPS
+        }
         _ => 0,
     }
 }

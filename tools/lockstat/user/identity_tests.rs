@@ -20,6 +20,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
             place,
             ..Evidence::default()
         },
+        in_glibc: true,
         place: Some(Memory {
             name: format!("app.bss: lock+{:#x}", address - 0x1000),
             is_variable: true,

@@ -84,7 +84,13 @@ fn judge(
     row.first_caller = callers.next().or_else(|| caller(first_walked, stacks));
     row.class = verdict.class.word();
     row.confidence = verdict.confidence;
+    let stacks_of_row = row.waiters.iter().map(|waiter| waiter.user);
+    let in_glibc = stacks_of_row
+        .chain([first_walked])
+        .find(|id| *id != 0)
+        .is_some_and(|id| is_glibc(id, stacks));
     Lock {
+        in_glibc,
         place: known
             .and_then(|known| places.get(known.address_id))
             .cloned(),
@@ -132,6 +138,13 @@ fn caller(stack: u64, stacks: &mut StackTable) -> Option<std::sync::Arc<str>> {
     let leaf_first = frames.iter().rev();
     let caller = class::first_caller(leaf_first.map(|f| (&*f.name, f.module.as_deref())));
     caller.map(Into::into)
+}
+
+fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {
+    let frames = stacks.user_names(stack);
+    let file = frames.last().and_then(|leaf| leaf.module.as_deref());
+    file.and_then(|file| file.rsplit('/').next())
+        .is_some_and(|base| base.starts_with("libc.so") || base.starts_with("libpthread"))
 }
 
 fn left_out(hidden: &[(Class, LockRow)]) -> Vec<LeftOut> {

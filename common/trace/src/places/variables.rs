@@ -26,6 +26,7 @@ struct Load {
 struct Variable {
     address: u64,
     size: u64,
+    /// As in the symbol table.
     name: Box<str>,
 }
 
@@ -137,10 +138,23 @@ impl Variables {
                 let same = self.variables[first..behind]
                     .iter()
                     .find(|o| o.size == v.size);
-                (same.unwrap_or(v).name.to_string(), address - v.address)
+                (demangled(&same.unwrap_or(v).name), address - v.address)
             }),
         }
     }
+}
+
+/// Rust's and C++'s names as their authors wrote them.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    if !name.starts_with("_Z") {
+        return name.into();
+    }
+    let symbol = cpp_demangle::Symbol::new(name);
+    let text = symbol.ok().and_then(|symbol| symbol.demangle().ok());
+    text.unwrap_or_else(|| name.into())
 }
 
 fn cut(name: &str) -> Box<str> {
@@ -197,6 +211,17 @@ mod tests {
         let (name, offset) = found.variable.expect("a symbol");
         assert!(name.contains("LOOKED_UP"), "{name}");
         assert_eq!(offset, 8);
+    }
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(
+            demangled("_ZN9rustlocks9STD_MUTEX17hab9c72ce113304c7E"),
+            "rustlocks::STD_MUTEX"
+        );
+        assert_eq!(demangled("_ZN3app5cacheE"), "app::cache");
+        assert_eq!(demangled("_Z"), "_Z");
+        assert_eq!(demangled("w"), "w");
     }
 
     #[test]
