@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
-#include "lock_tables.bpf.h"
+#include "lock_counts.bpf.h"
 #include "futex_state.bpf.h"
 
 enum kernel_lock_class {

@@ -13,7 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include "futex_requeue.bpf.h"
 #include "futex_state.bpf.h"
-#include "lock_tables.bpf.h"
+#include "lock_counts.bpf.h"
 #include "members.bpf.h"
 #include "stacks.bpf.h"
 #include "waits.bpf.h"
@@ -38,8 +38,10 @@ struct futex_losses {
 struct futex_losses futex_losses = {};
 /* Waits that ended, for the closing line. */
 __u64 futex_events = 0;
-/* Grows when a 32-bit program waits: the returns of its calls need another hook. */
-__u64 futex_compat_waits = 0;
+/* Grows when a target is a 32-bit program: the returns of its calls need another hook. */
+__u64 futex_compat_tasks = 0;
+/* User space has attached that. */
+__u32 futex_compat_returns = 0;
 
 /* What is known of a lock besides its sums. */
 struct futex_lock {
@@ -131,6 +133,17 @@ static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task
 	return is_futex_wait(&futex->call);
 }
 
+/* Returns of 32-bit calls go unseen until user space has attached the program for them: whether this is another call, nobody
+ * knows.
+ */
+static __always_inline void drop_unreturned(struct futex_wait *futex)
+{
+	if (futex->phase == FUTEX_IDLE || !(futex->call.flags & FUTEX_IS_COMPAT) || futex_compat_returns)
+		return;
+	futex->phase = FUTEX_IDLE;
+	__sync_fetch_and_add(&futex_losses.unseen, 1);
+}
+
 /* The thread leaves its CPU. */
 static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state)
 {
@@ -139,6 +152,7 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 
 	if (!runnable)
 		futex->switches_seen = task->nvcsw;
+	drop_unreturned(futex);
 	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD ||
 					   !waits_on_futex(futex, task, true)))
 		return;
@@ -151,9 +165,9 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 		return;
 	}
 	begin_futex_wait(futex, now);
+	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_returns)
+		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
-	if (futex->call.flags & FUTEX_IS_COMPAT)
-		__sync_fetch_and_add(&futex_compat_waits, 1);
 }
 
 /* Time on the run queue, as far as it belongs to the interval under way. */
@@ -334,13 +348,12 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 static __always_inline void futex_found(struct futex_wait *futex, struct task_struct *task)
 {
 	futex->switches_seen = BPF_CORE_READ(task, nvcsw);
+	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD) && (__u16)BPF_CORE_READ(user_regs_of(task), cs) == USER32_CS)
+		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || is_on_cpu(task) || is_queued(task))
 		return;
-	if (!waits_on_futex(futex, task, false))
-		return;
-	begin_futex_wait(futex, bpf_ktime_get_ns());
-	if (futex->call.flags & FUTEX_IS_COMPAT)
-		__sync_fetch_and_add(&futex_compat_waits, 1);
+	if (waits_on_futex(futex, task, false))
+		begin_futex_wait(futex, bpf_ktime_get_ns());
 }
 
 /* A wait that is open at the end of an interval: where its thread is, for user space to walk. */

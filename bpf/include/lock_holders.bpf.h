@@ -3,7 +3,7 @@
 #ifndef __LOCK_HOLDERS_BPF_H__
 #define __LOCK_HOLDERS_BPF_H__
 
-#include "lock_tables.bpf.h"
+#include "lock_counts.bpf.h"
 #include "stacks.bpf.h"
 
 /* kfuncs: bpf_task_from_pid is of 6.2. */

@@ -3,7 +3,7 @@
 #ifndef __LOCK_NAMES_BPF_H__
 #define __LOCK_NAMES_BPF_H__
 
-#include "lock_tables.bpf.h"
+#include "lock_counts.bpf.h"
 #include <bpf/bpf_tracing.h>
 #include "waits.bpf.h"
 

@@ -194,6 +194,11 @@ impl Args {
         }
     }
 
+    /// Whether all stacks are written, not only the heaviest.
+    pub(crate) fn needs_names(&self) -> bool {
+        self.format() != Format::Human || !self.output.is_empty()
+    }
+
     /// What names the stacks.
     pub(crate) fn symbolizer(&self) -> Result<Symbolizer> {
         Symbolizer::new(Options {

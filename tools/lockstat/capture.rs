@@ -23,6 +23,7 @@ use crate::args::Args;
 use crate::harvest::{Ended, Harvest, Names};
 use crate::losses::Ledger;
 use crate::report::Interval;
+use crate::setup::CompatReturns;
 use crate::{losses, report, waits};
 
 /// The tool at work.
@@ -32,6 +33,7 @@ pub(crate) struct Capture<'a> {
     pub(crate) stacks: StackTable,
     ring: Ring,
     names: Names,
+    compat_returns: CompatReturns,
     reseeding: Reseeding,
     meter: Meter,
     deadline_ns: Option<u64>,
@@ -59,6 +61,7 @@ impl<'a> Capture<'a> {
                 classes: args.classes(),
                 ..Names::default()
             },
+            compat_returns: CompatReturns::default(),
             reseeding: Reseeding::default(),
             meter,
             deadline_ns: None,
@@ -73,6 +76,7 @@ impl<'a> Capture<'a> {
         targets.fill(&maps.target_tgids, &maps.target_tids)?;
         iterate::run(self.skel.links.seed_members.as_ref())?;
         iterate::run(self.skel.links.close_waits.as_ref())?;
+        self.compat_returns.follow(&mut self.skel)?;
         let start_ns = monotonic_ns();
         section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
         if !self.args.common.quiet {
@@ -144,6 +148,7 @@ impl Reports for Capture<'_> {
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;
+        self.compat_returns.follow(&mut self.skel)?;
         Ok(State {
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
@@ -160,7 +165,8 @@ impl Reports for Capture<'_> {
         self.absorb();
         let harvest = Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)?;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
-        let profile = waits::profile(&harvest, &mut self.stacks);
+        let named = self.args.needs_names();
+        let profile = waits::profile(&harvest, &mut self.stacks, named);
         self.ends = ends::describe(&profile);
         let ledger = self.ledger()?;
         let interval = Interval {

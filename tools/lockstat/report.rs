@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use trace::closing;
 use trace::output::Format;
 use trace::stacks::StackTable;
+use trace::window::wall_clock;
 
 use crate::args::Args;
 use crate::harvest::Harvest;
@@ -101,6 +102,9 @@ fn write_human(
         hist: args.hist,
         style: Style::from(args.common.uses_color()),
     };
+    if args.interval.is_some() {
+        writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
+    }
     let merged = merge::merge(&harvest.rows);
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)

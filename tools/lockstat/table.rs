@@ -18,7 +18,7 @@ const WIDTH: usize = 100;
 /// Of the lines about a lock.
 const INDENT: usize = 10;
 /// Columns of a lock's name.
-const NAME: usize = 35;
+const NAME: usize = 34;
 /// Callers and holders named behind a lock.
 const NAMED: usize = 3;
 /// Holders in the second table.

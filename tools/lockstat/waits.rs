@@ -19,12 +19,16 @@ const CONTENTIONS: ValueType = ValueType {
     unit: "count",
 };
 
-/// Every waiter's stack, by ns.
-pub(crate) fn profile(harvest: &Harvest, stacks: &mut StackTable) -> Profile {
+/// Every waiter's stack, by ns. Names take time: without them, it tells how complete the stacks are.
+pub(crate) fn profile(harvest: &Harvest, stacks: &mut StackTable, named: bool) -> Profile {
     let mut samples = Vec::new();
     for row in &harvest.rows {
         for waiter in &row.waiters {
-            samples.push(sample(row, waiter, stacks));
+            let mut sample = sample(row, waiter, stacks);
+            if named {
+                name(&mut sample, waiter, stacks);
+            }
+            samples.push(sample);
         }
     }
     Profile {
@@ -45,31 +49,35 @@ pub(crate) fn contentions(profile: &Profile) -> Profile {
     profile
 }
 
-/// What an interrupt waits for has nothing to do with the thread that it interrupted.
-fn sample(row: &LockRow, waiter: &Waiter, stacks: &mut StackTable) -> Sample {
-    let kernel = stacks.kernel_names(waiter.kernel);
-    let mut sample = Sample {
+fn sample(row: &LockRow, waiter: &Waiter, stacks: &StackTable) -> Sample {
+    Sample {
         task: waiter.task.clone(),
         reason: Some(row.class),
-        user: stacks.user_names(waiter.user),
+        user: [].into(),
         user_end: stacks.user_end(waiter.user),
-        kernel,
-        waker: stacks.waker(waiter.waker),
+        kernel: [].into(),
+        waker: None,
         idle: false,
         count: waiter.count,
         values: vec![waiter.total_ns],
-    };
-    if waiter.in_interrupt {
-        sample.task = Task {
-            comm: "[interrupt]".into(),
-            tgid: 0,
-            tid: 0,
-        };
-        sample.user = [].into();
-        sample.user_end = None;
-        if let Some(part) = interrupt_part(&sample.kernel) {
-            sample.kernel = part.into();
-        }
     }
-    sample
+}
+
+/// What an interrupt waits for has nothing to do with the thread that it interrupted.
+fn name(sample: &mut Sample, waiter: &Waiter, stacks: &mut StackTable) {
+    sample.kernel = stacks.kernel_names(waiter.kernel);
+    if !waiter.in_interrupt {
+        sample.user = stacks.user_names(waiter.user);
+        sample.waker = stacks.waker(waiter.waker);
+        return;
+    }
+    sample.task = Task {
+        comm: "[interrupt]".into(),
+        tgid: 0,
+        tid: 0,
+    };
+    sample.user_end = None;
+    if let Some(part) = interrupt_part(&sample.kernel) {
+        sample.kernel = part.into();
+    }
 }
