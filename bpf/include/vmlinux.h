@@ -243,6 +243,8 @@ struct rt_mutex_waiter;
 struct bio_list;
 
 struct thread_info {
+	/* Architecture: x86-64. */
+	u32 status;
 	u32 cpu;
 };
 

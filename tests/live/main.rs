@@ -25,6 +25,7 @@ mod lockstat_hold;
 mod lockstat_kernel;
 mod lockstat_now;
 mod lockstat_perf;
+mod lockstat_user;
 mod offcputime;
 mod older_kernels;
 mod own_cgroup;

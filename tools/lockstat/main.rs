@@ -34,6 +34,7 @@ mod stacks;
 mod table;
 #[cfg(test)]
 mod table_tests;
+mod user;
 mod waits;
 
 fn main() -> ExitCode {

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod options;
 pub mod output;
 pub mod perf;
+pub mod places;
 pub mod probe;
 pub mod progress;
 pub mod run;

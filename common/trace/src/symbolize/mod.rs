@@ -9,7 +9,7 @@ mod damage;
 mod debugfile;
 mod elf;
 mod elfnames;
-mod files;
+pub(crate) mod files;
 mod frames;
 mod functions;
 mod gofile;
