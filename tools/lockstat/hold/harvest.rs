@@ -11,10 +11,10 @@ use trace::histogram::harvest::take_groups;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
+use trace::places::Places;
+use trace::stacks::Address;
 use trace::symbolize::Symbolizer;
 use trace::window::monotonic_ns;
-
-use crate::now::Places;
 
 /// How a lock was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,6 @@ impl Harvest {
             notes.insert((id.tgid, id.address, id.mode), note);
             holds.entry((id.tgid, id.address, id.mode)).or_default();
         }
-        let mut places = Places::default();
         let mut rows: Vec<Row> = holds
             .into_iter()
             .filter(|((tgid, _, _), _)| tgids.contains(tgid))
@@ -104,7 +103,7 @@ impl Harvest {
                     tgid,
                     address,
                     mode: Mode::of(mode),
-                    name: places.name(tgid, address),
+                    name: String::new(),
                     holds,
                     open,
                     tries_failed: note.tries_failed,
@@ -113,6 +112,7 @@ impl Harvest {
                 }
             })
             .collect();
+        name(&mut rows);
         rows.sort_by_key(|row| (Reverse(row.holds.sum()), row.tgid, row.address));
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let mut losses = Losses::default();
@@ -140,4 +140,24 @@ fn caller(symbolizer: &mut Symbolizer, tgid: u32, address: u64, now_ns: u64) -> 
     let locations = symbolizer.locate(tgid, now_ns, &[call]);
     let frames = symbolizer.user(&locations);
     frames.last().map(|frame| frame.name.to_string())
+}
+
+fn name(rows: &mut [Row]) {
+    let addresses: Vec<Address> = (0..)
+        .zip(rows.iter())
+        .map(|(id, row)| Address {
+            id,
+            tgid: row.tgid,
+            address: row.address,
+        })
+        .collect();
+    let mut places = Places::default();
+    places.learn(&addresses);
+    for (id, row) in (0..).zip(rows) {
+        row.name = match places.get(id) {
+            Some(place) if place.is_variable => place.name.clone(),
+            Some(place) => format!("{} {:#x}", place.name, row.address),
+            None => format!("{:#x}", row.address),
+        };
+    }
 }

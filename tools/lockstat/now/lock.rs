@@ -47,6 +47,18 @@ impl Class {
         }
     }
 
+    /// Whether it is a lock of the kernel's.
+    pub(crate) fn is_kernel(self) -> bool {
+        matches!(
+            self,
+            Self::KernelMutex
+                | Self::KernelRwsemRead
+                | Self::KernelRwsemWrite
+                | Self::KernelSemaphore
+                | Self::KernelRtMutex
+        )
+    }
+
     /// Whether somebody else has what is waited for, as opposed to: nobody has it yet.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Self::Join | Self::Event)
@@ -59,17 +71,13 @@ pub(crate) enum Identity {
     /// A word of one address space.
     Private { space: u64, address: u64 },
     /// A word of a file that several processes may have mapped.
-    Shared {
-        device: String,
-        inode: u64,
-        offset: u64,
-    },
+    Shared { inode: u64, offset: u64 },
     /// A lock of the kernel's.
     Kernel(u64),
     /// The end of a thread, by its ID.
     Thread(u32),
-    /// The wait does not say which lock: the waiter's ID.
-    Hidden(u32),
+    /// The wait does not say which lock: the waiter's index.
+    Hidden(usize),
 }
 
 /// Who can end a wait.

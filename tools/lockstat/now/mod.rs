@@ -5,7 +5,7 @@ mod futex;
 mod graph;
 mod json;
 mod lock;
-mod place;
+mod names;
 mod report;
 mod snapshot;
 mod thread;
@@ -21,7 +21,6 @@ use trace::cost::Meter;
 use trace::run::{self, Outcome};
 
 use crate::args::Args;
-pub(crate) use place::Places;
 use verdict::Verdict;
 
 /// Looks, reports, and is done: exit status 0 whatever was found.

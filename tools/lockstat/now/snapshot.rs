@@ -25,7 +25,7 @@ use trace::unwind::{Method, Unwinder, Wanted};
 use trace::window::monotonic_ns;
 
 use super::lock::{Class, Wait};
-use super::place::Places;
+use super::names;
 use super::thread::Threads;
 use super::waits::{self, Found};
 
@@ -80,7 +80,7 @@ pub(crate) fn take(
     let look = || Threads::decode(&iterate::run(skel.links.look.as_ref())?);
     let started = Instant::now();
     let first = look()?;
-    let mut found = waits::find(&first, &mut Places::default());
+    let mut found = waits::find(&first);
     let middle = look()?;
     reread_kernel_owners(&first, &middle, &mut found);
     let lost = ask_for_stacks(skel, &first, &found);
@@ -195,6 +195,7 @@ fn name(
         }
         snapshot.waits.push(found.wait);
     }
+    names::name(&mut snapshot.waits, &snapshot.threads, &snapshot.stacks);
     table.count_losses(&mut snapshot.losses);
     Ok(())
 }

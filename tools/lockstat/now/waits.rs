@@ -8,7 +8,6 @@ use super::class;
 use super::futex::{Futex, Operation};
 use super::graph::{Edge, Releaser};
 use super::lock::{Class, Holder, Identity, Wait};
-use super::place::Places;
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
 use super::words::{self, Named};
 
@@ -26,7 +25,7 @@ pub(crate) struct Found {
 }
 
 /// The waits of all threads of the processes asked for, and of those that these wait for.
-pub(crate) fn find(threads: &Threads, places: &mut Places) -> Vec<Found> {
+pub(crate) fn find(threads: &Threads) -> Vec<Found> {
     let wanted = threads.all.iter().filter(|thread| thread.wanted);
     let mut open: Vec<u32> = wanted.map(|thread| thread.task.tgid).collect();
     let mut seen: HashSet<u32> = open.iter().copied().collect();
@@ -38,7 +37,7 @@ pub(crate) fn find(threads: &Threads, places: &mut Places) -> Vec<Found> {
             if !members.contains(&thread.task.tgid) {
                 continue;
             }
-            let Some(wait) = wait_of(threads, index, places) else {
+            let Some(wait) = wait_of(threads, index) else {
                 continue;
             };
             if let Some(holder) = wait.wait.holder.thread() {
@@ -53,13 +52,13 @@ pub(crate) fn find(threads: &Threads, places: &mut Places) -> Vec<Found> {
     found
 }
 
-fn wait_of(threads: &Threads, index: usize, places: &mut Places) -> Option<Found> {
+fn wait_of(threads: &Threads, index: usize) -> Option<Found> {
     let thread = &threads.all[index];
     if !thread.is_asleep() || thread.is_dead() {
         return None;
     }
     match (Futex::of(thread), thread.kernel_lock) {
-        (Some(futex), _) => Some(user_wait(threads, index, &futex, places)),
+        (Some(futex), _) => Some(user_wait(threads, index, &futex)),
         (None, Some(lock)) => Some(Found {
             wait: kernel_wait(threads, index, &lock),
             unsure: None,
@@ -68,7 +67,7 @@ fn wait_of(threads: &Threads, index: usize, places: &mut Places) -> Option<Found
     }
 }
 
-fn user_wait(threads: &Threads, index: usize, futex: &Futex, places: &mut Places) -> Found {
+fn user_wait(threads: &Threads, index: usize, futex: &Futex) -> Found {
     let thread = &threads.all[index];
     let tgid = thread.task.tgid;
     let read = |address: u64, words: &mut [u32]| read_words(tgid, address, words);
@@ -77,7 +76,10 @@ fn user_wait(threads: &Threads, index: usize, futex: &Futex, places: &mut Places
     let (class, holder) = known.unwrap_or((Class::Event, Holder::Unrecorded));
     let lock = match (class, holder) {
         (Class::Join, _) => Identity::Thread(futex.value),
-        _ => places.identity(tgid, thread.space, futex.address, futex.private),
+        _ => Identity::Private {
+            space: thread.space,
+            address: futex.address,
+        },
     };
     let mut word = [0];
     let unsure = (known.is_none() && class::may_be_lock(futex)).then(|| {
@@ -87,7 +89,7 @@ fn user_wait(threads: &Threads, index: usize, futex: &Futex, places: &mut Places
     let wait = Wait {
         waiter: index,
         class,
-        name: places.name(tgid, futex.address),
+        name: String::new(),
         lock,
         holder,
         timed: futex.timed,
@@ -193,8 +195,7 @@ impl Wait {
         self.class = class::by_callers(futex, word, functions);
         if self.class == Class::ParkingLot {
             // It sleeps on a word of its own; the lock's address is in no register any more.
-            self.lock = Identity::Hidden(futex.address as u32);
-            self.name.clear();
+            self.lock = Identity::Hidden(self.waiter);
         }
         debug_assert!(futex.operation != Operation::LockPi || self.holder == Holder::Unrecorded);
     }

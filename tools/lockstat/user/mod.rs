@@ -17,7 +17,7 @@ use trace::stacks::StackTable;
 
 use crate::merge;
 use crate::row::{Identity, LockRow, Side};
-pub(crate) use class::Class;
+pub(crate) use class::{Class, first_caller};
 use class::{Evidence, Verdict};
 use identity::Lock;
 pub(crate) use open::add_stacks as add_open_stacks;
