@@ -21,7 +21,7 @@ pub(crate) struct Stopped {
 impl Stopped {
     pub(crate) fn describe(&self, limit: f64) -> String {
         format!(
-            "probes taken away after {}: {} traps/s were {:.0}% of the target's CPU time, and {limit}% is the limit (--hold-limit)",
+            "probes taken away after {}: {} traps/s took {:.0}% of the target's time, and {limit}% is the limit (--hold-limit)",
             units::duration(self.after_ns),
             units::count(self.rate),
             self.share,

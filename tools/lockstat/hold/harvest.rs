@@ -71,13 +71,13 @@ pub(crate) struct Harvest {
 type Key = (u32, u64, u32);
 
 impl Harvest {
-    /// Of the processes `tgids`; what was measured on ourselves is none of it.
+    /// Of the processes `tgids`, up to `end_ns`; what was measured on ourselves is none of it.
     pub(crate) fn gather(
         skel: &LockstatHoldSkel<'_>,
         tgids: &[u32],
+        end_ns: u64,
         mut symbolizer: Symbolizer,
     ) -> Result<Self> {
-        let now_ns = monotonic_ns();
         let mut holds: HashMap<Key, (Histogram, u64)> = HashMap::new();
         for group in take_groups::<group_id>(&skel.maps.groups, &skel.maps.buckets, 0)? {
             let key = (group.id.tgid, group.id.address, group.id.mode);
@@ -85,7 +85,7 @@ impl Harvest {
         }
         for (key, held) in maps::entries::<held_key, held>(&skel.maps.held_locks)? {
             let row = holds.entry((key.tgid, key.address, held.mode)).or_default();
-            row.0.record(now_ns.saturating_sub(held.since_ns));
+            row.0.record(end_ns.saturating_sub(held.since_ns));
             row.1 += 1;
         }
         let mut notes: HashMap<Key, hold_note> = HashMap::new();
@@ -108,7 +108,7 @@ impl Harvest {
                     open,
                     tries_failed: note.tries_failed,
                     timed_out: note.timed_out,
-                    caller: caller(&mut symbolizer, tgid, note.caller, now_ns),
+                    caller: caller(&mut symbolizer, tgid, note.caller),
                 }
             })
             .collect();
@@ -135,9 +135,9 @@ impl Harvest {
     }
 }
 
-fn caller(symbolizer: &mut Symbolizer, tgid: u32, address: u64, now_ns: u64) -> Option<String> {
+fn caller(symbolizer: &mut Symbolizer, tgid: u32, address: u64) -> Option<String> {
     let call = address.checked_sub(1)?;
-    let locations = symbolizer.locate(tgid, now_ns, &[call]);
+    let locations = symbolizer.locate(tgid, monotonic_ns(), &[call]);
     let frames = symbolizer.user(&locations);
     frames.last().map(|frame| frame.name.to_string())
 }

@@ -22,6 +22,7 @@ pub(crate) fn object(harvest: &Harvest, price: &Price, cost: &Cost) -> Value {
         "traps": price.traps,
         "trap_ns": price.trap_ns,
         "target_cpu_ns": price.target_cpu_ns,
+        "probed_ns": price.probed_ns,
         "detached_in_ns": price.detached_in_ns,
         "stopped": stopped,
         "taken_before": harvest.taken_before,

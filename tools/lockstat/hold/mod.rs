@@ -35,9 +35,11 @@ pub(crate) struct Price {
     pub(crate) trap_ns: u64,
     /// From the first probe to the last, before and behind the window too.
     pub(crate) traps: u64,
-    /// CPU time of the targets meanwhile, ns.
+    /// CPU time of the targets meanwhile, ns, and wall time.
     pub(crate) target_cpu_ns: u64,
+    pub(crate) probed_ns: u64,
     pub(crate) window_ns: u64,
+    pub(crate) end_ns: u64,
     pub(crate) stopped: Option<Stopped>,
     /// Taking the probes away took so long, ns.
     pub(crate) detached_in_ns: u64,
@@ -57,11 +59,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     count(&mut skel, Some((1, 0)))?;
     let (method, trap_ns) = probes::measure(&skel)?;
     count(&mut skel, None)?;
-    let before = probes::hits(&skel)?;
+    let (before, probed_from_ns) = (probes::hits(&skel)?, monotonic_ns());
+    let cpu_before = guard::cpu_ns(&args.targets.pids).unwrap_or(0);
     let probes = Probes::attach(&skel, &libraries, method)?;
     let mut price = watch(args, &mut skel, &signals, probes, trap_ns)?;
     price.traps = probes::hits(&skel)? - before;
-    let harvest = Harvest::gather(&skel, &targets.tgids, args.symbolizer()?)?;
+    price.probed_ns = monotonic_ns() - probed_from_ns;
+    if let Some(cpu_ns) = guard::cpu_ns(&args.targets.pids) {
+        price.target_cpu_ns = cpu_ns.saturating_sub(cpu_before);
+    }
+    let harvest = Harvest::gather(&skel, &targets.tgids, price.end_ns, args.symbolizer()?)?;
     let cost = meter.read(skel.object());
     let written = write(args, &harvest, &price, &cost);
     run::unless_closed(written, ())?;
@@ -152,6 +159,8 @@ fn watch(
         trap_ns,
         traps: 0,
         target_cpu_ns,
+        probed_ns: window_ns,
+        end_ns: now_ns,
         window_ns,
         stopped,
         detached_in_ns,
