@@ -41,11 +41,12 @@ static void wait_futex2(void *word)
 		_exit(5);
 }
 
-/* Moved to another word first, then woken there: half of the time belongs to each. */
+/* Moved to another word first, then woken there: each has its part of the time. */
 static void move_then_wake(void *unused)
 {
 	if (call_futex(&word_from, 3 | 128, 0, (void *)1, &word_to, 0) != 1)
 		_exit(4);
+	moved_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 	hold_on();
 	if (call_futex(&word_to, 129, 1, NULL, NULL, 0) != 1)
 		_exit(3);
@@ -115,7 +116,7 @@ static void play_shared(const char *path)
 	} while (!is_futex_call(atol(text)) || text[0] == 'r');
 	hold_on();
 	release_mutex(&ours->mutex);
-	if (read(done[0], &waited_ns, sizeof(waited_ns)) != sizeof(waited_ns) || write(waiting[1], "x", 1) != 1)
+	if (read(done[0], (void *)&waited_ns, sizeof(waited_ns)) != sizeof(waited_ns) || write(waiting[1], "x", 1) != 1)
 		_exit(8);
 	waitpid(child, &status, 0);
 	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waited_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
