@@ -16,7 +16,7 @@ const TOOLS: [(&str, &str); 6] = [
 ];
 
 fn has_stacks(tool: &str) -> bool {
-    ["offcputime", "profile"].contains(&tool)
+    ["lockstat", "offcputime", "profile"].contains(&tool)
 }
 
 fn run(program: &str, args: &[&str]) -> Output {

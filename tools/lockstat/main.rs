@@ -30,6 +30,8 @@ mod row;
 mod setup;
 mod stacks;
 mod table;
+#[cfg(test)]
+mod table_tests;
 mod user;
 mod waits;
 

@@ -80,6 +80,9 @@ pub(crate) struct LockRow {
     pub(crate) holders: Vec<Holder>,
 }
 
+/// Stands for the thread, where an interrupt waited.
+pub(crate) const INTERRUPT: &str = "[interrupt]";
+
 /// A thread's waits for one lock in one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {

@@ -9,8 +9,9 @@ use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::units;
 use trace::stacks::StackTable;
+use trace::symbolize::interrupt_part;
 
-use crate::row::{LockRow, Waiter};
+use crate::row::{INTERRUPT, LockRow, Waiter};
 
 /// Columns of a function's name.
 const NAME: usize = 84;
@@ -39,16 +40,18 @@ pub(crate) fn write(
         .iter()
         .partition(|waiter| waiter.kernel | waiter.user != 0);
     let waiters = walked.into_iter().map(|waiter| {
-        let place = (waiter.kernel, waiter.user, Arc::clone(&waiter.task.comm));
+        let place = if waiter.in_interrupt {
+            (waiter.kernel, 0, INTERRUPT.into())
+        } else {
+            (waiter.kernel, waiter.user, Arc::clone(&waiter.task.comm))
+        };
         (place, waiter.task.tid, waiter.count, waiter.total_ns)
     });
     for ((kernel, user, _), place) in heaviest(waiters, top) {
-        write_place(
-            "waited",
-            &place,
-            &[&stacks.kernel_names(kernel), &stacks.user_names(user)],
-            out,
-        )?;
+        let kernel = stacks.kernel_names(kernel);
+        let own = interrupt_part(&kernel).filter(|_| &*place.comm == INTERRUPT);
+        let parts = [own.unwrap_or(&kernel), &stacks.user_names(user)];
+        write_place("waited", &place, &parts, out)?;
     }
     let short_ns: u64 = short.iter().map(|waiter| waiter.total_ns).sum();
     if short_ns > 0 {

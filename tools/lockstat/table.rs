@@ -17,8 +17,6 @@ use crate::user::LeftOut;
 const WIDTH: usize = 100;
 /// Of the lines about a lock.
 const INDENT: usize = 10;
-/// Columns of a lock's name.
-const NAME: usize = 34;
 /// Callers and holders named behind a lock.
 const NAMED: usize = 3;
 /// Holders in the second table.
@@ -76,9 +74,8 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
         1 => terminal(&row.name.own).into_owned(),
         n => format!("{} ({n} locks)", terminal(&row.name.own)),
     };
-    writeln!(
-        out,
-        "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} {}",
+    let numbers = format!(
+        "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} ",
         units::duration(row.total_ns),
         units::count(row.contentions),
         units::duration(row.waits.mean()),
@@ -86,8 +83,9 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
         units::duration(row.waits.percentile(99.0)),
         units::duration(row.max_ns),
         row.class,
-        cut(&name, NAME),
-    )?;
+    );
+    let left = WIDTH.saturating_sub(numbers.chars().count()).max(1);
+    writeln!(out, "{numbers}{}", cut(&name, left))?;
     let mut about: Vec<String> = [callers(row)].into_iter().chain(how(row)).collect();
     about.retain(|part| !part.is_empty());
     let about = about.join("; ");

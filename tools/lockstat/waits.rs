@@ -5,7 +5,7 @@ use trace::stacks::StackTable;
 use trace::symbolize::interrupt_part;
 
 use crate::harvest::Harvest;
-use crate::row::{LockRow, Waiter};
+use crate::row::{INTERRUPT, LockRow, Waiter};
 
 /// Index of the time waited among the values of [`profile`].
 pub(crate) const DELAY: usize = 0;
@@ -72,7 +72,7 @@ fn name(sample: &mut Sample, waiter: &Waiter, stacks: &mut StackTable) {
         return;
     }
     sample.task = Task {
-        comm: "[interrupt]".into(),
+        comm: INTERRUPT.into(),
         tgid: 0,
         tid: 0,
     };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -82,6 +82,7 @@ impl Queue {
 /// Threads that make tables.
 pub(super) struct Maker {
     queue: Arc<Queue>,
+    done: Sender<Made>,
     results: Receiver<Made>,
     /// Becomes readable with every result.
     ready: Arc<OwnedFd>,
@@ -90,15 +91,24 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Starts the threads; they end with what they are at when this is dropped.
-    pub(super) fn start(known: &Known) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
+    /// Nothing is made before [`Maker::start`].
+    pub(super) fn new() -> io::Result<Self> {
         let (done, results) = mpsc::channel();
-        let ready = Arc::new(event_fd()?);
+        Ok(Self {
+            queue: Arc::new(Queue::default()),
+            done,
+            results,
+            ready: Arc::new(event_fd()?),
+            open: 0,
+        })
+    }
+
+    /// Starts the threads; they end with what they are at when this is dropped.
+    pub(super) fn start(&self, known: &Known) -> io::Result<()> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         for _ in 0..threads.min(MOST_THREADS) {
-            let (queue, done) = (Arc::clone(&queue), done.clone());
-            let (ready, known) = (Arc::clone(&ready), known.clone());
+            let (queue, done) = (Arc::clone(&self.queue), self.done.clone());
+            let (ready, known) = (Arc::clone(&self.ready), known.clone());
             thread::Builder::new()
                 .name("unwind-tables".into())
                 .spawn(move || {
@@ -114,12 +124,7 @@ impl Maker {
                     }
                 })?;
         }
-        Ok(Self {
-            queue,
-            results,
-            ready,
-            open: 0,
-        })
+        Ok(())
     }
 
     /// Readable when there are results.
@@ -209,7 +214,8 @@ mod tests {
     #[test]
     fn results_come_for_every_order_and_known_contents_are_not_made_again() {
         let known = Known::default();
-        let mut maker = Maker::start(&known).unwrap();
+        let mut maker = Maker::new().unwrap();
+        maker.start(&known).unwrap();
         let own = || File::open("/proc/self/exe").unwrap();
         let soon = Instant::now() + Duration::from_secs(60);
         maker.order(Some(1), own());

@@ -31,7 +31,7 @@ use crate::symbolize::{Executable, Symbolizer};
 use maker::{Made, Maker};
 use processes::{Listed, Processes};
 use rules::Rules;
-use tables::{Module, Tables, rule_at};
+use tables::{Module, Tables, Taken, rule_at};
 use words::Words;
 
 /// `--unwind`; the values of the BPF side's `enum unwind_mode`.
@@ -96,6 +96,8 @@ enum State {
     Making(HashSet<u32>),
     /// It has none.
     Without,
+    /// There was no room for it; there may be when others are dropped.
+    NoRoom,
     With(Module),
 }
 
@@ -107,7 +109,11 @@ impl Unwinder {
     /// When the maps cannot be shared.
     pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
         let tables = Tables::default();
-        let maker = Maker::start(&tables.known()).context("start threads for unwind tables")?;
+        let maker = Maker::new().context("make an event counter")?;
+        if method != Method::Fp {
+            let started = maker.start(&tables.known());
+            started.context("start threads for unwind tables")?;
+        }
         Ok(Self {
             method,
             later: wanted.later,
@@ -274,7 +280,7 @@ impl Unwinder {
     fn module(&mut self, tgid: u32, id: u32, symbolizer: &mut Symbolizer) -> Option<Module> {
         match self.modules.get_mut(&id) {
             Some(State::With(module)) => return Some(module.clone()),
-            Some(State::Without) => return None,
+            Some(State::Without | State::NoRoom) => return None,
             Some(State::Making(waiting)) => {
                 waiting.insert(tgid);
                 return None;
@@ -289,12 +295,17 @@ impl Unwinder {
     }
 
     fn add(&mut self, made: Made, symbolizer: &mut Symbolizer) {
-        let module = self
+        let taken = self
             .tables
             .take(made.outcome, &mut self.words, &mut self.rules);
         let Some(id) = made.module else { return };
-        let state = module.map_or(State::Without, State::With);
-        let before = self.modules.insert(id, state);
+        let before = match taken {
+            Taken::Stored(module) => self.modules.insert(id, State::With(module)),
+            Taken::Nothing => self.modules.insert(id, State::Without),
+            Taken::NoRoom => self.modules.insert(id, State::NoRoom),
+            // Who waits for it orders it again.
+            Taken::Dropped => self.modules.remove(&id),
+        };
         if let Some(State::Making(waiting)) = before {
             for tgid in waiting {
                 self.refresh(tgid, symbolizer);
@@ -307,6 +318,7 @@ impl Unwinder {
         self.modules.retain(|_, state| match state {
             State::With(module) => in_use.contains(&module.stored.pages_at),
             State::Making(_) | State::Without => true,
+            State::NoRoom => false,
         });
         self.tables.drop_unused(&mut self.words);
     }
