@@ -78,7 +78,7 @@ static __always_inline void identify_futex(struct futex_wait *futex, struct task
 	lock->tgid = tgid_of(targets.pid_namespace, task);
 	lock->side = LOCK_USER;
 	lock->class = futex->call.operation;
-	lock->confidence = futex->call.flags & (FUTEX_IS_SHARED | FUTEX_IS_COMPAT);
+	lock->confidence = futex->call.flags & (FUTEX_IS_SHARED | FUTEX_IS_REALTIME | FUTEX_IS_COMPAT);
 }
 
 static __always_inline __u64 intern_address(struct stack_scratch *scratch, struct task_struct *task, struct lock_id *lock)
@@ -205,6 +205,9 @@ static __always_inline bool is_release(struct futex_wait *futex, struct futex_ca
 		return false;
 	if (by->operation == FUTEX_BY_EXIT || by->address == futex->call.address || by->address2 == futex->call.address)
 		return true;
+	/* Which of several it will be is known when the call returns. */
+	if (futex->call.operation == FUTEX2_WAITV)
+		return true;
 	/* A shared futex may be mapped elsewhere in the waker. */
 	return futex->call.flags & by->flags & FUTEX_IS_SHARED || was_requeued(futex, by);
 }
@@ -314,6 +317,7 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	futex->wait.holder = holder;
 	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
 	identify_futex(futex, task);
+	describe_here(futex, task);
 }
 
 /* A futex call of a target returns: closes its wait. */

@@ -11,6 +11,7 @@ use crate::{c_program, kernel};
 
 /// What programs begin with: rounds of holding a lock until somebody sleeps on it.
 const STAGE: &str = include_str!("../workloads/locks/stage.h");
+const OTHER: &str = include_str!("../workloads/locks/other.c");
 const PTHREAD: &str = include_str!("../workloads/locks/pthread.c");
 
 /// One kind of waiting, as the program saw it.
@@ -19,6 +20,8 @@ struct Played {
     class: String,
     rounds: u64,
     waited_ns: u64,
+    /// Of these, before the wait was moved to another futex.
+    moved_ns: u64,
     waiter: u64,
     holder: u64,
 }
@@ -31,6 +34,7 @@ impl Played {
             class: text("class"),
             rounds: number(result, "rounds"),
             waited_ns: number(result, "waited_ns"),
+            moved_ns: result["moved_ns"].as_u64().unwrap_or(0),
             waiter: number(result, "waiter"),
             holder: number(result, "holder"),
         }
@@ -81,9 +85,14 @@ impl Played {
 
 /// Plays a program under `lockstat -U -j --class all` and returns what both say.
 fn play(command: Command, args: &[&str]) -> (Vec<Played>, Vec<Value>, Output) {
-    let (mut program, pid) = Workload::spawn("locks", command);
+    let (program, pid) = Workload::spawn("locks", command);
     let pid = pid.to_string();
-    let args = [&["-U", "-j", "--class", "all", "-p", &pid], args].concat();
+    play_among(program, &[&["-p", &pid], args].concat())
+}
+
+/// As `play`, with targets of one's own choosing.
+fn play_among(mut program: Workload, args: &[&str]) -> (Vec<Played>, Vec<Value>, Output) {
+    let args = [&["-U", "-j", "--class", "all"], args].concat();
     let tool = Tool::start("lockstat", &args);
     tool.wait_attached();
     program.go();
@@ -225,4 +234,192 @@ fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
         assert!(caller.starts_with("rustlocks::"), "{caller}");
     }
     assert_eq!(played.len(), 8);
+}
+
+/// The futex that is a variable of this name, counted and held as the program says.
+fn assert_futex(played: &Played, locks: &[Value], variable: &str, expected_ns: u64) {
+    let lock = named(locks, variable);
+    let part = number(lock, "total_ns") as f64 / expected_ns as f64;
+    eprintln!("{variable}: {part:.4} of the time");
+    assert_eq!(number(lock, "contentions"), played.rounds, "{lock:#}");
+    assert!((0.98..=1.02).contains(&part), "{variable}: {part:.4}");
+}
+
+#[test]
+fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = compile(dir.path(), OTHER, &[]);
+    command.arg(dir.path().join("pool"));
+    let (program, _) = Workload::spawn("locks", command);
+    // The child as well.
+    let (played, locks, _) = play_among(program, &["--comm", "locks"]);
+    for one in &played {
+        match one.name.as_str() {
+            "word_from" => {
+                assert_futex(one, &locks, "word_from", one.moved_ns);
+                assert_futex(one, &locks, "word_to", one.waited_ns - one.moved_ns);
+                one.assert_held(named(&locks, "word_to"), "waker");
+            }
+            "shared" => assert_shared(one, &locks),
+            name => {
+                // The second of futex_waitv's two was woken.
+                let variable = if name == "word_waitv" {
+                    "word_waitv+0x4"
+                } else {
+                    name
+                };
+                assert_futex(one, &locks, variable, one.waited_ns);
+                one.assert_held(named(&locks, variable), "waker");
+            }
+        }
+    }
+    assert_eq!(played.len(), 5);
+}
+
+/// Two processes, three mappings, one lock: known by the file.
+fn assert_shared(played: &Played, locks: &[Value]) {
+    let lock = locks.iter().find(|lock| lock["name"] == "pool+0x1000");
+    let lock = lock.unwrap_or_else(|| panic!("no lock in the file: {locks:#?}"));
+    played.assert_counted(lock);
+    played.assert_held(lock, "owner");
+    assert_eq!(lock["pid"], 0, "no process's own");
+    assert!(number(lock, "inode") > 0);
+}
+
+#[test]
+fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (played, locks, _) = play(compile(dir.path(), PTHREAD, &["-m32"]), &["--strict"]);
+    for one in &played {
+        match one.class.as_str() {
+            // Its stacks have no names, and these futexes say nothing.
+            "cond" | "sem" | "barrier" | "raced" => {}
+            "join" => assert_joined(one, &locks),
+            _ => {
+                let lock = one.find(&locks);
+                one.assert_counted(lock);
+                one.assert_held(lock, known_as(&one.name));
+                assert_named(one, lock);
+            }
+        }
+    }
+}
+
+#[test]
+fn goroutines_wait_for_a_mutex_and_threads_for_goroutines() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (source, program) = (dir.path().join("mutex.go"), dir.path().join("locks"));
+    std::fs::write(&source, include_str!("../workloads/locks/mutex.go")).expect("a file");
+    let mut go = Command::new("go");
+    c_program::run(go.arg("build").arg("-o").arg(&program).arg(&source));
+    let (_, locks, _) = play(Command::new(program), &[]);
+    let parked: u64 = locks
+        .iter()
+        .filter(|lock| lock["class"] == "park")
+        .map(|lock| number(lock, "total_ns"))
+        .sum();
+    assert!(parked > 0, "{locks:#?}");
+    // The runtime's own locks may be contended, too; nothing else is a lock.
+    let others = locks.iter().filter(|lock| number(lock, "contentions") > 0);
+    for lock in others {
+        let class = lock["class"].as_str().expect("a class");
+        assert!(matches!(class, "park" | "go"), "{lock:#}");
+    }
+}
+
+/// Two threads wait for main, which waits for stdin: before, throughout and after the window.
+const STUCK: &str = r#"
+pthread_mutex_t lock_stuck = PTHREAD_MUTEX_INITIALIZER;
+pthread_rwlock_t lock_stuck_too = PTHREAD_RWLOCK_INITIALIZER;
+
+__attribute__((noinline)) static void *take_mutex(void *tid)
+{
+	*(volatile pid_t *)tid = syscall(SYS_gettid);
+	pthread_mutex_lock(&lock_stuck);
+	return NULL;
+}
+
+__attribute__((noinline)) static void *take_read(void *tid)
+{
+	*(volatile pid_t *)tid = syscall(SYS_gettid);
+	pthread_rwlock_rdlock(&lock_stuck_too);
+	return NULL;
+}
+
+int main(void)
+{
+	void *(*takers[2])(void *) = { take_mutex, take_read };
+	volatile pid_t tids[2] = { 0, 0 };
+	pthread_t threads[2];
+
+	pthread_mutex_lock(&lock_stuck);
+	pthread_rwlock_wrlock(&lock_stuck_too);
+	for (int i = 0; i < 2; i++) {
+		pthread_create(&threads[i], NULL, takers[i], (void *)&tids[i]);
+		while (!tids[i])
+			;
+		await_sleep(tids[i]);
+	}
+	ready();
+	say("done\n");
+	await_go();
+	return 0;
+}
+"#;
+
+#[test]
+fn waits_that_neither_begin_nor_end_in_the_window_count_for_all_of_it() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_, locks, output) = play_for(compile(dir.path(), STUCK, &[]), "1");
+    for (variable, caller) in [
+        ("lock_stuck", "take_mutex"),
+        ("lock_stuck_too", "take_read"),
+    ] {
+        let lock = named(&locks, variable);
+        let total_ns = number(lock, "total_ns");
+        assert_eq!(
+            (number(lock, "contentions"), number(lock, "open")),
+            (1, 1),
+            "{lock:#}"
+        );
+        assert!(
+            (1_000_000_000..1_500_000_000).contains(&total_ns),
+            "{total_ns}"
+        );
+        assert_eq!(lock["caller"], caller, "{}", output.stderr);
+    }
+}
+
+/// As `play`, for a time of the tool's choosing.
+fn play_for(command: Command, seconds: &str) -> (Vec<Played>, Vec<Value>, Output) {
+    let (mut program, pid) = Workload::spawn("locks", command);
+    let pid = pid.to_string();
+    let tool = Tool::start(
+        "lockstat",
+        &["-U", "-j", "--class", "all", "-p", &pid, seconds],
+    );
+    let output = tool.finish();
+    program.go();
+    program.results();
+    program.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    let locks = report["locks"].as_array().expect("locks").clone();
+    (Vec::new(), locks, output)
 }

@@ -41,11 +41,12 @@ static void wait_futex2(void *word)
 		_exit(5);
 }
 
-/* Moved to another word first, then woken there: half of the time belongs to each. */
+/* Moved to another word first, then woken there: each has its part of the time. */
 static void move_then_wake(void *unused)
 {
 	if (call_futex(&word_from, 3 | 128, 0, (void *)1, &word_to, 0) != 1)
 		_exit(4);
+	moved_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 	hold_on();
 	if (call_futex(&word_to, 129, 1, NULL, NULL, 0) != 1)
 		_exit(3);
@@ -73,16 +74,16 @@ static void take_mutex(void *lock)
 	release_mutex(lock);
 }
 
-/* A mutex in a file that a child has mapped as well, at another address. */
-static void play_shared(const char *path)
+/* A mutex in a file that a child has mapped as well, at another address. The child stays until `leave` is written to. */
+static void play_shared(const char *path, int leave[2])
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), status, done[2], waiting[2];
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), done[2];
 	struct shared *ours, *theirs;
 	pthread_mutexattr_t attr;
 	pid_t child;
 	char c;
 
-	if (fd < 0 || ftruncate(fd, 8192) || pipe(done) || pipe(waiting))
+	if (fd < 0 || ftruncate(fd, 8192) || pipe(done) || pipe(leave))
 		_exit(8);
 	ours = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 4096);
 	theirs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 4096);
@@ -98,7 +99,7 @@ static void play_shared(const char *path)
 		start = clock_ns(CLOCK_MONOTONIC) - start;
 		if (write(done[1], &start, sizeof(start)) != sizeof(start))
 			_exit(1);
-		if (read(waiting[0], &c, 1) != 1)
+		if (read(leave[0], &c, 1) != 1)
 			_exit(1);
 		_exit(0);
 	}
@@ -115,9 +116,8 @@ static void play_shared(const char *path)
 	} while (!is_futex_call(atol(text)) || text[0] == 'r');
 	hold_on();
 	release_mutex(&ours->mutex);
-	if (read(done[0], &waited_ns, sizeof(waited_ns)) != sizeof(waited_ns) || write(waiting[1], "x", 1) != 1)
+	if (read(done[0], (void *)&waited_ns, sizeof(waited_ns)) != sizeof(waited_ns))
 		_exit(8);
-	waitpid(child, &status, 0);
 	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waited_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
 	    waited_ns, child, getpid());
 	unlink(path);
@@ -125,6 +125,7 @@ static void play_shared(const char *path)
 
 int main(int argc, char **argv)
 {
+	int leave[2];
 	struct stage stages[] = {
 		{ "word_plain", "unknown", wait_plain, NULL, wake, &word_plain, ROUNDS, 0 },
 		{ "word_waitv", "unknown", wait_many, NULL, wake_many, NULL, ROUNDS, 0 },
@@ -136,8 +137,12 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < sizeof(stages) / sizeof(*stages); i++)
 		play(&stages[i]);
 	if (argc > 1)
-		play_shared(argv[1]);
+		play_shared(argv[1], leave);
 	say("done\n");
 	await_go();
+	if (argc > 1) {
+		send_byte(leave);
+		wait(NULL);
+	}
 	return 0;
 }

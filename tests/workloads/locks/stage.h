@@ -22,7 +22,8 @@ struct stage {
 
 static volatile pid_t waiter_tid;
 static int to_waiter[2], to_holder[2];
-static long long waited_ns;
+/* What all rounds took, what of that was over when the wait was moved elsewhere, and when the present one began. */
+static volatile long long waited_ns, moved_ns, began_ns;
 
 static long call_futex(volatile uint32_t *word, int operation, uint32_t value, const struct timespec *timeout, uint32_t *word2,
 		       uint32_t value3)
@@ -91,12 +92,10 @@ static void *waiter(void *argument)
 	waiter_tid = syscall(SYS_gettid);
 	send_byte(to_holder);
 	for (int round = 0; round < stage->rounds; round++) {
-		long long start;
-
 		await_byte(to_waiter);
-		start = clock_ns(CLOCK_MONOTONIC);
+		began_ns = clock_ns(CLOCK_MONOTONIC);
 		stage->wait(stage->lock);
-		waited_ns += clock_ns(CLOCK_MONOTONIC) - start;
+		waited_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 		send_byte(to_holder);
 	}
 	return NULL;
@@ -107,7 +106,7 @@ static void play(struct stage *stage)
 {
 	pthread_t thread;
 
-	waited_ns = 0;
+	waited_ns = moved_ns = 0;
 	if (pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
 		_exit(8);
 	await_byte(to_holder);
@@ -126,7 +125,8 @@ static void play(struct stage *stage)
 		if (!stage->unattended)
 			await_byte(to_holder);
 	}
-	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
-	    stage->name, stage->class, stage->rounds, waited_ns, waiter_tid, (int)syscall(SYS_gettid));
+	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moved_ns\": %lld, "
+	    "\"waiter\": %d, \"holder\": %d}\n",
+	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, waiter_tid, (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }

@@ -110,6 +110,8 @@ pub(crate) struct Evidence {
     pub(crate) operation: u8,
     /// Between processes, as far as the call says.
     pub(crate) shared: bool,
+    /// Its timeout, if it has one, is on the clock of the day: glibc's way, not Rust's.
+    pub(crate) realtime: bool,
     /// What the word was expected to be.
     pub(crate) value: u32,
     pub(crate) place: Place,
@@ -158,6 +160,8 @@ fn by_call(evidence: &Evidence) -> Verdict {
         // glibc's locks without owner: of the heap, of stdio.
         (WAIT, _, 2) => (Class::Mutex, 60),
         (WAIT_BITSET, _, u32::MAX) => (Class::Park, 50),
+        // A writer that waits for readers, whom nobody knows by name.
+        (WAIT_BITSET, _, 2) if evidence.realtime => (Class::Rwlock, 50),
         (WAIT_BITSET, _, 2) if !evidence.shared => (Class::Mutex, 50),
         _ => (Class::Unknown, 0),
     };

@@ -9,6 +9,7 @@ fn call(operation: u8, value: u32, place: Place) -> Evidence {
     Evidence {
         operation,
         shared: false,
+        realtime: false,
         value,
         place,
     }
@@ -119,6 +120,13 @@ fn without_names_numbers_decide_and_say_how_sure() {
         (
             call(operation::WAIT_BITSET, u32::MAX, Place::Nowhere),
             (Class::Park, 50),
+        ),
+        (
+            Evidence {
+                realtime: true,
+                ..call(operation::WAIT_BITSET, 2, Place::Nowhere)
+            },
+            (Class::Rwlock, 50),
         ),
         (
             call(operation::WAIT_BITSET, 3, Place::Phase),

@@ -104,6 +104,7 @@ fn evidence(row: &LockRow, known: Option<&futex_lock>) -> Evidence {
     Evidence {
         operation: row.identity.class,
         shared: row.confidence & FUTEX_IS_SHARED != 0,
+        realtime: row.confidence & FUTEX_IS_REALTIME != 0,
         value: known.map_or(0, |known| known.evidence.value),
         place: known.map_or(0, |known| known.evidence.place).into(),
     }
@@ -111,6 +112,7 @@ fn evidence(row: &LockRow, known: Option<&futex_lock>) -> Evidence {
 
 /// `enum futex_call_flags` of the BPF side, which come where the confidence will be.
 const FUTEX_IS_SHARED: u8 = 1;
+const FUTEX_IS_REALTIME: u8 = 2;
 
 /// The verdict on the heaviest stack that says anything.
 fn verdict(row: &LockRow, evidence: &Evidence, first: u64, stacks: &mut StackTable) -> Verdict {
