@@ -1,6 +1,6 @@
 //! What the locks of a snapshot are called, once nothing is in a hurry any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use profile::frame::Frame;
 use trace::places::Places;
@@ -11,8 +11,18 @@ use super::snapshot::Stack;
 use super::thread::Threads;
 
 /// Names locks, and finds out which of them are the same in several processes.
-pub(crate) fn name(waits: &mut [Wait], threads: &Threads, stacks: &HashMap<usize, Stack>) {
-    let wanted = |wait: &&Wait| wait.class != Class::Event && wait.class != Class::Join;
+///
+/// Nothing is looked up in the address spaces that are `locked`.
+pub(crate) fn name(
+    waits: &mut [Wait],
+    threads: &Threads,
+    stacks: &HashMap<usize, Stack>,
+    locked: &HashSet<u64>,
+) {
+    let wanted = |wait: &&Wait| {
+        let is_locked = locked.contains(&threads.all[wait.waiter].space);
+        !is_locked && wait.class != Class::Event && wait.class != Class::Join
+    };
     let addresses: Vec<Address> = (0..)
         .zip(waits.iter())
         .filter(|(_, wait)| wanted(wait))

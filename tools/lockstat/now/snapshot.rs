@@ -26,8 +26,11 @@ use trace::window::monotonic_ns;
 
 use super::lock::{Class, Wait};
 use super::names;
-use super::thread::Threads;
+use super::thread::{Thread, Threads};
 use super::waits::{self, Found};
+
+/// How long an address space must be locked until it is given up.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A thread's stack, root first.
 #[derive(Clone, Debug)]
@@ -78,15 +81,16 @@ pub(crate) fn take(
     method: Method,
 ) -> Result<Snapshot> {
     let look = || Threads::decode(&iterate::run(skel.links.look.as_ref())?);
+    let (first, locked) = first_look(look)?;
     let started = Instant::now();
-    let first = look()?;
-    let mut found = waits::find(&first);
+    let mut found = waits::find(&first, &locked);
     let middle = look()?;
     reread_kernel_owners(&first, &middle, &mut found);
     let lost = ask_for_stacks(skel, &first, &found);
     let last = look()?;
     let apart = started.elapsed();
 
+    let stuck: HashSet<u32> = members(&last, &locked);
     let before = found.len();
     let found = standing(&first, &last, found);
     let passing = before - found.len();
@@ -100,8 +104,40 @@ pub(crate) fn take(
     };
     let losses = &mut snapshot.losses;
     losses.count("stacks_full", "kernel stacks: table full", lost);
-    name(&mut snapshot, skel, symbolizer, method, found)?;
+    losses.count(
+        "memory_locked",
+        "processes not read, their mmap_lock is held",
+        stuck.len() as u64,
+    );
+    name(&mut snapshot, skel, symbolizer, method, (found, &locked))?;
     Ok(snapshot)
+}
+
+/// Reading a process's memory and mappings takes its mmap_lock. Who holds that for ever would hold us too: so where somebody
+/// has waited for it for as long as [`PATIENCE`], nothing is read. Gives the first look and such address spaces.
+fn first_look(look: impl Fn() -> Result<Threads>) -> Result<(Threads, HashSet<u64>)> {
+    let waits = |thread: &Thread| thread.kernel_lock.is_some_and(|lock| lock.is_mmap_lock);
+    let before = look()?;
+    if !before.all.iter().any(waits) {
+        return Ok((before, HashSet::new()));
+    }
+    std::thread::sleep(PATIENCE);
+    let first = look()?;
+    let still = before.all.iter().filter(|thread| waits(thread));
+    let still = still.filter(|thread| {
+        let now = first.of_tid(thread.task.tid);
+        now.is_some_and(|now| first.all[now].slept_since(thread))
+    });
+    let locked = still.map(|thread| thread.space).collect();
+    Ok((first, locked))
+}
+
+/// The processes of these address spaces.
+fn members(threads: &Threads, spaces: &HashSet<u64>) -> HashSet<u32> {
+    let all = threads.all.iter();
+    all.filter(|thread| spaces.contains(&thread.space))
+        .map(|thread| thread.task.tgid)
+        .collect()
 }
 
 /// Owners as they were when everybody in question was asleep, unlike those of the first look, which saw one task after the other.
@@ -161,9 +197,10 @@ fn name(
     skel: &LockstatNowSkel<'_>,
     symbolizer: Symbolizer,
     method: Method,
-    found: Vec<Found>,
+    (found, locked): (Vec<Found>, &HashSet<u64>),
 ) -> Result<()> {
     let threads = &snapshot.threads;
+    let is_locked = |thread: &usize| locked.contains(&threads.all[*thread].space);
     let waiters = found
         .iter()
         .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event)
@@ -172,7 +209,8 @@ fn name(
         .flatten()
         .filter(|thread| threads.all[*thread].is_asleep())
         .collect();
-    let tgids: HashSet<u32> = walked.iter().map(|t| threads.all[*t].task.tgid).collect();
+    let readable = walked.iter().filter(|thread| !is_locked(thread));
+    let tgids: HashSet<u32> = readable.map(|t| threads.all[*t].task.tgid).collect();
     let wanted = Wanted {
         at_start: tgids.iter().copied().collect(),
         later: false,
@@ -182,7 +220,7 @@ fn name(
     let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
     table.prepare(tgids, None);
     for thread in walked {
-        let stack = walk(threads, thread, &mut table);
+        let stack = walk(threads, thread, is_locked(&thread), &mut table);
         snapshot.stacks.insert(thread, stack);
     }
     for mut found in found {
@@ -195,14 +233,19 @@ fn name(
         }
         snapshot.waits.push(found.wait);
     }
-    names::name(&mut snapshot.waits, &snapshot.threads, &snapshot.stacks);
+    names::name(
+        &mut snapshot.waits,
+        &snapshot.threads,
+        &snapshot.stacks,
+        locked,
+    );
     table.count_losses(&mut snapshot.losses);
     Ok(())
 }
 
-fn walk(threads: &Threads, index: usize, table: &mut StackTable) -> Stack {
+fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable) -> Stack {
     let thread = &threads.all[index];
-    let user = if thread.space == 0 || thread.compat {
+    let user = if thread.space == 0 || thread.compat || is_locked {
         0
     } else {
         table.insert_blocked(thread.task.tgid, monotonic_ns(), thread.registers)

@@ -25,7 +25,9 @@ pub(crate) struct Found {
 }
 
 /// The waits of all threads of the processes asked for, and of those that these wait for.
-pub(crate) fn find(threads: &Threads) -> Vec<Found> {
+///
+/// The memory of address spaces in `locked` is not read.
+pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
     let wanted = threads.all.iter().filter(|thread| thread.wanted);
     let mut open: Vec<u32> = wanted.map(|thread| thread.task.tgid).collect();
     let mut seen: HashSet<u32> = open.iter().copied().collect();
@@ -37,7 +39,7 @@ pub(crate) fn find(threads: &Threads) -> Vec<Found> {
             if !members.contains(&thread.task.tgid) {
                 continue;
             }
-            let Some(wait) = wait_of(threads, index) else {
+            let Some(wait) = wait_of(threads, index, locked) else {
                 continue;
             };
             if let Some(holder) = wait.wait.holder.thread() {
@@ -52,13 +54,13 @@ pub(crate) fn find(threads: &Threads) -> Vec<Found> {
     found
 }
 
-fn wait_of(threads: &Threads, index: usize) -> Option<Found> {
+fn wait_of(threads: &Threads, index: usize, locked: &HashSet<u64>) -> Option<Found> {
     let thread = &threads.all[index];
     if !thread.is_asleep() || thread.is_dead() {
         return None;
     }
     match (Futex::of(thread), thread.kernel_lock) {
-        (Some(futex), _) => Some(user_wait(threads, index, &futex)),
+        (Some(futex), _) => Some(user_wait(threads, index, &futex, locked)),
         (None, Some(lock)) => Some(Found {
             wait: kernel_wait(threads, index, &lock),
             unsure: None,
@@ -67,10 +69,11 @@ fn wait_of(threads: &Threads, index: usize) -> Option<Found> {
     }
 }
 
-fn user_wait(threads: &Threads, index: usize, futex: &Futex) -> Found {
+fn user_wait(threads: &Threads, index: usize, futex: &Futex, locked: &HashSet<u64>) -> Found {
     let thread = &threads.all[index];
     let tgid = thread.task.tgid;
-    let read = |address: u64, words: &mut [u32]| read_words(tgid, address, words);
+    let is_locked = locked.contains(&thread.space);
+    let read = |address: u64, words: &mut [u32]| !is_locked && read_words(tgid, address, words);
     let named = |tid: u32| named(threads, thread, tid);
     let known = words::lock_at(futex, &read, &named);
     let (class, holder) = known.unwrap_or((Class::Event, Holder::Unrecorded));
