@@ -169,7 +169,7 @@ static __always_inline bool is_list_at(struct list_head *head)
 static __always_inline __u64 inode_of_pipe(struct task_struct *task, struct pipe_inode_info *pipe)
 {
 	const struct pt_regs *regs = user_regs_of(task);
-	struct file *file = file_of(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
+	struct file *file = open_file(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 
 	return inode && BPF_CORE_READ(inode, i_pipe) == pipe ? BPF_CORE_READ(inode, i_ino) : 0;

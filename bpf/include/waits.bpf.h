@@ -99,7 +99,7 @@ static __always_inline __u8 wait_flags_of(struct task_struct *task, bool preempt
 }
 
 /* NULL: no such descriptor. */
-static __always_inline struct file *file_of(struct task_struct *task, __u32 fd)
+static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file **files = BPF_CORE_READ(table, fd);
@@ -112,7 +112,7 @@ static __always_inline struct file *file_of(struct task_struct *task, __u32 fd)
 
 static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
 {
-	return BPF_CORE_READ(file_of(task, fd), f_inode, i_mode) >> 12;
+	return BPF_CORE_READ(open_file(task, fd), f_inode, i_mode) >> 12;
 }
 
 /* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */

@@ -198,7 +198,7 @@ fn an_inodes_holder_and_the_time_that_it_costs() {
 }
 
 /// A mutex held by a sleeper, five times 50 ms.
-fn is_slept_for(lock: &Value, said: &Value) {
+fn is_slept_for((lock, said, report): &(Value, Value, Value)) {
     assert_eq!(lock["class"], "mutex");
     assert_eq!(number(lock, "contentions"), 5);
     is_held_by(lock, number(said, "holder"), 5);
@@ -207,7 +207,9 @@ fn is_slept_for(lock: &Value, said: &Value) {
         ns <= own_ns && ns as f64 > 0.98 * own_ns as f64,
         "{ns} of {own_ns}"
     );
-    // Who sleeps is not spun for.
+    // Each wait tries to spin first. Who sleeps is not spun for; it is one wait all the same.
+    assert_eq!(number(report, "losses.unended"), 0, "{report}");
+    assert!(number(lock, "spin_ns") > 0, "{lock}");
     let (spin_ns, block_ns) = (number(lock, "spin_ns"), number(lock, "block_ns"));
     assert_eq!(spin_ns + block_ns, ns);
     assert!(block_ns as f64 > 0.99 * ns as f64, "{lock}");
@@ -219,9 +221,9 @@ fn a_mutexes_holder_and_the_time_blocked_apart_from_spinning() {
         return;
     }
     let _alone = alone();
-    let (lock, said, _) = hold("p", 5, &[]);
-    assert_eq!(lock["name"], "f_pos_lock");
-    is_slept_for(&lock, &said);
+    let held = hold("p", 5, &[]);
+    assert_eq!(held.0["name"], "f_pos_lock");
+    is_slept_for(&held);
 }
 
 #[test]
@@ -230,9 +232,10 @@ fn a_pipe_is_known_by_the_number_that_proc_has() {
         return;
     }
     let _alone = alone();
-    let (lock, said, _) = hold("w", 5, &[]);
-    assert_eq!(lock["name"], format!("pipe:[{}]", number(&said, "inode")));
-    is_slept_for(&lock, &said);
+    let held = hold("w", 5, &[]);
+    let inode = number(&held.1, "inode");
+    assert_eq!(held.0["name"], format!("pipe:[{inode}]"));
+    is_slept_for(&held);
 }
 
 #[test]
