@@ -20,32 +20,28 @@ struct syscall_return {
 	__s64 ret;
 };
 
+/* A futex call of any kind returns. Most are wakes, which concern nobody's wait. */
 static __always_inline int call_returned(long ret)
 {
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
-
-	if (member)
-		futex_returned(&member->futex, task, ret);
-	return 0;
-}
-
-static __always_inline void requeue_returned(long ret)
-{
-	struct task_struct *task = current_task();
 	struct futex_call call;
 
+	if (member && member->futex.phase != FUTEX_IDLE) {
+		futex_returned(&member->futex, task, ret);
+		return 0;
+	}
 	futex_call_of(task, true, &call);
 	if (is_futex_requeue(&call))
 		note_requeue(&call, task, ret);
+	else if (member && is_futex_wait(&call))
+		futex_raced(&member->futex, &call, task, ret);
+	return 0;
 }
 
-/* futex(2) wakes and requeues too: only a few of them concern a waiter's state. */
 SEC("?tp/syscalls/sys_exit_futex")
 int futex_exit(struct syscall_return *ctx)
 {
-	if (ctx->ret > 0)
-		requeue_returned(ctx->ret);
 	return call_returned(ctx->ret);
 }
 
@@ -64,8 +60,7 @@ int futex_wait_exit(struct syscall_return *ctx)
 SEC("?tp/syscalls/sys_exit_futex_requeue")
 int futex_requeue_exit(struct syscall_return *ctx)
 {
-	requeue_returned(ctx->ret);
-	return 0;
+	return call_returned(ctx->ret);
 }
 
 /* Takes up timed waits that a stop or a debugger interrupted. */
@@ -79,16 +74,14 @@ SEC("?tp_btf/sys_exit")
 int BPF_PROG(compat_returns, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = current_task();
-	struct futex_call call;
+	__u32 number;
 
 	if (!is_compat_call(task))
 		return 0;
-	futex_call_of(task, true, &call);
-	if (is_futex_requeue(&call))
-		note_requeue(&call, task, ret);
-	if (is_futex_wait(&call) || (__u32)regs->orig_ax == SYSCALL_IA32_RESTART)
-		call_returned(ret);
-	return 0;
+	number = regs->orig_ax;
+	if (number != SYSCALL_IA32_RESTART && futex_kind(number, true) == FUTEX_NONE)
+		return 0;
+	return call_returned(ret);
 }
 
 static __always_inline void futex_task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)

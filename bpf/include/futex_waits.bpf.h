@@ -258,13 +258,14 @@ static __always_inline void describe_here(struct futex_wait *futex, struct task_
 }
 
 /* A call that returned without sleeping. */
-static __always_inline void futex_raced(struct futex_wait *futex, struct task_struct *task, long ret)
+static __always_inline void futex_raced(struct futex_wait *futex, const struct futex_call *call, struct task_struct *task,
+					long ret)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	futex_call_of(task, true, &futex->call);
-	if (!in_window(now) || !is_futex_wait(&futex->call))
+	if (!in_window(now))
 		return;
+	futex->call = *call;
 	if (ret >= 0 && task->nvcsw != futex->switches_seen) {
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
 		return;
@@ -327,10 +328,6 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 
 	if (window_end_ns && now >= window_end_ns)
 		return;
-	if (futex->phase == FUTEX_IDLE) {
-		futex_raced(futex, task, ret);
-		return;
-	}
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, now);
 	note_woken_entry(task, &futex->call, ret);
