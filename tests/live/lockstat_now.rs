@@ -26,21 +26,21 @@ fn stuck(dir: &Path, args: &[&str]) -> (Workload, HashMap<u64, Value>) {
     (workload, by_tid.collect())
 }
 
-fn now(pid: u32) -> Value {
+pub(crate) fn now(pid: u32) -> Value {
     let pid = pid.to_string();
     let output = Tool::start("lockstat", &["--now", "-j", "-p", &pid]).finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
     serde_json::from_str(&output.stdout).expect("a JSON object")
 }
 
-fn text(pid: u32) -> String {
+pub(crate) fn text(pid: u32) -> String {
     let pid = pid.to_string();
     Tool::start("lockstat", &["--now", "-p", &pid])
         .finish()
         .stdout
 }
 
-fn list(value: &Value) -> Vec<u64> {
+pub(crate) fn list(value: &Value) -> Vec<u64> {
     let list = value.as_array().expect("a list");
     list.iter().map(|n| n.as_u64().expect("a number")).collect()
 }
@@ -231,34 +231,7 @@ fn owners_are_known_by_the_ids_of_their_own_pid_namespace() {
     workload.finish();
 }
 
-/// Two threads take two of Rust's mutexes, each the other's second; `spare`: one more thread, that may have anything.
-const RUST: &str = r#"
-use std::io::Read;
-use std::sync::{Arc, Barrier, Mutex};
-fn take_second(lock: &Mutex<u64>) -> u64 { *lock.lock().unwrap() }
-fn main() {
-    println!("ready {}", std::process::id());
-    let mut go = [0; 3];
-    std::io::stdin().read_exact(&mut go).unwrap();
-    let locks = Arc::new([Mutex::new(1_u64), Mutex::new(2)]);
-    let barrier = Arc::new(Barrier::new(2));
-    let threads: Vec<_> = (0..2)
-        .map(|i| {
-            let (locks, barrier) = (Arc::clone(&locks), Arc::clone(&barrier));
-            std::thread::spawn(move || {
-                let first = locks[i].lock().unwrap();
-                barrier.wait();
-                *first + take_second(&locks[1 - i])
-            })
-        })
-        .collect();
-    if std::env::args().nth(1).as_deref() == Some("spare") {
-        std::thread::spawn(|| loop { std::thread::sleep(std::time::Duration::from_secs(3600)) });
-    }
-    println!("done");
-    for thread in threads { thread.join().unwrap(); }
-}
-"#;
+const RUST: &str = include_str!("../workloads/locks/crossed.rs");
 
 fn rust(dir: &Path, spare: &str) -> Workload {
     let source = dir.join("rust.rs");
@@ -338,39 +311,7 @@ fn a_rust_program_with_a_thread_left_is_not_called_dead() {
     );
 }
 
-/// Threads whose waits would look like circles if they were put together from different moments.
-const BUSY: &str = r#"
-#include <pthread.h>
-static pthread_mutex_t locks[3] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
-static void *work(void *argument)
-{
-	for (unsigned long i = (long)argument;; i++) {
-		pthread_mutex_lock(&locks[i % 3]);
-		usleep(20);
-		pthread_mutex_unlock(&locks[i % 3]);
-	}
-}
-static void *alone(void *argument)
-{
-	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-	for (;;) {
-		pthread_mutex_lock(&lock);
-		pthread_mutex_unlock(&lock);
-	}
-}
-int main(int argc, char **argv)
-{
-	pthread_t thread;
-
-	ready();
-	for (long i = 0; i < 6; i++)
-		pthread_create(&thread, NULL, argc > 1 ? alone : work, (void *)i);
-	say("done\n");
-	await_go();
-	_exit(0);
-}
-"#;
+const BUSY: &str = include_str!("../workloads/locks/busy.c");
 
 #[test]
 fn busy_programs_are_healthy() {
@@ -404,107 +345,4 @@ fn busy_programs_are_healthy() {
     assert!(text.contains(": no thread waits for a lock\n"), "{text}");
     assert!(!text.contains("DEADLOCK"));
     uncontended.finish();
-}
-
-/// A thread writes to a file from memory that nobody brings in: it sleeps with the inode's rwsem. Others want that too. A
-/// second file is being appended to in peace.
-const INODE: &str = r#"
-#include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sys/ioctl.h>
-static int file;
-static char *missing;
-static int tids[3];
-static void *write_it(void *argument)
-{
-	long which = (long)argument;
-
-	__atomic_store_n(&tids[which], gettid(), __ATOMIC_SEQ_CST);
-	if (which > 0) {
-		char text[] = "x";
-		pwrite(file, text, 1, 0);
-	} else
-		pwrite(file, missing, 4096, 0);
-	return NULL;
-}
-/* Until the kernel says what the thread's state is. */
-static void await_state(int which, char wanted)
-{
-	char path[64], text[256], *state;
-
-	for (;;) {
-		snprintf(path, sizeof(path), "/proc/%d/stat", __atomic_load_n(&tids[which], __ATOMIC_SEQ_CST));
-		int stat = open(path, O_RDONLY);
-		int length = read(stat, text, sizeof(text) - 1);
-
-		close(stat);
-		text[length > 0 ? length : 0] = 0;
-		state = strrchr(text, ')');
-		if (state && state[2] == wanted)
-			return;
-		usleep(1000);
-	}
-}
-int main(int argc, char **argv)
-{
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_zeropage zero;
-	struct uffd_msg message;
-	pthread_t threads[3];
-	int faults;
-
-	ready();
-	faults = syscall(SYS_userfaultfd, O_CLOEXEC);
-	file = open(argv[1], O_RDWR | O_CREAT, 0600);
-	missing = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	range.range.start = (long)missing;
-	range.range.len = 4096;
-	if (faults < 0 || file < 0 || ioctl(faults, UFFDIO_API, &api) || ioctl(faults, UFFDIO_REGISTER, &range))
-		return 7;
-	pthread_create(&threads[0], NULL, write_it, (void *)0);
-	/* The fault has come: the writer sleeps, and has the inode. */
-	if (read(faults, &message, sizeof(message)) != sizeof(message))
-		return 6;
-	for (long i = 1; i < 3; i++) {
-		pthread_create(&threads[i], NULL, write_it, (void *)i);
-		await_state(i, 'D');
-	}
-	say("{\"holder\": %d, \"waiters\": [%d, %d]}\ndone\n", tids[0], tids[1], tids[2]);
-	await_go();
-	zero.range = range.range;
-	zero.mode = 0;
-	ioctl(faults, UFFDIO_ZEROPAGE, &zero);
-	for (int i = 0; i < 3; i++)
-		pthread_join(threads[i], NULL);
-	return 0;
-}
-"#;
-
-#[test]
-fn a_kernel_lock_that_stands_still_names_its_owner() {
-    if !require_live() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "inode", INODE, &[]);
-    let mut command = Command::new(program);
-    command.arg(dir.path().join("file"));
-    let (mut workload, _) = Workload::spawn("inode", command);
-    workload.go();
-    let truth = &workload.results()[0];
-    let report = now(workload.pid());
-    let waits = report["waits"].as_array().expect("waits");
-    assert_eq!(waits.len(), 2, "{report}");
-    for wait in waits {
-        assert_eq!(wait["class"], "kernel rwsem (write)", "{wait}");
-        assert_eq!(wait["holder"]["tid"], truth["holder"]);
-        assert_eq!(wait["holder"]["kind"], "thread");
-        let state = wait["holder"]["state"].as_str().expect("a state");
-        assert!(state.contains("handle_userfault"), "{state}");
-        assert!(list(&truth["waiters"]).contains(&number(wait, "tid")));
-    }
-    let text = text(workload.pid());
-    assert!(text.contains("\n2 threads behind inode (PID "), "{text}");
-    workload.finish();
 }

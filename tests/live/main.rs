@@ -24,6 +24,7 @@ mod lockstat;
 mod lockstat_hold;
 mod lockstat_kernel;
 mod lockstat_now;
+mod lockstat_now_kernel;
 mod lockstat_perf;
 mod lockstat_user;
 mod offcputime;
