@@ -14,7 +14,8 @@ static void *store(void *unused)
 static void *protect(void *unused)
 {
 	__atomic_store_n(&tids[1], gettid(), __ATOMIC_SEQ_CST);
-	mprotect(memory, 4096, PROT_READ);
+	/* Still writable, so that the store ends well, whoever comes first. */
+	mprotect(memory, 4096, PROT_READ | PROT_WRITE | PROT_EXEC);
 	return NULL;
 }
 static void *map(void *unused)

@@ -55,6 +55,9 @@ pub(crate) fn by_callers<'a>(
     word: Option<u32>,
     functions: impl Iterator<Item = &'a str>,
 ) -> Class {
+    if futex.operation == Operation::LockPi {
+        return Class::PiMutex;
+    }
     for function in functions {
         let found = CALLERS.iter().find(|(part, _)| function.contains(part));
         // Its callers say more: which of the library's functions took the lock.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use trace::memory;
 
 use super::class;
-use super::futex::{Futex, Operation};
+use super::futex::Futex;
 use super::graph::{Edge, Releaser};
 use super::lock::{Class, Holder, Identity, Wait};
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
@@ -85,7 +85,12 @@ fn user_wait(threads: &Threads, index: usize, futex: &Futex, locked: &HashSet<u6
         },
     };
     let mut word = [0];
-    let unsure = (known.is_none() && class::may_be_lock(futex)).then(|| {
+    // An ID that nobody has may be no ID at all: the waiter's stack has to confirm the lock.
+    let is_unsure = match holder {
+        Holder::Gone(_) => true,
+        _ => known.is_none() && class::may_be_lock(futex),
+    };
+    let unsure = is_unsure.then(|| {
         let word = read(futex.address, &mut word).then(|| word[0]);
         (*futex, word)
     });
@@ -195,11 +200,14 @@ impl Wait {
         word: Option<u32>,
         functions: impl Iterator<Item = &'a str>,
     ) {
-        self.class = class::by_callers(futex, word, functions);
+        let class = class::by_callers(futex, word, functions);
+        if class != self.class {
+            self.class = class;
+            self.holder = Holder::Unrecorded;
+        }
         if self.class == Class::ParkingLot {
             // It sleeps on a word of its own; the lock's address is in no register any more.
             self.lock = Identity::Hidden(self.waiter);
         }
-        debug_assert!(futex.operation != Operation::LockPi || self.holder == Holder::Unrecorded);
     }
 }

@@ -120,11 +120,16 @@ fn mutex(
     owner(futex, tid, named).map(|holder| (Class::Mutex, holder))
 }
 
+/// glibc waits by CLOCK_REALTIME, unless asked otherwise (or by plain FUTEX_WAIT, before 2.34); Rust never does, and its counters
+/// may look like anything.
 fn rwlock(
     futex: &Futex,
     read: ReadWords<'_>,
     named: &dyn Fn(u32) -> Named,
 ) -> Option<(Class, Holder)> {
+    if futex.operation == Operation::WaitBitset && !futex.realtime {
+        return None;
+    }
     [RWLOCK_PHASE, RWLOCK_WRITERS_FUTEX]
         .into_iter()
         .find_map(|slot| {
@@ -148,8 +153,9 @@ fn rwlock_holder(
     named: &dyn Fn(u32) -> Named,
 ) -> Option<(Class, Holder)> {
     let state = words[0];
-    // Nobody, between a writer's turn and its taking it.
-    let by_writer = || owner(futex, words[RWLOCK_WRITER], named);
+    // Between a writer's turn and its taking it there is none: then only the waiter's stack can tell that this is a rwlock.
+    let writer = words[RWLOCK_WRITER];
+    let by_writer = || owner(futex, writer, named).filter(|_| writer != 0);
     let readers = state >> READERS_SHIFT;
     if slot == RWLOCK_WRITERS_FUTEX {
         // Writers queue behind the writer in line; if that one waits for readers, so do they.

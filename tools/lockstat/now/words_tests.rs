@@ -124,6 +124,13 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
         ),
         Some((Class::RwLockWrite, Holder::Readers(3)))
     );
+    // The same words behind a counter of Rust's, which does not wait by CLOCK_REALTIME.
+    let rust = Futex {
+        realtime: false,
+        ..phase(2)
+    };
+    let words = [(3 << 3) | 2, 1, 2, 1, 0, 0, 0, 0];
+    assert_eq!(lock_at(&rust, &memory(&words), &named), None);
     // A writer behind a writer.
     let writers = wait(Operation::WaitBitset, 0x100c, 3);
     assert_eq!(
@@ -134,5 +141,10 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
         lock_at(&phase(3), &memory(&[0, 0, 3, 0, 77, 0, 105, 0]), &named),
         None,
         "no rwlock"
+    );
+    assert_eq!(
+        lock_at(&writers, &memory(&[3, 2, 1, 3, 0, 0, 0, 0]), &named),
+        None,
+        "no writer: the stack has to tell"
     );
 }
