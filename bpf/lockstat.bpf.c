@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* lockstat: which locks make threads wait, for how long, and who holds them.
  *
- * Kernel locks: kernel_locks.bpf.h. Nothing runs where no thread waits: uncontended locks cost nothing.
+ * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h. Nothing runs where no thread waits: uncontended locks cost
+ * nothing.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -9,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "lock_counts.bpf.h"
+#include "futex_state.bpf.h"
 
 enum kernel_lock_class {
 	KERNEL_SEMAPHORE = 0,
@@ -39,26 +41,35 @@ struct kernel_waits {
 /* Task storage: what a target waits for. */
 struct member {
 	struct kernel_waits kernel;
+	struct futex_wait futex;
 };
 
 #include "members.bpf.h"
+#include "stacks.bpf.h"
 
 struct lockstat_config {
 	/* Interrupts' waits count, whomever they interrupt: there are no targets. */
 	__u32 interrupts;
 	/* Holders' kernel stacks are walked. */
 	__u32 holder_stacks;
+	/* Of whoever releases a futex. */
+	struct stack_config releasers;
+	__u32 futexes;
+	__u32 pad;
 };
 
 const volatile struct lockstat_config config = {};
 
 #include "kernel_locks.bpf.h"
+#include "futex.bpf.h"
 
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
 	/* It has not begun to wait for anything: an end without a beginning is one that we have missed. */
 	if (origin == MEMBER_FORKED)
 		member->kernel.events = 1;
+	if (config.futexes)
+		futex_found(&member->futex, task);
 }
 
 static __always_inline void member_left(struct member *member)
@@ -82,6 +93,8 @@ int close_waits(struct bpf_iter__task *ctx)
 	if (!member)
 		return 0;
 	count_open_kernel_waits(&member->kernel, task);
+	if (config.futexes)
+		count_open_futex_wait(&member->futex, task, ctx->meta->seq);
 	return 0;
 }
 

@@ -36,6 +36,8 @@ enum { false = 0, true = 1 };
 
 /* include/linux/sched.h: a kernel thread. */
 #define PF_KTHREAD 0x00200000
+/* On its way out. */
+#define PF_EXITING 0x00000004
 
 #include "bpf_uapi.h"
 
@@ -245,6 +247,8 @@ struct rt_mutex_waiter;
 struct bio_list;
 
 struct thread_info {
+	/* Architecture: x86-64. */
+	u32 status;
 	u32 cpu;
 };
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use bpf::lockstat::types::{lockstat_config, rodata};
-use clap::Parser;
+use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
+use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
@@ -15,6 +15,7 @@ use trace::unwind::Method;
 use trace::window::{Every, For, parse_duration};
 
 use crate::row::Side;
+use crate::user::Class;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +24,8 @@ Examples:
   lockstat -K -i 1             # kernel locks, every second
   lockstat --folded -p 123 10 > locks.folded
   lockstat -- make -j4         # a command and its children
+  lockstat --now -p 123        # it hangs: who waits for whom?
+  lockstat --hold -p 123 10    # how long its mutexes are held
 
 Folded values are microseconds.";
 
@@ -40,6 +43,24 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) targets: Targets,
 
+    /// Who waits for whom at this instant, and deadlocks; traces nothing
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["duration", "interval", "command", "kernel", "user", "hist", "folded", "output"])]
+    pub(crate) now: bool,
+
+    /// How long glibc's locks are held: probes processes (-p), which slows
+    /// down their locks
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output"])]
+    pub(crate) hold: bool,
+
+    /// With --hold: take the probes away when they cost the target more, %
+    #[arg(
+        long,
+        value_name = "PCT",
+        default_value_t = 5.0,
+        help_heading = "Locks"
+    )]
+    pub(crate) hold_limit: f64,
+
     /// Only locks of the kernel
     #[arg(short = 'K', long, help_heading = "Locks")]
     pub(crate) kernel: bool,
@@ -47,6 +68,18 @@ pub(crate) struct Args {
     /// Only locks of programs (futexes)
     #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
     pub(crate) user: bool,
+
+    /// Also what is no contention as a rule: condition variables,
+    /// semaphores, …
+    #[arg(
+        long,
+        value_name = "CLASS",
+        value_delimiter = ',',
+        conflicts_with = "kernel",
+        help_heading = "Locks",
+        help = "Also waits of programs that are no contention: cond, sem, join, barrier, park, unknown, or all"
+    )]
+    pub(crate) class: Vec<ExtraClass>,
 
     /// Show N locks
     #[arg(
@@ -116,7 +149,40 @@ pub(crate) struct Args {
     pub(crate) completions: Option<Shell>,
 }
 
+/// `--class`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExtraClass {
+    Cond,
+    Sem,
+    Join,
+    Barrier,
+    Park,
+    Unknown,
+    All,
+}
+
+impl ExtraClass {
+    fn includes(self, class: Class) -> bool {
+        match self {
+            Self::Cond => class == Class::Cond,
+            Self::Sem => class == Class::Sem,
+            Self::Join => class == Class::Join,
+            Self::Barrier => class == Class::Barrier,
+            Self::Park => class == Class::Park,
+            Self::Unknown => class == Class::Unknown,
+            Self::All => true,
+        }
+    }
+}
+
 impl Args {
+    /// Classes of programs' locks that are shown.
+    pub(crate) fn classes(&self) -> Vec<Class> {
+        let asked = |class: &Class| self.class.iter().any(|extra| extra.includes(*class));
+        let shown = |class: &Class| class.is_contention() || asked(class);
+        Class::ALL.into_iter().filter(shown).collect()
+    }
+
     /// Whether locks of this side are traced.
     pub(crate) fn traces(&self, side: Side) -> bool {
         match side {
@@ -169,17 +235,34 @@ impl Args {
         rodata.config = lockstat_config {
             interrupts: self.is_everybody().into(),
             holder_stacks: (self.stacks > 0 || self.common.json).into(),
+            releasers: stack_config {
+                no_user: (self.stacks == 0 && !self.common.json).into(),
+                no_kernel: 1,
+            },
+            futexes: self.traces(Side::User).into(),
+            pad: 0,
         };
     }
 
     /// Which optional programs this kernel and these options need.
     pub(crate) fn programs(
         &self,
-        _kernel: &Kernel,
+        kernel: &Kernel,
         targets: &Settings,
     ) -> Vec<(&'static str, bool)> {
         let kernel_locks = self.traces(Side::Kernel);
+        let futexes = self.traces(Side::User);
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         vec![
+            ("futex_sched_switch", futexes && has_state),
+            ("futex_sched_switch_pre_5_18", futexes && !has_state),
+            ("futex_sched_waking", futexes),
+            ("futex_exit", futexes),
+            ("futex_restart_exit", futexes),
+            ("futex_waitv_exit", futexes),
+            ("futex_wait_exit", futexes),
+            ("futex_requeue_exit", futexes),
+            ("compat_returns", futexes),
             ("contention_begin", kernel_locks),
             ("contention_end", kernel_locks),
             ("unwind_fork", self.unwind != Method::Fp),

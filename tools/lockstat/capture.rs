@@ -20,10 +20,10 @@ use trace::unwind::Unwinder;
 use trace::window::{monotonic_ns, nanoseconds};
 
 use crate::args::Args;
-use crate::harvest::Harvest;
-use crate::kernel::symbols::Symbols;
+use crate::harvest::{Ended, Harvest, Names};
 use crate::losses::Ledger;
 use crate::report::Interval;
+use crate::setup::CompatReturns;
 use crate::{losses, report, waits};
 
 /// The tool at work.
@@ -32,7 +32,8 @@ pub(crate) struct Capture<'a> {
     pub(crate) skel: LockstatSkel<'static>,
     pub(crate) stacks: StackTable,
     ring: Ring,
-    symbols: Symbols,
+    names: Names,
+    compat_returns: CompatReturns,
     reseeding: Reseeding,
     meter: Meter,
     deadline_ns: Option<u64>,
@@ -56,7 +57,11 @@ impl<'a> Capture<'a> {
             skel,
             stacks,
             ring,
-            symbols: Symbols::default(),
+            names: Names {
+                classes: args.classes(),
+                ..Names::default()
+            },
+            compat_returns: CompatReturns::default(),
             reseeding: Reseeding::default(),
             meter,
             deadline_ns: None,
@@ -71,6 +76,7 @@ impl<'a> Capture<'a> {
         targets.fill(&maps.target_tgids, &maps.target_tids)?;
         iterate::run(self.skel.links.seed_members.as_ref())?;
         iterate::run(self.skel.links.close_waits.as_ref())?;
+        self.compat_returns.follow(&mut self.skel)?;
         let start_ns = monotonic_ns();
         section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
         if !self.args.common.quiet {
@@ -100,8 +106,8 @@ impl<'a> Capture<'a> {
         self.waits
     }
 
-    /// Ends the interval at `edge_ns`; returns which half of the tables holds it.
-    fn turn(&mut self, edge_ns: u64, is_last: bool) -> Result<u32> {
+    /// Ends the interval that began at `start_ns`.
+    fn turn(&mut self, start_ns: u64, edge_ns: u64, is_last: bool) -> Result<Ended> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let ended = bss.epoch & 1;
         bss.open_epoch = ended;
@@ -112,9 +118,19 @@ impl<'a> Capture<'a> {
             bss.epoch = 1 - ended;
         }
         wait_for_running_programs();
-        iterate::run(self.skel.links.close_waits.as_ref())?;
+        let open = iterate::run(self.skel.links.close_waits.as_ref())?;
         wait_for_running_programs();
-        Ok(ended)
+        Ok(Ended {
+            half: ended,
+            open,
+            window_ns: start_ns..edge_ns,
+        })
+    }
+
+    /// Takes in what the BPF side has sent: stacks, and addresses of locks.
+    fn absorb(&mut self) {
+        self.stacks.absorb(&self.ring);
+        self.names.places.learn(&self.stacks.take_addresses());
     }
 }
 
@@ -128,10 +144,11 @@ impl Reports for Capture<'_> {
     }
 
     fn step(&mut self) -> Result<State> {
-        self.stacks.absorb(&self.ring);
+        self.absorb();
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;
+        self.compat_returns.follow(&mut self.skel)?;
         Ok(State {
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
@@ -143,16 +160,10 @@ impl Reports for Capture<'_> {
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
         let edge_ns = monotonic_ns();
         let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
-        let half = self.turn(edge_ns, is_last)?;
+        let ended = self.turn(start_ns, edge_ns, is_last)?;
         *end_ns = edge_ns;
-        self.stacks.absorb(&self.ring);
-        let harvest = Harvest::take(
-            &self.skel,
-            &mut self.stacks,
-            &mut self.symbols,
-            half,
-            start_ns..edge_ns,
-        )?;
+        self.absorb();
+        let harvest = Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)?;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
         let named = self.args.needs_names();
         let profile = waits::profile(&harvest, &mut self.stacks, named);

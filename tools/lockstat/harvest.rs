@@ -15,12 +15,32 @@ use plain::Plain;
 use profile::model::Task;
 use trace::histogram::Histogram;
 use trace::maps;
+use trace::places::Places;
 use trace::stacks::StackTable;
 use trace::task::comm_text;
 
-use crate::kernel;
-use crate::kernel::symbols::Symbols;
+use crate::kernel::{self, symbols::Symbols};
 use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Side, Waiter};
+use crate::user::{self, Class, LeftOut};
+
+/// What names locks.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) symbols: Symbols,
+    pub(crate) places: Places,
+    /// Classes of programs' locks that are shown.
+    pub(crate) classes: Vec<Class>,
+}
+
+/// An interval that is over.
+pub(crate) struct Ended {
+    /// Half of the tables that holds it.
+    pub(crate) half: u32,
+    /// Programs' threads that still wait: `struct open_futex`.
+    pub(crate) open: Vec<u8>,
+    /// On the clock of the BPF side, ns.
+    pub(crate) window_ns: Range<u64>,
+}
 
 /// Everything that an interval found.
 pub(crate) struct Harvest {
@@ -28,6 +48,8 @@ pub(crate) struct Harvest {
     pub(crate) rows: Vec<LockRow>,
     /// Of the interval, on the clock of the BPF side, ns.
     pub(crate) window_ns: Range<u64>,
+    /// Programs' waits of classes that were not asked for.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Harvest {
@@ -36,50 +58,60 @@ impl Harvest {
         Duration::from_nanos(self.window_ns.end.saturating_sub(self.window_ns.start))
     }
 
-    /// Reads and clears half `half` of the tables.
+    /// Reads and clears the interval's half of the tables.
     pub(crate) fn take(
         skel: &LockstatSkel<'_>,
         stacks: &mut StackTable,
-        symbols: &mut Symbols,
-        half: u32,
-        window_ns: Range<u64>,
+        names: &mut Names,
+        ended: Ended,
     ) -> Result<Self> {
-        let mut rows: HashMap<Identity, LockRow> = HashMap::new();
-        for (key, sum) in take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)? {
-            let identity = Identity::from(&key.lock);
-            rows.insert(identity, row(identity, key.lock.confidence, &sum));
-        }
-        for (key, count) in take::<lock_key, u64>(&skel.maps.lock_buckets, |key| key.epoch == half)?
-        {
-            if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
-                row.waits.add(key.bucket as usize, count);
-            }
-        }
-        for (key, value) in
-            take::<waiter_key, waiter_value>(&skel.maps.waiters, |key| key.epoch == half)?
-        {
-            if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
-                row.waiters.push(waiter(&key, &value));
-            }
-        }
-        for (key, value) in
-            take::<holder_key, holder_value>(&skel.maps.holders, |key| key.epoch == half)?
-        {
-            if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
-                row.holders.push(holder(&key, &value));
-            }
-        }
-        let mut rows: Vec<LockRow> = rows.into_values().collect();
-        for row in &mut rows {
-            row.waiters
-                .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
-            row.holders
-                .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
-        }
-        kernel::name(&mut rows, skel, stacks, symbols)?;
+        let mut rows = raw_rows(skel, ended.half)?;
+        user::add_open_stacks(&mut rows, &ended.open, stacks, ended.window_ns.end)?;
+        kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
+        let left_out = user::name(&mut rows, skel, stacks, &names.places, &names.classes)?;
         rows.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
-        Ok(Self { rows, window_ns })
+        Ok(Self {
+            rows,
+            window_ns: ended.window_ns,
+            left_out,
+        })
     }
+}
+
+/// Locks as the BPF side tells them apart, each with its waiters and holders, heaviest first.
+fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
+    let mut rows: HashMap<Identity, LockRow> = HashMap::new();
+    for (key, sum) in take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)? {
+        let identity = Identity::from(&key.lock);
+        rows.insert(identity, row(identity, key.lock.confidence, &sum));
+    }
+    for (key, count) in take::<lock_key, u64>(&skel.maps.lock_buckets, |key| key.epoch == half)? {
+        if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
+            row.waits.add(key.bucket as usize, count);
+        }
+    }
+    for (key, value) in
+        take::<waiter_key, waiter_value>(&skel.maps.waiters, |key| key.epoch == half)?
+    {
+        if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
+            row.waiters.push(waiter(&key, &value));
+        }
+    }
+    for (key, value) in
+        take::<holder_key, holder_value>(&skel.maps.holders, |key| key.epoch == half)?
+    {
+        if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
+            row.holders.push(holder(&key, &value));
+        }
+    }
+    let mut rows: Vec<LockRow> = rows.into_values().collect();
+    for row in &mut rows {
+        row.waiters
+            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
+        row.holders
+            .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+    }
+    Ok(rows)
 }
 
 /// Takes the entries of one half out of a table.

@@ -6,11 +6,20 @@ use trace::stacks::StackTable;
 
 use crate::harvest::Harvest;
 use crate::row::{Holder, LockRow, Waiter};
+use crate::user::LeftOut;
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
 pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {
     let locks = harvest.rows.iter().map(|row| lock(row, stacks));
     locks.collect()
+}
+
+/// `[{"class", "waits", "total_ns"}, …]`: classes of programs' locks that `--class` would add.
+pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
+    let classes = classes
+        .iter()
+        .map(|sum| json!({"class": sum.class, "waits": sum.waits, "total_ns": sum.total_ns}));
+    classes.collect()
 }
 
 fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::types::futex_losses;
 use trace::cost::Cost;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -63,6 +64,7 @@ pub(crate) fn count(
     let nested = kernel.nested + recursions;
     losses.count("nested", "events during our own work", nested);
     losses.count("unwalked", "stacks: scratch in use", kernel.unwalked);
+    count_futexes(&mut losses, &bss.futex_losses);
     losses.count("members_lost", "threads: no memory", bss.members_lost);
     losses.count(
         "targets_full",
@@ -80,4 +82,18 @@ pub(crate) fn count(
     );
     stacks.count_losses(&mut losses);
     Ok(losses)
+}
+
+fn count_futexes(losses: &mut Losses, futexes: &futex_losses) {
+    losses.count("futex_unseen", "futex waits not seen", futexes.unseen);
+    losses.count(
+        "futex_undescribed",
+        "locks of programs: table full",
+        futexes.undescribed,
+    );
+    losses.count(
+        "futex_unwalked",
+        "stacks of futex waits: scratch in use",
+        futexes.unwalked,
+    );
 }

@@ -21,10 +21,12 @@ use capture::Capture;
 mod args;
 mod capture;
 mod harvest;
+mod hold;
 mod json;
 mod kernel;
 mod losses;
 mod merge;
+mod now;
 mod report;
 mod row;
 mod setup;
@@ -32,6 +34,7 @@ mod stacks;
 mod table;
 #[cfg(test)]
 mod table_tests;
+mod user;
 mod waits;
 
 fn main() -> ExitCode {
@@ -41,6 +44,12 @@ fn main() -> ExitCode {
 fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
         return Ok(run::print_completions(shell, Args::command()));
+    }
+    if args.now {
+        return now::run(args);
+    }
+    if args.hold {
+        return hold::run(args);
     }
     let mut targets = args.targets.resolve()?;
     args.output

@@ -54,7 +54,8 @@ fn sum(kind: &str, rows: &[&LockRow]) -> Option<LockRow> {
     Some(sum)
 }
 
-fn add(sum: &mut LockRow, row: &LockRow) {
+/// Adds the waits for one lock to those for another.
+pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.locks += row.locks;
     sum.contentions += row.contentions;
     sum.waits.merge(&row.waits);

@@ -72,6 +72,10 @@ fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
         ("start_ns".into(), interval.harvest.window_ns.start.into()),
         ("user_ends".into(), ends::to_json(&interval.profile)),
         ("locks".into(), json::locks(&interval.harvest, stacks)),
+        (
+            "left_out".into(),
+            json::left_out(&interval.harvest.left_out),
+        ),
         ("losses".into(), ledger.losses.to_json()),
         ("cost".into(), ledger.cost.to_json()),
     ])
@@ -105,6 +109,7 @@ fn write_human(
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)
     })?;
+    table::write_left_out(&harvest.left_out, out)?;
     writeln!(out)?;
     Ok(())
 }

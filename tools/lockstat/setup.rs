@@ -1,7 +1,8 @@
 //! Loads what the options ask for and this kernel has.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use bpf::lockstat::{LockstatSkel, LockstatSkelBuilder};
+use libbpf_rs::Link;
 use trace::loader::{self, section};
 use trace::probe::Kernel;
 use trace::targets::Settings;
@@ -26,6 +27,28 @@ pub(crate) fn load(args: &Args, targets: &Settings) -> Result<LockstatSkel<'stat
         args.to_bpf(targets, rodata);
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
         open.maps.run_queues.set_max_entries(cpus)?;
+        open.progs.compat_returns.set_autoattach(false);
         Ok(())
     })
+}
+
+/// The hook that returns of 32-bit futex calls need, and every other system call pays for: attached when a target is such a
+/// program.
+#[derive(Default)]
+pub(crate) struct CompatReturns {
+    link: Option<Link>,
+}
+
+impl CompatReturns {
+    /// Looks whether it is time.
+    pub(crate) fn follow(&mut self, skel: &mut LockstatSkel<'_>) -> Result<()> {
+        let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        if self.link.is_some() || bss.futex_compat_tasks == 0 {
+            return Ok(());
+        }
+        let attached = skel.progs.compat_returns.attach();
+        self.link = Some(attached.context("attach BPF program to returns of 32-bit calls")?);
+        bss.futex_compat_returns = 1;
+        Ok(())
+    }
 }

@@ -11,6 +11,7 @@ use profile::units;
 use trace::histogram::text::{self, Unit};
 
 use crate::row::{Holder, HolderKind, LockRow};
+use crate::user::LeftOut;
 
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -264,6 +265,18 @@ fn write_holders(rows: &[LockRow], style: Style, out: &mut impl Write) -> io::Re
         writeln!(out, "{:>8} {:>9}  {others}", units::duration(rest), "")?;
     }
     Ok(())
+}
+
+/// Says what was seen and not asked for.
+pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::Result<()> {
+    if classes.is_empty() {
+        return Ok(());
+    }
+    let parts: Vec<String> = classes
+        .iter()
+        .map(|sum| format!("{} {}", sum.class, units::duration(sum.total_ns)))
+        .collect();
+    writeln!(out, "\nno contention, see --class: {}", parts.join(", "))
 }
 
 fn percent(part: u64, all: u64) -> String {

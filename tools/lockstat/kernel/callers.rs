@@ -44,7 +44,7 @@ impl Callers {
 }
 
 /// `frames` are root first.
-fn outside(frames: &[Frame]) -> Option<Arc<str>> {
+pub(crate) fn outside(frames: &[Frame]) -> Option<Arc<str>> {
     let mut leaf_first = frames.iter().rev();
     let caller = leaf_first.find(|frame| !is_lock_function(&frame.name))?;
     Some(caller.name.clone())

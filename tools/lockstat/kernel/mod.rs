@@ -12,6 +12,8 @@ use bpf::lockstat::types::{lock_id, lock_name};
 use trace::maps;
 use trace::stacks::StackTable;
 
+pub(crate) use callers::outside;
+
 use crate::row::{Identity, LockRow, Side};
 use callers::Callers;
 use symbols::Symbols;

@@ -4,7 +4,7 @@
 //! stream for everything that happens afterwards, so that a process that lived for 5 ms is known as exactly as a daemon.
 
 mod events;
-mod maps;
+pub(crate) mod maps;
 mod paths;
 mod process;
 mod processes;

@@ -10,8 +10,9 @@ mod damage;
 mod debugfile;
 mod elf;
 mod elfnames;
-mod files;
+pub(crate) mod files;
 mod frames;
+mod functions;
 mod gofile;
 mod goheader;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use std::sync::Arc;
 
 use profile::frame::Frame;
 
+pub use functions::Library;
 pub use interrupt::interrupt_part;
 pub use location::Location;
 pub use losses::SymbolLosses;
