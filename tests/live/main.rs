@@ -26,6 +26,7 @@ mod lockstat_perf;
 mod lockstat_user;
 mod offcputime;
 mod older_kernels;
+mod outputs;
 mod own_cgroup;
 mod perf_dwarf;
 mod pressure;
