@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vmlinux.h: the kernel types and UAPI constants we read, by hand; nothing else.
+/* vmlinux.h: the kernel types that we read, by hand; nothing else. What does not vary: bpf_uapi.h.
  *
  * Every struct holds just the fields used; CO-RE finds their offsets in the running kernel's BTF by name. A field's
  * type must match the kernel's: check new ones with `bpftool btf dump file /sys/kernel/btf/vmlinux format c`.
@@ -37,37 +37,7 @@ enum { false = 0, true = 1 };
 /* include/linux/sched.h: a kernel thread. */
 #define PF_KTHREAD 0x00200000
 
-/* include/uapi/linux/bpf.h */
-enum bpf_map_type {
-	BPF_MAP_TYPE_HASH = 1,
-	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_HASH = 5,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_LRU_HASH = 9,
-	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
-	BPF_MAP_TYPE_RINGBUF = 27,
-	BPF_MAP_TYPE_TASK_STORAGE = 29,
-};
-
-enum bpf_func_id {
-	BPF_FUNC_get_current_task_btf = 158,
-	BPF_FUNC_task_pt_regs = 175,
-};
-
-enum {
-	BPF_ANY = 0,
-	BPF_NOEXIST = 1,
-};
-
-enum {
-	BPF_F_NO_PREALLOC = 1,
-	BPF_F_USER_STACK = 256,
-	BPF_F_MMAPABLE = 1024,
-	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
-	BPF_RB_NO_WAKEUP = 1,
-	BPF_RB_FORCE_WAKEUP = 2,
-	BPF_RB_AVAIL_DATA = 0,
-};
+#include "bpf_uapi.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -412,22 +382,5 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
-
-/* UAPI, not relocated: libbpf and the kernel find it by name in map values. */
-struct bpf_spin_lock {
-	__u32 val;
-};
-
-/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
-struct user_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
-	unsigned long ip, cs, flags, sp, ss;
-};
-
-struct bpf_perf_event_data {
-	struct user_regs regs;
-	__u64 sample_period;
-	__u64 addr;
-};
 
 #endif
