@@ -23,6 +23,7 @@ mod kernel_stacks;
 mod lockstat;
 mod lockstat_kernel;
 mod lockstat_perf;
+mod lockstat_played;
 mod lockstat_user;
 mod offcputime;
 mod older_kernels;
