@@ -11,6 +11,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "futex_open.bpf.h"
 #include "futex_waits.bpf.h"
 
 /* What tracepoints of the group `syscalls` hand over; their format file says so. */

@@ -26,6 +26,7 @@ mod lockstat_kernel;
 mod lockstat_now;
 mod lockstat_now_kernel;
 mod lockstat_perf;
+mod lockstat_played;
 mod lockstat_user;
 mod offcputime;
 mod older_kernels;

@@ -114,8 +114,13 @@ pub(crate) struct Args {
     #[arg(short, long, help_heading = "Report")]
     pub(crate) delimited: bool,
 
-    /// Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT
-    #[arg(short, long, help_heading = "Report")]
+    /// Mark frames in folded output.
+    #[arg(
+        short,
+        long,
+        help = "Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT",
+        help_heading = "Report"
+    )]
     pub(crate) annotate: bool,
 
     /// Also write FILE; its ending is the format (repeatable).
