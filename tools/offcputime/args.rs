@@ -152,6 +152,7 @@ impl Args {
             ("sched_waking", self.waker),
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", targets.follow),
             ("sched_process_exit", targets.follow),
             ("task_rename", targets.comm.is_some()),

@@ -91,6 +91,7 @@ fn load(args: &Args, targets: &Settings) -> Result<OffcputimeSkel<'static>> {
     let skel = loader::load(OffcputimeSkelBuilder::default(), &programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(targets, walk_on_exit, rodata);
+        bpf::keep_members!(open, programs.contains(&("task_freed", true)));
         Ok(())
     })?;
     Ok(skel)

@@ -192,8 +192,7 @@ impl Args {
     }
 
     /// Which optional programs this kernel needs.
-    pub(crate) fn programs(&self) -> Result<Vec<(&'static str, bool)>> {
-        let kernel = Kernel::probe()?;
+    pub(crate) fn programs(&self, kernel: &Kernel) -> Vec<(&'static str, bool)> {
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         let mut programs = vec![
             ("sched_switch", has_state),
@@ -206,6 +205,7 @@ impl Args {
             ),
             ("unwind_fork", self.stacks),
             ("unwind_exec", self.stacks),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", false),
             ("sched_process_exit", false),
             ("task_rename", false),
@@ -215,6 +215,6 @@ impl Args {
             let both = kernel.has_tracepoint(begin) && kernel.has_tracepoint(end);
             programs.extend([(begins, both), (ends, both)]);
         }
-        Ok(programs)
+        programs
     }
 }

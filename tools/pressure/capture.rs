@@ -9,6 +9,7 @@ use bpf::pressure::{PressureSkel, PressureSkelBuilder};
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
+use trace::probe::Kernel;
 use trace::targets::{Targets, cgroup2_mount};
 use trace::unwind::Method;
 use trace::window::monotonic_ns;
@@ -86,7 +87,8 @@ const CORRECTION_NS: u64 = 200_000_000;
 impl Capture {
     /// Loads; nothing runs yet.
     pub(crate) fn prepare(args: &Args, source: &Source) -> Result<Self> {
-        let programs = args.programs()?;
+        let kernel = Kernel::probe()?;
+        let programs = args.programs(&kernel);
         if args.common.verbose {
             eprintln!("pressure: {}", loader::describe(&programs));
         }
@@ -103,8 +105,11 @@ impl Capture {
                 stacks: args.stacks.into(),
                 walk_on_exit: programs.contains(&("sched_exit", true)).into(),
             };
+            rodata.locks_in_hash = u32::from(!kernel.has_spin_lock());
+            bpf::keep_members!(open, programs.contains(&("task_freed", true)));
             let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
             open.maps.stalls.set_max_entries(cpus)?;
+            open.maps.stall_locks.set_max_entries(cpus)?;
             if !args.stacks {
                 // Preallocated, and not used.
                 open.maps.stall_stacks.set_max_entries(1)?;

@@ -145,6 +145,7 @@ impl Args {
         vec![
             ("sched_switch", has_state),
             ("sched_switch_pre_5_18", !has_state),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", targets.follow),
             ("sched_process_exit", targets.follow),
             ("task_rename", targets.comm.is_some()),

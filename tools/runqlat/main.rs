@@ -85,6 +85,7 @@ fn load(args: &Args, targets: &Settings) -> Result<RunqlatSkel<'static>> {
             targets,
             section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
         );
+        bpf::keep_members!(open, programs.contains(&("task_freed", true)));
         if args.group() == Group::Machine {
             // Preallocated, and not used.
             open.maps.groups.set_max_entries(1)?;
