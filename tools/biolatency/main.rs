@@ -13,11 +13,11 @@ use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
-use trace::probe::Kernel;
+use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 
-use args::Args;
+use args::{Args, NEEDS};
 use harvest::Harvest;
 use intervals::Biolatency;
 use names::Names;
@@ -48,6 +48,11 @@ fn trace(args: &Args) -> Result<Outcome> {
         .map(disks::Disk::dev)
         .collect::<Result<_>>()?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel, &targets);
+        return Ok(probe::print("biolatency", &kernel, &NEEDS, &programs));
+    }
     let hdr = args
         .hdr
         .as_deref()
@@ -56,7 +61,6 @@ fn trace(args: &Args) -> Result<Outcome> {
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let kernel = Kernel::probe()?;
     let mut skel = setup::load(args, (&targets, cgroup_id), &kernel)?;
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 

@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 use profile::folded;
 use trace::options::{Common, Stacks};
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::waits;
@@ -111,6 +111,26 @@ fn parse_mask(text: &str) -> Result<u32, String> {
         .filter(|mask| *mask != STATE_ANY)
         .ok_or_else(|| "not a bit mask; write 0, 1, 2, 3 or 0x82".into())
 }
+
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 4] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::SwitchState,
+        without: "the state of a thread is read at the switch, where a waker may have changed it",
+    },
+    Need {
+        feature: Feature::TaskRegisters,
+        without: "user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::SwitchEnd,
+        without: "user stacks are walked at every switch, also for waits that are not reported",
+    },
+];
 
 impl Args {
     /// Fills the BPF side's constants; an option missing here does not compile.

@@ -8,7 +8,7 @@ use clap::Parser;
 use clap_complete::Shell;
 use trace::glob::Glob;
 use trace::options::Common;
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Targets, cgroup2_mount};
 use trace::window::Every;
 
@@ -132,6 +132,34 @@ const BRACKETS: [(&str, &str, &str, &str); 5] = [
         "mm_vmscan_kswapd_sleep",
         "kswapd_ends",
     ),
+];
+
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 6] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::SpinLock,
+        without: "locks are entries of a hash table: slower; who finds one busy for long goes ahead and is counted",
+    },
+    Need {
+        feature: Feature::SwitchState,
+        without: "the state of a thread is read at the switch, where a waker may have changed it",
+    },
+    Need {
+        feature: Feature::BlockErrors,
+        without: "requests that fail are not counted",
+    },
+    Need {
+        feature: Feature::SwitchEnd,
+        without: "-s walks user stacks at every switch",
+    },
+    Need {
+        feature: Feature::Psi,
+        without: "shares are computed from scheduler events, and there are no triggers",
+    },
 ];
 
 impl Args {

@@ -9,12 +9,12 @@ use bpf::pressure::{PressureSkel, PressureSkelBuilder};
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
-use trace::probe::Kernel;
+use trace::probe::{self, Kernel};
 use trace::targets::{Targets, cgroup2_mount};
 use trace::unwind::Method;
 use trace::window::monotonic_ns;
 
-use crate::args::Args;
+use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
 use crate::harvest::{self, StallTimes, TaskStock};
 use crate::interval::Interval;
@@ -86,11 +86,10 @@ const CORRECTION_NS: u64 = 200_000_000;
 
 impl Capture {
     /// Loads; nothing runs yet.
-    pub(crate) fn prepare(args: &Args, source: &Source) -> Result<Self> {
-        let kernel = Kernel::probe()?;
-        let programs = args.programs(&kernel);
+    pub(crate) fn prepare(args: &Args, kernel: &Kernel, source: &Source) -> Result<Self> {
+        let programs = args.programs(kernel);
         if args.common.verbose {
-            eprintln!("pressure: {}", loader::describe(&programs));
+            eprint!("{}", probe::describe("pressure", kernel, &NEEDS, &programs));
         }
         // The machine's pressure is everybody's: who is shown is decided afterwards.
         let mut everybody = Targets::default().resolve()?;

@@ -4,7 +4,13 @@ use anyhow::{Context, Result};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
 
+mod features;
+mod report;
 mod trial;
+
+pub use features::{Feature, Need, degradations};
+pub(crate) use report::lockdown;
+pub use report::{describe, print};
 
 /// Environment variable naming hooks to treat as absent, comma-separated: exercises the paths of older kernels.
 const HIDE: &str = "USEKIT_HIDE_HOOKS";
@@ -62,6 +68,12 @@ impl Kernel {
         let tracepoint: Option<types::Typedef<'_>> =
             self.btf.type_by_name("btf_trace_sched_switch");
         tracepoint.is_some_and(|tracepoint| trial::may_call(helper, tracepoint.type_id().into()))
+    }
+
+    /// Whether programs can be put at the entry of a function that every kernel has.
+    fn can_trace_functions(&self) -> bool {
+        let function: Option<types::Func<'_>> = self.btf.type_by_name("vfs_read");
+        function.is_some_and(|function| trial::can_enter(function.type_id().into()))
     }
 
     fn is_hidden(&self, hook: &str) -> bool {
