@@ -10,9 +10,10 @@ use trace::arrivals::Arrivals;
 use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
-use trace::cost::Meter;
+use trace::cost::{Cost, Meter};
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
+use trace::losses::Losses;
 use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
@@ -51,7 +52,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel, &targets);
-        return Ok(probe::print("biolatency", &kernel, &NEEDS, &programs));
+        return probe::print("biolatency", &kernel, &NEEDS, &programs);
     }
     let hdr = args
         .hdr
@@ -90,17 +91,22 @@ fn trace(args: &Args) -> Result<Outcome> {
     let (harvest, requests) = (reports.harvest, reports.requests);
     let losses = harvest.losses(&skel)?;
     let cost = meter.read(skel.object());
+    let window = Duration::from_nanos(end_ns - start_ns);
+    let outcome = close(args, window, requests, &losses, &cost);
+    finish(command, &signals, outcome)
+}
+
+fn close(args: &Args, window: Duration, requests: u64, losses: &Losses, cost: &Cost) -> Outcome {
     let closing = Closing {
         tool: "biolatency",
-        window: Duration::from_nanos(end_ns - start_ns),
+        window,
         events: (requests, "requests"),
         stacks: None,
         ends: None,
-        losses: &losses,
+        losses,
         losses_of_ns: 0,
-        cost: &cost,
+        cost,
     };
     closing.print(args.common.quiet);
-    let outcome = closing.outcome(args.common.strict);
-    finish(command, &signals, outcome)
+    closing.outcome(args.common.strict)
 }

@@ -47,7 +47,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel, &targets);
-        return Ok(probe::print("offcputime", &kernel, &NEEDS, &programs));
+        return probe::print("offcputime", &kernel, &NEEDS, &programs);
     }
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;

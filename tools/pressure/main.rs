@@ -51,7 +51,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel);
-        return Ok(probe::print("pressure", &kernel, &NEEDS, &programs));
+        return probe::print("pressure", &kernel, &NEEDS, &programs);
     }
     let armed = args
         .trigger

@@ -50,7 +50,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&targets);
-        return Ok(probe::print("profile", &kernel, &NEEDS, &programs));
+        return probe::print("profile", &kernel, &NEEDS, &programs);
     }
     let weight = attach::weight(args)?;
     let signals = Signals::install()?;

@@ -44,7 +44,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel, &targets);
-        return Ok(probe::print("runqlat", &kernel, &NEEDS, &programs));
+        return probe::print("runqlat", &kernel, &NEEDS, &programs);
     }
     let hdr = args
         .hdr

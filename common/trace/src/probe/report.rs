@@ -1,7 +1,10 @@
 //! `--probe`: what one pastes into a bug report.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Write as _};
+
+use anyhow::Result;
 
 use super::{Feature, Kernel, Need, degradations};
 use crate::loader::Selection;
@@ -39,9 +42,19 @@ pub fn describe(tool: &str, kernel: &Kernel, needs: &[Need], programs: Selection
 }
 
 /// `--probe`: printed, and the run is over.
-pub fn print(tool: &str, kernel: &Kernel, needs: &[Need], programs: Selection<'_>) -> Outcome {
-    print!("{}", describe(tool, kernel, needs, programs));
-    Outcome::Done
+///
+/// # Errors
+///
+/// Those of writing to stdout.
+pub fn print(
+    tool: &str,
+    kernel: &Kernel,
+    needs: &[Need],
+    programs: Selection<'_>,
+) -> Result<Outcome> {
+    let text = describe(tool, kernel, needs, programs);
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(Outcome::Done)
 }
 
 /// Kernel release, machine, lockdown, and the distribution's name for itself.
