@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::disk::{LoopDisk, Stat, fio, run};
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, require_live, skip};
 use crate::tool::Tool;
 use crate::workload::number;
 
@@ -248,8 +248,7 @@ fn the_machines_disk_is_counted_whole() {
     let _alone = alone();
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let Some(name) = crate::slow_disk::disk_name(dir.path()) else {
-        eprintln!("SKIPPED: /var/tmp is on no disk");
-        return;
+        return skip("/var/tmp is on no disk");
     };
     let file = dir.path().join("file");
     let around = Stat::of(&name);

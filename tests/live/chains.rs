@@ -49,6 +49,11 @@ impl Stack {
         }
     }
 
+    /// A page that is being copied after a fork is not mapped for a moment; if it is the stack's, there is no reading it.
+    fn is_in_the_middle_of_a_copy(&self) -> bool {
+        self.end == "unreadable" && self.kernel.contains("\"do_wp_page\"")
+    }
+
     fn is_at_the_edge(&self) -> bool {
         match &self.frames[..] {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
@@ -312,12 +317,13 @@ pub(crate) fn trace(workloads: &mut [(Workload, u32)], options: &[&str]) -> [Val
 }
 
 /// A process's stacks in a report, but for threads at their edges. One that has never run has none; one on its way to
-/// its first instruction has registers that belong to no function yet; one that is about to be gone has no memory.
+/// its first instruction has registers that belong to no function yet; one that is about to be gone has no memory, and
+/// one whose stack's page is just being copied lacks that.
 pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
     let stacks = report["stacks"].as_array().expect("stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
-        .filter(|stack| !stack.is_at_the_edge())
+        .filter(|stack| !stack.is_at_the_edge() && !stack.is_in_the_middle_of_a_copy())
         .collect()
 }
 

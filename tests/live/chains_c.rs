@@ -14,6 +14,7 @@ const CALLS: &str = "
     START > main > variable_frame > variable_leaf
     START > main > aligned_twice > aligned_frame > aligned_leaf
     START > main > ends_in_a_call > never_returns
+    perhaps: START > main > storm
     cpu: START > main > storm > saves_registers
     cpu: START > main > storm > aligns
     THREAD > thread_begin > thread_leaf

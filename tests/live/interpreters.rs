@@ -172,8 +172,8 @@ impl Traced {
         );
         if small {
             let leaves = weight(report, |stack| found(stack, &SMALL, is) == SMALL);
-            // Enough of them for the share below to mean something.
-            assert!(leaves > all / 20, "{leaves} of {all} in the leaf");
+            // So many that one in a hundred is one.
+            assert!(leaves >= 100, "{leaves} of {all} in the leaf");
             assert_share(report, "small functions", 0.99, any_small, whole_small);
         }
         let any = |_: &Value| true;

@@ -10,15 +10,17 @@ pub(crate) fn require_live() -> bool {
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     let live = root && Path::new("/sys/kernel/btf/vmlinux").exists();
-    let required = std::env::var_os("REQUIRE_LIVE").is_some_and(|value| value == "1");
-    assert!(
-        live || !required,
-        "REQUIRE_LIVE=1, and this needs root and BTF"
-    );
     if !live {
-        eprintln!("SKIPPED: needs root and BTF");
+        skip("needs root and BTF");
     }
     live
+}
+
+/// Says why a test cannot run here; under `REQUIRE_LIVE=1` that is a failure.
+pub(crate) fn skip(reason: &str) {
+    let required = std::env::var_os("REQUIRE_LIVE").is_some_and(|value| value == "1");
+    assert!(!required, "REQUIRE_LIVE=1, and this test: {reason}");
+    eprintln!("SKIPPED: {reason}");
 }
 
 /// Keeps other tests of this binary waiting: measured ones must have the CPUs for themselves.

@@ -83,11 +83,12 @@ FUNC long aligns(long x)
 	__asm__ volatile("" : : "r"(bytes) : "memory");
 	return x + one;
 }
+/* So long that each of the two is met dozens of times, even by a sampler that the machine holds up. */
 FUNC long storm(void)
 {
 	long x = 0;
 
-	for (unsigned long lap = 0; lap < laps / 4; lap++)
+	for (unsigned long lap = 0; lap < laps * 2; lap++)
 		x = aligns(saves_registers(x));
 	return x;
 }

@@ -67,14 +67,14 @@ FUNC void iterates(void) { dl_iterate_phdr(sees_object, NULL); }
 
 FUNC void copies(void)
 {
-	for (int i = 0; i < ROUNDS * 10; i++) {
+	for (int i = 0; i < ROUNDS * 40; i++) {
 		copy(to, from, sizeof(to));
 		sink = to[i];
 	}
 }
 FUNC void measures(void)
 {
-	for (int i = 0; i < ROUNDS * 10; i++)
+	for (int i = 0; i < ROUNDS * 100; i++)
 		sink = length(from);
 }
 

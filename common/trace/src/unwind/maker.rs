@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -25,6 +25,7 @@ struct Job {
 pub(super) struct Made {
     /// As it was given.
     pub(super) module: Option<u32>,
+    pub(super) file: File,
     pub(super) outcome: Outcome,
 }
 
@@ -82,6 +83,7 @@ impl Queue {
 /// Threads that make tables.
 pub(super) struct Maker {
     queue: Arc<Queue>,
+    done: Sender<Made>,
     results: Receiver<Made>,
     /// Becomes readable with every result.
     ready: Arc<OwnedFd>,
@@ -90,36 +92,43 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Starts the threads; they end with what they are at when this is dropped.
-    pub(super) fn start(known: &Known) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
+    /// Nothing is made before [`Maker::start`].
+    pub(super) fn new() -> io::Result<Self> {
         let (done, results) = mpsc::channel();
-        let ready = Arc::new(event_fd()?);
+        Ok(Self {
+            queue: Arc::new(Queue::default()),
+            done,
+            results,
+            ready: Arc::new(event_fd()?),
+            open: 0,
+        })
+    }
+
+    /// Starts the threads; they end with what they are at when this is dropped.
+    pub(super) fn start(&self, known: &Known) -> io::Result<()> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         for _ in 0..threads.min(MOST_THREADS) {
-            let (queue, done) = (Arc::clone(&queue), done.clone());
-            let (ready, known) = (Arc::clone(&ready), known.clone());
+            let (queue, done) = (Arc::clone(&self.queue), self.done.clone());
+            let (ready, known) = (Arc::clone(&self.ready), known.clone());
             thread::Builder::new()
                 .name("unwind-tables".into())
                 .spawn(move || {
                     while let Some(job) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
                         let outcome = catch_unwind(AssertUnwindSafe(|| make(&job.file, &known)));
-                        let module = job.module;
-                        let outcome = outcome.unwrap_or(Outcome::Broken);
-                        if done.send(Made { module, outcome }).is_err() {
+                        let made = Made {
+                            module: job.module,
+                            file: job.file,
+                            outcome: outcome.unwrap_or(Outcome::Broken),
+                        };
+                        if done.send(made).is_err() {
                             return;
                         }
                         notify(&ready);
                     }
                 })?;
         }
-        Ok(Self {
-            queue,
-            results,
-            ready,
-            open: 0,
-        })
+        Ok(())
     }
 
     /// Readable when there are results.
@@ -209,13 +218,15 @@ mod tests {
     #[test]
     fn results_come_for_every_order_and_known_contents_are_not_made_again() {
         let known = Known::default();
-        let mut maker = Maker::start(&known).unwrap();
+        let mut maker = Maker::new().unwrap();
+        maker.start(&known).unwrap();
         let own = || File::open("/proc/self/exe").unwrap();
         let soon = Instant::now() + Duration::from_secs(60);
         maker.order(Some(1), own());
         let Some(Made {
             module: Some(1),
             outcome: Outcome::Table(image, key, Some(table)),
+            ..
         }) = maker.wait(soon)
         else {
             panic!("this program has call frame information");

@@ -6,6 +6,7 @@
 //! 256 MiB (`words`); what does not fit goes without, is counted, and is walked by frame pointers.
 
 mod command;
+mod files;
 mod free;
 mod maker;
 mod outside;
@@ -27,11 +28,13 @@ use unwind::Rule;
 pub use outside::Registers;
 
 use crate::losses::Losses;
+use crate::mappings::Backing;
 use crate::symbolize::{Executable, Symbolizer};
+use files::Files;
 use maker::{Made, Maker};
 use processes::{Listed, Processes};
 use rules::Rules;
-use tables::{Module, Tables, rule_at};
+use tables::{Module, Tables, Taken, rule_at};
 use words::Words;
 
 /// `--unwind`; the values of the BPF side's `enum unwind_mode`.
@@ -54,6 +57,8 @@ pub struct Maps {
     pub rules: MapHandle,
     /// `unwind_processes`
     pub processes: MapHandle,
+    /// `unwind_files`
+    pub files: MapHandle,
 }
 
 /// Whose tables are kept.
@@ -88,6 +93,7 @@ pub struct Unwinder {
     /// By the symbolizer's number.
     modules: HashMap<u32, State>,
     processes: Processes,
+    files: Files,
 }
 
 /// What is known of a file.
@@ -96,6 +102,8 @@ enum State {
     Making(HashSet<u32>),
     /// It has none.
     Without,
+    /// There was no room for it; there may be when others are dropped.
+    NoRoom,
     With(Module),
 }
 
@@ -107,7 +115,11 @@ impl Unwinder {
     /// When the maps cannot be shared.
     pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
         let tables = Tables::default();
-        let maker = Maker::start(&tables.known()).context("start threads for unwind tables")?;
+        let maker = Maker::new().context("make an event counter")?;
+        if method != Method::Fp {
+            let started = maker.start(&tables.known());
+            started.context("start threads for unwind tables")?;
+        }
         Ok(Self {
             method,
             later: wanted.later,
@@ -119,6 +131,7 @@ impl Unwinder {
             maker,
             modules: HashMap::new(),
             processes: Processes::new(maps.processes),
+            files: Files::new(maps.files),
         })
     }
 
@@ -261,20 +274,47 @@ impl Unwinder {
         symbolizer: &mut Symbolizer,
     ) -> Option<Listed> {
         let module = self.module(tgid, executable.module, symbolizer)?;
-        let bias = module.bias(executable.start, executable.offset)?;
+        let shift = module.shift(executable.start, executable.offset)?;
+        self.publish_file(executable, &module, symbolizer);
         Some(Listed {
             begin: executable.start,
             end: executable.end,
-            shift: bias.wrapping_add(module.stored.text_start),
+            shift,
             module,
         })
+    }
+
+    /// The next process that maps the file needs no list to be walked.
+    fn publish_file(
+        &mut self,
+        executable: &Executable,
+        module: &Module,
+        symbolizer: &mut Symbolizer,
+    ) {
+        let (id, offset) = (executable.module, executable.offset);
+        if !self.files.is_new(id, offset, module) {
+            return;
+        }
+        match executable.backing {
+            Backing::Vdso => {
+                if let Some(shift) = module.shift(0, offset) {
+                    self.files.publish_vdso(shift, module);
+                }
+            }
+            Backing::File(key) => {
+                if let Some(file) = symbolizer.module_file(id) {
+                    self.files.publish(key, file, offset, module);
+                }
+            }
+            Backing::Anonymous => {}
+        }
     }
 
     /// The file's table if it is there; if not, it is ordered, and the process is listed anew when it comes.
     fn module(&mut self, tgid: u32, id: u32, symbolizer: &mut Symbolizer) -> Option<Module> {
         match self.modules.get_mut(&id) {
             Some(State::With(module)) => return Some(module.clone()),
-            Some(State::Without) => return None,
+            Some(State::Without | State::NoRoom) => return None,
             Some(State::Making(waiting)) => {
                 waiting.insert(tgid);
                 return None;
@@ -289,12 +329,22 @@ impl Unwinder {
     }
 
     fn add(&mut self, made: Made, symbolizer: &mut Symbolizer) {
-        let module = self
+        let taken = self
             .tables
             .take(made.outcome, &mut self.words, &mut self.rules);
-        let Some(id) = made.module else { return };
-        let state = module.map_or(State::Without, State::With);
-        let before = self.modules.insert(id, state);
+        let Some(id) = made.module else {
+            if let Taken::Stored(module) = taken {
+                self.files.publish_ahead(&made.file, &module);
+            }
+            return;
+        };
+        let before = match taken {
+            Taken::Stored(module) => self.modules.insert(id, State::With(module)),
+            Taken::Nothing => self.modules.insert(id, State::Without),
+            Taken::NoRoom => self.modules.insert(id, State::NoRoom),
+            // Who waits for it orders it again.
+            Taken::Dropped => self.modules.remove(&id),
+        };
         if let Some(State::Making(waiting)) = before {
             for tgid in waiting {
                 self.refresh(tgid, symbolizer);
@@ -307,7 +357,9 @@ impl Unwinder {
         self.modules.retain(|_, state| match state {
             State::With(module) => in_use.contains(&module.stored.pages_at),
             State::Making(_) | State::Without => true,
+            State::NoRoom => false,
         });
+        self.files.keep(|pages_at| in_use.contains(&pages_at));
         self.tables.drop_unused(&mut self.words);
     }
 }

@@ -10,6 +10,8 @@ use super::maker::{Known, Outcome};
 use super::rules::Rules;
 use super::words::{CHUNK_WORDS, Words};
 
+/// Architecture: x86-64; what the loader rounds to.
+const PAGE: u64 = 4096;
 /// log2 of the bytes of text that a page of the index stands for.
 const PAGE_BITS: u32 = 10;
 
@@ -56,10 +58,33 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// What is added to the file's addresses where the mapping of `offset` starts at `start`.
-    pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        self.image.bias(start, offset)
+    /// What is subtracted from an address for the offset into the table's index, where the mapping of `offset` starts at
+    /// `start`.
+    pub(super) fn shift(&self, start: u64, offset: u64) -> Option<u64> {
+        let bias = self.image.bias(start, offset)?;
+        Some(bias.wrapping_add(self.stored.text_start))
     }
+
+    /// Where in the file the loader's mappings of code start.
+    pub(super) fn code_offsets(&self) -> impl Iterator<Item = u64> {
+        let code = self
+            .image
+            .loads()
+            .iter()
+            .filter(|load| load.is_executable());
+        code.map(|load| load.offset & !(PAGE - 1))
+    }
+}
+
+/// What a file's outcome came to.
+pub(super) enum Taken {
+    Stored(Module),
+    /// It has no table.
+    Nothing,
+    /// There is no room now.
+    NoRoom,
+    /// An equal file's table was there when this one was read, and has been dropped since; it must be read again.
+    Dropped,
 }
 
 /// What did not become a table.
@@ -89,37 +114,33 @@ impl Tables {
         self.known.clone()
     }
 
-    /// Takes in what was made of a file; `None` when it has no table, or there is no room.
-    pub(super) fn take(
-        &mut self,
-        outcome: Outcome,
-        words: &mut Words,
-        rules: &mut Rules,
-    ) -> Option<Module> {
+    /// Takes in what was made of a file.
+    pub(super) fn take(&mut self, outcome: Outcome, words: &mut Words, rules: &mut Rules) -> Taken {
         let (image, key, table) = match outcome {
-            Outcome::Nothing => return None,
+            Outcome::Nothing => return Taken::Nothing,
             Outcome::Broken => {
                 self.losses.broken += 1;
-                return None;
+                return Taken::Nothing;
             }
             Outcome::Table(image, key, table) => (Rc::from(image), key, table),
         };
         if let Some(stored) = self.by_content.get(&key) {
             let stored = Rc::clone(stored);
-            return Some(Module { image, stored });
+            return Taken::Stored(Module { image, stored });
         }
-        // Without a table: it was dropped in the meantime, and comes again with the next mapping.
-        let table = table?;
-        self.rows += table.rows.len() as u64;
-        self.made += 1;
+        let Some(table) = table else {
+            return Taken::Dropped;
+        };
         let Some(stored) = store(&table, words, rules) else {
             self.losses.no_room += 1;
-            return None;
+            return Taken::NoRoom;
         };
+        self.rows += table.rows.len() as u64;
+        self.made += 1;
         let stored = Rc::new(stored);
         self.by_content.insert(key, Rc::clone(&stored));
         self.known.lock().insert(key);
-        Some(Module { image, stored })
+        Taken::Stored(Module { image, stored })
     }
 
     /// Gives up tables that only this list still knows.
