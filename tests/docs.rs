@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TOOLS: [(&str, &str); 5] = [
+const TOOLS: [(&str, &str); 6] = [
     ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
+    ("lockstat", env!("CARGO_BIN_EXE_lockstat")),
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
     ("pressure", env!("CARGO_BIN_EXE_pressure")),
     ("profile", env!("CARGO_BIN_EXE_profile")),

@@ -95,6 +95,7 @@ macro_rules! plain {
 }
 
 skeleton!(biolatency, "Latency of block I/O.");
+skeleton!(lockstat, "Waits for locks.");
 skeleton!(offcputime, "Time off the CPU, by stack.");
 skeleton!(
     pressure,
@@ -104,6 +105,7 @@ skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
+plain!(lockstat: lock_id, lock_key, lock_sum, lock_name, waiter_key, waiter_value, holder_key, holder_value);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: profile_key, profile_value, profile_totals);
