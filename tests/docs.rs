@@ -90,6 +90,24 @@ fn man_pages_have_their_sections_in_order() {
     }
 }
 
+/// What a tool says of older kernels (`--probe`), its man page says too.
+#[test]
+fn man_pages_say_what_happens_on_older_kernels() {
+    let mut count = 0;
+    for (tool, _) in TOOLS {
+        let page = read(&format!("man/{tool}.8"))
+            .replace("\\-", "-")
+            .to_lowercase();
+        let args = read(&format!("tools/{tool}/args.rs"));
+        for need in args.split("without:").skip(1) {
+            let without = need.split('"').nth(1).expect("a string").to_lowercase();
+            assert!(page.contains(&without), "{tool}: {without}");
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "only {count} needs");
+}
+
 #[test]
 fn example_files_end_with_the_help_text() {
     for (tool, program) in TOOLS {

@@ -71,6 +71,19 @@ macro_rules! unwind_maps {
     };
 }
 
+/// Before loading: where a skeleton keeps its targets' state, in task storage or in a hash table (per_task.bpf.h); only
+/// that map is made. The program `task_freed` belongs to the hash table.
+#[macro_export]
+macro_rules! keep_members {
+    ($open:expr, $in_hash:expr) => {{
+        let in_hash: bool = $in_hash;
+        $open.maps.members.set_autocreate(!in_hash)?;
+        $open.maps.hashed_members.set_autocreate(in_hash)?;
+        trace::loader::section($open.maps.rodata_data.as_deref_mut(), ".rodata")?.members_in_hash =
+            in_hash.into();
+    }};
+}
+
 /// Lets map keys and values of a skeleton be copied from bytes.
 macro_rules! plain {
     ($module:ident: $($name:ident),+) => {

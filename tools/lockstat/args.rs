@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::symbolize::{Options, Symbolizer};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
@@ -179,6 +179,17 @@ impl ExtraClass {
         }
     }
 }
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 2] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::Contention,
+        without: "kernel locks are not traced",
+    },
+];
 
 impl Args {
     /// Classes of programs' locks that are shown.
@@ -272,6 +283,7 @@ impl Args {
             ("contention_end", kernel_locks),
             ("unwind_fork", self.unwind != Method::Fp),
             ("unwind_exec", self.unwind != Method::Fp),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", targets.follow),
             ("sched_process_exit", targets.follow),
             ("task_rename", targets.comm.is_some()),

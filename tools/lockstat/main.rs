@@ -12,10 +12,11 @@ use trace::command::Corked;
 use trace::cost::Meter;
 use trace::intervals::report_each;
 use trace::output::OutputFile;
+use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 
-use args::Args;
+use args::{Args, NEEDS};
 use capture::Capture;
 
 mod args;
@@ -56,10 +57,15 @@ fn trace(args: &Args) -> Result<Outcome> {
         .iter()
         .try_for_each(OutputFile::check_writable)?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel, &targets);
+        return probe::print("lockstat", &kernel, &NEEDS, &programs);
+    }
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let skel = setup::load(args, &targets)?;
+    let skel = setup::load(args, &kernel, &targets)?;
     let mut capture = Capture::open(args, skel, meter, corked.as_ref())?;
 
     let start_ns = capture.open_window(&targets)?;
