@@ -14,10 +14,11 @@ endif
 
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/inferno setup/install setup/python setup/speedscope tests/run
+SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/inferno setup/install setup/python setup/speedscope tests/run \
+            $(addprefix tests/kernels/,boot fetch guest image run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check fuzz bench bench-files install docs clean deps deps-test deps-bench
+.PHONY: help demo build test kernels check fuzz bench bench-files install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -30,6 +31,9 @@ build: deps ## release build of the tools and of the demo's program
 
 test: deps-test ## every test; the live ones need root (sudo is used, or they are skipped aloud)
 	tests/run
+
+kernels: deps-kernels ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one)
+	tests/kernels/run $(K)
 
 check: deps docs ## formatting, clippy, documentation and scripts, warnings refused
 	$(CARGO) fmt --all --check
@@ -71,6 +75,9 @@ deps: ## install what the build needs, if something is missing
 
 deps-test:
 	@setup/deps build test
+
+deps-kernels:
+	@setup/deps build test kernels
 
 deps-bench:
 	@setup/deps build bench

@@ -27,7 +27,7 @@ enum phase {
 	PHASE_DEAD,
 };
 
-/* Task storage: what a target is doing. */
+/* Per task: what a target is doing. */
 struct member {
 	__u64 joined_ns;
 	/* When the present phase began. */
@@ -55,6 +55,7 @@ struct member {
 #include "kernel_stack_cache.bpf.h"
 #include "stacks.bpf.h"
 #include "waits.bpf.h"
+#include "wakers.bpf.h"
 
 #define MAX_ROWS 65536
 /* --state 0, as in bcc: still runnable. */
@@ -498,28 +499,6 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-/* A waker is interned like a stack: its five "addresses" are thread, name and the ids of its own two stacks. */
-static __always_inline __u64 waker_record(void *ctx, struct task_struct *waker, struct stack_scratch *scratch)
-{
-	__u32 tgid = tgid_of(targets.pid_namespace, waker);
-	struct stack_record *stack = &scratch->record;
-	__u64 kernel = 0, user = 0;
-
-	if (!config.stacks.no_kernel)
-		kernel = kernel_stack(ctx, scratch);
-	if (!config.stacks.no_user)
-		user = user_stack(SCRATCH_WAKER, scratch, waker, tgid);
-	stack->addresses[0] = tid_of(targets.pid_namespace, waker);
-	bpf_get_current_comm(&stack->addresses[1], 16);
-	stack->addresses[3] = kernel;
-	stack->addresses[4] = user;
-	stack->depth = 5;
-	stack->kind = STACK_WAKER;
-	stack->end = 0;
-	stack->tgid = tgid;
-	return intern_stack(stack, tgid, false);
-}
-
 /* Runs in the waker's context, before the wakeup itself: the last one before the task runs is the one that counts. */
 SEC("?tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
@@ -528,7 +507,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct member *member = member_of(task);
 
 	if (scratch && member && in_window(bpf_ktime_get_ns()))
-		member->waker = waker_record(ctx, current_task(), scratch);
+		member->waker = waker_record(ctx, SCRATCH_WAKER, scratch, &config.stacks);
 	return 0;
 }
 
@@ -659,8 +638,12 @@ int close_members(struct bpf_iter__task *ctx)
 		describe_wait(&record->open, member, task);
 		bytes = open_kernel_stack(task, record);
 	}
+	/* Never more; written so that 5.10's verifier, which loses bounds through copies, sees it. */
+	if (bytes > sizeof(record->addresses))
+		bytes = 0;
 	record->open.depth = bytes / sizeof(__u64);
 	bytes += sizeof(record->open);
+	barrier_var(bytes);
 	if (bytes <= sizeof(*record))
 		bpf_seq_write(ctx->meta->seq, record, bytes);
 	return 0;

@@ -90,14 +90,14 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	}
 	if (in)
 		leaves = switched_in(in, next, cpu, now);
-	bpf_spin_lock(&at->lock);
-	pass_time(at, now);
-	change_counts(at, joins, 1);
-	change_counts(at, leaves, -1);
-	at->busy = next->pid != 0;
-	at->busy_memory = in && in->memory;
-	waited_ns = at->waited_ns;
-	bpf_spin_unlock(&at->lock);
+	LOCKED(at, cpu, {
+		pass_time(at, now);
+		change_counts(at, joins, 1);
+		change_counts(at, leaves, -1);
+		at->busy = next->pid != 0;
+		at->busy_memory = in && in->memory;
+		waited_ns = at->waited_ns;
+	});
 	if (was_running) {
 		caused_ns = waited_ns - out->waited_at_ns;
 		out->caused_ns += caused_ns;
@@ -176,14 +176,15 @@ int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 
 static __always_inline void set_busy_memory(bool stalled, __u64 now)
 {
-	struct stalls *at = stalls_of(bpf_get_smp_processor_id());
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct stalls *at = stalls_of(cpu);
 
 	if (!at)
 		return;
-	bpf_spin_lock(&at->lock);
-	pass_time(at, now);
-	at->busy_memory = stalled;
-	bpf_spin_unlock(&at->lock);
+	LOCKED(at, cpu, {
+		pass_time(at, now);
+		at->busy_memory = stalled;
+	});
 }
 
 /* `marked`: the kernel has set in_memstall by now, if it is a stall at all (proactive reclaim is none). */
@@ -193,7 +194,7 @@ static __always_inline void reclaim_begins(bool marked)
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
 
-	if (!member || (marked && config.psi && !is_in_memstall(task)))
+	if (!member || (marked && config.psi && !is_current_in_memstall(task)))
 		return;
 	count_event();
 	settle(member, now);

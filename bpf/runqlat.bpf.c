@@ -18,7 +18,7 @@ enum wait_cause {
 	CAUSE_PREEMPTED = 2,
 };
 
-/* Task storage: since when a target waits; 0: it does not. */
+/* Per task: since when a target waits; 0: it does not. */
 struct member {
 	__u64 runnable_ns;
 	__u32 cause;

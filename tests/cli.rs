@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const TOOLS: [(&str, &str); 5] = [
+const TOOLS: [(&str, &str); 6] = [
     ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
+    ("lockstat", env!("CARGO_BIN_EXE_lockstat")),
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
     ("pressure", env!("CARGO_BIN_EXE_pressure")),
     ("profile", env!("CARGO_BIN_EXE_profile")),
@@ -15,7 +16,7 @@ const TOOLS: [(&str, &str); 5] = [
 ];
 
 fn has_stacks(tool: &str) -> bool {
-    ["offcputime", "profile"].contains(&tool)
+    ["lockstat", "offcputime", "profile"].contains(&tool)
 }
 
 fn run(program: &str, args: &[&str]) -> Output {

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TOOLS: [(&str, &str); 5] = [
+const TOOLS: [(&str, &str); 6] = [
     ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
+    ("lockstat", env!("CARGO_BIN_EXE_lockstat")),
     ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
     ("pressure", env!("CARGO_BIN_EXE_pressure")),
     ("profile", env!("CARGO_BIN_EXE_profile")),
@@ -87,6 +88,24 @@ fn man_pages_have_their_sections_in_order() {
             .collect();
         assert_eq!(sections, SECTIONS, "{tool}");
     }
+}
+
+/// What a tool says of older kernels (`--probe`), its man page says too.
+#[test]
+fn man_pages_say_what_happens_on_older_kernels() {
+    let mut count = 0;
+    for (tool, _) in TOOLS {
+        let page = read(&format!("man/{tool}.8"))
+            .replace("\\-", "-")
+            .to_lowercase();
+        let args = read(&format!("tools/{tool}/args.rs"));
+        for need in args.split("without:").skip(1) {
+            let without = need.split('"').nth(1).expect("a string").to_lowercase();
+            assert!(page.contains(&without), "{tool}: {without}");
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "only {count} needs");
 }
 
 #[test]

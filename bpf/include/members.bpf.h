@@ -5,7 +5,7 @@
  * context only (the seeding iterator, fork, rename), never under a run-queue lock, where allocation may deadlock.
  * The tool defines `struct member` before it includes this file, `member_joined` and `member_left` after.
  *
- * Task storage needs Linux 5.11; it cannot leak on exit nor be inherited by the next task with the same ID.
+ * Where an entry is kept is the business of per_task.bpf.h.
  */
 #ifndef __MEMBERS_BPF_H__
 #define __MEMBERS_BPF_H__
@@ -13,6 +13,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "per_task.bpf.h"
 #include "targets.bpf.h"
 #include "window.bpf.h"
 
@@ -33,26 +34,16 @@ enum member_origin {
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin);
 static __always_inline void member_left(struct member *member);
 
-/* task → what it is doing */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct member);
-} members SEC(".maps");
-
-static __always_inline struct member *member_of(struct task_struct *task)
-{
-	return bpf_task_storage_get(&members, task, NULL, 0);
-}
-
 static __always_inline void join(struct task_struct *task, enum member_origin origin)
 {
 	struct member *member;
 
-	if (member_of(task))
+	/* A task that has just been made has no state yet: what is found at its address was left by another, whose end was
+	 * hidden from us.
+	 */
+	if (!(members_in_hash && origin == MEMBER_FORKED) && member_of(task))
 		return;
-	member = bpf_task_storage_get(&members, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	member = new_member(task);
 	if (member)
 		member_joined(member, task, origin);
 	else
@@ -66,7 +57,7 @@ static __always_inline void leave(struct task_struct *task)
 	if (!member)
 		return;
 	member_left(member);
-	bpf_task_storage_delete(&members, task);
+	delete_member(task);
 }
 
 SEC("iter/task")

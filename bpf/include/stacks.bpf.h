@@ -23,8 +23,10 @@
 enum stack_kind {
 	STACK_USER = 1,
 	STACK_KERNEL = 2,
-	/* Not a stack: who woke a task, see offcputime.bpf.c. */
+	/* Not a stack: who woke a task, see wakers.bpf.h. */
 	STACK_WAKER = 3,
+	/* Not a stack: an address in a process, and whether it stands for memory shared with others. */
+	STACK_ADDRESS = 4,
 };
 
 struct stack_config {

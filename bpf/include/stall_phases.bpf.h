@@ -38,7 +38,7 @@ struct account {
 	__u64 faults;
 };
 
-/* Task storage. */
+/* Per task. */
 struct member {
 	/* When the present phase began, or its stall did. */
 	__u64 since_ns;
@@ -118,6 +118,12 @@ static __always_inline void count_event(void)
 static __always_inline bool is_in_memstall(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->in_memstall) && BPF_CORE_READ_BITFIELD(task, in_memstall);
+}
+
+/* The same of a task that the verifier does not know for one: current, on kernels before 5.11. */
+static __always_inline bool is_current_in_memstall(struct task_struct *current)
+{
+	return bpf_core_field_exists(current->in_memstall) && BPF_CORE_READ_BITFIELD_PROBED(current, in_memstall);
 }
 
 /* The counters that a task in this state belongs to. */

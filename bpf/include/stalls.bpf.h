@@ -105,20 +105,83 @@ static __always_inline struct stalls *stalls_of(__u32 cpu)
 	return bpf_map_lookup_elem(&stalls, &cpu);
 }
 
-/* `counted`: bits 1 << enum stall_count. */
+/* Tracing programs of Linux 5.10 may not take bpf_spin_lock. There the lock of a CPU is an entry in this table, which only
+ * one can make. An interrupt on top of its holder would wait for ever: it goes ahead unlocked, and is counted.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, __u32);
+	__type(value, __u8);
+} stall_locks SEC(".maps");
+
+const volatile __u32 locks_in_hash = 0;
+const __u8 locked = 1;
+__u64 unlocked = 0;
+
+/* Some 100 ns each: longer than a holder takes. */
+#define LOCK_TRIES 64
+
+static __always_inline bool hash_lock(__u32 cpu)
+{
+	for (int i = 0; i < LOCK_TRIES; i++)
+		if (!bpf_map_update_elem(&stall_locks, &cpu, &locked, BPF_NOEXIST))
+			return true;
+	__sync_fetch_and_add(&unlocked, 1);
+	return false;
+}
+
+/* Everything about `at`, the counters of `cpu`, that must happen in one go: the statements in `body`. */
+#define LOCKED(at, cpu, body)                                          \
+	do {                                                           \
+		if (locks_in_hash) {                                   \
+			bool held = hash_lock(cpu);                    \
+			body;                                          \
+			if (held)                                      \
+				bpf_map_delete_elem(&stall_locks, &cpu); \
+		} else {                                               \
+			bpf_spin_lock(&(at)->lock);                    \
+			body;                                          \
+			bpf_spin_unlock(&(at)->lock);                  \
+		}                                                      \
+	} while (0)
+
+/* `counted`: bits 1 << enum stall_count. Atomically: a count that is off would stay so. */
 static __always_inline void change_counts(struct stalls *cpu, __u32 counted, __s32 by)
 {
 	for (int i = 0; i < COUNTS; i++)
 		if (counted & (1 << i))
-			cpu->counts[i] += by;
+			__sync_fetch_and_add(&cpu->counts[i], by);
+}
+
+/* Verified by itself, once, and not with every caller: its loop is long. */
+__attribute__((noinline)) int recount_hash_locked(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
+{
+	struct stalls *at = stalls_of(cpu);
+
+	if (!at)
+		return 0;
+	LOCKED(at, cpu, {
+		pass_time(at, now);
+		change_counts(at, leaves & ~joins, -1);
+		change_counts(at, joins & ~leaves, 1);
+	});
+	return 0;
 }
 
 /* A task goes from one set of counters to another. */
 static __always_inline void recount(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
-	struct stalls *at = stalls_of(cpu);
+	struct stalls *at;
 
-	if (!at || leaves == joins)
+	if (leaves == joins)
+		return;
+	if (locks_in_hash) {
+		recount_hash_locked(cpu, leaves, joins, now);
+		return;
+	}
+	at = stalls_of(cpu);
+	if (!at)
 		return;
 	bpf_spin_lock(&at->lock);
 	pass_time(at, now);

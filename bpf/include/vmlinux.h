@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vmlinux.h: the kernel types and UAPI constants we read, by hand; nothing else.
+/* vmlinux.h: the kernel types that we read, by hand; nothing else. What does not vary: bpf_uapi.h.
  *
  * Every struct holds just the fields used; CO-RE finds their offsets in the running kernel's BTF by name. A field's
  * type must match the kernel's: check new ones with `bpftool btf dump file /sys/kernel/btf/vmlinux format c`.
@@ -20,6 +20,7 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s32 s32;
 typedef __s64 s64;
 typedef __u16 __be16;
 typedef __u32 __be32;
@@ -35,38 +36,10 @@ enum { false = 0, true = 1 };
 
 /* include/linux/sched.h: a kernel thread. */
 #define PF_KTHREAD 0x00200000
+/* On its way out. */
+#define PF_EXITING 0x00000004
 
-/* include/uapi/linux/bpf.h */
-enum bpf_map_type {
-	BPF_MAP_TYPE_HASH = 1,
-	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_HASH = 5,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_LRU_HASH = 9,
-	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
-	BPF_MAP_TYPE_RINGBUF = 27,
-	BPF_MAP_TYPE_TASK_STORAGE = 29,
-};
-
-enum bpf_func_id {
-	BPF_FUNC_get_current_task_btf = 158,
-	BPF_FUNC_task_pt_regs = 175,
-};
-
-enum {
-	BPF_ANY = 0,
-	BPF_NOEXIST = 1,
-};
-
-enum {
-	BPF_F_NO_PREALLOC = 1,
-	BPF_F_USER_STACK = 256,
-	BPF_F_MMAPABLE = 1024,
-	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
-	BPF_RB_NO_WAKEUP = 1,
-	BPF_RB_FORCE_WAKEUP = 2,
-	BPF_RB_AVAIL_DATA = 0,
-};
+#include "bpf_uapi.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -102,8 +75,81 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct raw_spinlock {
+	unsigned int raw_lock;
+};
+
+typedef struct raw_spinlock raw_spinlock_t;
+
+struct spinlock {
+	unsigned int rlock;
+};
+
+typedef struct spinlock spinlock_t;
+
+struct mutex {
+	atomic64_t owner;
+};
+
+struct rw_semaphore {
+	atomic64_t owner;
+	raw_spinlock_t wait_lock;
+};
+
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+typedef struct wait_queue_head wait_queue_head_t;
+
+struct pipe_inode_info {
+	struct mutex mutex;
+	wait_queue_head_t rd_wait;
+	wait_queue_head_t wr_wait;
+};
+
+struct xarray {
+	spinlock_t xa_lock;
+};
+
+struct address_space {
+	struct inode *host;
+	struct xarray i_pages;
+	struct rw_semaphore invalidate_lock;
+	struct rw_semaphore i_mmap_rwsem;
+};
+
 struct super_block {
 	dev_t s_dev;
+	char s_id[32];
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
 };
 
 struct inode {
@@ -112,6 +158,11 @@ struct inode {
 	unsigned long i_ino;
 	time64_t i_ctime_sec;
 	u32 i_ctime_nsec;
+	spinlock_t i_lock;
+	struct rw_semaphore i_rwsem;
+	struct hlist_head i_dentry;
+	struct address_space i_data;
+	struct pipe_inode_info *i_pipe;
 };
 
 struct file {
@@ -127,8 +178,14 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct rq {
+	raw_spinlock_t __lock;
+	int cpu;
+};
+
 struct cfs_rq {
 	int throttle_count;
+	struct rq *rq;
 };
 
 struct sched_entity {
@@ -160,6 +217,7 @@ struct maple_tree {
 struct mm_struct {
 	unsigned long mmap_base;
 	unsigned long start_stack;
+	struct rw_semaphore mmap_lock;
 	mm_context_t context;
 	struct maple_tree mm_mt;
 };
@@ -180,11 +238,17 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct kmem_cache {
+	int refcount;
+	const char *name;
+};
+
 struct rt_mutex_waiter;
-struct mutex;
 struct bio_list;
 
 struct thread_info {
+	/* Architecture: x86-64. */
+	u32 status;
 	u32 cpu;
 };
 
@@ -320,22 +384,5 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
-
-/* UAPI, not relocated: libbpf and the kernel find it by name in map values. */
-struct bpf_spin_lock {
-	__u32 val;
-};
-
-/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
-struct user_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
-	unsigned long ip, cs, flags, sp, ss;
-};
-
-struct bpf_perf_event_data {
-	struct user_regs regs;
-	__u64 sample_period;
-	__u64 addr;
-};
 
 #endif

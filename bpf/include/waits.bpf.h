@@ -98,16 +98,21 @@ static __always_inline __u8 wait_flags_of(struct task_struct *task, bool preempt
 	return flags;
 }
 
-static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
+/* NULL: no such descriptor. */
+static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file **files = BPF_CORE_READ(table, fd);
 	struct file *file = NULL;
 
-	if (fd >= BPF_CORE_READ(table, max_fds))
-		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	return BPF_CORE_READ(file, f_inode, i_mode) >> 12;
+	if (fd < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	return file;
+}
+
+static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
+{
+	return BPF_CORE_READ(open_file(task, fd), f_inode, i_mode) >> 12;
 }
 
 /* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */

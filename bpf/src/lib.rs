@@ -71,6 +71,19 @@ macro_rules! unwind_maps {
     };
 }
 
+/// Before loading: where a skeleton keeps its targets' state, in task storage or in a hash table (per_task.bpf.h); only
+/// that map is made. The program `task_freed` belongs to the hash table.
+#[macro_export]
+macro_rules! keep_members {
+    ($open:expr, $in_hash:expr) => {{
+        let in_hash: bool = $in_hash;
+        $open.maps.members.set_autocreate(!in_hash)?;
+        $open.maps.hashed_members.set_autocreate(in_hash)?;
+        trace::loader::section($open.maps.rodata_data.as_deref_mut(), ".rodata")?.members_in_hash =
+            in_hash.into();
+    }};
+}
+
 /// Lets map keys and values of a skeleton be copied from bytes.
 macro_rules! plain {
     ($module:ident: $($name:ident),+) => {
@@ -82,6 +95,12 @@ macro_rules! plain {
 }
 
 skeleton!(biolatency, "Latency of block I/O.");
+skeleton!(lockstat, "Waits for locks.");
+skeleton!(lockstat_hold, "How long threads hold glibc's locks.");
+skeleton!(
+    lockstat_now,
+    "What every thread is doing at this instant, and for whom it waits."
+);
 skeleton!(offcputime, "Time off the CPU, by stack.");
 skeleton!(
     pressure,
@@ -91,6 +110,9 @@ skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
+plain!(lockstat: lock_id, lock_key, lock_sum, lock_name, waiter_key, waiter_value, holder_key, holder_value, futex_lock, open_futex);
+plain!(lockstat_hold: group_id, hold_note, held_key, held);
+plain!(lockstat_now: now_thread);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, open_phase);
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: profile_key, profile_value, profile_totals);

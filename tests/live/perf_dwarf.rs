@@ -54,21 +54,20 @@ impl Recording {
     /// Its rings hold half a second: of the 30 samples that fit by default, those are missing that came while perf itself
     /// waited for a CPU, and they are no random part.
     pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
+        let samples = ["-F", "999", "-e", "cpu-clock"];
+        let stacks = ["--call-graph", "dwarf,16384"];
+        Self::of(dir, pid, &[samples.as_slice(), &stacks].concat())
+    }
+
+    /// The same for anything that `perf record` records.
+    pub(crate) fn of(dir: &Path, pid: u32, what: &[&str]) -> Self {
         let [data, errors, control, replies] =
             ["perf.data", "errors", "control", "replies"].map(|name| dir.join(name));
         let fifos = format!("fifo:{},{}", control.display(), replies.display());
         let (control, replies) = (fifo(&control), fifo(&replies));
         let perf = Command::new("perf")
-            .args([
-                "record",
-                "-q",
-                "-F",
-                "999",
-                "-e",
-                "cpu-clock",
-                "--call-graph",
-                "dwarf,16384",
-            ])
+            .args(["record", "-q"])
+            .args(what)
             .args([
                 "-m",
                 "8M",
@@ -115,13 +114,29 @@ impl Recording {
 
     /// Records for as long.
     pub(crate) fn record(&mut self, time: Duration) {
-        self.order("enable");
+        self.begin();
         thread::sleep(time);
         self.order("disable");
     }
 
+    /// From now on it records.
+    pub(crate) fn begin(&mut self) {
+        self.order("enable");
+    }
+
     /// User stacks of all samples, root first; none of samples without one.
-    pub(crate) fn stacks(mut self) -> Vec<Vec<PerfFrame>> {
+    pub(crate) fn stacks(self) -> Vec<Vec<PerfFrame>> {
+        let text = self.script(&["--no-inline", "-F", "ip,sym,symoff,dso"]);
+        let samples = text.split("\n\n").map(|sample| {
+            let mut frames: Vec<PerfFrame> = sample.lines().filter_map(parse).collect();
+            frames.reverse();
+            frames
+        });
+        samples.filter(|frames| !frames.is_empty()).collect()
+    }
+
+    /// Ends it; what `perf script` says of it.
+    pub(crate) fn script(mut self, options: &[&str]) -> String {
         writeln!(self.control, "stop").expect("perf listens");
         let give_up = Instant::now() + PATIENCE;
         let status = loop {
@@ -133,14 +148,7 @@ impl Recording {
         };
         assert!(status.success(), "perf record: {status}");
         let mut perf = Command::new("perf");
-        perf.args(["script", "--no-inline", "-F", "ip,sym,symoff,dso", "-i"]);
-        let text = run(perf.arg(&self.data));
-        let samples = text.split("\n\n").map(|sample| {
-            let mut frames: Vec<PerfFrame> = sample.lines().filter_map(parse).collect();
-            frames.reverse();
-            frames
-        });
-        samples.filter(|frames| !frames.is_empty()).collect()
+        run(perf.arg("script").args(options).arg("-i").arg(&self.data))
     }
 }
 

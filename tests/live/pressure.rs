@@ -188,18 +188,34 @@ fn cold_reads_of_a_slow_disk_lose_what_the_program_waited() {
     workload.finish();
 }
 
+/// Two seconds of a process that needs four times the memory that it may have: report, what it says itself, its ID.
+fn short_of_memory() -> (Value, Vec<Value>, u32) {
+    let (mut workload, _dir) = program(WORKING_SET, "hungry", &[]);
+    let pid = workload.pid();
+    let limit = SmallMemory::new(pid, 16 << 20);
+    let (report, results) = trace(&mut workload, &[]);
+    drop(limit);
+    workload.finish();
+    (report, results, pid)
+}
+
 #[test]
 fn a_working_set_beyond_its_limit_is_pressure_on_memory_as_psi_says() {
     if !require_live() {
         return;
     }
     let _alone = alone();
-    let (mut workload, _dir) = program(WORKING_SET, "hungry", &[]);
-    let pid = workload.pid();
-    let limit = SmallMemory::new(pid, 16 << 20);
-    let (report, results) = trace(&mut workload, &[]);
-    drop(limit);
+    let (report, _, _) = short_of_memory();
     assert_as_psi_says(&report, "memory", 100_000_000);
+}
+
+#[test]
+fn who_is_beyond_its_limit_is_named_with_every_fault() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results, pid) = short_of_memory();
     let memory = &report["resources"]["memory"];
     let lost = number(party(&report, "memory", "victims", pid), "lost_ns");
     let all = number(memory, "task_ns");
@@ -214,7 +230,6 @@ fn a_working_set_beyond_its_limit_is_pressure_on_memory_as_psi_says() {
         found >= truth && found <= truth + 50,
         "{found} faults, not {truth}"
     );
-    workload.finish();
 }
 
 #[test]

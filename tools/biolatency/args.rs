@@ -8,7 +8,7 @@ use clap::Parser;
 use clap_complete::Shell;
 use trace::histogram::text::Unit;
 use trace::options::Common;
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::window::{Every, nanoseconds, parse_duration};
 
@@ -127,6 +127,12 @@ impl Phase {
         }
     }
 }
+
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 1] = [Need {
+    feature: Feature::BlockAccounting,
+    without: "requests begin where they are inserted or issued, which is when their submitter is looked up",
+}];
 
 impl Args {
     /// What there are histograms of, in the order of a request's life.

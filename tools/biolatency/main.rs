@@ -10,14 +10,15 @@ use trace::arrivals::Arrivals;
 use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
-use trace::cost::Meter;
+use trace::cost::{Cost, Meter};
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
-use trace::probe::Kernel;
+use trace::losses::Losses;
+use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 
-use args::Args;
+use args::{Args, NEEDS};
 use harvest::Harvest;
 use intervals::Biolatency;
 use names::Names;
@@ -48,6 +49,11 @@ fn trace(args: &Args) -> Result<Outcome> {
         .map(disks::Disk::dev)
         .collect::<Result<_>>()?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel, &targets);
+        return probe::print("biolatency", &kernel, &NEEDS, &programs);
+    }
     let hdr = args
         .hdr
         .as_deref()
@@ -56,7 +62,6 @@ fn trace(args: &Args) -> Result<Outcome> {
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let kernel = Kernel::probe()?;
     let mut skel = setup::load(args, (&targets, cgroup_id), &kernel)?;
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 
@@ -86,17 +91,22 @@ fn trace(args: &Args) -> Result<Outcome> {
     let (harvest, requests) = (reports.harvest, reports.requests);
     let losses = harvest.losses(&skel)?;
     let cost = meter.read(skel.object());
+    let window = Duration::from_nanos(end_ns - start_ns);
+    let outcome = close(args, window, requests, &losses, &cost);
+    finish(command, &signals, outcome)
+}
+
+fn close(args: &Args, window: Duration, requests: u64, losses: &Losses, cost: &Cost) -> Outcome {
     let closing = Closing {
         tool: "biolatency",
-        window: Duration::from_nanos(end_ns - start_ns),
+        window,
         events: (requests, "requests"),
         stacks: None,
         ends: None,
-        losses: &losses,
+        losses,
         losses_of_ns: 0,
-        cost: &cost,
+        cost,
     };
     closing.print(args.common.quiet);
-    let outcome = closing.outcome(args.common.strict);
-    finish(command, &signals, outcome)
+    closing.outcome(args.common.strict)
 }

@@ -6,11 +6,11 @@ use trace::cgroups;
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::privileges;
-use trace::probe::Kernel;
+use trace::probe::{self, Kernel};
 use trace::targets::{Settings, Targets};
 use trace::window::monotonic_ns;
 
-use crate::args::Args;
+use crate::args::{Args, NEEDS};
 
 /// The submitters, and the cgroup, which is not theirs but that of the I/O.
 pub(crate) fn resolve(targets: &Targets) -> Result<(Settings, u64)> {
@@ -30,7 +30,10 @@ pub(crate) fn load(
 ) -> Result<BiolatencySkel<'static>> {
     let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprintln!("biolatency: {}", loader::describe(&programs));
+        eprint!(
+            "{}",
+            probe::describe("biolatency", kernel, &NEEDS, &programs)
+        );
     }
     loader::load(BiolatencySkelBuilder::default(), &programs, |open| {
         args.to_bpf(

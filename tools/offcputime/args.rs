@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 use profile::folded;
 use trace::options::{Common, Stacks};
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::waits;
@@ -112,6 +112,26 @@ fn parse_mask(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "not a bit mask; write 0, 1, 2, 3 or 0x82".into())
 }
 
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 4] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::SwitchState,
+        without: "the state of a thread is read at the switch, where a waker may have changed it",
+    },
+    Need {
+        feature: Feature::TaskRegisters,
+        without: "user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::SwitchEnd,
+        without: "user stacks are walked at every switch, also for waits that are not reported",
+    },
+];
+
 impl Args {
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, walk_on_exit: bool, rodata: &mut rodata) {
@@ -152,6 +172,7 @@ impl Args {
             ("sched_waking", self.waker),
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", targets.follow),
             ("sched_process_exit", targets.follow),
             ("task_rename", targets.comm.is_some()),

@@ -13,7 +13,7 @@ use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::output::OutputFile;
 use trace::privileges;
-use trace::probe::Kernel;
+use trace::probe::{self, Kernel};
 use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
@@ -23,7 +23,7 @@ use trace::targets::Settings;
 use trace::unwind::Unwinder;
 use trace::window::monotonic_ns;
 
-use args::Args;
+use args::{Args, NEEDS};
 use harvest::Harvest;
 
 mod args;
@@ -45,10 +45,15 @@ fn trace(args: &Args) -> Result<Outcome> {
         .iter()
         .try_for_each(OutputFile::check_writable)?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel, &targets);
+        return probe::print("offcputime", &kernel, &NEEDS, &programs);
+    }
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let mut skel = load(args, &targets)?;
+    let mut skel = load(args, &kernel, &targets)?;
     let unwinder = Unwinder::new(
         args.stacks.unwind,
         bpf::unwind_maps!(skel),
@@ -82,16 +87,19 @@ fn trace(args: &Args) -> Result<Outcome> {
     finish(command, &signals, outcome)
 }
 
-fn load(args: &Args, targets: &Settings) -> Result<OffcputimeSkel<'static>> {
-    let kernel = Kernel::probe()?;
-    let programs = args.programs(&kernel, targets);
+fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<OffcputimeSkel<'static>> {
+    let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprintln!("offcputime: {}", loader::describe(&programs));
+        eprint!(
+            "{}",
+            probe::describe("offcputime", kernel, &NEEDS, &programs)
+        );
     }
     let walk_on_exit = kernel.has_tracepoint("sched_exit_tp");
     let skel = loader::load(OffcputimeSkelBuilder::default(), &programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(targets, walk_on_exit, rodata);
+        bpf::keep_members!(open, programs.contains(&("task_freed", true)));
         Ok(())
     })?;
     Ok(skel)

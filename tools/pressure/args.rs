@@ -8,7 +8,7 @@ use clap::Parser;
 use clap_complete::Shell;
 use trace::glob::Glob;
 use trace::options::Common;
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Targets, cgroup2_mount};
 use trace::window::Every;
 
@@ -134,6 +134,34 @@ const BRACKETS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 6] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::SpinLock,
+        without: "locks are entries of a hash table: slower; who finds one busy for long goes ahead and is counted",
+    },
+    Need {
+        feature: Feature::SwitchState,
+        without: "the state of a thread is read at the switch, where a waker may have changed it",
+    },
+    Need {
+        feature: Feature::BlockErrors,
+        without: "requests that fail are not counted",
+    },
+    Need {
+        feature: Feature::SwitchEnd,
+        without: "-s walks user stacks at every switch",
+    },
+    Need {
+        feature: Feature::Psi,
+        without: "shares are computed from scheduler events, and there are no triggers",
+    },
+];
+
 impl Args {
     /// Whose pressure is asked about.
     ///
@@ -192,8 +220,7 @@ impl Args {
     }
 
     /// Which optional programs this kernel needs.
-    pub(crate) fn programs(&self) -> Result<Vec<(&'static str, bool)>> {
-        let kernel = Kernel::probe()?;
+    pub(crate) fn programs(&self, kernel: &Kernel) -> Vec<(&'static str, bool)> {
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         let mut programs = vec![
             ("sched_switch", has_state),
@@ -206,6 +233,7 @@ impl Args {
             ),
             ("unwind_fork", self.stacks),
             ("unwind_exec", self.stacks),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", false),
             ("sched_process_exit", false),
             ("task_rename", false),
@@ -215,6 +243,6 @@ impl Args {
             let both = kernel.has_tracepoint(begin) && kernel.has_tracepoint(end);
             programs.extend([(begins, both), (ends, both)]);
         }
-        Ok(programs)
+        programs
     }
 }

@@ -9,11 +9,12 @@ use bpf::pressure::{PressureSkel, PressureSkelBuilder};
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
+use trace::probe::{self, Kernel};
 use trace::targets::{Targets, cgroup2_mount};
 use trace::unwind::Method;
 use trace::window::monotonic_ns;
 
-use crate::args::Args;
+use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
 use crate::harvest::{self, StallTimes, TaskStock};
 use crate::interval::Interval;
@@ -85,10 +86,10 @@ const CORRECTION_NS: u64 = 200_000_000;
 
 impl Capture {
     /// Loads; nothing runs yet.
-    pub(crate) fn prepare(args: &Args, source: &Source) -> Result<Self> {
-        let programs = args.programs()?;
+    pub(crate) fn prepare(args: &Args, kernel: &Kernel, source: &Source) -> Result<Self> {
+        let programs = args.programs(kernel);
         if args.common.verbose {
-            eprintln!("pressure: {}", loader::describe(&programs));
+            eprint!("{}", probe::describe("pressure", kernel, &NEEDS, &programs));
         }
         // The machine's pressure is everybody's: who is shown is decided afterwards.
         let mut everybody = Targets::default().resolve()?;
@@ -103,8 +104,11 @@ impl Capture {
                 stacks: args.stacks.into(),
                 walk_on_exit: programs.contains(&("sched_exit", true)).into(),
             };
+            rodata.locks_in_hash = u32::from(!kernel.has_spin_lock());
+            bpf::keep_members!(open, programs.contains(&("task_freed", true)));
             let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
             open.maps.stalls.set_max_entries(cpus)?;
+            open.maps.stall_locks.set_max_entries(cpus)?;
             if !args.stacks {
                 // Preallocated, and not used.
                 open.maps.stall_stacks.set_max_entries(1)?;

@@ -213,6 +213,7 @@ pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
         );
     }
     losses.count("members_lost", "threads: no memory", bss.members_lost);
+    losses.count("unlocked", "changes: lock busy", bss.unlocked);
     Ok(losses)
 }
 

@@ -9,11 +9,12 @@ use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
 use trace::cost::Meter;
 use trace::privileges;
+use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::window::monotonic_ns;
 
-use args::Args;
+use args::{Args, NEEDS};
 use capture::Capture;
 use psi::Source;
 use trigger::{Armed, Event};
@@ -48,6 +49,11 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let source = args.source()?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel);
+        return probe::print("pressure", &kernel, &NEEDS, &programs);
+    }
     let armed = args
         .trigger
         .map(|trigger| trigger.arm(&source))
@@ -58,7 +64,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let mut outcome = Outcome::Done;
     loop {
-        let capture = Capture::prepare(args, &source)?;
+        let capture = Capture::prepare(args, &kernel, &source)?;
         let fired = match &armed {
             Some(armed) => match wait(args, armed, &signals)? {
                 (Event::Interrupted, _) => return Ok(outcome),

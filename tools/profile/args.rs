@@ -5,7 +5,10 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 use trace::options::{Common, Stacks};
+use trace::privileges::Capability;
+use trace::probe::{Feature, Need};
 use trace::targets::{Settings, Targets};
+use trace::unwind::Method;
 use trace::window::For;
 
 use crate::event::Event;
@@ -93,7 +96,24 @@ pub(crate) enum Rate {
     Every(u64),
 }
 
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 2] = [
+    Need {
+        feature: Feature::TaskRegisters,
+        without: "user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::HardwareEvents,
+        without: "-e cycles and its like are refused; time (cpu-clock), software events, tracepoints and uprobes work",
+    },
+];
+
 impl Args {
+    /// What these options take on top of what tracing does.
+    pub(crate) fn capabilities(&self) -> Vec<Capability> {
+        [self.targets.capabilities(), self.stacks.capabilities()].concat()
+    }
+
     /// The command line's; ends the program where that makes no sense.
     pub(crate) fn from_command_line() -> Self {
         let args = Self::parse();
@@ -105,6 +125,23 @@ impl Args {
                 .exit()
         }
         args
+    }
+
+    /// Which optional programs these options need.
+    pub(crate) fn programs(&self, targets: &Settings) -> Vec<(&'static str, bool)> {
+        vec![
+            ("on_overflow", matches!(self.event, Event::Counter { .. })),
+            (
+                "on_tracepoint",
+                matches!(self.event, Event::Tracepoint { .. }),
+            ),
+            ("on_uprobe", matches!(self.event, Event::Uprobe { .. })),
+            ("unwind_fork", self.stacks.unwind != Method::Fp),
+            ("unwind_exec", self.stacks.unwind != Method::Fp),
+            ("sched_process_exec", targets.follow),
+            ("sched_process_fork", targets.follow),
+            ("sched_process_exit", targets.follow),
+        ]
     }
 
     /// How often the event is sampled.

@@ -13,16 +13,17 @@ use trace::iterate;
 use trace::loader::{self, section};
 use trace::output::OutputFile;
 use trace::privileges;
+use trace::probe::{self, Kernel};
 use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
 use trace::targets::Settings;
-use trace::unwind::{Method, Unwinder};
+use trace::unwind::Unwinder;
 use trace::window::monotonic_ns;
 
-use args::{Args, Rate, Weight};
+use args::{Args, NEEDS, Rate, Weight};
 use event::Event;
 use harvest::Harvest;
 
@@ -47,11 +48,16 @@ fn trace(args: &Args) -> Result<Outcome> {
         .iter()
         .try_for_each(OutputFile::check_writable)?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&targets);
+        return probe::print("profile", &kernel, &NEEDS, &programs);
+    }
     let weight = attach::weight(args)?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let mut skel = load(args, &targets, weight)?;
+    let mut skel = load(args, &kernel, &targets, weight)?;
     let unwinder = Unwinder::new(
         args.stacks.unwind,
         bpf::unwind_maps!(skel),
@@ -67,8 +73,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         corked.as_ref().map(Corked::who),
     );
     let _links = attach::attach(args, &skel)?;
-    let also = [args.targets.capabilities(), args.stacks.capabilities()];
-    privileges::keep_for_tracing("profile", &also.concat());
+    privileges::keep_for_tracing("profile", &args.capabilities());
     let idle_before_ns = busy::idle_ns(args.cpu);
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 1;
@@ -98,22 +103,15 @@ fn trace(args: &Args) -> Result<Outcome> {
     finish(command, &signals, outcome)
 }
 
-fn load(args: &Args, targets: &Settings, weight: Weight) -> Result<ProfileSkel<'static>> {
-    let programs = [
-        ("on_overflow", matches!(args.event, Event::Counter { .. })),
-        (
-            "on_tracepoint",
-            matches!(args.event, Event::Tracepoint { .. }),
-        ),
-        ("on_uprobe", matches!(args.event, Event::Uprobe { .. })),
-        ("unwind_fork", args.stacks.unwind != Method::Fp),
-        ("unwind_exec", args.stacks.unwind != Method::Fp),
-        ("sched_process_exec", targets.follow),
-        ("sched_process_fork", targets.follow),
-        ("sched_process_exit", targets.follow),
-    ];
+fn load(
+    args: &Args,
+    kernel: &Kernel,
+    targets: &Settings,
+    weight: Weight,
+) -> Result<ProfileSkel<'static>> {
+    let programs = args.programs(targets);
     if args.common.verbose {
-        eprintln!("profile: {}", loader::describe(&programs));
+        eprint!("{}", probe::describe("profile", kernel, &NEEDS, &programs));
     }
     loader::load(ProfileSkelBuilder::default(), &programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;

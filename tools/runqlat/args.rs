@@ -8,7 +8,7 @@ use clap::Parser;
 use clap_complete::Shell;
 use trace::histogram::text::Unit;
 use trace::options::Common;
-use trace::probe::Kernel;
+use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::window::{Every, nanoseconds, parse_duration};
 
@@ -93,6 +93,18 @@ pub(crate) enum Group {
 const WAKEUPS: u32 = 1 << 1;
 const PREEMPTIONS: u32 = 1 << 2;
 
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 2] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::SwitchState,
+        without: "the state of a thread is read at the switch, where a waker may have changed it",
+    },
+];
+
 impl Args {
     /// What the histograms are of.
     pub(crate) fn group(&self) -> Group {
@@ -145,6 +157,7 @@ impl Args {
         vec![
             ("sched_switch", has_state),
             ("sched_switch_pre_5_18", !has_state),
+            ("task_freed", !kernel.has_task_storage()),
             ("sched_process_exec", targets.follow),
             ("sched_process_exit", targets.follow),
             ("task_rename", targets.comm.is_some()),

@@ -17,13 +17,13 @@ use trace::intervals::report_each;
 use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::privileges;
-use trace::probe::Kernel;
+use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::targets::Settings;
 use trace::window::monotonic_ns;
 
-use args::{Args, Group};
+use args::{Args, Group, NEEDS};
 use intervals::Runqlat;
 
 mod args;
@@ -42,6 +42,11 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let mut targets = args.targets.resolve()?;
     run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel, &targets);
+        return probe::print("runqlat", &kernel, &NEEDS, &programs);
+    }
     let hdr = args
         .hdr
         .as_deref()
@@ -50,7 +55,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let mut skel = load(args, &targets)?;
+    let mut skel = load(args, &kernel, &targets)?;
     let slow_waits = Arrivals::open(&skel.maps.slow_waits)?;
 
     let start_ns = open_window(args, &mut skel, &targets)?;
@@ -76,16 +81,17 @@ fn trace(args: &Args) -> Result<Outcome> {
     finish(command, &signals, outcome)
 }
 
-fn load(args: &Args, targets: &Settings) -> Result<RunqlatSkel<'static>> {
-    let programs = args.programs(&Kernel::probe()?, targets);
+fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<'static>> {
+    let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprintln!("runqlat: {}", loader::describe(&programs));
+        eprint!("{}", probe::describe("runqlat", kernel, &NEEDS, &programs));
     }
     loader::load(RunqlatSkelBuilder::default(), &programs, |open| {
         args.to_bpf(
             targets,
             section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
         );
+        bpf::keep_members!(open, programs.contains(&("task_freed", true)));
         if args.group() == Group::Machine {
             // Preallocated, and not used.
             open.maps.groups.set_max_entries(1)?;

@@ -23,6 +23,11 @@ pub trait Reports {
     /// The tool's own; they end the run.
     fn step(&mut self) -> Result<State>;
 
+    /// When the last interval ends, whether or not it is a whole one, ns; `None`: no time is set.
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Takes the interval that began at `start_ns` out of the BPF side and writes it. `end_ns` becomes the interval's end as
     /// soon as it is taken, whether or not writing succeeds.
     ///
@@ -50,10 +55,13 @@ pub fn report_each(
         .map(|interval| Ticker::new(*end_ns, interval));
     for count in 1.. {
         let mut until = Until::new(signals, command.as_deref_mut(), *end_ns, None);
-        until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
+        let deadline_ns = reports.deadline_ns();
+        let tick_ns = ticker.as_ref().map(Ticker::next_ns);
+        until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
         let progress = Progress::new(every.interval, quiet);
         collect(&mut until, &reports.fds(), &progress, || reports.step())?;
-        let over = until.is_interrupted();
+        let is_due = deadline_ns.is_some_and(|deadline| monotonic_ns() >= deadline);
+        let over = until.is_interrupted() || is_due;
         reports.report(*end_ns, end_ns)?;
         let Some(ticker) = ticker.as_mut().filter(|_| !over) else {
             break;

@@ -81,23 +81,6 @@ pub fn attach(skel: &mut impl Skel<'static>) -> Result<()> {
         .map_err(|err| explain("attach BPF programs", &err))
 }
 
-/// For `-v`: which optional programs are used here and which are not.
-pub fn describe(selection: Selection<'_>) -> String {
-    let named = |wanted: bool| {
-        let names: Vec<&str> = selection
-            .iter()
-            .filter(|(_, used)| *used == wanted)
-            .map(|(name, _)| *name)
-            .collect();
-        if names.is_empty() {
-            "none".into()
-        } else {
-            names.join(", ")
-        }
-    };
-    format!("programs used: {}; not used: {}", named(true), named(false))
-}
-
 /// Everything that libbpf has said so far, for `-v`.
 pub fn log() -> String {
     LOG.lock().unwrap_or_else(PoisonError::into_inner).clone()

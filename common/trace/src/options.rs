@@ -26,6 +26,10 @@ pub struct Common {
     #[arg(short, long)]
     pub verbose: bool,
 
+    /// Say what this kernel offers and what is used of it, and exit
+    #[arg(long)]
+    pub probe: bool,
+
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     pub strict: bool,

@@ -100,6 +100,7 @@ pub fn check_privileges() -> Result<()> {
         // Without /proc the kernel's own refusal has to do.
         .unwrap_or(u64::MAX);
     check_capabilities(effective)?;
+    check_lockdown(crate::probe::lockdown().as_deref())?;
     check_btf(Path::new("/sys/kernel/btf/vmlinux"))
 }
 
@@ -120,6 +121,14 @@ fn check_capabilities(effective: u64) -> Result<()> {
         "needs root, or CAP_BPF and CAP_PERFMON (missing: {}); run it with sudo",
         missing.join(", ")
     )
+}
+
+/// In the stricter of its two modes BPF programs may not read the kernel's memory.
+fn check_lockdown(mode: Option<&str>) -> Result<()> {
+    if mode == Some("confidentiality") {
+        bail!("kernel lockdown is in confidentiality mode, which forbids tracing; boot without it");
+    }
+    Ok(())
 }
 
 fn check_btf(path: &Path) -> Result<()> {
@@ -147,6 +156,13 @@ mod tests {
             message.contains("(missing: CAP_BPF, CAP_PERFMON); run it with sudo"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn lockdown_forbids_tracing_in_its_stricter_mode_only() {
+        assert!(check_lockdown(None).is_ok() && check_lockdown(Some("integrity")).is_ok());
+        let message = check_lockdown(Some("confidentiality")).unwrap_err();
+        assert!(message.to_string().contains("lockdown"), "{message}");
     }
 
     #[test]

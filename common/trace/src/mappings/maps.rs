@@ -17,6 +17,15 @@ pub(super) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
     read_file(Path::new(&format!("/proc/{tgid}/maps")))
 }
 
+/// All mappings of a process, data too, and whether writing to them is seen by whoever else has them mapped.
+pub(crate) fn all(tgid: u32) -> io::Result<Vec<(Mapping, bool)>> {
+    let bytes = read_bytes(Path::new(&format!("/proc/{tgid}/maps")))?;
+    let lines = bytes.split(|&b| b == b'\n');
+    let mappings = lines.filter_map(parse_mapping);
+    let shared = mappings.map(|(mapping, perms)| (mapping, perms[3] == b's'));
+    Ok(shared.take(MAX_MAPPINGS).collect())
+}
+
 /// Like [`read`], also for a process whose first thread has exited before the others.
 pub(super) fn read_any_thread(tgid: u32) -> io::Result<Vec<Mapping>> {
     let mappings = read(tgid)?;
@@ -33,9 +42,13 @@ pub(super) fn read_any_thread(tgid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<Mapping>> {
+    Ok(parse(&read_bytes(path)?))
+}
+
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(16 << 10);
     File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    Ok(parse(&bytes))
+    Ok(bytes)
 }
 
 /// Parses what it can and skips lines that are no mapping (torn, truncated at the byte limit).
@@ -47,13 +60,16 @@ pub(super) fn parse(bytes: &[u8]) -> Vec<Mapping> {
         .collect()
 }
 
-/// `START-END PERMS OFFSET MAJ:MIN INODE   PATH`; `None` for what is not executable.
+/// `None` for what is not executable.
 fn parse_line(line: &[u8]) -> Option<Mapping> {
+    let (mapping, perms) = parse_mapping(line)?;
+    (perms[2] == b'x').then_some(mapping)
+}
+
+/// `START-END PERMS OFFSET MAJ:MIN INODE   PATH`, and PERMS.
+fn parse_mapping(line: &[u8]) -> Option<(Mapping, [u8; 4])> {
     let (range, rest) = word(line)?;
     let (perms, rest) = word(rest)?;
-    if perms.get(2) != Some(&b'x') {
-        return None;
-    }
     let (offset, rest) = word(rest)?;
     let (device, rest) = word(rest)?;
     let (inode, path) = word(rest)?;
@@ -69,7 +85,7 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
         inode: decimal(inode)?,
     };
     let path = unescape(path);
-    Some(Mapping {
+    let mapping = Mapping {
         start,
         end,
         offset: hex(offset)?,
@@ -77,7 +93,8 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
         path: path.into(),
         from_ns: 0,
         until_ns: u64::MAX,
-    })
+    };
+    Some((mapping, perms.try_into().ok()?))
 }
 
 fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -5,7 +5,7 @@
 
 mod events;
 mod mapping;
-mod maps;
+pub(crate) mod maps;
 mod paths;
 mod process;
 mod processes;

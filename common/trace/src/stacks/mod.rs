@@ -42,6 +42,17 @@ struct WakerIds {
     user: u64,
 }
 
+/// An address in a process that the BPF side has interned, to be looked up while the process lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Address {
+    /// What the BPF side calls it.
+    pub id: u64,
+    /// The process.
+    pub tgid: u32,
+    /// Where in its address space.
+    pub address: u64,
+}
+
 /// Every stack seen in a run, by id.
 pub struct StackTable {
     symbolizer: Symbolizer,
@@ -51,6 +62,7 @@ pub struct StackTable {
     kernel: HashMap<u64, KernelStack>,
     wakers: HashMap<u64, WakerIds>,
     waker_names: HashMap<u64, Arc<Waker>>,
+    addresses: Vec<Address>,
     /// User stacks whose frame pointers led to where no code is.
     astray: u64,
     nothing: Arc<[Frame]>,
@@ -67,6 +79,7 @@ impl StackTable {
             kernel: HashMap::new(),
             wakers: HashMap::new(),
             waker_names: HashMap::new(),
+            addresses: Vec::new(),
             astray: 0,
             nothing: Arc::new([]),
         }
@@ -163,6 +176,11 @@ impl StackTable {
         self.unwinder.update(&mut self.symbolizer);
     }
 
+    /// Addresses that came since the last call.
+    pub fn take_addresses(&mut self) -> Vec<Address> {
+        std::mem::take(&mut self.addresses)
+    }
+
     /// Adds the user stack of a thread that is blocked in the kernel; returns its id.
     pub fn insert_blocked(&mut self, tgid: u32, time_ns: u64, registers: Registers) -> u64 {
         self.unwinder.follow(tgid, &mut self.symbolizer);
@@ -242,6 +260,13 @@ impl StackTable {
             kind::WAKER if record.addresses.len() == WAKER_WORDS => {
                 self.wakers.insert(record.id, WakerIds::decode(record));
             }
+            kind::ADDRESS => self
+                .addresses
+                .extend(record.addresses.first().map(|&address| Address {
+                    id: record.id,
+                    tgid: record.tgid,
+                    address,
+                })),
             _ => {}
         }
     }

@@ -9,6 +9,7 @@ pub(super) mod kind {
     pub(in crate::stacks) const USER: u8 = 1;
     pub(in crate::stacks) const KERNEL: u8 = 2;
     pub(in crate::stacks) const WAKER: u8 = 3;
+    pub(in crate::stacks) const ADDRESS: u8 = 4;
 }
 
 /// What the ring holds of a new stack, or of a waker.

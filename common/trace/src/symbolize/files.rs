@@ -32,7 +32,7 @@ pub(super) fn open_in_nofollow(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<
 }
 
 /// Opens the file behind a mapping of a live process, wherever it is mounted and even when it is deleted.
-pub(super) fn open_mapped(tgid: u32, start: u64, end: u64) -> io::Result<(File, Metadata)> {
+pub(crate) fn open_mapped(tgid: u32, start: u64, end: u64) -> io::Result<(File, Metadata)> {
     let path = format!("/proc/{tgid}/map_files/{start:x}-{end:x}");
     let link = OpenOptions::new()
         .read(true)

@@ -12,8 +12,9 @@ mod debugfile;
 mod demangle;
 mod elf;
 mod elfnames;
-mod files;
+pub(crate) mod files;
 mod frames;
+mod functions;
 mod gofile;
 mod goheader;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use std::sync::Arc;
 
 use profile::frame::Frame;
 
+pub use functions::Library;
 pub use interrupt::interrupt_part;
 pub use location::Location;
 pub use losses::SymbolLosses;

@@ -4,12 +4,12 @@
 //! current, so its stack is walked here, by the same rules, from the registers that it entered the kernel with.
 
 use std::cell::RefCell;
-use std::io;
 
 use profile::model::StackEnd;
 use unwind::{Cfa, End, Frame, Rule};
 
 use super::Method;
+use crate::memory;
 
 /// Frames walked at most, as in BPF.
 const MAX_DEPTH: usize = 127;
@@ -127,24 +127,9 @@ impl Memory {
 
     fn fetch(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
         let mut buffer = vec![0; bytes];
-        let read = read_memory(self.tgid, address, &mut buffer).ok()?;
+        let read = memory::read(self.tgid, address, &mut buffer).ok()?;
         (read == bytes).then_some(buffer)
     }
-}
-
-fn read_memory(tgid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
-    let local = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: buffer.len(),
-    };
-    let pid = libc::pid_t::try_from(tgid).map_err(io::Error::other)?;
-    // SAFETY: `local` describes `buffer`; the remote address is only ever read by the kernel, which checks it.
-    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -1,8 +1,16 @@
-//! What this kernel offers, found by looking at its BTF, never at its version number.
+//! What this kernel offers, found by looking at its BTF and by trying, never by its version number.
 
 use anyhow::{Context, Result};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
+
+mod features;
+mod report;
+mod trial;
+
+pub use features::{Feature, Need, degradations};
+pub(crate) use report::lockdown;
+pub use report::{describe, print};
 
 /// Environment variable naming hooks to treat as absent, comma-separated: exercises the paths of older kernels.
 const HIDE: &str = "USEKIT_HIDE_HOOKS";
@@ -37,13 +45,39 @@ impl Kernel {
 
     /// Number of arguments of a tracepoint, `None` where the kernel lacks it.
     pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
-        if self.hidden.iter().any(|hidden| hidden == name) {
+        if self.is_hidden(name) {
             return None;
         }
         let typedef: types::Typedef<'_> = self.btf.type_by_name(&format!("btf_trace_{name}"))?;
         let prototype = prototype(typedef.referenced_type())?;
         // The first parameter is the tracing cookie.
         Some(prototype.len().saturating_sub(1))
+    }
+
+    /// Whether tracing programs may keep state with tasks (`BPF_MAP_TYPE_TASK_STORAGE`; for tracing since Linux 5.12).
+    pub fn has_task_storage(&self) -> bool {
+        !self.is_hidden("task_storage") && self.may_call(libbpf_sys::BPF_FUNC_task_storage_get)
+    }
+
+    /// Whether tracing programs may take locks in maps (`bpf_spin_lock`; not in Linux 5.10).
+    pub fn has_spin_lock(&self) -> bool {
+        !self.is_hidden("spin_lock") && self.may_call(libbpf_sys::BPF_FUNC_spin_lock)
+    }
+
+    fn may_call(&self, helper: u32) -> bool {
+        let tracepoint: Option<types::Typedef<'_>> =
+            self.btf.type_by_name("btf_trace_sched_switch");
+        tracepoint.is_some_and(|tracepoint| trial::may_call(helper, tracepoint.type_id().into()))
+    }
+
+    /// Whether programs can be put at the entry of a function that every kernel has.
+    fn can_trace_functions(&self) -> bool {
+        let function: Option<types::Func<'_>> = self.btf.type_by_name("vfs_read");
+        function.is_some_and(|function| trial::can_enter(function.type_id().into()))
+    }
+
+    fn is_hidden(&self, hook: &str) -> bool {
+        self.hidden.iter().any(|hidden| hidden == hook)
     }
 
     /// The values of an enum by their names; none where the kernel has no such enum.

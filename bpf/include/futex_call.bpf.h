@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* futex_call.bpf.h: what a thread inside a futex system call asked for, from its saved registers.
+ *
+ * A call keeps its argument registers until it returns, so they are read where they are needed, not at its entry: hooks at
+ * the entry of one system call cost every other one as well (42 ns on the test machine).
+ */
+#ifndef __FUTEX_CALL_BPF_H__
+#define __FUTEX_CALL_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "compat.bpf.h"
+
+/* Architecture: x86-64, and the 32-bit calls of i386 programs on it. */
+#define SYSCALL_EXIT 60
+#define SYSCALL_FUTEX 202
+#define SYSCALL_RESTART 219
+#define SYSCALL_EXIT_GROUP 231
+#define SYSCALL_IA32_RESTART 0
+#define SYSCALL_IA32_EXIT 1
+#define SYSCALL_IA32_FUTEX 240
+#define SYSCALL_IA32_EXIT_GROUP 252
+#define SYSCALL_IA32_FUTEX_TIME64 422
+/* Everywhere the same: 5.16, and the futex2 calls of 6.7. */
+#define SYSCALL_FUTEX_WAITV 449
+#define SYSCALL_FUTEX_WAKE 454
+#define SYSCALL_FUTEX_WAIT 455
+#define SYSCALL_FUTEX_REQUEUE 456
+
+/* thread_info.status of x86: inside a 32-bit system call, however it was made. */
+#define TS_COMPAT 0x2
+
+/* include/uapi/linux/futex.h */
+enum futex_operation {
+	FUTEX_WAIT = 0,
+	FUTEX_WAKE = 1,
+	FUTEX_REQUEUE = 3,
+	FUTEX_CMP_REQUEUE = 4,
+	FUTEX_WAKE_OP = 5,
+	FUTEX_LOCK_PI = 6,
+	FUTEX_UNLOCK_PI = 7,
+	FUTEX_WAIT_BITSET = 9,
+	FUTEX_WAKE_BITSET = 10,
+	FUTEX_WAIT_REQUEUE_PI = 11,
+	FUTEX_CMP_REQUEUE_PI = 12,
+	FUTEX_LOCK_PI2 = 13,
+	/* Ours, for what has a system call of its own. */
+	FUTEX2_WAITV = 64,
+	FUTEX2_WAIT,
+	FUTEX2_WAKE,
+	FUTEX2_REQUEUE,
+	/* Ours: the end of a thread or process wakes who joins it and who waits for its robust locks. */
+	FUTEX_BY_EXIT,
+	/* Ours: the second part of a wait that was requeued. */
+	FUTEX_REQUEUED,
+	/* Not a futex call. */
+	FUTEX_NONE = 0xff,
+};
+
+#define FUTEX_OPERATION_BITS 0x7f
+#define FUTEX_PRIVATE_FLAG 0x80
+#define FUTEX_CLOCK_REALTIME 0x100
+#define FUTEX_WAITV_MAX 128
+
+enum futex_call_flags {
+	FUTEX_IS_SHARED = 1 << 0,
+	FUTEX_IS_REALTIME = 1 << 1,
+	FUTEX_IS_COMPAT = 1 << 2,
+	FUTEX_HAS_TIMEOUT = 1 << 3,
+};
+
+struct futex_call {
+	__u64 address;
+	/* Where a requeue leads. */
+	__u64 address2;
+	/* What the word was expected to be. */
+	__u32 value;
+	__u8 operation;
+	__u8 flags;
+	__u8 pad[2];
+};
+
+/* One of futex_waitv's array; UAPI. */
+struct futex_waitv_entry {
+	__u64 val;
+	__u64 uaddr;
+	__u32 flags;
+	__u32 reserved;
+};
+
+static __always_inline bool is_compat_call(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
+}
+
+/* The kind of call by its number, not yet its operation: FUTEX_WAIT for any futex(2). */
+static __always_inline __u8 futex_kind(__u64 number, bool compat)
+{
+	if (number == SYSCALL_FUTEX_WAITV)
+		return FUTEX2_WAITV;
+	if (number == SYSCALL_FUTEX_WAIT)
+		return FUTEX2_WAIT;
+	if (number == SYSCALL_FUTEX_WAKE)
+		return FUTEX2_WAKE;
+	if (number == SYSCALL_FUTEX_REQUEUE)
+		return FUTEX2_REQUEUE;
+	if (compat) {
+		if (number == SYSCALL_IA32_FUTEX || number == SYSCALL_IA32_FUTEX_TIME64)
+			return FUTEX_WAIT;
+		if (number == SYSCALL_IA32_EXIT || number == SYSCALL_IA32_EXIT_GROUP)
+			return FUTEX_BY_EXIT;
+		return FUTEX_NONE;
+	}
+	if (number == SYSCALL_FUTEX)
+		return FUTEX_WAIT;
+	if (number == SYSCALL_EXIT || number == SYSCALL_EXIT_GROUP)
+		return FUTEX_BY_EXIT;
+	return FUTEX_NONE;
+}
+
+/* Arguments as the call's ABI passes them. */
+struct call_arguments {
+	__u64 args[5];
+};
+
+/* `regs` is read directly: dd6e10fbd9fb (5.15) gave programs this pointer. */
+static __always_inline void arguments_of(const struct pt_regs *regs, bool compat, struct call_arguments *to)
+{
+	if (compat) {
+		to->args[0] = (__u32)regs->bx;
+		to->args[1] = (__u32)regs->cx;
+		to->args[2] = (__u32)regs->dx;
+		to->args[3] = (__u32)regs->si;
+		to->args[4] = (__u32)regs->di;
+		return;
+	}
+	to->args[0] = regs->di;
+	to->args[1] = regs->si;
+	to->args[2] = regs->dx;
+	to->args[3] = regs->r10;
+	to->args[4] = regs->r8;
+}
+
+static __always_inline void decode_futex(struct futex_call *call, const struct call_arguments *from)
+{
+	__u32 operation = from->args[1];
+
+	call->address = from->args[0];
+	call->value = from->args[2];
+	call->address2 = from->args[4];
+	call->operation = operation & FUTEX_OPERATION_BITS;
+	if (!(operation & FUTEX_PRIVATE_FLAG))
+		call->flags |= FUTEX_IS_SHARED;
+	if (operation & FUTEX_CLOCK_REALTIME)
+		call->flags |= FUTEX_IS_REALTIME;
+	if (from->args[3])
+		call->flags |= FUTEX_HAS_TIMEOUT;
+}
+
+/* futex_wait(address, value, mask, flags, timeout, clock), futex_wake(address, mask, nr, flags) */
+static __always_inline void decode_futex2(struct futex_call *call, const struct call_arguments *from)
+{
+	call->address = from->args[0];
+	if (!(from->args[3] & FUTEX_PRIVATE_FLAG))
+		call->flags |= FUTEX_IS_SHARED;
+	if (call->operation == FUTEX2_WAIT)
+		call->value = from->args[1];
+	if (call->operation == FUTEX2_WAIT && from->args[4])
+		call->flags |= FUTEX_HAS_TIMEOUT;
+}
+
+/* Element `at` of the array that futex_waitv and futex_requeue take; of a process that is current. */
+static __always_inline bool decode_entry(struct futex_call *call, __u64 array, __u32 at)
+{
+	struct futex_waitv_entry entry = {};
+
+	if (bpf_probe_read_user(&entry, sizeof(entry), (void *)(array + at * sizeof(entry))))
+		return false;
+	call->address = entry.uaddr;
+	call->value = entry.val;
+	if (!(entry.flags & FUTEX_PRIVATE_FLAG))
+		call->flags |= FUTEX_IS_SHARED;
+	return true;
+}
+
+/* The futex call, or the end, that `task` is in; FUTEX_NONE: another call or none. Arrays are read if it is current. */
+static __always_inline void futex_call_of(struct task_struct *task, bool is_current, struct futex_call *call)
+{
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+	bool compat = is_compat_call(task);
+	struct call_arguments from;
+	struct futex_call second = {};
+
+	__builtin_memset(call, 0, sizeof(*call));
+	call->operation = futex_kind(compat ? (__u32)regs->orig_ax : regs->orig_ax, compat);
+	if (call->operation == FUTEX_NONE || call->operation == FUTEX_BY_EXIT)
+		return;
+	if (compat)
+		call->flags |= FUTEX_IS_COMPAT;
+	arguments_of(regs, compat, &from);
+	if (call->operation == FUTEX_WAIT)
+		decode_futex(call, &from);
+	else if (call->operation == FUTEX2_WAIT || call->operation == FUTEX2_WAKE)
+		decode_futex2(call, &from);
+	else if (is_current && decode_entry(call, from.args[0], 0) && call->operation == FUTEX2_REQUEUE &&
+		 decode_entry(&second, from.args[0], 1))
+		call->address2 = second.address;
+}
+
+/* futex_waitv returns which of its futexes was woken. */
+static __always_inline void note_woken_entry(struct task_struct *task, struct futex_call *call, long which)
+{
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+	__u64 array = call->flags & FUTEX_IS_COMPAT ? (__u32)regs->bx : regs->di;
+
+	if (call->operation == FUTEX2_WAITV && which > 0 && which < FUTEX_WAITV_MAX)
+		decode_entry(call, array, which);
+}
+
+static __always_inline bool is_futex_wait(const struct futex_call *call)
+{
+	switch (call->operation) {
+	case FUTEX_WAIT:
+	case FUTEX_WAIT_BITSET:
+	case FUTEX_LOCK_PI:
+	case FUTEX_LOCK_PI2:
+	case FUTEX_WAIT_REQUEUE_PI:
+	case FUTEX2_WAIT:
+	case FUTEX2_WAITV:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static __always_inline bool is_futex_requeue(const struct futex_call *call)
+{
+	return call->operation == FUTEX_REQUEUE || call->operation == FUTEX_CMP_REQUEUE ||
+	       call->operation == FUTEX_CMP_REQUEUE_PI || call->operation == FUTEX2_REQUEUE;
+}
+
+/* Whether it may end others' waits. */
+static __always_inline bool is_futex_wake(const struct futex_call *call)
+{
+	return call->operation != FUTEX_NONE && !is_futex_wait(call);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* futex_open.bpf.h: waits on futexes that are not over at the end of an interval. */
+#ifndef __FUTEX_OPEN_BPF_H__
+#define __FUTEX_OPEN_BPF_H__
+
+#include "futex_waits.bpf.h"
+
+/* A wait that is open at the end of an interval: where its thread is, for user space to walk. */
+struct open_futex {
+	struct lock_id lock;
+	/* User registers. */
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u32 tgid;
+	__u32 tid;
+};
+
+/* The iterator's output has no map that would name its type. */
+const struct open_futex *unused_open_futex __attribute__((unused));
+
+static __always_inline void hand_over_registers(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+	struct open_futex open = {
+		.lock = futex->wait.lock,
+		.ip = BPF_CORE_READ(regs, ip),
+		.sp = BPF_CORE_READ(regs, sp),
+		.bp = BPF_CORE_READ(regs, bp),
+		.tgid = tgid_of(targets.pid_namespace, task),
+		.tid = tid_of(targets.pid_namespace, task),
+	};
+
+	bpf_seq_write(seq, &open, sizeof(open));
+}
+
+/* From the closing iterator. */
+static __always_inline void count_open_futex_wait(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
+{
+	if (futex->phase == FUTEX_IDLE || futex->wait.begin_ns >= edge_ns)
+		return;
+	if (futex->phase == FUTEX_RUNNABLE)
+		end_run_queue(futex, edge_ns);
+	identify_futex(futex, task);
+	describe_here(futex, task);
+	count_open_wait(&futex->wait, task);
+	hand_over_registers(futex, task, seq);
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* lock_counts.bpf.h: adds a wait that is over, or open at the end of an interval, to the tables of lock_tables.bpf.h. */
+#ifndef __LOCK_COUNTS_BPF_H__
+#define __LOCK_COUNTS_BPF_H__
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "lock_tables.bpf.h"
+
+/* Looks up, inserts a zeroed value if there is none, looks up again. */
+#define ROW_OF(map, key, zero)                                        \
+	({                                                            \
+		typeof(zero) *row = bpf_map_lookup_elem(map, key);    \
+		if (!row) {                                           \
+			bpf_map_update_elem(map, key, &zero, BPF_NOEXIST); \
+			row = bpf_map_lookup_elem(map, key);          \
+		}                                                     \
+		row;                                                  \
+	})
+
+static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
+{
+	if (to >= from)
+		return to - from;
+	__sync_fetch_and_add(&lock_losses.negative, 1);
+	return 0;
+}
+
+/* Several CPUs add to one lock's row. */
+static __always_inline void raise_to(__u64 *max, __u64 value)
+{
+	for (int i = 0; i < 4; i++) {
+		__u64 seen = *max;
+
+		if (value <= seen || __sync_val_compare_and_swap(max, seen, value) == seen)
+			return;
+	}
+}
+
+static __always_inline void add_bucket(struct lock_key *key, __u64 length_ns)
+{
+	__u64 *count, zero = 0;
+
+	key->bucket = hist_bucket(length_ns);
+	count = ROW_OF(&lock_buckets, key, zero);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		__sync_fetch_and_add(&lock_losses.buckets_full, 1);
+}
+
+static __noinline void add_to_lock(struct lock_wait *wait, __u32 half, __u64 length_ns, __u64 total_ns, bool open)
+{
+	struct lock_key key = { .lock = wait->lock, .epoch = half };
+	struct lock_sum zero = {}, *sum = ROW_OF(&locks, &key, zero);
+
+	if (!sum) {
+		__sync_fetch_and_add(&lock_losses.locks_full, 1);
+		__sync_fetch_and_add(&lock_losses.locks_full_ns, total_ns);
+		return;
+	}
+	if (!wait->is_counted)
+		__sync_fetch_and_add(&sum->contentions, 1);
+	__sync_fetch_and_add(&sum->total_ns, total_ns);
+	raise_to(&sum->max_ns, length_ns);
+	__sync_fetch_and_add(&sum->spin_ns, wait->spin_ns);
+	__sync_fetch_and_add(&sum->block_ns, wait->block_ns);
+	if (wait->run_queue_ns)
+		__sync_fetch_and_add(&sum->run_queue_ns, wait->run_queue_ns);
+	if (wait->is_raced)
+		__sync_fetch_and_add(&sum->raced, 1);
+	if (wait->is_given_up)
+		__sync_fetch_and_add(&sum->given_up, 1);
+	if (open)
+		__sync_fetch_and_add(&sum->open, 1);
+	if (!wait->is_counted)
+		add_bucket(&key, length_ns);
+}
+
+static __noinline void add_to_waiter(struct lock_wait *wait, struct task_struct *task, __u32 half, __u64 length_ns,
+				     __u64 total_ns)
+{
+	struct waiter_value zero = {}, *value;
+	struct waiter_key key = {
+		.lock = wait->lock,
+		.kernel_stack = wait->kernel_stack,
+		.user_stack = wait->user_stack,
+		.waker = wait->waker,
+		.tgid = tgid_of(targets.pid_namespace, task),
+		.tid = tid_of(targets.pid_namespace, task),
+		.epoch = half,
+		.mode = wait->mode,
+	};
+
+	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
+	value = ROW_OF(&waiters, &key, zero);
+	if (!value) {
+		__sync_fetch_and_add(&lock_losses.waiters_full, 1);
+		__sync_fetch_and_add(&lock_losses.waiters_full_ns, total_ns);
+		return;
+	}
+	if (!wait->is_counted)
+		__sync_fetch_and_add(&value->count, 1);
+	__sync_fetch_and_add(&value->total_ns, total_ns);
+	if (wait->run_queue_ns)
+		__sync_fetch_and_add(&value->run_queue_ns, wait->run_queue_ns);
+	raise_to(&value->max_ns, length_ns);
+}
+
+static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 total_ns)
+{
+	struct holder_value first = {}, *value;
+	struct holder_key key = {
+		.lock = wait->lock,
+		.stack = wait->holder.stack,
+		.tid = wait->holder.tid,
+		.tgid = wait->holder.tgid,
+		.epoch = half,
+		.kind = wait->holder.kind,
+	};
+	__u8 state = wait->holder.state;
+
+	__builtin_memcpy(&first.comm, wait->holder.comm, sizeof(first.comm));
+	value = ROW_OF(&holders, &key, first);
+	if (!value) {
+		__sync_fetch_and_add(&lock_losses.holders_full, 1);
+		return;
+	}
+	__sync_fetch_and_add(&value->caused_ns, total_ns);
+	if (wait->is_counted)
+		return;
+	__sync_fetch_and_add(&value->waits, 1);
+	if (state < HOLDER_STATES)
+		__sync_fetch_and_add(&value->states[state], 1);
+}
+
+/* Ends what `wait` has been doing since part_ns, as far as it belongs to the interval under way. */
+static __always_inline void end_part(struct lock_wait *wait, __u64 now)
+{
+	__u64 from = wait->part_ns;
+
+	if (from < window_start_ns)
+		from = window_start_ns;
+	if (window_start_ns && now > from) {
+		if (wait->is_spinning)
+			wait->spin_ns += now - from;
+		else
+			wait->block_ns += now - from;
+	}
+	wait->part_ns = now;
+}
+
+/* Adds a wait that is over at `now`, or `open` at the end of an interval, to the tables. */
+static __always_inline void count_wait(struct lock_wait *wait, struct task_struct *task, __u32 half, __u64 now, bool open)
+{
+	__u64 from = wait->begin_ns > window_start_ns ? wait->begin_ns : window_start_ns;
+	__u64 reported = wait->reported_ns > from ? wait->reported_ns : from;
+	__u64 length_ns, total_ns;
+
+	if (!window_start_ns || now < window_start_ns)
+		return;
+	/* It outlasted the window, and the iterator has not come by yet. */
+	if (window_end_ns && now > window_end_ns) {
+		if (from >= window_end_ns || reported >= window_end_ns)
+			return;
+		now = window_end_ns;
+		open = true;
+	}
+	length_ns = wait_elapsed(from, now);
+	total_ns = wait_elapsed(reported, now);
+	end_part(wait, now);
+	add_to_lock(wait, half & 1, length_ns, total_ns, open);
+	add_to_waiter(wait, task, half & 1, length_ns, total_ns);
+	if (wait->holder.kind != HOLDER_UNKNOWN)
+		add_to_holder(wait, half & 1, total_ns);
+}
+
+/* From the closing iterator: what has passed so far belongs to the interval that ended at edge_ns. */
+static __always_inline void count_open_wait(struct lock_wait *wait, struct task_struct *task)
+{
+	if (wait->begin_ns >= edge_ns || wait->reported_ns >= edge_ns)
+		return;
+	count_wait(wait, task, open_epoch, edge_ns, true);
+	wait->is_counted = 1;
+	wait->reported_ns = edge_ns;
+	wait->spin_ns = wait->block_ns = wait->run_queue_ns = 0;
+}
+
+#endif

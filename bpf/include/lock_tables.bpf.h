@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* lock_tables.bpf.h: waits for locks, kernel's and programs' alike, on their way to user space.
+ *
+ * A wait is a `struct lock_wait` in its thread's storage while it lasts; `count_wait` (lock_counts.bpf.h) adds it to four tables: sums and
+ * buckets by lock, which are exact; who waited where; who held it. Each has two halves, see `epoch`.
+ *
+ * Inserting happens in whatever context the wait ends, perhaps under another lock: look-ups come first, insertions are
+ * rare, and the tables are preallocated.
+ */
+#ifndef __LOCK_TABLES_BPF_H__
+#define __LOCK_TABLES_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "histogram.bpf.h"
+#include "targets.bpf.h"
+#include "window.bpf.h"
+
+#define MAX_LOCKS 16384
+#define MAX_LOCK_BUCKETS 131072
+#define MAX_WAITERS 65536
+#define MAX_HOLDERS 16384
+
+/* 0 or 1: waits that end now go there; user space reads the other one. */
+__u32 epoch = 0;
+/* Where `count_open_waits` puts waits that are still open at `edge_ns`, the end of the interval. */
+__u32 open_epoch = 0;
+__u64 edge_ns = 0;
+
+enum lock_side {
+	LOCK_KERNEL = 0,
+	LOCK_USER = 1,
+};
+
+/* Which lock. */
+struct lock_id {
+	/* Of the lock; of one that processes share: its offset in the file. */
+	__u64 address;
+	/* Inode of that file, else 0. */
+	__u64 object;
+	/* The process that has it, where one has: private futexes, mmap_lock. */
+	__u32 tgid;
+	/* enum lock_side */
+	__u8 side;
+	/* enum kernel_lock_class or enum user_lock_class */
+	__u8 class;
+	/* Of the class of a futex, in per cent; 100 for kernel locks. */
+	__u8 confidence;
+	__u8 pad;
+};
+
+enum wait_mode {
+	WAIT_EXCLUSIVE = 0,
+	WAIT_SHARED = 1,
+};
+
+enum holder_kind {
+	HOLDER_UNKNOWN = 0,
+	/* The lock says so. */
+	HOLDER_OWNER,
+	/* One of several readers, the last that came. */
+	HOLDER_READER,
+	/* Whoever ended the wait. */
+	HOLDER_WAKER,
+};
+
+enum holder_state {
+	HOLDER_ON_CPU = 0,
+	HOLDER_RUNNABLE,
+	HOLDER_BLOCKED,
+	HOLDER_STATES,
+};
+
+/* Who had the lock when the wait began. */
+struct lock_holder {
+	/* Interned kernel stack, where asked for. */
+	__u64 stack;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+	__u8 kind;
+	__u8 state;
+	__u8 pad[6];
+};
+
+/* One wait. Written by the waiter's own context only, but for count_open_waits. */
+struct lock_wait {
+	struct lock_id lock;
+	__u64 begin_ns;
+	/* When what it is doing now, spinning or blocking, began. */
+	__u64 part_ns;
+	/* Up to here it is in an earlier interval's report. */
+	__u64 reported_ns;
+	__u64 spin_ns;
+	__u64 block_ns;
+	/* Part of block_ns: runnable, but not yet on a CPU. */
+	__u64 run_queue_ns;
+	__u64 kernel_stack;
+	__u64 user_stack;
+	__u64 waker;
+	struct lock_holder holder;
+	/* enum wait_mode */
+	__u8 mode;
+	__u8 is_spinning;
+	/* Its stacks were asked for. */
+	__u8 is_walked;
+	/* It is in a report already: as an open one. */
+	__u8 is_counted;
+	/* It had not to wait after all (user locks). */
+	__u8 is_raced;
+	/* It ended without the lock: a signal, a timeout. */
+	__u8 is_given_up;
+	__u8 pad[2];
+};
+
+struct lock_key {
+	struct lock_id lock;
+	__u32 epoch;
+	/* 0 in `locks`. */
+	__u32 bucket;
+};
+
+struct lock_sum {
+	__u64 contentions;
+	__u64 total_ns;
+	__u64 max_ns;
+	__u64 spin_ns;
+	__u64 block_ns;
+	__u64 run_queue_ns;
+	__u64 raced;
+	__u64 given_up;
+	/* Of the contentions: not over at the end of the interval. */
+	__u64 open;
+};
+
+struct waiter_key {
+	struct lock_id lock;
+	__u64 kernel_stack;
+	__u64 user_stack;
+	__u64 waker;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+	__u32 epoch;
+	__u8 mode;
+	__u8 pad[3];
+};
+
+struct waiter_value {
+	__u64 count;
+	__u64 total_ns;
+	__u64 run_queue_ns;
+	__u64 max_ns;
+	__u64 open;
+};
+
+struct holder_key {
+	struct lock_id lock;
+	__u64 stack;
+	__u32 tid;
+	__u32 tgid;
+	__u32 epoch;
+	__u8 kind;
+	__u8 pad[3];
+};
+
+struct holder_value {
+	/* Waits that began while it held the lock, and their time. */
+	__u64 waits;
+	__u64 caused_ns;
+	/* What it was doing then. */
+	__u64 states[HOLDER_STATES];
+	__u8 comm[16];
+};
+
+struct lock_losses {
+	/* Waits on locks that found no room, and their time: in no row at all. */
+	__u64 locks_full;
+	__u64 locks_full_ns;
+	/* In a lock's sum, but in no bucket; without waiter; without holder. */
+	__u64 buckets_full;
+	__u64 waiters_full;
+	__u64 waiters_full_ns;
+	__u64 holders_full;
+	/* A clock that went backwards. */
+	__u64 negative;
+};
+
+struct lock_losses lock_losses = {};
+
+/* (lock, half) → sums */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_LOCKS);
+	__type(key, struct lock_key);
+	__type(value, struct lock_sum);
+} locks SEC(".maps");
+
+/* (lock, half, bucket) → waits */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_LOCK_BUCKETS);
+	__type(key, struct lock_key);
+	__type(value, __u64);
+} lock_buckets SEC(".maps");
+
+/* (lock, thread, stacks, half) → waits */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_WAITERS);
+	__type(key, struct waiter_key);
+	__type(value, struct waiter_value);
+} waiters SEC(".maps");
+
+/* (lock, holder, its stack, half) → waits caused */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_HOLDERS);
+	__type(key, struct holder_key);
+	__type(value, struct holder_value);
+} holders SEC(".maps");
+
+#endif

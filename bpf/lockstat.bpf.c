@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* lockstat: which locks make threads wait, for how long, and who holds them.
+ *
+ * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h. Nothing runs where no thread waits: uncontended locks cost
+ * nothing.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+#include "lock_counts.bpf.h"
+#include "futex_state.bpf.h"
+
+enum kernel_lock_class {
+	KERNEL_SEMAPHORE = 0,
+	KERNEL_SPINLOCK,
+	KERNEL_RWLOCK,
+	KERNEL_MUTEX,
+	KERNEL_RWSEM,
+	KERNEL_RTMUTEX,
+	KERNEL_PERCPU_RWSEM,
+};
+
+/* How deep waits for kernel locks nest: two that sleep (a page fault within another), the lock of the inner one's queue, a
+ * softirq's and a hard interrupt's.
+ */
+#define KERNEL_WAITS 5
+
+struct kernel_waits {
+	__u32 depth;
+	/* A program is at work on them. */
+	__u32 busy;
+	/* Begins and ends seen. */
+	__u32 events;
+	/* Of the wait at work on. */
+	__u32 at;
+	struct lock_wait waits[KERNEL_WAITS];
+};
+
+/* Task storage: what a target waits for. */
+struct member {
+	struct kernel_waits kernel;
+	struct futex_wait futex;
+};
+
+#include "members.bpf.h"
+#include "stacks.bpf.h"
+
+struct lockstat_config {
+	/* Interrupts' waits count, whomever they interrupt: there are no targets. */
+	__u32 interrupts;
+	/* Holders' kernel stacks are walked. */
+	__u32 holder_stacks;
+	/* Of whoever releases a futex. */
+	struct stack_config releasers;
+	__u32 futexes;
+	__u32 pad;
+};
+
+const volatile struct lockstat_config config = {};
+
+#include "kernel_locks.bpf.h"
+#include "futex.bpf.h"
+
+static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
+{
+	/* It has not begun to wait for anything: an end without a beginning is one that we have missed. */
+	if (origin == MEMBER_FORKED)
+		member->kernel.events = 1;
+	if (config.futexes)
+		futex_found(&member->futex, task);
+}
+
+static __always_inline void member_left(struct member *member)
+{
+}
+
+/* Run once before the window and at the end of each interval. */
+SEC("iter/task")
+int close_waits(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member;
+
+	if (!task)
+		return 0;
+	if (!edge_ns) {
+		note_run_queue(task);
+		return 0;
+	}
+	member = member_of(task);
+	if (!member)
+		return 0;
+	count_open_kernel_waits(&member->kernel, task);
+	if (config.futexes)
+		count_open_futex_wait(&member->futex, task, ctx->meta->seq);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

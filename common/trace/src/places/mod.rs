@@ -1,0 +1,187 @@
+//! What lies at an address of another process: a variable of a file, its heap, a stack, memory shared with others.
+
+mod variables;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::mappings::{Backing, FileKey, Mapping, maps};
+use crate::stacks::Address;
+use crate::symbolize::files;
+use variables::Variables;
+
+/// Files whose variables are kept.
+const MAX_FILES: usize = 64;
+/// Places remembered; more are looked up in vain.
+const MAX_PLACES: usize = 65_536;
+
+/// What is at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What to call it; empty: nothing is known.
+    pub name: String,
+    /// It has a name that means the same in every run: a variable.
+    pub is_variable: bool,
+    /// Inode and offset, where the memory is shared with whoever else has the file mapped.
+    pub file: Option<(u64, u64)>,
+}
+
+/// Looks addresses up while their processes live, and remembers.
+#[derive(Default)]
+pub struct Places {
+    files: HashMap<FileKey, Arc<Variables>>,
+    known: HashMap<u64, Place>,
+    /// Processes that were gone, or had no such mapping.
+    missed: u64,
+}
+
+impl Places {
+    /// Looks up what the BPF side has interned.
+    pub fn learn(&mut self, addresses: &[Address]) {
+        let mut maps: HashMap<u32, Vec<(Mapping, bool)>> = HashMap::new();
+        for address in addresses {
+            if self.known.len() >= MAX_PLACES {
+                self.missed += 1;
+                continue;
+            }
+            let mappings = maps
+                .entry(address.tgid)
+                .or_insert_with(|| maps::all(address.tgid).unwrap_or_default());
+            match self.look_up(address.tgid, mappings, address.address) {
+                Some(place) => drop(self.known.insert(address.id, place)),
+                None => self.missed += 1,
+            }
+        }
+    }
+
+    /// What was found for an interned address.
+    pub fn get(&self, id: u64) -> Option<&Place> {
+        self.known.get(&id)
+    }
+
+    /// Addresses that nothing was found out about.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    fn look_up(&mut self, tgid: u32, mappings: &[(Mapping, bool)], address: u64) -> Option<Place> {
+        let after = mappings.partition_point(|(m, _)| m.start <= address);
+        let at = after.checked_sub(1)?;
+        let (mapping, shared) = mappings.get(at).filter(|(m, _)| address < m.end)?;
+        let path = String::from_utf8_lossy(&mapping.path).into_owned();
+        if let Backing::File(key) = mapping.backing {
+            let offset = mapping.file_offset(address);
+            let mut place = self.variable(tgid, mapping, address).unwrap_or(Place {
+                name: format!("{}+{offset:#x}", base(&path)),
+                is_variable: false,
+                file: None,
+            });
+            place.file = shared.then_some((key.inode, offset));
+            return Some(place);
+        }
+        if path.is_empty() {
+            // The part of .bss behind the file's last page is anonymous memory that follows it.
+            let before = mappings[..at]
+                .last()
+                .filter(|(before, _)| before.end == mapping.start);
+            let of_file = before.and_then(|(before, _)| self.variable(tgid, before, address));
+            return Some(of_file.unwrap_or_else(|| plain("[anon]")));
+        }
+        let is_memory = matches!(path.as_str(), "[heap]" | "[stack]");
+        Some(plain(if is_memory { &path } else { "[anon]" }))
+    }
+
+    /// The variable at `address`, which lies in `mapping` or right behind it.
+    fn variable(&mut self, tgid: u32, mapping: &Mapping, address: u64) -> Option<Place> {
+        let Backing::File(key) = mapping.backing else {
+            return None;
+        };
+        if self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
+            self.files.clear();
+        }
+        let variables = self.files.entry(key).or_insert_with(|| {
+            let opened = files::open_mapped(tgid, mapping.start, mapping.end);
+            Arc::new(
+                opened.map_or_else(|_| Variables::default(), |(file, _)| Variables::read(&file)),
+            )
+        });
+        let bias = variables.bias(mapping.start, mapping.offset)?;
+        let elf_address = address.wrapping_sub(bias);
+        if !variables.is_loaded(elf_address) {
+            return None;
+        }
+        let found = variables.find(elf_address);
+        let path = String::from_utf8_lossy(&mapping.path);
+        let module = base(&path);
+        let section = found.section.unwrap_or_default();
+        let is_variable = found.variable.is_some();
+        let name = match found.variable {
+            Some((name, 0)) => format!("{module}{section}: {name}"),
+            Some((name, offset)) => format!("{module}{section}: {name}+{offset:#x}"),
+            None => format!("{module}{section}+{elf_address:#x}"),
+        };
+        Some(Place {
+            name,
+            is_variable,
+            file: None,
+        })
+    }
+}
+
+fn plain(name: &str) -> Place {
+    Place {
+        name: name.into(),
+        is_variable: false,
+        file: None,
+    }
+}
+
+fn base(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[used]
+    static GLOBAL: Mutex<u64> = Mutex::new(7);
+
+    fn place_of(address: usize) -> Place {
+        let mut places = Places::default();
+        places.learn(&[Address {
+            id: 1,
+            tgid: std::process::id(),
+            address: address as u64,
+        }]);
+        places.get(1).expect("our own memory").clone()
+    }
+
+    #[test]
+    fn variables_heap_and_stack_are_told_apart() {
+        let global = place_of((&raw const GLOBAL).addr());
+        assert!(
+            global.is_variable && global.name.contains("GLOBAL"),
+            "{global:?}"
+        );
+        let local = 0_u8;
+        // A test runs in a thread, whose stack is nameless memory.
+        assert_eq!(place_of((&raw const local).addr()).name, "[anon]");
+        // SAFETY: takes nothing; gives the end of the heap.
+        let end = unsafe { libc::sbrk(0) }.addr();
+        assert_eq!(place_of(end - 8).name, "[heap]");
+    }
+
+    #[test]
+    fn what_is_gone_is_counted() {
+        let mut places = Places::default();
+        places.learn(&[Address {
+            id: 1,
+            tgid: u32::MAX,
+            address: 0,
+        }]);
+        assert_eq!((places.missed(), places.get(1)), (1, None));
+    }
+}

@@ -1,0 +1,240 @@
+//! Names of variables: the data symbols of an ELF file.
+
+use std::fs::File;
+use std::ops::Range;
+
+use object::read::{ReadCache, ReadRef};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+
+/// Largest table read at once: symbol tables of browsers have 30 MB.
+const MAX_READ: u64 = 64 << 20;
+/// More symbols than any real file has.
+const MAX_SYMBOLS: usize = 4 << 20;
+/// Longer names are cut.
+const MAX_NAME: usize = 256;
+
+/// A segment as the file describes it.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    address: u64,
+    offset: u64,
+    file_size: u64,
+    size: u64,
+}
+
+#[derive(Debug)]
+struct Variable {
+    address: u64,
+    size: u64,
+    /// As in the symbol table.
+    name: Box<str>,
+}
+
+/// The data of one file.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    loads: Vec<Load>,
+    sections: Vec<(Range<u64>, Box<str>)>,
+    /// By address.
+    variables: Vec<Variable>,
+}
+
+/// Where an ELF address lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) section: Option<String>,
+    /// Name, and how far behind its beginning.
+    pub(super) variable: Option<(String, u64)>,
+}
+
+impl Variables {
+    /// Reads the tables; a file that makes no sense has none.
+    pub(super) fn read(file: &File) -> Self {
+        let cache = ReadCache::new(file);
+        let Ok(elf) = object::File::parse(Bounded(&cache)) else {
+            return Self::default();
+        };
+        let loads = elf.segments().map(|segment| {
+            let (offset, file_size) = segment.file_range();
+            Load {
+                address: segment.address(),
+                offset,
+                file_size,
+                size: segment.size(),
+            }
+        });
+        let sections = elf.sections().filter_map(|section| {
+            let start = section.address();
+            let end = start.checked_add(section.size())?;
+            let name = section.name().ok().filter(|_| start != 0)?;
+            // A thread's variables are not where their section is.
+            (!name.starts_with(".t")).then(|| (start..end, cut(name)))
+        });
+        let mut variables: Vec<Variable> = elf
+            .symbols()
+            .chain(elf.dynamic_symbols())
+            .take(MAX_SYMBOLS)
+            .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition())
+            .filter_map(|symbol| {
+                Some(Variable {
+                    address: symbol.address(),
+                    size: symbol.size(),
+                    name: cut(symbol.name().ok().filter(|name| !name.is_empty())?),
+                })
+            })
+            .collect();
+        // Of several names for one place the first in the table stays.
+        variables.sort_by_key(|variable| variable.address);
+        Self {
+            loads: loads.take(4096).collect(),
+            sections: sections.take(4096).collect(),
+            variables,
+        }
+    }
+
+    /// What to add to ELF addresses where byte `offset` of the file is mapped at `start`.
+    pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        // Mappings begin at page boundaries, segments anywhere in the first page. The one with more of the file wins: the
+        // page between two segments is mapped for both.
+        let covers = |load: &&Load| {
+            let first = load.offset & !(PAGE - 1);
+            offset >= first && offset - first < load.file_size.saturating_add(load.offset - first)
+        };
+        let load = self.loads.iter().filter(covers).max_by_key(|l| l.offset)?;
+        Some(
+            start
+                .wrapping_sub(offset)
+                .wrapping_add(load.offset)
+                .wrapping_sub(load.address),
+        )
+    }
+
+    /// Whether a segment reaches this ELF address.
+    pub(super) fn is_loaded(&self, address: u64) -> bool {
+        let covers = |load: &Load| {
+            address
+                .checked_sub(load.address)
+                .is_some_and(|at| at < load.size)
+        };
+        self.loads.iter().any(covers)
+    }
+
+    /// The variable at an ELF address.
+    pub(super) fn find(&self, address: u64) -> Found {
+        let section = self
+            .sections
+            .iter()
+            .find(|(range, _)| range.contains(&address));
+        let behind = self.variables.partition_point(|v| v.address <= address);
+        let covers = |variable: &&Variable| address - variable.address < variable.size.max(1);
+        // Large variables overlap few others: those right before are looked at.
+        let variable = self.variables[..behind].iter().rev().take(16).find(covers);
+        Found {
+            section: section.map(|(_, name)| name.to_string()),
+            variable: variable.map(|v| {
+                // The first of those with the same address.
+                let first = self.variables.partition_point(|o| o.address < v.address);
+                let same = self.variables[first..behind]
+                    .iter()
+                    .find(|o| o.size == v.size);
+                (demangled(&same.unwrap_or(v).name), address - v.address)
+            }),
+        }
+    }
+}
+
+/// Rust's and C++'s names as their authors wrote them.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    if !name.starts_with("_Z") {
+        return name.into();
+    }
+    let symbol = cpp_demangle::Symbol::new(name);
+    let text = symbol.ok().and_then(|symbol| symbol.demangle().ok());
+    text.unwrap_or_else(|| name.into())
+}
+
+fn cut(name: &str) -> Box<str> {
+    name.chars().take(MAX_NAME).collect::<String>().into()
+}
+
+/// A file that is never read in one piece.
+#[derive(Clone, Copy)]
+struct Bounded<'a, 'f>(&'a ReadCache<&'f File>);
+
+impl<'a> ReadRef<'a> for Bounded<'a, '_> {
+    fn len(self) -> Result<u64, ()> {
+        ReadRef::len(self.0)
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        if size > MAX_READ {
+            return Err(());
+        }
+        self.0.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let end = range.end.min(range.start.saturating_add(4096));
+        self.0.read_bytes_at_until(range.start..end, delimiter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has to be in the symbol table: looked up by the test below.
+    #[used]
+    static LOOKED_UP: [u32; 4] = [1, 2, 3, 4];
+
+    #[test]
+    fn a_variable_of_this_program_is_found_by_its_address() {
+        let file = File::open("/proc/self/exe").expect("ourselves");
+        let variables = Variables::read(&file);
+        let maps = crate::mappings::maps::all(std::process::id()).expect("our own");
+        let address = (&raw const LOOKED_UP[2]).addr() as u64;
+        let mapping = maps
+            .iter()
+            .map(|(mapping, _)| mapping)
+            .find(|m| m.start <= address && address < m.end)
+            .expect("it is mapped");
+        let bias = variables
+            .bias(mapping.start, mapping.offset)
+            .expect("a segment");
+        assert!(variables.is_loaded(address - bias));
+        let found = variables.find(address - bias);
+        assert_eq!(found.section.as_deref(), Some(".rodata"));
+        let (name, offset) = found.variable.expect("a symbol");
+        assert!(name.contains("LOOKED_UP"), "{name}");
+        assert_eq!(offset, 8);
+    }
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(
+            demangled("_ZN9rustlocks9STD_MUTEX17hab9c72ce113304c7E"),
+            "rustlocks::STD_MUTEX"
+        );
+        assert_eq!(demangled("_ZN3app5cacheE"), "app::cache");
+        assert_eq!(demangled("_Z"), "_Z");
+        assert_eq!(demangled("w"), "w");
+    }
+
+    #[test]
+    fn what_is_no_elf_file_has_no_variables() {
+        let file = File::open("/etc/passwd").expect("a file");
+        let variables = Variables::read(&file);
+        assert!(variables.bias(0, 0).is_none());
+        assert_eq!(
+            variables.find(0x1000),
+            Found {
+                section: None,
+                variable: None
+            }
+        );
+    }
+}

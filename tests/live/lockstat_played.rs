@@ -1,0 +1,135 @@
+//! Programs that wait for locks in rounds, played under lockstat: what they say, and what it says.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tool::{Output, Tool};
+use crate::workload::{Workload, number};
+
+/// One kind of waiting, as the program saw it.
+pub(crate) struct Played {
+    pub(crate) name: String,
+    pub(crate) class: String,
+    pub(crate) rounds: u64,
+    pub(crate) waited_ns: u64,
+    /// Of these, before the wait was moved to another futex.
+    pub(crate) moved_ns: u64,
+    pub(crate) waiter: u64,
+    pub(crate) holder: u64,
+}
+
+impl Played {
+    pub(crate) fn of(result: &Value) -> Self {
+        let text = |field: &str| result[field].as_str().expect("text").to_owned();
+        Self {
+            name: text("name"),
+            class: text("class"),
+            rounds: number(result, "rounds"),
+            waited_ns: number(result, "waited_ns"),
+            moved_ns: result["moved_ns"].as_u64().unwrap_or(0),
+            waiter: number(result, "waiter"),
+            holder: number(result, "holder"),
+        }
+    }
+
+    /// The lock that this was played on: the only one of its class that this thread waited for.
+    pub(crate) fn find<'a>(&self, locks: &'a [Value]) -> &'a Value {
+        let mut found = locks
+            .iter()
+            .filter(|lock| lock["class"] == *self.class && self.waited_for(lock));
+        let lock = found
+            .next()
+            .unwrap_or_else(|| panic!("no {} {} in {locks:#?}", self.class, self.name));
+        assert!(found.next().is_none(), "{} is one lock", self.name);
+        lock
+    }
+
+    pub(crate) fn waited_for(&self, lock: &Value) -> bool {
+        let mut waiters = lock["waiters"].as_array().expect("waiters").iter();
+        waiters.any(|waiter| number(waiter, "tid") == self.waiter)
+    }
+
+    /// Counts are exact, times within 2 % of the program's.
+    pub(crate) fn assert_counted(&self, lock: &Value) {
+        let (count, total_ns) = (number(lock, "contentions"), number(lock, "total_ns"));
+        let share = total_ns as f64 / self.waited_ns as f64;
+        eprintln!(
+            "{} {}: {count} waits, {share:.4} of the time",
+            self.class, self.name
+        );
+        assert_eq!(count, self.rounds, "{}: {lock:#}", self.name);
+        assert!(
+            (0.98..=1.02).contains(&share),
+            "{}: {share:.4}: {lock:#}",
+            self.name
+        );
+    }
+
+    /// The thread that had it, all the time, known in this way.
+    pub(crate) fn assert_held(&self, lock: &Value, known_as: &str) {
+        let holders = lock["holders"].as_array().expect("holders");
+        assert_eq!(holders.len(), 1, "{}: {lock:#}", self.name);
+        assert_eq!(number(&holders[0], "tid"), self.holder, "{}", self.name);
+        assert_eq!(holders[0]["known_as"], known_as, "{}", self.name);
+        assert_eq!(number(&holders[0], "waits"), self.rounds, "{}", self.name);
+    }
+}
+
+/// Plays a program under `lockstat -U -j --class all` and returns what both say.
+pub(crate) fn play(command: Command, args: &[&str]) -> (Vec<Played>, Vec<Value>, Output) {
+    let (program, pid) = Workload::spawn("locks", command);
+    let pid = pid.to_string();
+    play_among(program, &[&["-p", &pid], args].concat())
+}
+
+/// As `play`, with targets of one's own choosing.
+pub(crate) fn play_among(
+    mut program: Workload,
+    args: &[&str],
+) -> (Vec<Played>, Vec<Value>, Output) {
+    let args = [&["-U", "-j", "--class", "all"], args].concat();
+    let tool = Tool::start("lockstat", &args);
+    tool.wait_attached();
+    program.go();
+    let played = program.results().iter().map(Played::of).collect();
+    tool.interrupt();
+    let output = tool.finish();
+    program.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let line = output.stdout.lines().last().expect("a report");
+    let report: Value = serde_json::from_str(line).expect("JSON");
+    let locks = report["locks"].as_array().expect("locks").clone();
+    (played, locks, output)
+}
+
+/// The lock that is a variable of this name.
+pub(crate) fn named<'a>(locks: &'a [Value], variable: &str) -> &'a Value {
+    let end = format!(": {variable}");
+    let is_named = |lock: &&Value| {
+        lock["name"]
+            .as_str()
+            .is_some_and(|name| name.ends_with(&end))
+    };
+    let found: Vec<&Value> = locks.iter().filter(is_named).collect();
+    assert_eq!(found.len(), 1, "{variable} in {locks:#?}");
+    found[0]
+}
+
+/// As `play`, for a time of the tool's choosing.
+pub(crate) fn play_for(command: Command, seconds: &str) -> (Vec<Played>, Vec<Value>, Output) {
+    let (mut program, pid) = Workload::spawn("locks", command);
+    let pid = pid.to_string();
+    let tool = Tool::start(
+        "lockstat",
+        &["-U", "-j", "--class", "all", "-p", &pid, seconds],
+    );
+    let output = tool.finish();
+    program.go();
+    program.results();
+    program.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    let locks = report["locks"].as_array().expect("locks").clone();
+    (Vec::new(), locks, output)
+}

@@ -1,0 +1,70 @@
+/* On a frozen file system a store into a file's memory waits; who changes that memory's mapping waits for it, with mmap_lock; and
+ * who maps anything waits for that. */
+#include <linux/fs.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+static char *memory;
+static int tids[3];
+static void *store(void *unused)
+{
+	__atomic_store_n(&tids[0], gettid(), __ATOMIC_SEQ_CST);
+	memory[0] = 1;
+	return NULL;
+}
+static void *protect(void *unused)
+{
+	__atomic_store_n(&tids[1], gettid(), __ATOMIC_SEQ_CST);
+	/* Still writable, so that the store ends well, whoever comes first. */
+	mprotect(memory, 4096, PROT_READ | PROT_WRITE | PROT_EXEC);
+	return NULL;
+}
+static void *map(void *unused)
+{
+	__atomic_store_n(&tids[2], gettid(), __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&tids[1], __ATOMIC_SEQ_CST))
+		usleep(1000);
+	usleep(100000);
+	mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return NULL;
+}
+static void await_sleep(int which)
+{
+	char path[64], text[256], *state;
+
+	do {
+		usleep(1000);
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", __atomic_load_n(&tids[which], __ATOMIC_SEQ_CST));
+		int stat = open(path, O_RDONLY);
+		int length = read(stat, text, sizeof(text) - 1);
+
+		close(stat);
+		text[length > 0 ? length : 0] = 0;
+		state = strrchr(text, ')');
+	} while (!state || state[2] != 'D');
+}
+int main(int argc, char **argv)
+{
+	int directory = open(argv[1], O_RDONLY), file = openat(directory, "file", O_RDWR | O_CREAT, 0600);
+	pthread_t threads[3];
+
+	ready();
+	if (ftruncate(file, 4096))
+		return 7;
+	memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	(void)*(volatile char *)memory;
+	if (ioctl(directory, FIFREEZE, 0))
+		return 6;
+	/* Made before the lock is taken: a thread needs a stack. */
+	pthread_create(&threads[2], NULL, map, NULL);
+	pthread_create(&threads[0], NULL, store, NULL);
+	await_sleep(0);
+	pthread_create(&threads[1], NULL, protect, NULL);
+	await_sleep(1);
+	await_sleep(2);
+	say("{\"holder\": %d, \"waiter\": %d}\ndone\n", tids[1], tids[2]);
+	await_go();
+	ioctl(directory, FITHAW, 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}

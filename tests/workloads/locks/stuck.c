@@ -1,0 +1,230 @@
+/* Threads that wait for each other's locks for ever, and say who waits for what, held by whom.
+ *
+ * `ring KINDS N`: thread i takes lock i, then lock i + 1; N more threads wait for lock 0. A lock's kind is one letter: m mutex,
+ * t mutex that is waited for with a time-out, w rwlock that is written first and read then, p mutex with priority inheritance.
+ * `gone`: two threads wait for a mutex whose holder has exited. `join`: a thread joins another that waits for its mutex.
+ * `shared`: as `ring mm 0`, but each thread in a process of its own.
+ */
+#include <pthread.h>
+#include <sys/wait.h>
+
+#define MOST 16
+
+struct lock {
+	char kind;
+	pthread_mutex_t mutex;
+	pthread_rwlock_t rwlock;
+	int holder;
+};
+
+struct waiter {
+	int tid;
+	struct lock *first, *second;
+	/* What it waits for, by its own knowledge: the futex word, or a thread. */
+	void *address;
+	const char *class;
+	int *holder;
+};
+
+struct shared {
+	struct lock locks[MOST];
+	pthread_barrier_t ready;
+	struct waiter waiters[2 * MOST];
+} *all;
+
+static int waiters;
+
+static void *futex_of(struct lock *lock)
+{
+	/* Readers sleep on the phase, the third word. */
+	return lock->kind == 'w' ? (char *)&lock->rwlock + 8 : (char *)&lock->mutex;
+}
+
+static void prepare(struct lock *lock, char kind, int shared)
+{
+	pthread_mutexattr_t attributes;
+
+	lock->kind = kind;
+	pthread_mutexattr_init(&attributes);
+	if (kind == 'p')
+		pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+	if (shared)
+		pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&lock->mutex, &attributes);
+	pthread_rwlock_init(&lock->rwlock, NULL);
+}
+
+static void take_first(struct lock *lock)
+{
+	if (lock->kind == 'w')
+		pthread_rwlock_wrlock(&lock->rwlock);
+	else
+		pthread_mutex_lock(&lock->mutex);
+	lock->holder = gettid();
+}
+
+__attribute__((noinline)) static void take_second(struct lock *lock)
+{
+	struct timespec late;
+
+	WITH_FRAME;
+	clock_gettime(CLOCK_REALTIME, &late);
+	late.tv_sec += 3600;
+	if (lock->kind == 'w')
+		pthread_rwlock_rdlock(&lock->rwlock);
+	else if (lock->kind == 't')
+		pthread_mutex_timedlock(&lock->mutex, &late);
+	else
+		pthread_mutex_lock(&lock->mutex);
+	__asm__ volatile("");
+}
+
+static void *work(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	waiter->tid = gettid();
+	prctl(PR_SET_NAME, waiter->first ? "member" : "innocent");
+	if (waiter->first)
+		take_first(waiter->first);
+	pthread_barrier_wait(&all->ready);
+	waiter->class = waiter->second->kind == 'w' ? "rwlock (read)" :
+			waiter->second->kind == 'p' ? "PI mutex" : "mutex";
+	waiter->holder = &waiter->second->holder;
+	__atomic_store_n(&waiter->address, futex_of(waiter->second), __ATOMIC_SEQ_CST);
+	take_second(waiter->second);
+	_exit(8);
+}
+
+static pthread_t start(struct lock *first, struct lock *second)
+{
+	struct waiter *waiter = &all->waiters[waiters++];
+	pthread_t thread;
+
+	waiter->first = first;
+	waiter->second = second;
+	pthread_create(&thread, NULL, work, waiter);
+	return thread;
+}
+
+static void *lock_and_exit(void *argument)
+{
+	take_first(argument);
+	return NULL;
+}
+
+static void *lock_and_join(void *argument)
+{
+	struct waiter *waiter = &all->waiters[waiters++];
+	pthread_t other;
+
+	prctl(PR_SET_NAME, "joiner");
+	waiter->tid = gettid();
+	take_first(argument);
+	other = start(NULL, argument);
+	pthread_barrier_wait(&all->ready);
+	waiter->class = "end of thread";
+	waiter->holder = &all->waiters[1].tid;
+	__atomic_store_n(&waiter->address, argument, __ATOMIC_SEQ_CST);
+	pthread_join(other, NULL);
+	_exit(8);
+}
+
+/* Until the kernel says that the thread sleeps in a futex call (202), where it should. */
+static void await_sleep(struct waiter *waiter)
+{
+	char path[64], text[256], wanted[64];
+	int joins = 0;
+
+	for (;;) {
+		/* It may not have begun. */
+		snprintf(path, sizeof(path), "/proc/%d/syscall", __atomic_load_n(&waiter->tid, __ATOMIC_SEQ_CST));
+		int file = open(path, O_RDONLY);
+		int length = read(file, text, sizeof(text) - 1);
+
+		close(file);
+		if (length > 0 && __atomic_load_n(&waiter->address, __ATOMIC_SEQ_CST)) {
+			text[length] = 0;
+			joins = waiter->class[0] == 'e';
+			snprintf(wanted, sizeof(wanted), joins ? "202 0x" : "202 %p ", waiter->address);
+			if (!strncmp(text, wanted, strlen(wanted)))
+				return;
+		}
+		sched_yield();
+	}
+}
+
+static void ring(const char *kinds, int innocents, int shared)
+{
+	int n = strlen(kinds);
+
+	pthread_barrierattr_t attributes;
+	pthread_barrierattr_init(&attributes);
+	pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&all->ready, &attributes, n + innocents);
+	for (int i = 0; i < n; i++)
+		prepare(&all->locks[i], kinds[i], shared);
+	for (int i = 0; i < n; i++) {
+		if (shared && i > 0) {
+			waiters++;
+			all->waiters[i].first = &all->locks[i];
+			all->waiters[i].second = &all->locks[(i + 1) % n];
+			if (fork() == 0) {
+				prctl(PR_SET_PDEATHSIG, 9);
+				work(&all->waiters[i]);
+			}
+		} else {
+			start(&all->locks[i], &all->locks[(i + 1) % n]);
+		}
+	}
+	for (int i = 0; i < innocents; i++)
+		start(NULL, &all->locks[0]);
+}
+
+static void gone(void)
+{
+	pthread_t holder;
+
+	pthread_barrier_init(&all->ready, NULL, 2);
+	prepare(&all->locks[0], 'm', 0);
+	pthread_create(&holder, NULL, lock_and_exit, &all->locks[0]);
+	pthread_join(holder, NULL);
+	start(NULL, &all->locks[0]);
+	start(NULL, &all->locks[0]);
+}
+
+static void join(void)
+{
+	pthread_t joiner;
+
+	pthread_barrier_init(&all->ready, NULL, 2);
+	prepare(&all->locks[0], 'm', 0);
+	pthread_create(&joiner, NULL, lock_and_join, &all->locks[0]);
+	while (__atomic_load_n(&waiters, __ATOMIC_SEQ_CST) < 2)
+		sched_yield();
+}
+
+int main(int argc, char **argv)
+{
+	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ready();
+	if (!strcmp(argv[1], "ring"))
+		ring(argv[2], atoi(argv[3]), 0);
+	else if (!strcmp(argv[1], "shared"))
+		ring("mm", 0, 1);
+	else if (!strcmp(argv[1], "gone"))
+		gone();
+	else
+		join();
+	for (int i = 0; i < waiters; i++)
+		await_sleep(&all->waiters[i]);
+	for (int i = 0; i < waiters; i++) {
+		struct waiter *waiter = &all->waiters[i];
+
+		say("{\"tid\": %d, \"class\": \"%s\", \"address\": \"%p\", \"holder\": %d}\n", waiter->tid,
+		    waiter->class, waiter->address, *waiter->holder);
+	}
+	say("done\n");
+	await_go();
+	_exit(0);
+}

@@ -1,0 +1,293 @@
+//! What can be asked of lockstat.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
+use clap::{Parser, ValueEnum};
+use clap_complete::Shell;
+use trace::options::Common;
+use trace::output::{Format, OutputFile};
+use trace::probe::{Feature, Kernel, Need};
+use trace::symbolize::{Options, Symbolizer};
+use trace::targets::{Settings, Targets};
+use trace::unwind::Method;
+use trace::window::{Every, For, parse_duration};
+
+use crate::row::Side;
+use crate::user::Class;
+
+const EXAMPLES: &str = "\
+Examples:
+  lockstat 10                  # the whole machine, 10 s
+  lockstat -p 123 -s 3 10      # one process, with the heaviest stacks
+  lockstat -K -i 1             # kernel locks, every second
+  lockstat --folded -p 123 10 > locks.folded
+  lockstat -- make -j4         # a command and its children
+  lockstat --now -p 123        # it hangs: who waits for whom?
+  lockstat --hold -p 123 10    # how long its mutexes are held
+
+Folded values are microseconds.";
+
+/// Which locks make threads wait, for how long, and who holds them
+#[derive(Parser, Debug)]
+#[command(name = "lockstat", version, after_help = EXAMPLES, max_term_width = 80)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) window: For,
+
+    /// Report every so often: seconds, or 500ms, 30s, 2m
+    #[arg(short, long, value_name = "INTERVAL", value_parser = parse_duration, conflicts_with = "output")]
+    pub(crate) interval: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    /// Who waits for whom at this instant, and deadlocks; traces nothing
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["duration", "interval", "command", "kernel", "user", "hist", "folded", "output"])]
+    pub(crate) now: bool,
+
+    /// How long glibc's locks are held: probes processes (-p), which slows
+    /// down their locks
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output"])]
+    pub(crate) hold: bool,
+
+    /// With --hold: take the probes away when they cost the target more, %
+    #[arg(
+        long,
+        value_name = "PCT",
+        default_value_t = 5.0,
+        help_heading = "Locks"
+    )]
+    pub(crate) hold_limit: f64,
+
+    /// Only locks of the kernel
+    #[arg(short = 'K', long, help_heading = "Locks")]
+    pub(crate) kernel: bool,
+
+    /// Only locks of programs (futexes)
+    #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
+    pub(crate) user: bool,
+
+    /// Also what is no contention as a rule: condition variables,
+    /// semaphores, …
+    #[arg(
+        long,
+        value_name = "CLASS",
+        value_delimiter = ',',
+        conflicts_with = "kernel",
+        help_heading = "Locks",
+        help = "Also waits of programs that are no contention: cond, sem, join, barrier, park, unknown, or all"
+    )]
+    pub(crate) class: Vec<ExtraClass>,
+
+    /// Show N locks
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        help_heading = "Report"
+    )]
+    pub(crate) top: usize,
+
+    /// For each lock the N heaviest stacks of waiters and of holders
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        help_heading = "Report"
+    )]
+    pub(crate) stacks: usize,
+
+    /// For each lock the distribution of waits
+    #[arg(long, help_heading = "Report")]
+    pub(crate) hist: bool,
+
+    /// Folded stacks of waiters, in us
+    #[arg(short, long, conflicts_with = "json", help_heading = "Report")]
+    pub(crate) folded: bool,
+
+    /// A '-' frame between user and kernel part of folded stacks
+    #[arg(short, long, help_heading = "Report")]
+    pub(crate) delimited: bool,
+
+    /// Mark frames in folded output.
+    #[arg(
+        short,
+        long,
+        help = "Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT",
+        help_heading = "Report"
+    )]
+    pub(crate) annotate: bool,
+
+    /// Also write FILE; its ending is the format (repeatable).
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        help_heading = "Report",
+        help = "Also write FILE, by its ending: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
+    )]
+    pub(crate) output: Vec<OutputFile>,
+
+    /// How user stacks are walked
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        help_heading = "Stacks"
+    )]
+    pub(crate) unwind: Method,
+
+    /// Inlined functions get no frames of their own
+    #[arg(long, help_heading = "Stacks")]
+    pub(crate) no_inline: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+}
+
+/// `--class`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExtraClass {
+    Cond,
+    Sem,
+    Join,
+    Barrier,
+    Park,
+    Unknown,
+    All,
+}
+
+impl ExtraClass {
+    fn includes(self, class: Class) -> bool {
+        match self {
+            Self::Cond => class == Class::Cond,
+            Self::Sem => class == Class::Sem,
+            Self::Join => class == Class::Join,
+            Self::Barrier => class == Class::Barrier,
+            Self::Park => class == Class::Park,
+            Self::Unknown => class == Class::Unknown,
+            Self::All => true,
+        }
+    }
+}
+/// What newer kernels offer, and what happens without.
+pub(crate) const NEEDS: [Need; 2] = [
+    Need {
+        feature: Feature::TaskStorage,
+        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
+    },
+    Need {
+        feature: Feature::Contention,
+        without: "kernel locks are not traced",
+    },
+];
+
+impl Args {
+    /// Classes of programs' locks that are shown.
+    pub(crate) fn classes(&self) -> Vec<Class> {
+        let asked = |class: &Class| self.class.iter().any(|extra| extra.includes(*class));
+        let shown = |class: &Class| class.is_contention() || asked(class);
+        Class::ALL.into_iter().filter(shown).collect()
+    }
+
+    /// Whether locks of this side are traced.
+    pub(crate) fn traces(&self, side: Side) -> bool {
+        match side {
+            Side::Kernel => !self.user,
+            Side::User => !self.kernel,
+        }
+    }
+
+    /// The reports: one, or one per interval until the time is up.
+    pub(crate) fn every(&self) -> Every {
+        Every {
+            interval: self.interval,
+            count: None,
+        }
+    }
+
+    /// Whether no task is left out, so that waits in interrupts, which are no task's, count.
+    fn is_everybody(&self) -> bool {
+        let targets = &self.targets;
+        targets.is_everything() && !targets.user_threads && !targets.kernel_threads
+    }
+
+    /// The format of stdout.
+    pub(crate) fn format(&self) -> Format {
+        match (self.folded, self.common.json) {
+            (true, _) => Format::Folded,
+            (_, true) => Format::Json,
+            _ => Format::Human,
+        }
+    }
+
+    /// Whether all stacks are written, not only the heaviest.
+    pub(crate) fn needs_names(&self) -> bool {
+        self.format() != Format::Human || !self.output.is_empty()
+    }
+
+    /// What names the stacks.
+    pub(crate) fn symbolizer(&self) -> Result<Symbolizer> {
+        Symbolizer::new(Options {
+            inline: !self.no_inline,
+            ..Options::default()
+        })
+    }
+
+    /// Fills the BPF side's constants; an option missing here does not compile.
+    pub(crate) fn to_bpf(&self, targets: &Settings, rodata: &mut rodata) {
+        rodata.targets = bpf::target_config!(bpf::lockstat::types, targets);
+        rodata.comm_glob = bpf::comm_glob!(bpf::lockstat::types, &targets.comm);
+        rodata.unwind_mode = self.unwind as u32;
+        rodata.config = lockstat_config {
+            interrupts: self.is_everybody().into(),
+            holder_stacks: (self.stacks > 0 || self.common.json).into(),
+            releasers: stack_config {
+                no_user: (self.stacks == 0 && !self.common.json).into(),
+                no_kernel: 1,
+            },
+            futexes: self.traces(Side::User).into(),
+            pad: 0,
+        };
+    }
+
+    /// Which optional programs this kernel and these options need.
+    pub(crate) fn programs(
+        &self,
+        kernel: &Kernel,
+        targets: &Settings,
+    ) -> Vec<(&'static str, bool)> {
+        let kernel_locks = self.traces(Side::Kernel);
+        let futexes = self.traces(Side::User);
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
+        vec![
+            ("futex_sched_switch", futexes && has_state),
+            ("futex_sched_switch_pre_5_18", futexes && !has_state),
+            ("futex_sched_waking", futexes),
+            ("futex_exit", futexes),
+            ("futex_restart_exit", futexes),
+            ("futex_waitv_exit", futexes),
+            ("futex_wait_exit", futexes),
+            ("futex_requeue_exit", futexes),
+            ("compat_returns", futexes),
+            ("contention_begin", kernel_locks),
+            ("contention_end", kernel_locks),
+            ("unwind_fork", self.unwind != Method::Fp),
+            ("unwind_exec", self.unwind != Method::Fp),
+            ("task_freed", !kernel.has_task_storage()),
+            ("sched_process_exec", targets.follow),
+            ("sched_process_exit", targets.follow),
+            ("task_rename", targets.comm.is_some()),
+            ("cgroup_attach_task", targets.cgroup_id != 0),
+        ]
+    }
+}

@@ -1,0 +1,214 @@
+//! One interval out of the BPF side's tables, as plain rows.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::types::{
+    holder_key, holder_value, lock_id, lock_key, lock_sum, waiter_key, waiter_value,
+};
+use libbpf_rs::MapCore;
+use plain::Plain;
+use profile::model::Task;
+use trace::histogram::Histogram;
+use trace::maps;
+use trace::places::Places;
+use trace::stacks::StackTable;
+use trace::task::comm_text;
+
+use crate::kernel::{self, symbols::Symbols};
+use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Side, Waiter};
+use crate::user::{self, Class, LeftOut};
+
+/// What names locks.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) symbols: Symbols,
+    pub(crate) places: Places,
+    /// Classes of programs' locks that are shown.
+    pub(crate) classes: Vec<Class>,
+}
+
+/// An interval that is over.
+pub(crate) struct Ended {
+    /// Half of the tables that holds it.
+    pub(crate) half: u32,
+    /// Programs' threads that still wait: `struct open_futex`.
+    pub(crate) open: Vec<u8>,
+    /// On the clock of the BPF side, ns.
+    pub(crate) window_ns: Range<u64>,
+}
+
+/// Everything that an interval found.
+pub(crate) struct Harvest {
+    /// Longest total wait first.
+    pub(crate) rows: Vec<LockRow>,
+    /// Of the interval, on the clock of the BPF side, ns.
+    pub(crate) window_ns: Range<u64>,
+    /// Programs' waits of classes that were not asked for.
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+impl Harvest {
+    /// Its length.
+    pub(crate) fn window(&self) -> Duration {
+        Duration::from_nanos(self.window_ns.end.saturating_sub(self.window_ns.start))
+    }
+
+    /// Reads and clears the interval's half of the tables.
+    pub(crate) fn take(
+        skel: &LockstatSkel<'_>,
+        stacks: &mut StackTable,
+        names: &mut Names,
+        ended: Ended,
+    ) -> Result<Self> {
+        let mut rows = raw_rows(skel, ended.half)?;
+        user::add_open_stacks(&mut rows, &ended.open, stacks, ended.window_ns.end)?;
+        kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
+        let left_out = user::name(&mut rows, skel, stacks, &names.places, &names.classes)?;
+        rows.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
+        Ok(Self {
+            rows,
+            window_ns: ended.window_ns,
+            left_out,
+        })
+    }
+}
+
+/// Locks as the BPF side tells them apart, each with its waiters and holders, heaviest first.
+fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
+    let mut rows: HashMap<Identity, LockRow> = HashMap::new();
+    for (key, sum) in take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)? {
+        let identity = Identity::from(&key.lock);
+        rows.insert(identity, row(identity, key.lock.confidence, &sum));
+    }
+    for (key, count) in take::<lock_key, u64>(&skel.maps.lock_buckets, |key| key.epoch == half)? {
+        if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
+            row.waits.add(key.bucket as usize, count);
+        }
+    }
+    for (key, value) in
+        take::<waiter_key, waiter_value>(&skel.maps.waiters, |key| key.epoch == half)?
+    {
+        if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
+            row.waiters.push(waiter(&key, &value));
+        }
+    }
+    for (key, value) in
+        take::<holder_key, holder_value>(&skel.maps.holders, |key| key.epoch == half)?
+    {
+        if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
+            row.holders.push(holder(&key, &value));
+        }
+    }
+    let mut rows: Vec<LockRow> = rows.into_values().collect();
+    for row in &mut rows {
+        row.waiters
+            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
+        row.holders
+            .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+    }
+    Ok(rows)
+}
+
+/// Takes the entries of one half out of a table.
+fn take<K, V>(map: &impl MapCore, is_ours: impl Fn(&K) -> bool) -> Result<Vec<(K, V)>>
+where
+    K: Plain + Default + Clone,
+    V: Plain + Default + Clone,
+{
+    let mut entries = maps::entries::<K, V>(map)?;
+    entries.retain(|(key, _)| is_ours(key));
+    for (key, _) in &entries {
+        // SAFETY: a plain key is as many initialised bytes.
+        map.delete(unsafe { plain::as_bytes(key) })
+            .context("clear table of locks")?;
+    }
+    Ok(entries)
+}
+
+impl From<&lock_id> for Identity {
+    fn from(id: &lock_id) -> Self {
+        Self {
+            side: if id.side == 0 {
+                Side::Kernel
+            } else {
+                Side::User
+            },
+            address: id.address,
+            object: id.object,
+            tgid: id.tgid,
+            class: id.class,
+        }
+    }
+}
+
+fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
+    let mut waits = Histogram::default();
+    waits.add_exact(sum.contentions, sum.total_ns, sum.max_ns);
+    LockRow {
+        identity,
+        name: LockName::default(),
+        class: "",
+        confidence,
+        locks: 1,
+        contentions: sum.contentions,
+        waits,
+        total_ns: sum.total_ns,
+        max_ns: sum.max_ns,
+        spin_ns: sum.spin_ns,
+        block_ns: sum.block_ns,
+        run_queue_ns: sum.run_queue_ns,
+        raced: sum.raced,
+        timed_out: sum.given_up,
+        open: sum.open,
+        first_caller: None,
+        waiters: Vec::new(),
+        holders: Vec::new(),
+    }
+}
+
+fn waiter(key: &waiter_key, value: &waiter_value) -> Waiter {
+    Waiter {
+        task: Task {
+            comm: comm_text(&key.comm),
+            tgid: key.tgid,
+            tid: key.tid,
+        },
+        caller: None,
+        in_interrupt: false,
+        is_shared: key.mode != 0,
+        kernel: key.kernel_stack,
+        user: key.user_stack,
+        waker: key.waker,
+        count: value.count,
+        total_ns: value.total_ns,
+        run_queue_ns: value.run_queue_ns,
+        max_ns: value.max_ns,
+    }
+}
+
+fn holder(key: &holder_key, value: &holder_value) -> Holder {
+    let [on_cpu, runnable, blocked] = value.states;
+    Holder {
+        task: Task {
+            comm: comm_text(&value.comm),
+            tgid: key.tgid,
+            tid: key.tid,
+        },
+        kind: match key.kind {
+            1 => HolderKind::Owner,
+            2 => HolderKind::Reader,
+            _ => HolderKind::Waker,
+        },
+        waits: value.waits,
+        caused_ns: value.caused_ns,
+        on_cpu,
+        runnable,
+        blocked,
+        stack: key.stack,
+    }
+}

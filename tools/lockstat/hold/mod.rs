@@ -1,0 +1,179 @@
+//! `--hold`: how long locks are held, by probes on glibc's functions; off as soon as it costs the target too much.
+
+mod guard;
+mod harvest;
+mod json;
+mod probes;
+mod report;
+
+use std::io::{BufWriter, Write, stdout};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use bpf::lockstat_hold::{LockstatHoldSkel, LockstatHoldSkelBuilder};
+use libbpf_rs::skel::Skel;
+use trace::closing::Closing;
+use trace::cost::{Cost, Meter};
+use trace::iterate;
+use trace::loader::{self, section};
+use trace::run::{self, Outcome};
+use trace::signals::{self, Signals};
+use trace::targets::Settings;
+use trace::window::{monotonic_ns, nanoseconds};
+
+use crate::args::Args;
+use guard::{Guard, Stopped};
+use harvest::Harvest;
+use probes::Probes;
+
+/// Between two looks of the guard.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What the probes cost, measured.
+pub(crate) struct Price {
+    /// One trap, ns.
+    pub(crate) trap_ns: u64,
+    /// From the first probe to the last, before and behind the window too.
+    pub(crate) traps: u64,
+    /// CPU time of the targets meanwhile, ns, and wall time.
+    pub(crate) target_cpu_ns: u64,
+    pub(crate) probed_ns: u64,
+    pub(crate) window_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) stopped: Option<Stopped>,
+    /// Taking the probes away took so long, ns.
+    pub(crate) detached_in_ns: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    if args.targets.pids.is_empty() {
+        bail!("--hold probes the locks of processes: name them with -p");
+    }
+    let targets = args.targets.resolve()?;
+    run::check_privileges()?;
+    let signals = Signals::install()?;
+    let meter = Meter::start();
+    let libraries = probes::find(&targets.tgids)?;
+    let mut skel = load(&targets)?;
+    iterate::run(skel.links.note_namespace.as_ref())?;
+    count(&mut skel, Some((1, 0)))?;
+    let (method, trap_ns) = probes::measure(&skel)?;
+    count(&mut skel, None)?;
+    let (before, probed_from_ns) = (probes::hits(&skel)?, monotonic_ns());
+    let cpu_before = guard::cpu_ns(&args.targets.pids).unwrap_or(0);
+    let probes = Probes::attach(&skel, &libraries, method)?;
+    let mut price = watch(args, &mut skel, &signals, probes, trap_ns)?;
+    price.traps = probes::hits(&skel)? - before;
+    price.probed_ns = monotonic_ns() - probed_from_ns;
+    if let Some(cpu_ns) = guard::cpu_ns(&args.targets.pids) {
+        price.target_cpu_ns = cpu_ns.saturating_sub(cpu_before);
+    }
+    let harvest = Harvest::gather(&skel, &targets.tgids, price.end_ns, args.symbolizer()?)?;
+    let cost = meter.read(skel.object());
+    let written = write(args, &harvest, &price, &cost);
+    run::unless_closed(written, ())?;
+    let closing = Closing {
+        tool: "lockstat",
+        window: Duration::from_nanos(price.window_ns),
+        events: (price.traps, "traps"),
+        stacks: None,
+        ends: None,
+        losses: &harvest.losses,
+        losses_of_ns: 0,
+        cost: &cost,
+    };
+    closing.print(args.common.quiet);
+    if args.common.strict && price.stopped.is_some() {
+        return Ok(Outcome::Lossy);
+    }
+    Ok(closing.outcome(args.common.strict))
+}
+
+fn load(targets: &Settings) -> Result<LockstatHoldSkel<'static>> {
+    loader::load(LockstatHoldSkelBuilder::default(), &[], |open| {
+        let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
+        rodata.targets = bpf::target_config!(bpf::lockstat_hold::types, targets);
+        Ok(())
+    })
+}
+
+/// Opens or closes the window: its start and, if it has one, its end, ns.
+fn count(skel: &mut LockstatHoldSkel<'_>, window: Option<(u64, u64)>) -> Result<()> {
+    let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+    (bss.window_start_ns, bss.window_end_ns) = window.unwrap_or_default();
+    Ok(())
+}
+
+/// Until time is up, a signal comes, the targets are gone or the guard says no; then takes the probes away.
+fn watch(
+    args: &Args,
+    skel: &mut LockstatHoldSkel<'_>,
+    signals: &Signals,
+    probes: Probes,
+    trap_ns: u64,
+) -> Result<Price> {
+    let start_ns = monotonic_ns();
+    count(skel, Some((start_ns, 0)))?;
+    if !args.common.quiet {
+        eprintln!(
+            "lockstat: tracing holds {}; {} probes at {:.1} us a hit, taken away above {}% of the target's CPU time",
+            args.window.describe(),
+            probes.len(),
+            trap_ns as f64 / 1e3,
+            args.hold_limit
+        );
+    }
+    let deadline_ns = args
+        .window
+        .duration
+        .map(|duration| start_ns + nanoseconds(duration));
+    let before = probes::hits(skel)?;
+    let cpu_before = guard::cpu_ns(&args.targets.pids);
+    let mut guard = Guard::new(args.hold_limit, trap_ns);
+    let (mut target_cpu_ns, mut stopped) = (0, None);
+    let mut now_ns = start_ns;
+    while !signals.ended() && stopped.is_none() {
+        let left = deadline_ns.map_or(u64::MAX, |deadline| deadline.saturating_sub(now_ns));
+        if left == 0 {
+            break;
+        }
+        signals::wait(&[signals.fd()], STEP.min(Duration::from_nanos(left)));
+        now_ns = monotonic_ns();
+        let traps = probes::hits(skel)? - before;
+        let Some(cpu_ns) = guard::cpu_ns(&args.targets.pids) else {
+            break;
+        };
+        target_cpu_ns = cpu_ns.saturating_sub(cpu_before.unwrap_or(0));
+        stopped = guard.observe(now_ns - start_ns, traps, target_cpu_ns);
+    }
+    let window_ns = now_ns - start_ns;
+    count(skel, Some((start_ns, now_ns)))?;
+    drop(probes);
+    let detached_in_ns = monotonic_ns() - now_ns;
+    if let Some(stopped) = &stopped
+        && !args.common.quiet
+    {
+        eprintln!("lockstat: {}", stopped.describe(args.hold_limit));
+    }
+    Ok(Price {
+        trap_ns,
+        traps: 0,
+        target_cpu_ns,
+        probed_ns: window_ns,
+        end_ns: now_ns,
+        window_ns,
+        stopped,
+        detached_in_ns,
+    })
+}
+
+fn write(args: &Args, harvest: &Harvest, price: &Price, cost: &Cost) -> Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
+    if args.common.json {
+        writeln!(out, "{}", json::object(harvest, price, cost))?;
+    } else {
+        report::write(args, harvest, price, &mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}

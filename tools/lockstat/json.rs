@@ -1,0 +1,83 @@
+//! `-j`: every lock, one by one.
+
+use profile::frame::Frame;
+use serde_json::{Value, json};
+use trace::stacks::StackTable;
+
+use crate::harvest::Harvest;
+use crate::row::{Holder, LockRow, Waiter};
+use crate::user::LeftOut;
+
+/// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
+pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {
+    let locks = harvest.rows.iter().map(|row| lock(row, stacks));
+    locks.collect()
+}
+
+/// `[{"class", "waits", "total_ns"}, …]`: classes of programs' locks that `--class` would add.
+pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
+    let classes = classes
+        .iter()
+        .map(|sum| json!({"class": sum.class, "waits": sum.waits, "total_ns": sum.total_ns}));
+    classes.collect()
+}
+
+fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
+    let waiters: Vec<Value> = row.waiters.iter().map(waiter).collect();
+    let holders: Vec<Value> = row.holders.iter().map(|one| holder(one, stacks)).collect();
+    json!({
+        "side": row.identity.side.word(),
+        "class": row.class,
+        "confidence": row.confidence,
+        "name": row.name.own,
+        "kind": row.name.kind,
+        "address": format!("{:#x}", row.identity.address),
+        "pid": row.identity.tgid,
+        "inode": row.identity.object,
+        "contentions": row.contentions,
+        "open": row.open,
+        "raced": row.raced,
+        "gave_up": row.timed_out,
+        "total_ns": row.total_ns,
+        "max_ns": row.max_ns,
+        "spin_ns": row.spin_ns,
+        "block_ns": row.block_ns,
+        "runqueue_ns": row.run_queue_ns,
+        "waits": row.waits.to_json(),
+        "caller": row.first_caller.as_deref(),
+        "waiters": waiters,
+        "holders": holders,
+    })
+}
+
+fn waiter(waiter: &Waiter) -> Value {
+    json!({
+        "comm": *waiter.task.comm,
+        "pid": waiter.task.tgid,
+        "tid": waiter.task.tid,
+        "interrupt": waiter.in_interrupt,
+        "shared": waiter.is_shared,
+        "caller": waiter.caller.as_deref(),
+        "count": waiter.count,
+        "total_ns": waiter.total_ns,
+        "runqueue_ns": waiter.run_queue_ns,
+        "max_ns": waiter.max_ns,
+    })
+}
+
+fn holder(holder: &Holder, stacks: &mut StackTable) -> Value {
+    let frames = stacks.kernel_names(holder.stack);
+    let names: Vec<&str> = frames.iter().map(|frame: &Frame| &*frame.name).collect();
+    json!({
+        "comm": *holder.task.comm,
+        "pid": holder.task.tgid,
+        "tid": holder.task.tid,
+        "known_as": holder.kind.word(),
+        "waits": holder.waits,
+        "caused_ns": holder.caused_ns,
+        "on_cpu": holder.on_cpu,
+        "runnable": holder.runnable,
+        "blocked": holder.blocked,
+        "kernel": names,
+    })
+}

@@ -1,0 +1,121 @@
+//! What a kernel lock is called: by its symbol, by what it lies in, else by who called.
+
+use bpf::lockstat::types::lock_name;
+use profile::escape::terminal;
+use trace::task::comm_text;
+
+use super::symbols::{self, Symbols};
+use crate::row::{LockName, LockRow};
+
+/// `enum lock_name_kind`.
+mod kind {
+    pub(super) const MMAP: u8 = 1;
+    pub(super) const RUN_QUEUE: u8 = 2;
+    pub(super) const PIPE: u8 = 3;
+    pub(super) const INODE: u8 = 4;
+    /// From `INODE` on, in the enum's order.
+    pub(super) const OF_INODE: [&str; 6] = [
+        "i_rwsem",
+        "i_rwsem's queue",
+        "i_lock",
+        "i_mmap_rwsem",
+        "invalidate_lock",
+        "page cache",
+    ];
+}
+
+pub(crate) fn of(row: &LockRow, known: Option<&lock_name>, symbols: &mut Symbols) -> LockName {
+    if let Some(own) = symbols.name(row.identity.address) {
+        return LockName {
+            own,
+            kind: String::new(),
+        };
+    }
+    let Some(known) = known else {
+        return by_caller(row, "");
+    };
+    match known.kind {
+        kind::MMAP => LockName {
+            own: format!("mmap_lock of {} {}", text(&known.text), row.identity.tgid),
+            kind: "mmap_lock".into(),
+        },
+        kind::RUN_QUEUE => LockName {
+            own: format!("run queue of CPU {}", known.number),
+            kind: "run queue".into(),
+        },
+        kind::PIPE => LockName {
+            own: match known.number {
+                0 => "pipe".into(),
+                inode => format!("pipe:[{inode}]"),
+            },
+            kind: "pipe".into(),
+        },
+        _ => of_inode(known).unwrap_or_else(|| by_slab(row, &text(&known.slab))),
+    }
+}
+
+/// Another process's words: as they may be shown.
+fn text(bytes: &[u8]) -> String {
+    terminal(&comm_text(bytes)).into_owned()
+}
+
+fn of_inode(known: &lock_name) -> Option<LockName> {
+    let index = usize::from(known.kind).checked_sub(kind::INODE.into())?;
+    let lock = *kind::OF_INODE.get(index)?;
+    let what = match known.file_type {
+        0o4 => "dir",
+        0o10 => "file",
+        0o6 => "disk",
+        0o14 => "socket",
+        0o1 => "pipe",
+        _ => "inode",
+    };
+    let (name, device) = (text(&known.text), text(&known.device));
+    let own = match &*name {
+        "" => format!("{lock} of {what} {} on {device}", known.number),
+        name => format!("{lock} of {what} {name} on {device}"),
+    };
+    Some(LockName {
+        own,
+        kind: format!("{lock} of {what} on {device}"),
+    })
+}
+
+/// Locks that are alone of their class in what a slab cache allocates.
+fn by_slab(row: &LockRow, slab: &str) -> LockName {
+    let member = match (slab, row.class) {
+        ("mm_struct", "rwsem") => "mmap_lock",
+        ("sighand_cache", "spinlock") => "siglock",
+        ("dentry", "spinlock") => "d_lock",
+        ("anon_vma", "rwsem") => "anon_vma rwsem",
+        ("files_cache", "spinlock") => "file_lock",
+        ("filp", "mutex") => "f_pos_lock",
+        ("signal_cache", "rwsem") => "exec_update_lock",
+        ("signal_cache", "mutex") => "cred_guard_mutex",
+        ("page->ptl", "spinlock") => "page table lock",
+        _ => return by_caller(row, slab),
+    };
+    LockName {
+        own: member.into(),
+        kind: member.into(),
+    }
+}
+
+/// `own` is what all locks taken there are called.
+fn by_caller(row: &LockRow, slab: &str) -> LockName {
+    let caller = row.first_caller.as_deref().unwrap_or("unknown code");
+    if symbols::is_static(row.identity.address) {
+        return LockName {
+            own: format!("static, in {caller}"),
+            kind: String::new(),
+        };
+    }
+    let own = match slab {
+        "" => format!("in {caller}"),
+        slab => format!("{slab}, in {caller}"),
+    };
+    LockName {
+        kind: own.clone(),
+        own,
+    }
+}

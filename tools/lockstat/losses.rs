@@ -1,0 +1,99 @@
+//! What was seen and not counted.
+
+use anyhow::Result;
+use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::types::futex_losses;
+use trace::cost::Cost;
+use trace::loader::section;
+use trace::losses::Losses;
+use trace::maps;
+use trace::stacks::StackTable;
+
+/// Beginnings of waits seen since the start.
+pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
+    let per_cpu: Vec<u64> = maps::per_cpu(&skel.maps.lock_events, 0)?;
+    Ok(per_cpu.iter().sum())
+}
+
+/// What a run was worth and what it took.
+pub(crate) struct Ledger {
+    pub(crate) losses: Losses,
+    pub(crate) cost: Cost,
+}
+
+/// Waits that were under way when tracing began, and have ended: their length is not known.
+pub(crate) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
+    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.begun_before)
+}
+
+/// Every counter. `recursions`: events in the middle of our own programs, which the kernel kept from them.
+pub(crate) fn count(
+    skel: &LockstatSkel<'_>,
+    stacks: &StackTable,
+    recursions: u64,
+) -> Result<Losses> {
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    let mut losses = Losses::default();
+    let tables = &bss.lock_losses;
+    losses.time(
+        "locks_full",
+        "waits: table of locks full",
+        tables.locks_full,
+        tables.locks_full_ns,
+    );
+    losses.count(
+        "buckets_full",
+        "waits not in histograms: table full",
+        tables.buckets_full,
+    );
+    losses.time(
+        "waiters_full",
+        "waits without waiter: table full",
+        tables.waiters_full,
+        tables.waiters_full_ns,
+    );
+    losses.count(
+        "holders_full",
+        "waits without holder: table full",
+        tables.holders_full,
+    );
+    losses.count("negative", "times running backwards", tables.negative);
+    let kernel = &bss.kernel_lock_losses;
+    losses.count("unbegun", "waits: beginning not seen", kernel.unbegun);
+    losses.count("unended", "waits: end not seen", kernel.unended);
+    let nested = kernel.nested + recursions;
+    losses.count("nested", "events during our own work", nested);
+    losses.count("unwalked", "stacks: scratch in use", kernel.unwalked);
+    count_futexes(&mut losses, &bss.futex_losses);
+    losses.count("members_lost", "threads: no memory", bss.members_lost);
+    losses.count(
+        "targets_full",
+        "child processes: table full",
+        bss.targets_full,
+    );
+    let walks = &bss.stack_losses;
+    losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
+    losses.count("stack_table_full", "stacks: table full", walks.table_full);
+    losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
+    losses.count(
+        "stack_truncated",
+        "stacks cut at 127 frames",
+        walks.truncated,
+    );
+    stacks.count_losses(&mut losses);
+    Ok(losses)
+}
+
+fn count_futexes(losses: &mut Losses, futexes: &futex_losses) {
+    losses.count("futex_unseen", "futex waits not seen", futexes.unseen);
+    losses.count(
+        "futex_undescribed",
+        "locks of programs: table full",
+        futexes.undescribed,
+    );
+    losses.count(
+        "futex_unwalked",
+        "stacks of futex waits: scratch in use",
+        futexes.unwalked,
+    );
+}

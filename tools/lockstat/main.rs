@@ -1,0 +1,111 @@
+//! lockstat: which locks make threads wait, for how long, and who holds them.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+use profile::units;
+use trace::closing::Closing;
+use trace::collect::finish;
+use trace::command::Corked;
+use trace::cost::Meter;
+use trace::intervals::report_each;
+use trace::output::OutputFile;
+use trace::probe::{self, Kernel};
+use trace::run::{self, Outcome};
+use trace::signals::Signals;
+
+use args::{Args, NEEDS};
+use capture::Capture;
+
+mod args;
+mod capture;
+mod harvest;
+mod hold;
+mod json;
+mod kernel;
+mod losses;
+mod merge;
+mod now;
+mod report;
+mod row;
+mod setup;
+mod stacks;
+mod table;
+#[cfg(test)]
+mod table_tests;
+mod user;
+mod waits;
+
+fn main() -> ExitCode {
+    run::main("lockstat", || trace(&Args::parse()))
+}
+
+fn trace(args: &Args) -> Result<Outcome> {
+    if let Some(shell) = args.completions {
+        return Ok(run::print_completions(shell, Args::command()));
+    }
+    if args.now {
+        return now::run(args);
+    }
+    if args.hold {
+        return hold::run(args);
+    }
+    let mut targets = args.targets.resolve()?;
+    args.output
+        .iter()
+        .try_for_each(OutputFile::check_writable)?;
+    run::check_privileges()?;
+    let kernel = Kernel::probe()?;
+    if args.common.probe {
+        let programs = args.programs(&kernel, &targets);
+        return probe::print("lockstat", &kernel, &NEEDS, &programs);
+    }
+    let signals = Signals::install()?;
+    let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
+    let meter = Meter::start();
+    let skel = setup::load(args, &kernel, &targets)?;
+    let mut capture = Capture::open(args, skel, meter, corked.as_ref())?;
+
+    let start_ns = capture.open_window(&targets)?;
+    let mut command = corked.map(Corked::start).transpose()?;
+    let mut end_ns = start_ns;
+    let written = report_each(
+        &args.every(),
+        args.common.quiet,
+        (&signals, command.as_mut()),
+        &mut capture,
+        &mut end_ns,
+    );
+    run::unless_closed(written, ())?;
+    let outcome = close(args, &capture, end_ns - start_ns)?;
+    finish(command, &signals, outcome)
+}
+
+fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> {
+    let ledger = capture.ledger()?;
+    let closing = Closing {
+        tool: "lockstat",
+        window: Duration::from_nanos(window_ns),
+        events: (capture.waits(), "waits"),
+        stacks: Some(capture.stacks.len()),
+        ends: capture.ends(),
+        losses: &ledger.losses,
+        losses_of_ns: 0,
+        cost: &ledger.cost,
+    };
+    closing.print(args.common.quiet);
+    let before = losses::begun_before(&capture.skel)?;
+    if before > 0 && !args.common.quiet {
+        let waits = units::counted(before, "waits");
+        eprintln!("lockstat: begun before tracing, and left out: {waits}");
+    }
+    if args.common.verbose {
+        eprintln!("lockstat: {}", capture.stacks.describe_unnamed());
+    }
+    for file in &args.output {
+        file.say("lockstat", args.common.quiet);
+    }
+    Ok(closing.outcome(args.common.strict))
+}

@@ -1,0 +1,119 @@
+//! What a futex is, by who called it: for locks that leave no owner behind.
+
+use super::futex::{Futex, Operation};
+use super::lock::Class;
+
+/// Parts of functions' names, and what calls futexes so. The first that fits a frame, from the leaf on, counts.
+const CALLERS: &[(&str, Class)] = &[
+    ("pthread_cond_", Class::Event),
+    ("pthread_barrier_wait", Class::Event),
+    ("sem_wait", Class::Event),
+    ("sem_timedwait", Class::Event),
+    ("sem_clockwait", Class::Event),
+    ("pthread_rwlock_rdlock", Class::RwLockRead),
+    ("pthread_rwlock_timedrdlock", Class::RwLockRead),
+    ("pthread_rwlock_clockrdlock", Class::RwLockRead),
+    ("pthread_rwlock_wrlock", Class::RwLockWrite),
+    ("pthread_rwlock_timedwrlock", Class::RwLockWrite),
+    ("pthread_rwlock_clockwrlock", Class::RwLockWrite),
+    ("pthread_mutex_lock", Class::Mutex),
+    ("pthread_mutex_timedlock", Class::Mutex),
+    ("pthread_mutex_clocklock", Class::Mutex),
+    ("pthread_join", Class::Join),
+    ("parking_lot::condvar", Class::Event),
+    ("parking_lot::", Class::ParkingLot),
+    ("Condvar::wait", Class::Event),
+    ("Parker::park", Class::Event),
+    ("::lock_contended", Class::RustMutex),
+    ("::read_contended", Class::RustRwLock),
+    ("::write_contended", Class::RustRwLock),
+    ("runtime.lock2", Class::GoRuntime),
+    ("runtime.notesleep", Class::Event),
+    ("runtime.notetsleep", Class::Event),
+    ("lll_lock_wait", Class::LibraryLock),
+];
+
+/// Whether a futex whose words say nothing may be a lock's, so that its caller is worth asking for.
+pub(crate) fn may_be_lock(futex: &Futex) -> bool {
+    match futex.operation {
+        // glibc's locks and Go's, and parking_lot's, which sleeps with 1 in a word of the thread's own.
+        Operation::Wait => futex.value == 2 || futex.value == 1,
+        // Rust's mutex, and its rwlock, whose state has one of its highest bits set for those who sleep.
+        Operation::WaitBitset => {
+            futex.value == 2
+                || futex.value == 3
+                || !futex.realtime && futex.value != u32::MAX && futex.value >= 1 << 30
+        }
+        Operation::LockPi => true,
+        Operation::RequeuePi | Operation::Any => false,
+    }
+}
+
+/// By the functions on the waiter's stack, leaf first; `word`: what the futex holds now.
+pub(crate) fn by_callers<'a>(
+    futex: &Futex,
+    word: Option<u32>,
+    functions: impl Iterator<Item = &'a str>,
+) -> Class {
+    if futex.operation == Operation::LockPi {
+        return Class::PiMutex;
+    }
+    for function in functions {
+        let found = CALLERS.iter().find(|(part, _)| function.contains(part));
+        // Its callers say more: which of the library's functions took the lock.
+        if let Some((_, class)) = found.filter(|(_, class)| *class != Class::LibraryLock) {
+            return *class;
+        }
+    }
+    // What is left with a 2 that still stands is one of the C library's own locks.
+    let contended = futex.value == 2 && word == Some(2);
+    match futex.operation {
+        Operation::Wait if contended => Class::LibraryLock,
+        _ => Class::Event,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(operation: Operation, value: u32, functions: &[&str]) -> Class {
+        let futex = Futex {
+            operation,
+            address: 0x1000,
+            value,
+            private: true,
+            realtime: false,
+            timed: false,
+        };
+        assert!(may_be_lock(&futex));
+        by_callers(&futex, Some(value), functions.iter().copied())
+    }
+
+    #[test]
+    fn callers_tell_locks_from_events() {
+        let rust = [
+            "syscall",
+            "std::sys::pal::unix::futex::futex_wait",
+            "std::sys::sync::mutex::futex::Mutex::lock_contended",
+            "app::worker",
+        ];
+        assert_eq!(class(Operation::WaitBitset, 2, &rust), Class::RustMutex);
+        let condvar = [
+            "syscall",
+            "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout",
+        ];
+        assert_eq!(class(Operation::WaitBitset, 2, &condvar), Class::Event);
+        let parked = [
+            "syscall",
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+            "app::worker",
+        ];
+        assert_eq!(class(Operation::Wait, 1, &parked), Class::ParkingLot);
+        let malloc = ["__lll_lock_wait_private", "malloc", "app::worker"];
+        assert_eq!(class(Operation::Wait, 2, &malloc), Class::LibraryLock);
+        let mutex = ["__lll_lock_wait", "___pthread_mutex_lock", "main"];
+        assert_eq!(class(Operation::Wait, 2, &mutex), Class::Mutex);
+        assert_eq!(class(Operation::Wait, 1, &["poll_loop"]), Class::Event);
+    }
+}

@@ -1,0 +1,67 @@
+//! `--now`: who waits for whom at this instant, without tracing anything.
+
+mod class;
+mod futex;
+mod graph;
+mod json;
+mod lock;
+mod names;
+mod report;
+mod snapshot;
+mod thread;
+mod verdict;
+mod waits;
+mod words;
+
+use std::io::{BufWriter, Write, stdout};
+
+use anyhow::Result;
+use libbpf_rs::skel::Skel;
+use trace::cost::Meter;
+use trace::run::{self, Outcome};
+
+use crate::args::Args;
+use verdict::Verdict;
+
+/// Looks, reports, and is done: exit status 0 whatever was found.
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let targets = args.targets.resolve()?;
+    run::check_privileges()?;
+    let meter = Meter::start();
+    let skel = snapshot::load(&targets)?;
+    let snapshot = snapshot::take(&skel, args.symbolizer()?, args.unwind)?;
+    let verdict = Verdict::of(&snapshot);
+    let cost = meter.read(skel.object());
+    let written = write(args, &snapshot, &verdict, &cost);
+    run::unless_closed(written, ())?;
+    let losses = &snapshot.losses;
+    if !args.common.quiet || !losses.is_empty() {
+        eprintln!("lockstat: {}; {}", losses.describe(0), cost.describe());
+    }
+    if args.common.strict && !losses.is_empty() {
+        return Ok(Outcome::Lossy);
+    }
+    Ok(Outcome::Done)
+}
+
+fn write(
+    args: &Args,
+    snapshot: &snapshot::Snapshot,
+    verdict: &Verdict,
+    cost: &trace::cost::Cost,
+) -> Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
+    if args.common.json {
+        let object = json::object(snapshot, verdict, cost);
+        writeln!(out, "{object}")?;
+    } else {
+        let style = report::Options {
+            top: args.top,
+            stacks: args.stacks > 0,
+            color: args.common.uses_color(),
+        };
+        report::write(snapshot, verdict, &style, &mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! A snapshot for people: deadlocks with their stacks, then who keeps others waiting.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{self, Write};
+
+use profile::escape::terminal;
+use profile::model::StackEnd;
+use profile::style::Style;
+use profile::units;
+use trace::waits::flags;
+
+use super::lock::{Class, Holder, Wait};
+use super::snapshot::{Snapshot, Stack};
+use super::thread::{Phase, Thread};
+use super::verdict::{Deadlock, Kind, Root, Tree, Verdict};
+
+/// Threads named in one line at most.
+const NAMED: usize = 8;
+/// Waits for waiters for waiters, down to here; a chain in a tree has an end, but it may be long.
+const DEEPEST: usize = 32;
+
+/// How to write.
+pub(crate) struct Options {
+    /// Trees shown.
+    pub(crate) top: usize,
+    /// Show stacks of waiters and holders, not only of deadlocks.
+    pub(crate) stacks: bool,
+    pub(crate) color: bool,
+}
+
+struct Writer<'a, W> {
+    snapshot: &'a Snapshot,
+    verdict: &'a Verdict,
+    style: Style,
+    out: &'a mut W,
+}
+
+/// Writes all of it.
+pub(crate) fn write(
+    snapshot: &Snapshot,
+    verdict: &Verdict,
+    options: &Options,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut writer = Writer {
+        snapshot,
+        verdict,
+        style: Style::from(options.color),
+        out,
+    };
+    writer.summary()?;
+    for deadlock in &verdict.deadlocks {
+        writer.deadlock(deadlock)?;
+    }
+    for tree in verdict.trees.iter().take(options.top) {
+        writer.tree(tree, options.stacks)?;
+    }
+    let hidden = verdict.trees.len().saturating_sub(options.top);
+    if hidden > 0 {
+        let what = units::counted(hidden as u64, "more holders with fewer threads behind them");
+        writeln!(writer.out, "\n{what}; -n shows them")?;
+    }
+    Ok(())
+}
+
+/// `worker (PID 12, TID 13)`
+pub(crate) fn label(thread: &Thread) -> String {
+    let (comm, tgid, tid) = (
+        terminal(&thread.task.comm),
+        thread.task.tgid,
+        thread.task.tid,
+    );
+    if tgid == tid {
+        format!("{comm} (PID {tgid})")
+    } else {
+        format!("{comm} (PID {tgid}, TID {tid})")
+    }
+}
+
+/// What a thread is doing, if it does not wait for a lock.
+pub(crate) fn activity(thread: &Thread, stack: Option<&Stack>) -> String {
+    match thread.phase {
+        Phase::Running => "on a CPU".into(),
+        Phase::Runnable => "waiting for a CPU".into(),
+        Phase::Asleep if thread.wait.flags & flags::STOPPED != 0 => "stopped".into(),
+        Phase::Asleep => {
+            let place = stack
+                .and_then(|stack| stack.kernel.last())
+                .map(|leaf| format!(", in {}", terminal(&leaf.name)))
+                .unwrap_or_default();
+            format!("asleep ({}{place})", thread.wait.reason())
+        }
+    }
+}
+
+/// `mutex app+0x4060`
+pub(crate) fn lock(wait: &Wait) -> String {
+    match (wait.class, wait.name.as_str()) {
+        (Class::Join, _) | (_, "") => wait.class.name().into(),
+        (class, name) => format!("{} {}", class.name(), terminal(name)),
+    }
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn thread(&self, index: usize) -> &Thread {
+        &self.snapshot.threads.all[index]
+    }
+
+    fn label(&self, index: usize) -> String {
+        label(self.thread(index))
+    }
+
+    fn wait_of(&self, thread: usize) -> &Wait {
+        &self.snapshot.waits[self.verdict.by_waiter[&thread]]
+    }
+
+    fn summary(&mut self) -> io::Result<()> {
+        let all = &self.snapshot.threads.all;
+        let wanted = all.iter().filter(|thread| thread.wanted).count() as u64;
+        let waiting = wanted_waiters(self.snapshot, Class::is_lock);
+        let events = wanted_waiters(self.snapshot, |class| class == Class::Event);
+        let apart = units::duration(u64::try_from(self.snapshot.apart.as_nanos()).unwrap_or(0));
+        write!(
+            self.out,
+            "{} within {apart}: ",
+            units::counted(wanted, "threads")
+        )?;
+        match waiting {
+            0 => writeln!(self.out, "no thread waits for a lock")?,
+            1 => writeln!(self.out, "1 waits for a lock")?,
+            n => writeln!(self.out, "{} wait for locks", units::count(n))?,
+        }
+        if events > 0 {
+            writeln!(
+                self.out,
+                "{} for an event (a condition, a semaphore, work) and not for a lock",
+                if events == 1 {
+                    "1 thread waits".into()
+                } else {
+                    format!("{} threads wait", units::count(events))
+                }
+            )?;
+        }
+        if self.snapshot.passing > 0 {
+            let passing = units::counted(self.snapshot.passing, "waits");
+            writeln!(self.out, "{passing} began or ended meanwhile")?;
+        }
+        Ok(())
+    }
+
+    fn deadlock(&mut self, deadlock: &Deadlock) -> io::Result<()> {
+        let members = &deadlock.members;
+        let processes: HashSet<u32> = members.iter().map(|t| self.thread(*t).task.tgid).collect();
+        let whose = match processes.len() {
+            1 => format!(" of process {}", self.thread(members[0]).task.tgid),
+            n => format!(" of {n} processes"),
+        };
+        let n = units::counted(members.len() as u64, "threads");
+        let what = match (deadlock.kind, members.len()) {
+            (Kind::Circle, 1) => format!("1 thread{whose} waits for itself"),
+            (Kind::Circle, _) => format!("{n}{whose} wait for each other"),
+            (Kind::Process, _) => {
+                format!("{n}{whose} wait for locks, and no thread is left that could release one")
+            }
+            (Kind::Abandoned, _) => {
+                format!("{n}{whose} behind a lock whose holder has exited")
+            }
+        };
+        let word = match (deadlock.certain, deadlock.timed) {
+            (true, false) => "DEADLOCK",
+            (true, true) => "DEADLOCK until a time-out",
+            (false, _) => "PERHAPS A DEADLOCK",
+        };
+        writeln!(self.out, "\n{}: {what}", self.style.bold(word))?;
+        for &member in members {
+            let line = self.wait_line(member);
+            writeln!(self.out, "  {line}")?;
+        }
+        if !deadlock.behind.is_empty() {
+            let names = self.names(&deadlock.behind);
+            writeln!(self.out, "  behind them: {names}")?;
+        }
+        for &member in members {
+            self.stack(member)?;
+        }
+        Ok(())
+    }
+
+    /// `a (…) waits for mutex app+0x4060, held by b (…)`
+    fn wait_line(&self, waiter: usize) -> String {
+        let wait = self.wait_of(waiter);
+        let timed = if wait.timed {
+            " for a limited time"
+        } else {
+            ""
+        };
+        let held = match wait.holder {
+            _ if wait.class == Class::Event => String::new(),
+            Holder::Thread(end) if wait.class == Class::Join => format!(" of {}", self.label(end)),
+            Holder::Thread(holder) if holder == waiter => ", which it holds itself".into(),
+            Holder::Thread(holder) => format!(", held by {}", self.label(holder)),
+            Holder::Perhaps(holder) => format!(", last taken by {}", self.label(holder)),
+            Holder::Gone(tid) => format!(", held by thread {tid}, which has exited"),
+            Holder::Readers(1) => ", held by a reader that is not recorded".into(),
+            Holder::Readers(n) => format!(", held by {n} readers that are not recorded"),
+            Holder::Unrecorded => ", whose holder is not recorded".into(),
+        };
+        format!(
+            "{} waits{timed} for {}{held}",
+            self.label(waiter),
+            lock(wait)
+        )
+    }
+
+    fn names(&self, threads: &[usize]) -> String {
+        let mut names: Vec<String> = threads
+            .iter()
+            .take(NAMED)
+            .map(|thread| self.label(*thread))
+            .collect();
+        let rest = threads.len().saturating_sub(NAMED);
+        if rest > 0 {
+            names.push(format!("{} more", units::count(rest as u64)));
+        }
+        names.join(", ")
+    }
+
+    fn tree(&mut self, tree: &Tree, stacks: bool) -> io::Result<()> {
+        let behind = units::counted(tree.behind.len() as u64, "threads");
+        let root = match tree.root {
+            Root::Thread(thread) => {
+                let doing = activity(self.thread(thread), self.snapshot.stacks.get(&thread));
+                format!("{}, {doing}", self.label(thread))
+            }
+            Root::Lock(wait) => {
+                let wait = &self.snapshot.waits[wait];
+                let holder = match wait.holder {
+                    Holder::Readers(1) => "which a reader holds that is not recorded".into(),
+                    Holder::Readers(n) => format!("which {n} readers hold that are not recorded"),
+                    _ => "whose holder is not recorded".into(),
+                };
+                format!("{}, {holder}", lock(wait))
+            }
+        };
+        writeln!(self.out, "\n{} behind {root}", self.style.bold(behind))?;
+        self.level(&tree.direct, 1)?;
+        if stacks {
+            if let Root::Thread(thread) = tree.root {
+                self.stack(thread)?;
+            }
+            for &waiter in tree.behind.iter().take(NAMED) {
+                self.stack(waiter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the same lock in one line each, with what stands behind their waiters below.
+    fn level(&mut self, waits: &[usize], depth: usize) -> io::Result<()> {
+        let mut locks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for &index in waits {
+            let wait = &self.snapshot.waits[index];
+            let last = match wait.holder {
+                Holder::Perhaps(_) => ", last taken there",
+                _ => "",
+            };
+            locks
+                .entry(format!("{}{last}", lock(wait)))
+                .or_default()
+                .push(wait.waiter);
+        }
+        let indent = "  ".repeat(depth);
+        for (lock, waiters) in locks {
+            writeln!(self.out, "{indent}{lock}: {}", self.names(&waiters))?;
+            for waiter in waiters.into_iter().take(NAMED) {
+                let next = self.verdict.waiters.get(&waiter).cloned();
+                let next: Vec<usize> = next
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|thread| self.verdict.by_waiter[thread])
+                    .collect();
+                if !next.is_empty() && depth < DEEPEST {
+                    let count = units::counted(next.len() as u64, "threads");
+                    writeln!(self.out, "{indent}  {count} behind {}", self.label(waiter))?;
+                    self.level(&next, depth + 2)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaf first, as debuggers print them.
+    fn stack(&mut self, thread: usize) -> io::Result<()> {
+        writeln!(self.out, "\n  {}", self.label(thread))?;
+        let Some(stack) = self.snapshot.stacks.get(&thread) else {
+            return writeln!(self.out, "    (not asleep: no stack)");
+        };
+        for frame in stack.kernel.iter().rev() {
+            let name = format!("{} [k]", terminal(&frame.name));
+            writeln!(self.out, "    {}", self.style.dim(name))?;
+        }
+        for frame in stack.user.iter().rev() {
+            writeln!(self.out, "    {}", terminal(&frame.name))?;
+        }
+        match stack.user_end {
+            None | Some(StackEnd::Root) => Ok(()),
+            Some(_) => writeln!(self.out, "    (and more, which could not be walked)"),
+        }
+    }
+}
+
+/// Waiters that the options asked for.
+pub(crate) fn wanted_waiters(snapshot: &Snapshot, class: impl Fn(Class) -> bool) -> u64 {
+    let waits = snapshot.waits.iter();
+    waits
+        .filter(|wait| class(wait.class) && snapshot.threads.all[wait.waiter].wanted)
+        .count() as u64
+}

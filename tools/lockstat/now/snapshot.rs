@@ -1,0 +1,263 @@
+//! Three looks at all threads, and what stood still between them.
+//!
+//! The first look finds who waits; then the lock words are read, and the kernel's locks once more by the second look; the
+//! third one tells who has not run since the first. A wait that stood still from the first to the last look was under way
+//! at every moment between them, and so were all of a circle of such waits at one moment: that is what makes it a
+//! deadlock, and not a picture put together from different times.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use bpf::lockstat_now::types::wait_config;
+use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
+use libbpf_rs::{MapCore, MapFlags};
+use profile::frame::Frame;
+use profile::model::StackEnd;
+use trace::iterate;
+use trace::loader::{self, section};
+use trace::losses::Losses;
+use trace::stacks::StackTable;
+use trace::symbolize::{Origin, Symbolizer};
+use trace::targets::Settings;
+use trace::unwind::{Method, Unwinder, Wanted};
+use trace::window::monotonic_ns;
+
+use super::lock::{Class, Wait};
+use super::names;
+use super::thread::{Thread, Threads};
+use super::waits::{self, Found};
+
+/// How long an address space must be locked until it is given up.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A thread's stack, root first.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    pub(crate) user: Arc<[Frame]>,
+    /// How complete the user's part is.
+    pub(crate) user_end: Option<StackEnd>,
+    pub(crate) kernel: Arc<[Frame]>,
+}
+
+/// What the looks found.
+pub(crate) struct Snapshot {
+    /// As the last look saw them; waits and stacks go by their index.
+    pub(crate) threads: Threads,
+    /// Those that stood still.
+    pub(crate) waits: Vec<Wait>,
+    /// Waiters for locks that did not stand still.
+    pub(crate) passing: u64,
+    /// Of waiters for locks and of those who have the locks, if they sleep.
+    pub(crate) stacks: HashMap<usize, Stack>,
+    /// Between the first look and the last.
+    pub(crate) apart: Duration,
+    pub(crate) losses: Losses,
+}
+
+/// Loads the iterator.
+pub(crate) fn load(targets: &Settings) -> Result<LockstatNowSkel<'static>> {
+    let unused = [("unwind_fork", false), ("unwind_exec", false)];
+    let skel = loader::load(LockstatNowSkelBuilder::default(), &unused, |open| {
+        let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
+        rodata.targets = bpf::target_config!(bpf::lockstat_now::types, targets);
+        rodata.comm_glob = bpf::comm_glob!(bpf::lockstat_now::types, &targets.comm);
+        rodata.waits = wait_config {
+            futex_syscall: trace::waits::futex_syscall(),
+            pad: 0,
+            takes_fd: trace::waits::takes_fd(),
+        };
+        Ok(())
+    })?;
+    targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
+    Ok(skel)
+}
+
+/// Looks; `method`: how user stacks are walked.
+pub(crate) fn take(
+    skel: &LockstatNowSkel<'_>,
+    symbolizer: Symbolizer,
+    method: Method,
+) -> Result<Snapshot> {
+    let look = || Threads::decode(&iterate::run(skel.links.look.as_ref())?);
+    let (first, locked) = first_look(look)?;
+    let started = Instant::now();
+    let mut found = waits::find(&first, &locked);
+    let middle = look()?;
+    reread_kernel_owners(&first, &middle, &mut found);
+    let lost = ask_for_stacks(skel, &first, &found);
+    let last = look()?;
+    let apart = started.elapsed();
+
+    let stuck: HashSet<u32> = members(&last, &locked);
+    let before = found.len();
+    let found = standing(&first, &last, found);
+    let passing = before - found.len();
+    let mut snapshot = Snapshot {
+        threads: last,
+        waits: Vec::new(),
+        passing: passing as u64,
+        stacks: HashMap::new(),
+        apart,
+        losses: Losses::default(),
+    };
+    let losses = &mut snapshot.losses;
+    losses.count("stacks_full", "kernel stacks: table full", lost);
+    losses.count(
+        "memory_locked",
+        "processes not read, their mmap_lock is held",
+        stuck.len() as u64,
+    );
+    name(&mut snapshot, skel, symbolizer, method, (found, &locked))?;
+    Ok(snapshot)
+}
+
+/// Reading a process's memory and mappings takes its mmap_lock. Who holds that for ever would hold us too: so where somebody
+/// has waited for it for as long as [`PATIENCE`], nothing is read. Gives the first look and such address spaces.
+fn first_look(look: impl Fn() -> Result<Threads>) -> Result<(Threads, HashSet<u64>)> {
+    let waits = |thread: &Thread| thread.kernel_lock.is_some_and(|lock| lock.is_mmap_lock);
+    let before = look()?;
+    if !before.all.iter().any(waits) {
+        return Ok((before, HashSet::new()));
+    }
+    std::thread::sleep(PATIENCE);
+    let first = look()?;
+    let still = before.all.iter().filter(|thread| waits(thread));
+    let still = still.filter(|thread| {
+        let now = first.of_tid(thread.task.tid);
+        now.is_some_and(|now| first.all[now].slept_since(thread))
+    });
+    let locked = still.map(|thread| thread.space).collect();
+    Ok((first, locked))
+}
+
+/// The processes of these address spaces.
+fn members(threads: &Threads, spaces: &HashSet<u64>) -> HashSet<u32> {
+    let all = threads.all.iter();
+    all.filter(|thread| spaces.contains(&thread.space))
+        .map(|thread| thread.task.tgid)
+        .collect()
+}
+
+/// Owners as they were when everybody in question was asleep, unlike those of the first look, which saw one task after the other.
+fn reread_kernel_owners(first: &Threads, middle: &Threads, found: &mut [Found]) {
+    for found in found.iter_mut().filter(|found| !found.wait.is_futex()) {
+        let tid = first.all[found.wait.waiter].task.tid;
+        let lock = middle
+            .of_tid(tid)
+            .and_then(|thread| middle.all[thread].kernel_lock);
+        if let Some(lock) = lock {
+            found.wait.holder = waits::kernel_holder(first, &lock);
+        }
+    }
+}
+
+/// Returns how many found no room.
+fn ask_for_stacks(skel: &LockstatNowSkel<'_>, threads: &Threads, found: &[Found]) -> u64 {
+    let waiters = found
+        .iter()
+        .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event)
+        .flat_map(|found| [Some(found.wait.waiter), found.wait.holder.thread()]);
+    let asked: HashSet<usize> = waiters.flatten().collect();
+    let mut lost = 0;
+    for thread in asked {
+        let tid = threads.all[thread].task.tid.to_ne_bytes();
+        let added = skel.maps.with_stack.update(&tid, &[1], MapFlags::ANY);
+        lost += u64::from(added.is_err());
+    }
+    lost
+}
+
+/// The waits whose waiters have not run since the first look, by the last look's numbers.
+fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> Vec<Found> {
+    let same = |index: usize| {
+        let earlier = &first.all[index];
+        let now = last.of_tid(earlier.task.tid)?;
+        (last.all[now].identity == earlier.identity).then_some(now)
+    };
+    found
+        .into_iter()
+        .filter_map(|mut found| {
+            let waiter = same(found.wait.waiter)?;
+            let slept = last.all[waiter].slept_since(&first.all[found.wait.waiter]);
+            if !slept {
+                return None;
+            }
+            found.wait.waiter = waiter;
+            found.wait.holder = found.wait.holder.renumbered(same);
+            Some(found)
+        })
+        .collect()
+}
+
+/// Walks the stacks in question, lets them settle what is unsure, and names kernel locks after who takes them.
+fn name(
+    snapshot: &mut Snapshot,
+    skel: &LockstatNowSkel<'_>,
+    symbolizer: Symbolizer,
+    method: Method,
+    (found, locked): (Vec<Found>, &HashSet<u64>),
+) -> Result<()> {
+    let threads = &snapshot.threads;
+    let is_locked = |thread: &usize| locked.contains(&threads.all[*thread].space);
+    let waiters = found
+        .iter()
+        .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event)
+        .flat_map(|found| [Some(found.wait.waiter), found.wait.holder.thread()]);
+    let walked: HashSet<usize> = waiters
+        .flatten()
+        .filter(|thread| threads.all[*thread].is_asleep())
+        .collect();
+    let readable = walked.iter().filter(|thread| !is_locked(thread));
+    let tgids: HashSet<u32> = readable.map(|t| threads.all[*t].task.tgid).collect();
+    let wanted = Wanted {
+        at_start: tgids.iter().copied().collect(),
+        later: false,
+    };
+    let unwinder =
+        Unwinder::new(method, bpf::unwind_maps!(skel), &wanted).context("unwind user stacks")?;
+    let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
+    table.prepare(tgids, None);
+    for thread in walked {
+        let stack = walk(threads, thread, is_locked(&thread), &mut table);
+        snapshot.stacks.insert(thread, stack);
+    }
+    for mut found in found {
+        let stack = snapshot.stacks.get(&found.wait.waiter);
+        let functions = stack
+            .iter()
+            .flat_map(|stack| stack.user.iter().rev().map(|frame| &*frame.name));
+        if let Some((futex, word)) = found.unsure {
+            found.wait.settle(&futex, word, functions);
+        }
+        snapshot.waits.push(found.wait);
+    }
+    names::name(
+        &mut snapshot.waits,
+        &snapshot.threads,
+        &snapshot.stacks,
+        locked,
+    );
+    table.count_losses(&mut snapshot.losses);
+    Ok(())
+}
+
+fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable) -> Stack {
+    let thread = &threads.all[index];
+    let user = if thread.space == 0 || thread.compat || is_locked {
+        0
+    } else {
+        table.insert_blocked(thread.task.tgid, monotonic_ns(), thread.registers)
+    };
+    let kernel = if thread.kernel_stack.is_empty() {
+        0
+    } else {
+        table.insert_kernel(&thread.kernel_stack)
+    };
+    Stack {
+        user: table.user_names(user),
+        user_end: table.user_end(user),
+        kernel: table.kernel_names(kernel),
+    }
+}

@@ -1,0 +1,213 @@
+//! The waits of one look: which lock, whose.
+
+use std::collections::HashSet;
+
+use trace::memory;
+
+use super::class;
+use super::futex::Futex;
+use super::graph::{Edge, Releaser};
+use super::lock::{Class, Holder, Identity, Wait};
+use super::thread::{KernelKind, KernelLock, Thread, Threads};
+use super::words::{self, Named};
+
+/// Flags in the low bits of the kernel's owner fields: up to three for mutexes and rwsems, one for rt-mutexes.
+const OWNER_FLAGS: u64 = 7;
+/// rwsem: a writer has it.
+const WRITER_LOCKED: u64 = 1;
+const READERS_SHIFT: u32 = 8;
+
+/// A wait, and the futex that only the waiter's stack can tell more about.
+pub(crate) struct Found {
+    pub(crate) wait: Wait,
+    /// The futex and what it holds.
+    pub(crate) unsure: Option<(Futex, Option<u32>)>,
+}
+
+/// The waits of all threads of the processes asked for, and of those that these wait for.
+///
+/// The memory of address spaces in `locked` is not read.
+pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
+    let wanted = threads.all.iter().filter(|thread| thread.wanted);
+    let mut open: Vec<u32> = wanted.map(|thread| thread.task.tgid).collect();
+    let mut seen: HashSet<u32> = open.iter().copied().collect();
+    open = seen.iter().copied().collect();
+    let mut found = Vec::new();
+    while !open.is_empty() {
+        let members: HashSet<u32> = open.drain(..).collect();
+        for (index, thread) in threads.all.iter().enumerate() {
+            if !members.contains(&thread.task.tgid) {
+                continue;
+            }
+            let Some(wait) = wait_of(threads, index, locked) else {
+                continue;
+            };
+            if let Some(holder) = wait.wait.holder.thread() {
+                let tgid = threads.all[holder].task.tgid;
+                if seen.insert(tgid) {
+                    open.push(tgid);
+                }
+            }
+            found.push(wait);
+        }
+    }
+    found
+}
+
+fn wait_of(threads: &Threads, index: usize, locked: &HashSet<u64>) -> Option<Found> {
+    let thread = &threads.all[index];
+    if !thread.is_asleep() || thread.is_dead() {
+        return None;
+    }
+    match (Futex::of(thread), thread.kernel_lock) {
+        (Some(futex), _) => Some(user_wait(threads, index, &futex, locked)),
+        (None, Some(lock)) => Some(Found {
+            wait: kernel_wait(threads, index, &lock),
+            unsure: None,
+        }),
+        (None, None) => None,
+    }
+}
+
+fn user_wait(threads: &Threads, index: usize, futex: &Futex, locked: &HashSet<u64>) -> Found {
+    let thread = &threads.all[index];
+    let tgid = thread.task.tgid;
+    let is_locked = locked.contains(&thread.space);
+    let read = |address: u64, words: &mut [u32]| !is_locked && read_words(tgid, address, words);
+    let named = |tid: u32| named(threads, thread, tid);
+    let known = words::lock_at(futex, &read, &named);
+    let (class, holder) = known.unwrap_or((Class::Event, Holder::Unrecorded));
+    let lock = match (class, holder) {
+        (Class::Join, _) => Identity::Thread(futex.value),
+        _ => Identity::Private {
+            space: thread.space,
+            address: futex.address,
+        },
+    };
+    let mut word = [0];
+    // An ID that nobody has may be no ID at all: the waiter's stack has to confirm the lock.
+    let is_unsure = match holder {
+        Holder::Gone(_) => true,
+        _ => known.is_none() && class::may_be_lock(futex),
+    };
+    let unsure = is_unsure.then(|| {
+        let word = read(futex.address, &mut word).then(|| word[0]);
+        (*futex, word)
+    });
+    let wait = Wait {
+        waiter: index,
+        class,
+        name: String::new(),
+        lock,
+        holder,
+        timed: futex.timed,
+        private: futex.private,
+    };
+    Found { wait, unsure }
+}
+
+fn read_words(tgid: u32, address: u64, words: &mut [u32]) -> bool {
+    let mut bytes = vec![0; 4 * words.len()];
+    if memory::read(tgid, address, &mut bytes).ok() != Some(bytes.len()) {
+        return false;
+    }
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = bytes
+            .first_chunk()
+            .map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    }
+    true
+}
+
+/// Kernel threads have no locks of programs.
+fn named(threads: &Threads, waiter: &Thread, tid: u32) -> Named {
+    let Some(index) = threads.as_known_to(waiter, tid) else {
+        return Named::Nobody;
+    };
+    let thread = &threads.all[index];
+    match thread.space {
+        _ if thread.is_dead() => Named::Nobody,
+        0 => Named::Nobody,
+        space if space == waiter.space => Named::Own(index),
+        _ => Named::Stranger(index),
+    }
+}
+
+fn kernel_wait(threads: &Threads, index: usize, lock: &KernelLock) -> Wait {
+    let thread = &threads.all[index];
+    Wait {
+        waiter: index,
+        class: match lock.kind {
+            KernelKind::Mutex => Class::KernelMutex,
+            KernelKind::RwsemRead => Class::KernelRwsemRead,
+            KernelKind::RwsemWrite => Class::KernelRwsemWrite,
+            KernelKind::Semaphore => Class::KernelSemaphore,
+            KernelKind::RtMutex => Class::KernelRtMutex,
+        },
+        name: if lock.is_mmap_lock {
+            format!("mmap_lock of process {}", thread.task.tgid)
+        } else {
+            String::new()
+        },
+        lock: Identity::Kernel(lock.address),
+        holder: kernel_holder(threads, lock),
+        timed: false,
+        private: false,
+    }
+}
+
+/// A task that is not among the threads has ended since, or was never one: the lock was read without being taken.
+pub(crate) fn kernel_holder(threads: &Threads, lock: &KernelLock) -> Holder {
+    let owner = threads.of_task(lock.owner & !OWNER_FLAGS);
+    match lock.kind {
+        KernelKind::Mutex | KernelKind::RtMutex => owner.map_or(Holder::Unrecorded, Holder::Thread),
+        KernelKind::Semaphore => owner.map_or(Holder::Unrecorded, Holder::Perhaps),
+        KernelKind::RwsemRead | KernelKind::RwsemWrite if lock.count & WRITER_LOCKED != 0 => {
+            owner.map_or(Holder::Unrecorded, Holder::Thread)
+        }
+        // Who took it last as a reader is noted, but not when that one has left.
+        KernelKind::RwsemRead | KernelKind::RwsemWrite => {
+            match (owner, lock.count >> READERS_SHIFT) {
+                (_, 0) => Holder::Unrecorded,
+                (Some(reader), _) => Holder::Perhaps(reader),
+                (None, readers) => Holder::Readers(readers),
+            }
+        }
+    }
+}
+
+impl Wait {
+    /// What decides whether it can ever end.
+    pub(crate) fn edge(&self, threads: &Threads) -> Edge {
+        let process = threads.all[self.waiter].task.tgid;
+        Edge {
+            waiter: self.waiter,
+            releaser: match self.holder {
+                Holder::Thread(thread) => Releaser::Thread(thread),
+                Holder::Perhaps(thread) => Releaser::Perhaps(thread),
+                Holder::Gone(_) => Releaser::Nobody,
+                Holder::Readers(_) | Holder::Unrecorded if self.private => Releaser::AnyOf(process),
+                Holder::Readers(_) | Holder::Unrecorded => Releaser::Unknown,
+            },
+            timed: self.timed,
+        }
+    }
+
+    /// After the waiter's stack was asked, functions leaf first.
+    pub(crate) fn settle<'a>(
+        &mut self,
+        futex: &Futex,
+        word: Option<u32>,
+        functions: impl Iterator<Item = &'a str>,
+    ) {
+        let class = class::by_callers(futex, word, functions);
+        if class != self.class {
+            self.class = class;
+            self.holder = Holder::Unrecorded;
+        }
+        if self.class == Class::ParkingLot {
+            // It sleeps on a word of its own; the lock's address is in no register any more.
+            self.lock = Identity::Hidden(self.waiter);
+        }
+    }
+}

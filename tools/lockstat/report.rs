@@ -1,0 +1,115 @@
+//! What lockstat says, in each format.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use profile::ends;
+use profile::folded::{self, FoldedOptions};
+use profile::model::Profile;
+use profile::style::Style;
+use profile::write::{self, Meta};
+use serde_json::{Map, Value};
+use trace::closing;
+use trace::output::Format;
+use trace::stacks::StackTable;
+use trace::window::wall_clock;
+
+use crate::args::Args;
+use crate::harvest::Harvest;
+use crate::losses::Ledger;
+use crate::table::Look;
+use crate::waits::{self, DELAY};
+use crate::{json, merge, stacks as listing, table};
+
+/// An interval, ready to be told of.
+pub(crate) struct Interval {
+    pub(crate) harvest: Harvest,
+    /// The waiters.
+    pub(crate) profile: Profile,
+    /// Of the run so far.
+    pub(crate) ledger: Ledger,
+}
+
+/// Writes an interval's report to stdout, and the files.
+pub(crate) fn report(args: &Args, interval: &Interval, stacks: &mut StackTable) -> Result<()> {
+    // Files first: whoever reads stdout may have left.
+    for file in &args.output {
+        file.write(|mut out| write(args, file.format, interval, stacks, &mut out))?;
+    }
+    let mut out = io::stdout().lock();
+    write(args, args.format(), interval, stacks, &mut out).context("write to stdout")
+}
+
+fn write(
+    args: &Args,
+    format: Format,
+    interval: &Interval,
+    stacks: &mut StackTable,
+    out: &mut impl Write,
+) -> Result<()> {
+    let profile = &interval.profile;
+    match format {
+        Format::Human => write_human(args, &interval.harvest, stacks, out)?,
+        Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
+        Format::Json => profile::json::write(profile, &extra(interval, stacks), out)?,
+        Format::File(write::Format::Pprof) => {
+            let profile = waits::contentions(profile);
+            write::write(&profile, write::Format::Pprof, &meta(interval), out)?;
+        }
+        Format::File(format) => write::write(profile, format, &meta(interval), out)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn meta(interval: &Interval) -> Meta {
+    let (ledger, window) = (&interval.ledger, interval.harvest.window());
+    closing::meta(&ledger.losses, 0, &ledger.cost, window)
+}
+
+fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
+    let ledger = &interval.ledger;
+    Map::from_iter([
+        ("start_ns".into(), interval.harvest.window_ns.start.into()),
+        ("user_ends".into(), ends::to_json(&interval.profile)),
+        ("locks".into(), json::locks(&interval.harvest, stacks)),
+        (
+            "left_out".into(),
+            json::left_out(&interval.harvest.left_out),
+        ),
+        ("losses".into(), ledger.losses.to_json()),
+        ("cost".into(), ledger.cost.to_json()),
+    ])
+}
+
+fn folded_options(args: &Args) -> FoldedOptions {
+    FoldedOptions {
+        delimiter: args.delimited,
+        annotate: args.annotate,
+        divisor: 1_000,
+        value: Some(DELAY),
+        ..FoldedOptions::default()
+    }
+}
+
+fn write_human(
+    args: &Args,
+    harvest: &Harvest,
+    stacks: &mut StackTable,
+    out: &mut impl Write,
+) -> Result<()> {
+    let look = Look {
+        top: args.top,
+        hist: args.hist,
+        style: Style::from(args.common.uses_color()),
+    };
+    if args.interval.is_some() {
+        writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
+    }
+    let merged = merge::merge(&harvest.rows);
+    table::write(&merged, look, out, |row, out| {
+        listing::write(row, args.stacks, stacks, out)
+    })?;
+    table::write_left_out(&harvest.left_out, out)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! A lock and who waited for it: plain data, where the kernel's and the programs' locks meet.
+
+use std::sync::Arc;
+
+use profile::model::Task;
+use trace::histogram::Histogram;
+
+/// Whose lock it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Kernel,
+    User,
+}
+
+impl Side {
+    /// A stable lower-case word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Which lock: `struct lock_id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    pub(crate) side: Side,
+    /// Of the lock; of one that processes share: its offset in the file.
+    pub(crate) address: u64,
+    /// Inode of that file, else 0.
+    pub(crate) object: u64,
+    /// The process that has it, where one has; else 0.
+    pub(crate) tgid: u32,
+    /// Value of the BPF side's enum.
+    pub(crate) class: u8,
+}
+
+/// What a lock is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LockName {
+    /// Of this lock: `mmap_lock of redis-server 123`.
+    pub(crate) own: String,
+    /// Of its kind, which many locks may share: `mmap_lock`. Empty where a lock is unlike all others.
+    pub(crate) kind: String,
+}
+
+/// One lock in one interval; or several of a kind, in the table.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRow {
+    pub(crate) identity: Identity,
+    pub(crate) name: LockName,
+    /// `mutex`, `rwsem`, …
+    pub(crate) class: &'static str,
+    /// That it is of this class, in per cent.
+    pub(crate) confidence: u8,
+    /// Locks that this row stands for.
+    pub(crate) locks: u64,
+    /// Waits that ended in the interval, and those that are still open.
+    pub(crate) contentions: u64,
+    pub(crate) waits: Histogram,
+    /// Inside the interval, ns.
+    pub(crate) total_ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) spin_ns: u64,
+    pub(crate) block_ns: u64,
+    /// Part of `block_ns`: runnable, not yet on a CPU.
+    pub(crate) run_queue_ns: u64,
+    /// Did not have to wait after all (user locks).
+    pub(crate) raced: u64,
+    /// Ended without the lock: a timeout, a signal.
+    pub(crate) timed_out: u64,
+    /// Not over at the end of the interval.
+    pub(crate) open: u64,
+    /// First function outside the lock's own code, on the heaviest stack.
+    pub(crate) first_caller: Option<Arc<str>>,
+    /// Heaviest first.
+    pub(crate) waiters: Vec<Waiter>,
+    /// Whoever caused most first.
+    pub(crate) holders: Vec<Holder>,
+}
+
+/// Stands for the thread, where an interrupt waited.
+pub(crate) const INTERRUPT: &str = "[interrupt]";
+
+/// A thread's waits for one lock in one place.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) task: Task,
+    /// First function outside the lock's own code; unknown where no stack was walked.
+    pub(crate) caller: Option<Arc<str>>,
+    /// An interrupt waited, not the thread that it interrupted.
+    pub(crate) in_interrupt: bool,
+    /// As a reader.
+    pub(crate) is_shared: bool,
+    /// Interned stacks; 0: not walked.
+    pub(crate) kernel: u64,
+    pub(crate) user: u64,
+    pub(crate) waker: u64,
+    pub(crate) count: u64,
+    pub(crate) total_ns: u64,
+    pub(crate) run_queue_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+/// How it is known who had the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum HolderKind {
+    /// The lock says so.
+    Owner,
+    /// One of several readers, the last that came.
+    Reader,
+    /// Whoever ended the wait.
+    Waker,
+}
+
+impl HolderKind {
+    /// A stable lower-case word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Reader => "reader",
+            Self::Waker => "waker",
+        }
+    }
+}
+
+/// A thread that had a lock when others began to wait for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) task: Task,
+    pub(crate) kind: HolderKind,
+    /// Waits that began meanwhile, and their time, ns.
+    pub(crate) waits: u64,
+    pub(crate) caused_ns: u64,
+    /// What it was doing when they began.
+    pub(crate) on_cpu: u64,
+    pub(crate) runnable: u64,
+    pub(crate) blocked: u64,
+    /// Interned kernel stack; 0: not walked, or on a CPU.
+    pub(crate) stack: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A mutex that was waited for once.
+    pub(crate) fn row(total_ns: u64) -> LockRow {
+        let mut waits = Histogram::default();
+        waits.record(total_ns);
+        LockRow {
+            identity: Identity {
+                side: Side::Kernel,
+                address: 0xffff_8881_0000_0000,
+                object: 0,
+                tgid: 0,
+                class: 3,
+            },
+            name: LockName::default(),
+            class: "mutex",
+            confidence: 100,
+            locks: 1,
+            contentions: 1,
+            waits,
+            total_ns,
+            max_ns: total_ns,
+            spin_ns: 0,
+            block_ns: total_ns,
+            run_queue_ns: 0,
+            raced: 0,
+            timed_out: 0,
+            open: 0,
+            first_caller: None,
+            waiters: Vec::new(),
+            holders: Vec::new(),
+        }
+    }
+}

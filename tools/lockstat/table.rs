@@ -1,0 +1,294 @@
+//! The table: two lines a lock, and who made others wait. At most 100 columns.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use profile::escape::terminal;
+use profile::style::Style;
+use profile::units;
+use trace::histogram::text::{self, Unit};
+
+use crate::row::{Holder, HolderKind, LockRow};
+use crate::user::LeftOut;
+
+/// Columns of a line.
+const WIDTH: usize = 100;
+/// Of the lines about a lock.
+const INDENT: usize = 10;
+/// Callers and holders named behind a lock.
+const NAMED: usize = 3;
+/// Holders in the second table.
+const HOLDERS: usize = 5;
+
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Locks.
+    pub(crate) top: usize,
+    /// Distributions.
+    pub(crate) hist: bool,
+    pub(crate) style: Style,
+}
+
+/// Writes the locks, worst first; `more` adds to each whatever else was asked for.
+pub(crate) fn write<W: Write>(
+    rows: &[LockRow],
+    look: Look,
+    out: &mut W,
+    mut more: impl FnMut(&LockRow, &mut W) -> io::Result<()>,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return writeln!(out, "No thread waited for a lock.");
+    }
+    let title = format!(
+        "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} LOCK",
+        "TOTAL", "WAITS", "AVG", "P50", "P99", "MAX", "CLASS"
+    );
+    writeln!(out, "{}", look.style.bold(title))?;
+    for row in rows.iter().take(look.top) {
+        write_lock(row, out)?;
+        if look.hist {
+            text::write(&row.waits, Unit::Microseconds, out)?;
+        }
+        more(row, out)?;
+    }
+    let rest = rows.iter().skip(look.top);
+    let (locks, rest_ns) = rest.fold((0, 0), |(locks, ns), row| {
+        (locks + row.locks, ns + row.total_ns)
+    });
+    if locks > 0 {
+        let rest = units::duration(rest_ns);
+        writeln!(
+            out,
+            "{rest:>8} in {} (-n shows more)",
+            units::counted(locks, "other locks")
+        )?;
+    }
+    write_holders(rows, look.style, out)
+}
+
+fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
+    let name = match row.locks {
+        1 => terminal(&row.name.own).into_owned(),
+        n => format!("{} ({n} locks)", terminal(&row.name.own)),
+    };
+    let numbers = format!(
+        "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} ",
+        units::duration(row.total_ns),
+        units::count(row.contentions),
+        units::duration(row.waits.mean()),
+        units::duration(row.waits.percentile(50.0)),
+        units::duration(row.waits.percentile(99.0)),
+        units::duration(row.max_ns),
+        row.class,
+    );
+    let left = WIDTH.saturating_sub(numbers.chars().count()).max(1);
+    writeln!(out, "{numbers}{}", cut(&name, left))?;
+    let mut about: Vec<String> = [callers(row)].into_iter().chain(how(row)).collect();
+    about.retain(|part| !part.is_empty());
+    let about = about.join("; ");
+    let held = held_by(&row.holders).unwrap_or_default();
+    let together = if about.is_empty() || held.is_empty() {
+        format!("{about}{held}")
+    } else {
+        format!("{about}; {held}")
+    };
+    if together.chars().count() <= WIDTH - INDENT {
+        return writeln!(out, "{:>INDENT$}{together}", "");
+    }
+    for line in [about, held].iter().filter(|line| !line.is_empty()) {
+        writeln!(out, "{:>INDENT$}{}", "", cut(line, WIDTH - INDENT))?;
+    }
+    Ok(())
+}
+
+/// Who waited, by the first function outside the lock's code.
+fn callers(row: &LockRow) -> String {
+    let mut shares: HashMap<&str, u64> = HashMap::new();
+    for waiter in &row.waiters {
+        if let Some(caller) = &waiter.caller {
+            *shares.entry(caller).or_default() += waiter.total_ns;
+        }
+    }
+    let walked_ns: u64 = shares.values().sum();
+    let mut shares: Vec<(&str, u64)> = shares.into_iter().collect();
+    shares.sort_by_key(|(caller, ns)| (Reverse(*ns), *caller));
+    let parts: Vec<String> = match &shares[..] {
+        [] => {
+            return row
+                .first_caller
+                .as_deref()
+                .map_or_else(String::new, |caller| format!("in {}", terminal(caller)));
+        }
+        [(caller, _)] => vec![terminal(caller).into_owned()],
+        several => several
+            .iter()
+            .take(NAMED)
+            .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, walked_ns)))
+            .collect(),
+    };
+    format!("in {}", parts.join(", "))
+}
+
+/// What is unusual about the waits.
+fn how(row: &LockRow) -> Vec<String> {
+    let mut parts = Vec::new();
+    if row.open > 0 {
+        parts.push(format!("{} still waiting", row.open));
+    }
+    if row.timed_out > 0 {
+        parts.push(format!("{} gave up", units::count(row.timed_out)));
+    }
+    if row.raced > 0 {
+        parts.push(format!("{} raced", units::count(row.raced)));
+    }
+    let parts_ns = row.spin_ns + row.block_ns;
+    if row.spin_ns > 0 && row.class == "mutex" {
+        parts.push(format!("spinning {}", percent(row.spin_ns, parts_ns)));
+    }
+    if row.run_queue_ns > 0 {
+        parts.push(format!(
+            "queued for a CPU {}",
+            percent(row.run_queue_ns, parts_ns)
+        ));
+    }
+    if row.confidence < 80 {
+        parts.push(format!("class {}% sure", row.confidence));
+    }
+    parts
+}
+
+/// Holders of a lock, whatever stack they were seen on.
+fn held_by(holders: &[Holder]) -> Option<String> {
+    let all = by_thread(holders.iter());
+    let caused_ns: u64 = all.iter().map(|holder| holder.caused_ns).sum();
+    let verb = match all.first()?.kind {
+        HolderKind::Waker => "released by",
+        HolderKind::Owner | HolderKind::Reader => "held by",
+    };
+    let [one] = &all[..] else {
+        let named: Vec<String> = all
+            .iter()
+            .take(NAMED)
+            .map(|holder| format!("{} {}", who(holder), percent(holder.caused_ns, caused_ns)))
+            .collect();
+        let more = match all.len() {
+            n if n > NAMED => format!(" and {} more", n - NAMED),
+            _ => String::new(),
+        };
+        return Some(format!("{verb} {}{more}", named.join(", ")));
+    };
+    Some(format!("{verb} {}, {}", who(one), state(one)))
+}
+
+fn who(holder: &Holder) -> String {
+    let reader = match holder.kind {
+        HolderKind::Reader => "reader ",
+        HolderKind::Owner | HolderKind::Waker => "",
+    };
+    format!(
+        "{reader}{} {}",
+        terminal(&holder.task.comm),
+        holder.task.tid
+    )
+}
+
+/// What the holder was mostly doing.
+fn state(holder: &Holder) -> String {
+    let all = holder.on_cpu + holder.runnable + holder.blocked;
+    let states = [
+        (holder.on_cpu, "on a CPU"),
+        (holder.runnable, "waiting for a CPU"),
+        (holder.blocked, "asleep"),
+    ];
+    let known = states.into_iter().filter(|(n, _)| *n > 0);
+    let parts: Vec<String> = known
+        .map(|(n, what)| match all {
+            _ if n == all => what.into(),
+            all => format!("{what} {}", percent(n, all)),
+        })
+        .collect();
+    parts.join(", ")
+}
+
+/// Threads by the waiting that they caused, on any of the locks; stacks and kinds of holding apart no more.
+fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Holder> {
+    let mut threads: HashMap<(u32, u32, Arc<str>), Holder> = HashMap::new();
+    for holder in holders {
+        let task = &holder.task;
+        let key = (task.tgid, task.tid, Arc::clone(&task.comm));
+        match threads.get_mut(&key) {
+            None => drop(threads.insert(key, holder.clone())),
+            Some(sum) => {
+                sum.waits += holder.waits;
+                sum.caused_ns += holder.caused_ns;
+                sum.on_cpu += holder.on_cpu;
+                sum.runnable += holder.runnable;
+                sum.blocked += holder.blocked;
+                sum.kind = sum.kind.min(holder.kind);
+            }
+        }
+    }
+    let mut threads: Vec<Holder> = threads.into_values().collect();
+    threads.sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+    threads
+}
+
+fn write_holders(rows: &[LockRow], style: Style, out: &mut impl Write) -> io::Result<()> {
+    let threads = by_thread(rows.iter().flat_map(|row| &row.holders));
+    if threads.is_empty() {
+        return Ok(());
+    }
+    let title = format!(
+        "\n{:>8} {:>9}  {:<28} HELD THE LOCK",
+        "CAUSED", "WAITS", "HOLDER"
+    );
+    writeln!(out, "{}", style.bold(title))?;
+    for holder in threads.iter().take(HOLDERS) {
+        writeln!(
+            out,
+            "{:>8} {:>9}  {:<28} {}",
+            units::duration(holder.caused_ns),
+            units::count(holder.waits),
+            cut(&who(holder), 28),
+            state(holder),
+        )?;
+    }
+    if threads.len() > HOLDERS {
+        let rest: u64 = threads[HOLDERS..]
+            .iter()
+            .map(|holder| holder.caused_ns)
+            .sum();
+        let others = units::counted((threads.len() - HOLDERS) as u64, "other holders");
+        writeln!(out, "{:>8} {:>9}  {others}", units::duration(rest), "")?;
+    }
+    Ok(())
+}
+
+/// Says what was seen and not asked for.
+pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::Result<()> {
+    if classes.is_empty() {
+        return Ok(());
+    }
+    let parts: Vec<String> = classes
+        .iter()
+        .map(|sum| format!("{} {}", sum.class, units::duration(sum.total_ns)))
+        .collect();
+    writeln!(out, "\nno contention, see --class: {}", parts.join(", "))
+}
+
+fn percent(part: u64, all: u64) -> String {
+    format!("{:.0}%", 100.0 * part as f64 / all.max(1) as f64)
+}
+
+/// At most `columns` characters.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.into();
+    }
+    let mut cut: String = text.chars().take(columns - 1).collect();
+    cut.push('…');
+    cut
+}

@@ -1,0 +1,116 @@
+use profile::model::Task;
+use profile::style::Style;
+
+use crate::row::tests::row;
+use crate::row::{Holder, HolderKind, LockName, LockRow, Waiter};
+use crate::table::{Look, write};
+
+fn task(comm: &str, tid: u32) -> Task {
+    Task {
+        comm: comm.into(),
+        tgid: 100,
+        tid,
+    }
+}
+
+fn waiter(tid: u32, caller: &str, total_ns: u64) -> Waiter {
+    Waiter {
+        task: task("app", tid),
+        caller: Some(caller.into()),
+        in_interrupt: false,
+        is_shared: false,
+        kernel: 1,
+        user: 0,
+        waker: 0,
+        count: 1,
+        total_ns,
+        run_queue_ns: 0,
+        max_ns: total_ns,
+    }
+}
+
+fn holder(comm: &str, tid: u32, kind: HolderKind, caused_ns: u64) -> Holder {
+    Holder {
+        task: task(comm, tid),
+        kind,
+        waits: 1,
+        caused_ns,
+        on_cpu: 0,
+        runnable: 1,
+        blocked: 0,
+        stack: 0,
+    }
+}
+
+fn named(mut row: LockRow, own: &str) -> LockRow {
+    row.name = LockName {
+        own: own.into(),
+        kind: String::new(),
+    };
+    row
+}
+
+fn text(rows: &[LockRow], top: usize) -> String {
+    let look = Look {
+        top,
+        hist: false,
+        style: Style::from(false),
+    };
+    let mut out = Vec::new();
+    write(rows, look, &mut out, |_, _| Ok(())).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_lock_has_its_callers_its_holder_and_what_that_was_doing() {
+    let mut map = named(row(40_000_000), "mmap_lock of app 100");
+    map.class = "rwsem";
+    map.waiters = vec![
+        waiter(101, "__vm_munmap", 30_000_000),
+        waiter(102, "exc_page_fault", 10_000_000),
+    ];
+    map.holders = vec![
+        holder("app", 103, HolderKind::Reader, 30_000_000),
+        holder("app", 104, HolderKind::Owner, 10_000_000),
+    ];
+    map.open = 1;
+    let mut mutex = named(row(2_000_000), "pipe:[7]");
+    mutex.waiters = vec![waiter(101, "anon_pipe_read", 2_000_000)];
+    (mutex.spin_ns, mutex.block_ns) = (500_000, 1_500_000);
+    let rest = named(row(1_000), "siglock");
+    let expected = "   TOTAL     WAITS      AVG      P50      P99      MAX  CLASS     LOCK
+ 40.0 ms         1  40.0 ms  40.0 ms  40.0 ms  40.0 ms  rwsem     mmap_lock of app 100
+          in __vm_munmap 75%, exc_page_fault 25%; 1 still waiting
+          held by reader app 103 75%, app 104 25%
+ 2.00 ms         1  2.00 ms  2.00 ms  2.00 ms  2.00 ms  mutex     pipe:[7]
+          in anon_pipe_read; spinning 25%
+ 1.00 us in 1 other lock (-n shows more)
+
+  CAUSED     WAITS  HOLDER                       HELD THE LOCK
+ 30.0 ms         1  reader app 103               waiting for a CPU
+ 10.0 ms         1  app 104                      waiting for a CPU
+";
+    assert_eq!(text(&[map, mutex, rest], 2), expected);
+}
+
+#[test]
+fn no_line_is_longer_than_100_columns_and_no_name_reaches_the_terminal_raw() {
+    let mut long = named(row(360_000_000_000_000), &"dir \u{1b}[31m".repeat(20));
+    long.class = "percpu-rwsem";
+    long.locks = 10_000;
+    let callers = ["a", "b", "c"].map(|letter| letter.repeat(80));
+    long.waiters = callers.iter().map(|name| waiter(1, name, 5)).collect();
+    long.holders = (0..9)
+        .map(|tid| holder("\u{1b}]0;x\u{7}name", tid, HolderKind::Owner, 7))
+        .collect();
+    let text = text(&[long], 20);
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn nothing_is_said_so() {
+    assert_eq!(text(&[], 20), "No thread waited for a lock.\n");
+}

@@ -1,0 +1,284 @@
+//! What a futex is: the kernel only knows a number that somebody waits for to change.
+//!
+//! The functions on the waiter's stack say it best. Where they have no names, the call and what the lock's memory held say
+//! it with less certainty.
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Class {
+    Mutex,
+    Rwlock,
+    /// A mutex with priority inheritance.
+    Pi,
+    /// Rust's own Mutex, RwLock and Once.
+    Rust,
+    ParkingLot,
+    /// The Go runtime's own locks; its sync.Mutex parks goroutines, not threads.
+    Go,
+    Cond,
+    Sem,
+    Join,
+    Barrier,
+    /// A thread without work.
+    Park,
+    Unknown,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Mutex,
+        Self::Rwlock,
+        Self::Pi,
+        Self::Rust,
+        Self::ParkingLot,
+        Self::Go,
+        Self::Cond,
+        Self::Sem,
+        Self::Join,
+        Self::Barrier,
+        Self::Park,
+        Self::Unknown,
+    ];
+
+    /// A stable lower-case word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Rwlock => "rwlock",
+            Self::Pi => "pi",
+            Self::Rust => "rust",
+            Self::ParkingLot => "parking_lot",
+            Self::Go => "go",
+            Self::Cond => "cond",
+            Self::Sem => "sem",
+            Self::Join => "join",
+            Self::Barrier => "barrier",
+            Self::Park => "park",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether waiting for it is contention, and not waiting for work.
+    pub(crate) fn is_contention(self) -> bool {
+        self <= Self::Go
+    }
+
+    /// Whether the lock's own memory can say who holds it.
+    pub(crate) fn names_holder(self) -> bool {
+        matches!(self, Self::Mutex | Self::Rwlock | Self::Pi | Self::Join)
+    }
+}
+
+/// `enum futex_operation` of the BPF side.
+pub(crate) mod operation {
+    pub(crate) const WAIT: u8 = 0;
+    pub(crate) const LOCK_PI: u8 = 6;
+    pub(crate) const WAIT_BITSET: u8 = 9;
+    pub(crate) const WAIT_REQUEUE_PI: u8 = 11;
+    pub(crate) const LOCK_PI2: u8 = 13;
+    pub(crate) const REQUEUED: u8 = 69;
+}
+
+/// `enum holder_place` of the BPF side: where the ID of a living thread was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Nowhere,
+    Word,
+    Mutex,
+    Phase,
+    Writers,
+    Joined,
+}
+
+impl From<u8> for Place {
+    fn from(code: u8) -> Self {
+        match code {
+            1 => Self::Word,
+            2 => Self::Mutex,
+            3 => Self::Phase,
+            4 => Self::Writers,
+            5 => Self::Joined,
+            _ => Self::Nowhere,
+        }
+    }
+}
+
+/// What is known of a wait without names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evidence {
+    pub(crate) operation: u8,
+    /// Between processes, as far as the call says.
+    pub(crate) shared: bool,
+    /// Its timeout, if it has one, is on the clock of the day: glibc's way, not Rust's.
+    pub(crate) realtime: bool,
+    /// What the word was expected to be.
+    pub(crate) value: u32,
+    pub(crate) place: Place,
+}
+
+/// A class, and how sure it is, per cent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) class: Class,
+    pub(crate) confidence: u8,
+}
+
+/// Judges by the call and by the functions of the waiter's stack, leaf first.
+pub(crate) fn classify<'a>(
+    evidence: &Evidence,
+    functions: impl Iterator<Item = &'a str>,
+) -> Verdict {
+    let verdict = |class, confidence| Verdict { class, confidence };
+    let by_call = by_call(evidence);
+    if is_pi(evidence.operation) {
+        return by_call;
+    }
+    match by_name(functions) {
+        // The kernel moved it to a lock: it is no longer in what its stack says.
+        Some(Class::Cond) if evidence.operation == operation::REQUEUED => verdict(Class::Mutex, 80),
+        Some(class) if class == by_call.class => verdict(class, 99),
+        Some(class) => verdict(class, 95),
+        None => by_call,
+    }
+}
+
+fn is_pi(operation: u8) -> bool {
+    matches!(operation, operation::LOCK_PI | operation::LOCK_PI2)
+}
+
+fn by_call(evidence: &Evidence) -> Verdict {
+    use operation::{REQUEUED, WAIT, WAIT_BITSET, WAIT_REQUEUE_PI};
+    let (class, confidence) = match (evidence.operation, evidence.place, evidence.value) {
+        (op, _, _) if is_pi(op) => (Class::Pi, 99),
+        (WAIT_REQUEUE_PI, _, _) => (Class::Cond, 95),
+        (_, Place::Mutex, _) => (Class::Mutex, 90),
+        (_, Place::Joined, _) => (Class::Join, 90),
+        (_, Place::Word, _) => (Class::Mutex, 85),
+        (_, Place::Phase | Place::Writers, _) => (Class::Rwlock, 80),
+        (REQUEUED, _, _) => (Class::Mutex, 70),
+        // glibc's locks without owner: of the heap, of stdio.
+        (WAIT, _, 2) => (Class::Mutex, 60),
+        (WAIT_BITSET, _, u32::MAX) => (Class::Park, 50),
+        // A writer that waits for readers, whom nobody knows by name.
+        (WAIT_BITSET, _, 2) if evidence.realtime => (Class::Rwlock, 50),
+        (WAIT_BITSET, _, 2) if !evidence.shared => (Class::Mutex, 50),
+        _ => (Class::Unknown, 0),
+    };
+    Verdict { class, confidence }
+}
+
+/// What functions stand for, more special ones first.
+const NAMES: &[(&str, Class)] = &[
+    ("pthread_mutex_", Class::Mutex),
+    ("lll_mutex_lock", Class::Mutex),
+    ("lll_lock_wait_private", Class::Mutex),
+    ("pthread_cond_", Class::Cond),
+    ("pthread_rwlock_", Class::Rwlock),
+    ("pthread_barrier_wait", Class::Barrier),
+    ("pthread_clockjoin", Class::Join),
+    ("pthread_join", Class::Join),
+    ("pthread_timedjoin", Class::Join),
+    ("pthread_tryjoin", Class::Join),
+    ("mtx_lock", Class::Mutex),
+    ("mtx_timedlock", Class::Mutex),
+    ("cnd_", Class::Cond),
+    ("new_sem_wait", Class::Sem),
+    ("new_sem_clockwait", Class::Sem),
+    ("new_sem_timedwait", Class::Sem),
+    ("sem_wait", Class::Sem),
+    ("sem_timedwait", Class::Sem),
+    ("sem_clockwait", Class::Sem),
+    ("std::sys::sync::mutex::", Class::Rust),
+    ("std::sys::sync::rwlock::", Class::Rust),
+    ("std::sys::sync::once::", Class::Rust),
+    ("std::sys::sync::condvar::", Class::Cond),
+    ("std::sys::sync::thread_parking::", Class::Park),
+    ("std::sys_common::mutex::", Class::Rust),
+    ("std::sys::unix::locks::futex_mutex::", Class::Rust),
+    ("std::sys::unix::locks::futex_rwlock::", Class::Rust),
+    ("std::sys::unix::locks::futex_condvar::", Class::Cond),
+    ("std::thread::park", Class::Park),
+    ("std::sync::mpmc::", Class::Park),
+    ("std::sync::mpsc::", Class::Park),
+    ("std::sys::pal::unix::thread::Thread::join", Class::Join),
+    ("std::sys::thread::unix::Thread::join", Class::Join),
+    ("parking_lot::condvar::", Class::Cond),
+    ("parking_lot::raw_", Class::ParkingLot),
+    ("runtime.lock2", Class::Go),
+    ("runtime.lock", Class::Go),
+    ("runtime.notesleep", Class::Park),
+    ("runtime.notetsleep", Class::Park),
+    ("absl::CondVar::", Class::Cond),
+    ("absl::Mutex::", Class::Mutex),
+    ("std::__atomic_futex_unsigned", Class::Cond),
+];
+
+/// Names that say that a lock is waited for, but not yet which: those above them do.
+const UNDECIDED: &[&str] = &["parking_lot_core::"];
+
+fn by_name<'a>(functions: impl Iterator<Item = &'a str>) -> Option<Class> {
+    let mut fallback = None;
+    for function in functions.take(MAX_FRAMES) {
+        let name = bare(function);
+        if let Some((_, class)) = NAMES.iter().find(|(start, _)| name.starts_with(start)) {
+            return Some(*class);
+        }
+        if UNDECIDED.iter().any(|start| name.starts_with(start)) {
+            fallback = Some(Class::ParkingLot);
+        }
+    }
+    fallback
+}
+
+/// Lock functions are at the leaf: further up is who calls them.
+const MAX_FRAMES: usize = 16;
+
+/// Without what compilers put in front of `impl` blocks, and glibc of its aliases.
+fn bare(function: &str) -> &str {
+    let name = function.trim_start_matches(['_', '<']);
+    let name = name.strip_prefix("GI_").unwrap_or(name);
+    name.trim_start_matches('_')
+}
+
+/// Beginnings of names, and files, of what implements locks.
+const LIBRARY: &[&str] = &[
+    "lll_",
+    "futex_",
+    "syscall",
+    "pthread_",
+    "sem_",
+    "new_sem_",
+    "mtx_",
+    "cnd_",
+    "std::",
+    "core::",
+    "alloc::",
+    "parking_lot",
+    "lock_api::",
+    "gthread",
+    "absl::",
+    "runtime.",
+    "sync.(",
+    "internal/",
+];
+
+/// First function outside the lock's own code; `frames` are (name, file), leaf first.
+pub(crate) fn first_caller<'a>(
+    frames: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> Option<&'a str> {
+    let mut frames = frames.take(MAX_FRAMES * 2);
+    let caller = frames.find(|(name, file)| !is_library(name, *file))?;
+    Some(caller.0)
+}
+
+fn is_library(name: &str, file: Option<&str>) -> bool {
+    const FILES: [&str; 4] = ["libc.so", "libpthread", "ld-musl", "ld-linux"];
+    let base = file.map(|file| file.rsplit('/').next().unwrap_or(file));
+    let in_file = base.is_some_and(|base| FILES.iter().any(|start| base.starts_with(start)));
+    in_file || LIBRARY.iter().any(|start| bare(name).starts_with(start))
+}
+
+#[cfg(test)]
+#[path = "class_tests.rs"]
+mod tests;

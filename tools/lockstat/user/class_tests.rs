@@ -1,0 +1,185 @@
+use super::*;
+
+fn judge(evidence: Evidence, functions: &[&str]) -> (Class, u8) {
+    let verdict = classify(&evidence, functions.iter().copied());
+    (verdict.class, verdict.confidence)
+}
+
+fn call(operation: u8, value: u32, place: Place) -> Evidence {
+    Evidence {
+        operation,
+        shared: false,
+        realtime: false,
+        value,
+        place,
+    }
+}
+
+#[test]
+fn names_and_memory_that_agree_are_sure() {
+    let mutex = call(operation::WAIT, 2, Place::Mutex);
+    let stack = [
+        "futex_wait",
+        "__GI___lll_lock_wait",
+        "___pthread_mutex_lock",
+        "insert",
+        "pthread_cond_wait_is_further_up",
+    ];
+    assert_eq!(judge(mutex, &stack), (Class::Mutex, 99));
+    assert_eq!(judge(mutex, &["app+0x12"]), (Class::Mutex, 90));
+    let timed = call(operation::WAIT_BITSET, 2, Place::Mutex);
+    assert_eq!(judge(timed, &[]), (Class::Mutex, 90));
+}
+
+#[test]
+fn the_kernel_says_what_inherits_priority() {
+    let pi = call(operation::LOCK_PI, 0, Place::Word);
+    assert_eq!(judge(pi, &["___pthread_mutex_lock"]), (Class::Pi, 99));
+    assert_eq!(
+        judge(
+            call(operation::WAIT_REQUEUE_PI, 2, Place::Nowhere),
+            &["app+0x1"]
+        ),
+        (Class::Cond, 95)
+    );
+}
+
+#[test]
+fn a_mutex_taken_again_after_a_signal_is_a_mutex() {
+    let relock = [
+        "__lll_lock_wait",
+        "__pthread_mutex_cond_lock",
+        "___pthread_cond_wait",
+    ];
+    let evidence = call(operation::WAIT, 2, Place::Mutex);
+    assert_eq!(judge(evidence, &relock).0, Class::Mutex);
+    let requeued = call(operation::REQUEUED, 2, Place::Nowhere);
+    assert_eq!(
+        judge(requeued, &["__timedwait_cp", "pthread_cond_timedwait"]).0,
+        Class::Mutex
+    );
+}
+
+#[test]
+fn what_a_stack_says_overrules_numbers_that_happen_to_fit() {
+    // A Rust mutex around a thread ID looks like glibc's.
+    let evidence = call(operation::WAIT_BITSET, 2, Place::Mutex);
+    let stack = [
+        "syscall",
+        "std::sys::pal::unix::futex::futex_wait",
+        "std::sys::sync::mutex::futex::Mutex::lock_contended",
+        "app::worker",
+    ];
+    assert_eq!(judge(evidence, &stack), (Class::Rust, 95));
+    assert!(!Class::Rust.names_holder());
+}
+
+#[test]
+fn every_library_is_known_by_its_functions() {
+    let nothing = call(operation::WAIT_BITSET, 7, Place::Nowhere);
+    for (function, class) in [
+        ("___pthread_rwlock_rdlock", Class::Rwlock),
+        ("___pthread_cond_timedwait64", Class::Cond),
+        ("__new_sem_wait_slow64.constprop.0", Class::Sem),
+        ("__pthread_clockjoin_ex", Class::Join),
+        ("___pthread_barrier_wait", Class::Barrier),
+        (
+            "std::sys::sync::rwlock::futex::RwLock::read_contended",
+            Class::Rust,
+        ),
+        ("std::sys::sync::condvar::futex::Condvar::wait", Class::Cond),
+        (
+            "std::sys::sync::thread_parking::futex::Parker::park",
+            Class::Park,
+        ),
+        (
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+            Class::ParkingLot,
+        ),
+        (
+            "<parking_lot::raw_rwlock::RawRwLock as lock_api::rwlock::RawRwLock>::lock_shared",
+            Class::ParkingLot,
+        ),
+        (
+            "parking_lot::condvar::Condvar::wait_until_internal",
+            Class::Cond,
+        ),
+        ("runtime.lock2", Class::Go),
+        ("runtime.notesleep", Class::Park),
+        ("absl::Mutex::LockSlowLoop", Class::Mutex),
+    ] {
+        let stack = ["syscall", "parking_lot_core::parking_lot::park", function];
+        assert_eq!(judge(nothing, &stack).0, class, "{function}");
+    }
+}
+
+#[test]
+fn without_names_numbers_decide_and_say_how_sure() {
+    for (evidence, expected) in [
+        (call(operation::WAIT, 2, Place::Nowhere), (Class::Mutex, 60)),
+        (
+            call(operation::WAIT_BITSET, u32::MAX, Place::Nowhere),
+            (Class::Park, 50),
+        ),
+        (
+            Evidence {
+                realtime: true,
+                ..call(operation::WAIT_BITSET, 2, Place::Nowhere)
+            },
+            (Class::Rwlock, 50),
+        ),
+        (
+            call(operation::WAIT_BITSET, 3, Place::Phase),
+            (Class::Rwlock, 80),
+        ),
+        (
+            call(operation::WAIT, 0x8000_0042, Place::Word),
+            (Class::Mutex, 85),
+        ),
+        (
+            Evidence {
+                shared: true,
+                ..call(operation::WAIT_BITSET, 4711, Place::Joined)
+            },
+            (Class::Join, 90),
+        ),
+        (
+            call(operation::WAIT, 17, Place::Nowhere),
+            (Class::Unknown, 0),
+        ),
+    ] {
+        assert_eq!(judge(evidence, &[]), expected, "{evidence:?}");
+    }
+}
+
+#[test]
+fn callers_are_outside_the_lock_library() {
+    let frames = [
+        (
+            "__futex_abstimed_wait_common",
+            Some("/lib/x86_64-linux-gnu/libc.so.6"),
+        ),
+        (
+            "___pthread_mutex_lock",
+            Some("/lib/x86_64-linux-gnu/libc.so.6"),
+        ),
+        ("std::mutex::lock", Some("/usr/bin/app")),
+        ("Cache::insert", Some("/usr/bin/app")),
+        ("main", Some("/usr/bin/app")),
+    ];
+    assert_eq!(first_caller(frames.into_iter()), Some("Cache::insert"));
+    assert_eq!(first_caller(frames[..2].iter().copied()), None);
+}
+
+#[test]
+fn contention_is_what_the_table_shows_unasked() {
+    let contention: Vec<&str> = Class::ALL
+        .into_iter()
+        .filter(|class| class.is_contention())
+        .map(Class::word)
+        .collect();
+    assert_eq!(
+        contention,
+        ["mutex", "rwlock", "pi", "rust", "parking_lot", "go"]
+    );
+}

@@ -1,0 +1,69 @@
+//! Who held a program's lock: the owner that the lock names, else whoever released it.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use trace::stacks::StackTable;
+
+use super::class::Class;
+use crate::row::{Holder, HolderKind, LockRow};
+
+/// Drops owners that were read from memory which is no lock with an owner, and takes the releasers instead.
+pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {
+    if !class.names_holder() {
+        let mistaken = row
+            .holders
+            .iter()
+            .any(|holder| holder.kind != HolderKind::Waker);
+        if mistaken {
+            row.holders = releasers(row, stacks);
+        }
+    }
+    unite(&mut row.holders);
+    row.holders
+        .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+}
+
+/// One entry per thread, whichever word of the lock it was seen at.
+fn unite(holders: &mut Vec<Holder>) {
+    let mut united: HashMap<(u32, u32, HolderKind), Holder> = HashMap::new();
+    for holder in holders.drain(..) {
+        let key = (holder.task.tgid, holder.task.tid, holder.kind);
+        match united.get_mut(&key) {
+            None => drop(united.insert(key, holder)),
+            Some(sum) => {
+                sum.waits += holder.waits;
+                sum.caused_ns += holder.caused_ns;
+                sum.on_cpu += holder.on_cpu;
+                sum.runnable += holder.runnable;
+                sum.blocked += holder.blocked;
+            }
+        }
+    }
+    holders.extend(united.into_values());
+}
+
+/// Whoever ended the waits, by time.
+fn releasers(row: &LockRow, stacks: &mut StackTable) -> Vec<Holder> {
+    let mut by_tid: HashMap<u32, Holder> = HashMap::new();
+    for waiter in &row.waiters {
+        let waker = stacks.waker(waiter.waker);
+        let Some(task) = waker.and_then(|waker| waker.task.clone()) else {
+            continue;
+        };
+        let holder = by_tid.entry(task.tid).or_insert(Holder {
+            task,
+            kind: HolderKind::Waker,
+            waits: 0,
+            caused_ns: 0,
+            on_cpu: 0,
+            runnable: 0,
+            blocked: 0,
+            stack: 0,
+        });
+        holder.waits += waiter.count;
+        holder.caused_ns += waiter.total_ns;
+        holder.on_cpu += waiter.count;
+    }
+    by_tid.into_values().collect()
+}

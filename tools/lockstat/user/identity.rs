@@ -1,0 +1,177 @@
+//! Which futexes are one lock, and what it is called.
+//!
+//! A lock may be waited for in several ways (with and without a timeout) and at several of its words (a rwlock's); processes
+//! may share it; and parking_lot's waiters wait on words of their own, so that only the place in the code is common.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use trace::places::Place as Memory;
+
+use super::add_to_same;
+use super::class::{Class, Evidence, Place};
+use crate::row::{Identity, LockName, LockRow};
+
+/// A futex that has been judged.
+pub(super) struct Lock {
+    pub(super) row: LockRow,
+    pub(super) class: Class,
+    pub(super) evidence: Evidence,
+    /// It is glibc's that waits.
+    pub(super) in_glibc: bool,
+    /// What lies at its address.
+    pub(super) place: Option<Memory>,
+}
+
+/// Where the words that are waited on lie in glibc's locks.
+const RWLOCK_PHASE: u64 = 8;
+const RWLOCK_WRITERS: u64 = 12;
+const COND_GROUPS: u64 = 40;
+
+/// One row per lock, named; waits first seen in one way come with those seen in another.
+pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
+    settle_classes(&mut locks);
+    // Those who know where their lock begins come before those who have to guess.
+    locks.sort_by_key(|lock| (lock.evidence.place == Place::Nowhere, lock.row.identity));
+    let mut united: HashMap<Identity, (Class, LockRow)> = HashMap::new();
+    for mut lock in locks {
+        let inside = offset_inside(&lock, &united);
+        lock.row.identity = identity(&lock, inside);
+        lock.row.name = name(&lock, inside);
+        match united.get_mut(&lock.row.identity) {
+            Some((_, sum)) => add_to_same(sum, &lock.row),
+            None => drop(united.insert(lock.row.identity, (lock.class, lock.row))),
+        }
+    }
+    let mut rows: Vec<(Class, LockRow)> = united.into_values().collect();
+    for (_, row) in &mut rows {
+        row.waiters
+            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
+    }
+    rows
+}
+
+/// What is judged without any stack or memory, calls that raced, is what its surer neighbours at the same address are.
+fn settle_classes(locks: &mut [Lock]) {
+    let mut surest: HashMap<(u32, u64), (u8, Class, &'static str)> = HashMap::new();
+    for lock in locks.iter() {
+        let at = (lock.row.identity.tgid, lock.row.identity.address);
+        let verdict = (lock.row.confidence, lock.class, lock.row.class);
+        let best = surest.entry(at).or_insert(verdict);
+        if verdict.0 > best.0 {
+            *best = verdict;
+        }
+    }
+    for lock in locks.iter_mut() {
+        let at = (lock.row.identity.tgid, lock.row.identity.address);
+        let (confidence, class, word) = surest[&at];
+        if lock.row.contentions == 0 || lock.row.confidence < UNSURE {
+            (lock.class, lock.row.class) = (class, word);
+            lock.row.confidence = confidence;
+        }
+    }
+}
+
+/// Below it a verdict yields to others at the same address.
+const UNSURE: u8 = 80;
+
+/// How far the futex word is behind the lock's beginning.
+fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, LockRow)>) -> u64 {
+    let address = lock.row.identity.address;
+    match (lock.class, lock.evidence.place) {
+        (Class::Rwlock, Place::Phase) => RWLOCK_PHASE,
+        (Class::Rwlock, Place::Writers) => RWLOCK_WRITERS,
+        (Class::Rwlock, _) => {
+            let is_known = |inside: &u64| known.contains_key(&identity(lock, *inside));
+            let guess = [RWLOCK_PHASE, RWLOCK_WRITERS].into_iter().find(is_known);
+            // A rwlock is aligned to 8 bytes.
+            guess.unwrap_or(if address.is_multiple_of(8) {
+                RWLOCK_PHASE
+            } else {
+                RWLOCK_WRITERS
+            })
+        }
+        (Class::Barrier, _) if lock.in_glibc => address % 8,
+        (Class::Cond, _) if lock.in_glibc && address >= COND_GROUPS => {
+            (address - COND_GROUPS) % 8 + COND_GROUPS
+        }
+        _ => 0,
+    }
+}
+
+fn identity(lock: &Lock, inside: u64) -> Identity {
+    let futex = lock.row.identity;
+    let shared = lock.place.as_ref().and_then(|place| place.file);
+    let private = Identity {
+        address: futex.address.wrapping_sub(inside),
+        object: 0,
+        class: lock.class as u8,
+        ..futex
+    };
+    match (lock.class, shared) {
+        (Class::ParkingLot, _) => Identity {
+            address: 0,
+            object: hash(lock.row.first_caller.as_deref()),
+            ..private
+        },
+        (_, Some((inode, offset))) if lock.evidence.shared => Identity {
+            address: offset.wrapping_sub(inside),
+            object: inode,
+            tgid: 0,
+            ..private
+        },
+        _ => private,
+    }
+}
+
+fn hash(caller: Option<&str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    caller.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A variable's name; else where its memory is, and for many like it who waits there.
+fn name(lock: &Lock, inside: u64) -> LockName {
+    let caller = lock.row.first_caller.as_deref();
+    if lock.class == Class::ParkingLot {
+        // The lock itself is nowhere to be seen.
+        let own = caller.map_or_else(|| "[parking_lot]".into(), |name| format!("in {name}"));
+        return LockName {
+            own,
+            kind: String::new(),
+        };
+    }
+    let address = lock.row.identity.address.wrapping_sub(inside);
+    match &lock.place {
+        Some(place) if place.is_variable || place.file.is_some() => LockName {
+            own: before(&place.name, inside),
+            kind: String::new(),
+        },
+        place => {
+            let memory = place.as_ref().map_or("[gone]", |place| &place.name);
+            let kind = caller.map(|caller| format!("{memory} in {caller}"));
+            LockName {
+                own: format!("{memory} {address:#x}"),
+                kind: kind.unwrap_or_default(),
+            }
+        }
+    }
+}
+
+/// `name+0x1c` with `inside` less behind the plus.
+fn before(name: &str, inside: u64) -> String {
+    let parsed = name.rsplit_once("+0x").and_then(|(start, digits)| {
+        let offset = u64::from_str_radix(digits, 16).ok()?;
+        Some((start, offset.checked_sub(inside)?))
+    });
+    match parsed {
+        Some((start, 0)) => start.into(),
+        Some((start, offset)) => format!("{start}+{offset:#x}"),
+        None => name.into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "identity_tests.rs"]
+mod tests;

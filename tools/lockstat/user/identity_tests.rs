@@ -1,0 +1,95 @@
+use super::*;
+use crate::row::{Side, tests::row};
+
+fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
+    let mut row = row(1_000);
+    row.identity = Identity {
+        side: Side::User,
+        address,
+        object: 0,
+        tgid: 7,
+        class: 9,
+    };
+    row.class = class.word();
+    row.contentions = contentions;
+    row.confidence = if contentions > 0 { 99 } else { 0 };
+    Lock {
+        row,
+        class,
+        evidence: Evidence {
+            place,
+            ..Evidence::default()
+        },
+        in_glibc: true,
+        place: Some(Memory {
+            name: format!("app.bss: lock+{:#x}", address - 0x1000),
+            is_variable: true,
+            file: None,
+        }),
+    }
+}
+
+#[test]
+fn both_words_of_a_rwlock_are_one_lock() {
+    let rows = unite(vec![
+        futex(0x1008, Class::Rwlock, Place::Phase, 2),
+        futex(0x100c, Class::Rwlock, Place::Writers, 3),
+        futex(0x1008, Class::Rwlock, Place::Nowhere, 5),
+    ]);
+    let [(Class::Rwlock, row)] = &rows[..] else {
+        panic!("one lock, not {}", rows.len())
+    };
+    assert_eq!(row.identity.address, 0x1000);
+    assert_eq!((row.contentions, row.locks), (10, 1));
+    assert_eq!(row.name.own, "app.bss: lock");
+}
+
+#[test]
+fn a_race_belongs_to_the_lock_at_its_address() {
+    let mut race = futex(0x1000, Class::Unknown, Place::Nowhere, 0);
+    race.row.raced = 11;
+    let rows = unite(vec![race, futex(0x1000, Class::Mutex, Place::Mutex, 3)]);
+    let [(Class::Mutex, row)] = &rows[..] else {
+        panic!("one mutex, not {}", rows.len())
+    };
+    assert_eq!((row.raced, row.contentions), (11, 3));
+}
+
+#[test]
+fn processes_share_a_lock_by_file_and_offset() {
+    let shared = |tgid: u32, address: u64| {
+        let mut lock = futex(address, Class::Mutex, Place::Mutex, 1);
+        lock.row.identity.tgid = tgid;
+        lock.evidence.shared = true;
+        lock.place = Some(Memory {
+            name: "pool+0x40".into(),
+            is_variable: false,
+            file: Some((4711, 0x40)),
+        });
+        lock
+    };
+    let rows = unite(vec![shared(1, 0x2040), shared(2, 0x9040)]);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].1.name.own, "pool+0x40");
+    assert_eq!(rows[0].1.identity.object, 4711);
+}
+
+#[test]
+fn parking_lot_waiters_meet_where_they_wait() {
+    let parked = |address: u64, caller: &str| {
+        let mut lock = futex(address, Class::ParkingLot, Place::Nowhere, 1);
+        lock.row.first_caller = Some(caller.into());
+        lock
+    };
+    let rows = unite(vec![
+        parked(0x1010, "insert"),
+        parked(0x2020, "insert"),
+        parked(0x1010, "evict"),
+    ]);
+    let mut names: Vec<_> = rows
+        .iter()
+        .map(|(_, row)| (row.name.own.as_str(), row.contentions))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, [("in evict", 1), ("in insert", 2)]);
+}
