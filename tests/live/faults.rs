@@ -1,7 +1,6 @@
 //! Killed in every phase, stopped and continued, short of descriptors, many at once: nothing is left behind, and what is
 //! told is true.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -12,107 +11,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::held::Held;
 use crate::kernel::{alone, require_live};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
 const TOOLS: [&str; 5] = ["profile", "offcputime", "runqlat", "biolatency", "pressure"];
 
-/// For what the kernel does a moment later, such as freeing programs.
+/// Far beyond what starting takes, so that only a hang runs into it.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What a process holds of the kernel, and whom it started.
-#[derive(Debug, Default)]
-struct Held {
-    programs: BTreeSet<u32>,
-    links: BTreeSet<u32>,
-    maps: BTreeSet<u32>,
-    children: BTreeSet<u32>,
-    perf_events: usize,
-}
-
-impl Held {
-    fn by(pid: u32) -> Self {
-        let mut held = Self::default();
-        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let text = fs::read_to_string(entry.path()).unwrap_or_default();
-            let id = |name: &str| {
-                let value = text.lines().find_map(|line| line.strip_prefix(name));
-                value.and_then(|value| value.trim().parse::<u32>().ok())
-            };
-            held.programs.extend(id("prog_id:"));
-            held.links.extend(id("link_id:"));
-            held.maps.extend(id("map_id:"));
-            let fd = format!("/proc/{pid}/fd/{}", entry.file_name().to_string_lossy());
-            let is_event =
-                fs::read_link(fd).is_ok_and(|to| to.ends_with("anon_inode:[perf_event]"));
-            held.perf_events += usize::from(is_event);
-        }
-        for task in fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            held.children.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|id| id.parse::<u32>().ok()),
-            );
-        }
-        held
-    }
-
-    /// What is still there. IDs are given out once, so that other users of BPF do not matter.
-    fn left(&self) -> Vec<String> {
-        let there = |kind: &str, ids: &BTreeSet<u32>, exists: fn(u32) -> bool| {
-            let ids: Vec<u32> = ids.iter().copied().filter(|id| exists(*id)).collect();
-            (!ids.is_empty()).then(|| format!("{kind} {ids:?}"))
-        };
-        [
-            there("programs", &self.programs, |id| {
-                exists(libbpf_rs::libbpf_sys::bpf_prog_get_fd_by_id, id)
-            }),
-            there("links", &self.links, |id| {
-                exists(libbpf_rs::libbpf_sys::bpf_link_get_fd_by_id, id)
-            }),
-            there("maps", &self.maps, |id| {
-                exists(libbpf_rs::libbpf_sys::bpf_map_get_fd_by_id, id)
-            }),
-            there("children", &self.children, |id| {
-                let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-                !stat.is_empty() && !stat.contains(") Z ")
-            }),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
-    fn assert_gone(&self, what: &str) {
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            let left = self.left();
-            if left.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < give_up, "{what}: still there: {left:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-fn exists(open: unsafe extern "C" fn(u32) -> i32, id: u32) -> bool {
-    // SAFETY: takes a number; a non-negative result is a new descriptor, closed here.
-    unsafe {
-        let fd = open(id);
-        fd >= 0 && libc::close(fd) == 0
-    }
-}
 
 /// Stops it to see what it holds, and kills it.
 fn kill(tool: Tool) -> Held {

@@ -18,6 +18,7 @@ mod endings;
 mod events;
 mod faults;
 mod harness;
+mod held;
 mod interpreters;
 mod kernel;
 mod kernel_stacks;

@@ -1,0 +1,101 @@
+//! What a process holds of the kernel, and whether that is gone with it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// For what the kernel does a moment later, such as freeing programs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a process holds of the kernel, and whom it started.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) programs: BTreeSet<u32>,
+    pub(crate) links: BTreeSet<u32>,
+    pub(crate) maps: BTreeSet<u32>,
+    pub(crate) children: BTreeSet<u32>,
+    pub(crate) perf_events: usize,
+}
+
+impl Held {
+    pub(crate) fn by(pid: u32) -> Self {
+        let mut held = Self::default();
+        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            let id = |name: &str| {
+                let value = text.lines().find_map(|line| line.strip_prefix(name));
+                value.and_then(|value| value.trim().parse::<u32>().ok())
+            };
+            held.programs.extend(id("prog_id:"));
+            held.links.extend(id("link_id:"));
+            held.maps.extend(id("map_id:"));
+            let fd = format!("/proc/{pid}/fd/{}", entry.file_name().to_string_lossy());
+            let is_event =
+                fs::read_link(fd).is_ok_and(|to| to.ends_with("anon_inode:[perf_event]"));
+            held.perf_events += usize::from(is_event);
+        }
+        for task in fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            held.children.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|id| id.parse::<u32>().ok()),
+            );
+        }
+        held
+    }
+
+    /// What is still there. IDs are given out once, so that other users of BPF do not matter.
+    fn left(&self) -> Vec<String> {
+        let there = |kind: &str, ids: &BTreeSet<u32>, exists: fn(u32) -> bool| {
+            let ids: Vec<u32> = ids.iter().copied().filter(|id| exists(*id)).collect();
+            (!ids.is_empty()).then(|| format!("{kind} {ids:?}"))
+        };
+        [
+            there("programs", &self.programs, |id| {
+                exists(libbpf_rs::libbpf_sys::bpf_prog_get_fd_by_id, id)
+            }),
+            there("links", &self.links, |id| {
+                exists(libbpf_rs::libbpf_sys::bpf_link_get_fd_by_id, id)
+            }),
+            there("maps", &self.maps, |id| {
+                exists(libbpf_rs::libbpf_sys::bpf_map_get_fd_by_id, id)
+            }),
+            there("children", &self.children, |id| {
+                let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+                !stat.is_empty() && !stat.contains(") Z ")
+            }),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    pub(crate) fn assert_gone(&self, what: &str) {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < give_up, "{what}: still there: {left:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn exists(open: unsafe extern "C" fn(u32) -> i32, id: u32) -> bool {
+    // SAFETY: takes a number; a non-negative result is a new descriptor, closed here.
+    unsafe {
+        let fd = open(id);
+        fd >= 0 && libc::close(fd) == 0
+    }
+}
