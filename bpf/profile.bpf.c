@@ -173,10 +173,10 @@ int on_overflow(struct bpf_perf_event_data *ctx)
 	if (!is_wanted(task, sums))
 		return 0;
 	/* The kernel's addresses are negative; the code segment cannot be asked, clang would read half a word of it. */
-	if ((__s64)ctx->regs.ip > 0) {
-		outside.ip = ctx->regs.ip;
-		outside.sp = ctx->regs.sp;
-		outside.bp = ctx->regs.bp;
+	if ((__s64)user_ip(&ctx->regs) > 0) {
+		outside.ip = user_ip(&ctx->regs);
+		outside.sp = user_sp(&ctx->regs);
+		outside.bp = user_fp(&ctx->regs);
 	}
 	sample(ctx, task, &outside, sums, 1);
 	return 0;

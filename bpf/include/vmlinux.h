@@ -67,6 +67,8 @@ enum {
 	BPF_RB_AVAIL_DATA = 0,
 };
 
+#include "registers.h"
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
@@ -153,11 +155,6 @@ struct task_io_accounting {
 	u64 write_bytes;
 };
 
-/* Architecture: x86-64. */
-struct thread_struct {
-	unsigned long sp;
-};
-
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -189,31 +186,6 @@ struct task_struct {
 	struct css_set *cgroups;
 	bool throttled;
 	struct thread_struct thread;
-};
-
-/* Architecture: x86-64. */
-struct pt_regs {
-	unsigned long r15;
-	unsigned long r14;
-	unsigned long r13;
-	unsigned long r12;
-	unsigned long bp;
-	unsigned long bx;
-	unsigned long r11;
-	unsigned long r10;
-	unsigned long r9;
-	unsigned long r8;
-	unsigned long ax;
-	unsigned long cx;
-	unsigned long dx;
-	unsigned long si;
-	unsigned long di;
-	unsigned long orig_ax;
-	unsigned long ip;
-	unsigned long cs;
-	unsigned long flags;
-	unsigned long sp;
-	unsigned long ss;
 };
 
 struct cgroup_subsys_state {
@@ -284,12 +256,6 @@ struct bpf_iter__task {
 /* UAPI, not relocated: libbpf and the kernel find it by name in map values. */
 struct bpf_spin_lock {
 	__u32 val;
-};
-
-/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
-struct user_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
-	unsigned long ip, cs, flags, sp, ss;
 };
 
 struct bpf_perf_event_data {
