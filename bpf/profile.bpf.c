@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "follow.bpf.h"
 #include "targets.bpf.h"
 #include "stacks.bpf.h"
 
@@ -268,34 +269,6 @@ int on_uprobe(struct pt_regs *ctx)
 	};
 
 	event_fired(ctx, &probed, probe_weight(ctx));
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
-{
-	follow_child(parent, child);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
-{
-	target_executed(task);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct *task)
-{
-	forget_exited(task);
-	return 0;
-}
-
-SEC("iter/task")
-int note_namespace(struct bpf_iter__task *ctx)
-{
-	note_pid_namespace();
 	return 0;
 }
 
