@@ -1,7 +1,7 @@
 //! biolatency: how long block I/O takes, queued and in the device; how busy disks are; what failed.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
@@ -11,7 +11,6 @@ use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
-use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
 use trace::probe::Kernel;
 use trace::run::{self, Outcome};
@@ -48,11 +47,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         .map(disks::Disk::dev)
         .collect::<Result<_>>()?;
     run::check_privileges()?;
-    let hdr = args
-        .hdr
-        .as_deref()
-        .map(|path| HdrLog::create(path, SystemTime::now()))
-        .transpose()?;
+    let hdr = args.histograms.hdr_log()?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();

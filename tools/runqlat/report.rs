@@ -60,7 +60,7 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
         if args.group() != Group::Machine {
             writeln!(out, "\n{}", terminal(&label(args.group(), waits, &cgroups)))?;
         }
-        text::write(&waits.histogram, args.unit(), out)?;
+        text::write(&waits.histogram, args.histograms.unit(), out)?;
     }
     if interval.waits.is_empty() {
         writeln!(out, "     nothing recorded")?;
