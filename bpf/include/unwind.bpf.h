@@ -40,13 +40,15 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 		if (at->process.start_stack != BPF_CORE_READ(task, mm, start_stack))
 			at->process.mappings = 0;
 	}
+	at->has_tables = at->process.mappings != 0;
+	at->is_unlisted = unwind_mode != UNWIND_FP && !at->compat && !at->process.mappings && can_find_mappings(at);
 	at->leaf = 1;
 	at->bx = 0;
 	scratch->record.depth = 0;
-	if (!at->process.mappings)
-		end = unwind_frame_pointers(slot);
-	else
+	if (at->process.mappings || at->is_unlisted)
 		end = unwind_by_rules(slot);
+	else
+		end = unwind_frame_pointers(slot);
 	scratch->record.end = end;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* unwind_state.bpf.h: where a walk of a user stack is, and the rule for that place.
+/* unwind_state.bpf.h: where a walk of a user stack is, and what was found on the way.
  *
  * The state lives in per-CPU scratch, not on the BPF stack, where the verifier would follow each of its values. A rule that
  * was found is kept by address, per CPU: stacks resemble each other, and the search is most of the cost.
@@ -43,6 +43,13 @@ const volatile __u32 unwind_mode = UNWIND_AUTO;
 /* Words of a frame that one read fetches at most: return address, saved frame pointer, and what lies between. */
 #define FRAME_WORDS 8
 
+/* Mappings that a walk of a process that is not listed remembers, a power of two: the program, the dynamic linker, the vDSO,
+ * some libraries.
+ */
+#define MAX_UNLISTED 8
+/* Of a node of the kernel's tree of mappings. */
+#define MOST_PIVOTS 15
+
 /* One ring buffer record; `depth` addresses follow, leaf first. */
 struct stack_record {
 	__u64 id;
@@ -63,13 +70,22 @@ struct unwind {
 	__u64 bx;
 	/* All registers of a leaf. */
 	struct user_regs regs;
+	/* Its `mappings` count those below for a process that is not listed. */
 	struct unwind_process process;
+	struct unwind_mapping unlisted[MAX_UNLISTED];
+	/* What is looked at to find one: here, for want of room on the stack. */
+	struct unwind_file file;
+	__u64 pivots[MOST_PIVOTS];
 	/* Twice as long as it is used, for the verifier, which knows a length by its mask only. */
 	__u64 frame[2 * FRAME_WORDS];
 	/* `ip` is where the thread is, not where a call returns to. */
 	__u8 exact;
 	/* No frame was left yet: all registers are known. */
 	__u8 leaf;
+	/* The process is not listed: its mappings are found one by one. */
+	__u8 is_unlisted;
+	/* Some table of the process is known. */
+	__u8 has_tables;
 	/* A 32-bit program's frame pointers are 4 bytes apart. */
 	__u8 compat;
 };
@@ -126,40 +142,6 @@ __noinline __u32 search_rule(__u32 mappings_at, __u32 mappings, __u64 pc)
 	if (offset >> PAGE_SHIFT_OF_INDEX >= mapping->pages)
 		return 0;
 	return find_rule(mapping->pages_at, offset);
-}
-
-static __always_inline struct unwind_rule searched_rule(const struct unwind *at, __u64 pc)
-{
-	struct unwind_rule none = {};
-	struct unwind_rules *rules;
-	__u32 zero = 0;
-
-	rules = bpf_map_lookup_elem(&unwind_rules, &zero);
-	if (!rules)
-		return none;
-	return rules->rules[search_rule(at->process.mappings_at, at->process.mappings, pc) & (MAX_RULES - 1)];
-}
-
-static __always_inline struct unwind_rule rule_for(const struct unwind *at, struct rule_cache *cache, __u64 pc)
-{
-	struct cached_rule *cached = &cache->rules[(pc ^ pc >> 10 ^ at->process.generation) & (CACHED_RULES - 1)];
-	struct unwind_rule rule;
-
-	if (cached->pc == pc && cached->generation == at->process.generation) {
-		rule = cached->rule;
-		barrier();
-		/* An interrupt's walk may have put another rule here meanwhile. */
-		if (cached->pc == pc && cached->generation == at->process.generation)
-			return rule;
-	}
-	rule = searched_rule(at, pc);
-	cached->pc = 0;
-	barrier();
-	cached->rule = rule;
-	cached->generation = at->process.generation;
-	barrier();
-	cached->pc = pc;
-	return rule;
 }
 
 #endif

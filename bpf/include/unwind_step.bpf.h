@@ -11,6 +11,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "unwind_code.bpf.h"
+#include "unwind_rule.bpf.h"
 #include "unwind_state.bpf.h"
 
 static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
@@ -43,7 +44,7 @@ static __always_inline bool read_frame_pointer(struct unwind *at)
  */
 static __always_inline int outermost(const struct unwind *at)
 {
-	bool unknown = unwind_mode == UNWIND_AUTO && !at->compat && !at->process.mappings;
+	bool unknown = unwind_mode == UNWIND_AUTO && !at->compat && !at->has_tables;
 
 	return unknown || at->leaf ? STACK_END_NO_TABLE : STACK_END_ROOT;
 }
@@ -191,7 +192,7 @@ static __always_inline struct unwind_rule rule_by_code(const struct unwind *at)
 }
 
 /* Notes the frame that the walk is at and goes to its caller; STEP_ON, or how the stack ended. */
-static __always_inline int unwind_step(struct stack_scratch *scratch, struct rule_cache *cache)
+static __always_inline int unwind_step(__u32 slot, struct stack_scratch *scratch, struct rule_cache *cache)
 {
 	struct unwind *at = &scratch->unwind;
 	__u32 depth = scratch->record.depth;
@@ -202,7 +203,7 @@ static __always_inline int unwind_step(struct stack_scratch *scratch, struct rul
 		return STACK_END_DEPTH;
 	/* A call may be its function's last instruction: the byte before the return address is inside it. */
 	pc = at->ip - !at->exact;
-	rule = rule_for(at, cache, pc);
+	rule = rule_for(slot, at, cache, pc);
 	if (rule.cfa == CFA_UNCOVERED)
 		rule = rule_by_code(at);
 	/* The stub was not called: it begins at the return address. */
@@ -234,7 +235,9 @@ __noinline int unwind_steps(__u32 slot)
 	if (!scratch || !cache)
 		return STACK_END_NO_TABLE;
 	for (int i = 0; i < STEPS_PER_CALL; i++) {
-		end = unwind_step(scratch, cache);
+		/* Else clang computes each register's address before the loop and keeps it on the stack, which is small. */
+		barrier_var(scratch);
+		end = unwind_step(slot, scratch, cache);
 		if (end != STEP_ON)
 			return end;
 	}

@@ -18,6 +18,7 @@
 #define MAX_CHUNKS 128
 #define MAX_RULES 16384
 #define MAX_UNWOUND_PROCESSES 32768
+#define MAX_UNWOUND_FILES 8192
 /* Mappings of one process; powers of two below bound the searches. */
 #define MAX_MAPPINGS_SHIFT 12
 /* Bytes of code that one page of the index stands for; a row in it is at least one byte. */
@@ -92,6 +93,25 @@ struct unwind_process {
 	__u32 pad;
 };
 
+/* A part of a file as the kernel knows it, also where stat(2) says otherwise (overlayfs, btrfs). */
+struct unwind_file {
+	__u64 inode;
+	/* Of the mapping's first byte. */
+	__u64 offset;
+	/* Its last change (ctime), since 1970: an inode may become another program's. */
+	__u64 changed_ns;
+	/* As in the kernel: the major number << 20 | the minor. */
+	__u32 device;
+	__u32 pad;
+};
+
+struct unwind_file_table {
+	/* As a mapping's, less its begin. */
+	__u64 shift;
+	__u32 pages_at;
+	__u32 pages;
+};
+
 struct unwind_chunk {
 	__u32 words[CHUNK_WORDS];
 };
@@ -131,6 +151,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct unwind_process);
 } unwind_processes SEC(".maps");
+
+/* Tables by file, for processes that are not in the list above. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_UNWOUND_FILES);
+	__type(key, struct unwind_file);
+	__type(value, struct unwind_file_table);
+} unwind_files SEC(".maps");
 
 static __always_inline struct unwind_chunk *unwind_chunk_of(__u32 word)
 {

@@ -26,6 +26,7 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef int pid_t;
 typedef __u32 dev_t;
+typedef __s64 time64_t;
 typedef unsigned short umode_t;
 typedef _Bool bool;
 enum { false = 0, true = 1 };
@@ -103,8 +104,16 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct super_block {
+	dev_t s_dev;
+};
+
 struct inode {
 	umode_t i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	time64_t i_ctime_sec;
+	u32 i_ctime_nsec;
 };
 
 struct file {
@@ -129,9 +138,40 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
+/* As sizes: what they point to is not looked at through them. */
+struct maple_range_64 {
+	void *parent;
+	unsigned long pivot[15];
+	void *slot[16];
+};
+
+struct maple_arange_64 {
+	void *parent;
+	unsigned long pivot[9];
+	void *slot[10];
+};
+
+struct maple_tree {
+	void *ma_root;
+};
+
 struct mm_struct {
 	unsigned long mmap_base;
 	unsigned long start_stack;
+	mm_context_t context;
+	struct maple_tree mm_mt;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
 };
 
 typedef struct {

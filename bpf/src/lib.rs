@@ -66,6 +66,7 @@ macro_rules! unwind_maps {
             chunks: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_chunks)?,
             rules: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_rules)?,
             processes: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_processes)?,
+            files: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_files)?,
         }
     };
 }

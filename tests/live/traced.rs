@@ -5,6 +5,15 @@ use serde_json::Value;
 use crate::tool::{Output, Tool};
 use crate::workload::Workload;
 
+impl Workload {
+    /// Threads that compute on CPU 0, where all but one always wait.
+    pub(crate) fn spinners(threads: u32, seconds: u32) -> Self {
+        let (threads, seconds) = (threads.to_string(), seconds.to_string());
+        let args = ["--threads", &threads, "--cpu", "0", "--seconds", &seconds];
+        Self::start("spinner", &args)
+    }
+}
+
 /// Runs `tool OPTIONS` over the work of a workload that is ready; gives what the tool wrote, and what the workload says of
 /// itself. It is still there, all its threads asleep.
 pub(crate) fn observed(

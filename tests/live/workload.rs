@@ -42,13 +42,6 @@ impl Workload {
         workload
     }
 
-    /// Threads that compute on CPU 0, where all but one always wait.
-    pub(crate) fn spinners(threads: u32, seconds: u32) -> Self {
-        let (threads, seconds) = (threads.to_string(), seconds.to_string());
-        let args = ["--threads", &threads, "--cpu", "0", "--seconds", &seconds];
-        Self::start("spinner", &args)
-    }
-
     /// The same for any command that comes to speak the protocol; also the process ID that it knows itself by.
     pub(crate) fn spawn(name: &str, mut command: Command) -> (Self, u32) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -110,6 +110,7 @@ impl Capture {
                 open.maps.stall_stacks.set_max_entries(1)?;
                 open.maps.stacks_sent.set_max_entries(1)?;
                 open.maps.unwind_processes.set_max_entries(1)?;
+                open.maps.unwind_files.set_max_entries(1)?;
                 open.maps.stack_ring.set_max_entries(SMALLEST_RING)?;
             }
             Ok(())

@@ -80,6 +80,8 @@ pub(crate) struct Executable {
     pub(crate) offset: u64,
     /// The file's number, the same in every process.
     pub(crate) module: u32,
+    /// The file as the kernel names it.
+    pub(crate) backing: Backing,
 }
 
 /// Remembers what was mapped and names addresses. Single-threaded: the ELF library is neither `Send` nor `Sync`.
@@ -149,6 +151,7 @@ impl Symbolizer {
                         end: mapping.end,
                         offset: mapping.offset,
                         module: module?,
+                        backing: mapping.backing,
                     })
                 })
                 .collect(),

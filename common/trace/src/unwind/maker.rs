@@ -25,6 +25,7 @@ struct Job {
 pub(super) struct Made {
     /// As it was given.
     pub(super) module: Option<u32>,
+    pub(super) file: File,
     pub(super) outcome: Outcome,
 }
 
@@ -115,9 +116,12 @@ impl Maker {
                     while let Some(job) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
                         let outcome = catch_unwind(AssertUnwindSafe(|| make(&job.file, &known)));
-                        let module = job.module;
-                        let outcome = outcome.unwrap_or(Outcome::Broken);
-                        if done.send(Made { module, outcome }).is_err() {
+                        let made = Made {
+                            module: job.module,
+                            file: job.file,
+                            outcome: outcome.unwrap_or(Outcome::Broken),
+                        };
+                        if done.send(made).is_err() {
                             return;
                         }
                         notify(&ready);
@@ -222,6 +226,7 @@ mod tests {
         let Some(Made {
             module: Some(1),
             outcome: Outcome::Table(image, key, Some(table)),
+            ..
         }) = maker.wait(soon)
         else {
             panic!("this program has call frame information");

@@ -6,6 +6,7 @@
 //! 256 MiB (`words`); what does not fit goes without, is counted, and is walked by frame pointers.
 
 mod command;
+mod files;
 mod free;
 mod maker;
 mod outside;
@@ -27,7 +28,9 @@ use unwind::Rule;
 pub use outside::Registers;
 
 use crate::losses::Losses;
+use crate::mappings::Backing;
 use crate::symbolize::{Executable, Symbolizer};
+use files::Files;
 use maker::{Made, Maker};
 use processes::{Listed, Processes};
 use rules::Rules;
@@ -54,6 +57,8 @@ pub struct Maps {
     pub rules: MapHandle,
     /// `unwind_processes`
     pub processes: MapHandle,
+    /// `unwind_files`
+    pub files: MapHandle,
 }
 
 /// Whose tables are kept.
@@ -88,6 +93,7 @@ pub struct Unwinder {
     /// By the symbolizer's number.
     modules: HashMap<u32, State>,
     processes: Processes,
+    files: Files,
 }
 
 /// What is known of a file.
@@ -125,6 +131,7 @@ impl Unwinder {
             maker,
             modules: HashMap::new(),
             processes: Processes::new(maps.processes),
+            files: Files::new(maps.files),
         })
     }
 
@@ -267,13 +274,40 @@ impl Unwinder {
         symbolizer: &mut Symbolizer,
     ) -> Option<Listed> {
         let module = self.module(tgid, executable.module, symbolizer)?;
-        let bias = module.bias(executable.start, executable.offset)?;
+        let shift = module.shift(executable.start, executable.offset)?;
+        self.publish_file(executable, &module, symbolizer);
         Some(Listed {
             begin: executable.start,
             end: executable.end,
-            shift: bias.wrapping_add(module.stored.text_start),
+            shift,
             module,
         })
+    }
+
+    /// The next process that maps the file needs no list to be walked.
+    fn publish_file(
+        &mut self,
+        executable: &Executable,
+        module: &Module,
+        symbolizer: &mut Symbolizer,
+    ) {
+        let (id, offset) = (executable.module, executable.offset);
+        if !self.files.is_new(id, offset, module) {
+            return;
+        }
+        match executable.backing {
+            Backing::Vdso => {
+                if let Some(shift) = module.shift(0, offset) {
+                    self.files.publish_vdso(shift, module);
+                }
+            }
+            Backing::File(key) => {
+                if let Some(file) = symbolizer.module_file(id) {
+                    self.files.publish(key, file, offset, module);
+                }
+            }
+            Backing::Anonymous => {}
+        }
     }
 
     /// The file's table if it is there; if not, it is ordered, and the process is listed anew when it comes.
@@ -298,7 +332,12 @@ impl Unwinder {
         let taken = self
             .tables
             .take(made.outcome, &mut self.words, &mut self.rules);
-        let Some(id) = made.module else { return };
+        let Some(id) = made.module else {
+            if let Taken::Stored(module) = taken {
+                self.files.publish_ahead(&made.file, &module);
+            }
+            return;
+        };
         let before = match taken {
             Taken::Stored(module) => self.modules.insert(id, State::With(module)),
             Taken::Nothing => self.modules.insert(id, State::Without),
@@ -320,6 +359,7 @@ impl Unwinder {
             State::Making(_) | State::Without => true,
             State::NoRoom => false,
         });
+        self.files.keep(|pages_at| in_use.contains(&pages_at));
         self.tables.drop_unused(&mut self.words);
     }
 }

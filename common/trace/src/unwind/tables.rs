@@ -10,6 +10,8 @@ use super::maker::{Known, Outcome};
 use super::rules::Rules;
 use super::words::{CHUNK_WORDS, Words};
 
+/// Architecture: x86-64; what the loader rounds to.
+const PAGE: u64 = 4096;
 /// log2 of the bytes of text that a page of the index stands for.
 const PAGE_BITS: u32 = 10;
 
@@ -56,9 +58,21 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// What is added to the file's addresses where the mapping of `offset` starts at `start`.
-    pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        self.image.bias(start, offset)
+    /// What is subtracted from an address for the offset into the table's index, where the mapping of `offset` starts at
+    /// `start`.
+    pub(super) fn shift(&self, start: u64, offset: u64) -> Option<u64> {
+        let bias = self.image.bias(start, offset)?;
+        Some(bias.wrapping_add(self.stored.text_start))
+    }
+
+    /// Where in the file the loader's mappings of code start.
+    pub(super) fn code_offsets(&self) -> impl Iterator<Item = u64> {
+        let code = self
+            .image
+            .loads()
+            .iter()
+            .filter(|load| load.is_executable());
+        code.map(|load| load.offset & !(PAGE - 1))
     }
 }
 
