@@ -14,10 +14,10 @@ endif
 
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/dist setup/install setup/python tests/run
+SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/dist setup/inferno setup/install setup/python setup/speedscope tests/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check fuzz bench dist dist-test install docs clean deps deps-test deps-bench
+.PHONY: help demo build test check fuzz bench bench-files dist dist-test install docs clean deps deps-test deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -43,6 +43,11 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 bench: build deps-bench ## what the tools cost, beside libbpf-tools (BENCH='--rounds 3 --only runqlat')
 	$(CARGO) build --release --locked -p usekit-bench
 	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) $(BENCH)
+	$(MAKE) --no-print-directory bench-files
+
+bench-files: deps-bench ## how fast flame reads and draws, beside inferno and pprof (BENCH_FILES='--megabytes 1000')
+	$(CARGO) build --release --locked -p usekit-flame -p usekit-bench
+	$(RELEASE)/usekit-bench-files --ours-dir $(RELEASE) --inferno-dir "$$(setup/inferno $(dir $(RELEASE))bench-tools)" $(BENCH_FILES)
 
 FUZZ_SECONDS ?= 10
 fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_SECONDS=10 each)

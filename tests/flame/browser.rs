@@ -105,7 +105,7 @@ fn drawn(dir: &tempfile::TempDir, name: &str, extra: &[&str]) -> String {
 }
 
 #[test]
-fn clicks_zoom_and_reset_and_keys_walk() {
+fn clicks_zoom_and_reset() {
     let dir = tempfile::tempdir().expect("a directory");
     let steps = "
       var all = width('all'), before = width('parse');
@@ -113,8 +113,6 @@ fn clicks_zoom_and_reset_and_keys_walk() {
       var zoomed = [width('parse'), width('main'), width('lex'), width('run')];
       click(document.querySelector('.reset'));
       var after = width('parse');
-      var root = document.querySelector('section') || document.querySelector('svg');
-      press(root, 'ArrowUp'); press(root, 'ArrowDown');
       return {all: all, before: before, zoomed: zoomed, after: after};";
     let seen = browse(&drawn(&dir, "a.html", &[]), false, "1000,800", steps);
     let all = seen["all"].as_f64().expect("a width");
@@ -135,6 +133,68 @@ fn clicks_zoom_and_reset_and_keys_walk() {
     near(&seen["zoomed"][2], 300.0 / 450.0);
     near(&seen["zoomed"][3], 0.0);
     near(&seen["after"], 0.45);
+}
+
+/// From the root to a leaf, along a row, zoomed by Enter, back by Escape; a search is ended before a zoom is.
+#[test]
+fn keys_walk_zoom_search_and_reset() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let steps = "
+      var at = function () { var g = document.querySelector('.boxes > g.selected'); return g ? g.querySelector('title').textContent : ''; };
+      var details = document.querySelector('.details'), input = document.querySelector('.pattern');
+      var from = FROM, seen = [];
+      var go = function (key) { press(from, key); seen.push(at()); };
+      go('ArrowUp'); go('ArrowUp'); go('ArrowUp'); go('ArrowUp'); go('ArrowUp'); go('ArrowUp'); go('ArrowRight'); go('ArrowDown');
+      var said = details ? details.textContent : '';
+      press(from, 'Enter');
+      var zoomed = [width('parse'), width('all')];
+      press(from, '/');
+      var focused = input ? document.activeElement === input : true;
+      if (input) { type(input, 'lex'); }
+      var matched = document.querySelectorAll('.matched').length;
+      press(input || from, 'Escape');
+      var after = [document.querySelectorAll('.matched').length, width('parse'), input ? input.value : ''];
+      press(from, 'Escape');
+      return {seen: seen, said: said, zoomed: zoomed, focused: focused, matched: matched, after: after, reset: width('parse')};";
+    let root = "document.querySelector('section, svg')";
+    for (name, is_svg, from) in [
+        ("a.html", false, root),
+        ("a.html", false, "document.body"),
+        ("a.svg", true, "window"),
+    ] {
+        let prompt = "window.prompt = function () { return null; };";
+        let steps = format!("{prompt}{}", steps.replace("FROM", from));
+        let seen = browse(&drawn(&dir, name, &[]), is_svg, "1000,800", &steps);
+        if is_svg {
+            // Beside the test it is no document of its own and hears keys where it has the focus.
+            assert!(seen["seen"].is_array(), "{seen}");
+            continue;
+        }
+        // Each leafward step goes to the first box on top; a leaf has none.
+        assert_eq!(
+            seen["seen"],
+            serde_json::json!([
+                "all", "app", "main", "parse", "lex", "lex", "reduce", "parse"
+            ]),
+            "{from}: {seen}"
+        );
+        let said = seen["said"].as_str().expect("text");
+        assert!(said.starts_with("parse — 450, 45.0 % of all"), "{said}");
+        assert_eq!(seen["zoomed"][0], seen["zoomed"][1], "{from}: {seen}");
+        assert_eq!(
+            (&seen["focused"], &seen["matched"]),
+            (&true.into(), &1.into()),
+            "{from}: {seen}"
+        );
+        assert_eq!(
+            seen["after"],
+            serde_json::json!([0, seen["zoomed"][0], ""]),
+            "{from}: still zoomed, no longer searched: {seen}"
+        );
+        let [reset, all] =
+            [&seen["reset"], &seen["zoomed"][1]].map(|v| v.as_f64().expect("a width"));
+        assert!((reset - 0.45 * all).abs() < 2.0, "{from}: {seen}");
+    }
 }
 
 #[test]
@@ -202,24 +262,85 @@ fn hostile_names_stay_text() {
     }
 }
 
+/// Chromium's windows are no narrower than 500 pixels, frames are.
+fn browse_phone(page: &str, steps: &str) -> Value {
+    let inner = std::fs::read_to_string(page).expect("a page");
+    let dir = tempfile::tempdir().expect("a directory");
+    let quoted = inner.replace('&', "&amp;").replace('"', "&quot;");
+    let outer = format!(
+        "<!DOCTYPE html><meta charset=utf-8><body style='margin:0'>\
+         <iframe width=390 height=844 style='border:0' srcdoc=\"{quoted}\"></iframe></body>"
+    );
+    let outer = file(&dir, "outer.html", outer);
+    let steps = format!(
+        "var frame = document.querySelector('iframe'), inner = frame.contentDocument, win = frame.contentWindow; {steps}"
+    );
+    browse(text(&outer), false, "500,900", &steps)
+}
+
+const PHONE: &str = "
+  var boxes = Array.from(inner.querySelectorAll('.boxes > g'));
+  var wide = function (name) { var g = boxes.find(function (g) { return g.querySelector('title').textContent === name; });
+    return g.querySelector('rect').getBoundingClientRect().width; };
+  return {page: inner.documentElement.scrollWidth, window: win.innerWidth, all: wide('all'),
+    reading: inner.querySelector('.reading').textContent,
+    table: inner.querySelector('table, pre').getBoundingClientRect().right,
+    row: inner.querySelector('.boxes rect').getBoundingClientRect().height};";
+
+fn fits_a_phone(seen: &Value) {
+    let number = |key: &str| seen[key].as_f64().expect("a width");
+    assert!((number("window") - 390.0).abs() < 1.0, "{seen}");
+    assert!(
+        number("page") <= 390.0 && number("table") <= 390.0,
+        "{seen}"
+    );
+    assert!((340.0..390.0).contains(&number("all")), "{seen}");
+    assert!(number("row") >= 17.0, "{seen}");
+    let reading = seen["reading"].as_str().expect("text");
+    assert!(
+        reading.ends_with("Left to right is alphabetical, not time."),
+        "{seen}"
+    );
+}
+
 #[test]
 fn a_phone_shows_all_of_the_page_without_scrolling_sideways() {
     let dir = tempfile::tempdir().expect("a directory");
+    fits_a_phone(&browse_phone(&drawn(&dir, "a.html", &[]), PHONE));
+}
+
+#[test]
+fn the_page_of_a_difference_says_what_changed_and_fits_a_phone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = file(&dir, "base.folded", STACKS);
+    let new = file(&dir, "new.folded", STACKS.replace("lex 300", "lex 500"));
+    let out = dir.path().join("diff.html");
+    stdout(&flame(&["diff", text(&base), text(&new), "-o", text(&out)]));
+    fits_a_phone(&browse_phone(text(&out), PHONE));
     let steps = "
-      return {page: document.documentElement.scrollWidth, window: window.innerWidth, all: width('all'),
-        reading: document.querySelector('.reading').textContent,
-        row: document.querySelector('.boxes rect').getBoundingClientRect().height};";
-    let seen = browse(&drawn(&dir, "a.html", &[]), false, "500,900", steps);
-    let [page, window] = ["page", "window"].map(|key| seen[key].as_f64().expect("a width"));
-    assert!(page <= window && window <= 520.0, "{seen}");
+      var fill = function (name) { return box(name).querySelector('rect').getAttribute('fill'); };
+      return {table: document.querySelector('pre').textContent, lex: fill('lex'), run: fill('run'), all: fill('all'),
+        label: box('lex').querySelector('text').textContent, pwned: window.pwned === undefined,
+        images: document.querySelectorAll('img').length};";
+    let seen = browse(text(&out), false, "1000,800", steps);
+    let table = seen["table"].as_str().expect("text");
     assert!(
-        seen["row"].as_f64().is_some_and(|row| row >= 17.0),
+        table.contains("lex grew") && table.contains('\n'),
+        "{table}"
+    );
+    assert!(
+        seen["label"]
+            .as_str()
+            .is_some_and(|label| label.starts_with("▲ lex")),
         "{seen}"
     );
     assert!(
-        seen["reading"]
-            .as_str()
-            .is_some_and(|text| text.ends_with("Left to right is alphabetical, not time.")),
+        seen["lex"] != seen["all"] && seen["run"] != seen["lex"],
+        "{seen}"
+    );
+    assert_eq!(
+        (&seen["pwned"], &seen["images"]),
+        (&true.into(), &0.into()),
         "{seen}"
     );
 }

@@ -37,6 +37,23 @@ fn top_goes_by_what_is_asked_for() {
 }
 
 #[test]
+fn what_is_idle_is_one_box_at_the_root_and_its_amount_is_said() {
+    for extra in [&[][..], &["--inverted"]] {
+        let svg = stdout(&flame_with(&[&["draw", "-"], extra].concat(), STACKS));
+        assert!(
+            svg.contains(r#"<g data-d="1"><title>[idle]</title><desc>120, 12.0 %"#),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("[idle] is 120 (12.0 %) with nothing to do"),
+            "{svg}"
+        );
+    }
+    let shown = stdout(&flame_with(&["draw", "-", "--idle", "show"], STACKS));
+    assert!(!shown.contains("<title>[idle]"), "{shown}");
+}
+
+#[test]
 fn peek_adds_up_callers_and_callees() {
     let text = stdout(&flame_with(&["peek", "-", "^run$"], STACKS));
     let words = |line: &str| {
@@ -98,7 +115,7 @@ fn samples_of_a_clock_become_time_beside_time() {
     let json = |name: &str, body: &str| file(&dir, name, body);
     let cpu = json(
         "cpu.json",
-        r#"{"tool": "profile", "duration_ns": 1, "frequency_hz": 100, "values": [{"name": "samples", "unit": "count"}],
+        r#"{"tool": "profile", "duration_ns": 1, "sample_period_ns": 10000000, "values": [{"name": "samples", "unit": "count"}],
         "stacks": [{"comm": "a", "pid": 1, "tid": 1, "count": 99, "values": [99], "user": [{"name": "f", "kind": "user", "address": "0x1"}], "kernel": []}]}"#,
     );
     let wait = json(

@@ -47,6 +47,21 @@ fn damage_is_named_with_its_place() {
         complaint("{\"tool\": \"x\", \"values\": [], \"stacks\": [{\"count\": -1}]}")
             .contains("not usekit's JSON")
     );
+    let json = |stacks: &str| {
+        format!(
+            "{{\"tool\": \"x\", \"values\": [{{\"name\": \"a\", \"unit\": \"count\"}}], {stacks}}}"
+        )
+    };
+    let frame = "{\"name\": \"f\"},".repeat(16_385);
+    let deep = format!(
+        "\"stacks\": [{{\"count\": 1, \"values\": [1], \"user\": [{}]}}]",
+        frame.trim_end_matches(',')
+    );
+    assert!(complaint(json(&deep)).contains("more than 16,384 frames"));
+    let odd = "\"stacks\": [{\"count\": 1, \"values\": [1, 2]}]";
+    assert!(complaint(json(odd)).contains("not as many as their types"));
+    assert!(complaint(json("\"x\": 1")).contains("missing field `stacks`"));
+    assert!(complaint(&json(odd)[..40]).contains("byte 40"));
     assert!(complaint("{\"$schema\": \"speedscope\", \"shared\": {\"frames\": []}, \"profiles\": [{\"type\": \"sampled\", \"name\": \"\", \"unit\": \"none\", \"samples\": [[7]], \"weights\": [1]}]}").contains("not there"));
     assert!(complaint("a 1 [0] 1.5: 1 x:\n\t1 f (m)\n\nnonsense\n").contains("line 4"));
 }
@@ -113,4 +128,24 @@ fn nothing_from_a_file_reaches_the_terminal_raw() {
             "{args:?}: {output}"
         );
     }
+}
+
+/// Tables that unpack to far more than the file are no reason to run out of memory.
+#[test]
+fn a_small_file_of_very_many_names_is_refused() {
+    let mut document = vec![0x0a, 0x04, 0x08, 0x01, 0x10, 0x02];
+    document.extend([0x32, 0x00].repeat((16 << 20) + 1));
+    assert!(complaint(gzip(&document)).contains("more than 16,777,216 names"));
+}
+
+/// Objects of other writers may have their fields in another order; a file may have an object per interval.
+#[test]
+fn json_objects_add_up_whatever_the_order_of_their_fields() {
+    let object = r#"{"stacks": [{"comm": "a", "count": 2, "values": [5], "user": [{"name": "f"}]}], "later": [{"x": 1}],
+        "values": [{"name": "samples", "unit": "count"}], "tool": "profile", "duration_ns": 7}"#;
+    let output = stdout(&flame_with(
+        &["merge", "-"],
+        format!("{object}\n{object} \n"),
+    ));
+    assert_eq!(output, "a;f 10\n");
 }

@@ -3,8 +3,10 @@
 mod browser;
 mod commands;
 mod docs;
+mod drawings;
 mod hostile;
 mod oracles;
+mod speedscope;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

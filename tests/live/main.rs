@@ -22,6 +22,7 @@ mod kernel;
 mod kernel_stacks;
 mod offcputime;
 mod older_kernels;
+mod outputs;
 mod own_cgroup;
 mod perf_dwarf;
 mod pressure;

@@ -8,11 +8,15 @@ use profile::draw::tree::Paths;
 use profile::draw::{self, View};
 use profile::folded::Idle;
 use profile::recording::Recording;
+use profile::style::Style;
 use profile::units;
 use profile::write::Format;
 
 use crate::input::Input;
 use crate::output::{self, Target, target};
+
+/// Columns of the table in a page.
+const PAGE_WIDTH: usize = 120;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -25,7 +29,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Also draw the change, as .svg
+    /// Also draw the change, as .svg or .html
     #[arg(short, long, value_name = "FILE", value_parser = target)]
     output: Option<Target>,
 
@@ -60,9 +64,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args
         .output
         .as_ref()
-        .is_some_and(|target| target.format != Format::Svg)
+        .is_some_and(|target| !matches!(target.format, Format::Svg | Format::Html))
     {
-        bail!("diff draws .svg only");
+        bail!("diff draws .svg and .html only");
     }
     let [base, new] = read_both(&args.input, &args.base, &args.new)?;
     let paths = Paths {
@@ -89,8 +93,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         };
         let [from, to] = [0, 1].map(|side| units::value(diff.whole[side].total, units[side]));
         let amount = format!("BASE {from}, NEW {to}; shares of each total are compared");
-        output::write(Some(&target.path), |mut out| {
-            draw::compared(&tree, &view, new.unit(), &amount, &mut out)
+        let mut table = Vec::new();
+        let plain = TableOptions {
+            width: PAGE_WIDTH,
+            style: Style::Plain,
+            ..options
+        };
+        write(&diff, units, &plain, &mut table)?;
+        let table = String::from_utf8_lossy(&table);
+        output::write(Some(&target.path), |mut out| match target.format {
+            Format::Html => {
+                draw::compared_html(&tree, &view, new.unit(), (&amount, &table), &mut out)
+            }
+            _ => draw::compared(&tree, &view, new.unit(), &amount, &mut out),
         })?;
         output::say(target);
     }

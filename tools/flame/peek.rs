@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             &mut out,
         )?;
         if more > 0 {
-            writeln!(out, "… {more} more functions match; -n shows more")?;
+            let more = profile::units::counted(more as u64, "more functions");
+            writeln!(out, "… {more} with matching names; -n shows more")?;
         }
         Ok(())
     })

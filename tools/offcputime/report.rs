@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
+use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
 use trace::closing::{self, Closing};
@@ -40,17 +41,19 @@ pub(crate) fn report(
     cost: &Cost,
 ) -> Result<Outcome> {
     let profile = profile_of(args, harvest, stacks);
+    let meta = meta(harvest, &profile, stacks, cost);
     let mut dropped = 0;
     // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
         file.write(|mut out| {
-            dropped = write(args, file.format, harvest, &profile, cost, &mut out)?;
+            let rounded = write(args, file.format, harvest, &profile, cost, &meta, &mut out)?;
+            dropped = dropped.max(rounded);
             Ok(())
         })?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
-    let written = write(args, format, harvest, &profile, cost, &mut out);
+    let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
     dropped = dropped.max(written.context("write to stdout")?);
     Ok(close(args, harvest, stacks, cost, (&profile, dropped)))
 }
@@ -80,6 +83,15 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
     }
 }
 
+/// What other programs are told about the run.
+fn meta(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Meta {
+    let of_ns = harvest.accounting.lifetime_ns;
+    let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window);
+    meta.comments.extend(ends::describe(profile));
+    meta.build_ids = stacks.build_ids();
+    meta
+}
+
 /// Returns the time, ns, that has no line because it rounds to 0 us.
 fn write(
     args: &Args,
@@ -87,19 +99,19 @@ fn write(
     harvest: &Harvest,
     profile: &Profile,
     cost: &Cost,
+    meta: &Meta,
     out: &mut impl Write,
 ) -> Result<u64> {
     let mut written = Written::default();
     match format {
         Format::Human => write_human(args, harvest, profile, out)?,
         Format::Folded => written = folded::write(profile, &folded_options(args), out)?,
-        Format::Json => json::write(profile, &extra(harvest, profile, cost), out)?,
-        Format::File(format) => {
-            let of_ns = harvest.accounting.lifetime_ns;
-            let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window);
-            meta.comments.extend(ends::describe(profile));
-            profile::write::write(profile, format, &meta, out)?;
+        Format::Json => {
+            let mut extra = extra(harvest, profile, cost);
+            extra.extend(meta.to_json());
+            json::write(profile, &extra, out)?;
         }
+        Format::File(format) => profile::write::write(profile, format, meta, out)?,
     }
     out.flush()?;
     Ok(written.dropped)

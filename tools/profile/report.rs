@@ -7,6 +7,7 @@ use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
+use profile::write::Meta;
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
 use trace::closing::{self, Closing};
@@ -31,13 +32,14 @@ pub(crate) fn report(
     cost: &Cost,
 ) -> Result<Outcome> {
     let profile = profile_of(args, harvest, stacks);
+    let meta = meta(args, harvest, &profile, stacks, cost);
     // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
-        file.write(|mut out| write(args, file.format, harvest, &profile, cost, &mut out))?;
+        file.write(|mut out| write(args, file.format, harvest, &profile, cost, &meta, &mut out))?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
-    write(args, format, harvest, &profile, cost, &mut out).context("write to stdout")?;
+    write(args, format, harvest, &profile, cost, &meta, &mut out).context("write to stdout")?;
     Ok(close(args, harvest, &profile, stacks, cost))
 }
 
@@ -64,6 +66,27 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
     }
 }
 
+/// What other programs are told about the run.
+fn meta(
+    args: &Args,
+    harvest: &Harvest,
+    profile: &Profile,
+    stacks: &StackTable,
+    cost: &Cost,
+) -> Meta {
+    let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window);
+    meta.comments.extend(ends::describe(profile));
+    meta.event = args.event.short_name();
+    meta.build_ids = stacks.build_ids();
+    if args.event.is_clock() && args.weight.is_none() {
+        meta.period_ns = match args.rate() {
+            Rate::Every(period_ns) => period_ns,
+            Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
+        };
+    }
+    meta
+}
+
 /// Of the values: only whoever chose a weight knows what it measures, so it is named.
 fn unit(args: &Args) -> &'static str {
     match &args.weight {
@@ -79,23 +102,18 @@ fn write(
     harvest: &Harvest,
     profile: &Profile,
     cost: &Cost,
+    meta: &Meta,
     out: &mut impl Write,
 ) -> Result<()> {
     match format {
         Format::Human => write_human(args, profile, out)?,
         Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
-        Format::Json => json::write(profile, &extra(args, harvest, profile, cost), out)?,
-        Format::File(format) => {
-            let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window);
-            meta.comments.extend(ends::describe(profile));
-            if args.event.is_clock() {
-                meta.period_ns = match args.rate() {
-                    Rate::Every(period_ns) => period_ns,
-                    Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
-                };
-            }
-            profile::write::write(profile, format, &meta, out)?;
+        Format::Json => {
+            let mut extra = extra(args, harvest, profile, cost);
+            extra.extend(meta.to_json());
+            json::write(profile, &extra, out)?;
         }
+        Format::File(format) => profile::write::write(profile, format, meta, out)?,
     }
     Ok(out.flush()?)
 }

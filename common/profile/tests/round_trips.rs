@@ -15,6 +15,7 @@ fn written(profile: &Profile, format: Format) -> Vec<u8> {
     let meta = Meta {
         comments: vec!["lost nothing".into()],
         time_ns: 1_700_000_000_000_000_000,
+        period_ns: 10_101_010,
         build_ids: [("/usr/bin/app".to_owned(), "c0ffee".to_owned())].into(),
         ..Meta::default()
     };
@@ -67,7 +68,12 @@ fn folded(profile: &Profile, delimiter: bool) -> String {
 #[test]
 fn json_keeps_everything() {
     for profile in [fixtures::waits(), fixtures::samples()] {
-        let read = again(&written(&profile, Format::Json)).to_profile();
+        let read = again(&written(&profile, Format::Json));
+        assert_eq!(read.header.comments, ["lost nothing"]);
+        assert_eq!(read.header.build_ids["/usr/bin/app"], "c0ffee");
+        assert_eq!(read.header.period_ns, 10_101_010);
+        assert_eq!(read.header.time_ns, 1_700_000_000_000_000_000);
+        let read = read.to_profile();
         assert_eq!(everything(&read), everything(&profile));
         assert_eq!(
             (read.tool, read.duration_ns),
@@ -82,6 +88,7 @@ fn pprof_keeps_all_but_addresses_of_inlined_frames_and_ids_of_wakers() {
     for profile in [fixtures::waits(), fixtures::samples()] {
         let read = again(&written(&profile, Format::Pprof));
         assert_eq!(read.header.comments, ["lost nothing"]);
+        assert_eq!(read.header.period_ns, 10_101_010);
         assert_eq!(read.header.build_ids["/usr/bin/app"], "c0ffee");
         let read = read.to_profile();
         assert_eq!(folded(&read, false), folded(&profile, false));
@@ -122,15 +129,13 @@ fn speedscope_keeps_stacks_kinds_and_each_value() {
         let options = FoldedOptions {
             annotate: true,
             idle: Idle::Fold,
-            value: Some(0),
             ..FoldedOptions::default()
         };
         let mut bytes = Vec::new();
         profile::folded::write(&profile, &options, &mut bytes).unwrap();
-        assert_eq!(
-            folded(&read.to_profile(), false),
-            String::from_utf8(bytes).unwrap()
-        );
+        let read = read.to_profile();
+        assert_eq!(folded(&read, false), String::from_utf8(bytes).unwrap());
+        assert_eq!(read.values, profile.values);
     }
 }
 

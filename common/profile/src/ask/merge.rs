@@ -80,6 +80,9 @@ fn add_header(sum: &mut Header, part: &Header) {
     if sum.tool != part.tool {
         sum.tool.clear();
     }
+    if sum.event != part.event {
+        sum.event.clear();
+    }
     if sum.period_ns != part.period_ns {
         sum.period_ns = 0;
     }
@@ -87,6 +90,11 @@ fn add_header(sum: &mut Header, part: &Header) {
     for (module, id) in &part.build_ids {
         sum.build_ids
             .entry(module.clone())
+            .and_modify(|known| {
+                if known != id {
+                    known.clear();
+                }
+            })
             .or_insert_with(|| id.clone());
     }
 }

@@ -200,11 +200,12 @@
       });
       graphs.forEach(function (graph) { graph.fit(); });
     });
+    // Keys that nothing on the page has a use for are for the picture that is seen.
     document.addEventListener('keydown', function (event) {
-      if (event.key === '/' && event.target.tagName !== 'INPUT' && !event.defaultPrevented) {
-        var input = document.querySelector('section.graph:not([hidden]) .pattern');
-        if (input) { event.preventDefault(); input.focus(); }
-      }
+      if (event.defaultPrevented || event.target.tagName === 'INPUT' || event.target.closest('section')) { return; }
+      document.querySelectorAll('section.graph').forEach(function (section, index) {
+        if (!section.hidden && graphs[index]) { graphs[index].key(event); }
+      });
     });
   }
 

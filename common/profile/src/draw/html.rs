@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::svg::{embed, legend_entries, script_and_style};
 use super::tree::Tree;
-use super::{View, texts, words};
+use super::{Texts, View, texts, words};
 use crate::ask::top::{By, top};
 use crate::escape::markup;
 use crate::recording::Recording;
@@ -16,9 +16,48 @@ const STYLE: &str = include_str!("page.css");
 const ROWS: usize = 30;
 
 pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) -> io::Result<()> {
-    let (script, graph_style) = script_and_style();
     let tree = Tree::of(recording, view.paths());
-    let texts = texts(recording, view, &tree);
+    head(&texts(recording, view, &tree), out)?;
+    let other = View {
+        inverted: !view.inverted,
+        ..view.clone()
+    };
+    choice(view, out)?;
+    section(&tree, view, recording.unit(), ("graph", false), out)?;
+    let tree = Tree::of(recording, other.paths());
+    section(&tree, &other, recording.unit(), ("other", true), out)?;
+    table(recording, out)?;
+    if !recording.header.comments.is_empty() {
+        writeln!(out, "<h2>Notes of the run</h2>\n<ul>")?;
+        for comment in &recording.header.comments {
+            writeln!(out, "<li>{}</li>", markup(comment))?;
+        }
+        writeln!(out, "</ul>")?;
+    }
+    foot(out)
+}
+
+/// The page of a comparison; `table` is what it is in words.
+pub(super) fn compared(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    texts: &Texts,
+    table: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    head(texts, out)?;
+    section(tree, view, unit, ("graph", false), out)?;
+    writeln!(out, "<h2>What changed</h2>\n<pre>")?;
+    for line in table.lines() {
+        writeln!(out, "{}", markup(line))?;
+    }
+    writeln!(out, "</pre>")?;
+    foot(out)
+}
+
+fn head(texts: &Texts, out: &mut impl Write) -> io::Result<()> {
+    let (_, graph_style) = script_and_style();
     let (title, amount) = (markup(&texts.title), markup(&texts.amount));
     writeln!(
         out,
@@ -37,23 +76,11 @@ pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) ->
         out,
         "<title>{title}</title>\n<style>\n{STYLE}{graph_style}</style>\n</head>\n<body>"
     )?;
-    writeln!(out, "<h1>{title}</h1>\n<p class=\"amount\">{amount}</p>")?;
-    let other = View {
-        inverted: !view.inverted,
-        ..view.clone()
-    };
-    choice(view, out)?;
-    section(&tree, view, recording.unit(), ("graph", false), out)?;
-    let tree = Tree::of(recording, other.paths());
-    section(&tree, &other, recording.unit(), ("other", true), out)?;
-    table(recording, out)?;
-    if !recording.header.comments.is_empty() {
-        writeln!(out, "<h2>Notes of the run</h2>\n<ul>")?;
-        for comment in &recording.header.comments {
-            writeln!(out, "<li>{}</li>", markup(comment))?;
-        }
-        writeln!(out, "</ul>")?;
-    }
+    writeln!(out, "<h1>{title}</h1>\n<p class=\"amount\">{amount}</p>")
+}
+
+fn foot(out: &mut impl Write) -> io::Result<()> {
+    let (script, _) = script_and_style();
     writeln!(out, "<script>\n{script}</script>\n</body>\n</html>")
 }
 

@@ -71,6 +71,25 @@ pub fn html(recording: &Recording, view: &View, out: &mut impl Write) -> io::Res
     html::write(recording, view, out)
 }
 
+/// Draws two profiles over each other, in a page with `table` below it; see [`crate::compare`] for both.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn compared_html(
+    tree: &Tree,
+    view: &View,
+    unit: &str,
+    (amount, table): (&str, &str),
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let texts = Texts {
+        title: view.title.clone(),
+        amount: amount.to_owned(),
+    };
+    html::compared(tree, view, unit, &texts, table, out)
+}
+
 /// Draws two profiles over each other; see [`crate::compare`] for the tree.
 ///
 /// # Errors

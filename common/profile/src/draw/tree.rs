@@ -283,15 +283,18 @@ fn cells(recording: &Recording, key: &RowKey, paths: Paths) -> Vec<Cell> {
         let mut cells = recording.chain(&alone, boxes);
         cells.reverse();
         cells.push(task);
-        // One box for what is idle stays at the root.
-        if let Some(at) = cells.iter().position(|cell| cell.kind == CellKind::Idle) {
-            let idle = cells.remove(at);
-            cells.insert(0, idle);
-        }
-        return cells;
+        return idle_first(cells);
     }
     let mut cells = vec![task];
     cells.extend(recording.chain(key, boxes));
+    idle_first(cells)
+}
+
+/// One box for all that is idle stands at the root, beside those of threads that have something to do.
+fn idle_first(mut cells: Vec<Cell>) -> Vec<Cell> {
+    if let Some(at) = cells.iter().position(|cell| cell.kind == CellKind::Idle) {
+        cells[..=at].rotate_right(1);
+    }
     cells
 }
 

@@ -19,7 +19,12 @@ pub fn subject(recording: &Recording, title: &str) -> String {
     let name = header.values.first().map_or("", |value| &*value.name);
     match (&*header.tool, name) {
         ("offcputime", _) => "Off-CPU time".into(),
-        ("profile", "samples") => "CPU time, sampled".into(),
+        ("profile", "samples") if header.event.is_empty() || header.event.ends_with("-clock") => {
+            "CPU time, sampled".into()
+        }
+        (_, "samples" | "events") if !header.event.is_empty() => header.event.clone(),
+        // Only whoever chose a weight knows what it measures, so it is named.
+        ("profile", "weight") => recording.unit().to_owned(),
         ("", "samples" | "") => "Stacks".into(),
         ("", name) => name.into(),
         (tool, "samples") => format!("{tool} samples"),
@@ -27,7 +32,7 @@ pub fn subject(recording: &Recording, title: &str) -> String {
     }
 }
 
-/// `41.2 s over 4 threads in 10.0 s`.
+/// `41.2 s over 4 threads in 10.0 s; [idle] is 30.0 s (72.8 %) with nothing to do`.
 pub fn amount(recording: &Recording, total: u64) -> String {
     let amount = units::value(total, recording.unit());
     let mut text = match recording.unit() {
@@ -46,6 +51,20 @@ pub fn amount(recording: &Recording, total: u64) -> String {
     }
     if recording.header.duration_ns > 0 {
         text += &format!(" in {}", units::duration(recording.header.duration_ns));
+    }
+    let idle = recording.rows().filter(|row| row.key.idle);
+    let idle = idle.fold(0, |sum: u64, row| {
+        sum.saturating_add(recording.weight(&row))
+    });
+    if idle > 0 {
+        let (amount, share) = (
+            units::value(idle, recording.unit()),
+            idle as f64 / total.max(1) as f64,
+        );
+        text += &format!(
+            "; [idle] is {amount} ({}) with nothing to do",
+            percent(share)
+        );
     }
     text
 }

@@ -6,6 +6,8 @@
 //!  "stacks": [{"comm": "redis-server", "pid": 123, "tid": 124, "reason": "futex", "idle": true, "count": 7,
 //!              "values": [1234567, 89], "user": [FRAME, …], "user_end": "root", "kernel": [FRAME, …],
 //!              "waker": {"comm": …, "pid": …, "tid": …, "user": […], "user_end": …, "kernel": […]} }, …],
+//!  "event": "page-faults", "time_ns": 1700000000000000000, "sample_period_ns": 10101010, "comments": ["no losses", …],
+//!  "build_ids": {"/usr/bin/redis-server": "c0ffee…", …},
 //!  …whatever the tool adds: "losses", "cost"… }
 //! ```
 //!
@@ -13,7 +15,9 @@
 //! "file", "line"}`. Absent means unknown or false. Addresses are text because JavaScript's numbers end at 2^53; values
 //! are integers in their unit. `user_end` says how the user stack ended: `root` (it is complete), `depth`, `no-table`,
 //! `unreadable` or `unsupported`. `count` is the number of samples or intervals behind the values. A waker without `comm` is
-//! an interrupt. Stacks are in no particular order and may repeat.
+//! an interrupt. `event` is what samples were taken of, `time_ns` when the window began (since 1970), `sample_period_ns` the
+//! time that a sample of a clock stands for, and `comments` say what was lost and what it cost; all of them are optional.
+//! Stacks are in no particular order and may repeat.
 
 mod objects;
 

@@ -1,28 +1,25 @@
-//! Our own JSON, see [`crate::json`].
+//! Our own JSON, see [`crate::json`]: stack by stack, so that memory follows what is different in it, not its length.
 
-use std::io::BufRead;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::Value as Json;
 
-use super::ReadError;
+use super::{DEEPEST, ReadError};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
 use crate::recording::{
     FrameKey, Header, NameId, Recording, RowKey, StackId, TaskKey, Value, WakerKey,
 };
 
-#[derive(Deserialize)]
-struct Document {
-    #[serde(default)]
-    tool: String,
-    #[serde(default)]
-    duration_ns: u64,
-    values: Vec<ValueObject>,
-    stacks: Vec<StackObject>,
-    #[serde(flatten)]
-    extra: Map<String, Json>,
-}
+/// Most remarks and build IDs that are kept of a file.
+const MOST_REMARKS: usize = 100_000;
 
 #[derive(Deserialize)]
 struct ValueObject {
@@ -32,8 +29,12 @@ struct ValueObject {
 
 #[derive(Deserialize)]
 struct StackObject {
-    #[serde(flatten)]
-    task: TaskObject,
+    #[serde(default)]
+    comm: String,
+    #[serde(default)]
+    pid: u32,
+    #[serde(default)]
+    tid: u32,
     #[serde(default)]
     reason: String,
     #[serde(default)]
@@ -48,20 +49,14 @@ struct StackObject {
     waker: Option<WakerObject>,
 }
 
-#[derive(Default, Deserialize)]
-struct TaskObject {
-    #[serde(default)]
+#[derive(Deserialize)]
+struct WakerObject {
+    /// An interrupt has none.
     comm: Option<String>,
     #[serde(default)]
     pid: u32,
     #[serde(default)]
     tid: u32,
-}
-
-#[derive(Deserialize)]
-struct WakerObject {
-    #[serde(flatten)]
-    task: TaskObject,
     #[serde(default)]
     user: Vec<FrameObject>,
     user_end: Option<String>,
@@ -88,78 +83,245 @@ struct FrameObject {
 
 /// Reads every object: a file may have one per interval. Their values must be the same.
 pub(super) fn read(input: &mut impl BufRead) -> Result<Recording, ReadError> {
+    let offset = Cell::new(0);
+    let counted = Counted {
+        input,
+        offset: &offset,
+    };
+    let wrong = |err: serde_json::Error| {
+        if err.is_io() {
+            return ReadError::io(&err.into(), offset.get());
+        }
+        ReadError::at(format!("not usekit's JSON: {err}"), offset.get())
+    };
     let mut recording: Option<Recording> = None;
-    let mut documents = serde_json::Deserializer::from_reader(input).into_iter::<Document>();
-    while let Some(document) = documents.next() {
-        let at = documents.byte_offset() as u64;
-        let document = document.map_err(|err| wrong(&err, at))?;
-        let header = header(&document);
-        let recording = recording.get_or_insert_with(|| Recording::new(header.clone()));
-        if recording.header.values != header.values {
-            return Err(ReadError::at("its values differ from those before it", at));
+    let mut deserializer = serde_json::Deserializer::from_reader(counted);
+    loop {
+        match deserializer.end() {
+            Ok(()) => break,
+            Err(err) if err.is_io() => return Err(wrong(err)),
+            // Another object follows.
+            Err(_) => {}
         }
-        if recording.rows().len() > 0 {
-            let sum = recording
-                .header
-                .duration_ns
-                .saturating_add(header.duration_ns);
-            recording.header.duration_ns = sum;
-        }
-        for stack in &document.stacks {
-            let key = key(stack, recording);
-            recording.add(&key, stack.count, &stack.values);
-        }
+        let object = Object(&mut recording).deserialize(&mut deserializer);
+        object.map_err(wrong)?;
     }
     recording.ok_or_else(|| ReadError::whole("holds no profile"))
 }
 
-fn wrong(err: &serde_json::Error, at: u64) -> ReadError {
-    ReadError::at(format!("not usekit's JSON: {err}"), at)
+/// Knows how far reading has come.
+struct Counted<'a, R> {
+    input: &'a mut R,
+    offset: &'a Cell<u64>,
 }
 
-fn header(document: &Document) -> Header {
-    let values = document.values.iter().map(|value| Value {
-        name: value.name.clone(),
-        unit: value.unit.clone(),
-    });
-    let comments = ["losses", "cost"].into_iter().filter_map(|key| {
-        let value = document.extra.get(key)?;
-        Some(format!("{key}: {value}"))
-    });
-    let frequency = document.extra.get("frequency_hz").and_then(Json::as_u64);
-    Header {
-        tool: document.tool.clone(),
-        values: values.collect(),
-        duration_ns: document.duration_ns,
-        period_ns: frequency.map_or(0, |hertz| 1_000_000_000 / hertz.max(1)),
-        comments: comments.collect(),
-        has_counts: true,
-        ..Header::default()
+impl<R: BufRead> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.offset.set(self.offset.get() + read as u64);
+        Ok(read)
     }
 }
 
-fn key(stack: &StackObject, recording: &mut Recording) -> RowKey {
-    let waker = stack.waker.as_ref().map(|waker| WakerKey {
-        task: (waker.task.comm.is_some()).then(|| task(&waker.task, recording)),
+/// One object, added to what those before it were.
+struct Object<'a>(&'a mut Option<Recording>);
+
+impl<'de> DeserializeSeed<'de> for Object<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut about = About::default();
+        // Stacks come behind what their values are; elsewhere they have to wait.
+        let mut early: Option<Vec<StackObject>> = None;
+        let mut is_done = false;
+        while let Some(key) = map.next_key::<String>()? {
+            match &*key {
+                "stacks" if about.values.is_some() && !is_done => {
+                    let recording = about.recording(self.0)?;
+                    map.next_value_seed(Stacks(recording))?;
+                    is_done = true;
+                }
+                "stacks" => early = Some(map.next_value()?),
+                key => about.take(key, &mut map)?,
+            }
+        }
+        let recording = about.recording(self.0)?;
+        for stack in early.iter().flatten() {
+            add(stack, recording).map_err(A::Error::custom)?;
+        }
+        if !is_done && early.is_none() {
+            return Err(A::Error::missing_field("stacks"));
+        }
+        about.finish(&mut recording.header);
+        Ok(())
+    }
+}
+
+/// What an object says besides its stacks.
+#[derive(Default)]
+struct About {
+    values: Option<Vec<Value>>,
+    tool: String,
+    event: String,
+    duration_ns: u64,
+    time_ns: u64,
+    period_ns: u64,
+    comments: Vec<String>,
+    /// Where there are no comments.
+    accounts: Vec<String>,
+    build_ids: BTreeMap<String, String>,
+}
+
+impl About {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "tool" => self.tool = map.next_value()?,
+            "event" => self.event = map.next_value()?,
+            "duration_ns" => self.duration_ns = map.next_value()?,
+            "time_ns" => self.time_ns = map.next_value()?,
+            "sample_period_ns" => self.period_ns = map.next_value()?,
+            "values" => {
+                let values: Vec<ValueObject> = map.next_value()?;
+                let value = |value: ValueObject| Value {
+                    name: value.name,
+                    unit: value.unit,
+                };
+                self.values = Some(values.into_iter().map(value).collect());
+            }
+            "comments" => {
+                self.comments = map.next_value()?;
+                self.comments.truncate(MOST_REMARKS);
+            }
+            "losses" | "cost" => {
+                let account: Json = map.next_value()?;
+                self.accounts.push(format!("{key}: {account}"));
+            }
+            "build_ids" => {
+                self.build_ids = map.next_value()?;
+                while self.build_ids.len() > MOST_REMARKS {
+                    self.build_ids.pop_last();
+                }
+            }
+            _ => drop(map.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+
+    /// The recording that stacks of such values go to.
+    fn recording<'a, E: serde::de::Error>(
+        &self,
+        recording: &'a mut Option<Recording>,
+    ) -> Result<&'a mut Recording, E> {
+        let values = self
+            .values
+            .as_ref()
+            .ok_or_else(|| E::missing_field("values"))?;
+        let recording = recording.get_or_insert_with(|| {
+            Recording::new(Header {
+                values: values.clone(),
+                has_counts: true,
+                ..Header::default()
+            })
+        });
+        if recording.header.values != *values {
+            return Err(E::custom("its values differ from those before it"));
+        }
+        Ok(recording)
+    }
+
+    /// The first object says what it is, all say how long it took and what was lost.
+    fn finish(self, header: &mut Header) {
+        header.duration_ns = header.duration_ns.saturating_add(self.duration_ns);
+        if header.tool.is_empty() {
+            (header.tool, header.event) = (self.tool, self.event);
+            (header.time_ns, header.period_ns) = (self.time_ns, self.period_ns);
+        }
+        let comments = if self.comments.is_empty() {
+            self.accounts
+        } else {
+            self.comments
+        };
+        let room = MOST_REMARKS.saturating_sub(header.comments.len());
+        header.comments.extend(comments.into_iter().take(room));
+        header.build_ids.extend(self.build_ids);
+    }
+}
+
+/// The stacks, one after the other.
+struct Stacks<'a>(&'a mut Recording);
+
+impl<'de> DeserializeSeed<'de> for Stacks<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Stacks<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of stacks")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut stacks: A) -> Result<(), A::Error> {
+        while let Some(stack) = stacks.next_element()? {
+            add(&stack, self.0).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+fn add(stack: &StackObject, recording: &mut Recording) -> Result<(), &'static str> {
+    let waker = stack.waker.as_ref();
+    let frames = |user: &[FrameObject], kernel: &[FrameObject]| user.len() + kernel.len();
+    if frames(&stack.user, &stack.kernel).max(waker.map_or(0, |w| frames(&w.user, &w.kernel)))
+        > DEEPEST
+    {
+        return Err("more than 16,384 frames");
+    }
+    if stack.values.len() != recording.header.values.len() {
+        return Err("a stack's values are not as many as their types");
+    }
+    let waker = waker.map(|waker| WakerKey {
+        task: waker
+            .comm
+            .as_ref()
+            .map(|comm| task(comm, waker.pid, waker.tid, recording)),
         stack: push(&waker.user, &waker.kernel, recording),
         end: end(waker.user_end.as_deref()),
     });
-    RowKey {
-        task: task(&stack.task, recording),
+    let key = RowKey {
+        task: task(&stack.comm, stack.pid, stack.tid, recording),
         stack: push(&stack.user, &stack.kernel, recording),
         end: end(stack.user_end.as_deref()),
         reason: recording.names.id(&stack.reason),
         idle: stack.idle,
         waker,
         labels: 0,
-    }
+    };
+    recording.add(&key, stack.count, &stack.values);
+    Ok(())
 }
 
-fn task(task: &TaskObject, recording: &mut Recording) -> TaskKey {
+fn task(comm: &str, pid: u32, tid: u32, recording: &mut Recording) -> TaskKey {
     TaskKey {
-        comm: recording.names.id(task.comm.as_deref().unwrap_or_default()),
-        pid: task.pid,
-        tid: task.tid,
+        comm: recording.names.id(comm),
+        pid,
+        tid,
     }
 }
 

@@ -7,7 +7,7 @@ pub mod perf;
 mod pprof;
 mod speedscope;
 
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -16,8 +16,9 @@ pub use error::ReadError;
 
 /// Longest line or document part that is looked at, bytes.
 const LONGEST_LINE: usize = 16 << 20;
-/// Longest pprof or JSON document, uncompressed: they are read as a whole.
-const LARGEST_DOCUMENT: u64 = 4 << 30;
+/// Longest pprof or speedscope document, uncompressed: they are read as a whole, and may be a small file that unpacks to a
+/// large one.
+const LARGEST_DOCUMENT: u64 = 1 << 30;
 /// Bytes that a format is recognised by.
 const START: u64 = 64 << 10;
 /// Most frames of one stack.
@@ -77,7 +78,7 @@ fn read_plain(
     match kind {
         Some(Kind::Folded) => folded::read(input, options),
         Some(Kind::Json) => json::read(input),
-        Some(Kind::Speedscope) => speedscope::read(input),
+        Some(Kind::Speedscope) => speedscope::read(&mut Bounded::new(input)),
         Some(Kind::Pprof) => pprof::read(&whole(input)?),
         Some(Kind::Perf) => perf::read(input, options),
         None => Err(ReadError::whole(
@@ -97,9 +98,35 @@ fn peeked<R: Read>(mut input: R) -> Result<(Vec<u8>, impl BufRead), ReadError> {
 
 fn whole(input: &mut impl BufRead) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
-    let read = input.take(LARGEST_DOCUMENT).read_to_end(&mut bytes);
+    let read = Bounded::new(input).read_to_end(&mut bytes);
     read.map_err(|err| ReadError::io(&err, bytes.len() as u64))?;
     Ok(bytes)
+}
+
+/// Of what is read as a whole no more than the memory for it.
+struct Bounded<R> {
+    input: R,
+    left: u64,
+}
+
+impl<R> Bounded<R> {
+    fn new(input: R) -> Self {
+        Self {
+            input,
+            left: LARGEST_DOCUMENT,
+        }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        let left = self.left.checked_sub(read as u64);
+        self.left = left.ok_or_else(|| {
+            io::Error::other("more than 1 GiB, and this format is read as a whole")
+        })?;
+        Ok(read)
+    }
 }
 
 /// The format of a file that begins so; an empty file is a folded one without lines.

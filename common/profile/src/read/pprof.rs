@@ -5,12 +5,12 @@ use crate::frame::FrameKind;
 use crate::model::StackEnd;
 use crate::protobuf::{Damaged, Field, Fields, numbers};
 use crate::recording::{FrameKey, Header, Labels, Map, NameId, Recording, RowKey, TaskKey, Value};
+use crate::write::pprof::{CLOCK, TOTAL};
 
 /// The document's parts before they are put together: tables may come behind what refers to them.
 #[derive(Default)]
 struct Parts<'a> {
     sample_types: Vec<(u64, u64)>,
-    samples: Vec<(&'a [u8], usize)>,
     /// ID → file name and build ID.
     mappings: Map<u64, (u64, u64)>,
     locations: Map<u64, Location>,
@@ -22,7 +22,12 @@ struct Parts<'a> {
     period_type: (u64, u64),
     period: u64,
     comments: Vec<u64>,
+    /// Of all tables together.
+    entries: usize,
 }
+
+/// Entries of tables that are believed; the largest profiles have some hundred thousand.
+const MOST_ENTRIES: usize = 16 << 20;
 
 #[derive(Default)]
 struct Location {
@@ -43,6 +48,9 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
     let mut parts = Parts::default();
     for field in Fields::new(document, 0) {
         parts.take(field?)?;
+        if parts.entries > MOST_ENTRIES {
+            return Err(ReadError::whole("more than 16,777,216 names and addresses"));
+        }
     }
     if parts.strings.first().is_some_and(|first| !first.is_empty()) {
         return Err(ReadError::whole(
@@ -55,7 +63,7 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
         .values
         .iter()
         .position(|value| value.unit == "count");
-    let kept: Vec<usize> = parts.kept();
+    let kept: Vec<usize> = parts.kept(&recording.header);
     recording.header.values = kept
         .iter()
         .map(|at| recording.header.values[*at].clone())
@@ -63,25 +71,29 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
     recording.header.has_counts = count.is_some();
     let mut frames: Map<u64, Vec<FrameKey>> = Map::default();
     let mut sample = SampleParts::default();
-    for (bytes, base) in &parts.samples {
-        sample.read(bytes, *base)?;
+    // Again, now that everything that samples refer to is known.
+    for field in Fields::new(document, 0) {
+        let (2, Field::Bytes(bytes, base)) = field? else {
+            continue;
+        };
+        sample.read(bytes, base)?;
         if sample.values.len() != parts.sample_types.len() {
             return Err(ReadError::at(
                 "a sample's values are not as many as their types",
-                *base as u64,
+                base as u64,
             ));
         }
         let mut chain = Vec::new();
         for id in sample.locations.iter().rev() {
             if !frames.contains_key(id) {
                 let found = parts.frames_of(*id, &mut recording);
-                let found = found
-                    .ok_or_else(|| ReadError::at(format!("no location {id}"), *base as u64))?;
+                let found =
+                    found.ok_or_else(|| ReadError::at(format!("no location {id}"), base as u64))?;
                 frames.insert(*id, found);
             }
             chain.extend_from_slice(&frames[id]);
             if chain.len() > DEEPEST {
-                return Err(ReadError::at("more than 16,384 frames", *base as u64));
+                return Err(ReadError::at("more than 16,384 frames", base as u64));
             }
         }
         let key = parts.key(&sample, &chain, &mut recording)?;
@@ -138,18 +150,19 @@ fn fields_of<const N: usize>(bytes: &[u8], base: usize) -> Result<[u64; N], Dama
 
 impl<'a> Parts<'a> {
     fn take(&mut self, (number, field): (u64, Field<'a>)) -> Result<(), ReadError> {
+        self.entries += usize::from(matches!(number, 1 | 3..=6 | 13));
         match (number, field) {
             (1, Field::Bytes(bytes, base)) => {
                 let [name, unit] = fields_of(bytes, base)?;
                 self.sample_types.push((name, unit));
             }
-            (2, Field::Bytes(bytes, base)) => self.samples.push((bytes, base)),
             (3, Field::Bytes(bytes, base)) => {
                 let [id, _, _, _, file, build_id] = fields_of(bytes, base)?;
                 self.mappings.insert(id, (file, build_id));
             }
             (4, Field::Bytes(bytes, base)) => {
                 let (id, location) = location(bytes, base)?;
+                self.entries += location.lines.len();
                 self.locations.insert(id, location);
             }
             (5, Field::Bytes(bytes, base)) => {
@@ -182,13 +195,18 @@ impl<'a> Parts<'a> {
     }
 
     /// Which values are kept: the samples beside other values are what [`crate::recording::Row::count`] says already.
-    fn kept(&self) -> Vec<usize> {
+    /// What we add to our own for pprof's sake follows from the others.
+    fn kept(&self, header: &Header) -> Vec<usize> {
         let is = |at: usize, name: &str| {
             self.text(self.sample_types[at].0)
                 .is_ok_and(|text| text == name)
         };
         let unit = |at: usize| self.text(self.sample_types[at].1).unwrap_or_default();
-        let all = 0..self.sample_types.len();
+        let is_derived = |at: &usize| {
+            let is_clock = is(*at, CLOCK.0) && header.period_ns > 0;
+            !header.tool.is_empty() && (is(*at, TOTAL) || is_clock)
+        };
+        let all = (0..self.sample_types.len()).filter(|at| !is_derived(at));
         let is_count =
             |at: &usize| (is(*at, "samples") || is(*at, "events")) && unit(*at) == "count";
         let others: Vec<usize> = all.clone().filter(|at| !is_count(at)).collect();
@@ -212,11 +230,6 @@ impl<'a> Parts<'a> {
                 },
             });
         }
-        if values.is_empty() && !self.samples.is_empty() {
-            return Err(ReadError::whole(
-                "not a pprof profile: samples without types",
-            ));
-        }
         let mut comments = Vec::new();
         let mut tool = String::new();
         for comment in &self.comments {
@@ -238,8 +251,14 @@ impl<'a> Parts<'a> {
             );
         }
         let is_time = self.text(self.period_type.1)? == "nanoseconds";
+        let event = if is_time || tool.is_empty() {
+            String::new()
+        } else {
+            self.text(self.period_type.0)?.into_owned()
+        };
         Ok(Header {
             tool,
+            event,
             values,
             duration_ns: self.duration_ns,
             time_ns: self.time_ns,

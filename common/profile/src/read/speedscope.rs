@@ -1,12 +1,13 @@
 //! speedscope's file format, sampled and evented.
 
-use std::io::BufRead;
+use std::io::Read;
 
 use serde::Deserialize;
 
 use super::{DEEPEST, ReadError};
 use crate::frame::FrameKind;
 use crate::recording::{FrameKey, Header, NameId, Recording, RowKey, TaskKey, Value};
+use crate::write::pprof::TOTAL;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,56 +64,75 @@ struct Event {
     frame: usize,
 }
 
-/// Reads all profiles of the first one's unit. In our own files the first frame is the thread; in others each profile is one.
-pub(super) fn read(input: &mut impl BufRead) -> Result<Recording, ReadError> {
-    let document: Document = serde_json::from_reader(input)
-        .map_err(|err| ReadError::whole(format!("not speedscope's JSON: {err}")))?;
-    let is_ours = document.exporter.starts_with("usekit");
+/// Reads all profiles of the first one's unit. In our own files the first frame is the thread, and each profile is another
+/// value of the same stacks; in others each profile is a thread.
+pub(super) fn read(input: &mut impl Read) -> Result<Recording, ReadError> {
+    let document: Document = serde_json::from_reader(input).map_err(|err| {
+        if err.is_io() {
+            return ReadError::io(&err.into(), 0);
+        }
+        ReadError::whole(format!("not speedscope's JSON: {err}"))
+    })?;
     let Some(first) = document.profiles.first() else {
         return Err(ReadError::whole("holds no profile"));
     };
-    let (unit, factor) = unit(first.unit());
-    let name = if is_ours {
-        first.name().to_owned()
+    let is_ours = document.exporter.starts_with("usekit");
+    let is_sum = |profile: &&Profile| document.profiles.len() > 1 && profile.name() == TOTAL;
+    let profiles: Vec<&Profile> = if is_ours {
+        let all = document.profiles.iter();
+        all.filter(|profile| !is_sum(profile)).collect()
     } else {
-        value_name(unit).into()
+        let all = document.profiles.iter();
+        all.filter(|profile| profile.unit() == first.unit())
+            .collect()
     };
-    let mut recording = Recording::new(Header {
-        tool: if is_ours {
-            document.name.clone()
-        } else {
-            String::new()
-        },
-        values: vec![Value {
-            name,
-            unit: unit.into(),
-        }],
-        has_counts: unit == "count",
-        ..Header::default()
-    });
+    let mut recording = Recording::new(header(&document, &profiles, is_ours));
     let frames: Vec<FrameKey> = document
         .shared
         .frames
         .iter()
         .map(|frame| frame.key(&mut recording))
         .collect();
-    for profile in document
-        .profiles
-        .iter()
-        .filter(|profile| profile.unit() == first.unit())
-    {
-        if is_ours && profile.name() != first.name() {
-            continue;
+    let mut samples = Samples {
+        recording: &mut recording,
+        frames: &frames,
+        thread: None,
+    };
+    if is_ours {
+        samples.add_columns(&profiles)?;
+    } else {
+        for profile in profiles {
+            samples.thread = Some(profile.name());
+            samples.add_all(profile)?;
         }
-        let mut samples = Samples {
-            recording: &mut recording,
-            frames: &frames,
-            factor,
-            thread: (!is_ours).then_some(profile.name()),
-        };
-        samples.add_all(profile)?;
     }
     Ok(recording)
+}
+
+fn header(document: &Document, profiles: &[&Profile], is_ours: bool) -> Header {
+    let values = profiles.iter().map(|profile| {
+        let unit = unit(profile.unit()).0;
+        let name = if is_ours {
+            profile.name()
+        } else {
+            value_name(unit)
+        };
+        Value {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+        }
+    });
+    let values: Vec<Value> = values.take(if is_ours { usize::MAX } else { 1 }).collect();
+    Header {
+        tool: if is_ours {
+            document.name.clone()
+        } else {
+            String::new()
+        },
+        has_counts: matches!(&*values, [value] if value.unit == "count"),
+        values,
+        ..Header::default()
+    }
 }
 
 impl Profile {
@@ -165,13 +185,13 @@ impl Frame {
 struct Samples<'a> {
     recording: &'a mut Recording,
     frames: &'a [FrameKey],
-    factor: f64,
     /// `None`: the first frame is the thread.
     thread: Option<&'a str>,
 }
 
 impl Samples<'_> {
     fn add_all(&mut self, profile: &Profile) -> Result<(), ReadError> {
+        let factor = unit(profile.unit()).1;
         match profile {
             Profile::Sampled {
                 samples, weights, ..
@@ -180,16 +200,44 @@ impl Samples<'_> {
                     return Err(ReadError::whole("as many weights as samples are needed"));
                 }
                 for (stack, weight) in samples.iter().zip(weights) {
-                    self.add(stack, *weight)?;
+                    self.add(stack, &[weight * factor])?;
                 }
             }
-            Profile::Evented { events, .. } => self.add_events(events)?,
+            Profile::Evented { events, .. } => self.add_events(events, factor)?,
+        }
+        Ok(())
+    }
+
+    /// Each profile is a value of the first one's stacks.
+    fn add_columns(&mut self, profiles: &[&Profile]) -> Result<(), ReadError> {
+        let mut columns = Vec::new();
+        let mut stacks: &[Vec<usize>] = &[];
+        for profile in profiles {
+            let Profile::Sampled {
+                samples, weights, ..
+            } = profile
+            else {
+                return Err(ReadError::whole("usekit writes no events"));
+            };
+            if stacks.is_empty() {
+                stacks = samples;
+            }
+            if weights.len() != stacks.len() || samples.len() != stacks.len() {
+                return Err(ReadError::whole("as many weights as samples are needed"));
+            }
+            columns.push((weights, unit(profile.unit()).1));
+        }
+        for (index, stack) in stacks.iter().enumerate() {
+            let weights = columns
+                .iter()
+                .map(|(weights, factor)| weights[index] * factor);
+            self.add(stack, &weights.collect::<Vec<f64>>())?;
         }
         Ok(())
     }
 
     /// Time between two events belongs to the stack that is open then.
-    fn add_events(&mut self, events: &[Event]) -> Result<(), ReadError> {
+    fn add_events(&mut self, events: &[Event], factor: f64) -> Result<(), ReadError> {
         let mut open: Vec<usize> = Vec::new();
         let mut last = events.first().map_or(0.0, |event| event.at);
         for event in events {
@@ -197,7 +245,7 @@ impl Samples<'_> {
                 return Err(ReadError::whole("events run backwards"));
             }
             if event.at > last && !open.is_empty() {
-                self.add(&open, event.at - last)?;
+                self.add(&open, &[(event.at - last) * factor])?;
             }
             last = event.at;
             match event.kind {
@@ -209,12 +257,12 @@ impl Samples<'_> {
         Ok(())
     }
 
-    fn add(&mut self, stack: &[usize], weight: f64) -> Result<(), ReadError> {
-        let value = (weight * self.factor).round();
-        if !(0.0..1.8e19).contains(&value) || stack.len() > DEEPEST {
+    fn add(&mut self, stack: &[usize], weights: &[f64]) -> Result<(), ReadError> {
+        let is_bounded = |weight: &f64| (0.0..1.8e19).contains(&weight.round());
+        if !weights.iter().all(is_bounded) || stack.len() > DEEPEST {
             return Err(ReadError::whole("a weight or a stack is out of bounds"));
         }
-        let value = value as u64;
+        let values: Vec<u64> = weights.iter().map(|weight| weight.round() as u64).collect();
         let frames: Option<Vec<FrameKey>> = stack
             .iter()
             .map(|at| self.frames.get(*at).copied())
@@ -241,11 +289,11 @@ impl Samples<'_> {
             labels: 0,
         };
         let count = if self.recording.header.has_counts {
-            value
+            values[0]
         } else {
             0
         };
-        self.recording.add(&key, count, &[value]);
+        self.recording.add(&key, count, &values);
         Ok(())
     }
 }

@@ -35,6 +35,8 @@ pub struct Value {
 pub struct Header {
     /// The tool that made it; empty where the file does not say.
     pub tool: String,
+    /// What made it take a sample, e.g. `page-faults`; empty where the file does not say.
+    pub event: String,
     /// What each sample's values are; the first is the one that graphs draw.
     pub values: Vec<Value>,
     /// Length of the window, ns; 0: unknown.
@@ -45,7 +47,7 @@ pub struct Header {
     pub period_ns: u64,
     /// Remarks, one line each: losses, cost.
     pub comments: Vec<String>,
-    /// Build ID (hexadecimal) by module.
+    /// Build ID (hexadecimal) by module; empty where files of one name differ.
     pub build_ids: std::collections::BTreeMap<String, String>,
     /// Tasks have IDs that the file shows beside their names.
     pub shows_threads: bool,

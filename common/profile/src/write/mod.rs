@@ -2,16 +2,18 @@
 
 mod folded;
 mod perf;
-mod pprof;
+pub(crate) mod pprof;
 mod speedscope;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use serde_json::{Map, Value as Json};
+
 use crate::draw::{self, View};
 use crate::json;
 use crate::model::Profile;
-use crate::recording::Recording;
+use crate::recording::{Header, Recording};
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,6 +75,8 @@ impl Format {
 pub struct Meta {
     /// What the graph is about, e.g. `off-CPU time`; empty: made from tool and values.
     pub title: String,
+    /// What made it take a sample, e.g. `page-faults`; empty where that is the tool's one subject.
+    pub event: String,
     /// Losses and cost, one line each.
     pub comments: Vec<String>,
     /// When the window began, ns since 1970; 0: unknown.
@@ -81,6 +85,46 @@ pub struct Meta {
     pub period_ns: u64,
     /// Build ID (hexadecimal) by module.
     pub build_ids: BTreeMap<String, String>,
+}
+
+impl Meta {
+    fn of(header: &Header) -> Self {
+        Self {
+            title: String::new(),
+            event: header.event.clone(),
+            comments: header.comments.clone(),
+            time_ns: header.time_ns,
+            period_ns: header.period_ns,
+            build_ids: header.build_ids.clone(),
+        }
+    }
+
+    /// Fields of our JSON beside the profile's own; what is not known has none.
+    pub fn to_json(&self) -> Map<String, Json> {
+        let build_ids = self.build_ids.iter().filter(|(_, id)| !id.is_empty());
+        let build_ids: Map<String, Json> = build_ids
+            .map(|(module, id)| (module.clone(), Json::from(&**id)))
+            .collect();
+        let fields = [
+            ("event", Json::from(&*self.event), !self.event.is_empty()),
+            ("time_ns", self.time_ns.into(), self.time_ns > 0),
+            (
+                "sample_period_ns",
+                self.period_ns.into(),
+                self.period_ns > 0,
+            ),
+            (
+                "comments",
+                self.comments.as_slice().into(),
+                !self.comments.is_empty(),
+            ),
+            ("build_ids", build_ids.into(), !self.build_ids.is_empty()),
+        ];
+        let known = fields.into_iter().filter(|(_, _, is_known)| *is_known);
+        known
+            .map(|(key, value, _)| (key.to_owned(), value))
+            .collect()
+    }
 }
 
 /// Writes what a tool found.
@@ -96,6 +140,7 @@ pub fn write(
 ) -> io::Result<()> {
     let mut recording = Recording::of_profile(profile);
     let header = &mut recording.header;
+    header.event.clone_from(&meta.event);
     header.comments.clone_from(&meta.comments);
     header.build_ids.clone_from(&meta.build_ids);
     (header.time_ns, header.period_ns) = (meta.time_ns, meta.period_ns);
@@ -116,11 +161,7 @@ pub fn write_recording(
     match format {
         Format::Folded => folded::write(recording, out),
         Format::Json => {
-            let mut extra = serde_json::Map::new();
-            let comments = &recording.header.comments;
-            if !comments.is_empty() {
-                extra.insert("comments".into(), comments.as_slice().into());
-            }
+            let extra = Meta::of(&recording.header).to_json();
             json::write(&recording.to_profile(), &extra, out)
         }
         Format::Pprof => pprof::write(recording, out),

@@ -16,12 +16,14 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     let is_samples = recording.unit() == "count" && recording.total() <= MOST_EVENTS;
     writeln!(out, "# usekit: tool {}", terminal(&header.tool))?;
     if !is_samples {
-        let name = header.values.first().map_or("samples", |value| &value.name);
         let unit = recording.unit();
+        let alike = header.values.iter().filter(|value| value.unit == unit);
+        let names: Vec<&str> = alike.map(|value| &*value.name).collect();
+        let name = names.join(" + ");
         writeln!(
             out,
             "# usekit: value {} in {}",
-            terminal(name),
+            terminal(&name),
             terminal(unit)
         )?;
         writeln!(out, "# usekit: an event per stack, its period is the value")?;
@@ -36,6 +38,7 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     )?;
     let event = match &*header.tool {
         "offcputime" => "offcpu",
+        _ if is_word(&header.event) => &header.event,
         _ if recording.unit() == "count" => "samples",
         _ => "value",
     };
@@ -52,6 +55,12 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
         }
     }
     Ok(())
+}
+
+/// Whether readers take it for the name of an event.
+fn is_word(text: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_usual)
 }
 
 fn event_text(recording: &Recording, row: &Row<'_>, event: &str, period: u64) -> String {

@@ -22,6 +22,11 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     gzip.finish().map(drop)
 }
 
+/// Time by the samples of a clock, as Go's own profiles have it.
+pub(crate) const CLOCK: (&str, &str) = ("cpu", "nanoseconds");
+/// Sum of the values of one unit.
+pub(crate) const TOTAL: &str = "total";
+
 /// A location: the frames inlined at one address, the innermost first.
 type LocationKey = Vec<FrameKey>;
 
@@ -38,6 +43,20 @@ struct Encoder<'a> {
     /// Largest address in each mapping, in order of their IDs.
     modules: Vec<(String, u64)>,
     has_lines: bool,
+    columns: Vec<Column>,
+}
+
+/// A number that every sample has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    /// How many samples or intervals.
+    Count,
+    /// One of the recording's values.
+    Value(usize),
+    /// Samples of a clock as time.
+    Clock,
+    /// What graphs draw, where that is the sum of several values.
+    Total,
 }
 
 impl<'a> Encoder<'a> {
@@ -52,6 +71,7 @@ impl<'a> Encoder<'a> {
             mappings: Map::default(),
             modules: Vec::new(),
             has_lines: recording.frames().iter().any(|frame| frame.line > 0),
+            columns: columns(recording),
         };
         encoder.string("");
         encoder.main_mapping();
@@ -103,19 +123,37 @@ impl<'a> Encoder<'a> {
         id
     }
 
-    /// `samples` first, the other values behind it, as Go has `samples` and `cpu`.
     fn values(&mut self) {
-        let header = &self.recording.header;
-        if self.counts_apart() {
-            self.value_type(1, "samples", "count");
+        for column in self.columns.clone() {
+            let (name, unit) = self.column(column);
+            self.value_type(1, name, unit);
         }
-        for value in &header.values {
-            let unit = match &*value.unit {
-                "ns" => "nanoseconds",
-                "" => "count",
-                unit => unit,
-            };
-            self.value_type(1, &value.name, unit);
+    }
+
+    fn column(&self, column: Column) -> (&'a str, &'a str) {
+        let header = &self.recording.header;
+        let unit = |unit: &'a str| match unit {
+            "ns" => "nanoseconds",
+            "" => "count",
+            unit => unit,
+        };
+        match column {
+            Column::Count => ("samples", "count"),
+            Column::Value(index) => {
+                let value = &header.values[index];
+                (&value.name, unit(&value.unit))
+            }
+            Column::Clock => CLOCK,
+            Column::Total => (TOTAL, unit(self.recording.unit())),
+        }
+    }
+
+    fn number(&self, column: Column, row: &Row<'_>) -> u64 {
+        match column {
+            Column::Count => row.count,
+            Column::Value(index) => row.values[index],
+            Column::Clock => row.values[0].saturating_mul(self.recording.header.period_ns),
+            Column::Total => self.recording.weight(row),
         }
     }
 
@@ -127,30 +165,14 @@ impl<'a> Encoder<'a> {
         self.document.bytes(field, &message.0);
     }
 
-    /// Whether counts are something else than the values.
-    fn counts_apart(&self) -> bool {
-        let header = &self.recording.header;
-        header.has_counts
-            && !header
-                .values
-                .iter()
-                .any(|value| matches!(&*value.unit, "count" | ""))
-    }
-
     fn sample(&mut self, row: &Row<'_>) {
         let locations = self.stack(row);
         let mut message = Message::default();
         message.packed(1, locations);
         // pprof's values are signed.
         let bounded = |value: u64| value.min(i64::MAX as u64);
-        let count = self.counts_apart().then_some(row.count);
-        message.packed(
-            2,
-            count
-                .into_iter()
-                .chain(row.values.iter().copied())
-                .map(bounded),
-        );
+        let numbers = self.columns.iter().map(|column| self.number(*column, row));
+        message.packed(2, numbers.map(bounded));
         self.labels(row, &mut message);
         self.document.bytes(2, &message.0);
     }
@@ -281,8 +303,11 @@ impl<'a> Encoder<'a> {
         self.document.number(9, header.time_ns);
         self.document.number(10, header.duration_ns);
         if header.period_ns > 0 {
-            self.value_type(11, "cpu", "nanoseconds");
+            let (name, unit) = CLOCK;
+            self.value_type(11, name, unit);
             self.document.number(12, header.period_ns);
+        } else if !header.event.is_empty() {
+            self.value_type(11, &header.event, "count");
         }
         let tool = (!header.tool.is_empty()).then(|| format!("made by usekit {}", header.tool));
         let comments: Vec<u64> = tool
@@ -293,8 +318,11 @@ impl<'a> Encoder<'a> {
         for comment in comments {
             self.document.number(13, comment);
         }
-        if let Some(value) = header.values.first() {
-            let name = self.string(&value.name);
+        let is_shown = |column: &&Column| matches!(column, Column::Clock | Column::Total);
+        let shown = self.columns.iter().find(is_shown);
+        let first = (!self.columns.is_empty()).then_some(Column::Value(0));
+        if let Some(column) = shown.copied().or(first) {
+            let name = self.string(self.column(column).0);
             self.document.number(14, name);
         }
     }
@@ -305,6 +333,24 @@ impl<'a> Encoder<'a> {
         }
         self.document
     }
+}
+
+/// Counts first, as Go has them.
+fn columns(recording: &Recording) -> Vec<Column> {
+    let values = &recording.header.values;
+    let is_count = |unit: &str| matches!(unit, "count" | "");
+    let mut columns = Vec::new();
+    if recording.header.has_counts && !values.iter().any(|value| is_count(&value.unit)) {
+        columns.push(Column::Count);
+    }
+    columns.extend((0..values.len()).map(Column::Value));
+    let alike = values.iter().filter(|value| value.unit == recording.unit());
+    if alike.count() > 1 {
+        columns.push(Column::Total);
+    } else if recording.header.period_ns > 0 && values.len() == 1 && is_count(recording.unit()) {
+        columns.push(Column::Clock);
+    }
+    columns
 }
 
 /// Whether a module is an executable, as far as its name tells.

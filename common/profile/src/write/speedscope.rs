@@ -1,10 +1,11 @@
-//! speedscope's file format: a sampled profile per value.
+//! speedscope's file format: a sampled profile per value; what graphs draw comes first.
 
 use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
 use super::folded::root;
+use super::pprof::TOTAL;
 use crate::recording::{Boxes, Map, Recording};
 
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
@@ -40,32 +41,37 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
         stacks.push(stack);
     }
     let header = &recording.header;
-    let profiles = (0..header.values.len()).map(|index| profile(recording, index, &stacks));
+    let alike = header
+        .values
+        .iter()
+        .filter(|value| value.unit == recording.unit());
+    let total = (alike.count() > 1).then(|| {
+        let weights = recording.rows().map(|row| recording.weight(&row));
+        profile(TOTAL, recording.unit(), weights.collect(), &stacks)
+    });
+    let values = header.values.iter().enumerate().map(|(index, value)| {
+        let weights = recording.rows().map(|row| row.values[index]);
+        profile(&value.name, &value.unit, weights.collect(), &stacks)
+    });
     let document = json!({
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "exporter": concat!("usekit@", env!("CARGO_PKG_VERSION")),
         "name": header.tool,
         "activeProfileIndex": 0,
         "shared": {"frames": frames.all},
-        "profiles": profiles.collect::<Vec<_>>(),
+        "profiles": total.into_iter().chain(values).collect::<Vec<_>>(),
     });
     serde_json::to_writer(&mut *out, &document)?;
     writeln!(out)
 }
 
-fn profile(recording: &Recording, index: usize, stacks: &[Vec<usize>]) -> Json {
-    let value = &recording.header.values[index];
-    let weights: Vec<u64> = recording.rows().map(|row| row.values[index]).collect();
-    let unit = match &*value.unit {
+fn profile(name: &str, unit: &str, weights: Vec<u64>, stacks: &[Vec<usize>]) -> Json {
+    let unit = match unit {
         "ns" => "nanoseconds",
         "bytes" => "bytes",
         _ => "none",
     };
-    let name = if value.name.is_empty() {
-        "samples"
-    } else {
-        &value.name
-    };
+    let name = if name.is_empty() { "samples" } else { name };
     json!({
         "type": "sampled",
         "name": name,

@@ -6,7 +6,7 @@
 mod record;
 mod ring;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -133,6 +133,11 @@ impl StackTable {
             reason("no kernel names", &symbols.kernel),
             self.unwinder.describe(),
         )
+    }
+
+    /// Hexadecimal build IDs by the modules' paths; complete when everything has been named.
+    pub fn build_ids(&self) -> BTreeMap<String, String> {
+        self.symbolizer.build_ids()
     }
 
     /// Number of distinct stacks seen.

@@ -3,6 +3,7 @@
 //! Two steps: [`Symbolizer::locate`] ties a new stack to the files that were mapped and opens them while they can be
 //! reached; [`Symbolizer::user`] and [`Symbolizer::kernel`] name the frames at leisure.
 
+mod build_ids;
 mod cache;
 #[cfg(test)]
 mod damage;
@@ -30,7 +31,7 @@ mod resolve;
 mod strip;
 mod vdso;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -204,6 +205,11 @@ impl Symbolizer {
         self.unnamed += named[own..].iter().filter(|n| !**n).count() as u64;
         frames.reverse();
         frames.into()
+    }
+
+    /// Hexadecimal build IDs of the files that names were asked of, and the kernel's, by the path that frames show.
+    pub fn build_ids(&self) -> BTreeMap<String, String> {
+        build_ids::by_path(&self.modules, &self.resolver.build_ids)
     }
 
     /// What could not be found out so far.

@@ -41,6 +41,8 @@ struct Source {
 pub(super) struct Resolver {
     names: ElfNames,
     sources: HashMap<u32, Source>,
+    /// Of every file that names were asked of, also of those whose source was dropped since; some have none.
+    pub(super) build_ids: HashMap<u32, Option<Vec<u8>>>,
     debug_dirs: Vec<PathBuf>,
     /// The library holds up to two files of each source open, we a third; all are dropped at once.
     max_sources: usize,
@@ -57,6 +59,7 @@ impl Resolver {
         Self {
             names,
             sources: HashMap::new(),
+            build_ids: HashMap::new(),
             debug_dirs,
             max_sources,
             changed: 0,
@@ -129,6 +132,7 @@ impl Resolver {
             self.refused += 1;
             return;
         };
+        self.build_ids.insert(id, headers.build_id.clone());
         let harmless = headers
             .mini_debug
             .clone()

@@ -130,12 +130,7 @@ pub fn stack_line(line: &str) -> Option<StackLine<'_>> {
         Some((name, offset))
             if !name.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
         {
-            // `module+0x12` of this project has no symbol before it.
-            if module.rsplit('/').next() == Some(name) {
-                symbol
-            } else {
-                name
-            }
+            name
         }
         _ => symbol,
     };
@@ -199,6 +194,14 @@ mod tests {
 
     #[test]
     fn lines_of_stacks() {
+        // Programs have functions of their own name, and perf names BPF programs so; ours have an offset behind theirs.
+        for (text, symbol) in [
+            ("10 main+0x12 (/bin/main)", "main"),
+            ("10 bpf_prog_1_f+0x2 (bpf_prog_1_f)", "bpf_prog_1_f"),
+            ("10 lib.so+0x12+0x0 (/usr/lib/lib.so)", "lib.so+0x12"),
+        ] {
+            assert_eq!(stack_line(text).unwrap().symbol, symbol);
+        }
         let line = stack_line("\t    55d5 std::vec<int> (int)+0x1f (/usr/bin/a b)").unwrap();
         assert_eq!(
             (line.address, line.symbol, line.module),

@@ -43,15 +43,57 @@ pub(super) fn read(
     let mut reader = Reader::new(options);
     let mut lines = Lines::new(input);
     while lines.advance()? {
+        let is_indented = matches!(lines.line.first(), Some(b' ' | b'\t'));
+        if reader.is_inside && is_indented && !lines.line.trim_ascii().is_empty() {
+            if !reader.block.take(&lines.line, lines.number, lines.offset) {
+                return Err(lines.error("a stack of more than 64 MiB"));
+            }
+            continue;
+        }
+        reader.end_block()?;
         let text = String::from_utf8_lossy(&lines.line);
         let result = reader.line(&text);
         result.map_err(|what| lines.error(what))?;
     }
+    reader.end_block()?;
     Ok(reader.end())
+}
+
+/// The lines below an event, as they are: the same stacks come again and again, and are looked up as a whole.
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    /// Where each line ends in `bytes`, and its number and offset in the file.
+    lines: Vec<(usize, u64, u64)>,
+}
+
+/// Of one stack.
+const LARGEST_BLOCK: usize = 64 << 20;
+
+impl Block {
+    /// Whether there was room.
+    fn take(&mut self, line: &[u8], number: u64, offset: u64) -> bool {
+        self.bytes.extend_from_slice(line);
+        self.bytes.push(b'\n');
+        self.lines.push((self.bytes.len() - 1, number, offset));
+        self.bytes.len() <= LARGEST_BLOCK
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.lines.clear();
+    }
 }
 
 struct Reader<'a> {
     options: &'a ReadOptions,
+    block: Block,
+    /// Stacks of blocks that were there before, by hashes as in `seen`.
+    blocks: Map<[u64; 2], StackId>,
+    /// The stack of the event that is being read, if it is known as a whole.
+    known: Option<StackId>,
+    /// How many events began.
+    events: u64,
     recording: Recording,
     /// Thread and weight of the event that is being read.
     event: Option<(TaskKey, u64)>,
@@ -83,6 +125,10 @@ impl<'a> Reader<'a> {
                 ..Header::default()
             }),
             event: None,
+            block: Block::default(),
+            blocks: Map::default(),
+            known: None,
+            events: 0,
             is_inside: false,
             seen: Map::default(),
             hashers: [RandomState::default(), RandomState::default()],
@@ -150,7 +196,40 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Takes in the lines below an event.
+    fn end_block(&mut self) -> Result<(), ReadError> {
+        if self.block.lines.is_empty() {
+            return Ok(());
+        }
+        let block = std::mem::take(&mut self.block);
+        let hash = self
+            .hashers
+            .each_ref()
+            .map(|hasher| hasher.hash_one(&*block.bytes));
+        self.known = self.blocks.get(&hash).copied();
+        if self.known.is_none() {
+            let (events, counts) = (self.events, self.event.is_some());
+            let mut start = 0;
+            for (end, number, offset) in &block.lines {
+                let text = String::from_utf8_lossy(&block.bytes[start..*end]);
+                let result = self.line(&text);
+                result.map_err(|what| ReadError::at_line(what, *number, *offset))?;
+                start = end + 1;
+            }
+            // Events may follow each other without a line between them, and those left out have no stack.
+            if counts && events == self.events {
+                let stack = self.stack_of();
+                self.blocks.insert(hash, stack);
+                self.known = Some(stack);
+            }
+        }
+        self.block = block;
+        self.block.clear();
+        Ok(())
+    }
+
     fn begin(&mut self, event: &Event<'_>) {
+        self.events += 1;
         if self.event_name.is_empty() {
             event.name.clone_into(&mut self.event_name);
         } else if self.event_name != event.name {
@@ -222,7 +301,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(&mut self) {
+    /// What the lines since the event's first make.
+    fn stack_of(&mut self) -> StackId {
         let mut frames = std::mem::take(&mut self.stack);
         // The function that others were inlined into is printed behind them, and has the module.
         for index in (1..frames.len()).rev() {
@@ -231,12 +311,21 @@ impl<'a> Reader<'a> {
                 (frames[index - 1].kind, frames[index - 1].module) = (kind, module);
             }
         }
-        let Some((task, weight)) = self.event.take() else {
-            return;
-        };
         let stack = frames.iter().rev().fold(0, |stack: StackId, frame| {
             self.recording.push(stack, *frame)
         });
+        self.stack = frames;
+        self.stack.clear();
+        stack
+    }
+
+    fn finish(&mut self) {
+        let known = self.known.take();
+        let Some((task, weight)) = self.event.take() else {
+            self.stack.clear();
+            return;
+        };
+        let stack = known.unwrap_or_else(|| self.stack_of());
         let key = RowKey {
             task,
             stack,
@@ -247,8 +336,6 @@ impl<'a> Reader<'a> {
             labels: 0,
         };
         self.recording.add(&key, 1, &[weight]);
-        self.stack = frames;
-        self.stack.clear();
     }
 
     fn end(mut self) -> Recording {
