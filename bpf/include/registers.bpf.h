@@ -9,6 +9,12 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+/* Of a system call. */
+struct call_arguments {
+	__u64 args[6];
+};
 
 #if defined(__TARGET_ARCH_x86)
 
@@ -111,6 +117,48 @@ static __always_inline __u64 register_by_number(const struct user_regs *regs, __
 	}
 }
 
+/* Of registers in place, where they were saved at the entry into the kernel. */
+static __always_inline __u64 saved_ip(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, ip);
+}
+
+static __always_inline __u64 saved_sp(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, sp);
+}
+
+static __always_inline __u64 saved_fp(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, bp);
+}
+
+static __always_inline bool saved_is_compat(const struct pt_regs *regs)
+{
+	return (__u16)BPF_CORE_READ(regs, cs) == USER32_CS;
+}
+
+static __always_inline bool saved_goes_on_anywhere(const struct pt_regs *regs)
+{
+	return stopped_anywhere(BPF_CORE_READ(regs, orig_ax), BPF_CORE_READ(regs, ip), BPF_CORE_READ(regs, cx));
+}
+
+/* Without helpers: for a pointer that the verifier knows, on paths that every switch takes. */
+static __always_inline __u64 syscall_number_here(const struct pt_regs *regs)
+{
+	return regs->orig_ax;
+}
+
+static __always_inline void compat_arguments(const struct pt_regs *regs, struct call_arguments *to)
+{
+	to->args[0] = (__u32)BPF_CORE_READ(regs, bx);
+	to->args[1] = (__u32)BPF_CORE_READ(regs, cx);
+	to->args[2] = (__u32)BPF_CORE_READ(regs, dx);
+	to->args[3] = (__u32)BPF_CORE_READ(regs, si);
+	to->args[4] = (__u32)BPF_CORE_READ(regs, di);
+	to->args[5] = (__u32)BPF_CORE_READ(regs, bp);
+}
+
 #elif defined(__TARGET_ARCH_arm64)
 
 /* arch/arm64/include/uapi/asm/ptrace.h */
@@ -170,6 +218,66 @@ static __always_inline __u64 register_by_number(const struct user_regs *regs, __
 	return 0;
 }
 
+static __always_inline __u64 saved_ip(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, pc);
+}
+
+static __always_inline __u64 saved_sp(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, sp);
+}
+
+static __always_inline __u64 saved_fp(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, regs[FRAME_POINTER]);
+}
+
+static __always_inline bool saved_is_compat(const struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, pstate) & PSR_MODE32_BIT;
+}
+
+static __always_inline bool saved_goes_on_anywhere(const struct pt_regs *regs)
+{
+	return syscall_number(regs) == -1UL;
+}
+
+static __always_inline __u64 syscall_number_here(const struct pt_regs *regs)
+{
+	return (__s64)regs->syscallno;
+}
+
+static __always_inline void compat_arguments(const struct pt_regs *regs, struct call_arguments *to)
+{
+	to->args[0] = (__u32)BPF_CORE_READ(regs, orig_x0);
+	to->args[1] = (__u32)BPF_CORE_READ(regs, regs[1]);
+	to->args[2] = (__u32)BPF_CORE_READ(regs, regs[2]);
+	to->args[3] = (__u32)BPF_CORE_READ(regs, regs[3]);
+	to->args[4] = (__u32)BPF_CORE_READ(regs, regs[4]);
+	to->args[5] = (__u32)BPF_CORE_READ(regs, regs[5]);
+}
+
 #endif
+
+/* Of a native call. */
+static __always_inline void native_arguments(const struct pt_regs *regs, struct call_arguments *to)
+{
+	to->args[0] = PT_REGS_PARM1_CORE_SYSCALL(regs);
+	to->args[1] = PT_REGS_PARM2_CORE_SYSCALL(regs);
+	to->args[2] = PT_REGS_PARM3_CORE_SYSCALL(regs);
+	to->args[3] = PT_REGS_PARM4_CORE_SYSCALL(regs);
+	to->args[4] = PT_REGS_PARM5_CORE_SYSCALL(regs);
+	to->args[5] = PT_REGS_PARM6_CORE_SYSCALL(regs);
+}
+
+/* The call's arguments as its ABI passes them; their registers keep them until it ends. */
+static __always_inline void arguments_of(const struct pt_regs *regs, bool compat, struct call_arguments *to)
+{
+	if (compat)
+		compat_arguments(regs, to);
+	else
+		native_arguments(regs, to);
+}
 
 #endif
