@@ -14,11 +14,11 @@ endif
 
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/inferno setup/install setup/python setup/speedscope tests/run \
-            $(addprefix tests/kernels/,boot fetch guest image run scenarios table)
+SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/dist setup/inferno setup/install setup/python setup/speedscope \
+            tests/run $(addprefix tests/kernels/,boot fetch guest image run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels check fuzz bench bench-files install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels check fuzz bench bench-files dist dist-test install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -60,6 +60,13 @@ fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_
 	fuzz/run $(FUZZ_SECONDS) elf
 	fuzz/run $(FUZZ_SECONDS) maps
 	fuzz/run $(FUZZ_SECONDS) profile
+
+dist: deps ## statically linked programs that run everywhere, with pages and completions: target/dist/*.tar.gz
+	setup/dist $(TOOLS)
+
+dist-test: dist ## run them where there is no C library at all, where there is another one, and where it lies elsewhere
+	@setup/deps build test dist-test
+	$(CARGO) test --locked -p usekit-workloads --test dist --config 'target."cfg(unix)".runner = "setup/as-root"'
 
 install: ## install what `make build` made: programs, man pages, examples, completions
 	setup/install $(RELEASE) '$(DESTDIR)$(PREFIX)' $(TOOLS)

@@ -84,6 +84,7 @@ const volatile struct biolatency_config config = {};
 #include "beginnings.bpf.h"
 #include "disks.bpf.h"
 #include "endings.bpf.h"
+#include "follow.bpf.h"
 
 /* Stamps of the kernel's first, else ours. */
 static __always_inline void find_beginning(struct ending *end, struct request *rq, bool has_device_part)
@@ -227,118 +228,26 @@ int BPF_PROG(block_io_start, struct request *rq)
 	return 0;
 }
 
-/* a54895fa057c (5.11, and 5.10.137) took the queue out of these tracepoints' arguments. */
-SEC("?tp_btf/block_rq_insert")
-int BPF_PROG(block_rq_insert, struct request *rq)
-{
-	request_inserted(rq);
-	return 0;
-}
+/* a54895fa057c (5.11, and 5.10.137) took the queue out of these tracepoints' arguments: each has a program for either. */
+#define BLOCK_PROG(name, does, subject, ...)                                      \
+	SEC("?tp_btf/" #name)                                                      \
+	int BPF_PROG(name, subject, ##__VA_ARGS__)                                 \
+	{                                                                          \
+		does;                                                              \
+		return 0;                                                          \
+	}                                                                          \
+	SEC("?tp_btf/" #name)                                                      \
+	int BPF_PROG(name##_pre_5_11, struct request_queue *q, subject, ##__VA_ARGS__) \
+	{                                                                          \
+		does;                                                              \
+		return 0;                                                          \
+	}
 
-SEC("?tp_btf/block_rq_insert")
-int BPF_PROG(block_rq_insert_pre_5_11, struct request_queue *q, struct request *rq)
-{
-	request_inserted(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_rq_issue")
-int BPF_PROG(block_rq_issue, struct request *rq)
-{
-	request_issued(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_rq_issue")
-int BPF_PROG(block_rq_issue_pre_5_11, struct request_queue *q, struct request *rq)
-{
-	request_issued(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_rq_merge")
-int BPF_PROG(block_rq_merge, struct request *rq)
-{
-	forget(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_rq_merge")
-int BPF_PROG(block_rq_merge_pre_5_11, struct request_queue *q, struct request *rq)
-{
-	forget(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_rq_requeue")
-int BPF_PROG(block_rq_requeue, struct request *rq)
-{
-	request_requeued(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_rq_requeue")
-int BPF_PROG(block_rq_requeue_pre_5_11, struct request_queue *q, struct request *rq)
-{
-	request_requeued(rq);
-	return 0;
-}
-
-SEC("?tp_btf/block_bio_queue")
-int BPF_PROG(block_bio_queue, struct bio *bio)
-{
-	bio_submitted(bio);
-	return 0;
-}
-
-SEC("?tp_btf/block_bio_queue")
-int BPF_PROG(block_bio_queue_pre_5_11, struct request_queue *q, struct bio *bio)
-{
-	bio_submitted(bio);
-	return 0;
-}
-
-SEC("?tp_btf/block_split")
-int BPF_PROG(block_split, struct bio *bio, unsigned int sector)
-{
-	bio_split(bio);
-	return 0;
-}
-
-SEC("?tp_btf/block_split")
-int BPF_PROG(block_split_pre_5_11, struct request_queue *q, struct bio *bio, unsigned int sector)
-{
-	bio_split(bio);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
-{
-	follow_child(parent, child);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
-{
-	target_executed(task);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct *task)
-{
-	forget_exited(task);
-	return 0;
-}
-
-/* Runs in the tool's context. */
-SEC("iter/task")
-int note_namespace(struct bpf_iter__task *ctx)
-{
-	note_pid_namespace();
-	return 0;
-}
+BLOCK_PROG(block_rq_insert, request_inserted(rq), struct request *rq)
+BLOCK_PROG(block_rq_issue, request_issued(rq), struct request *rq)
+BLOCK_PROG(block_rq_merge, forget(rq), struct request *rq)
+BLOCK_PROG(block_rq_requeue, request_requeued(rq), struct request *rq)
+BLOCK_PROG(block_bio_queue, bio_submitted(bio), struct bio *bio)
+BLOCK_PROG(block_split, bio_split(bio), struct bio *bio, unsigned int sector)
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

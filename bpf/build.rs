@@ -15,6 +15,8 @@ fn main() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let clang = find_clang()?;
     println!("cargo:rerun-if-env-changed=CLANG");
+    // For the tests.
+    println!("cargo:rustc-env=BPF_CLANG={}", clang.display());
     println!("cargo:rerun-if-changed={}", dir.join("include").display());
 
     for entry in dir.read_dir()? {

@@ -101,30 +101,16 @@ static __always_inline void name_thread(struct now_thread *thread, struct task_s
 static __always_inline void describe_call(struct now_thread *thread, struct task_struct *task)
 {
 	const struct pt_regs *regs = user_regs_of(task);
-	__u64 ip = BPF_CORE_READ(regs, ip);
-	__u64 number = BPF_CORE_READ(regs, orig_ax);
+	struct call_arguments from;
 
 	thread->call = wait_call_of(task);
-	thread->ip = ip;
-	thread->sp = BPF_CORE_READ(regs, sp);
-	thread->bp = BPF_CORE_READ(regs, bp);
-	thread->compat = (__u16)BPF_CORE_READ(regs, cs) == USER32_CS;
-	thread->exact = stopped_anywhere(number, ip, BPF_CORE_READ(regs, cx));
-	if (thread->compat) {
-		thread->arguments[0] = (__u32)BPF_CORE_READ(regs, bx);
-		thread->arguments[1] = (__u32)BPF_CORE_READ(regs, cx);
-		thread->arguments[2] = (__u32)BPF_CORE_READ(regs, dx);
-		thread->arguments[3] = (__u32)BPF_CORE_READ(regs, si);
-		thread->arguments[4] = (__u32)BPF_CORE_READ(regs, di);
-		thread->arguments[5] = (__u32)BPF_CORE_READ(regs, bp);
-		return;
-	}
-	thread->arguments[0] = BPF_CORE_READ(regs, di);
-	thread->arguments[1] = BPF_CORE_READ(regs, si);
-	thread->arguments[2] = BPF_CORE_READ(regs, dx);
-	thread->arguments[3] = BPF_CORE_READ(regs, r10);
-	thread->arguments[4] = BPF_CORE_READ(regs, r8);
-	thread->arguments[5] = BPF_CORE_READ(regs, r9);
+	thread->ip = saved_ip(regs);
+	thread->sp = saved_sp(regs);
+	thread->bp = saved_fp(regs);
+	thread->compat = saved_is_compat(regs);
+	thread->exact = saved_goes_on_anywhere(regs);
+	arguments_of(regs, thread->compat, &from);
+	__builtin_memcpy(thread->arguments, from.args, sizeof(thread->arguments));
 }
 
 static __always_inline long kernel_addresses(struct now_record *record, struct task_struct *task)

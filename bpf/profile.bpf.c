@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "follow.bpf.h"
 #include "targets.bpf.h"
 #include "stacks.bpf.h"
 
@@ -173,10 +174,10 @@ int on_overflow(struct bpf_perf_event_data *ctx)
 	if (!is_wanted(task, sums))
 		return 0;
 	/* The kernel's addresses are negative; the code segment cannot be asked, clang would read half a word of it. */
-	if ((__s64)ctx->regs.ip > 0) {
-		outside.ip = ctx->regs.ip;
-		outside.sp = ctx->regs.sp;
-		outside.bp = ctx->regs.bp;
+	if ((__s64)user_ip(&ctx->regs) > 0) {
+		outside.ip = user_ip(&ctx->regs);
+		outside.sp = user_sp(&ctx->regs);
+		outside.bp = user_fp(&ctx->regs);
 	}
 	sample(ctx, task, &outside, sums, 1);
 	return 0;
@@ -268,34 +269,6 @@ int on_uprobe(struct pt_regs *ctx)
 	};
 
 	event_fired(ctx, &probed, probe_weight(ctx));
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
-{
-	follow_child(parent, child);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
-{
-	target_executed(task);
-	return 0;
-}
-
-SEC("?tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct *task)
-{
-	forget_exited(task);
-	return 0;
-}
-
-SEC("iter/task")
-int note_namespace(struct bpf_iter__task *ctx)
-{
-	note_pid_namespace();
 	return 0;
 }
 

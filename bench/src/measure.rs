@@ -59,7 +59,7 @@ pub(crate) fn run(case: &Case, side: Side, plan: &Plan) -> Result<Sample> {
 
     let accounting = stats::Enabled::new()?;
     let loaded_before = stats::programs();
-    let mut tool = Tool::start(&dir.join(case.tool), args, load.pid())?;
+    let mut tool = Tool::start(&dir.join(case.tool()), args, load.pid())?;
     let first_runs = watch_start(&mut tool, &loaded_before)?;
     let ids = Holdings::of(tool.pid())?.programs();
 

@@ -85,7 +85,7 @@ pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> S
             .flat_map(|(i, side)| program_rows(pairs.iter().map(|pair| &pair[i]), side))
             .collect::<Vec<_>>(),
     );
-    let arguments = |args: &[&str]| format!("`{} {}`", case.tool, args.join(" "));
+    let arguments = |args: &[&str]| format!("`{} {}`", case.tool(), args.join(" "));
     format!(
         "## {}\n\n{} against {}\n\n{comparison}\n{programs}\n",
         case.name,

@@ -33,15 +33,19 @@ impl Side {
 /// The same question, put to both.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    pub(crate) tool: &'static str,
-    ours: &'static [&'static str],
-    theirs: &'static [&'static str],
+    ours: Arguments,
+    theirs: Arguments,
     pub(crate) load: Kind,
 }
 
 impl Case {
+    /// The tool's name, the same on both sides.
+    pub(crate) fn tool(&self) -> &'static str {
+        self.name.split('-').next().unwrap_or(self.name)
+    }
+
     /// In a self-check our side is the same tool and takes the same arguments.
-    pub(crate) fn arguments(&self, side: Side, self_check: bool) -> &'static [&'static str] {
+    pub(crate) fn arguments(&self, side: Side, self_check: bool) -> Arguments {
         if side == Side::Ours && !self_check {
             self.ours
         } else {
@@ -50,59 +54,49 @@ impl Case {
     }
 }
 
+type Arguments = &'static [&'static str];
+
+/// `name` is the tool's, and what is special behind a dash.
+const fn case(name: &'static str, ours: Arguments, theirs: Arguments, load: Kind) -> Case {
+    Case {
+        name,
+        ours,
+        theirs,
+        load,
+    }
+}
+
+/// Both take the same arguments.
+const fn same(name: &'static str, arguments: Arguments, load: Kind) -> Case {
+    case(name, arguments, arguments, load)
+}
+
 /// Where `PID` stands in the arguments, the load's comes.
 static CASES: [Case; 7] = [
-    Case {
-        name: "offcputime",
-        tool: "offcputime",
-        ours: &["-f", LONG],
-        // Its default of 1,024 stacks overflows on any real machine, and a full map is cheap.
-        theirs: &["--stack-storage-size", "16384", LONG],
-        load: Kind::Processes,
-    },
-    Case {
-        name: "offcputime-fp",
-        tool: "offcputime",
-        // As theirs walks user stacks: by frame pointers, which mostly means not at all.
-        ours: &["--unwind", "fp", "-f", LONG],
-        theirs: &["--stack-storage-size", "16384", LONG],
-        load: Kind::Processes,
-    },
-    Case {
-        name: "offcputime-p",
-        tool: "offcputime",
-        ours: &["-p", "PID", "-f", LONG],
-        theirs: &["-p", "PID", "--stack-storage-size", "16384", LONG],
-        load: Kind::Threads,
-    },
-    Case {
-        name: "runqlat",
-        tool: "runqlat",
-        ours: &[LONG, "1"],
-        theirs: &[LONG, "1"],
-        load: Kind::Processes,
-    },
-    Case {
-        name: "runqlat-P",
-        tool: "runqlat",
-        ours: &["-P", LONG, "1"],
-        theirs: &["-P", LONG, "1"],
-        load: Kind::Processes,
-    },
-    Case {
-        name: "biolatency",
-        tool: "biolatency",
-        ours: &[LONG, "1"],
-        theirs: &[LONG, "1"],
-        load: Kind::Disk,
-    },
-    Case {
-        name: "biolatency-D",
-        tool: "biolatency",
-        ours: &["-D", LONG, "1"],
-        theirs: &["-D", LONG, "1"],
-        load: Kind::Disk,
-    },
+    // Its default of 1,024 stacks overflows on any real machine, and a full map is cheap.
+    case(
+        "offcputime",
+        &["-f", LONG],
+        &["--stack-storage-size", "16384", LONG],
+        Kind::Processes,
+    ),
+    // As theirs walks user stacks: by frame pointers, which mostly means not at all.
+    case(
+        "offcputime-fp",
+        &["--unwind", "fp", "-f", LONG],
+        &["--stack-storage-size", "16384", LONG],
+        Kind::Processes,
+    ),
+    case(
+        "offcputime-p",
+        &["-p", "PID", "-f", LONG],
+        &["-p", "PID", "--stack-storage-size", "16384", LONG],
+        Kind::Threads,
+    ),
+    same("runqlat", &[LONG, "1"], Kind::Processes),
+    same("runqlat-P", &["-P", LONG, "1"], Kind::Processes),
+    same("biolatency", &[LONG, "1"], Kind::Disk),
+    same("biolatency-D", &["-D", LONG, "1"], Kind::Disk),
 ];
 
 /// The cases named, or all.

@@ -39,12 +39,7 @@ struct bpf_spin_lock {
 	__u32 val;
 };
 
-/* UAPI, fixed layout: not relocated. Architecture: x86-64. */
-struct user_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
-	unsigned long ip, cs, flags, sp, ss;
-};
-
+/* UAPI, fixed layout: not relocated. */
 struct bpf_perf_event_data {
 	struct user_regs regs;
 	__u64 sample_period;

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "registers.bpf.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct task_struct___pre_5_14 {
@@ -19,9 +20,6 @@ struct cgroup___pre_6_1 {
 };
 #pragma clang attribute pop
 
-/* Architecture: x86-64; KASAN doubles it. */
-#define KERNEL_STACK_BYTES 16384
-
 /* User registers of a thread inside the kernel, to be read by helpers. dd6e10fbd9fb (5.15) added the helper; before, they
  * are where every entry from user space puts them: at the very top of the kernel stack.
  */
@@ -29,7 +27,7 @@ static __always_inline const struct pt_regs *user_regs_of(struct task_struct *ta
 {
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		return (const struct pt_regs *)bpf_task_pt_regs(task);
-	return (const struct pt_regs *)(BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES - sizeof(struct user_regs));
+	return (const struct pt_regs *)(BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES - user_regs_bytes());
 }
 
 /* 3ca1032ab7ab (5.11) added the pointer that needs no helper to be read through. */

@@ -79,7 +79,7 @@ int BPF_PROG(compat_returns, struct pt_regs *regs, long ret)
 
 	if (!is_compat_call(task))
 		return 0;
-	number = regs->orig_ax;
+	number = syscall_number_here(regs);
 	if (number != SYSCALL_IA32_RESTART && futex_kind(number, true) == FUTEX_NONE)
 		return 0;
 	return call_returned(ret);

@@ -119,29 +119,6 @@ static __always_inline __u8 futex_kind(__u64 number, bool compat)
 	return FUTEX_NONE;
 }
 
-/* Arguments as the call's ABI passes them. */
-struct call_arguments {
-	__u64 args[5];
-};
-
-/* `regs` is read directly: dd6e10fbd9fb (5.15) gave programs this pointer. */
-static __always_inline void arguments_of(const struct pt_regs *regs, bool compat, struct call_arguments *to)
-{
-	if (compat) {
-		to->args[0] = (__u32)regs->bx;
-		to->args[1] = (__u32)regs->cx;
-		to->args[2] = (__u32)regs->dx;
-		to->args[3] = (__u32)regs->si;
-		to->args[4] = (__u32)regs->di;
-		return;
-	}
-	to->args[0] = regs->di;
-	to->args[1] = regs->si;
-	to->args[2] = regs->dx;
-	to->args[3] = regs->r10;
-	to->args[4] = regs->r8;
-}
-
 static __always_inline void decode_futex(struct futex_call *call, const struct call_arguments *from)
 {
 	__u32 operation = from->args[1];
@@ -191,9 +168,11 @@ static __always_inline void futex_call_of(struct task_struct *task, bool is_curr
 	bool compat = is_compat_call(task);
 	struct call_arguments from;
 	struct futex_call second = {};
+	__u64 number;
 
 	__builtin_memset(call, 0, sizeof(*call));
-	call->operation = futex_kind(compat ? (__u32)regs->orig_ax : regs->orig_ax, compat);
+	number = syscall_number_here(regs);
+	call->operation = futex_kind(compat ? (__u32)number : number, compat);
 	if (call->operation == FUTEX_NONE || call->operation == FUTEX_BY_EXIT)
 		return;
 	if (compat)
@@ -212,10 +191,12 @@ static __always_inline void futex_call_of(struct task_struct *task, bool is_curr
 static __always_inline void note_woken_entry(struct task_struct *task, struct futex_call *call, long which)
 {
 	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
-	__u64 array = call->flags & FUTEX_IS_COMPAT ? (__u32)regs->bx : regs->di;
+	struct call_arguments from;
 
-	if (call->operation == FUTEX2_WAITV && which > 0 && which < FUTEX_WAITV_MAX)
-		decode_entry(call, array, which);
+	if (call->operation != FUTEX2_WAITV || which <= 0 || which >= FUTEX_WAITV_MAX)
+		return;
+	arguments_of(regs, call->flags & FUTEX_IS_COMPAT, &from);
+	decode_entry(call, from.args[0], which);
 }
 
 static __always_inline bool is_futex_wait(const struct futex_call *call)

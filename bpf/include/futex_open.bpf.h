@@ -24,9 +24,9 @@ static __always_inline void hand_over_registers(struct futex_wait *futex, struct
 	const struct pt_regs *regs = user_regs_of(task);
 	struct open_futex open = {
 		.lock = futex->wait.lock,
-		.ip = BPF_CORE_READ(regs, ip),
-		.sp = BPF_CORE_READ(regs, sp),
-		.bp = BPF_CORE_READ(regs, bp),
+		.ip = saved_ip(regs),
+		.sp = saved_sp(regs),
+		.bp = saved_fp(regs),
 		.tgid = tgid_of(targets.pid_namespace, task),
 		.tid = tid_of(targets.pid_namespace, task),
 	};

@@ -127,7 +127,7 @@ static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task
 	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 restart = futex->call.flags & FUTEX_IS_COMPAT ? SYSCALL_IA32_RESTART : SYSCALL_RESTART;
 
-	if (futex->restarts && regs->orig_ax == restart)
+	if (futex->restarts && syscall_number_here(regs) == restart)
 		return true;
 	futex_call_of(task, is_current, &futex->call);
 	return is_futex_wait(&futex->call);
@@ -349,7 +349,7 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 static __always_inline void futex_found(struct futex_wait *futex, struct task_struct *task)
 {
 	futex->switches_seen = BPF_CORE_READ(task, nvcsw);
-	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD) && (__u16)BPF_CORE_READ(user_regs_of(task), cs) == USER32_CS)
+	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD) && saved_is_compat(user_regs_of(task)))
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || is_on_cpu(task) || is_queued(task))
 		return;

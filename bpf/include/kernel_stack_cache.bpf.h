@@ -9,8 +9,6 @@
  *
  * 39218ff4c625 (5.13) puts a gap of random size, full of leftovers, between the system call's dispatcher and its caller:
  * the hash ends at the return address into the dispatcher, above which nothing differs within one system call.
- *
- * Architecture: x86-64 (layout of a switched-out task's stack).
  */
 #ifndef __KERNEL_STACK_CACHE_BPF_H__
 #define __KERNEL_STACK_CACHE_BPF_H__
@@ -20,11 +18,9 @@
 #include <bpf/bpf_helpers.h>
 #include "compat.bpf.h"
 
-/* Code, modules and BPF programs lie in the address space's last 2 GiB. */
+/* Of x86-64: code, modules and BPF programs lie in the address space's last 2 GiB. */
 #define KERNEL_TEXT_SHIFT 31
 #define STACK_WINDOW_WORDS 256
-/* r15 to r12 and rbx, saved by __switch_to_asm: leftovers of whatever the code did last. */
-#define SAVED_REGISTERS 5
 #define MAX_CACHED_STACKS 16384
 
 /* One window per CPU: used under the run-queue lock only, where nothing interrupts. */
@@ -76,7 +72,7 @@ static __always_inline void learn_dispatcher(const __u64 *addresses, __u32 depth
 static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 syscall)
 {
 	__u64 base = (__u64)BPF_CORE_READ(task, stack), top = base + KERNEL_STACK_BYTES;
-	__u64 sp = BPF_CORE_READ(task, thread.sp) + SAVED_REGISTERS * sizeof(__u64);
+	__u64 sp = switched_out_sp(task);
 	__u64 bytes = top - sp, hash = syscall;
 	__u64 low = dispatcher_low, span = dispatcher_high - low;
 	struct stack_window *window;

@@ -209,7 +209,7 @@ static __always_inline __u64 user_stack_from(__u32 slot, struct stack_scratch *s
 	at->sp = sp;
 	at->bp = bp;
 	at->exact = 1;
-	at->compat = (__u16)at->regs.cs == USER32_CS;
+	at->compat = user_is_compat(&at->regs);
 	unwind_user(slot, scratch, task, tgid);
 	return intern_user_stack(scratch, task, tgid);
 }

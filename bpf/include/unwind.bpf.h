@@ -13,9 +13,6 @@
 #include "targets.bpf.h"
 #include "unwind_step.bpf.h"
 
-/* User code segment of 32-bit programs. */
-#define USER32_CS 0x23
-
 static __always_inline int unwind_by_rules(__u32 slot)
 {
 	for (int i = 0; i <= MAX_STACK_DEPTH / STEPS_PER_CALL; i++) {
@@ -55,30 +52,19 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	scratch->record.end = end;
 }
 
-/* Whether a thread in the kernel will go on at any instruction, and not behind the one that made a system call.
- *
- * orig_ax is -1 for faults and interrupts. A signal's delivery and an exec keep the number of the system call that they
- * end, but the registers are already those of the handler's or the program's first instruction: the byte before it belongs
- * to another function. SYSCALL leaves the return address in cx too, so there the two differ. (With FRED it does not: the
- * instruction behind the call is looked up then, which has the same rule.)
- */
-static __always_inline bool stopped_anywhere(__u64 orig_ax, __u64 ip, __u64 cx)
-{
-	return orig_ax == -1UL || ip != cx;
-}
-
 /* From where the thread entered the kernel: a system call, a fault or an interrupt. */
 static __always_inline void unwind_from_kernel(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
 					       __u32 tgid)
 {
 	struct unwind *at = &scratch->unwind;
+	const struct pt_regs *regs = user_regs_of(task);
 
-	bpf_probe_read_kernel(&at->regs, sizeof(at->regs), user_regs_of(task));
-	at->ip = at->regs.ip;
-	at->sp = at->regs.sp;
-	at->bp = at->regs.bp;
-	at->exact = stopped_anywhere(at->regs.orig_ax, at->regs.ip, at->regs.cx);
-	at->compat = (__u16)at->regs.cs == USER32_CS;
+	bpf_probe_read_kernel(&at->regs, sizeof(at->regs), regs);
+	at->ip = user_ip(&at->regs);
+	at->sp = user_sp(&at->regs);
+	at->bp = user_fp(&at->regs);
+	at->exact = goes_on_anywhere(regs, &at->regs);
+	at->compat = user_is_compat(&at->regs);
 	unwind_user(slot, scratch, task, tgid);
 }
 

@@ -22,38 +22,7 @@ static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
 /* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
 static __always_inline __u64 leaf_register(const struct unwind *at, __u32 number)
 {
-	switch (number) {
-	case 0:
-		return at->regs.ax;
-	case 1:
-		return at->regs.dx;
-	case 2:
-		return at->regs.cx;
-	case 3:
-		return at->regs.bx;
-	case 4:
-		return at->regs.si;
-	case 5:
-		return at->regs.di;
-	case 8:
-		return at->regs.r8;
-	case 9:
-		return at->regs.r9;
-	case 10:
-		return at->regs.r10;
-	case 11:
-		return at->regs.r11;
-	case 12:
-		return at->regs.r12;
-	case 13:
-		return at->regs.r13;
-	case 14:
-		return at->regs.r14;
-	case 15:
-		return at->regs.r15;
-	default:
-		return 0;
-	}
+	return register_by_number(&at->regs, number);
 }
 
 static __always_inline bool read_frame_pointer(struct unwind *at)

@@ -39,6 +39,7 @@ enum { false = 0, true = 1 };
 /* On its way out. */
 #define PF_EXITING 0x00000004
 
+#include "registers.h"
 #include "bpf_uapi.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -257,11 +258,6 @@ struct task_io_accounting {
 	u64 write_bytes;
 };
 
-/* Architecture: x86-64. */
-struct thread_struct {
-	unsigned long sp;
-};
-
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -293,31 +289,6 @@ struct task_struct {
 	struct css_set *cgroups;
 	bool throttled;
 	struct thread_struct thread;
-};
-
-/* Architecture: x86-64. */
-struct pt_regs {
-	unsigned long r15;
-	unsigned long r14;
-	unsigned long r13;
-	unsigned long r12;
-	unsigned long bp;
-	unsigned long bx;
-	unsigned long r11;
-	unsigned long r10;
-	unsigned long r9;
-	unsigned long r8;
-	unsigned long ax;
-	unsigned long cx;
-	unsigned long dx;
-	unsigned long si;
-	unsigned long di;
-	unsigned long orig_ax;
-	unsigned long ip;
-	unsigned long cs;
-	unsigned long flags;
-	unsigned long sp;
-	unsigned long ss;
 };
 
 struct cgroup_subsys_state {

@@ -120,8 +120,7 @@ static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 {
 	struct wait_call call = { .syscall = NO_SYSCALL };
 	const struct pt_regs *regs = user_regs_of(task);
-	/* -1 after a fault or an interrupt. */
-	__u64 number = BPF_CORE_READ(regs, orig_ax);
+	__u64 number = syscall_number(regs);
 
 	if (number >= SYSCALLS_MAX)
 		return call;

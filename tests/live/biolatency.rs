@@ -20,10 +20,7 @@ pub(crate) fn traced(disk: &str, options: &[&str], work: impl FnOnce()) -> Vec<V
     tool.interrupt();
     let output = tool.finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
-    let lines = output.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect()
+    output.reports()
 }
 
 /// The same where the report is the only line. Nothing may be lost but what the machine's sandbox hides: that is counted, and tests

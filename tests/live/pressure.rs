@@ -11,6 +11,7 @@ use crate::shortages::{DISK, WORKING_SET, program};
 use crate::slow_disk::SlowDisk;
 use crate::small_memory::SmallMemory;
 use crate::tool::Tool;
+use crate::traced::{assert_no_gaps, observed, reported};
 use crate::workload::{Workload, number};
 
 /// Error allowed against the kernel's Δtotal, and against what programs know.
@@ -18,15 +19,7 @@ const TOLERANCE: f64 = 0.05;
 
 /// Runs a prepared workload under `pressure -j OPTIONS` from "go" to its end.
 fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
-    let all: Vec<&str> = ["-j"].into_iter().chain(options.iter().copied()).collect();
-    let tool = Tool::start("pressure", &all);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let report: Value = serde_json::from_str(&output.stdout).expect("a JSON object");
+    let (report, results) = reported("pressure", options, workload);
     for (loss, count) in report["losses"].as_object().expect("losses") {
         // A sandbox's kernel hides some switches; they are allowed for where they count.
         assert!(loss.starts_with("unseen") || *count == 0, "{loss}: {count}");
@@ -37,6 +30,14 @@ fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
 /// Stalls whose end was hidden.
 fn unseen_ns(report: &Value, resource: &str) -> u64 {
     number(&report["losses"], &format!("unseen_{resource}_ns"))
+}
+
+/// What all threads together waited for a CPU, by schedstat.
+fn run_delay_ns(results: &[Value]) -> u64 {
+    results
+        .iter()
+        .map(|thread| number(thread, "total.run_delay_ns"))
+        .sum()
 }
 
 /// The emulated "some" is the kernel's, but for phases whose end was hidden.
@@ -79,10 +80,7 @@ fn spinners_lose_and_cause_what_schedstat_says_and_some_is_psis() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "3"],
-    );
+    let mut workload = Workload::spinners(4, 3);
     let pid = workload.pid();
     let (report, results) = trace(&mut workload, &[]);
     assert_as_psi_says(&report, "cpu", 1_000_000_000);
@@ -238,37 +236,22 @@ fn intervals_add_up() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "2", "--cpu", "0", "--seconds", "2"],
-    );
+    let mut workload = Workload::spinners(2, 2);
     let pid = workload.pid();
-    let tool = Tool::start("pressure", &["-j", "-p", &pid.to_string(), "300ms"]);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
+    let (output, results) = observed(
+        "pressure",
+        &["-j", "-p", &pid.to_string(), "300ms"],
+        &mut workload,
+    );
     workload.finish();
-    let lines = output.stdout.lines();
-    let reports: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let reports = output.reports();
     assert!(reports.len() >= 6, "{}", reports.len());
-    for pair in reports.windows(2) {
-        assert_eq!(
-            pair[0]["end_ns"], pair[1]["start_ns"],
-            "no gap between reports"
-        );
-    }
+    assert_no_gaps(&reports);
     let lost: u64 = reports
         .iter()
         .map(|report| number(&report["resources"]["cpu"], "task_ns"))
         .sum();
-    let truth: u64 = results
-        .iter()
-        .map(|thread| number(thread, "total.run_delay_ns"))
-        .sum();
+    let truth = run_delay_ns(&results);
     let unseen = unseen_ns(&reports[reports.len() - 1], "cpu");
     assert_close(lost, truth, unseen, "lost in all intervals together");
 }
@@ -279,10 +262,7 @@ fn a_report_for_people_fits_and_names_who_it_is() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
-    );
+    let mut workload = Workload::spinners(4, 2);
     let pid = workload.pid();
     let tool = Tool::start("pressure", &["1", "1"]);
     tool.wait_attached();
@@ -315,20 +295,14 @@ fn a_cgroups_pressure_is_its_own() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
-    );
+    let mut workload = Workload::spinners(4, 2);
     let cgroup = OwnCgroup::new(workload.pid());
     let (report, results) = trace(&mut workload, &["--cgroup", cgroup.path()]);
     workload.finish();
     let cpu = &report["resources"]["cpu"];
     let victims = cpu["victims"].as_array().expect("victims");
     assert_eq!(victims.len(), 1, "{victims:?}");
-    let truth: u64 = results
-        .iter()
-        .map(|thread| number(thread, "total.run_delay_ns"))
-        .sum();
+    let truth = run_delay_ns(&results);
     assert_close(
         number(cpu, "task_ns"),
         truth,
@@ -363,7 +337,7 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
     other.results();
     tool.interrupt();
     let output = tool.finish();
-    let report: Value = serde_json::from_str(&output.stdout).expect("a JSON object");
+    let report = output.report();
     let pid = one.pid();
     let stacks = report["resources"]["cpu"]["stacks"]
         .as_array()

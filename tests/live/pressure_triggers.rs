@@ -50,10 +50,7 @@ fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "8", "--cpu", "0", "--seconds", "8"],
-    );
+    let mut workload = Workload::spinners(8, 8);
     let pid = workload.pid();
     // Of its own cgroup: nothing else brings that about.
     let cgroup = OwnCgroup::new(pid);
@@ -159,10 +156,7 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
-    );
+    let mut workload = Workload::spinners(4, 2);
     let (tool, json) = (without_psi(&["1", "1"]), without_psi(&["-j", "1", "1"]));
     tool.wait_attached();
     json.wait_attached();
@@ -197,10 +191,7 @@ fn a_trigger_repeats_until_it_is_told_to_end() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "9"],
-    );
+    let mut workload = Workload::spinners(4, 9);
     let cgroup = OwnCgroup::new(workload.pid());
     let trigger = ["--trigger", "cpu some 1s/2s", "--repeat", "-j", "500ms"];
     let args: Vec<&str> = ["--cgroup", cgroup.path()]
@@ -214,11 +205,7 @@ fn a_trigger_repeats_until_it_is_told_to_end() {
     tool.interrupt();
     let output = tool.finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
-    let reports: Vec<Value> = output
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let reports = output.reports();
     // At most once per window of two seconds.
     assert!(
         (2..=4).contains(&reports.len()),

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use crate::kernel::{alone, require_live};
-use crate::tool::Tool;
-use crate::traced::traced;
+use crate::traced::{assert_no_gaps, observed, traced};
 use crate::workload::{Workload, number};
 
 /// Error allowed against `/proc/PID/task/TID/schedstat`.
@@ -136,17 +135,12 @@ fn intervals_add_up_and_do_not_drift() {
     let _alone = alone();
     let mut workload = Workload::start("waker", &["--count", "997", "--cpu", "0"]);
     let pid = workload.pid().to_string();
-    let tool = Tool::start("runqlat", &["-L", "-j", "--wakeup", "-p", &pid, "100ms"]);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    let reports: Vec<Value> = output
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let (output, results) = observed(
+        "runqlat",
+        &["-L", "-j", "--wakeup", "-p", &pid, "100ms"],
+        &mut workload,
+    );
+    let reports = output.reports();
     let tid = number(&results[0], "tid");
     let counts = reports
         .iter()
@@ -159,12 +153,7 @@ fn intervals_add_up_and_do_not_drift() {
         count <= 997 && count + unseen >= 997,
         "{count} waits, {unseen} unseen"
     );
-    for pair in reports.windows(2) {
-        assert_eq!(
-            pair[0]["end_ns"], pair[1]["start_ns"],
-            "no gap between reports"
-        );
-    }
+    assert_no_gaps(&reports);
     workload.finish();
 }
 
@@ -185,17 +174,9 @@ fn slow_waits_of_a_sleeper_are_all_printed_and_never_behind_an_idle_task() {
         "-p",
         &pid,
     ];
-    let tool = Tool::start("runqlat", &args);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
+    let (output, results) = observed("runqlat", &args, &mut workload);
     workload.finish();
-    let lines = output.stdout.lines();
-    let lines: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let lines = output.reports();
     let tid = number(&results[0], "tid");
     let (report, slow) = lines.split_last().expect("a report at the end");
     let slow: Vec<&Value> = slow

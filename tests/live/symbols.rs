@@ -15,6 +15,48 @@ use crate::workload::{Workload, number};
 
 pub(crate) const HERTZ: &str = "997";
 
+/// Asks for the time in the vDSO, then reads zeros from the kernel.
+const ASKS: &str = r#"
+static char buffer[1 << 20];
+int main(void)
+{
+	int zero = open("/dev/zero", O_RDONLY);
+	long long start, now, mid;
+
+	ready();
+	/* By its own CPU time, however busy the machine is. */
+	start = now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	for (; now < start + 500000000; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
+		for (int i = 0; i < 10000; i++)
+			clock_ns(CLOCK_MONOTONIC);
+	start = mid = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	for (now = start; now < start + 300000000; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
+		if (read(zero, buffer, sizeof(buffer)) < 0)
+			return 1;
+	say("{\"read_ns\": %lld}\ndone\n", now - mid);
+	await_go();
+}
+"#;
+
+/// Sleeps 23 times. The system call is made in the function itself: libc's wrapper would hide its caller's frame.
+const WAITS: &str = r#"
+static const struct timespec pause_time = { .tv_nsec = 5000000 };
+__attribute__((noinline)) long wait_here(void)
+{
+	long result = SYS_nanosleep;
+
+	WITH_FRAME;
+	__asm__ volatile("syscall" : "+a"(result) : "D"(&pause_time), "S"(0L) : "rcx", "r11", "memory");
+	return result;
+}
+int main(void)
+{
+	for (int i = 0; i < 23; i++)
+		if (wait_here())
+			return 1;
+}
+"#;
+
 pub(crate) fn profile(args: &[&str]) -> Value {
     let all: Vec<&str> = ["-j", "-F", HERTZ]
         .into_iter()
@@ -245,30 +287,7 @@ fn the_vdso_and_the_kernel_have_names() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(
-        dir.path(),
-        "asks",
-        r#"
-        static char buffer[1 << 20];
-        int main(void)
-        {
-            int zero = open("/dev/zero", O_RDONLY);
-            long long start, now, mid;
-
-            ready();
-            start = now = clock_ns(CLOCK_MONOTONIC);
-            for (; now < start + 500000000; now = clock_ns(CLOCK_MONOTONIC))
-                ;
-            start = mid = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-            for (now = start; now < start + 300000000; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
-                if (read(zero, buffer, sizeof(buffer)) < 0)
-                    return 1;
-            say("{\"read_ns\": %lld}\ndone\n", now - mid);
-            await_go();
-        }
-        "#,
-        &[],
-    );
+    let program = compile(dir.path(), "asks", ASKS, &[]);
     let (workload, tgid) = start(&program, &[]);
     let (report, results) = profile_workload(workload, tgid);
     let vdso = samples(&report, |frame| {
@@ -305,29 +324,7 @@ fn the_user_part_of_a_wait_is_named_too() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
-    // The system call is made in the function itself: libc's wrapper would hide its caller's frame.
-    let program = compile(
-        dir.path(),
-        "waits",
-        r#"
-        static const struct timespec pause_time = { .tv_nsec = 5000000 };
-        __attribute__((noinline)) long wait_here(void)
-        {
-            long result = SYS_nanosleep;
-
-            WITH_FRAME;
-            __asm__ volatile("syscall" : "+a"(result) : "D"(&pause_time), "S"(0L) : "rcx", "r11", "memory");
-            return result;
-        }
-        int main(void)
-        {
-            for (int i = 0; i < 23; i++)
-                if (wait_here())
-                    return 1;
-        }
-        "#,
-        &[],
-    );
+    let program = compile(dir.path(), "waits", WAITS, &[]);
     let output = Command::new(crate::built("offcputime"))
         .args(["-q", "-j", "--"])
         .arg(program)

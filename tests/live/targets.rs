@@ -169,10 +169,7 @@ fn a_thread_is_all_that_is_traced() {
         return;
     }
     let _alone = alone();
-    let mut workload = Workload::start(
-        "spinner",
-        &["--threads", "3", "--cpu", "0", "--seconds", "1"],
-    );
+    let mut workload = Workload::spinners(3, 1);
     let pid = workload.pid();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
     let tid = tasks

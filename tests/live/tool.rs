@@ -7,6 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -62,6 +64,23 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
     /// Exit code; 128 + n after a signal, as in a shell.
     pub(crate) code: i32,
+}
+
+impl Output {
+    /// The JSON objects on stdout.
+    pub(crate) fn reports(&self) -> Vec<Value> {
+        let lines = self.stdout.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
+    }
+
+    /// The only one.
+    pub(crate) fn report(&self) -> Value {
+        let mut reports = self.reports();
+        assert_eq!(reports.len(), 1, "{}", self.stdout);
+        reports.remove(0)
+    }
 }
 
 /// A running tool. Dropping it kills it.

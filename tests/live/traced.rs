@@ -2,11 +2,46 @@
 
 use serde_json::Value;
 
-use crate::tool::Tool;
+use crate::tool::{Output, Tool};
 use crate::workload::Workload;
 
-/// Runs `tool -j OPTIONS -p PID` over the work of a workload that is ready; gives the report, and what the workload says
-/// of itself.
+impl Workload {
+    /// Threads that compute on CPU 0, where all but one always wait.
+    pub(crate) fn spinners(threads: u32, seconds: u32) -> Self {
+        let (threads, seconds) = (threads.to_string(), seconds.to_string());
+        let args = ["--threads", &threads, "--cpu", "0", "--seconds", &seconds];
+        Self::start("spinner", &args)
+    }
+}
+
+/// Runs `tool OPTIONS` over the work of a workload that is ready; gives what the tool wrote, and what the workload says of
+/// itself. It is still there, all its threads asleep.
+pub(crate) fn observed(
+    tool: &str,
+    options: &[&str],
+    workload: &mut Workload,
+) -> (Output, Vec<Value>) {
+    let tool = Tool::start(tool, options);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    (output, results)
+}
+
+/// The same with `-j` for a tool that gives one report.
+pub(crate) fn reported(
+    tool: &str,
+    options: &[&str],
+    workload: &mut Workload,
+) -> (Value, Vec<Value>) {
+    let (output, results) = observed(tool, &[&["-j"], options].concat(), workload);
+    (output.report(), results)
+}
+
+/// The same of a process, which then ends.
 pub(crate) fn traced(
     tool: &str,
     mut workload: Workload,
@@ -14,14 +49,17 @@ pub(crate) fn traced(
     options: &[&str],
 ) -> (Value, Vec<Value>) {
     let pid = tgid.to_string();
-    let tool = Tool::start(tool, &[&["-j", "-p", &pid], options].concat());
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let found = reported(tool, &[&["-p", &pid], options].concat(), &mut workload);
     workload.finish();
-    let report = serde_json::from_str(&output.stdout).expect("a JSON object");
-    (report, results)
+    found
+}
+
+/// Each report begins when the one before ended.
+pub(crate) fn assert_no_gaps(reports: &[Value]) {
+    for pair in reports.windows(2) {
+        assert_eq!(
+            pair[0]["end_ns"], pair[1]["start_ns"],
+            "no gap between reports"
+        );
+    }
 }

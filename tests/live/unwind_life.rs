@@ -15,6 +15,7 @@ use crate::elf_entry::Elves;
 use crate::kernel::{alone, require_live};
 use crate::symbols::{HERTZ, frames, name, profile, stacks, start};
 use crate::tool::Tool;
+use crate::traced::reported;
 use crate::workload::{Workload, number};
 
 const PHASES: &str = r#"
@@ -129,15 +130,9 @@ pub(crate) fn assert_samples(report: &Value, late_ns: u64, program: &Path) {
 
 /// Runs a waiting program under a tool.
 pub(crate) fn trace(tool: &str, args: &[&str], mut workload: Workload) -> (Value, Vec<Value>) {
-    let tool = Tool::start(tool, &[&["-j"], args].concat());
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let found = reported(tool, args, &mut workload);
     workload.finish();
-    (serde_json::from_str(&output.stdout).expect("JSON"), results)
+    found
 }
 
 #[test]

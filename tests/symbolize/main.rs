@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its setup fails")]
 
-mod cost;
 mod debuginfo;
 mod elf;
 mod files;

@@ -1,13 +1,11 @@
 //! What can be asked of biolatency.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
 use clap::Parser;
 use clap_complete::Shell;
-use trace::histogram::text::Unit;
-use trace::options::Common;
+use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::window::{Every, nanoseconds, parse_duration};
@@ -74,17 +72,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Histograms")]
     pub(crate) slower: Option<Duration>,
 
-    /// Nanoseconds instead of microseconds
-    #[arg(short, long, conflicts_with = "milliseconds", help_heading = "Output")]
-    pub(crate) nanoseconds: bool,
-
-    /// Milliseconds instead of microseconds
-    #[arg(short, long, help_heading = "Output")]
-    pub(crate) milliseconds: bool,
-
-    /// Also write an HdrHistogram log, values in ns
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) hdr: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) histograms: Histograms,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -147,15 +136,6 @@ impl Args {
     /// Whether histograms are of groups.
     pub(crate) fn is_grouped(&self) -> bool {
         self.by_disk || self.by_flags || self.by_process || self.by_cgroup
-    }
-
-    /// Unit of the histograms.
-    pub(crate) fn unit(&self) -> Unit {
-        match (self.nanoseconds, self.milliseconds) {
-            (true, _) => Unit::Nanoseconds,
-            (_, true) => Unit::Milliseconds,
-            _ => Unit::Microseconds,
-        }
     }
 
     /// Whether submitters are chosen.

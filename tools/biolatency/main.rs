@@ -1,7 +1,7 @@
 //! biolatency: how long block I/O takes, queued and in the device; how busy disks are; what failed.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
@@ -11,7 +11,6 @@ use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::{Cost, Meter};
-use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
 use trace::losses::Losses;
 use trace::probe::{self, Kernel};
@@ -54,11 +53,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         let programs = args.programs(&kernel, &targets);
         return probe::print("biolatency", &kernel, &NEEDS, &programs);
     }
-    let hdr = args
-        .hdr
-        .as_deref()
-        .map(|path| HdrLog::create(path, SystemTime::now()))
-        .transpose()?;
+    let hdr = args.histograms.hdr_log()?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();

@@ -107,7 +107,7 @@ impl Report<'_> {
             if self.args.phases {
                 writeln!(out, "{}:", labels::phase(group.id.phase).title())?;
             }
-            text::write(&group.histogram, self.args.unit(), out)?;
+            text::write(&group.histogram, self.args.histograms.unit(), out)?;
         }
         if self.interval.groups.is_empty() {
             writeln!(out, "     nothing recorded")?;

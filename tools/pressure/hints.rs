@@ -13,7 +13,7 @@ pub(crate) struct Hint {
     pub(crate) answers: &'static str,
 }
 
-/// At most one for the heaviest victim and one for the heaviest culprit.
+/// At most one for the heaviest victim and one for the heaviest culprit, and before them one for the disk itself.
 pub(crate) fn hints(
     interval: &Interval,
     resource: Resource,
@@ -26,6 +26,7 @@ pub(crate) fn hints(
             answers,
         })
     };
+    let device = (resource == Resource::Io).then(|| of_disk(interval));
     let pair = match resource {
         Resource::Cpu => [
             hint(victim, "runqlat", " 5 1", "how long, and behind whom"),
@@ -58,7 +59,33 @@ pub(crate) fn hints(
         ],
     };
     debug_assert!(index_of(resource).is_some() || victim.is_none());
-    pair.into_iter().flatten().collect()
+    device
+        .into_iter()
+        .chain(pair.into_iter().flatten())
+        .collect()
+}
+
+/// The busiest disk's requests, or all disks'.
+fn of_disk(interval: &Interval) -> Hint {
+    let disk = interval
+        .usage
+        .disks
+        .first()
+        .filter(|disk| disk.busy_percent > 0.0);
+    let which = match disk {
+        Some(disk) if is_plain(&disk.name) => format!("-d {} ", disk.name),
+        _ => String::new(),
+    };
+    Hint {
+        command: format!("biolatency {which}-P 5 1"),
+        answers: "how long I/O takes, and whose",
+    }
+}
+
+/// Whether a shell takes it as it is, and a tool for no option.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
+    !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
 }
 
 /// `-p PID`, or the name of processes that come and go, if a shell takes it as it is.
@@ -66,15 +93,14 @@ fn target(party: &Party) -> Option<String> {
     if let Some(tgid) = party.tgid {
         return Some(format!("-p {tgid}"));
     }
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
     let name = terminal(&party.comm);
-    let ok = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain);
-    ok.then(|| format!("--comm {name}"))
+    is_plain(&name).then(|| format!("--comm {name}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::utilisation::{DiskUse, Use};
 
     fn party(comm: &str, tgid: Option<u32>) -> Party {
         Party {
@@ -99,5 +125,27 @@ mod tests {
         );
         assert!(commands(&party("a;reboot", None), &party("$(x)", None)).is_empty());
         assert!(commands(&party("-x", None), &party("", None)).is_empty());
+    }
+
+    #[test]
+    fn a_short_disk_leads_to_biolatency() {
+        let on = |name: &str, busy_percent| {
+            let disk = DiskUse {
+                name: name.into(),
+                busy_percent,
+                ..DiskUse::default()
+            };
+            let interval = Interval {
+                usage: Use {
+                    disks: vec![disk],
+                    ..Use::default()
+                },
+                ..Interval::default()
+            };
+            hints(&interval, Resource::Io, None, None).remove(0).command
+        };
+        assert_eq!(on("nvme0n1", 50.0), "biolatency -d nvme0n1 -P 5 1");
+        assert_eq!(on("nvme0n1", 0.0), "biolatency -P 5 1");
+        assert_eq!(on("cciss!c0d0", 50.0), "biolatency -P 5 1");
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Ranked<'a> {
     /// `None`: nobody in particular.
     pub(crate) party: Option<&'a Party>,
     pub(crate) weight: u64,
+    /// What `value` says, ns or bytes.
+    amount: u64,
     /// Formatted.
     pub(crate) value: String,
     pub(crate) name: String,
@@ -40,6 +42,7 @@ pub(crate) fn victims(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
         .map(|party| Ranked {
             party: Some(party),
             weight: party.lost_ns[index],
+            amount: party.lost_ns[index],
             value: units::duration(party.lost_ns[index]),
             name: with_open_wait(party, index, interval.length_ns()),
             is_time: true,
@@ -61,6 +64,7 @@ pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
         ranked.push(Ranked {
             party: None,
             weight: interval.throttled_ns,
+            amount: interval.throttled_ns,
             value: units::duration(interval.throttled_ns),
             name: "[CPU quota of a cgroup]".into(),
             is_time: true,
@@ -72,31 +76,24 @@ pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
 
 fn culprit(party: &Party, index: usize) -> Ranked<'_> {
     let bytes = party.read_bytes + party.written_bytes;
-    let (weight, value, name) = match index {
-        ON_CPU => (
-            party.caused_ns,
-            units::duration(party.caused_ns),
-            describe(party),
-        ),
+    let (weight, amount, name) = match index {
+        ON_CPU => (party.caused_ns, party.caused_ns, describe(party)),
         ON_IO => (
             party.ios + bytes / BYTES_PER_IO,
-            units::bytes(bytes),
+            bytes,
             format!(
                 "{}, {}",
                 describe_briefly(party),
                 units::counted(party.ios, "I/Os")
             ),
         ),
-        _ => (
-            memory_bytes(party),
-            units::bytes(memory_bytes(party)),
-            describe(party),
-        ),
+        _ => (memory_bytes(party), memory_bytes(party), describe(party)),
     };
     Ranked {
         party: Some(party),
         weight,
-        value,
+        amount,
+        value: spell(amount, index == ON_CPU),
         name,
         is_time: index == ON_CPU,
     }
@@ -136,19 +133,35 @@ fn with_open_wait(party: &Party, index: usize, interval_ns: u64) -> String {
     }
 }
 
+fn spell(amount: u64, is_time: bool) -> String {
+    if is_time {
+        units::duration(amount)
+    } else {
+        units::bytes(amount)
+    }
+}
+
 /// What is not shown, in one line.
 pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<String> {
     let rest = ranked.get(top..).filter(|rest| !rest.is_empty())?;
-    let sum = rest.iter().map(|ranked| ranked.weight).sum();
-    let value = if rest[0].is_time {
-        units::duration(sum)
-    } else {
-        String::new()
-    };
+    let sum = rest.iter().map(|ranked| ranked.amount).sum();
+    let value = spell(sum, rest[0].is_time);
     Some(format!(
         "{value:>8}  {} more",
         units::count(rest.len() as u64)
     ))
+}
+
+/// A description cut to a width: what follows the last commas goes first, and whole.
+pub(crate) fn shorten(description: &str, width: usize) -> String {
+    let mut kept = description;
+    while kept.chars().count() > width {
+        match kept.rsplit_once(", ") {
+            Some((head, _)) => kept = head,
+            None => break,
+        }
+    }
+    cut(kept, width)
 }
 
 /// A name cut to a width, its end marked.
@@ -158,4 +171,32 @@ pub(crate) fn cut(name: &str, width: usize) -> String {
     }
     let head: String = name.chars().take(width.saturating_sub(1)).collect();
     format!("{head}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_goes_piece_by_piece() {
+        let name = "qemu-system-x86 23317, 6 threads, for 2.00 s";
+        assert_eq!(shorten(name, 80), name);
+        assert_eq!(shorten(name, 34), "qemu-system-x86 23317, 6 threads");
+        assert_eq!(shorten(name, 28), "qemu-system-x86 23317");
+        assert_eq!(shorten(name, 10), "qemu-syst…");
+    }
+
+    #[test]
+    fn what_is_not_shown_is_summed_in_its_own_unit() {
+        let party = |bytes| Party {
+            tgid: Some(1),
+            read_bytes: bytes,
+            ios: 7,
+            ..Party::default()
+        };
+        let parties = [party(1 << 20), party(1024), party(3072)];
+        let ranked: Vec<_> = parties.iter().map(|party| culprit(party, ON_IO)).collect();
+        assert_eq!(rest(&ranked, 1).as_deref(), Some("4.00 KiB  2 more"));
+        assert_eq!(rest(&ranked, 3), None);
+    }
 }

@@ -272,7 +272,7 @@ fn column(ranked: &[Ranked<'_>]) -> Vec<String> {
         .iter()
         .take(TOP)
         .map(|ranked| {
-            let name = ranking::cut(&ranked.name, NAME);
+            let name = ranking::shorten(&ranked.name, NAME);
             format!("{:>8}  {name}", ranked.value)
         })
         .collect();

@@ -33,7 +33,7 @@ struct Disk {
 }
 
 /// The busiest disk of an interval.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DiskUse {
     pub(crate) name: String,
     /// Time with at least one request in flight.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use bpf::profile::ProfileSkel;
 use libbpf_rs::{Link, TracepointCategory, UprobeOpts};
 use perf_event_open_sys::bindings as perf;
+use trace::libraries;
 use trace::perf::{online_cpus, open};
 
 use crate::args::{Args, Rate, Weight};
@@ -129,13 +130,8 @@ fn find_file(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.into());
     }
-    let mut candidates = own_libraries();
-    let mut dirs: Vec<PathBuf> = candidates
-        .iter()
-        .filter_map(|path| Some(path.parent()?.to_owned()))
-        .collect();
-    dirs.extend(["/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
-    for dir in dirs {
+    let mut candidates = libraries::own();
+    for dir in libraries::directories() {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         files.sort();
@@ -147,25 +143,16 @@ fn find_file(name: &str) -> Option<PathBuf> {
             .and_then(|file| file.to_str())
             .unwrap_or_default();
         file == name
+            // Alpine's C library is libc.musl-x86_64.so.1.
             || file
                 .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(".so"))
+                .is_some_and(|rest| rest.starts_with(".so") || rest.starts_with(".musl-"))
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     candidates.extend(std::env::split_paths(&path).map(|dir| dir.join(name)));
     candidates
         .into_iter()
         .find(|path| is_it(path) && is_elf(path))
-}
-
-/// What is mapped into this very process: the versions that programs here run with.
-fn own_libraries() -> Vec<PathBuf> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let paths = maps
-        .lines()
-        .filter_map(|line| line.split_once('/'))
-        .map(|(_, path)| format!("/{path}").into());
-    paths.collect()
 }
 
 /// `libc.so` in /usr/lib is a linker script.

@@ -1,13 +1,11 @@
 //! What can be asked of runqlat.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bpf::runqlat::types::{group_by, rodata, runqlat_config};
 use clap::Parser;
 use clap_complete::Shell;
-use trace::histogram::text::Unit;
-use trace::options::Common;
+use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::window::{Every, nanoseconds, parse_duration};
@@ -59,17 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Histograms")]
     pub(crate) slower: Option<Duration>,
 
-    /// Nanoseconds instead of microseconds
-    #[arg(short, long, conflicts_with = "milliseconds", help_heading = "Output")]
-    pub(crate) nanoseconds: bool,
-
-    /// Milliseconds instead of microseconds
-    #[arg(short, long, help_heading = "Output")]
-    pub(crate) milliseconds: bool,
-
-    /// Also write an HdrHistogram log, values in ns
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) hdr: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) histograms: Histograms,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -114,15 +103,6 @@ impl Args {
             (_, _, true, _) => Group::Cpu,
             (.., true) => Group::Cgroup,
             _ => Group::Machine,
-        }
-    }
-
-    /// Unit of the histograms.
-    pub(crate) fn unit(&self) -> Unit {
-        match (self.nanoseconds, self.milliseconds) {
-            (true, _) => Unit::Nanoseconds,
-            (_, true) => Unit::Milliseconds,
-            _ => Unit::Microseconds,
         }
     }
 

@@ -1,7 +1,7 @@
 //! runqlat: how long runnable threads wait for a CPU, and behind whom.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Result;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
@@ -12,7 +12,6 @@ use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
-use trace::histogram::hdr::HdrLog;
 use trace::intervals::report_each;
 use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
@@ -47,11 +46,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         let programs = args.programs(&kernel, &targets);
         return probe::print("runqlat", &kernel, &NEEDS, &programs);
     }
-    let hdr = args
-        .hdr
-        .as_deref()
-        .map(|path| HdrLog::create(path, SystemTime::now()))
-        .transpose()?;
+    let hdr = args.histograms.hdr_log()?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();

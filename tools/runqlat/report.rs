@@ -1,5 +1,6 @@
 //! What runqlat says about an interval.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -56,11 +57,16 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
     } else {
         HashMap::new()
     };
-    for waits in &interval.waits {
+    let mut groups: Vec<_> = interval.waits.iter().collect();
+    // CPUs have an order that people know; of the rest the one that waited longest matters most.
+    if args.group() != Group::Cpu {
+        groups.sort_by_key(|waits| Reverse(waits.histogram.sum()));
+    }
+    for waits in groups {
         if args.group() != Group::Machine {
             writeln!(out, "\n{}", terminal(&label(args.group(), waits, &cgroups)))?;
         }
-        text::write(&waits.histogram, args.unit(), out)?;
+        text::write(&waits.histogram, args.histograms.unit(), out)?;
     }
     if interval.waits.is_empty() {
         writeln!(out, "     nothing recorded")?;

@@ -1,10 +1,14 @@
 //! Options that mean the same in every tool, and what follows from them.
 
 use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use crate::histogram::hdr::HdrLog;
+use crate::histogram::text::Unit;
 use crate::output::{Format, OutputFile};
 use crate::privileges::{self, Capability};
 use crate::symbolize::{Options, Symbolizer};
@@ -61,6 +65,45 @@ impl Common {
                 let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
                 !refused && stdout().is_terminal()
             }
+        }
+    }
+}
+
+/// How histograms are written.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct Histograms {
+    /// Nanoseconds instead of microseconds
+    #[arg(short, long, conflicts_with = "milliseconds")]
+    pub nanoseconds: bool,
+
+    /// Milliseconds instead of microseconds
+    #[arg(short, long)]
+    pub milliseconds: bool,
+
+    /// Also write an HdrHistogram log, values in ns
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
+}
+
+impl Histograms {
+    /// The log, if one was asked for, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created.
+    pub fn hdr_log(&self) -> Result<Option<HdrLog>> {
+        let path = self.hdr.as_deref();
+        path.map(|path| HdrLog::create(path, SystemTime::now()))
+            .transpose()
+    }
+
+    /// Unit of what people read.
+    pub fn unit(&self) -> Unit {
+        match (self.nanoseconds, self.milliseconds) {
+            (true, _) => Unit::Nanoseconds,
+            (_, true) => Unit::Milliseconds,
+            _ => Unit::Microseconds,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use libc::c_long;
 
+pub(super) use crate::machine::{POLL, WAIT};
+
 /// `futex_waitv`, and the futex2 calls of Linux 6.7, which have one number everywhere.
 pub(super) const FUTEX: &[c_long] = &[libc::SYS_futex, libc::SYS_futex_waitv, 455, 456];
 pub(super) const SLEEP: &[c_long] = &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
@@ -22,50 +24,6 @@ pub(super) const ADDRESS_SPACE: &[c_long] = &[
     libc::SYS_brk,
 ];
 pub(super) const ACCEPT: &[c_long] = &[libc::SYS_accept, libc::SYS_accept4];
-
-#[cfg(target_arch = "x86_64")]
-pub(super) const POLL: &[c_long] = &[
-    libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_io_getevents,
-    libc::SYS_io_uring_enter,
-];
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) const POLL: &[c_long] = &[
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_io_getevents,
-    libc::SYS_io_uring_enter,
-];
-
-#[cfg(target_arch = "x86_64")]
-pub(super) const WAIT: &[c_long] = &[
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_pause,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigtimedwait,
-    // A vfork parent waits for its child's exec.
-    libc::SYS_vfork,
-    libc::SYS_clone,
-    libc::SYS_clone3,
-];
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) const WAIT: &[c_long] = &[
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_clone,
-    libc::SYS_clone3,
-];
 
 pub(super) const TAKES_FD: &[c_long] = &[
     libc::SYS_read,

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* follow.bpf.h: programs that keep the list of target processes, for tools that keep nothing else about processes. */
+#ifndef __FOLLOW_BPF_H__
+#define __FOLLOW_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "targets.bpf.h"
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	follow_child(parent, child);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	target_executed(task);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	forget_exited(task);
+	return 0;
+}
+
+/* Runs in the tool's context. */
+SEC("iter/task")
+int note_namespace(struct bpf_iter__task *ctx)
+{
+	note_pid_namespace();
+	return 0;
+}
+
+#endif
