@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COMPUTE_NS 8000000L
+#define COMPUTE_NS 20000000L
 #define SLEEP_NS 1000000L
 
 /* A function that is a frame: neither inlined nor cloned nor seen through. */
