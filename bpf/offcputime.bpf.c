@@ -375,7 +375,7 @@ static __always_inline __u64 syscall_of(struct task_struct *task)
 {
 	const struct pt_regs *regs = user_regs_of(task);
 
-	return task->flags & PF_KTHREAD ? -1 : BPF_CORE_READ(regs, orig_ax);
+	return task->flags & PF_KTHREAD ? -1 : syscall_number(regs);
 }
 
 /* Of a task that is about to run. Walked from outside, it has neither the scheduler's frames nor ours. */
@@ -574,6 +574,7 @@ static __always_inline void describe_interval(struct open_phase *open, struct me
 static __always_inline void describe_wait(struct open_phase *open, struct member *member, struct task_struct *task)
 {
 	const struct pt_regs *regs = user_regs_of(task);
+	struct user_regs copied;
 
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;
@@ -581,10 +582,11 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 	if (member->wait_flags & WAIT_KERNEL_THREAD)
 		return;
 	open->call = wait_call_of(task);
-	open->ip = BPF_CORE_READ(regs, ip);
-	open->sp = BPF_CORE_READ(regs, sp);
-	open->bp = BPF_CORE_READ(regs, bp);
-	open->exact = stopped_anywhere(BPF_CORE_READ(regs, orig_ax), BPF_CORE_READ(regs, ip), BPF_CORE_READ(regs, cx));
+	bpf_probe_read_kernel(&copied, sizeof(copied), regs);
+	open->ip = user_ip(&copied);
+	open->sp = user_sp(&copied);
+	open->bp = user_fp(&copied);
+	open->exact = goes_on_anywhere(regs, &copied);
 }
 
 /* A target without any event in the window has done all the time what it is doing now. */

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,8 @@ use object::Endianness;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
+use crate::libraries;
 
 /// A program with more libraries is loaded without the rest.
 const MOST_FILES: usize = 256;
@@ -22,7 +24,7 @@ pub(super) fn files(program: &OsStr) -> Vec<File> {
     let Some(program) = resolve(program) else {
         return Vec::new();
     };
-    let directories = library_directories();
+    let directories = libraries::directories();
     let mut waiting = VecDeque::from([program]);
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();
@@ -56,20 +58,6 @@ fn resolve(program: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut candidates = std::env::split_paths(&path).map(|directory| directory.join(program));
     candidates.find(|candidate| candidate.is_file())
-}
-
-/// Where our own libraries are, and where they are everywhere.
-fn library_directories() -> Vec<PathBuf> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let libraries = maps
-        .lines()
-        .filter_map(|line| line.split_once('/'))
-        .filter(|(_, path)| path.contains(".so"))
-        .filter_map(|(_, path)| Some(Path::new("/").join(path).parent()?.to_owned()));
-    let mut directories: Vec<PathBuf> = libraries.collect();
-    directories.extend(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
-    directories.dedup();
-    directories
 }
 
 fn locations(needed: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
@@ -109,6 +97,7 @@ fn needed(file: &File) -> Option<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::process::Command;
 
     #[test]
