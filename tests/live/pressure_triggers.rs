@@ -157,11 +157,12 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
     }
     let _alone = alone();
     let mut workload = Workload::spinners(4, 2);
-    let (tool, json) = (without_psi(&["1", "1"]), without_psi(&["-j", "1", "1"]));
-    tool.wait_attached();
+    // One after the other: the interval of the first would pass while the second attaches.
+    let json = without_psi(&["-j", "1", "1"]);
     json.wait_attached();
     workload.go();
-    let (output, json) = (tool.finish(), json.finish());
+    let json = json.finish();
+    let output = without_psi(&["1", "1"]).finish();
     assert!(
         output.stderr.contains("figures with ~ or <= are computed"),
         "{}",

@@ -1,6 +1,6 @@
 //! What this kernel offers, found by looking at its BTF and by trying, never by its version number.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
 
@@ -15,6 +15,20 @@ pub use report::{describe, print};
 /// Environment variable naming hooks to treat as absent, comma-separated: exercises the paths of older kernels.
 const HIDE: &str = "USEKIT_HIDE_HOOKS";
 
+/// Programs, maps, links and rings of the largest tool, and some files of what it traces.
+const FEWEST_DESCRIPTORS: u64 = 128;
+
+/// The soft limit of open files.
+pub(crate) fn descriptors_allowed() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills one rlimit.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// The running kernel's types, and what follows from them.
 pub struct Kernel {
     btf: Btf<'static>,
@@ -26,8 +40,14 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// When the kernel has none.
+    /// When the kernel has none, or this process may not open enough files to try anything.
     pub fn probe() -> Result<Self> {
+        // What fails for want of a descriptor looks like what the kernel does not have.
+        let limit = descriptors_allowed();
+        ensure!(
+            limit >= FEWEST_DESCRIPTORS,
+            "{limit} file descriptors are not enough; allow more with ulimit -n 1024"
+        );
         let btf = Btf::from_vmlinux().context(
             "read kernel BTF from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
         )?;

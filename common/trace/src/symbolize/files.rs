@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::probe::descriptors_allowed;
+
 /// Opens a directory as a root to look in; works without any permission on the directory itself.
 pub(super) fn open_root(path: &str) -> io::Result<OwnedFd> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;
@@ -48,13 +50,7 @@ pub(super) fn self_path(fd: &impl AsRawFd) -> String {
 
 /// How many descriptors this process may have open; what is held of other processes is cut to fit.
 pub(super) fn descriptor_limit() -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: fills one rlimit.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    usize::try_from(limit.rlim_cur)
+    usize::try_from(descriptors_allowed())
         .unwrap_or(usize::MAX)
         .clamp(256, 4096)
 }
