@@ -35,6 +35,7 @@ fn killed_while_loading_nothing_stays() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     for tool in TOOLS {
         let running = Tool::start(tool, &[]);
         // As soon as it has a program; it is not attached then, or not with all.
@@ -56,6 +57,7 @@ fn killed_while_tracing_nothing_stays() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     for tool in TOOLS {
         let running = Tool::start(tool, &[]);
         running.wait_attached();
@@ -77,6 +79,7 @@ fn killed_while_reporting_nothing_stays() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     for tool in ["profile", "offcputime"] {
         let path = dir.path().join(format!("{tool}.json"));
@@ -121,6 +124,7 @@ fn killed_while_writing_a_file_leaves_none() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     for (tool, before) in [
         ("profile", None),
@@ -175,6 +179,7 @@ fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     for tool in ["profile", "offcputime", "runqlat", "biolatency"] {
         let running = Tool::start(tool, &["--", "sleep", "60"]);
         let give_up = Instant::now() + PATIENCE;
@@ -204,6 +209,7 @@ fn too_few_descriptors_are_one_line_with_the_remedy() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     for tool in TOOLS {
         for limit in [4, 12, 16, 20, 24, 32, 64, 127] {
             let script = format!(

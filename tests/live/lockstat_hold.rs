@@ -122,6 +122,7 @@ fn programs_without_glibc_are_refused_with_the_reason() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "static", HOLDS, &["-static"]);
     let (workload, _) = Workload::spawn("static", Command::new(program));

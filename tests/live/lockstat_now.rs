@@ -80,6 +80,7 @@ fn assert_ring(kinds: &str, innocents: usize, word: &str) {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["ring", kinds, &innocents.to_string()]);
     let report = now(workload.pid());
@@ -161,6 +162,7 @@ fn a_join_is_part_of_a_circle() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["join"]);
     let report = now(workload.pid());
@@ -176,6 +178,7 @@ fn a_lock_whose_holder_has_exited_is_abandoned() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["gone"]);
     let report = now(workload.pid());
@@ -193,6 +196,7 @@ fn two_processes_over_a_shared_mutex() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["shared"]);
     // Asked for one of them, the other one is found.
@@ -213,6 +217,7 @@ fn owners_are_known_by_the_ids_of_their_own_pid_namespace() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "stuck", STUCK, &["-g"]);
     let mut command = Command::new(program);
@@ -269,6 +274,7 @@ fn a_rust_program_of_which_every_thread_waits_is_dead_though_no_lock_names_a_hol
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let workload = rust(dir.path(), "");
     await_futexes(workload.pid(), 3);
@@ -298,6 +304,7 @@ fn a_rust_program_with_a_thread_left_is_not_called_dead() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let workload = rust(dir.path(), "spare");
     await_futexes(workload.pid(), 3);
@@ -318,6 +325,7 @@ fn busy_programs_are_healthy() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "busy", BUSY, &[]);
     let start = |args: &[&str]| {

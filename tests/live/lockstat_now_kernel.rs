@@ -14,6 +14,7 @@ fn a_kernel_lock_that_stands_still_names_its_owner() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "inode", INODE, &[]);
     let mut command = Command::new(program);
@@ -55,6 +56,7 @@ fn a_process_with_its_mmap_lock_held_does_not_hang_the_tool() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "frozen", FROZEN, &[]);
     let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));

@@ -60,6 +60,7 @@ fn an_attached_tool_has_only_what_it_needs() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let own = field(
         &fs::read_to_string("/proc/self/status").expect("own"),
         "CapEff:",
@@ -106,6 +107,7 @@ fn a_command_has_the_callers_privileges() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let print = "grep -E 'Cap|NoNewPrivs' /proc/self/status";
     let plain = Command::new("sh").args(["-c", print]).output().expect("sh");
     for tool in ["profile", "offcputime", "runqlat", "biolatency"] {
@@ -128,6 +130,7 @@ fn a_file_is_written_wherever_root_can() {
     if !require_live() {
         return;
     }
+    let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let nobody = Some(65_534);
     std::os::unix::fs::chown(dir.path(), nobody, None).expect("root");
