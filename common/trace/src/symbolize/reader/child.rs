@@ -100,7 +100,8 @@ fn own_data() -> u64 {
 /// The socket as number 3, nothing behind the standard ones, and nothing else: BPF programs stay attached while anybody
 /// has them open.
 fn keep_descriptors(socket: RawFd) -> io::Result<()> {
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let nothing = null.or_else(|_| empty_file())?;
     // Above all numbers that are given out here, else one would be closed by another.
     // SAFETY: plain numbers; the descriptors are those of this process, a fork.
     unsafe {
@@ -119,6 +120,15 @@ fn keep_descriptors(socket: RawFd) -> io::Result<()> {
     }
     std::mem::forget(nothing);
     Ok(())
+}
+
+/// A system may have no /dev.
+fn empty_file() -> io::Result<File> {
+    // SAFETY: a valid C string.
+    let descriptor = unsafe { libc::memfd_create(c"nothing".as_ptr(), libc::MFD_CLOEXEC) };
+    check(descriptor)?;
+    // SAFETY: a descriptor that the kernel just made for us.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 /// Before Linux 5.9.
