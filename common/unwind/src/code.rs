@@ -1,10 +1,10 @@
 //! What the instructions say of a frame that has neither a rule nor a frame pointer of its own; as
 //! `bpf/include/unwind_code.bpf.h`, which see.
 
+use crate::elf::PAGE;
 use crate::rule::{Cfa, FpMode, Rule};
 
 const PUSH_BP: u8 = 0x55;
-const PAGE: u64 = 4096;
 
 /// The rule for a frame at `ip`, when what runs next is an epilogue, or a prologue not yet done, and a call precedes the
 /// return address that it gives. `exact`: the frame is at `ip`, and does not return to it.

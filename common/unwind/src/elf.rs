@@ -20,8 +20,8 @@ use crate::text::Text;
 
 /// The most segments and sections looked at; real files have 20 and 40.
 const MAX_HEADERS: usize = 4096;
-/// The kernel's pages, in bytes.
-const PAGE: u64 = 4096;
+/// Bytes of a page of memory; what the loader rounds segments to. Architecture: x86-64.
+pub const PAGE: u64 = 4096;
 
 /// A PT_LOAD segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! The entries of one section with call frame information: frame descriptions (FDEs) and what they share (CIEs).
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use gimli::{BaseAddresses, CommonInformationEntry, FrameDescriptionEntry, UnwindContext};
 use gimli::{UnwindOffset, UnwindSection};
@@ -37,6 +38,18 @@ pub(crate) struct Entry {
     pub(crate) offset: usize,
     /// Index of the section.
     pub(crate) section: usize,
+}
+
+impl Entry {
+    /// Of the function at `range`, described at `offset` in `section`.
+    pub(crate) fn new(range: Range<u64>, section: usize, offset: usize) -> Self {
+        Self {
+            start: range.start,
+            end: range.end,
+            offset,
+            section,
+        }
+    }
 }
 
 /// A section with call frame information, whatever its format.
@@ -126,12 +139,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Section for Parsed<'a, S> {
             if counts.work > MAX_WORK {
                 return Err(Error::TooLarge("call frame information"));
             }
-            entries.push(Entry {
-                start: range.start,
-                end: range.end,
-                offset,
-                section,
-            });
+            entries.push(Entry::new(range, section, offset));
         }
         Ok(())
     }

@@ -212,12 +212,7 @@ impl Section for Go<'_> {
                 counts.dropped_fdes += 1;
                 continue;
             };
-            entries.push(Entry {
-                start: range.start,
-                end: range.end,
-                offset,
-                section,
-            });
+            entries.push(Entry::new(range, section, offset));
         }
         Ok(())
     }

@@ -45,9 +45,9 @@ mod text;
 mod walk;
 
 pub use cfi::Counts;
-pub use elf::{Image, Load};
+pub use elf::{Image, Load, PAGE};
 pub use error::Error;
 pub use rule::{Cfa, FpMode, Rule};
 pub use rule_set::{MAX_RULES, RuleSet};
-pub use table::{Page, Table};
+pub use table::{PAGE_BITS, Page, Table};
 pub use walk::{End, Frame, walk};

@@ -45,12 +45,7 @@ impl Section for Plt<'_> {
         let length = self.bytes.len() as u64;
         let range = text.clip(self.address, length);
         if let Some(range) = range.filter(|range| range.end - range.start == length) {
-            entries.push(Entry {
-                start: range.start,
-                end: range.end,
-                offset: 0,
-                section,
-            });
+            entries.push(Entry::new(range, section, 0));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::rule::Rule;
 
 /// log2 of the bytes in a page of the index.
-pub(crate) const PAGE_BITS: u32 = 10;
+pub const PAGE_BITS: u32 = 10;
 /// The part of an address that is the offset in its page.
 pub(crate) const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 

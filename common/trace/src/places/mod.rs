@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::mappings::{Backing, FileKey, Mapping, maps};
 use crate::stacks::Address;
-use crate::symbolize::files;
+use crate::symbolize::{debugfile, files};
 use variables::Variables;
 
 /// Files whose variables are kept.
@@ -101,9 +101,13 @@ impl Places {
         }
         let variables = self.files.entry(key).or_insert_with(|| {
             let opened = files::open_mapped(tgid, mapping.start, mapping.end);
-            Arc::new(
-                opened.map_or_else(|_| Variables::default(), |(file, _)| Variables::read(&file)),
-            )
+            Arc::new(opened.map_or_else(
+                |_| Variables::default(),
+                |opened| {
+                    let debug = debugfile::of_open(&opened, &mapping.path);
+                    Variables::read(&opened.file, debug.as_ref())
+                },
+            ))
         });
         let bias = variables.bias(mapping.start, mapping.offset)?;
         let elf_address = address.wrapping_sub(bias);

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use unwind::PAGE;
 
 /// Largest table read at once: symbol tables of browsers have 30 MB.
 const MAX_READ: u64 = 64 << 20;
@@ -48,8 +49,8 @@ pub(super) struct Found {
 }
 
 impl Variables {
-    /// Reads the tables; a file that makes no sense has none.
-    pub(super) fn read(file: &File) -> Self {
+    /// Reads the tables, also of its debug file if there is one; a file that makes no sense has none.
+    pub(super) fn read(file: &File, debug: Option<&File>) -> Self {
         let cache = ReadCache::new(file);
         let Ok(elf) = object::File::parse(Bounded(&cache)) else {
             return Self::default();
@@ -70,19 +71,13 @@ impl Variables {
             // A thread's variables are not where their section is.
             (!name.starts_with(".t")).then(|| (start..end, cut(name)))
         });
-        let mut variables: Vec<Variable> = elf
-            .symbols()
-            .chain(elf.dynamic_symbols())
-            .take(MAX_SYMBOLS)
-            .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition())
-            .filter_map(|symbol| {
-                Some(Variable {
-                    address: symbol.address(),
-                    size: symbol.size(),
-                    name: cut(symbol.name().ok().filter(|name| !name.is_empty())?),
-                })
-            })
-            .collect();
+        let mut variables = data_symbols(&elf);
+        if let Some(file) = debug {
+            let cache = ReadCache::new(file);
+            // Only names and addresses are taken: its sections have no bytes.
+            let elf = object::File::parse(Bounded(&cache));
+            variables.extend(elf.iter().flat_map(data_symbols));
+        }
         // Of several names for one place the first in the table stays.
         variables.sort_by_key(|variable| variable.address);
         Self {
@@ -94,7 +89,6 @@ impl Variables {
 
     /// What to add to ELF addresses where byte `offset` of the file is mapped at `start`.
     pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        const PAGE: u64 = 4096;
         // Mappings begin at page boundaries, segments anywhere in the first page. The one with more of the file wins: the
         // page between two segments is mapped for both.
         let covers = |load: &&Load| {
@@ -142,6 +136,21 @@ impl Variables {
             }),
         }
     }
+}
+
+fn data_symbols<'a, R: ReadRef<'a>>(elf: &object::File<'a, R>) -> Vec<Variable> {
+    elf.symbols()
+        .chain(elf.dynamic_symbols())
+        .take(MAX_SYMBOLS)
+        .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition())
+        .filter_map(|symbol| {
+            Some(Variable {
+                address: symbol.address(),
+                size: symbol.size(),
+                name: cut(symbol.name().ok().filter(|name| !name.is_empty())?),
+            })
+        })
+        .collect()
 }
 
 /// Rust's and C++'s names as their authors wrote them.
@@ -194,7 +203,7 @@ mod tests {
     #[test]
     fn a_variable_of_this_program_is_found_by_its_address() {
         let file = File::open("/proc/self/exe").expect("ourselves");
-        let variables = Variables::read(&file);
+        let variables = Variables::read(&file, None);
         let maps = crate::mappings::maps::all(std::process::id()).expect("our own");
         let address = (&raw const LOOKED_UP[2]).addr() as u64;
         let mapping = maps
@@ -227,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_no_elf_file_has_no_variables() {
         let file = File::open("/etc/passwd").expect("a file");
-        let variables = Variables::read(&file);
+        let variables = Variables::read(&file, None);
         assert!(variables.bias(0, 0).is_none());
         assert_eq!(
             variables.find(0x1000),

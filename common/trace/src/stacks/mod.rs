@@ -132,13 +132,14 @@ impl StackTable {
                 .unwrap_or_default()
         };
         format!(
-            "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} changed, {} \
-             refused; {} processes gone before their mappings were read; {} perf maps refused, {} not \
+            "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} times no answer \
+             from a file system, {} changed, {} refused; {} processes gone before their mappings were read; {} perf maps refused, {} not \
              believed{}{}; {}",
             symbols.unnamed,
             symbols.frames,
             self.astray,
             symbols.modules_unopened,
+            symbols.files_hung,
             symbols.modules_changed,
             symbols.modules_refused,
             symbols.processes_gone,
@@ -186,8 +187,11 @@ impl StackTable {
         self.unwinder.follow(tgid, &mut self.symbolizer);
         let (addresses, end) = self.unwinder.walk(tgid, registers);
         let id = self.outside_id(&addresses, tgid);
-        let stack = self.user_stack(tgid, time_ns, &addresses, end);
-        self.user.entry(id).or_insert(stack);
+        // A pool's threads wait in one place, by the thousand.
+        if !self.user.contains_key(&id) {
+            let stack = self.user_stack(tgid, time_ns, &addresses, end);
+            self.user.insert(id, stack);
+        }
         id
     }
 

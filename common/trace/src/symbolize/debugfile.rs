@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use flate2::Crc;
@@ -10,9 +10,13 @@ use flate2::Crc;
 use super::elf::{self, Headers};
 use super::files::{open_in, open_root};
 use super::modules::Module;
+use super::opener::Opened;
 
 /// Larger debug files are not summed up; the largest known (browsers) have 2–3 GiB and are found by build ID.
 const MAX_CRC: u64 = 1 << 30;
+
+/// Where distributions put debug files.
+pub(super) const DEBUG_DIR: &str = "/usr/lib/debug";
 
 /// A debug file and what is in it.
 pub(super) struct DebugFile {
@@ -45,6 +49,18 @@ pub(super) fn find(
     })
 }
 
+/// The debug file of a binary that is open, where our own root has one.
+pub(crate) fn of_open(binary: &Opened, path: &[u8]) -> Option<File> {
+    let headers = elf::read(&binary.file)?;
+    let owner = binary.facts.owner;
+    let root = open_root("/").ok()?;
+    let candidates = candidates(path, &headers, &[DEBUG_DIR.into()]);
+    let mut found = candidates
+        .iter()
+        .filter_map(|path| open(root.as_fd(), path, &headers, (true, Some(owner))));
+    Some(found.next()?.file)
+}
+
 /// A file is named in the same way in all processes, but the root is that of one of them, who may have arranged it: in a
 /// user namespace everybody can. So the debug file must be of the administrator or of the binary's own owner.
 fn open(
@@ -53,9 +69,10 @@ fn open(
     binary: &Headers,
     (own, owner): (bool, Option<u32>),
 ) -> Option<DebugFile> {
-    let (file, metadata) = open_in(root, path).ok()?;
-    let of_root = metadata.uid() == 0;
-    if metadata.mode() & 0o022 != 0 || !of_root && owner != Some(metadata.uid()) {
+    let opened = open_in(root, path).ok()?;
+    let (file, facts) = (opened.file, opened.facts);
+    let of_root = facts.owner == 0;
+    if facts.mode & 0o022 != 0 || !of_root && owner != Some(facts.owner) {
         return None;
     }
     let own = own && of_root;
@@ -64,7 +81,7 @@ fn open(
         (Some(wanted), Some(found)) => wanted == found,
         _ => {
             let (_, crc) = binary.debug_link.as_ref()?;
-            metadata.len() <= MAX_CRC && checksum(&file) == Some(*crc)
+            facts.size <= MAX_CRC && checksum(&file) == Some(*crc)
         }
     };
     belongs.then_some(DebugFile { file, headers, own })

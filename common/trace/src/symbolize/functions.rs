@@ -44,10 +44,12 @@ impl Library {
             let range =
                 range.and_then(|(start, end)| Some((hexadecimal(start)?, hexadecimal(end)?)));
             let Some((start, end)) = range else { continue };
-            if let Ok((file, _)) = files::open_mapped(tgid, start, end) {
+            // A probe is on the file itself.
+            let opened = files::open_mapped(tgid, start, end);
+            if let Some(opened) = opened.ok().filter(|opened| !opened.facts.copied) {
                 found.push(Self {
                     path: path.to_owned(),
-                    file,
+                    file: opened.file,
                 });
             }
         }

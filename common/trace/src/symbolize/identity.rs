@@ -1,9 +1,10 @@
 //! Whether a file found by name is the one that is mapped, and still the one that was opened.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use super::opener::Facts;
 use crate::mappings::FileKey;
 
 /// Their inode numbers and devices differ between `stat` and the mapping.
@@ -39,6 +40,18 @@ impl From<&Metadata> for Stamp {
     }
 }
 
+impl From<&Facts> for Stamp {
+    fn from(facts: &Facts) -> Self {
+        Self {
+            device: facts.device,
+            inode: facts.inode,
+            size: facts.size,
+            modified: facts.modified,
+            owner: facts.owner,
+        }
+    }
+}
+
 /// Which root directory this is, as a view of all that is mounted below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RootKey {
@@ -58,7 +71,7 @@ impl RootKey {
             libc::statx(
                 root.as_raw_fd(),
                 c"".as_ptr(),
-                libc::AT_EMPTY_PATH,
+                libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC,
                 mask,
                 &raw mut info,
             )
@@ -73,23 +86,16 @@ impl RootKey {
 
 /// Whether a file found by path is the mapped one. `own_view`: it was looked up as the mapping process sees it, so that a
 /// file system which numbers its files differently for `stat` may be believed.
-pub(super) fn matches(file: &File, metadata: &Metadata, key: FileKey, own_view: bool) -> bool {
+pub(super) fn matches(facts: &Facts, key: FileKey, own_view: bool) -> bool {
     let device = libc::makedev(key.major, key.minor);
-    if metadata.ino() == key.inode && metadata.dev() == device {
+    if facts.inode == key.inode && facts.device == device {
         return true;
     }
-    match file_system(file) {
-        Some(BTRFS) => metadata.ino() == key.inode,
-        Some(OVERLAYFS) => own_view,
+    match facts.file_system {
+        BTRFS => facts.inode == key.inode,
+        OVERLAYFS => own_view,
         _ => false,
     }
-}
-
-fn file_system(file: &File) -> Option<i64> {
-    // SAFETY: statfs is plain numbers, for which zero is valid.
-    let mut info: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: fills one statfs.
-    (unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut info) } == 0).then_some(info.f_type)
 }
 
 /// The path of a file that may have been deleted since.

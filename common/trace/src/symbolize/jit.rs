@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::began::began;
 use super::files::{open_in_nofollow, open_root};
+use super::opener::Opened;
 use super::perfmap::PerfMap;
 
 /// node and the JVM write 1–20 MiB.
@@ -168,18 +169,18 @@ fn open(tgid: u32, time_ns: u64) -> Result<File, Missing> {
         .read_to_string(&mut status)?;
     let (uid, pid) = identity(&status).ok_or(io::ErrorKind::InvalidData)?;
     let root = open_root(&format!("/proc/{tgid}/root"))?;
-    let (file, metadata) =
-        open_in_nofollow(root.as_fd(), format!("/tmp/perf-{pid}.map").as_bytes())?;
+    let path = format!("/tmp/perf-{pid}.map");
+    let Opened { file, facts } = open_in_nofollow(root.as_fd(), path.as_bytes())?;
     // Anyone can leave a file of that name in /tmp.
     let trusted = [0, uid, fs::metadata(format!("/proc/{tgid}"))?.uid()];
-    let is_theirs = trusted.contains(&metadata.uid()) && metadata.mode() & 0o002 == 0;
+    let is_theirs = trusted.contains(&facts.owner) && facts.mode & 0o002 == 0;
     // Read last: then all of this was about the process that began at that time.
     let began = began(tgid).ok_or(io::ErrorKind::InvalidData)?;
     if began.monotonic_ns > time_ns {
         return Err(Missing::Absent);
     }
     // A process of this ID that is gone may have left one.
-    let is_current = metadata.modified()? + CLOCKS_APART >= began.wall;
+    let is_current = facts.modified_at() + CLOCKS_APART >= began.wall;
     if is_theirs && is_current {
         Ok(file)
     } else {

@@ -13,6 +13,8 @@ pub struct SymbolLosses {
     pub forgotten: u64,
     /// Files with code that could not be opened.
     pub modules_unopened: u64,
+    /// Times that a file system did not answer.
+    pub files_hung: u64,
     /// Files that were overwritten after they were opened, or are closed and gone.
     pub modules_changed: u64,
     /// Files with contents that cannot be read safely (sizes beyond reason, parser failures).

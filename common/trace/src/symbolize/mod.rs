@@ -8,11 +8,12 @@ mod build_ids;
 mod cache;
 #[cfg(test)]
 mod damage;
-mod debugfile;
+pub(crate) mod debugfile;
 mod demangle;
 mod elf;
 mod elfnames;
 pub(crate) mod files;
+mod forked;
 mod frames;
 mod functions;
 mod gofile;
@@ -28,6 +29,8 @@ mod location;
 mod losses;
 mod minidebug;
 mod modules;
+mod opener;
+mod passing;
 mod pclntab;
 mod perfmap;
 mod reader;
@@ -72,7 +75,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             inline: true,
-            debug_dirs: vec!["/usr/lib/debug".into()],
+            debug_dirs: vec![debugfile::DEBUG_DIR.into()],
         }
     }
 }
@@ -227,6 +230,7 @@ impl Symbolizer {
             processes_gone: mappings.gone,
             forgotten: mappings.forgotten,
             modules_unopened: self.modules.unopened,
+            files_hung: opener::hangs(),
             modules_changed: self.resolver.changed,
             modules_refused: self.resolver.refused(),
             perf_maps_refused: self.jits.refused,

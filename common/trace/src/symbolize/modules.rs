@@ -1,7 +1,7 @@
 //! The files that code came from, opened while they can still be reached.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::elf;
 use super::files::{open_in_nofollow, open_mapped, open_root};
 use super::identity::{RootKey, Stamp, is_shared_memory, matches, undeleted};
+use super::opener::Opened;
 use crate::mappings::{Backing, FileKey, Mapping};
 
 /// More files than any machine maps as code.
@@ -25,6 +26,8 @@ pub(super) struct Module {
     raw_path: Arc<[u8]>,
     file: Option<File>,
     stamp: Option<Stamp>,
+    /// The open file is a copy, which nobody changes.
+    copied: bool,
     /// Root of the process that mapped it, to look for debug files in.
     pub(super) root: Option<Rc<OwnedFd>>,
     /// False once the file proved to be something else, such as JIT code in a memfd.
@@ -38,6 +41,9 @@ impl Module {
     /// truncated one would end us with SIGBUS.
     pub(super) fn unchanged(&self) -> Option<&File> {
         let file = self.file.as_ref()?;
+        if self.copied {
+            return Some(file);
+        }
         let now = Stamp::from(&file.metadata().ok()?);
         (self.stamp == Some(now)).then_some(file)
     }
@@ -91,6 +97,7 @@ impl Modules {
             raw_path: name.as_bytes().into(),
             file: Some(file),
             stamp,
+            copied: false,
             root: None,
             elf: true,
             tries: MAX_TRIES,
@@ -127,8 +134,8 @@ impl Modules {
             return;
         };
         let found = open_in_nofollow(root.as_fd(), module.raw_path()).ok();
-        if let Some((file, _)) = found.filter(|(_, m)| Stamp::from(m) == stamp) {
-            self.keep_open(id, file);
+        if let Some(opened) = found.filter(|opened| Stamp::from(&opened.facts) == stamp) {
+            self.keep_open(id, opened.file);
         }
     }
 
@@ -141,6 +148,7 @@ impl Modules {
             raw_path: Arc::clone(&mapping.path),
             file: None,
             stamp: None,
+            copied: false,
             root: None,
             elf: !is_shared_memory(&mapping.path),
             tries: 0,
@@ -161,24 +169,24 @@ impl Modules {
             .ok()
             .and_then(|r| self.share(r));
         let mapped = open_mapped(tgid, mapping.start, mapping.end).ok();
-        let (found, root) =
-            match mapped.filter(|(file, metadata)| matches(file, metadata, key, true)) {
-                Some(found) => (Some(found), root),
-                None => self.search(key, &mapping.path, root),
-            };
+        let (found, root) = match mapped.filter(|mapped| matches(&mapped.facts, key, true)) {
+            Some(found) => (Some(found), root),
+            None => self.search(key, &mapping.path, root),
+        };
         let module = &mut self.list[id as usize];
         module.tries += 1;
         if root.is_some() {
             module.root = root;
         }
-        let Some((file, metadata)) = found else {
+        let Some(opened) = found else {
             return;
         };
-        module.stamp = Some(Stamp::from(&metadata));
-        module.elf = elf::is_elf(&file);
+        module.stamp = Some(Stamp::from(&opened.facts));
+        module.copied = opened.facts.copied;
+        module.elf = elf::is_elf(&opened.file);
         self.unopened -= 1;
         if module.elf {
-            self.keep_open(id, file);
+            self.keep_open(id, opened.file);
         }
     }
 
@@ -189,10 +197,10 @@ impl Modules {
         key: FileKey,
         path: &[u8],
         root: Option<Rc<OwnedFd>>,
-    ) -> (Option<(File, Metadata)>, Option<Rc<OwnedFd>>) {
+    ) -> (Option<Opened>, Option<Rc<OwnedFd>>) {
         let look = |root: &Rc<OwnedFd>, own_view| {
-            let (file, metadata) = open_in_nofollow(root.as_fd(), path).ok()?;
-            matches(&file, &metadata, key, own_view).then_some((file, metadata))
+            let opened = open_in_nofollow(root.as_fd(), path).ok()?;
+            matches(&opened.facts, key, own_view).then_some(opened)
         };
         if let Some(found) = root.as_ref().and_then(|root| look(root, true)) {
             return (Some(found), root);
@@ -212,7 +220,7 @@ impl Modules {
             let open = self
                 .list
                 .iter_mut()
-                .filter(|m| m.file.is_some() && m.used != u64::MAX);
+                .filter(|m| m.file.is_some() && m.used != u64::MAX && !m.copied);
             if let Some(oldest) = open.min_by_key(|m| m.used) {
                 oldest.file = None;
                 self.open -= 1;
@@ -310,12 +318,9 @@ mod tests {
             minor: 0,
             inode: 0,
         };
-        if matches(
-            &File::open(&path).unwrap(),
-            &fs::metadata(&path).unwrap(),
-            overlay,
-            true,
-        ) {
+        let root = open_root("/").unwrap();
+        let opened = open_in_nofollow(root.as_fd(), path.as_os_str().as_encoded_bytes());
+        if matches(&opened.unwrap().facts, overlay, true) {
             return eprintln!("skipped: overlayfs has inode numbers of its own");
         }
         let mut modules = Modules::new(2);

@@ -9,20 +9,19 @@
 //! in all only those are that nobody but root can have written.
 
 mod child;
-mod passing;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::elfnames::Functions;
+use super::forked::{Forked, left};
+use super::passing;
 use child::Terms;
 use wire::{Answer, MAX_ADDRESSES, MAX_ANSWER, PREFIX, Question};
 
@@ -159,109 +158,46 @@ enum Heard {
     Nothing,
 }
 
-/// One reading process; killed when dropped.
+/// One reading process.
 struct Process {
-    pid: libc::pid_t,
-    socket: UnixStream,
+    forked: Forked,
     /// Files that it has.
     known: HashSet<u64>,
 }
 
 impl Process {
     fn start(inline: bool) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
         let terms = Terms {
             inline,
-            // SAFETY: has no preconditions.
-            parent: unsafe { libc::getpid() },
             heap: (memory_available() / 2).clamp(MIN_HEAP, MAX_HEAP),
         };
-        match fork()? {
-            0 => child::run(&theirs, &terms),
-            pid => Ok(Self {
-                pid,
-                socket: ours,
-                known: HashSet::new(),
-            }),
-        }
+        Ok(Self {
+            forked: Forked::start(c"read-names", |socket| child::run(socket, &terms))?,
+            known: HashSet::new(),
+        })
     }
 
     fn ask(&mut self, question: &Question, file: &File, deadline: Instant) -> io::Result<Answer> {
         let bytes = question.encode();
-        self.socket.set_write_timeout(Some(left(deadline)?))?;
+        let socket = &mut self.forked.socket;
+        socket.set_write_timeout(Some(left(deadline)?))?;
         let sent = if self.known.insert(question.file) {
-            passing::send_with(&self.socket, &bytes, file)?
+            passing::send_with(socket, &bytes, file)?
         } else {
             0
         };
-        self.socket.write_all(&bytes[sent..])?;
+        socket.write_all(&bytes[sent..])?;
         let mut length = [0; PREFIX];
-        self.read(&mut length, deadline)?;
+        self.forked.read(&mut length, deadline)?;
         let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
         if length > MAX_ANSWER {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut answer = vec![0; length];
-        self.read(&mut answer, deadline)?;
+        self.forked.read(&mut answer, deadline)?;
         wire::decode_answer(&answer, question.addresses.len())
             .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
-
-    fn read(&mut self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.socket.set_read_timeout(Some(left(deadline)?))?;
-            match self.socket.read(bytes) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => bytes = &mut bytes[n..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // SAFETY: our child, not reaped yet, so that the number is still its own. It is not waited for without end: the
-        // file system that it may be waiting for need not ever answer.
-        unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            let fd = libc::syscall(libc::SYS_pidfd_open, self.pid, 0);
-            let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0);
-            let gone = fd.map(|fd| OwnedFd::from_raw_fd(fd));
-            if let Some(gone) = &gone {
-                crate::signals::wait(&[std::os::fd::AsRawFd::as_raw_fd(gone)], PATIENCE / 10);
-            }
-            libc::waitpid(self.pid, std::ptr::null_mut(), libc::WNOHANG);
-        }
-    }
-}
-
-/// Forks with all signals held back until the child has put its handlers aside.
-fn fork() -> io::Result<libc::pid_t> {
-    // SAFETY: sigset_t is plain memory that sigfillset fills. The child calls what is safe in the fork of a program with
-    // threads: it allocates, which glibc provides for, and takes no lock that another thread may have held.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let pid = libc::fork();
-        let error = io::Error::last_os_error();
-        if pid != 0 {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        }
-        if pid < 0 { Err(error) } else { Ok(pid) }
-    }
-}
-
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    Ok(left)
 }
 
 /// Bytes that could be had without swapping.

@@ -70,7 +70,10 @@ fn burn_and_sleep(seconds: f64, name: &[u8]) -> Map<String, Value> {
     fields
 }
 
-/// Runs each made function by turns of CPU time and measures what each got.
+/// Some 10 ms at a time: turns of about the period of a sampler would be in step with it for long.
+const JIT_TURNS: u64 = 20_000_000;
+
+/// Runs each made function by turns and measures the CPU time that each got.
 fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Map<String, Value> {
     let mut spent_ns = vec![0; names.len()];
     let account = Account::open();
@@ -78,7 +81,7 @@ fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Map<String, Value> {
     while clock::mono_ns() < end_ns {
         for (nth, spent_ns) in spent_ns.iter_mut().enumerate() {
             let before_ns = clock::thread_cpu_ns();
-            jit.call(nth, 1_000_000);
+            jit.call(nth, JIT_TURNS);
             *spent_ns += clock::thread_cpu_ns() - before_ns;
         }
     }

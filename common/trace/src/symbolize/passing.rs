@@ -13,7 +13,11 @@ struct Control([u8; 32]);
 const FD_BYTES: u32 = size_of::<RawFd>() as u32;
 
 /// Sends the first bytes of `bytes`, with a file; returns how many.
-pub(super) fn send_with(socket: &UnixStream, bytes: &[u8], file: &File) -> io::Result<usize> {
+pub(super) fn send_with(
+    socket: &UnixStream,
+    bytes: &[u8],
+    file: &impl AsRawFd,
+) -> io::Result<usize> {
     let mut control = Control([0; 32]);
     let mut part = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),

@@ -1,0 +1,233 @@
+//! A process of our own for what may not happen in the tool itself: it may die, or wait for ever, and is given up then.
+//!
+//! It has one socket to its parent and no other descriptor: BPF programs stay attached while anybody has them open. For the
+//! same reason none of the parent's shared memory is mapped in it.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use crate::cost;
+
+/// Where the socket is put.
+const SOCKET: RawFd = 3;
+/// Until a killed process is gone, which takes microseconds; one that waits for a file system that does not answer stays
+/// until that does, while the report is waited for.
+const TO_DIE: Duration = Duration::from_millis(50);
+
+/// A running process; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Forked {
+    pid: libc::pid_t,
+    pub(super) socket: UnixStream,
+}
+
+impl Forked {
+    /// Forks; `serve` runs in the child, under the name `name`, and the child ends with it. Nothing of the parent is
+    /// dropped there: that is the parent's to do.
+    pub(super) fn start(
+        name: &CStr,
+        serve: impl FnOnce(UnixStream) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        // SAFETY: has no preconditions.
+        let parent = unsafe { libc::getpid() };
+        match fork()? {
+            0 => run(&theirs, name, parent, serve),
+            pid => {
+                cost::helper_began(pid);
+                Ok(Self { pid, socket: ours })
+            }
+        }
+    }
+
+    /// Reads all of `bytes`, by the deadline.
+    pub(super) fn read(&mut self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.socket.set_read_timeout(Some(left(deadline)?))?;
+            match self.socket.read(bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => bytes = &mut bytes[n..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Its process ID.
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    /// Whether it could go on if it had a CPU.
+    pub(super) fn is_runnable(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, fields)| fields);
+        state.is_some_and(|fields| fields.starts_with('R'))
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        cost::helper_ends(self.pid);
+        // SAFETY: our child, not reaped yet, so that the number is still its own. It is not waited for without end: the
+        // file system that it may be waiting for need not ever answer.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            let fd = libc::syscall(libc::SYS_pidfd_open, self.pid, 0);
+            let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0);
+            let gone = fd.map(|fd| OwnedFd::from_raw_fd(fd));
+            if let Some(gone) = &gone {
+                crate::signals::wait(&[gone.as_raw_fd()], TO_DIE);
+            }
+            libc::waitpid(self.pid, std::ptr::null_mut(), libc::WNOHANG);
+        }
+    }
+}
+
+/// Time until `deadline`.
+pub(super) fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(left)
+}
+
+/// Forks with all signals held back until the child has put its handlers aside.
+fn fork() -> io::Result<libc::pid_t> {
+    // SAFETY: sigset_t is plain memory that sigfillset fills. The child calls what is safe in the fork of a program with
+    // threads: it allocates, which glibc provides for, and takes no lock that another thread may have held.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let pid = libc::fork();
+        let error = io::Error::last_os_error();
+        if pid != 0 {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        }
+        if pid < 0 { Err(error) } else { Ok(pid) }
+    }
+}
+
+fn run(
+    socket: &UnixStream,
+    name: &CStr,
+    parent: libc::pid_t,
+    serve: impl FnOnce(UnixStream) -> io::Result<()>,
+) -> ! {
+    std::panic::set_hook(Box::new(|_| ()));
+    // A panic must not unwind into what belongs to the parent.
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        settle(socket.as_raw_fd(), name, parent)?;
+        // SAFETY: `settle` put the socket there and closed everything else.
+        serve(unsafe { UnixStream::from_raw_fd(SOCKET) })
+    }));
+    let status = libc::c_int::from(!matches!(served, Ok(Ok(()))));
+    // SAFETY: ends the process without running what the parent registered to run at its own end.
+    unsafe { libc::_exit(status) }
+}
+
+fn settle(socket: RawFd, name: &CStr, parent: libc::pid_t) -> io::Result<()> {
+    // SAFETY: plain numbers; the handlers that the fork inherited write into the parent's pipe and must not run.
+    unsafe {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+        if libc::getppid() != parent {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0);
+    }
+    limit(libc::RLIMIT_CORE, 0)?;
+    keep_descriptors(socket)?;
+    drop_shared_memory();
+    Ok(())
+}
+
+pub(super) fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+pub(super) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: value,
+        rlim_max: value,
+    };
+    // SAFETY: reads one rlimit.
+    check(unsafe { libc::setrlimit(resource, &raw const limit) })
+}
+
+/// The socket as number 3, nothing behind the standard ones, and nothing else.
+fn keep_descriptors(socket: RawFd) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let nothing = null.or_else(|_| memory(c"nothing"))?;
+    // Above all numbers that are given out here, else one would be closed by another.
+    // SAFETY: plain numbers; the descriptors are those of this process, a fork.
+    unsafe {
+        let socket = libc::fcntl(socket, libc::F_DUPFD, 8);
+        check(socket)?;
+        let nothing = libc::fcntl(nothing.as_raw_fd(), libc::F_DUPFD, 8);
+        check(nothing)?;
+        for standard in 0..SOCKET {
+            check(libc::dup2(nothing, standard))?;
+        }
+        check(libc::dup2(socket, SOCKET))?;
+        let first = libc::c_uint::try_from(SOCKET + 1).expect("a small number");
+        if libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) != 0 {
+            close_from(SOCKET + 1);
+        }
+    }
+    std::mem::forget(nothing);
+    Ok(())
+}
+
+/// A file in memory, which also is where there is no /dev.
+pub(super) fn memory(name: &CStr) -> io::Result<File> {
+    // SAFETY: a valid C string.
+    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    check(descriptor)?;
+    // SAFETY: a descriptor that the kernel just made for us.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// Before Linux 5.9.
+fn close_from(first: RawFd) {
+    let most = super::files::descriptor_limit().max(65_536);
+    for descriptor in first..RawFd::try_from(most).unwrap_or(65_536) {
+        // SAFETY: of this process, a fork, which uses none of them.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
+}
+
+/// The parent's BPF maps and ring buffers, which would outlive it with a process that cannot be killed.
+fn drop_shared_memory() {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let shared = maps.lines().filter(|line| line.contains("anon_inode:"));
+    for line in shared {
+        let range = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'));
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        if let Some((start, end)) = range.and_then(|(start, end)| address(start).zip(address(end)))
+        {
+            // SAFETY: of this process, a fork, which uses nothing of it.
+            unsafe { libc::munmap(start as *mut libc::c_void, end - start) };
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens files on file systems that need not ever answer: one that a stopped program serves (FUSE), a dead server's (NFS).
+//!
+//! Whoever waits for such a file system cannot be killed, so a process of its own does the waiting (see `child`). It hands
+//! over what lies on this machine's own file systems as it is; a copy in memory of everything else, because reading may hang
+//! as well as opening, and so may closing. One that does not answer within [`PATIENCE`] is given up and not asked again.
+
+mod child;
+mod wire;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::forked::{Forked, left};
+use super::passing;
+pub(super) use wire::Facts;
+use wire::{Answer, Question};
+
+/// For a sign of life: the next step, or the next MiB of a copy.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// For one that could go on if it had a CPU.
+const PATIENCE_WITH_LOAD: Duration = Duration::from_secs(10);
+/// Files given up in vain, each of which cost so much; then no more are opened.
+const MAX_HANGS: u32 = 8;
+/// All copies together.
+const MAX_COPIES: u64 = 512 << 20;
+/// Time that making them may take in a run.
+const MAX_COPYING: Duration = Duration::from_secs(10);
+
+/// A file of somebody else's.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// What can be read without waiting for anybody.
+    pub(crate) file: File,
+    /// About the file itself, also where `file` is a copy.
+    pub(super) facts: Facts,
+}
+
+/// Which file.
+pub(super) struct Wanted<'a> {
+    /// Where an absolute path begins; `None`: where ours does, links of `/proc` followed.
+    pub(super) root: Option<BorrowedFd<'a>>,
+    pub(super) path: &'a [u8],
+    /// Whether it may be a symbolic link itself.
+    pub(super) follow: bool,
+}
+
+thread_local! {
+    static OPENER: RefCell<Opener> = RefCell::default();
+}
+
+/// Opens a regular file.
+///
+/// # Errors
+///
+/// `TimedOut` when it does not answer, now or before; those of opening it; `InvalidInput` when it is no regular file;
+/// `FileTooLarge` when it cannot be copied.
+pub(super) fn open(wanted: &Wanted<'_>) -> io::Result<Opened> {
+    OPENER.with_borrow_mut(|opener| opener.open(wanted))
+}
+
+/// How many times nobody answered.
+pub(super) fn hangs() -> u64 {
+    OPENER.with_borrow(|opener| opener.hangs.into())
+}
+
+/// The opening process, if there is one, and what became of those before.
+#[derive(Default)]
+struct Opener {
+    process: Option<Forked>,
+    hangs: u32,
+    /// Devices that did not answer.
+    devices: Vec<u64>,
+    /// Directories, by device and inode of the root, in which a look-up was not answered.
+    directories: HashSet<(u64, u64, Vec<u8>)>,
+    copied: u64,
+    copying: Duration,
+}
+
+impl Opener {
+    fn open(&mut self, wanted: &Wanted<'_>) -> io::Result<Opened> {
+        let directory = directory(wanted);
+        if self.hangs >= MAX_HANGS || self.directories.contains(&directory) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let started = self.process.take().map_or_else(
+            || Forked::start(c"open-files", |socket| child::serve(&socket)),
+            Ok,
+        );
+        let mut process = started?;
+        let limit = match self.copying < MAX_COPYING {
+            true => MAX_COPIES - self.copied,
+            false => 0,
+        };
+        let question = Question {
+            follow: wanted.follow,
+            limit,
+            avoid: self.devices.clone(),
+            path: wanted.path.to_vec(),
+        };
+        let mut device = None;
+        match ask(&mut process, &question, wanted, &mut device) {
+            Ok((answer, copying)) => {
+                self.process = Some(process);
+                self.copying += copying;
+                if let Ok(opened) = &answer
+                    && opened.facts.copied
+                {
+                    self.copied += opened.facts.size.min(limit);
+                }
+                answer
+            }
+            Err(error) => {
+                self.hangs += 1;
+                match device {
+                    Some(device) => self.devices.push(device),
+                    None => drop(self.directories.insert(directory)),
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Asks; the outer error means that the process is of no use any more. `device` becomes that which may be the cause.
+fn ask(
+    process: &mut Forked,
+    question: &Question,
+    wanted: &Wanted<'_>,
+    device: &mut Option<u64>,
+) -> io::Result<(io::Result<Opened>, Duration)> {
+    let bytes = question.encode();
+    process.socket.set_write_timeout(Some(PATIENCE))?;
+    let sent = match wanted.root {
+        Some(root) => passing::send_with(&process.socket, &bytes, &root)?,
+        None => 0,
+    };
+    process.socket.write_all(&bytes[sent..])?;
+    let began = Instant::now();
+    loop {
+        let (answer, file) = hear(process)?;
+        match answer {
+            Answer::Found(found) => *device = Some(found),
+            // A disk of this machine that is slow is no reason to leave it alone.
+            Answer::Local => *device = None,
+            Answer::Goes => {}
+            Answer::Refused(error) => {
+                return Ok((Err(io::Error::from_raw_os_error(error)), began.elapsed()));
+            }
+            Answer::File(facts) => {
+                let file = file.ok_or(io::ErrorKind::InvalidData)?;
+                let copying = if facts.copied {
+                    began.elapsed()
+                } else {
+                    Duration::ZERO
+                };
+                return Ok((Ok(Opened { file, facts }), copying));
+            }
+        }
+    }
+}
+
+/// The next message, as soon as it is there; one that has no CPU to say it is waited for longer.
+fn hear(process: &mut Forked) -> io::Result<(Answer, Option<File>)> {
+    let give_up = Instant::now() + PATIENCE_WITH_LOAD;
+    let mut bytes = [0; wire::ANSWER_BYTES];
+    loop {
+        process
+            .socket
+            .set_read_timeout(Some(PATIENCE.min(left(give_up)?)))?;
+        match passing::receive(&mut process.socket, &mut bytes) {
+            Ok(file) => {
+                let answer = Answer::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+                return Ok((answer, file));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && process.is_runnable() => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Where it is looked up.
+fn directory(wanted: &Wanted<'_>) -> (u64, u64, Vec<u8>) {
+    let (device, inode) = wanted.root.and_then(child::identity).unwrap_or((0, 0));
+    let end = wanted
+        .path
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .unwrap_or(0);
+    (device, inode, wanted.path[..end].to_vec())
+}
