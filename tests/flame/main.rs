@@ -5,6 +5,7 @@ mod commands;
 mod docs;
 mod drawings;
 mod hostile;
+mod memory;
 mod oracles;
 mod speedscope;
 

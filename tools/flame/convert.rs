@@ -17,8 +17,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let recording = args.one.read()?;
     let target = &args.output;
+    let recording = args.one.read_for(target.format)?;
     output::write(Some(&target.path), |mut out| {
         write_recording(&recording, target.format, "", &mut out)
     })?;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use profile::read::{ReadOptions, read};
 use profile::recording::Recording;
+use profile::write::Format;
 
 /// About what is read.
 #[derive(Args, Clone, Debug)]
@@ -32,10 +33,16 @@ pub(crate) struct Input {
 impl Input {
     /// Reads a file.
     pub(crate) fn read(&self, path: &Path) -> Result<Recording> {
+        self.read_for(path, None)
+    }
+
+    /// Reads as much of a file as is needed to write this format; `None`: all of it.
+    pub(crate) fn read_for(&self, path: &Path, format: Option<Format>) -> Result<Recording> {
         let options = ReadOptions {
             unit: self.unit.clone(),
             from: self.from,
             to: self.to,
+            names_only: format == Some(Format::Folded),
         };
         let found = read(open(path)?, &options);
         let mut recording = found.with_context(|| name(path))?;
@@ -92,5 +99,10 @@ pub(crate) struct One {
 impl One {
     pub(crate) fn read(&self) -> Result<Recording> {
         self.input.read(&self.path)
+    }
+
+    /// As much as this format needs.
+    pub(crate) fn read_for(&self, format: Format) -> Result<Recording> {
+        self.input.read_for(&self.path, Some(format))
     }
 }

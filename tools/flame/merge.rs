@@ -24,12 +24,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let recordings = args.paths.iter().map(|path| args.input.read(path));
-    let sum = merge(recordings.collect::<Result<_>>()?).map_err(|err| anyhow!(err))?;
     let format = args
         .output
         .as_ref()
         .map_or(Format::Folded, |target| target.format);
+    let read = |path: &PathBuf| args.input.read_for(path, Some(format));
+    let recordings = args.paths.iter().map(read);
+    let sum = merge(recordings.collect::<Result<_>>()?).map_err(|err| anyhow!(err))?;
     let path = args.output.as_ref().map(|target| &*target.path);
     output::write(path, |mut out| write_recording(&sum, format, "", &mut out))?;
     args.output.iter().for_each(output::say);

@@ -194,6 +194,20 @@ fn perf_text_keeps_threads_stacks_and_weights() {
 }
 
 #[test]
+fn perf_text_of_a_clock_says_what_a_sample_stands_for() {
+    // Each event's own period is 1, for readers that add those up.
+    let meta = Meta {
+        event: "cpu-clock".into(),
+        period_ns: 10_101_010,
+        ..Meta::default()
+    };
+    let mut bytes = Vec::new();
+    write(&fixtures::samples(), Format::Perf, &meta, &mut bytes).unwrap();
+    let read = again(&bytes);
+    assert_eq!((read.total(), read.header.period_ns), (1000, 10_101_010));
+}
+
+#[test]
 fn every_format_is_recognised_compressed_too() {
     use std::io::Write;
     let profile = fixtures::samples();

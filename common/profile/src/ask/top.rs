@@ -194,7 +194,7 @@ pub(crate) fn value_of(recording: &Recording, row: &Row<'_>, label: &str) -> Str
         ("tid", _) if key.task.tid > 0 => key.task.tid.to_string(),
         ("reason", _) => recording.text(key.reason).to_owned(),
         ("idle", _) => key.idle.to_string(),
-        ("waker", _) => match key.waker.map(|waker| waker.task) {
+        ("waker", _) => match recording.waker(key.waker).map(|waker| waker.task) {
             Some(Some(task)) => recording.text(task.comm).to_owned(),
             Some(None) => "[irq]".into(),
             None => String::new(),

@@ -50,17 +50,17 @@ pub fn tree(base: &Recording, new: &Recording, mut paths: Paths) -> Tree {
 /// Makes one side weigh as much as the other, for pictures of shares: nothing but widths depends on it.
 pub fn functions(tree: &Tree, base: &Recording, new: &Recording) -> Diff {
     let whole = tree.nodes[0].sides;
+    let own = tree.own_sides();
     let mut sums: HashMap<NameId, (Side2, Side2)> = HashMap::new();
     for (id, node) in tree.nodes.iter().enumerate().skip(1) {
         if !matches!(node.class, Class::Function) {
             continue;
         }
         let sums = sums.entry(node.name).or_default();
-        // A recursive function counts once, where it is entered first.
-        if !has_ancestor(tree, id, node.name) {
+        if is_entered(tree, id) {
             add(&mut sums.0, &node.sides);
         }
-        add(&mut sums.1, &own(tree, id));
+        add(&mut sums.1, &own[id]);
     }
     let mut functions: Vec<Mover> = sums
         .into_iter()
@@ -97,28 +97,18 @@ fn add(sum: &mut Side2, sides: &Side2) {
     }
 }
 
-fn has_ancestor(tree: &Tree, id: usize, name: NameId) -> bool {
+/// Whether a function's box is the first of its stack: a recursive one counts once, where it is entered.
+pub(super) fn is_entered(tree: &Tree, id: usize) -> bool {
+    let name = tree.nodes[id].name;
     let mut at = tree.nodes[id].parent as usize;
     while at != 0 {
-        if tree.nodes[at].name == name && tree.nodes[at].class == Class::Function {
-            return true;
+        let node = &tree.nodes[at];
+        if node.name == name && node.class == Class::Function {
+            return false;
         }
-        at = tree.nodes[at].parent as usize;
+        at = node.parent as usize;
     }
-    false
-}
-
-/// A box without what is above it. Counts and squares go by value: they are known for the whole box only.
-pub(super) fn own(tree: &Tree, id: usize) -> Side2 {
-    tree.nodes[id].sides.map(|side| {
-        let part = side.own as f64 / side.total.max(1) as f64;
-        Side {
-            total: side.own,
-            own: side.own,
-            count: (side.count as f64 * part).round() as u64,
-            squares: side.squares * part,
-        }
-    })
+    true
 }
 
 /// Functions that one profile has as calls only and the other inlined only.

@@ -1,15 +1,18 @@
 //! Whether a profile grew beyond limits, for machines to decide by.
 //!
 //! A function fails when its share grew by more than the limit and chance does not do that: once in a hundred gates of equal
-//! profiles, all their functions together. Functions that could not exceed the limit whatever chance did are no tests
-//! (R. E. Tarone, Biometrics 46, 1990), and functions that are in the same stacks are one. Calls of a function are tests of
-//! their own: what grew in one place is seen better there than in the sum over all.
+//! profiles, all their functions together. Growths are compared by how far they are beyond the limit, in standard errors:
+//! that leaves small functions, for which the limit itself is more than chance reaches, and gives its allowance to the large
+//! ones. Calls of a function are tests of their own: what grew in one place is seen better there than in the sum over all.
 
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
 
-use super::diff::{Diff, own};
+use super::diff::{Diff, is_entered};
+use super::random::Random;
+use super::shuffle::{Part, excess, least_excess};
 use super::{Judged, Verdict, judge};
-use crate::draw::tree::{Class, Side, Tree};
+use crate::draw::tree::{Class, Node, Side, Tree};
+use crate::recording::NameId;
 
 /// What may grow, and by how much.
 #[derive(Clone, Copy, Debug)]
@@ -62,24 +65,33 @@ impl Exceeded {
     }
 }
 
-/// Of all gates over equal profiles, as many fail.
-const FALSE_ALARMS: f64 = 0.01;
+/// A test: samples, and what is said where they are too many.
+struct Candidate {
+    part: Part,
+    guilty: Guilty,
+}
 
 /// Holds a comparison to limits.
 pub fn gate(tree: &Tree, diff: &Diff, limits: &Limits) -> Exceeded {
-    let candidates = candidates(tree, diff, limits);
-    let least = least_z(&candidates, limits.growth);
+    let own = tree.own_sides();
+    let candidates = candidates(tree, diff, &own, limits);
+    let is_over = |candidate: &Candidate| growth(&candidate.guilty.judged) > limits.growth;
     let mut exceeded = Exceeded::default();
-    for candidate in candidates {
-        let judged = candidate.judged;
-        if growth(&judged) <= limits.growth {
-            continue;
-        }
-        // Without counts the limit alone decides.
-        if judged.verdict == Verdict::Unjudged || judged.z > least {
-            exceeded.guilty.push(candidate);
-        } else {
-            exceeded.unclear += 1;
+    if candidates.iter().any(is_over) {
+        let parts = candidates
+            .iter()
+            .map(|Candidate { part, guilty }| (part, guilty.judged));
+        let parts: Vec<(&Part, Judged)> = parts.collect();
+        let least = least_excess(tree, &own, &parts, limits.growth);
+        for Candidate { guilty, .. } in candidates.into_iter().filter(is_over) {
+            let judged = guilty.judged;
+            let excess = excess(growth(&judged), judged.error, limits.growth);
+            // Without counts the limit alone decides.
+            if judged.verdict == Verdict::Unjudged || excess > least {
+                exceeded.guilty.push(guilty);
+            } else {
+                exceeded.unclear += 1;
+            }
         }
     }
     exceeded
@@ -97,101 +109,109 @@ fn growth(judged: &Judged) -> f64 {
 
 /// Functions, then calls of functions, each only once if they are the same samples, and only if both profiles together
 /// have enough to exceed the limit.
-fn candidates(tree: &Tree, diff: &Diff, limits: &Limits) -> Vec<Guilty> {
+fn candidates(tree: &Tree, diff: &Diff, own: &[[Side; 2]], limits: &Limits) -> Vec<Candidate> {
     let new = diff.whole[1].total.max(1) as f64;
-    let mut seen: BTreeSet<[u64; 2]> = BTreeSet::new();
-    let mut is_new = |sides: &[Side; 2]| {
-        let totals = sides.map(|side| side.total);
-        (totals[0] as f64 + totals[1] as f64) / new > limits.growth && seen.insert(totals)
-    };
+    let signatures = Signatures::new(tree);
+    let mut seen = HashSet::new();
     let mut candidates = Vec::new();
-    for mover in &diff.functions {
-        let total = (&mover.total, mover.judged, Place::Everywhere);
-        let own = (&mover.own, mover.own_judged, Place::Itself);
-        for (sides, judged, place) in [total, own].into_iter().skip(usize::from(limits.own)) {
-            if is_new(sides) {
-                candidates.push(Guilty {
-                    name: mover.name.clone(),
-                    place,
-                    judged,
-                });
-            }
+    let mut add = |sides: &[Side; 2], part: Part, name: &str, place: Place, judged: Judged| {
+        let both: f64 = sides.iter().map(|side| side.total as f64).sum();
+        if both / new > limits.growth && seen.insert(signatures.of(&part)) {
+            let name = name.to_owned();
+            let guilty = Guilty {
+                name,
+                place,
+                judged,
+            };
+            candidates.push(Candidate { part, guilty });
         }
-    }
-    for (id, node) in tree.nodes.iter().enumerate().skip(1) {
-        let sides = if limits.own {
-            own(tree, id)
-        } else {
-            node.sides
+    };
+    let boxes = boxes(tree);
+    for mover in &diff.functions {
+        let found = tree.names.find(&mover.name).and_then(|id| boxes.get(&id));
+        let Some([entered, all]) = found else {
+            continue;
         };
-        if node.class == Class::Function && is_new(&sides) {
-            candidates.push(Guilty {
-                name: tree.text(node).to_owned(),
-                place: Place::CalledBy(tree.text(&tree.nodes[node.parent as usize]).to_owned()),
-                judged: judge(&sides, &diff.whole),
-            });
+        if !limits.own {
+            let part = Part::whole(entered.clone());
+            add(
+                &mover.total,
+                part,
+                &mover.name,
+                Place::Everywhere,
+                mover.judged,
+            );
+        }
+        let part = Part::alone(all.clone());
+        add(
+            &mover.own,
+            part,
+            &mover.name,
+            Place::Itself,
+            mover.own_judged,
+        );
+    }
+    for (id, node) in (0..).zip(&tree.nodes).skip(1) {
+        if node.class == Class::Function {
+            let (sides, part) = if limits.own {
+                (&own[id as usize], Part::alone(vec![id]))
+            } else {
+                (&node.sides, Part::whole(vec![id]))
+            };
+            let caller = tree.text(&tree.nodes[node.parent as usize]).to_owned();
+            let judged = judge(sides, &diff.whole);
+            add(
+                sides,
+                part,
+                tree.text(node),
+                Place::CalledBy(caller),
+                judged,
+            );
         }
     }
     candidates
 }
 
-/// The smallest z at which all tests together give so few false alarms. A test has fewer of them where the limit alone is
-/// more than chance reaches.
-fn least_z(candidates: &[Guilty], limit: f64) -> f64 {
-    let alarms = |z: f64| {
-        let each = candidates
-            .iter()
-            .filter(|candidate| candidate.judged.error > 0.0);
-        each.map(|candidate| beyond(z.max(limit / candidate.judged.error)))
-            .sum::<f64>()
-    };
-    let (mut low, mut high) = (2.0, 10.0);
-    while high - low > 1e-3 {
-        let middle = f64::midpoint(low, high);
-        if alarms(middle) > FALSE_ALARMS {
-            low = middle
-        } else {
-            high = middle
+/// Boxes of each function: those where it is entered, and all.
+fn boxes(tree: &Tree) -> HashMap<NameId, [Vec<u32>; 2]> {
+    let mut boxes: HashMap<NameId, [Vec<u32>; 2]> = HashMap::new();
+    for (id, node) in (0..).zip(&tree.nodes).skip(1) {
+        if node.class == Class::Function {
+            let [entered, all] = boxes.entry(node.name).or_default();
+            all.push(id);
+            if is_entered(tree, id as usize) {
+                entered.push(id);
+            }
         }
     }
-    high
+    boxes
 }
 
-/// Probability that a standard normal number is larger (Abramowitz and Stegun 26.2.17; error below 7.5e-8).
-fn beyond(z: f64) -> f64 {
-    if z < 0.0 {
-        return 1.0 - beyond(-z);
-    }
-    let t = 1.0 / (1.0 + 0.231_641_9 * z);
-    let sum = [
-        0.319_381_530,
-        -0.356_563_782,
-        1.781_477_937,
-        -1.821_255_978,
-        1.330_274_429,
-    ];
-    let polynomial = sum
-        .iter()
-        .rev()
-        .fold(0.0, |value, factor| (value + factor) * t);
-    let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    density * polynomial
+/// Sums of random numbers, one of each box with samples of its own: the same samples have the same sum.
+struct Signatures {
+    alone: Vec<u64>,
+    whole: Vec<u64>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::beyond;
-
-    #[test]
-    fn tails_are_those_of_the_table() {
-        for (z, tail) in [
-            (0.0, 0.5),
-            (1.644_854, 0.05),
-            (2.326_348, 0.01),
-            (3.090_232, 0.001),
-            (-1.0, 0.841_345),
-        ] {
-            assert!((beyond(z) - tail).abs() < 1e-6, "{z}: {}", beyond(z));
+impl Signatures {
+    fn new(tree: &Tree) -> Self {
+        let mut random = Random::new(0);
+        let number = |node: &Node| match node.sides {
+            [Side { own: 0, .. }, Side { own: 0, .. }] => 0,
+            _ => random.bits(),
+        };
+        let alone: Vec<u64> = tree.nodes.iter().map(number).collect();
+        let mut whole = alone.clone();
+        for (id, node) in tree.nodes.iter().enumerate().skip(1).rev() {
+            let below = node.parent as usize;
+            whole[below] = whole[below].wrapping_add(whole[id]);
         }
+        Self { alone, whole }
+    }
+
+    fn of(&self, part: &Part) -> u64 {
+        let whole = part.whole.iter().map(|id| self.whole[*id as usize]);
+        let alone = part.alone.iter().map(|id| self.alone[*id as usize]);
+        whole.chain(alone).fold(0, u64::wrapping_add)
     }
 }

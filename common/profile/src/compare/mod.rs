@@ -3,5 +3,7 @@
 mod chance;
 pub mod diff;
 pub mod gate;
+mod random;
+mod shuffle;
 
 pub use chance::{Judged, Verdict, judge};

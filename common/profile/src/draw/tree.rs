@@ -227,6 +227,22 @@ impl Tree {
         self.names.text(node.name)
     }
 
+    /// What boxes have alone, without what is above them, by number.
+    pub fn own_sides(&self) -> Vec<[Side; 2]> {
+        let mut alone: Vec<[Side; 2]> = self.nodes.iter().map(|node| node.sides).collect();
+        for node in self.nodes.iter().skip(1) {
+            for (below, side) in alone[node.parent as usize].iter_mut().zip(&node.sides) {
+                below.count = below.count.saturating_sub(side.count);
+                // A sum of many may end beside zero.
+                below.squares = (below.squares - side.squares).max(0.0);
+            }
+        }
+        for side in alone.iter_mut().flatten() {
+            side.total = side.own;
+        }
+        alone
+    }
+
     /// Names from the root to a box, without the root.
     pub fn path(&self, mut id: usize) -> Vec<&str> {
         let mut path = Vec::new();
@@ -276,10 +292,7 @@ fn cells(recording: &Recording, key: &RowKey, paths: Paths) -> Vec<Cell> {
         frame: crate::recording::FrameKey::named(key.task.comm),
     };
     if paths.inverted {
-        let alone = RowKey {
-            waker: None,
-            ..*key
-        };
+        let alone = RowKey { waker: 0, ..*key };
         let mut cells = recording.chain(&alone, boxes);
         cells.reverse();
         cells.push(task);

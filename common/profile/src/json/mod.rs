@@ -21,7 +21,7 @@
 
 mod objects;
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use serde_json::{Map, Value};
 
@@ -29,8 +29,6 @@ use crate::model::Profile;
 use objects::document;
 
 /// Writes the object on one line; `extra` fields are the tool's own, behind the profile's.
-///
-/// It writes in small pieces: give it something buffered.
 ///
 /// # Errors
 ///
@@ -45,8 +43,19 @@ pub fn write(
         let message = format!("field {field} is the profile's own");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    serde_json::to_writer(&mut *out, &document(profile, extra))?;
-    writeln!(out)
+    write_line(profile, extra, out)
+}
+
+/// Of one type, so that it is compiled, and optimised, here. Stacks by the ten thousand make a line of 100 MB.
+fn write_line(
+    profile: &Profile,
+    extra: &Map<String, Value>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    serde_json::to_writer(&mut out, &document(profile, extra))?;
+    writeln!(out)?;
+    out.flush()
 }
 
 /// Builds the object in memory, where it is needed as a value; [`write()`](fn@write) does without.

@@ -49,7 +49,7 @@ pub(super) fn read(
     let hashers = [RandomState::default(), RandomState::default()];
     let mut lines = Lines::new(input);
     while lines.advance()? {
-        let line = lines.line.trim_ascii();
+        let line = lines.line().trim_ascii();
         if line.is_empty() || line.starts_with(b"# ") || line == b"#" {
             continue;
         }

@@ -296,13 +296,14 @@ fn add(stack: &StackObject, recording: &mut Recording) -> Result<(), &'static st
     if stack.values.len() != recording.header.values.len() {
         return Err("a stack's values are not as many as their types");
     }
-    let waker = waker.map(|waker| WakerKey {
-        task: waker
-            .comm
-            .as_ref()
-            .map(|comm| task(comm, waker.pid, waker.tid, recording)),
-        stack: push(&waker.user, &waker.kernel, recording),
-        end: end(waker.user_end.as_deref()),
+    let waker = waker.map_or(0, |waker| {
+        let comm = waker.comm.as_ref();
+        let waker = WakerKey {
+            task: comm.map(|comm| task(comm, waker.pid, waker.tid, recording)),
+            stack: push(&waker.user, &waker.kernel, recording),
+            end: end(waker.user_end.as_deref()),
+        };
+        recording.waker_id(&waker)
     });
     let key = RowKey {
         task: task(&stack.comm, stack.pid, stack.tid, recording),

@@ -3,6 +3,7 @@
 mod error;
 mod folded;
 mod json;
+mod lines;
 pub mod perf;
 mod pprof;
 mod speedscope;
@@ -13,9 +14,8 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::recording::Recording;
 pub use error::ReadError;
+use lines::Lines;
 
-/// Longest line or document part that is looked at, bytes.
-const LONGEST_LINE: usize = 16 << 20;
 /// Longest pprof or speedscope document, uncompressed: they are read as a whole, and may be a small file that unpacks to a
 /// large one.
 const LARGEST_DOCUMENT: u64 = 1 << 30;
@@ -33,6 +33,9 @@ pub struct ReadOptions {
     pub from: Option<f64>,
     /// Only what happened before this time.
     pub to: Option<f64>,
+    /// What will be done with it needs functions and thread names only: addresses, and which thread of a name it was, are
+    /// forgotten while reading. A real capture has several addresses per function, so this decides how much memory it takes.
+    pub names_only: bool,
 }
 
 /// Formats that can be read.
@@ -92,7 +95,7 @@ fn peeked<R: Read>(mut input: R) -> Result<(Vec<u8>, impl BufRead), ReadError> {
     let mut start = Vec::new();
     let read = input.by_ref().take(START).read_to_end(&mut start);
     read.map_err(|err| ReadError::io(&err, start.len() as u64))?;
-    let rest = BufReader::with_capacity(1 << 20, input);
+    let rest = BufReader::with_capacity(64 << 10, input);
     Ok((start.clone(), Cursor::new(start).chain(rest)))
 }
 
@@ -175,49 +178,4 @@ fn is_pprof(start: &[u8]) -> bool {
         .any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte));
     let is_utf8 = std::str::from_utf8(head).map_or_else(|err| err.error_len().is_none(), |_| true);
     is_field && (has_control || !is_utf8 && *tag < b' ')
-}
-
-/// Lines with their offsets, of bounded length.
-struct Lines<'a, R> {
-    input: &'a mut R,
-    line: Vec<u8>,
-    /// Offset of the line.
-    offset: u64,
-    next: u64,
-    /// Counted from 1.
-    number: u64,
-}
-
-impl<'a, R: BufRead> Lines<'a, R> {
-    fn new(input: &'a mut R) -> Self {
-        Self {
-            input,
-            line: Vec::new(),
-            offset: 0,
-            next: 0,
-            number: 0,
-        }
-    }
-
-    /// Moves on; `false` at the end.
-    fn advance(&mut self) -> Result<bool, ReadError> {
-        self.line.clear();
-        self.offset = self.next;
-        self.number += 1;
-        let mut limited = (&mut *self.input).take(LONGEST_LINE as u64);
-        let read = limited.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|err| ReadError::io(&err, self.next))?;
-        self.next += read as u64;
-        if read == LONGEST_LINE && self.line.last() != Some(&b'\n') {
-            return Err(self.error("line of more than 16 MiB"));
-        }
-        while let Some(b'\n' | b'\r') = self.line.last() {
-            self.line.pop();
-        }
-        Ok(read > 0)
-    }
-
-    fn error(&self, what: impl Into<String>) -> ReadError {
-        ReadError::at_line(what, self.number, self.offset)
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{FrameKey, NameId, Recording, RowKey, StackId, TaskKey, WakerKey};
+use super::{FrameKey, NameId, Recording, RowKey, StackId, TaskKey, WakerId, WakerKey};
 use crate::frame::FrameKind;
 use crate::reasons::WORDS;
 
@@ -82,7 +82,7 @@ impl Recording {
                 frame: **frame,
             });
         }
-        let Some(waker) = key.waker else {
+        let Some(waker) = self.waker(key.waker) else {
             return cells;
         };
         cells.push(made_up(CellKind::Separator, NameId::DASHES));
@@ -138,7 +138,7 @@ impl Recording {
                 pid: 0,
                 tid: 0,
             });
-            found.waker = Some(WakerKey {
+            found.waker = self.waker_id(&WakerKey {
                 task,
                 stack,
                 end: None,
@@ -194,8 +194,8 @@ pub struct Unchained {
     pub idle: bool,
     /// There was a reason.
     pub reason: NameId,
-    /// There was a waker.
-    pub waker: Option<WakerKey>,
+    /// The waker, if there was one.
+    pub waker: WakerId,
 }
 
 /// Index of the first kernel frame, where user frames are before it.

@@ -30,10 +30,13 @@ impl Recording {
 
     /// The key of a tool's sample.
     pub(crate) fn key_of(&mut self, sample: &Sample) -> RowKey {
-        let waker = sample.waker.as_deref().map(|waker| WakerKey {
-            task: waker.task.as_ref().map(|task| self.task_of(task)),
-            stack: self.push_all(&waker.user, &waker.kernel),
-            end: waker.user_end,
+        let waker = sample.waker.as_deref().map_or(0, |waker| {
+            let waker = WakerKey {
+                task: waker.task.as_ref().map(|task| self.task_of(task)),
+                stack: self.push_all(&waker.user, &waker.kernel),
+                end: waker.user_end,
+            };
+            self.waker_id(&waker)
         });
         RowKey {
             task: self.task_of(&sample.task),
@@ -96,7 +99,7 @@ impl Recording {
 
     fn sample(&self, row: &Row<'_>, frames: &[Frame]) -> Sample {
         let (user, kernel) = self.parts(row.key.stack, frames);
-        let waker = row.key.waker.map(|waker| {
+        let waker = self.waker(row.key.waker).map(|waker| {
             let (user, kernel) = self.parts(waker.stack, frames);
             Arc::new(Waker {
                 task: waker.task.map(|task| self.task(task)),

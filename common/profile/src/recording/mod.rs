@@ -5,17 +5,18 @@
 
 mod chain;
 mod convert;
+mod interned;
 mod names;
 mod select;
 
 use std::collections::HashMap;
-use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
 pub use chain::{Boxes, Cell, CellKind, Unchained};
+pub(crate) use interned::Interned;
 pub use names::{NameId, Names};
 
 /// A map whose order nothing depends on, with seeded hashes: names are other people's.
@@ -99,6 +100,9 @@ pub struct WakerKey {
     pub end: Option<StackEnd>,
 }
 
+/// A waker's number in its recording; 0: none. Most samples have none, so keys have only this.
+pub type WakerId = u32;
+
 /// What tells two samples apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowKey {
@@ -112,8 +116,8 @@ pub struct RowKey {
     pub reason: NameId,
     /// Nothing to do.
     pub idle: bool,
-    /// Who ended the wait.
-    pub waker: Option<WakerKey>,
+    /// Who ended the wait: [`Recording::waker`]; 0: nobody knows.
+    pub waker: WakerId,
     /// Index of a set of other labels; 0: none.
     pub labels: u32,
 }
@@ -143,37 +147,10 @@ pub struct Recording {
     /// Parent and frame; entry 0 is never used.
     nodes: Interned<(StackId, u32)>,
     labels: Interned<Labels>,
+    wakers: Interned<WakerKey>,
     rows: Interned<RowKey>,
     counts: Vec<u64>,
     values: Vec<u64>,
-}
-
-/// Things by number, each once.
-#[derive(Clone, Debug)]
-struct Interned<T> {
-    all: Vec<T>,
-    ids: Map<T, u32>,
-}
-
-impl<T> Default for Interned<T> {
-    fn default() -> Self {
-        Self {
-            all: Vec::new(),
-            ids: Map::default(),
-        }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Interned<T> {
-    fn id(&mut self, thing: &T) -> u32 {
-        if let Some(id) = self.ids.get(thing) {
-            return *id;
-        }
-        let id = u32::try_from(self.all.len()).expect("memory ends before 2^32 entries");
-        self.all.push(thing.clone());
-        self.ids.insert(thing.clone(), id);
-        id
-    }
 }
 
 impl Recording {
@@ -187,7 +164,17 @@ impl Recording {
 
     /// The stack that goes on from `parent` with `frame`; parent 0 is the root.
     pub fn push(&mut self, parent: StackId, frame: FrameKey) -> StackId {
-        let frame = self.frames.id(&frame);
+        let frame = self.frame_id(&frame);
+        self.push_id(parent, frame)
+    }
+
+    /// The index of a frame in [`Self::frames`], new or known.
+    pub(crate) fn frame_id(&mut self, frame: &FrameKey) -> u32 {
+        self.frames.id(frame)
+    }
+
+    /// [`Self::push`] of a frame by its index.
+    pub(crate) fn push_id(&mut self, parent: StackId, frame: u32) -> StackId {
         self.nodes.id(&(parent, frame)) + 1
     }
 
@@ -232,6 +219,17 @@ impl Recording {
             0 => &[],
             set => &self.labels.all[set as usize - 1],
         }
+    }
+
+    /// A number for a waker.
+    pub fn waker_id(&mut self, waker: &WakerKey) -> WakerId {
+        self.wakers.id(waker) + 1
+    }
+
+    /// Who ended a wait.
+    pub fn waker(&self, id: WakerId) -> Option<WakerKey> {
+        let index = (id as usize).checked_sub(1)?;
+        self.wakers.all.get(index).copied()
     }
 
     /// All samples, in the order that they were first seen.

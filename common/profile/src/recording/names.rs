@@ -1,6 +1,7 @@
 //! Texts by number, each kept once in one long string.
 
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 
@@ -81,11 +82,17 @@ impl Names {
 
     /// The text of a number.
     pub fn text(&self, id: NameId) -> &str {
-        let start = id
-            .index()
-            .checked_sub(1)
-            .map_or(0, |before| self.ends[before]);
-        &self.bytes[start..self.ends[id.index()]]
+        &self.bytes[self.place(id)]
+    }
+
+    /// [`Self::text`] for comparisons, which need not know that it is whole characters.
+    pub(crate) fn bytes(&self, id: NameId) -> &[u8] {
+        &self.bytes.as_bytes()[self.place(id)]
+    }
+
+    fn place(&self, id: NameId) -> Range<usize> {
+        let before = id.index().checked_sub(1);
+        before.map_or(0, |before| self.ends[before])..self.ends[id.index()]
     }
 
     /// How many there are.
@@ -105,7 +112,7 @@ impl Names {
         let mask = self.slots.len() - 1;
         let mut slot = hasher.finish() as usize & mask;
         while let Some(number) = self.slots[slot].checked_sub(1) {
-            if self.text(NameId(number)) == text {
+            if self.bytes(NameId(number)) == text.as_bytes() {
                 break;
             }
             slot = (slot + 1) & mask;

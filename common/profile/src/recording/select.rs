@@ -71,15 +71,19 @@ impl Translation {
             .into_iter()
             .map(|(name, text)| (Self::name(from, name, to), Self::name(from, text, to)))
             .collect();
+        let waker = from.waker(key.waker).map_or(0, |waker| {
+            let waker = WakerKey {
+                task: waker.task.map(|task| Self::task(from, task, to)),
+                stack: self.stack(from, waker.stack, to),
+                end: waker.end,
+            };
+            to.waker_id(&waker)
+        });
         RowKey {
             task: Self::task(from, key.task, to),
             stack: self.stack(from, key.stack, to),
             reason: Self::name(from, key.reason, to),
-            waker: key.waker.map(|waker| WakerKey {
-                task: waker.task.map(|task| Self::task(from, task, to)),
-                stack: self.stack(from, waker.stack, to),
-                end: waker.end,
-            }),
+            waker,
             labels: to.label_set(labels),
             ..*key
         }

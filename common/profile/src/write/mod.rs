@@ -14,6 +14,7 @@ use crate::draw::{self, View};
 use crate::json;
 use crate::model::Profile;
 use crate::recording::{Header, Recording};
+pub use perf::Moment;
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,7 +66,7 @@ impl Format {
             Self::Json => "ask it with flame top, flame peek, flame diff",
             Self::Pprof => "go tool pprof reads it",
             Self::Speedscope => "drop it onto speedscope.app",
-            Self::Perf => "for readers of perf script text; times are not known",
+            Self::Perf => "for readers of perf script text; of profile also for flame heat",
         }
     }
 }
@@ -97,6 +98,13 @@ impl Meta {
             period_ns: header.period_ns,
             build_ids: header.build_ids.clone(),
         }
+    }
+
+    fn put_into(&self, header: &mut Header) {
+        header.event.clone_from(&self.event);
+        header.comments.clone_from(&self.comments);
+        header.build_ids.clone_from(&self.build_ids);
+        (header.time_ns, header.period_ns) = (self.time_ns, self.period_ns);
     }
 
     /// Fields of our JSON beside the profile's own; what is not known has none.
@@ -139,12 +147,26 @@ pub fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut recording = Recording::of_profile(profile);
-    let header = &mut recording.header;
-    header.event.clone_from(&meta.event);
-    header.comments.clone_from(&meta.comments);
-    header.build_ids.clone_from(&meta.build_ids);
-    (header.time_ns, header.period_ns) = (meta.time_ns, meta.period_ns);
+    meta.put_into(&mut recording.header);
     write_recording(&recording, format, &meta.title, out)
+}
+
+/// Writes single samples with their times, as [`Format::Perf`].
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_moments(
+    profile: &Profile,
+    moments: &[Moment],
+    meta: &Meta,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut recording = Recording::of_profile(profile);
+    meta.put_into(&mut recording.header);
+    let samples = profile.samples.iter();
+    let keys: Vec<_> = samples.map(|sample| recording.key_of(sample)).collect();
+    perf::write_moments(&recording, &keys, moments, out)
 }
 
 /// Writes what files held; an empty title is made from tool and values.

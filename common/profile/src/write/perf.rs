@@ -1,50 +1,54 @@
 //! Text as `perf script` prints it, for readers of that.
 //!
-//! Tools that add up in the kernel know no times of single events: every event has time 0. A sample profile has an event
-//! per sample, because most readers count events and not periods; other values are the period of one event per stack.
+//! Where single samples were kept, each is an event with its time. Tools that add up in the kernel know none: every event
+//! has time 0 then. A sample profile has an event per sample, because most readers count events and not periods; other
+//! values are the period of one event per stack.
 
 use std::io::{self, Write};
 
 use crate::escape::terminal;
-use crate::recording::{FrameKey, Recording, Row, StackId};
+use crate::recording::{FrameKey, Recording, RowKey, StackId, TaskKey};
+
+/// A sample, and when it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Of the machine's monotonic clock, ns.
+    pub time_ns: u64,
+    /// Where the thread ran.
+    pub cpu: u32,
+    /// The thread; 0: as the profile's sample has it.
+    pub tid: u32,
+    /// What it counts for: 1, or what was added up.
+    pub weight: u64,
+    /// Index into [`crate::model::Profile::samples`].
+    pub sample: usize,
+}
 
 /// More samples than this are written as periods too.
 const MOST_EVENTS: u64 = 1_000_000;
 
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
-    let header = &recording.header;
     let is_samples = recording.unit() == "count" && recording.total() <= MOST_EVENTS;
-    writeln!(out, "# usekit: tool {}", terminal(&header.tool))?;
+    write_header(recording, is_samples, out)?;
     if !is_samples {
-        let unit = recording.unit();
-        let alike = header.values.iter().filter(|value| value.unit == unit);
-        let names: Vec<&str> = alike.map(|value| &*value.name).collect();
-        let name = names.join(" + ");
-        writeln!(
-            out,
-            "# usekit: value {} in {}",
-            terminal(&name),
-            terminal(unit)
-        )?;
         writeln!(out, "# usekit: an event per stack, its period is the value")?;
-    }
-    writeln!(out, "# usekit: duration_ns {}", header.duration_ns)?;
-    for comment in &header.comments {
-        writeln!(out, "# usekit: comment {}", terminal(comment))?;
     }
     writeln!(
         out,
         "# usekit: added up while tracing, so times are not known and all 0\n"
     )?;
-    let event = match &*header.tool {
-        "offcputime" => "offcpu",
-        _ if is_word(&header.event) => &header.event,
-        _ if recording.unit() == "count" => "samples",
-        _ => "value",
-    };
+    let event = event_name(recording);
     for row in recording.rows() {
         let weight = recording.weight(&row);
-        let text = event_text(recording, &row, event, if is_samples { 1 } else { weight });
+        let period = if is_samples { 1 } else { weight };
+        let place = Place {
+            cpu: 0,
+            time_ns: 0,
+            task: row.key.task,
+        };
+        let mut text = event_line(recording, &place, event, period);
+        stack_text(recording, row.key.stack, &mut text);
+        text.push('\n');
         let times = if is_samples {
             weight
         } else {
@@ -57,14 +61,88 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
+/// An event per sample, at its time. `keys`: of the samples that the moments are of.
+pub(super) fn write_moments(
+    recording: &Recording,
+    keys: &[RowKey],
+    moments: &[Moment],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let is_samples = recording.unit() == "count";
+    write_header(recording, is_samples, out)?;
+    writeln!(out, "# usekit: times are of the monotonic clock\n")?;
+    let event = event_name(recording);
+    for moment in moments {
+        let Some(key) = keys.get(moment.sample) else {
+            continue;
+        };
+        let tid = if moment.tid > 0 {
+            moment.tid
+        } else {
+            key.task.tid
+        };
+        let place = Place {
+            cpu: moment.cpu,
+            time_ns: moment.time_ns,
+            task: TaskKey { tid, ..key.task },
+        };
+        let period = if is_samples { 1 } else { moment.weight };
+        let mut text = event_line(recording, &place, event, period);
+        stack_text(recording, key.stack, &mut text);
+        writeln!(out, "{text}")?;
+    }
+    Ok(())
+}
+
+/// What is said about the whole file.
+fn write_header(recording: &Recording, is_samples: bool, out: &mut impl Write) -> io::Result<()> {
+    let header = &recording.header;
+    writeln!(out, "# usekit: tool {}", terminal(&header.tool))?;
+    if !is_samples {
+        let unit = recording.unit();
+        let alike = header.values.iter().filter(|value| value.unit == unit);
+        let names: Vec<&str> = alike.map(|value| &*value.name).collect();
+        let name = names.join(" + ");
+        writeln!(
+            out,
+            "# usekit: value {} in {}",
+            terminal(&name),
+            terminal(unit)
+        )?;
+    }
+    writeln!(out, "# usekit: period_ns {}", header.period_ns)?;
+    writeln!(out, "# usekit: duration_ns {}", header.duration_ns)?;
+    for comment in &header.comments {
+        writeln!(out, "# usekit: comment {}", terminal(comment))?;
+    }
+    Ok(())
+}
+
+fn event_name(recording: &Recording) -> &str {
+    let header = &recording.header;
+    match &*header.tool {
+        "offcputime" => "offcpu",
+        _ if is_word(&header.event) => &header.event,
+        _ if recording.unit() == "count" => "samples",
+        _ => "value",
+    }
+}
+
 /// Whether readers take it for the name of an event.
 fn is_word(text: &str) -> bool {
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
     !text.is_empty() && text.bytes().all(is_usual)
 }
 
-fn event_text(recording: &Recording, row: &Row<'_>, event: &str, period: u64) -> String {
-    let task = row.key.task;
+/// Where and when an event was, and whose.
+struct Place {
+    cpu: u32,
+    time_ns: u64,
+    task: TaskKey,
+}
+
+fn event_line(recording: &Recording, place: &Place, event: &str, period: u64) -> String {
+    let task = place.task;
     let comm = terminal(recording.text(task.comm));
     // A name of blanks would leave the line without its first word.
     let comm = if comm.trim().is_empty() {
@@ -72,13 +150,14 @@ fn event_text(recording: &Recording, row: &Row<'_>, event: &str, period: u64) ->
     } else {
         comm.trim()
     };
-    let mut text = format!(
-        "{comm} {}/{} [000] 0.000000: {period} {event}:\n",
-        task.pid, task.tid
+    let (seconds, micros) = (
+        place.time_ns / 1_000_000_000,
+        place.time_ns / 1000 % 1_000_000,
     );
-    stack_text(recording, row.key.stack, &mut text);
-    text.push('\n');
-    text
+    format!(
+        "{comm} {}/{} [{:03}] {seconds}.{micros:06}: {period} {event}:\n",
+        task.pid, task.tid, place.cpu
+    )
 }
 
 fn stack_text(recording: &Recording, stack: StackId, text: &mut String) {

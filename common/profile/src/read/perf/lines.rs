@@ -15,6 +15,8 @@ pub struct Event<'a> {
     pub period: Option<u64>,
     /// `cpu-clock`, `sched:sched_switch`.
     pub name: &'a str,
+    /// What is behind the name: a tracepoint's values, or the only frame where no stacks were recorded.
+    pub rest: &'a str,
 }
 
 /// Whether a line begins an event.
@@ -36,7 +38,7 @@ pub fn header(line: &str) -> Option<Event<'_>> {
         }
         _ => (None, after),
     };
-    let word = rest.split_whitespace().next()?;
+    let (word, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let name = word.strip_suffix(':')?;
     Some(Event {
         comm,
@@ -45,14 +47,16 @@ pub fn header(line: &str) -> Option<Event<'_>> {
         time,
         period,
         name,
+        rest: rest.trim(),
     })
 }
 
 /// Every place that could be the time, with what is before and behind it.
 fn times(line: &str) -> impl Iterator<Item = (&str, f64, &str)> {
-    line.match_indices(": ")
-        .chain(line.strip_suffix(':').map(|head| (head.len(), ":")))
-        .filter_map(|(colon, _)| {
+    let is_end = |colon: &usize| matches!(line.as_bytes().get(colon + 1), None | Some(b' '));
+    memchr::memchr_iter(b':', line.as_bytes())
+        .filter(is_end)
+        .filter_map(|colon| {
             let head = &line[..colon];
             let start = head.rfind(char::is_whitespace)? + 1;
             let word = &head[start..];
@@ -60,11 +64,7 @@ fn times(line: &str) -> impl Iterator<Item = (&str, f64, &str)> {
             let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
             let is_time = digits(seconds) && digits(fraction);
             let time = is_time.then(|| word.parse().ok()).flatten()?;
-            Some((
-                &line[..start - 1],
-                time,
-                line.get(colon + 1..).unwrap_or_default(),
-            ))
+            Some((&line[..start - 1], time, &line[colon + 1..]))
         })
 }
 
@@ -103,42 +103,70 @@ pub struct StackLine<'a> {
     /// Where in the process.
     pub address: u64,
     /// Function, without offset; `[unknown]`.
-    pub symbol: &'a str,
+    pub symbol: &'a [u8],
     /// What is in the last parentheses; empty where there are none.
-    pub module: &'a str,
+    pub module: &'a [u8],
 }
 
 /// Takes a line of a stack apart.
-pub fn stack_line(line: &str) -> Option<StackLine<'_>> {
-    let (address, rest) = line.trim().split_once(char::is_whitespace)?;
-    let address = u64::from_str_radix(address, 16).ok()?;
-    let rest = rest.trim();
-    let (symbol, module) = match rest
-        .strip_suffix(')')
-        .and_then(|rest| rest.rsplit_once(" ("))
-    {
-        Some((symbol, module)) => (symbol, module),
-        None => match rest
-            .strip_prefix('(')
-            .and_then(|rest| rest.strip_suffix(')'))
-        {
-            Some(module) => ("[unknown]", module),
-            None => (rest, ""),
+pub fn stack_line(line: &[u8]) -> Option<StackLine<'_>> {
+    let (address, rest) = address(line.trim_ascii())?;
+    let (symbol, module) = match rest {
+        [b'(', module @ .., b')'] if parenthesis(module).is_none() => (&b"[unknown]"[..], module),
+        [head @ .., b')'] => match parenthesis(head) {
+            Some(at) => (&head[..at], &head[at + 2..]),
+            None => (rest, &b""[..]),
         },
-    };
-    let symbol = match symbol.rsplit_once("+0x") {
-        Some((name, offset))
-            if !name.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
-        {
-            name
-        }
-        _ => symbol,
+        _ => (rest, &b""[..]),
     };
     Some(StackLine {
         address,
-        symbol: symbol.trim(),
+        symbol: without_offset(symbol).trim_ascii(),
         module,
     })
+}
+
+/// What hexadecimal digits stand for; 16: it is none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [16; 256];
+    let mut at = 0;
+    while at < 16 {
+        digits[b"0123456789abcdef"[at] as usize] = at as u8;
+        digits[b"0123456789ABCDEF"[at] as usize] = at as u8;
+        at += 1;
+    }
+    digits
+};
+
+/// A hexadecimal number and what is behind the blanks after it.
+fn address(line: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (end, byte) in line.iter().enumerate().take(17) {
+        match DIGITS[usize::from(*byte)] {
+            16 if end > 0 && byte.is_ascii_whitespace() => {
+                return Some((number, line[end..].trim_ascii_start()));
+            }
+            16 => return None,
+            digit => number = number << 4 | u64::from(digit),
+        }
+    }
+    None
+}
+
+/// Where the last ` (` is.
+fn parenthesis(text: &[u8]) -> Option<usize> {
+    let mut places = memchr::memrchr_iter(b'(', text);
+    places.find_map(|at| at.checked_sub(1).filter(|blank| text[*blank] == b' '))
+}
+
+/// `main+0x12` as `main`.
+fn without_offset(symbol: &[u8]) -> &[u8] {
+    let is_digit = |byte: &&u8| byte.is_ascii_hexdigit();
+    let digits = symbol.iter().rev().take_while(is_digit).count();
+    match symbol[..symbol.len() - digits].strip_suffix(b"+0x") {
+        Some(name) if !name.is_empty() => name,
+        _ => symbol,
+    }
 }
 
 #[cfg(test)]
@@ -200,15 +228,24 @@ mod tests {
             ("10 bpf_prog_1_f+0x2 (bpf_prog_1_f)", "bpf_prog_1_f"),
             ("10 lib.so+0x12+0x0 (/usr/lib/lib.so)", "lib.so+0x12"),
         ] {
-            assert_eq!(stack_line(text).unwrap().symbol, symbol);
+            assert_eq!(
+                stack_line(text.as_bytes()).unwrap().symbol,
+                symbol.as_bytes()
+            );
         }
-        let line = stack_line("\t    55d5 std::vec<int> (int)+0x1f (/usr/bin/a b)").unwrap();
-        assert_eq!(
-            (line.address, line.symbol, line.module),
-            (0x55d5, "std::vec<int> (int)", "/usr/bin/a b")
-        );
-        let line = stack_line("  ffffffff81 [unknown] ([unknown])").unwrap();
-        assert_eq!((line.symbol, line.module), ("[unknown]", "[unknown]"));
-        assert!(stack_line("no address").is_none());
+        let line = stack_line(b"\t    55d5 std::vec<int> (int)+0x1f (/usr/bin/a b)").unwrap();
+        let (symbol, module) = (&b"std::vec<int> (int)"[..], &b"/usr/bin/a b"[..]);
+        assert_eq!((line.symbol, line.module), (symbol, module));
+        assert_eq!(line.address, 0x55d5);
+        let line = stack_line(b"  ffffffff81 [unknown] ([unknown])").unwrap();
+        let unknown = &b"[unknown]"[..];
+        assert_eq!((line.symbol, line.module), (unknown, unknown));
+        let line = stack_line(b" 12 (/usr/lib/a.so)\r").unwrap();
+        assert_eq!((line.symbol, line.module), (unknown, &b"/usr/lib/a.so"[..]));
+        let line = stack_line(b" 12 (anonymous namespace)::f+0x1 (/a)").unwrap();
+        assert_eq!(line.symbol, b"(anonymous namespace)::f");
+        for text in ["no address", "12", "12345678901234567 f (/a)", "+12 f (/a)"] {
+            assert_eq!(stack_line(text.as_bytes()), None, "{text}");
+        }
     }
 }

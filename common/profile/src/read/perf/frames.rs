@@ -1,0 +1,192 @@
+//! Frames by their text: the same lines come again and again.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use super::lines::StackLine;
+use crate::frame::FrameKind;
+use crate::recording::{FrameKey, Map, NameId, Recording};
+
+/// Half of the addresses is the kernel's.
+const UPPER_HALF: u64 = 1 << 63;
+
+/// What a line says, and the frame that it makes.
+struct Known {
+    /// As printed, like the module.
+    symbol: NameId,
+    module: NameId,
+    address: u64,
+    frame: u32,
+}
+
+/// A module as printed, and what it says about frames.
+#[derive(Clone, Copy)]
+struct Module {
+    name: NameId,
+    /// Of frames in the lower half of addresses, and in the upper one.
+    kinds: [FrameKind; 2],
+}
+
+/// Modules that are looked for before all others.
+const RECENT: usize = 4;
+
+/// All lines that were there before.
+pub(super) struct Frames {
+    known: HashTable<Known>,
+    hasher: RandomState,
+    modules: Map<NameId, Module>,
+    /// Those of the last lines, which most lines have again.
+    recent: [Option<Module>; RECENT],
+    /// The one that goes next.
+    oldest: usize,
+    /// Functions by the frame that they were inlined into.
+    inlined: Map<[u32; 2], u32>,
+    /// Bits of addresses that make a difference.
+    address_mask: u64,
+}
+
+impl Frames {
+    pub(super) fn new(names_only: bool) -> Self {
+        Self {
+            known: HashTable::new(),
+            hasher: RandomState::default(),
+            modules: Map::default(),
+            recent: [None; RECENT],
+            oldest: 0,
+            inlined: Map::default(),
+            address_mask: if names_only { UPPER_HALF } else { u64::MAX },
+        }
+    }
+
+    /// The frame of a line, by its index in [`Recording::frames`].
+    pub(super) fn id(&mut self, line: &StackLine<'_>, recording: &mut Recording) -> u32 {
+        let module = self.module(line.module, recording);
+        let address = line.address & self.address_mask;
+        let hasher = &self.hasher;
+        let hash = hash(hasher, line.symbol, module.name, address);
+        let is_same = |known: &Known| {
+            known.address == address
+                && known.module == module.name
+                && recording.names.bytes(known.symbol) == line.symbol
+        };
+        if let Some(known) = self.known.find(hash, is_same) {
+            return known.frame;
+        }
+        let symbol = String::from_utf8_lossy(line.symbol);
+        if symbol.as_bytes() != line.symbol {
+            let symbol = symbol.as_bytes();
+            return self.id(&StackLine { symbol, ..*line }, recording);
+        }
+        let frame = frame(recording, &symbol, module, line.address, address);
+        let known = Known {
+            symbol: recording.names.id(&symbol),
+            module: module.name,
+            address,
+            frame: recording.frame_id(&frame),
+        };
+        let frame = known.frame;
+        self.known.insert_unique(hash, known, |known| {
+            let symbol = recording.names.bytes(known.symbol);
+            self::hash(hasher, symbol, known.module, known.address)
+        });
+        frame
+    }
+
+    /// The module of a line.
+    fn module(&mut self, printed: &[u8], recording: &mut Recording) -> Module {
+        let is_same = |module: &&Module| recording.names.bytes(module.name) == printed;
+        if let Some(known) = self.recent.iter().flatten().find(is_same) {
+            return *known;
+        }
+        let text = String::from_utf8_lossy(printed);
+        let name = recording.names.id(&text);
+        let made = || Module {
+            name,
+            kinds: [0, UPPER_HALF].map(|address| kind(&text, address)),
+        };
+        let module = *self.modules.entry(name).or_insert_with(made);
+        self.recent[self.oldest] = Some(module);
+        self.oldest = (self.oldest + 1) % RECENT;
+        module
+    }
+
+    /// Functions that others were inlined into are printed behind them, and have the module.
+    pub(super) fn set_modules(&mut self, leaf_first: &mut [u32], recording: &mut Recording) {
+        for index in (1..leaf_first.len()).rev() {
+            let [inner, outer] = [leaf_first[index - 1], leaf_first[index]];
+            let [from, into] = [inner, outer].map(|id| recording.frames()[id as usize]);
+            if from.inlined {
+                let (kind, module) = (into.kind, into.module);
+                let id = self.inlined.entry([inner, outer]);
+                leaf_first[index - 1] = *id.or_insert_with(|| {
+                    recording.frame_id(&FrameKey {
+                        kind,
+                        module,
+                        ..from
+                    })
+                });
+            }
+        }
+    }
+}
+
+fn hash(hasher: &RandomState, symbol: &[u8], module: NameId, address: u64) -> u64 {
+    let mut state = hasher.build_hasher();
+    state.write(symbol);
+    state.write_u64(module.index() as u64);
+    state.write_u64(address);
+    state.finish()
+}
+
+/// `address`: what is kept of it.
+fn frame(
+    recording: &mut Recording,
+    symbol: &str,
+    module: Module,
+    printed: u64,
+    address: u64,
+) -> FrameKey {
+    let names = &mut recording.names;
+    let text = names.text(module.name);
+    let inlined = text == "inlined";
+    // perf prints the frame that it was inlined into next, with the module.
+    let known = !inlined && !matches!(text, "" | "[unknown]");
+    let name = if symbol == "[unknown]" && known {
+        let base = text.rsplit('/').next().unwrap_or_default();
+        let name = format!("[{}]", base.trim_matches(['[', ']']));
+        names.id(&name)
+    } else {
+        names.id(symbol)
+    };
+    FrameKey {
+        module: if known { module.name } else { NameId::NONE },
+        address: if inlined || address != printed {
+            0
+        } else {
+            address
+        },
+        kind: module.kinds[usize::from(printed & UPPER_HALF != 0)],
+        inlined,
+        ..FrameKey::named(name)
+    }
+}
+
+fn kind(module: &str, address: u64) -> FrameKind {
+    // What was inlined has the next frame's.
+    let module = if module == "inlined" { "" } else { module };
+    let is_upper_half = address & UPPER_HALF != 0;
+    match module {
+        "[vdso]" | "[vsyscall]" | "[heap]" | "[stack]" => FrameKind::User,
+        "//anon" | "[anon]" | "anon" => FrameKind::Jit,
+        _ if module.starts_with("[kernel") || module.starts_with("[guest.kernel") => {
+            FrameKind::Kernel
+        }
+        _ if module.ends_with("/vmlinux") || module.contains(".ko") => FrameKind::Kernel,
+        _ if is_upper_half && !module.starts_with('/') => FrameKind::Kernel,
+        _ if module.contains("/perf-") && module.ends_with(".map") => FrameKind::Jit,
+        _ if module.starts_with("[JIT]") => FrameKind::Jit,
+        _ => FrameKind::User,
+    }
+}
