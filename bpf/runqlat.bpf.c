@@ -41,6 +41,7 @@ struct group_id {
 #include "groups.bpf.h"
 #include "waits.bpf.h"
 #include "culprits.bpf.h"
+#include "queue_clock.bpf.h"
 
 enum group_by {
 	BY_MACHINE = 0,
@@ -180,18 +181,15 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 	bpf_ringbuf_submit(slow, 0);
 }
 
-static __always_inline __u64 switches_of(struct task_struct *task)
-{
-	return task->nvcsw + task->nivcsw;
-}
-
 /* Forgets a wait that is over without our having seen it end. */
 static __always_inline void drop_stale_wait(struct member *member, struct task_struct *task)
 {
 	if (!member->runnable_ns || member->switches == switches_of(task))
 		return;
+	/* What began between two windows may have ended there. */
+	if (member->runnable_ns >= window_start_ns)
+		__sync_fetch_and_add(&losses.unseen, 1);
 	member->runnable_ns = 0;
-	__sync_fetch_and_add(&losses.unseen, 1);
 }
 
 static __always_inline void begin_wait(struct member *member, struct task_struct *task, enum wait_cause cause,
@@ -209,6 +207,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 	struct runqlat_totals *sums;
 	__u64 now;
 
+	learn_clock(task);
 	if (!member)
 		return;
 	drop_stale_wait(member, task);
@@ -217,9 +216,10 @@ static __always_inline void made_runnable(struct task_struct *task)
 		return;
 	now = bpf_ktime_get_ns();
 	sums = totals_here();
-	if (!sums || !in_window(now))
+	if (!sums || !is_followed(now))
 		return;
-	sums->wakeups++;
+	if (in_window(now))
+		sums->wakeups++;
 	begin_wait(member, task, CAUSE_WAKEUP, now);
 }
 
@@ -235,6 +235,8 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 	drop_stale_wait(member, next);
 	since = member->runnable_ns;
 	member->runnable_ns = 0;
+	if (!in_window(now))
+		return;
 	if (!since) {
 		sums->under_way_at_start += member->unseen;
 		member->unseen = 0;
@@ -266,10 +268,12 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	__u32 zero = 0;
 
 	cpu = bpf_map_lookup_elem(&history, &zero);
-	if (!sums || !cpu || !in_window(now))
+	if (!sums || !cpu || !is_followed(now))
 		return;
-	sums->switches++;
-	remember_slice(cpu, prev, now);
+	if (in_window(now)) {
+		sums->switches++;
+		remember_slice(cpu, prev, now);
+	}
 	if (stays_runnable(preempt, state)) {
 		member = member_of(prev);
 		if (member)
@@ -293,17 +297,33 @@ int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, stru
 	return 0;
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(sched_wakeup, struct task_struct *task)
-{
-	made_runnable(task);
-	return 0;
-}
+#include "wakeups.bpf.h"
 
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(sched_wakeup_new, struct task_struct *task)
+/* Run before each window of several: waits that ended meanwhile are forgotten, those that began are found. */
+SEC("iter/task")
+int open_waits(struct bpf_iter__task *ctx)
 {
-	made_runnable(task);
+	struct task_struct *task = ctx->task;
+	struct member *member;
+	__u64 switches, since;
+
+	if (!task)
+		return 0;
+	member = member_of(task);
+	if (!member)
+		return 0;
+	switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+	if (is_on_cpu(task) || !is_queued(task)) {
+		member->runnable_ns = 0;
+		return 0;
+	}
+	if (member->runnable_ns && member->switches == switches)
+		return 0;
+	since = queued_since(task, bpf_ktime_get_ns());
+	member->runnable_ns = since;
+	member->switches = switches;
+	member->cause = CAUSE_WAKEUP;
+	member->unseen = !since;
 	return 0;
 }
 

@@ -15,4 +15,10 @@ static __always_inline bool in_window(__u64 now)
 	return window_start_ns && now >= window_start_ns && (!window_end_ns || now < window_end_ns);
 }
 
+/* Between the window's end and the moment at which user space has taken stock of the targets. */
+static __always_inline bool is_late(__u64 now)
+{
+	return window_start_ns && window_end_ns && now >= window_end_ns;
+}
+
 #endif

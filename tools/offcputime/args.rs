@@ -7,6 +7,7 @@ use bpf::offcputime::types::{offcputime_config, rodata, stack_config, wait_confi
 use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 use profile::folded;
+use trace::budget::Budget;
 use trace::options::{Common, Stacks};
 use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
@@ -74,6 +75,9 @@ pub(crate) struct Args {
     pub(crate) idle: Option<Idle>,
 
     #[command(flatten)]
+    pub(crate) budget: Budget,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 
     /// Print the script that completes options in SHELL
@@ -113,7 +117,7 @@ fn parse_mask(text: &str) -> Result<u32, String> {
 }
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 4] = [
+pub(crate) const NEEDS: [Need; 5] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
@@ -125,6 +129,10 @@ pub(crate) const NEEDS: [Need; 4] = [
     Need {
         feature: Feature::TaskRegisters,
         without: "user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::MappingTree,
+        without: "user stacks of processes that are not listed yet are walked by frame pointers",
     },
     Need {
         feature: Feature::SwitchEnd,

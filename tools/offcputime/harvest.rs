@@ -1,5 +1,6 @@
 //! What the BPF side has gathered, as plain data.
 
+use std::collections::HashMap;
 use std::mem::size_of;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use bpf::offcputime::types::{
     offcputime_key, offcputime_totals, offcputime_value, open_phase, wait_call,
 };
 use profile::model::Task;
+use trace::budget::Estimate;
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -18,6 +20,7 @@ use trace::stacks::{StackTable, words};
 use trace::task::comm_text;
 use trace::unwind::Registers;
 use trace::waits::Wait;
+use trace::window::monotonic_ns;
 
 use crate::args::Args;
 
@@ -30,7 +33,9 @@ pub(crate) struct Row {
     pub(crate) waker: u64,
     pub(crate) blocked_ns: u64,
     pub(crate) runqueue_ns: u64,
+    /// Waits that are over, and the one that is open at the end.
     pub(crate) count: u64,
+    pub(crate) is_open: bool,
 }
 
 /// Where the targets' time inside the window went.
@@ -68,6 +73,15 @@ pub(crate) struct Harvest {
     pub(crate) window: Duration,
     /// Intervals that were still open at the end.
     pub(crate) open: u64,
+    /// Where not everything was looked at.
+    pub(crate) estimates: Option<Estimates>,
+}
+
+/// How sure the totals are.
+pub(crate) struct Estimates {
+    pub(crate) oncpu: Estimate,
+    pub(crate) runqueue: Estimate,
+    pub(crate) blocked: Estimate,
 }
 
 impl Harvest {
@@ -79,20 +93,37 @@ impl Harvest {
         start_ns: u64,
         end_ns: u64,
     ) -> Result<Self> {
+        let closing = iterate::run(skel.links.close_members.as_ref())?;
+        let edges = (start_ns, end_ns);
+        let known = &mut KnownStacks::new();
+        let mut harvest = Self::gather_closed(args, skel, stacks, known, (&closing, edges))?;
+        harvest.count_losses(skel, stacks)?;
+        Ok(harvest)
+    }
+
+    /// As [`Self::gather`], but for the losses, with what the closing iterator said.
+    pub(crate) fn gather_closed(
+        args: &Args,
+        skel: &OffcputimeSkel<'_>,
+        stacks: &mut StackTable,
+        known: &mut KnownStacks,
+        (closing, (start_ns, end_ns)): (&[u8], (u64, u64)),
+    ) -> Result<Self> {
         let mut harvest = Self {
             rows: Vec::new(),
             accounting: totals(skel)?,
             losses: Losses::default(),
             window: Duration::from_nanos(end_ns - start_ns),
             open: 0,
+            estimates: None,
         };
-        let closing = iterate::run(skel.links.close_members.as_ref())?;
-        let entries = maps::entries::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
-        harvest
-            .rows
-            .extend(entries.iter().map(|(key, value)| finished_row(key, value)));
-        harvest.add_open_phases(args, &closing, stacks, end_ns)?;
-        harvest.count_losses(skel, stacks)?;
+        let entries = maps::drain::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
+        harvest.rows.extend(
+            entries
+                .iter()
+                .map(|(key, value)| finished_row(key, value, known)),
+        );
+        harvest.add_open_phases(args, closing, stacks, known, end_ns)?;
         Ok(harvest)
     }
 
@@ -101,13 +132,10 @@ impl Harvest {
         args: &Args,
         mut bytes: &[u8],
         stacks: &mut StackTable,
+        known: &mut KnownStacks,
         end_ns: u64,
     ) -> Result<()> {
-        while bytes.len() >= size_of::<open_phase>() {
-            let open: open_phase = maps::decode(bytes)?;
-            bytes = &bytes[size_of::<open_phase>()..];
-            let kernel: Vec<u64> = words(bytes).take(open.depth as usize).collect();
-            bytes = bytes.get(kernel.len() * 8..).unwrap_or_default();
+        while let Some((open, kernel)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
             match open.phase {
@@ -118,19 +146,27 @@ impl Harvest {
             if open.phase == phase::RUNNING {
                 continue;
             }
+            let ids = match known.get(&open.tid) {
+                Some(ids) if open.is_known != 0 => *ids,
+                _ => open_stacks(args, &open, &kernel, stacks, end_ns),
+            };
+            known.insert(open.tid, ids);
             if open.wanted == 0 {
                 self.accounting.filtered += 1;
                 self.accounting.filtered_ns += open.blocked_ns + open.runqueue_ns;
                 continue;
             }
             self.open += 1;
-            self.rows
-                .push(open_row(args, &open, &kernel, stacks, end_ns));
+            self.rows.push(open_row(&open, ids));
         }
         Ok(())
     }
 
-    fn count_losses(&mut self, skel: &OffcputimeSkel<'_>, stacks: &StackTable) -> Result<()> {
+    pub(crate) fn count_losses(
+        &mut self,
+        skel: &OffcputimeSkel<'_>,
+        stacks: &StackTable,
+    ) -> Result<()> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let losses = &mut self.losses;
         losses.time(
@@ -193,7 +229,7 @@ pub(crate) fn progress(skel: &OffcputimeSkel<'_>, stacks: &StackTable) -> Result
     })
 }
 
-fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
+pub(crate) fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
     let per_cpu: Vec<offcputime_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
     Ok(per_cpu
         .iter()
@@ -210,7 +246,11 @@ fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
         }))
 }
 
-fn finished_row(key: &offcputime_key, value: &offcputime_value) -> Row {
+fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownStacks) -> Row {
+    let user = match known.get(&key.tid) {
+        Some((user, _)) if key.is_known != 0 => *user,
+        _ => key.user_stack,
+    };
     Row {
         task: Task {
             comm: comm_text(&key.comm),
@@ -218,22 +258,26 @@ fn finished_row(key: &offcputime_key, value: &offcputime_value) -> Row {
             tid: key.tid,
         },
         wait: wait(key.call, key.wait_flags),
-        user: key.user_stack,
+        user,
         kernel: key.kernel_stack,
         waker: key.waker,
         blocked_ns: value.blocked_ns,
         runqueue_ns: value.runqueue_ns,
         count: value.count,
+        is_open: false,
     }
 }
 
-fn open_row(
+/// User and kernel stack of each thread's open wait.
+pub(crate) type KnownStacks = HashMap<u32, (u64, u64)>;
+
+fn open_stacks(
     args: &Args,
     open: &open_phase,
     kernel: &[u64],
     stacks: &mut StackTable,
     end_ns: u64,
-) -> Row {
+) -> (u64, u64) {
     let registers = Registers {
         ip: open.ip,
         sp: open.sp,
@@ -245,6 +289,40 @@ fn open_row(
         _ if args.stacks.kernel_stacks => 0,
         _ => stacks.insert_blocked(open.tgid, end_ns, registers),
     };
+    let kernel = match kernel {
+        [] => 0,
+        kernel => stacks.insert_kernel(kernel),
+    };
+    (user, kernel)
+}
+
+/// Learns the stacks of threads that wait before a window opens, from what the opening iterator says of them.
+pub(crate) fn describe_waiting(
+    args: &Args,
+    mut bytes: &[u8],
+    stacks: &mut StackTable,
+    known: &mut KnownStacks,
+) -> Result<()> {
+    while let Some((open, kernel)) = next_open(&mut bytes)? {
+        let ids = open_stacks(args, &open, &kernel, stacks, monotonic_ns());
+        known.insert(open.tid, ids);
+    }
+    Ok(())
+}
+
+/// A record of the opening or the closing iterator, with its kernel addresses.
+fn next_open(bytes: &mut &[u8]) -> Result<Option<(open_phase, Vec<u64>)>> {
+    if bytes.len() < size_of::<open_phase>() {
+        return Ok(None);
+    }
+    let open: open_phase = maps::decode(bytes)?;
+    let rest = &bytes[size_of::<open_phase>()..];
+    let kernel: Vec<u64> = words(rest).take(open.depth as usize).collect();
+    *bytes = rest.get(kernel.len() * 8..).unwrap_or_default();
+    Ok(Some((open, kernel)))
+}
+
+fn open_row(open: &open_phase, (user, kernel): (u64, u64)) -> Row {
     Row {
         task: Task {
             comm: comm_text(&open.comm),
@@ -253,15 +331,12 @@ fn open_row(
         },
         wait: wait(open.call, open.wait_flags),
         user,
-        kernel: if kernel.is_empty() {
-            0
-        } else {
-            stacks.insert_kernel(kernel)
-        },
+        kernel,
         waker: 0,
         blocked_ns: open.blocked_ns,
         runqueue_ns: open.runqueue_ns,
         count: 1,
+        is_open: true,
     }
 }
 

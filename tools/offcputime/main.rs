@@ -6,30 +6,30 @@ use anyhow::Result;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
-use trace::collect::{Until, collect, finish};
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
-use trace::iterate::{self, Reseeding};
+use trace::iterate;
 use trace::loader::{self, section};
 use trace::output::OutputFile;
 use trace::privileges;
 use trace::probe::{self, Kernel};
-use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::unwind::Unwinder;
-use trace::window::monotonic_ns;
 
 use args::{Args, NEEDS};
-use harvest::Harvest;
+use collection::Run;
 
 mod args;
+mod collection;
 mod harvest;
 mod idle;
 mod report;
+mod sampled;
 
 fn main() -> ExitCode {
     run::main("offcputime", || trace(&Args::parse()))
@@ -66,22 +66,20 @@ fn trace(args: &Args) -> Result<Outcome> {
         args.targets.processes_at_start(),
         corked.as_ref().map(Corked::who),
     );
-    let start_ns = open_window(args, &mut skel, &targets)?;
-    let mut command = corked.map(Corked::start).transpose()?;
-    let progress = Progress::new(args.window.duration, args.common.quiet);
-    let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
-    let mut reseeding = Reseeding::default();
-    collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
-        stacks.absorb(&ring);
-        let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-        reseeding.follow(moves, skel.links.seed_members.as_ref())?;
-        harvest::progress(&skel, &stacks)
-    })?;
-    let end_ns = close_window(&mut skel)?;
-
-    stacks.absorb(&ring);
-    let harvest = Harvest::gather(args, &skel, &mut stacks, start_ns, end_ns)?;
-    let cost = meter.read(skel.object());
+    seed(args, &skel, &targets)?;
+    let mut run = Run {
+        args,
+        skel: &mut skel,
+        stacks: &mut stacks,
+        ring: &ring,
+        signals: &signals,
+        meter: &meter,
+    };
+    let (harvest, budget, command) = match args.budget.max_overhead {
+        None => run.everything(corked)?,
+        Some(percent) => run.in_windows(percent, corked)?,
+    };
+    let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &mut stacks, &cost);
     let outcome = run::unless_closed(written, Outcome::Done)?;
     finish(command, &signals, outcome)
@@ -96,7 +94,8 @@ fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<OffcputimeSk
         );
     }
     let walk_on_exit = kernel.has_tracepoint("sched_exit_tp");
-    let skel = loader::load(OffcputimeSkelBuilder::default(), &programs, |open| {
+    let gated = args.budget.gated(&sampled::GATED);
+    let skel = loader::load_gated(OffcputimeSkelBuilder::default(), &programs, gated, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(targets, walk_on_exit, rodata);
         bpf::keep_members!(open, programs.contains(&("task_freed", true)));
@@ -105,22 +104,11 @@ fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<OffcputimeSk
     Ok(skel)
 }
 
-/// Finds the targets, then lets time count: everything before has no part in the report.
-fn open_window(args: &Args, skel: &mut OffcputimeSkel<'_>, targets: &Settings) -> Result<u64> {
+/// Finds the targets; from now on less privilege will do.
+fn seed(args: &Args, skel: &OffcputimeSkel<'_>, targets: &Settings) -> Result<()> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.seed_members.as_ref())?;
     let also = [args.targets.capabilities(), args.stacks.capabilities()];
     privileges::keep_for_tracing("offcputime", &also.concat());
-    let start_ns = monotonic_ns();
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
-    if !args.common.quiet {
-        eprintln!("offcputime: tracing {}", args.window.describe());
-    }
-    Ok(start_ns)
-}
-
-fn close_window(skel: &mut OffcputimeSkel<'_>) -> Result<u64> {
-    let end_ns = monotonic_ns();
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
-    Ok(end_ns)
+    Ok(())
 }

@@ -9,6 +9,7 @@ use profile::model::{Profile, Sample, ValueType};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
+use trace::budget::Estimate;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::output::Format;
@@ -16,7 +17,7 @@ use trace::run::Outcome;
 use trace::stacks::StackTable;
 
 use crate::args::Args;
-use crate::harvest::{Accounting, Harvest};
+use crate::harvest::{Accounting, Estimates, Harvest};
 use crate::idle;
 
 /// Stacks that people are shown.
@@ -136,14 +137,22 @@ fn write_human(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let accounting = &harvest.accounting;
+    let errors = harvest.estimates.as_ref();
+    let margin = |of: fn(&Estimates) -> Estimate| {
+        let percent = errors.map(|errors| of(errors).percent());
+        percent.map_or(String::new(), |percent| format!(" \u{b1}{percent:.1}%"))
+    };
     writeln!(
         out,
-        "{}, {}: on CPU {}, waiting for a CPU {}, blocked {}\n",
+        "{}, {}: on CPU {}{}, waiting for a CPU {}{}, blocked {}{}\n",
         units::counted(accounting.threads, "threads"),
         units::duration(accounting.lifetime_ns),
         units::duration(accounting.oncpu_ns),
+        margin(|errors| errors.oncpu),
         units::duration(accounting.runqueue_ns),
+        margin(|errors| errors.runqueue),
         units::duration(accounting.blocked_ns),
+        margin(|errors| errors.blocked),
     )?;
     if profile.samples.is_empty() {
         return writeln!(out, "No thread waited.");
@@ -166,6 +175,12 @@ fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value
         "accounting".into(),
         accounting_json(&harvest.accounting, harvest.open),
     );
+    if let Some(errors) = &harvest.estimates {
+        extra.insert(
+            "estimates".into(),
+            json!({"unit": "ns", "oncpu": errors.oncpu.to_json(), "runqueue": errors.runqueue.to_json(), "blocked": errors.blocked.to_json()}),
+        );
+    }
     extra.insert("losses".into(), harvest.losses.to_json());
     extra.insert("cost".into(), cost.to_json());
     extra

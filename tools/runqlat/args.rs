@@ -5,6 +5,7 @@ use std::time::Duration;
 use bpf::runqlat::types::{group_by, rodata, runqlat_config};
 use clap::Parser;
 use clap_complete::Shell;
+use trace::budget::Budget;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
@@ -59,6 +60,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) histograms: Histograms,
+
+    #[command(flatten)]
+    pub(crate) budget: Budget,
 
     #[command(flatten)]
     pub(crate) common: Common,

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
 use libbpf_rs::MapCore;
+use trace::budget::Estimates;
 use trace::histogram::harvest::{
     Group as Waits, take_groups, take_whole, wait_for_running_programs,
 };
@@ -50,6 +51,8 @@ pub(crate) struct Interval {
     pub(crate) under_way_at_start: u64,
     /// Since the start of the run.
     pub(crate) losses: Losses,
+    /// Where not everything was looked at.
+    pub(crate) estimates: Option<Estimates>,
 }
 
 impl Interval {
@@ -68,8 +71,18 @@ impl Interval {
             open: open_waits(skel)?,
             under_way_at_start: totals(skel)?.under_way_at_start,
             losses: losses(skel)?,
+            estimates: None,
         })
     }
+}
+
+/// What a window has brought, which is over: nobody writes any more.
+pub(crate) fn take_window(
+    args: &Args,
+    skel: &mut RunqlatSkel<'_>,
+) -> Result<(Vec<Waits<group_id>>, Vec<Culprit>)> {
+    let epoch = section(skel.maps.bss_data.as_deref(), ".bss")?.epoch;
+    Ok((waits(args, skel, epoch)?, culprits(skel, epoch)?))
 }
 
 fn waits(args: &Args, skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits<group_id>>> {
@@ -112,7 +125,7 @@ fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
     }
 }
 
-fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {
+pub(crate) fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {
     let bytes = iterate::run(skel.links.list_waiting.as_ref())?;
     let mut open = Vec::new();
     for record in bytes.chunks_exact(size_of::<open_wait>()) {
@@ -133,7 +146,7 @@ fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
         .context("clear map")
 }
 
-fn totals(skel: &RunqlatSkel<'_>) -> Result<runqlat_totals> {
+pub(crate) fn totals(skel: &RunqlatSkel<'_>) -> Result<runqlat_totals> {
     let per_cpu: Vec<runqlat_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
     Ok(per_cpu
         .iter()

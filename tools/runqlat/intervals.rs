@@ -7,6 +7,7 @@ use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::slow_wait;
 use trace::arrivals::Arrivals;
+use trace::budget::Sampler;
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
 use trace::iterate::Reseeding;
@@ -15,6 +16,7 @@ use trace::progress::State;
 
 use crate::args::Args;
 use crate::harvest::{self, Interval};
+use crate::windows::{Sums, Windows};
 use crate::{report, slow};
 
 /// The tool at work.
@@ -26,6 +28,8 @@ pub(crate) struct Runqlat<'a> {
     /// When the window opened.
     pub(crate) start_ns: u64,
     pub(crate) reseeding: Reseeding,
+    /// With `--max-overhead`.
+    pub(crate) sampler: Option<(Sampler<'a>, Sums)>,
 }
 
 impl Reports for Runqlat<'_> {
@@ -38,11 +42,24 @@ impl Reports for Runqlat<'_> {
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;
-        harvest::progress(self.skel)
+        let mut state = harvest::progress(self.skel)?;
+        if let Some((sampler, sums)) = &mut self.sampler {
+            let (args, skel) = (self.args, &mut *self.skel);
+            sampler.step(&mut Windows { args, skel, sums })?;
+            state.due_ns = Some(sampler.due_ns());
+        }
+        Ok(state)
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let interval = Interval::take(self.args, self.skel, start_ns)?;
+        let interval = match &mut self.sampler {
+            None => Interval::take(self.args, self.skel, start_ns)?,
+            Some((sampler, sums)) => {
+                let (args, skel) = (self.args, &mut *self.skel);
+                let end_ns = sampler.end(&mut Windows { args, skel, sums })?;
+                std::mem::take(sums).interval(self.skel, start_ns, end_ns)?
+            }
+        };
         *end_ns = interval.end_ns;
         let stdout = &mut io::stdout().lock();
         // Those in the interval that came since the last step.

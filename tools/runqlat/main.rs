@@ -11,7 +11,7 @@ use trace::arrivals::Arrivals;
 use trace::closing::Closing;
 use trace::collect::finish;
 use trace::command::Corked;
-use trace::cost::Meter;
+use trace::cost::{Cost, Meter};
 use trace::intervals::report_each;
 use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
@@ -24,12 +24,14 @@ use trace::window::monotonic_ns;
 
 use args::{Args, Group, NEEDS};
 use intervals::Runqlat;
+use windows::GATED;
 
 mod args;
 mod harvest;
 mod intervals;
 mod report;
 mod slow;
+mod windows;
 
 fn main() -> ExitCode {
     run::main("runqlat", || trace(&Args::parse()))
@@ -53,7 +55,15 @@ fn trace(args: &Args) -> Result<Outcome> {
     let mut skel = load(args, &kernel, &targets)?;
     let slow_waits = Arrivals::open(&skel.maps.slow_waits)?;
 
-    let start_ns = open_window(args, &mut skel, &targets)?;
+    seed(args, &skel, &targets)?;
+    let sampler = windows::sampler(args, &mut skel, &meter)?;
+    let start_ns = match &sampler {
+        Some((sampler, _)) => sampler.began_ns(),
+        None => open_window(&mut skel)?,
+    };
+    if !args.common.quiet {
+        eprintln!("runqlat: tracing run queue latency; Ctrl-C ends");
+    }
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
     let mut reports = Runqlat {
@@ -63,6 +73,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         hdr,
         start_ns,
         reseeding: Reseeding::default(),
+        sampler,
     };
     let written = report_each(
         &args.every,
@@ -72,7 +83,10 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut end_ns,
     );
     run::unless_closed(written, ())?;
-    let outcome = close(args, &skel, &meter, end_ns - start_ns)?;
+    let budget = reports.sampler.as_ref();
+    let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+    let cost = meter.read_within(skel.object(), budget);
+    let outcome = close(args, &skel, &cost, end_ns - start_ns)?;
     finish(command, &signals, outcome)
 }
 
@@ -81,7 +95,8 @@ fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<
     if args.common.verbose {
         eprint!("{}", probe::describe("runqlat", kernel, &NEEDS, &programs));
     }
-    loader::load(RunqlatSkelBuilder::default(), &programs, |open| {
+    let gated = args.budget.gated(&GATED);
+    loader::load_gated(RunqlatSkelBuilder::default(), &programs, gated, |open| {
         args.to_bpf(
             targets,
             section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
@@ -96,23 +111,24 @@ fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<
     })
 }
 
-/// Finds the targets, then lets time count.
-fn open_window(args: &Args, skel: &mut RunqlatSkel<'_>, targets: &Settings) -> Result<u64> {
+/// Finds the targets; from now on less privilege will do.
+fn seed(args: &Args, skel: &RunqlatSkel<'_>, targets: &Settings) -> Result<()> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.seed_members.as_ref())?;
     privileges::keep_for_tracing("runqlat", args.targets.capabilities());
+    Ok(())
+}
+
+/// Time counts from now on.
+fn open_window(skel: &mut RunqlatSkel<'_>) -> Result<u64> {
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
-    if !args.common.quiet {
-        eprintln!("runqlat: tracing run queue latency; Ctrl-C ends");
-    }
     Ok(start_ns)
 }
 
-fn close(args: &Args, skel: &RunqlatSkel<'_>, meter: &Meter, window_ns: u64) -> Result<Outcome> {
+fn close(args: &Args, skel: &RunqlatSkel<'_>, cost: &Cost, window_ns: u64) -> Result<Outcome> {
     let losses = harvest::losses(skel)?;
     let events = harvest::progress(skel)?.events;
-    let cost = meter.read(skel.object());
     let closing = Closing {
         tool: "runqlat",
         window: Duration::from_nanos(window_ns),
@@ -121,7 +137,7 @@ fn close(args: &Args, skel: &RunqlatSkel<'_>, meter: &Meter, window_ns: u64) -> 
         ends: None,
         losses: &losses,
         losses_of_ns: 0,
-        cost: &cost,
+        cost,
     };
     closing.print(args.common.quiet);
     Ok(closing.outcome(args.common.strict))

@@ -71,6 +71,9 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
     if interval.waits.is_empty() {
         writeln!(out, "     nothing recorded")?;
     }
+    if let Some(estimates) = &interval.estimates {
+        writeln!(out, "{}", estimates.describe("waits"))?;
+    }
     write_culprits(interval, out)?;
     for open in interval.open.iter().take(TOP_OPEN) {
         writeln!(
@@ -151,7 +154,7 @@ fn to_json(args: &Args, interval: &Interval) -> Value {
         .iter()
         .map(|open| json!({"comm": *open.comm, "tid": open.tid, "wait_ns": open.wait_ns}))
         .collect();
-    json!({
+    let mut object = json!({
         "tool": "runqlat",
         "version": env!("CARGO_PKG_VERSION"),
         "start_ns": interval.start_ns,
@@ -161,7 +164,11 @@ fn to_json(args: &Args, interval: &Interval) -> Value {
         "still_waiting": open,
         "under_way_at_start": interval.under_way_at_start,
         "losses": interval.losses.to_json(),
-    })
+    });
+    if let Some(estimates) = &interval.estimates {
+        object["estimates"] = estimates.to_json();
+    }
+    object
 }
 
 fn group_json(group: Group, waits: &Waits<group_id>) -> Value {

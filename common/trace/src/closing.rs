@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use profile::units;
 use profile::write::Meta;
 
+use crate::budget::Summary;
 use crate::cost::Cost;
 use crate::losses::Losses;
 use crate::run::Outcome;
@@ -50,6 +51,9 @@ impl Closing<'_> {
             eprintln!("{}: {ends}", self.tool);
         }
         eprintln!("{}: {}", self.tool, self.cost.describe());
+        if let Some(budget) = &self.cost.budget {
+            eprintln!("{}: {}", self.tool, budget.describe());
+        }
     }
 
     /// The run's exit status, all else being well.
@@ -66,8 +70,11 @@ impl Closing<'_> {
 pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -> Meta {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let began = now.unwrap_or_default().saturating_sub(window);
+    let budget = cost.budget.iter().map(Summary::describe);
+    let mut comments = vec![losses.describe(losses_of_ns), cost.describe()];
+    comments.extend(budget);
     Meta {
-        comments: vec![losses.describe(losses_of_ns), cost.describe()],
+        comments,
         time_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
         ..Meta::default()
     }

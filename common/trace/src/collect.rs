@@ -40,9 +40,11 @@ pub fn collect(
     let mut fds = fds.to_vec();
     fds.push(until.signals.fd());
     fds.extend(until.command.as_deref().map(Running::fd));
+    let mut due_ns = None;
     while !until.is_over() {
-        signals::wait(&fds, until.pause());
+        signals::wait(&fds, until.pause(due_ns));
         let state = step()?;
+        due_ns = state.due_ns;
         let elapsed = Duration::from_nanos(monotonic_ns().saturating_sub(until.start_ns));
         progress.update(State { elapsed, ..state });
     }
@@ -89,10 +91,10 @@ impl Until<'_> {
                 .is_some_and(|command| command.exited())
     }
 
-    fn pause(&self) -> Duration {
-        let left = self
-            .deadline_ns
-            .map(|deadline| deadline.saturating_sub(monotonic_ns()));
+    /// To the next step: `due_ns`, if that comes first.
+    fn pause(&self, due_ns: Option<u64>) -> Duration {
+        let first = self.deadline_ns.into_iter().chain(due_ns).min();
+        let left = first.map(|first| first.saturating_sub(monotonic_ns()));
         left.map_or(STEP, |left| STEP.min(Duration::from_nanos(left)))
     }
 }

@@ -3,10 +3,14 @@
 use std::fs;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use libbpf_rs::Object;
 use serde_json::{Value, json};
+
+use crate::budget::Summary;
+use crate::window::clock_ns;
 
 /// Starts counting when made; holds the kernel's BPF statistics on until dropped.
 pub struct Meter {
@@ -14,6 +18,30 @@ pub struct Meter {
     statistics: Option<OwnedFd>,
     started: Instant,
     own_cpu_ns: u64,
+}
+
+/// What has been spent by some moment, CPU ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// In the programs that events run; 0 where the kernel refuses to measure.
+    pub events_ns: u64,
+    /// By the tool itself: its iterators, and the process that reads names for it, included.
+    pub own_ns: u64,
+}
+
+impl Spent {
+    /// CPU ns.
+    pub fn total(&self) -> u64 {
+        self.events_ns + self.own_ns
+    }
+
+    /// What came on top of an earlier one.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            events_ns: self.events_ns.saturating_sub(earlier.events_ns),
+            own_ns: self.own_ns.saturating_sub(earlier.own_ns),
+        }
+    }
 }
 
 /// The figures of one run.
@@ -31,10 +59,12 @@ pub struct Cost {
     pub wall_ns: u64,
     /// CPUs online.
     pub cpus: u64,
-    /// Peak resident memory of the tool, bytes.
+    /// Peak resident memory of the tool up to then, bytes; reports take memory, too, and say what it is when they are written.
     pub peak_bytes: u64,
     /// Kernel memory of the tool's BPF maps, bytes.
     pub map_bytes: u64,
+    /// What `--max-overhead` took.
+    pub budget: Option<Summary>,
 }
 
 impl Meter {
@@ -49,6 +79,34 @@ impl Meter {
             started: Instant::now(),
             own_cpu_ns: own_cpu_ns(),
         }
+    }
+
+    /// What an object's programs and the tool have cost so far.
+    pub fn spent(&self, object: &Object) -> Spent {
+        // Iterators run in the tool's own time.
+        let by_events = object
+            .progs()
+            .filter(|program| !program.section().to_string_lossy().starts_with("iter/"));
+        Spent {
+            events_ns: by_events
+                .filter_map(|program| program_info(program.as_fd().as_raw_fd()))
+                .map(|info| info.run_time_ns)
+                .sum(),
+            own_ns: own_cpu_ns(),
+        }
+    }
+
+    /// As [`Self::read`], of a collection that may have had a budget.
+    pub fn read_within(&self, object: &Object, budget: Option<Summary>) -> Cost {
+        Cost {
+            budget,
+            ..self.read(object)
+        }
+    }
+
+    /// Whether the kernel measures BPF programs.
+    pub fn is_measuring(&self) -> bool {
+        self.statistics.is_some()
     }
 
     /// Reads the figures of an object's programs and maps.
@@ -93,22 +151,26 @@ impl Cost {
             "cost {bpf}tool {:.2}% of {} CPUs, {} MB + {} MB maps",
             share(self.own_cpu_ns),
             self.cpus,
-            self.peak_bytes >> 20,
+            self.peak_bytes.max(peak_bytes()) >> 20,
             self.map_bytes >> 20
         )
     }
 
     /// For JSON.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut object = json!({
             "bpf_runs": self.runs,
             "bpf_ns": self.bpf_ns,
             "own_cpu_ns": self.own_cpu_ns,
             "wall_ns": self.wall_ns,
             "cpus": self.cpus,
-            "peak_bytes": self.peak_bytes,
+            "peak_bytes": self.peak_bytes.max(peak_bytes()),
             "map_bytes": self.map_bytes,
-        })
+        });
+        if let Some(budget) = &self.budget {
+            object["budget"] = budget.to_json();
+        }
+        object
     }
 }
 
@@ -137,15 +199,53 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn own_cpu_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid timespec to write to.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
+/// CPU time of the tool, helpers included, ns.
+pub(crate) fn own_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) + helpers().cpu_ns()
+}
+
+/// Processes that work for the tool, and are not its `-- COMMAND`.
+struct Helpers {
+    alive: Vec<libc::pid_t>,
+    /// CPU time of those that are gone.
+    gone_ns: u64,
+}
+
+static HELPERS: Mutex<Helpers> = Mutex::new(Helpers {
+    alive: Vec::new(),
+    gone_ns: 0,
+});
+
+fn helpers() -> MutexGuard<'static, Helpers> {
+    HELPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Helpers {
+    fn cpu_ns(&self) -> u64 {
+        self.gone_ns + self.alive.iter().map(|&pid| cpu_ns_of(pid)).sum::<u64>()
+    }
+}
+
+/// From now on the CPU time of this child is the tool's own.
+pub(crate) fn helper_began(pid: libc::pid_t) {
+    helpers().alive.push(pid);
+}
+
+/// To be called while the child can still be asked, before it is reaped.
+pub(crate) fn helper_ends(pid: libc::pid_t) {
+    let mut helpers = helpers();
+    helpers.alive.retain(|alive| *alive != pid);
+    helpers.gone_ns += cpu_ns_of(pid);
+}
+
+/// 0 when there is no such process.
+fn cpu_ns_of(pid: libc::pid_t) -> u64 {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is valid to write to.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => clock_ns(clock),
+        _ => 0,
+    }
 }
 
 /// CPUs that are online now.

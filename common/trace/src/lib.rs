@@ -1,6 +1,7 @@
 //! What the tracing tools share; it knows no tool by name.
 
 pub mod arrivals;
+pub mod budget;
 pub mod cgroups;
 pub mod closing;
 pub mod collect;

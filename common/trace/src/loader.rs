@@ -41,6 +41,33 @@ where
     Ok(skel)
 }
 
+/// As [`load`], but the programs called `gated` are left to be attached by `budget::Sampler`.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn load_gated<B>(
+    builder: B,
+    selection: Selection<'_>,
+    gated: &[&str],
+    configure: impl FnOnce(&mut B::Output) -> Result<()>,
+) -> Result<<B::Output as OpenSkel<'static>>::Output>
+where
+    B: SkelBuilder<'static>,
+    B::Output: OpenSkel<'static>,
+{
+    let mut skel = prepare(builder, selection, |open| {
+        for mut program in open.open_object_mut().progs_mut() {
+            if gated.iter().any(|name| program.name() == *name) {
+                program.set_autoattach(false);
+            }
+        }
+        configure(open)
+    })?;
+    attach(&mut skel)?;
+    Ok(skel)
+}
+
 /// As [`load`], but nothing runs, and nothing costs time, before [`attach`].
 ///
 /// # Errors

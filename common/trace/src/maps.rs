@@ -48,6 +48,17 @@ pub fn per_cpu<V: Plain + Default>(map: &impl MapCore, index: u32) -> Result<Vec
     values.iter().map(|bytes| decode(bytes)).collect()
 }
 
+/// Zeroes a one-entry-per-CPU array's entry at `index` on every CPU.
+///
+/// # Errors
+///
+/// When the map is not per CPU or the kernel refuses.
+pub fn clear_per_cpu(map: &impl MapCore, index: u32) -> Result<()> {
+    let zeros = vec![vec![0; map.value_size() as usize]; libbpf_rs::num_possible_cpus()?];
+    map.update_percpu(&index.to_ne_bytes(), &zeros, libbpf_rs::MapFlags::ANY)
+        .context("clear per-CPU array")
+}
+
 /// Reads every entry of a per-CPU hash map: a value per possible CPU.
 ///
 /// # Errors

@@ -38,6 +38,8 @@ pub struct State {
     pub stacks: Option<usize>,
     /// Losses so far.
     pub lost: u64,
+    /// When there is something to do next, ns; `None`: nothing in particular. Not shown.
+    pub due_ns: Option<u64>,
 }
 
 impl Progress {
@@ -125,7 +127,7 @@ mod tests {
             elapsed: Duration::from_secs(12),
             events: 492_000,
             stacks: Some(87),
-            lost: 0,
+            ..State::default()
         };
         assert_eq!(
             line(Some(Duration::from_secs(30)), state),

@@ -9,6 +9,8 @@ pub mod text;
 
 use serde_json::{Value, json};
 
+use crate::budget::round_fairly;
+
 /// Buckets per power of two, as a power of two.
 const SUB_BITS: u32 = 4;
 /// Values of this many bits or more share the last bucket: 2^48 ns are three days.
@@ -78,6 +80,19 @@ impl Histogram {
             self.add(bucket, n);
         }
         self.add_exact(other.count, other.sum, other.max);
+    }
+
+    /// Adds another histogram, each of whose values stands for `weight`; `random` decides what becomes of fractions. The
+    /// count is that of the buckets.
+    pub fn add_weighted(&mut self, other: &Self, weight: f64, random: &mut u64) {
+        let mut count = 0;
+        for (bucket, n) in other.buckets() {
+            let n = round_fairly(n as f64 * weight, random);
+            self.add(bucket, n);
+            count += n;
+        }
+        let sum = (other.sum as f64 * weight).round() as u64;
+        self.add_exact(count, sum, other.max);
     }
 
     /// Number of values.

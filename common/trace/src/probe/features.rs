@@ -17,6 +17,14 @@ pub enum Feature {
     SwitchState,
     /// A tracepoint at the end of a switch, in the resumed thread.
     SwitchEnd,
+    /// Mappings of a process in a tree that can be read without its lock.
+    MappingTree,
+    /// Tasks by their IDs in the initial PID namespace.
+    TaskOfPid,
+    /// Tasks by their IDs in the current task's PID namespace.
+    TaskOfVpid,
+    /// The slab cache that an address was allocated from.
+    SlabCache,
     /// Tracepoints around each request that is accounted.
     BlockAccounting,
     /// A tracepoint for requests that fail.
@@ -35,7 +43,7 @@ pub enum Feature {
 
 impl Feature {
     /// In the order in which kernels got them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Kprobes,
         Self::HardwareEvents,
         Self::Psi,
@@ -46,7 +54,11 @@ impl Feature {
         Self::SwitchState,
         Self::BlockErrors,
         Self::Contention,
+        Self::MappingTree,
+        Self::TaskOfPid,
         Self::BlockAccounting,
+        Self::TaskOfVpid,
+        Self::SlabCache,
         Self::SwitchEnd,
     ];
 
@@ -58,7 +70,10 @@ impl Feature {
             Self::TaskRegisters => "Linux 5.15",
             Self::SwitchState | Self::BlockErrors => "Linux 5.18",
             Self::Contention => "Linux 5.19",
+            Self::MappingTree => "Linux 6.1",
+            Self::TaskOfPid => "Linux 6.2",
             Self::BlockAccounting => "Linux 6.5",
+            Self::TaskOfVpid | Self::SlabCache => "Linux 6.14",
             Self::SwitchEnd => "Linux 6.18",
             Self::Fentry => "Linux 5.5, and not forbidden",
             Self::Kprobes => "CONFIG_KPROBE_EVENTS",
@@ -76,6 +91,10 @@ impl fmt::Display for Feature {
             Self::TaskRegisters => "user registers of any task (bpf_task_pt_regs)",
             Self::SwitchState => "sched_switch with the state of who leaves",
             Self::SwitchEnd => "sched_exit_tp, the end of a switch",
+            Self::MappingTree => "mappings in a maple tree",
+            Self::TaskOfPid => "tasks by ID (bpf_task_from_pid)",
+            Self::TaskOfVpid => "tasks by ID in a container (bpf_task_from_vpid)",
+            Self::SlabCache => "slab caches by address (bpf_get_kmem_cache)",
             Self::BlockAccounting => "block_io_start and block_io_done",
             Self::BlockErrors => "block_rq_error",
             Self::Contention => "contention_begin and contention_end",
@@ -101,6 +120,10 @@ impl Kernel {
             }
             Feature::BlockErrors => self.has_tracepoint("block_rq_error"),
             Feature::Contention => self.has_tracepoint("contention_begin"),
+            Feature::MappingTree => self.has_structure("maple_tree"),
+            Feature::TaskOfPid => self.has_function("bpf_task_from_pid"),
+            Feature::TaskOfVpid => self.has_function("bpf_task_from_vpid"),
+            Feature::SlabCache => self.has_function("bpf_get_kmem_cache"),
             Feature::Fentry => self.can_trace_functions(),
             Feature::Kprobes => super::trial::has_kprobes(),
             Feature::HardwareEvents => super::trial::has_hardware_events(),

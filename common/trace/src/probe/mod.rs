@@ -1,5 +1,7 @@
 //! What this kernel offers, found by looking at its BTF and by trying, never by its version number.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
@@ -74,6 +76,20 @@ impl Kernel {
         Some(prototype.len().saturating_sub(1))
     }
 
+    /// Whether returns of a system call have a tracepoint. Where tracefs cannot be seen they are taken to have one: attaching
+    /// will say what is wrong.
+    pub fn has_syscall_exit(&self, call: &str) -> bool {
+        let roots = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+        let mut events = roots
+            .map(|root| Path::new(root).join("events/syscalls"))
+            .into_iter();
+        let event = format!("sys_exit_{call}");
+        !self.is_hidden(&event)
+            && events
+                .find(|events| events.exists())
+                .is_none_or(|events| events.join(&event).exists())
+    }
+
     /// Whether tracing programs may keep state with tasks (`BPF_MAP_TYPE_TASK_STORAGE`; for tracing since Linux 5.12).
     pub fn has_task_storage(&self) -> bool {
         !self.is_hidden("task_storage") && self.may_call(libbpf_sys::BPF_FUNC_task_storage_get)
@@ -82,6 +98,15 @@ impl Kernel {
     /// Whether tracing programs may take locks in maps (`bpf_spin_lock`; not in Linux 5.10).
     pub fn has_spin_lock(&self) -> bool {
         !self.is_hidden("spin_lock") && self.may_call(libbpf_sys::BPF_FUNC_spin_lock)
+    }
+
+    fn has_structure(&self, name: &str) -> bool {
+        self.btf.type_by_name::<types::Struct<'_>>(name).is_some()
+    }
+
+    /// Whether the kernel has it under this very name, as functions for BPF programs have.
+    fn has_function(&self, name: &str) -> bool {
+        self.btf.type_by_name::<types::Func<'_>>(name).is_some()
     }
 
     fn may_call(&self, helper: u32) -> bool {

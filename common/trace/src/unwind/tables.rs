@@ -3,17 +3,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use unwind::{Image, Rule, Table};
+use unwind::{Image, PAGE, PAGE_BITS, Rule, Table};
 
 use super::free::Run;
 use super::maker::{Known, Outcome};
 use super::rules::Rules;
 use super::words::{CHUNK_WORDS, Words};
-
-/// Architecture: x86-64; what the loader rounds to.
-const PAGE: u64 = 4096;
-/// log2 of the bytes of text that a page of the index stands for.
-const PAGE_BITS: u32 = 10;
 
 /// A table in the words.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fmt;
 mod syscalls;
 
 /// Kernel facts about one wait, as `bpf/include/waits.bpf.h` collects them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wait {
     /// Bits of [`flags`].
     pub flags: u8,

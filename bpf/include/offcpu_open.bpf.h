@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* offcpu_open.bpf.h: phases that are open when the window ends; the longest waits of all are among them. */
+#ifndef __OFFCPU_OPEN_BPF_H__
+#define __OFFCPU_OPEN_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "offcpu_phases.bpf.h"
+#include "stacks.bpf.h"
+
+/* What the closing iterator says of a target: the phase that is open when the window ends. */
+struct open_phase {
+	/* Length of the phase, all of which is inside the window. */
+	__u64 phase_ns;
+	__u64 lifetime_ns;
+	/* The interval off the CPU that is still open, as far as it lies inside the window. */
+	__u64 blocked_ns;
+	__u64 runqueue_ns;
+	__u64 waker;
+	/* User registers: the user stack of a task that is not current is walked from outside. */
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+	struct wait_call call;
+	__u8 phase;
+	__u8 wait_flags;
+	/* Within -m, -M and --state. */
+	__u8 wanted;
+	/* `ip` is any instruction, not the one after a system call. */
+	__u8 exact;
+	/* Number of kernel addresses that follow, leaf first. */
+	__u32 depth;
+	/* The same wait as in the window before: user space knows its stacks. */
+	__u32 is_known;
+	__u32 pad;
+};
+
+struct open_phase_record {
+	struct open_phase open;
+	__u64 addresses[MAX_STACK_DEPTH];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct open_phase_record);
+} closing SEC(".maps");
+
+static __always_inline enum phase phase_now(struct task_struct *task)
+{
+	if (is_on_cpu(task))
+		return PHASE_RUNNING;
+	return is_queued(task) ? PHASE_RUNNABLE : PHASE_BLOCKED;
+}
+
+static __always_inline void describe_interval(struct open_phase *open, struct member *member)
+{
+	__u64 end = window_end_ns, off_ns;
+
+	if (member->phase == PHASE_BLOCKED) {
+		open->blocked_ns = elapsed(member->off_ns, end);
+	} else {
+		open->blocked_ns = elapsed(member->off_ns, member->runnable_ns);
+		open->runqueue_ns = elapsed(member->runnable_ns, end);
+	}
+	off_ns = open->blocked_ns + open->runqueue_ns;
+	open->wanted = off_ns >= config.min_ns && off_ns <= config.max_ns && is_wanted_state(member);
+}
+
+static __always_inline void describe_wait(struct open_phase *open, struct member *member, struct task_struct *task)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+	struct user_regs copied;
+
+	open->waker = member->waker;
+	open->wait_flags = member->wait_flags;
+	open->call.syscall = NO_SYSCALL;
+	if (member->wait_flags & WAIT_KERNEL_THREAD)
+		return;
+	open->call = wait_call_of(task);
+	bpf_probe_read_kernel(&copied, sizeof(copied), regs);
+	open->ip = user_ip(&copied);
+	open->sp = user_sp(&copied);
+	open->bp = user_fp(&copied);
+	open->exact = goes_on_anywhere(regs, &copied);
+}
+
+/* A target without any event in the window has done all the time what it is doing now. */
+static __always_inline void settle_at_end(struct member *member, struct task_struct *task)
+{
+	if (!is_unsettled(member))
+		return;
+	settle(member, phase_now(task));
+	member->state = task_state(task);
+	member->wait_flags = wait_flags_of(task, member->phase != PHASE_BLOCKED, member->state);
+}
+
+static __always_inline long open_kernel_stack(struct task_struct *task, struct open_phase_record *record)
+{
+	long bytes;
+
+	if (config.stacks.no_kernel)
+		return 0;
+	bytes = bpf_get_task_stack(task, record->addresses, sizeof(record->addresses), 0);
+	return bytes > 0 ? bytes : 0;
+}
+
+/* User space is told of the stacks of a wait once. Returns whether that is done. */
+static __always_inline bool is_described(struct member *member, struct task_struct *task)
+{
+	__u64 now = 1 + BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+	__u64 before = member->described;
+
+	member->described = now;
+	return before == now;
+}
+
+/* Run after the window's end: intervals that are still open are the longest of all. */
+SEC("iter/task")
+int close_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct open_phase_record *record;
+	struct member *member;
+	__u32 zero = 0;
+	__u64 bytes = 0;
+
+	record = bpf_map_lookup_elem(&closing, &zero);
+	if (!task || !record || !window_end_ns)
+		return 0;
+	member = member_of(task);
+	if (!member || member->phase == PHASE_DEAD || member->joined_ns >= window_end_ns ||
+	    (task_state(task) & TASK_DEAD && is_unsettled(member)))
+		return 0;
+	settle_at_end(member, task);
+
+	__builtin_memset(&record->open, 0, sizeof(record->open));
+	record->open.tgid = tgid_of(targets.pid_namespace, task);
+	record->open.tid = tid_of(targets.pid_namespace, task);
+	bpf_core_read(&record->open.comm, sizeof(record->open.comm), &task->comm);
+	record->open.phase = member->phase;
+	record->open.phase_ns = elapsed(member->since_ns, window_end_ns);
+	record->open.lifetime_ns = elapsed(member->joined_ns, window_end_ns);
+	if (member->phase != PHASE_RUNNING) {
+		describe_interval(&record->open, member);
+		describe_wait(&record->open, member, task);
+		record->open.is_known = is_described(member, task);
+		if (!record->open.is_known)
+			bytes = open_kernel_stack(task, record);
+	}
+	/* Never more; written so that 5.10's verifier, which loses bounds through copies, sees it. */
+	if (bytes > sizeof(record->addresses))
+		bytes = 0;
+	record->open.depth = bytes / sizeof(__u64);
+	bytes += sizeof(record->open);
+	barrier_var(bytes);
+	if (bytes <= sizeof(*record))
+		bpf_seq_write(ctx->meta->seq, record, bytes);
+	return 0;
+}
+
+/* Run before each window of several: what happened since the one before is not known. Hands out the stacks of waits that
+ * began meanwhile.
+ */
+SEC("iter/task")
+int open_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct open_phase_record *record;
+	struct member *member;
+	__u32 zero = 0;
+	__u64 bytes;
+
+	record = bpf_map_lookup_elem(&closing, &zero);
+	if (!task || !record)
+		return 0;
+	member = member_of(task);
+	if (!member || member->phase == PHASE_DEAD)
+		return 0;
+	member->ended_off_ns = member->waker = member->user_stack = 0;
+	member->state = task_state(task);
+	member->wait_flags = 0;
+	if (is_on_cpu(task))
+		return 0;
+	member->wait_flags = wait_flags_of(task, is_queued(task), member->state);
+	if (is_described(member, task))
+		return 0;
+	__builtin_memset(&record->open, 0, sizeof(record->open));
+	record->open.tgid = tgid_of(targets.pid_namespace, task);
+	record->open.tid = tid_of(targets.pid_namespace, task);
+	describe_wait(&record->open, member, task);
+	bytes = open_kernel_stack(task, record);
+	if (bytes > sizeof(record->addresses))
+		bytes = 0;
+	record->open.depth = bytes / sizeof(__u64);
+	bytes += sizeof(record->open);
+	barrier_var(bytes);
+	if (bytes <= sizeof(*record))
+		bpf_seq_write(ctx->meta->seq, record, bytes);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* offcpu_phases.bpf.h: the phases of a target's time: running → blocked → runnable → running.
+ *
+ * Each phase's length is added up, so that a thread's phases sum to its time inside the window; an interval off the CPU is
+ * closed at switch-in. What becomes of closed intervals is the business of offcpu_rows.bpf.h.
+ */
+#ifndef __OFFCPU_PHASES_BPF_H__
+#define __OFFCPU_PHASES_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "compat.bpf.h"
+
+enum phase {
+	/* A target since before the window, no event yet: its first event tells what it has been doing. */
+	PHASE_UNKNOWN = 0,
+	PHASE_RUNNING,
+	PHASE_BLOCKED,
+	PHASE_RUNNABLE,
+	PHASE_DEAD,
+};
+
+/* Per task: what a target is doing. */
+struct member {
+	__u64 joined_ns;
+	/* When the present phase began. */
+	__u64 since_ns;
+	/* When it left the CPU. */
+	__u64 off_ns;
+	/* When it became runnable after that. */
+	__u64 runnable_ns;
+	/* The interval that has just ended, not yet reported; 0: none. */
+	__u64 ended_off_ns;
+	__u64 ended_runqueue_ns;
+	/* Interned stacks: the waker's record; without sched_exit_tp also the own user stack. */
+	__u64 waker;
+	__u64 user_stack;
+	/* Of the interval that has just ended. */
+	__u64 kernel_stack;
+	/* 1 + its switches when user space was last told of its open wait. */
+	__u64 described;
+	__u32 state;
+	__u8 phase;
+	__u8 wait_flags;
+	__u8 pad[2];
+};
+
+#include "members.bpf.h"
+#include "offcpu_config.bpf.h"
+#include "waits.bpf.h"
+
+/* Where the targets' time inside the window went, whether reported or filtered. */
+struct offcputime_totals {
+	__u64 oncpu_ns;
+	__u64 runqueue_ns;
+	__u64 blocked_ns;
+	/* Of which nothing is known: the switch that began or ended it did not reach us. */
+	__u64 unseen_ns;
+	/* Sum of the targets' time in the window, counted when they exit. */
+	__u64 lifetime_ns;
+	__u64 threads_exited;
+	/* Switches and wakeups of targets. */
+	__u64 events;
+	/* Intervals too short, too long or in the wrong state. */
+	__u64 filtered;
+	__u64 filtered_ns;
+};
+
+struct offcputime_losses {
+	__u64 rows_full;
+	__u64 rows_full_ns;
+	/* Intervals whose stack could not be walked in time. */
+	__u64 unreported;
+	__u64 unreported_ns;
+	/* A switch-in without the wakeup before it, or a switch-out of a thread that was not running. */
+	__u64 out_of_order;
+	/* A clock that went backwards. */
+	__u64 negative;
+};
+
+struct offcputime_losses losses = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct offcputime_totals);
+} totals SEC(".maps");
+
+static __always_inline struct offcputime_totals *totals_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&totals, &zero);
+}
+
+static __always_inline __u64 elapsed(__u64 from, __u64 to)
+{
+	if (to >= from)
+		return to - from;
+	__sync_fetch_and_add(&losses.negative, 1);
+	return 0;
+}
+
+static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = now;
+	if (origin == MEMBER_FORKED) {
+		/* Until it is put on a run queue; from then on it waits for nothing but a CPU. */
+		member->phase = PHASE_BLOCKED;
+		member->wait_flags = WAIT_RUNNABLE;
+	} else if (origin == MEMBER_RENAMED) {
+		bool queued = is_queued(task);
+
+		member->phase = is_on_cpu(task) ? PHASE_RUNNING : queued ? PHASE_RUNNABLE : PHASE_BLOCKED;
+	}
+}
+
+/* Nothing that happened before the window is known: its first event in it tells what a task had been doing. */
+static __always_inline bool is_unsettled(struct member *member)
+{
+	return member->phase == PHASE_UNKNOWN || member->joined_ns < window_start_ns;
+}
+
+/* Starts at the window's edge, in the phase that the first event implies. */
+static __always_inline void settle(struct member *member, enum phase implied)
+{
+	if (!is_unsettled(member))
+		return;
+	if (member->joined_ns < window_start_ns)
+		member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = window_start_ns;
+	member->phase = implied;
+}
+
+/* The first event after the window's end tells of a target without any in it, too. */
+static __always_inline void settle_late(struct task_struct *task, enum phase implied)
+{
+	struct member *member = member_of(task);
+
+	if (member)
+		settle(member, implied);
+}
+
+/* It stops being a target while it lives. */
+static __always_inline void member_left(struct member *member)
+{
+	struct offcputime_totals *sums = totals_here();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!sums || !in_window(now) || member->phase == PHASE_DEAD)
+		return;
+	settle(member, PHASE_RUNNING);
+	if (member->phase == PHASE_RUNNING)
+		sums->oncpu_ns += elapsed(member->since_ns, now);
+	else if (member->phase == PHASE_RUNNABLE)
+		sums->runqueue_ns += elapsed(member->since_ns, now);
+	else
+		sums->blocked_ns += elapsed(member->since_ns, now);
+	sums->lifetime_ns += elapsed(member->joined_ns, now);
+}
+
+/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: switches between them and
+ * targets are invisible.
+ */
+static __always_inline void count_unseen(struct member *member, __u64 now, struct offcputime_totals *sums)
+{
+	__sync_fetch_and_add(&losses.out_of_order, 1);
+	sums->unseen_ns += elapsed(member->since_ns, now);
+}
+
+/* Returns whether an interval off the CPU begins. */
+static __always_inline bool switched_out(struct member *member, struct task_struct *task, bool preempt, __u32 state,
+					 __u64 now, struct offcputime_totals *sums)
+{
+	settle(member, PHASE_RUNNING);
+	sums->events++;
+	if (member->phase == PHASE_RUNNING)
+		sums->oncpu_ns += elapsed(member->since_ns, now);
+	else
+		count_unseen(member, now, sums);
+	member->since_ns = member->off_ns = member->runnable_ns = now;
+	if (member->ended_off_ns) {
+		__sync_fetch_and_add(&losses.unreported, 1);
+		__sync_fetch_and_add(&losses.unreported_ns, member->ended_off_ns);
+		member->ended_off_ns = 0;
+	}
+	if (!preempt && (state & TASK_DEAD)) {
+		member->phase = PHASE_DEAD;
+		sums->lifetime_ns += elapsed(member->joined_ns, now);
+		sums->threads_exited++;
+		return false;
+	}
+	member->state = state;
+	member->wait_flags = wait_flags_of(task, preempt, state);
+	member->phase = member->wait_flags & WAIT_RUNNABLE ? PHASE_RUNNABLE : PHASE_BLOCKED;
+	return true;
+}
+
+static __always_inline void made_runnable(struct task_struct *task)
+{
+	struct offcputime_totals *sums = totals_here();
+	__u64 now = bpf_ktime_get_ns();
+	struct member *member;
+
+	if (!sums)
+		return;
+	if (!in_window(now)) {
+		if (is_late(now))
+			settle_late(task, is_on_cpu(task) ? PHASE_RUNNING : PHASE_BLOCKED);
+		return;
+	}
+	member = member_of(task);
+	if (!member)
+		return;
+	/* Wakeups also reach tasks that are on a CPU or were preempted half-way to sleep: nothing changes for those. */
+	if (is_unsettled(member))
+		settle(member, is_on_cpu(task) ? PHASE_RUNNING : PHASE_BLOCKED);
+	sums->events++;
+	if (member->phase != PHASE_BLOCKED)
+		return;
+	sums->blocked_ns += elapsed(member->since_ns, now);
+	member->since_ns = member->runnable_ns = now;
+	member->phase = PHASE_RUNNABLE;
+}
+
+static __always_inline bool is_wanted_state(struct member *member)
+{
+	__u32 mask = config.state_mask;
+
+	if (mask == STATE_ANY)
+		return true;
+	if (member->wait_flags & WAIT_RUNNABLE)
+		return mask == 0;
+	/* States are composite: TASK_KILLABLE is 0x102, and TASK_FREEZABLE, 0x2000, may come on top. */
+	return member->state & mask;
+}
+
+/* Closes the interval; returns whether it is to be reported. */
+static __always_inline bool switched_in(struct member *member, __u64 now, struct offcputime_totals *sums)
+{
+	__u64 off_ns;
+
+	settle(member, PHASE_RUNNABLE);
+	sums->events++;
+	if (member->phase == PHASE_BLOCKED) {
+		__sync_fetch_and_add(&losses.out_of_order, 1);
+		sums->blocked_ns += elapsed(member->since_ns, now);
+		member->runnable_ns = now;
+	} else if (member->phase == PHASE_RUNNABLE) {
+		sums->runqueue_ns += elapsed(member->since_ns, now);
+	} else {
+		count_unseen(member, now, sums);
+		member->since_ns = now;
+		return false;
+	}
+	member->phase = PHASE_RUNNING;
+	member->since_ns = now;
+	off_ns = elapsed(member->off_ns, now);
+	if (off_ns < config.min_ns || off_ns > config.max_ns || !is_wanted_state(member)) {
+		sums->filtered++;
+		sums->filtered_ns += off_ns;
+		return false;
+	}
+	member->ended_off_ns = off_ns;
+	member->ended_runqueue_ns = elapsed(member->runnable_ns, now);
+	return true;
+}
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* offcpu_rows.bpf.h: intervals that are over, by thread, stacks and wait. */
+#ifndef __OFFCPU_ROWS_BPF_H__
+#define __OFFCPU_ROWS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "kernel_stack_cache.bpf.h"
+#include "offcpu_phases.bpf.h"
+#include "stacks.bpf.h"
+#include "waits.bpf.h"
+
+#define MAX_ROWS 65536
+
+struct offcputime_key {
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+	__u64 kernel_stack;
+	__u64 user_stack;
+	__u64 waker;
+	struct wait_call call;
+	__u8 wait_flags;
+	/* User space knows the user stack: it was told of this wait before the window. */
+	__u8 is_known;
+	__u8 pad[6];
+};
+
+struct offcputime_value {
+	__u64 blocked_ns;
+	__u64 runqueue_ns;
+	__u64 count;
+	__u64 max_ns;
+};
+
+/* (thread, stacks, wait) → time */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ROWS);
+	__type(key, struct offcputime_key);
+	__type(value, struct offcputime_value);
+} offcpu_time SEC(".maps");
+
+/* Walks of the switch and of the waker may nest on one CPU: an interrupt wakes somebody during the first. */
+enum scratch_slot {
+	SCRATCH_SWITCH,
+	SCRATCH_WAKER,
+};
+
+static __always_inline void add_row(const struct offcputime_key *key, __u64 off_ns, __u64 runqueue_ns)
+{
+	struct offcputime_value first = {
+		.blocked_ns = off_ns - runqueue_ns,
+		.runqueue_ns = runqueue_ns,
+		.count = 1,
+		.max_ns = off_ns,
+	};
+	struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, key);
+	long err;
+
+	if (!value) {
+		err = bpf_map_update_elem(&offcpu_time, key, &first, BPF_NOEXIST);
+		if (!err)
+			return;
+		value = bpf_map_lookup_elem(&offcpu_time, key);
+	}
+	if (!value) {
+		__sync_fetch_and_add(&losses.rows_full, 1);
+		__sync_fetch_and_add(&losses.rows_full_ns, off_ns);
+		return;
+	}
+	/* A row belongs to one thread, which is on one CPU: nobody else adds to it. */
+	value->blocked_ns += off_ns - runqueue_ns;
+	value->runqueue_ns += runqueue_ns;
+	value->count++;
+	if (off_ns > value->max_ns)
+		value->max_ns = off_ns;
+}
+
+static __always_inline void report(struct member *member, struct task_struct *task, __u64 kernel, __u64 user)
+{
+	struct offcputime_key key = {
+		.tgid = tgid_of(targets.pid_namespace, task),
+		.tid = tid_of(targets.pid_namespace, task),
+		.kernel_stack = kernel,
+		.user_stack = user,
+		.wait_flags = member->wait_flags,
+		.call = { .syscall = NO_SYSCALL },
+	};
+
+	if (config.wakers && !(member->wait_flags & WAIT_RUNNABLE))
+		key.waker = member->waker;
+	if (!(member->wait_flags & WAIT_KERNEL_THREAD))
+		key.call = wait_call_of(task);
+	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
+	if (walk_on_leaving && !user)
+		key.is_known = member->described == switches_of(task) + 1;
+	add_row(&key, member->ended_off_ns, member->ended_runqueue_ns);
+	member->ended_off_ns = 0;
+	member->waker = 0;
+}
+
+static __always_inline __u64 syscall_of(struct task_struct *task)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+
+	return task->flags & PF_KTHREAD ? -1 : syscall_number(regs);
+}
+
+/* Of a task that is about to run. Walked from outside, it has neither the scheduler's frames nor ours. */
+static __always_inline __u64 resumed_kernel_stack(struct task_struct *task)
+{
+	struct stack_scratch *scratch = scratch_at(SCRATCH_SWITCH);
+	struct stack_record *stack;
+	__u64 syscall, print, id;
+	long bytes;
+
+	if (!scratch || config.stacks.no_kernel)
+		return 0;
+	stack = &scratch->record;
+	syscall = syscall_of(task);
+	print = kernel_stack_print(task, syscall);
+	id = walked_stack(print);
+	if (id)
+		return id;
+	bytes = bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0);
+	id = intern_kernel_stack(stack, bytes);
+	if (id && syscall < SYSCALLS_MAX)
+		learn_dispatcher(stack->addresses, stack->depth);
+	remember_walk(print, id);
+	return id;
+}
+
+#endif

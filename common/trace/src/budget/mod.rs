@@ -1,0 +1,72 @@
+//! `--max-overhead PCT`: what a collection may cost, and what is done to keep it there.
+//!
+//! Where tracing everything costs too much, the programs that events run are attached for short windows at random times
+//! only. What is seen in a window stands for the stratum of time around it: shares of time need no more than the state of
+//! every thread at the window's edges, so that a long wait is in every window that it spans and none is lost for being one
+//! event among many.
+//!
+//! Measured are the BPF programs' run time, as the kernel accounts it, and the CPU time of the tool and of the process that
+//! reads names for it, from the first window to the last. Loading the programs and naming what was found are not in it.
+
+mod controller;
+mod gate;
+mod groups;
+mod looked;
+mod sampler;
+mod series;
+mod summary;
+mod tally;
+mod windowed;
+
+use clap::Args;
+
+pub use groups::Groups;
+pub use looked::Looked;
+pub use sampler::Sampler;
+pub use series::{Estimate, Series, round_fairly};
+pub use summary::Summary;
+pub use tally::{Estimates, Tally};
+pub use windowed::{Window, Windowed, open_edges, open_edges_at, shut_edges};
+
+/// The option.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct Budget {
+    /// Keep the cost of tracing below PCT % of the machine's CPU time: by
+    /// looking only part of the time, at random; results become estimates
+    #[arg(long, value_name = "PCT", value_parser = parse_percent)]
+    pub max_overhead: Option<f64>,
+}
+
+impl Budget {
+    /// Of the programs that a budget detaches between windows, those that are not to be attached before.
+    pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
+        if self.max_overhead.is_some() {
+            names
+        } else {
+            &[]
+        }
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>();
+    match number {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not a share of the CPUs; write 0.1 to 100, in percent".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_percent;
+
+    #[test]
+    fn percents_are_percents() {
+        assert_eq!(parse_percent("2"), Ok(2.0));
+        assert_eq!(parse_percent("0.5%"), Ok(0.5));
+        for bad in ["0", "-1", "nan", "101", "x", ""] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+    }
+}

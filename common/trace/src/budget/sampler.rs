@@ -1,0 +1,294 @@
+//! Opens and closes the windows of a collection with a budget.
+
+use anyhow::Result;
+
+use super::controller::{Controller, Observed, Plan};
+use super::gate::Gate;
+use super::looked::Looked;
+use super::series::uniform;
+use super::summary::Summary;
+use super::windowed::{Window, Windowed};
+use crate::cost::{Meter, Spent, cpus_online, own_cpu_ns};
+use crate::window::monotonic_ns;
+
+/// Time between two looks at the cost while everything is traced, ns.
+const CHECK_NS: u64 = 25_000_000;
+/// The same for the first look: on a busy machine this alone may cost what some tenths of a second may.
+const FIRST_CHECK_NS: u64 = 2_000_000;
+
+/// Share of the budget up to which more than windows is done.
+const FOR_NAMES: f64 = 0.6;
+
+#[derive(Clone, Copy)]
+enum State {
+    /// Since when, and the end that the BPF side knows of; `None`: looking all the time.
+    Open(u64, Option<u64>),
+    /// Until when.
+    Shut(u64),
+}
+
+/// The windows of one collection.
+pub struct Sampler<'a> {
+    tool: &'static str,
+    verbose: bool,
+    percent: f64,
+    meter: &'a Meter,
+    gate: Gate,
+    controller: Controller,
+    plan: Plan,
+    state: State,
+    began_ns: u64,
+    /// Where the present stratum began.
+    stratum_start_ns: u64,
+    at_begin: Spent,
+    /// At the latest look.
+    spent: Spent,
+    looked_ns: u64,
+    check_ns: u64,
+    /// CPU time of the present window's edges so far, ns.
+    edges_ns: u64,
+    random: u64,
+    windows: u64,
+    looked: Looked,
+}
+
+impl<'a> Sampler<'a> {
+    /// Begins to look at what `windowed`, the tool called `tool`, traces with the programs called `names`, which are
+    /// loaded and not attached.
+    ///
+    /// # Errors
+    ///
+    /// When the programs cannot be attached, and the tool's own.
+    pub fn begin(
+        (tool, verbose): (&'static str, bool),
+        percent: f64,
+        meter: &'a Meter,
+        names: &[&str],
+        windowed: &mut impl Windowed,
+    ) -> Result<Self> {
+        let now = monotonic_ns();
+        let spent = meter.spent(windowed.object());
+        let mut sampler = Self {
+            tool,
+            verbose,
+            percent,
+            meter,
+            gate: Gate::new(windowed.object(), names),
+            controller: Controller::new(percent, cpus_online()),
+            plan: Plan::Everything,
+            state: State::Shut(now),
+            began_ns: now,
+            stratum_start_ns: now,
+            at_begin: spent,
+            spent,
+            looked_ns: now,
+            check_ns: FIRST_CHECK_NS,
+            edges_ns: 0,
+            random: now | 1,
+            windows: 0,
+            looked: Looked::default(),
+        };
+        sampler.open(windowed)?;
+        sampler.began_ns = sampler.stratum_start_ns;
+        // What attaching and the first stock cost is not what follows costs.
+        sampler.spent = meter.spent(windowed.object());
+        Ok(sampler)
+    }
+
+    /// When the collection began, ns.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    /// When [`Self::step`] is due next, ns.
+    pub fn due_ns(&self) -> u64 {
+        match self.state {
+            State::Open(_, Some(end)) => end,
+            State::Open(_, None) => self.looked_ns + self.check_ns,
+            State::Shut(until) => until,
+        }
+    }
+
+    /// Whether other work, naming what is new, may be done now: it delays no window's end, and is paid for. What is not
+    /// named now is named after the collection.
+    pub fn can_afford_more(&self) -> bool {
+        if matches!(self.state, State::Open(_, Some(_))) {
+            return false;
+        }
+        let since_ns = own_cpu_ns().saturating_sub(self.spent.own_ns);
+        let spent_ns = self.spent.since(&self.at_begin).total() + since_ns;
+        let elapsed_ns = monotonic_ns().saturating_sub(self.began_ns);
+        spent_ns as f64 <= FOR_NAMES * self.controller.limit() * elapsed_ns as f64
+    }
+
+    /// Does what is due.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::begin`].
+    pub fn step(&mut self, windowed: &mut impl Windowed) -> Result<()> {
+        if monotonic_ns() < self.due_ns() {
+            return Ok(());
+        }
+        match self.state {
+            State::Shut(_) => self.open(windowed),
+            State::Open(start_ns, Some(end_ns)) => self.close(start_ns, Some(end_ns), windowed),
+            State::Open(start_ns, None) => self.check(start_ns, windowed),
+        }
+    }
+
+    /// Ends the collection, or an interval of it that is to be reported; returns when that was, ns.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::begin`].
+    pub fn end(&mut self, windowed: &mut impl Windowed) -> Result<u64> {
+        if let State::Open(start_ns, end_ns) = self.state {
+            self.close(start_ns, end_ns, windowed)?;
+        }
+        let now = monotonic_ns();
+        self.observe(0, now, windowed);
+        Ok(if self.is_exact() {
+            self.stratum_start_ns
+        } else {
+            now
+        })
+    }
+
+    /// What all totals are to be multiplied by, because no stratum covers the last moments of a collection that ended at
+    /// `end_ns`.
+    pub fn scale(&self, end_ns: u64) -> f64 {
+        self.looked.scale(end_ns.saturating_sub(self.began_ns))
+    }
+
+    /// Whether nothing was left out.
+    pub fn is_exact(&self) -> bool {
+        self.looked.is_exact()
+    }
+
+    /// What was done, in a collection that ended at `end_ns`.
+    pub fn summary(&self, end_ns: u64) -> Summary {
+        Summary {
+            percent: self.percent,
+            spent_ns: self.spent.since(&self.at_begin).total(),
+            elapsed_ns: end_ns.saturating_sub(self.began_ns),
+            cpus: cpus_online(),
+            windows: self.windows,
+            open_ns: self.looked.open_ns(),
+            is_exact: self.is_exact(),
+            is_measured: self.meter.is_measuring(),
+        }
+    }
+
+    fn open(&mut self, windowed: &mut impl Windowed) -> Result<()> {
+        let before_ns = own_cpu_ns();
+        self.gate.open()?;
+        let length_ns = match self.plan {
+            Plan::Everything => None,
+            Plan::Windows { open_ns, .. } => Some(open_ns),
+        };
+        let start_ns = windowed.open(length_ns, self.windows == 0)?;
+        if self.windows == 0 {
+            self.stratum_start_ns = start_ns;
+        }
+        self.edges_ns = own_cpu_ns() - before_ns;
+        self.looked_ns = start_ns;
+        self.state = State::Open(start_ns, length_ns.map(|length| start_ns + length));
+        Ok(())
+    }
+
+    fn check(&mut self, start_ns: u64, windowed: &mut impl Windowed) -> Result<()> {
+        let now = monotonic_ns();
+        let seen = self.observe(now - self.looked_ns, now, windowed);
+        self.looked_ns = now;
+        self.check_ns = CHECK_NS;
+        let next = self.controller.after_everything(&seen);
+        if !next.is_everything() {
+            self.finish_window(start_ns, None, windowed)?;
+            self.plan = next;
+            self.say_plan();
+            self.pick_next();
+        }
+        Ok(())
+    }
+
+    fn close(
+        &mut self,
+        start_ns: u64,
+        end_ns: Option<u64>,
+        windowed: &mut impl Windowed,
+    ) -> Result<()> {
+        let open_ns = self.finish_window(start_ns, end_ns, windowed)?;
+        let seen = self.observe(open_ns, monotonic_ns(), windowed);
+        let was = self.plan;
+        self.plan = self.controller.after_window(&seen);
+        if was.is_everything() != self.plan.is_everything() {
+            self.say_plan();
+        }
+        self.pick_next();
+        Ok(())
+    }
+
+    /// `end_ns`: as told when it was opened. Returns the window's length, ns.
+    fn finish_window(
+        &mut self,
+        start_ns: u64,
+        end_ns: Option<u64>,
+        windowed: &mut impl Windowed,
+    ) -> Result<u64> {
+        let before_ns = own_cpu_ns();
+        let shut_ns = windowed.shut()?;
+        self.gate.close();
+        let end_ns = end_ns.unwrap_or(shut_ns).min(shut_ns).max(start_ns + 1);
+        let stratum_end_ns = match (self.state, self.plan) {
+            (State::Open(_, Some(_)), Plan::Windows { stratum_ns, .. }) => {
+                end_ns.max(self.stratum_start_ns + stratum_ns)
+            }
+            _ => end_ns,
+        };
+        let window = Window {
+            start_ns,
+            end_ns,
+            stratum_ns: stratum_end_ns - self.stratum_start_ns,
+        };
+        windowed.take(&window)?;
+        self.edges_ns += own_cpu_ns() - before_ns;
+        self.windows += 1;
+        self.looked.add(&window);
+        self.stratum_start_ns = stratum_end_ns;
+        Ok(window.open_ns())
+    }
+
+    /// Where in the next stratum its window opens.
+    fn pick_next(&mut self) {
+        let room = match self.plan {
+            Plan::Everything => 0,
+            Plan::Windows {
+                open_ns,
+                stratum_ns,
+            } => stratum_ns.saturating_sub(open_ns),
+        };
+        let offset = uniform(&mut self.random) * room as f64;
+        self.state = State::Shut(self.stratum_start_ns + offset as u64);
+    }
+
+    fn observe(&mut self, open_ns: u64, now: u64, windowed: &impl Windowed) -> Observed {
+        let spent = self.meter.spent(windowed.object());
+        let since = spent.since(&self.spent);
+        self.spent = spent;
+        Observed {
+            open_ns,
+            events_ns: since.events_ns,
+            edges_ns: self.edges_ns,
+            own_ns: since.own_ns,
+            elapsed_ns: now.saturating_sub(self.began_ns),
+            spent_ns: spent.since(&self.at_begin).total(),
+        }
+    }
+
+    fn say_plan(&self) {
+        if self.verbose {
+            eprintln!("{}: budget: {}", self.tool, self.plan.describe());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What keeping within the budget took, in words and in JSON.
+
+use profile::units;
+use serde_json::{Value, json};
+
+/// Of one collection.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// The limit, percent of the machine's CPU time.
+    pub percent: f64,
+    /// CPU time of the collection, ns.
+    pub spent_ns: u64,
+    /// Its length, ns.
+    pub elapsed_ns: u64,
+    /// CPUs of the machine.
+    pub cpus: u64,
+    /// Times that programs were attached.
+    pub windows: u64,
+    /// Time that they were attached, ns.
+    pub open_ns: u64,
+    /// Whether everything was traced.
+    pub is_exact: bool,
+    /// Whether the kernel measured the BPF programs.
+    pub is_measured: bool,
+}
+
+impl Summary {
+    /// What the collection cost, percent of the machine's CPU time.
+    pub fn spent_percent(&self) -> f64 {
+        100.0 * self.spent_ns as f64 / (self.elapsed_ns * self.cpus).max(1) as f64
+    }
+
+    /// For the closing lines and the comments of files.
+    pub fn describe(&self) -> String {
+        let spent = self.spent_percent();
+        let unmeasured = if self.is_measured {
+            ""
+        } else {
+            " (BPF time not measured)"
+        };
+        let held = if spent <= self.percent {
+            format!(
+                "{spent:.2}% of {} CPUs while tracing{unmeasured}, within {}%",
+                self.cpus, self.percent
+            )
+        } else {
+            format!(
+                "{spent:.2}% of {} CPUs while tracing{unmeasured}, OVER {}%",
+                self.cpus, self.percent
+            )
+        };
+        if self.is_exact {
+            return format!("budget: {held}; everything was traced");
+        }
+        format!(
+            "budget: {held}; looked {:.1}% of the time, in {} at random: all figures are estimates",
+            100.0 * self.open_ns as f64 / self.elapsed_ns.max(1) as f64,
+            units::counted(self.windows, "windows"),
+        )
+    }
+
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "max_percent": self.percent,
+            "spent_percent": self.spent_percent(),
+            "spent_ns": self.spent_ns,
+            "elapsed_ns": self.elapsed_ns,
+            "windows": self.windows,
+            "open_ns": self.open_ns,
+            "exact": self.is_exact,
+        })
+    }
+}

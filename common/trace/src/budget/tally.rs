@@ -1,0 +1,72 @@
+//! Events out of windows: how many there were in all, how long they took, and how sure that is.
+
+use serde_json::{Value, json};
+
+use super::looked::Looked;
+use super::series::{Estimate, Series};
+use super::windowed::Window;
+
+/// The windows so far.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    count: Series,
+    time: Series,
+    looked: Looked,
+}
+
+/// How sure the numbers of a collection, or of an interval of it, are.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimates {
+    /// Events.
+    pub count: Estimate,
+    /// Their time, ns.
+    pub time: Estimate,
+    /// Share of the time that was looked at.
+    pub looked: f64,
+}
+
+impl Tally {
+    /// Adds a window in which `count` events were seen that took `time_ns`.
+    pub fn add(&mut self, count: u64, time_ns: u64, window: &Window) {
+        let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
+        self.count.push(count as f64, open_ns, stratum_ns);
+        self.time.push(time_ns as f64, open_ns, stratum_ns);
+        self.looked.add(window);
+    }
+
+    /// How much of the time was looked at.
+    pub fn looked(&self) -> Looked {
+        self.looked
+    }
+
+    /// Of `elapsed_ns`; `None` where nothing was left out.
+    pub fn estimates(&self, elapsed_ns: u64) -> Option<Estimates> {
+        let scale = self.looked.scale(elapsed_ns);
+        (!self.looked.is_exact()).then(|| Estimates {
+            count: self.count.estimate(scale),
+            time: self.time.estimate(scale),
+            looked: self.looked.share(elapsed_ns),
+        })
+    }
+}
+
+impl Estimates {
+    /// The line below a report. `what`: the events, in the plural.
+    pub fn describe(&self, what: &str) -> String {
+        format!(
+            "estimated, looking {:.1}% of the time: number of {what} \u{b1}{:.1}%, their time \u{b1}{:.1}%",
+            100.0 * self.looked,
+            self.count.percent(),
+            self.time.percent()
+        )
+    }
+
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "count": self.count.to_json(),
+            "sum_ns": self.time.to_json(),
+            "looked": self.looked,
+        })
+    }
+}

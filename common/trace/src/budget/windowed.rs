@@ -1,0 +1,95 @@
+//! What a tool does at the edges of the windows that its collection is cut into.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use libbpf_rs::Object;
+
+use crate::window::monotonic_ns;
+
+/// A window that is over, and what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// On the monotonic clock, ns.
+    pub start_ns: u64,
+    /// On the monotonic clock, ns.
+    pub end_ns: u64,
+    /// Length of the stratum of time around it, ns; as long as the window where everything was traced.
+    pub stratum_ns: u64,
+}
+
+impl Window {
+    /// ns
+    pub fn open_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+
+    /// What each thing seen in it counts for; at least 1.
+    pub fn weight(&self) -> f64 {
+        self.stratum_ns.max(self.open_ns()) as f64 / self.open_ns().max(1) as f64
+    }
+}
+
+/// A tool whose collection can be cut into windows.
+pub trait Windowed {
+    /// Its loaded programs.
+    fn object(&self) -> &Object;
+
+    /// The programs are attached: takes stock of what is under way, then lets time count from now on, for `length_ns` or
+    /// until told. After the `first` window, programs on tracepoints without a perf event (sched_exit_tp) are not. Returns
+    /// when it began, ns.
+    ///
+    /// # Errors
+    ///
+    /// The tool's own; they end the run.
+    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64>;
+
+    /// Lets time count no longer. Returns when it ended, at the latest, ns.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn shut(&mut self) -> Result<u64>;
+
+    /// The programs are detached: takes what the window has brought.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn take(&mut self, window: &Window) -> Result<()>;
+}
+
+/// Lets time count in the BPF side's window (window.bpf.h), for `length_ns` or until told. Returns since when, ns.
+pub fn open_edges(start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) -> u64 {
+    open_edges_at(monotonic_ns(), start_ns, end_ns, length_ns)
+}
+
+/// As [`open_edges`], but from `at_ns` on, which may be yet to come.
+pub fn open_edges_at(
+    at_ns: u64,
+    start_ns: &mut u64,
+    end_ns: &mut u64,
+    length_ns: Option<u64>,
+) -> u64 {
+    // In this order: the window must not seem open in between.
+    store(start_ns, 0);
+    store(end_ns, length_ns.map_or(0, |length| at_ns + length));
+    store(start_ns, at_ns);
+    at_ns
+}
+
+/// Lets time count no longer than until now, which it returns, ns.
+pub fn shut_edges(end_ns: &mut u64) -> u64 {
+    let now = monotonic_ns();
+    if *end_ns == 0 || *end_ns > now {
+        store(end_ns, now);
+    }
+    now
+}
+
+/// BPF programs on other CPUs read it meanwhile.
+fn store(place: &mut u64, value: u64) {
+    // SAFETY: valid, aligned and ours alone, as far as this process goes.
+    unsafe { AtomicU64::from_ptr(ptr::from_mut(place)) }.store(value, Ordering::Release);
+}

@@ -1,0 +1,237 @@
+//! `--max-overhead`: what tools cost while the machine does nothing but switch, and how true their estimates are.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::c_program::compile;
+use crate::kernel::{alone, require_live};
+use crate::lockstat_played::named;
+use crate::tool::{Output, Tool};
+use crate::workload::{Workload, number};
+
+const PERCENT: f64 = 2.0;
+
+/// `perf bench sched pipe` on every CPU: hundreds of thousands of switches a second. Dropping it ends it.
+struct Pipes(Vec<Child>);
+
+impl Pipes {
+    fn start() -> Self {
+        let cpus = fs::read_to_string("/sys/devices/system/cpu/online").expect("sysfs");
+        let (first, last) = cpus.trim().split_once('-').unwrap_or(("0", "0"));
+        let range = first.parse::<u32>().expect("a CPU")..=last.parse().expect("a CPU");
+        Self(range.map(Self::on).collect())
+    }
+
+    fn on(cpu: u32) -> Child {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string(), "perf", "bench", "sched", "pipe"]);
+        command.args(["-l", "1000000000"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.process_group(0);
+        command.spawn().expect("perf and taskset are installed")
+    }
+}
+
+impl Drop for Pipes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Both ends of the pipe: perf forks.
+            let group = libc::pid_t::try_from(child.id()).expect("process ids fit");
+            // SAFETY: our child, not yet waited for, leads the group.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+            child.wait().expect("our own child");
+        }
+    }
+}
+
+/// CPU time that the kernel has charged to a tool and its BPF programs so far, ns. Iterators run in the tool's own time.
+fn charged_ns(tool: &Tool) -> u64 {
+    own_ns(tool.pid()) + programs_ns(tool.pid())
+}
+
+fn own_ns(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the tool runs");
+    let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+    let ticks: Vec<u64> = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    ticks.iter().sum::<u64>() * 10_000_000
+}
+
+fn programs_ns(pid: u32) -> u64 {
+    let dir = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the tool runs");
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let run_time = |text: String| {
+        text.contains("prog_type:")
+            .then(|| field(&text, "run_time_ns:").unwrap_or(0))
+    };
+    dir.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
+        .filter_map(run_time)
+        .sum()
+}
+
+/// Runs `tool` with a budget over the work of `workload` under the pipes; asserts what the kernel says that it cost.
+fn within_budget(tool: &str, options: &[&str], workload: &mut Workload) -> (Output, Vec<Value>) {
+    let _pipes = Pipes::start();
+    let percent = PERCENT.to_string();
+    let all = [&["--max-overhead", &percent, "-j"], options].concat();
+    let tool = Tool::start(tool, &all);
+    tool.wait_attached();
+    let (began, before_ns) = (Instant::now(), charged_ns(&tool));
+    workload.go();
+    let results = workload.results();
+    let spent_ns = charged_ns(&tool) - before_ns;
+    let elapsed_ns = began.elapsed().as_nanos() as f64;
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let cpus = std::thread::available_parallelism().expect("CPUs").get() as f64;
+    let cost = 100.0 * spent_ns as f64 / (elapsed_ns * cpus);
+    assert!(
+        cost <= PERCENT,
+        "{cost:.2}% of the CPUs:\n{}",
+        output.stderr
+    );
+    (output, results)
+}
+
+/// The truth lies inside the stated interval, widened from 95 to more than 99 %.
+fn assert_inside(estimate: &Value, truth: u64, what: &str) {
+    let (total, margin) = (&estimate["total"], &estimate["margin_95"]);
+    let (total, margin) = (
+        total.as_f64().expect("a total"),
+        margin.as_f64().expect("a margin"),
+    );
+    let off = (total - truth as f64).abs();
+    eprintln!("{what}: {total:.4e} ±{margin:.2e}, in truth {truth:.4e}");
+    assert!(
+        off <= 1.5 * margin + 0.001 * truth as f64,
+        "{what}: {total:.4e} ±{margin:.2e}, in truth {truth:.4e}"
+    );
+    assert!(
+        margin < 0.5 * total,
+        "{what}: {total:.4e} ±{margin:.2e} says nothing"
+    );
+}
+
+fn sum(results: &[Value], field: &str) -> u64 {
+    results.iter().map(|thread| number(thread, field)).sum()
+}
+
+fn spinners() -> Workload {
+    Workload::spinners(4, 8)
+}
+
+#[test]
+fn offcputime_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = spinners();
+    let pid = workload.pid().to_string();
+    let (output, results) = within_budget("offcputime", &["-p", &pid], &mut workload);
+    let report = output.report();
+    let estimates = &report["estimates"];
+    assert_inside(
+        &estimates["oncpu"],
+        sum(&results, "total.oncpu_ns"),
+        "on CPU",
+    );
+    assert_inside(
+        &estimates["runqueue"],
+        sum(&results, "total.run_delay_ns"),
+        "run queue",
+    );
+    workload.finish();
+}
+
+#[test]
+fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = spinners();
+    let pid = workload.pid().to_string();
+    let (output, results) = within_budget("runqlat", &["-p", &pid], &mut workload);
+    let report = output.report();
+    let waited = sum(&results, "total.run_delay_ns");
+    assert_inside(&report["estimates"]["sum_ns"], waited, "time waited");
+    workload.finish();
+}
+
+/// Waits that last all the time are in every window.
+#[test]
+fn a_thread_that_sleeps_throughout_is_exact_however_little_is_looked() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = spinners();
+    let options = ["-p", &workload.pid().to_string(), "--state", "1"];
+    let (output, _) = within_budget("offcputime", &options, &mut workload);
+    let report = output.report();
+    let main = u64::from(workload.pid());
+    let stacks = report["stacks"].as_array().expect("stacks");
+    let asleep: u64 = stacks
+        .iter()
+        .filter(|stack| stack["tid"] == main)
+        .filter_map(|stack| stack["values"][0].as_u64())
+        .sum();
+    let window = number(&report, "duration_ns");
+    assert!(
+        asleep.abs_diff(window) <= window / 50,
+        "asleep {asleep} ns of {window} ns"
+    );
+    workload.finish();
+}
+
+const CONTENDED: &str = include_str!("../workloads/locks/contended.c");
+
+/// Waits shorter than a window, and longer than several.
+#[test]
+fn lockstat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut program = Command::new(compile(dir.path(), "contended", CONTENDED, &["-pthread"]));
+    program.arg("8000");
+    let (mut workload, pid) = Workload::spawn("contended", program);
+    let options = ["-U", "-p", &pid.to_string()];
+    let (output, results) = within_budget("lockstat", &options, &mut workload);
+    let report = output.report();
+    let locks = report["locks"].as_array().expect("locks");
+    for name in ["lock_short", "lock_long"] {
+        let of_lock: Vec<Value> = results
+            .iter()
+            .filter(|thread| thread["name"] == name)
+            .cloned()
+            .collect();
+        let lock = named(locks, name);
+        let estimate =
+            |field: &str| json!({"total": lock[field], "margin_95": lock["margins_95"][field]});
+        let waited = sum(&of_lock, "waited_ns");
+        assert_inside(&estimate("total_ns"), waited, &format!("{name}, time"));
+        // Of the long ones there are few: their number is hardly known.
+        if name == "lock_short" {
+            let waits = sum(&of_lock, "waits");
+            assert_inside(&estimate("contentions"), waits, "waits");
+        }
+        let caller = lock["caller"].as_str();
+        assert_eq!(caller, Some("work"), "the stack of most waits is known");
+    }
+    workload.finish();
+}

@@ -1,0 +1,99 @@
+//! The collection itself: everything, or what a budget allows.
+
+use anyhow::Result;
+use bpf::offcputime::OffcputimeSkel;
+use trace::budget::{Sampler, Summary};
+use trace::collect::{Until, collect};
+use trace::command::{Corked, Running};
+use trace::cost::Meter;
+use trace::iterate::Reseeding;
+use trace::loader::section;
+use trace::progress::{Progress, State};
+use trace::signals::Signals;
+use trace::stacks::{Ring, StackTable};
+use trace::window::monotonic_ns;
+
+use crate::args::Args;
+use crate::harvest::{self, Harvest};
+use crate::sampled::{GATED, Sampled};
+
+/// What it has to do with.
+pub(crate) struct Run<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) skel: &'a mut OffcputimeSkel<'static>,
+    pub(crate) stacks: &'a mut StackTable,
+    pub(crate) ring: &'a Ring,
+    pub(crate) signals: &'a Signals,
+    pub(crate) meter: &'a Meter,
+}
+
+/// What was found, what keeping within the budget took, and the command.
+type Collected = (Harvest, Option<Summary>, Option<Running>);
+
+impl Run<'_> {
+    pub(crate) fn everything(&mut self, corked: Option<Corked>) -> Result<Collected> {
+        let start_ns = monotonic_ns();
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
+        announce(self.args);
+        let mut command = corked.map(Corked::start).transpose()?;
+        let mut reseeding = Reseeding::default();
+        let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
+        let progress = Progress::new(self.args.window.duration, self.args.common.quiet);
+        let duration = self.args.window.duration;
+        let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
+        collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
+            look_around(skel, stacks, ring, &mut reseeding)
+        })?;
+        let end_ns = monotonic_ns();
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
+        self.stacks.absorb(self.ring);
+        let harvest = Harvest::gather(self.args, self.skel, self.stacks, start_ns, end_ns)?;
+        Ok((harvest, None, command))
+    }
+
+    pub(crate) fn in_windows(&mut self, percent: f64, corked: Option<Corked>) -> Result<Collected> {
+        let ring = self.ring;
+        let (args, mut reseeding) = (self.args, Reseeding::default());
+        let mut sampled = Sampled::new(args, self.skel, self.stacks);
+        let who = ("offcputime", args.common.verbose);
+        let mut sampler = Sampler::begin(who, percent, self.meter, &GATED, &mut sampled)?;
+        announce(args);
+        let mut command = corked.map(Corked::start).transpose()?;
+        let progress = Progress::new(args.window.duration, args.common.quiet);
+        let (start_ns, duration) = (sampler.began_ns(), args.window.duration);
+        let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
+        // Nothing wakes it but time: what is new is named when that is paid for.
+        collect(&mut until, &[], &progress, || {
+            sampler.step(&mut sampled)?;
+            let mut state = State::default();
+            if sampler.can_afford_more() {
+                state = look_around(sampled.skel, sampled.stacks, ring, &mut reseeding)?;
+            }
+            state.due_ns = Some(sampler.due_ns());
+            Ok(state)
+        })?;
+        let end_ns = sampler.end(&mut sampled)?;
+        sampled.stacks.absorb(ring);
+        let harvest = sampled.harvest(&sampler, end_ns)?;
+        Ok((harvest, Some(sampler.summary(end_ns)), command))
+    }
+}
+
+fn announce(args: &Args) {
+    if !args.common.quiet {
+        eprintln!("offcputime: tracing {}", args.window.describe());
+    }
+}
+
+/// What there is to do some 20 times a second.
+fn look_around(
+    skel: &OffcputimeSkel<'_>,
+    stacks: &mut StackTable,
+    ring: &Ring,
+    reseeding: &mut Reseeding,
+) -> Result<State> {
+    stacks.absorb(ring);
+    let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+    reseeding.follow(moves, skel.links.seed_members.as_ref())?;
+    harvest::progress(skel, stacks)
+}

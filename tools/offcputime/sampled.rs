@@ -1,0 +1,228 @@
+//! A collection in windows: what each of them showed, added up by what it stands for.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::offcputime::OffcputimeSkel;
+use libbpf_rs::Object;
+use libbpf_rs::skel::Skel;
+use profile::model::Task;
+use trace::budget::{Sampler, Series, Window, Windowed, open_edges, shut_edges};
+use trace::iterate;
+use trace::loader::section;
+use trace::stacks::StackTable;
+use trace::waits::Wait;
+
+use crate::args::Args;
+use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
+
+/// What events run, and what is detached between windows.
+pub(crate) const GATED: [&str; 6] = [
+    "sched_switch",
+    "sched_switch_pre_5_18",
+    "sched_exit",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_waking",
+];
+
+/// Everything that tells rows apart.
+type Key = (Task, Wait, u64, u64, u64);
+
+/// Estimates of one row: ns, ns, waits.
+#[derive(Default)]
+struct Sum {
+    blocked: f64,
+    runqueue: f64,
+    count: f64,
+    /// In the latest window.
+    is_open: bool,
+}
+
+/// The windows so far.
+#[derive(Default)]
+struct Sums {
+    rows: HashMap<Key, Sum>,
+    accounting: [f64; 8],
+    threads: u64,
+    open: u64,
+    oncpu: Series,
+    runqueue: Series,
+    blocked: Series,
+    /// Of which the totals in the maps consist already.
+    before: Accounting,
+}
+
+/// The tool at work.
+pub(crate) struct Sampled<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) skel: &'a mut OffcputimeSkel<'static>,
+    pub(crate) stacks: &'a mut StackTable,
+    closing: Vec<u8>,
+    known: KnownStacks,
+    sums: Sums,
+}
+
+impl<'a> Sampled<'a> {
+    pub(crate) fn new(
+        args: &'a Args,
+        skel: &'a mut OffcputimeSkel<'static>,
+        stacks: &'a mut StackTable,
+    ) -> Self {
+        Self {
+            args,
+            skel,
+            stacks,
+            closing: Vec::new(),
+            known: KnownStacks::new(),
+            sums: Sums::default(),
+        }
+    }
+
+    /// Everything, once the collection has ended.
+    pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
+        let scale = sampler.scale(end_ns);
+        let window = Duration::from_nanos(end_ns.saturating_sub(sampler.began_ns()));
+        let mut harvest = self.sums.harvest(scale, window);
+        if sampler.is_exact() {
+            harvest.estimates = None;
+        }
+        harvest.count_losses(self.skel, self.stacks)?;
+        Ok(harvest)
+    }
+}
+
+impl Windowed for Sampled<'_> {
+    fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
+    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
+        let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
+        harvest::describe_waiting(self.args, &waiting, self.stacks, &mut self.known)?;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.walk_on_leaving = (!first).into();
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        Ok(open_edges(start_ns, end_ns, length_ns))
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let now = shut_edges(&mut bss.window_end_ns);
+        // Still attached: what happens to a target meanwhile tells what it did in the window.
+        self.closing = iterate::run(self.skel.links.close_members.as_ref())?;
+        Ok(now)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        let edges = (window.start_ns, window.end_ns);
+        let closing = std::mem::take(&mut self.closing);
+        let known = &mut self.known;
+        let closing = (&closing[..], edges);
+        let part = Harvest::gather_closed(self.args, self.skel, self.stacks, known, closing)?;
+        let totals = harvest::totals(self.skel)?;
+        self.sums.add(&part, totals, window);
+        Ok(())
+    }
+}
+
+impl Sums {
+    /// `totals` are those in the maps, since the start of the run.
+    fn add(&mut self, part: &Harvest, totals: Accounting, window: &Window) {
+        let weight = window.weight();
+        let now = figures(&part.accounting);
+        let before = figures(&self.before);
+        let seen: Vec<f64> = now.iter().zip(before).map(|(now, old)| now - old).collect();
+        for (sum, seen) in self.accounting.iter_mut().zip(&seen) {
+            *sum += weight * seen;
+        }
+        let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
+        self.oncpu.push(seen[1], open_ns, stratum_ns);
+        self.runqueue.push(seen[2], open_ns, stratum_ns);
+        self.blocked.push(seen[3], open_ns, stratum_ns);
+        let threads = part.accounting.threads - self.before.threads;
+        self.threads = self.threads.max(threads);
+        self.before = totals;
+        self.open = part.open;
+        for sum in self.rows.values_mut() {
+            sum.is_open = false;
+        }
+        for row in &part.rows {
+            let key = (row.task.clone(), row.wait, row.user, row.kernel, row.waker);
+            let sum = self.rows.entry(key).or_default();
+            sum.blocked += weight * row.blocked_ns as f64;
+            sum.runqueue += weight * row.runqueue_ns as f64;
+            if row.is_open {
+                sum.is_open = true;
+            } else {
+                sum.count += weight * row.count as f64;
+            }
+        }
+    }
+
+    fn harvest(self, scale: f64, window: Duration) -> Harvest {
+        let whole = |value: f64| (scale * value).round() as u64;
+        let rows = self.rows.into_iter().map(|(key, sum)| {
+            let (task, wait, user, kernel, waker) = key;
+            Row {
+                task,
+                wait,
+                user,
+                kernel,
+                waker,
+                blocked_ns: whole(sum.blocked),
+                runqueue_ns: whole(sum.runqueue),
+                count: whole(sum.count) + u64::from(sum.is_open),
+                is_open: sum.is_open,
+            }
+        });
+        let [
+            lifetime,
+            oncpu,
+            runqueue,
+            blocked,
+            unseen,
+            filtered,
+            filtered_ns,
+            events,
+        ] = self.accounting.map(whole);
+        Harvest {
+            rows: rows.collect(),
+            accounting: Accounting {
+                threads: self.threads,
+                lifetime_ns: lifetime,
+                oncpu_ns: oncpu,
+                runqueue_ns: runqueue,
+                blocked_ns: blocked,
+                unseen_ns: unseen,
+                filtered,
+                filtered_ns,
+                events,
+            },
+            losses: trace::losses::Losses::default(),
+            window,
+            open: self.open,
+            estimates: Some(Estimates {
+                oncpu: self.oncpu.estimate(scale),
+                runqueue: self.runqueue.estimate(scale),
+                blocked: self.blocked.estimate(scale),
+            }),
+        }
+    }
+}
+
+/// What is added up over windows.
+fn figures(accounting: &Accounting) -> [f64; 8] {
+    [
+        accounting.lifetime_ns,
+        accounting.oncpu_ns,
+        accounting.runqueue_ns,
+        accounting.blocked_ns,
+        accounting.unseen_ns,
+        accounting.filtered,
+        accounting.filtered_ns,
+        accounting.events,
+    ]
+    .map(|figure| figure as f64)
+}
