@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* profile: stacks of whoever is running when an event fires: a clock tick, a counter's overflow, a tracepoint, a uprobe.
  *
- * Counts per (process, name, stacks) are added up here; user space reads them once, at the end.
+ * Counts per (process, name, stacks) are added up here; user space reads them once, at the end. Times of single samples go
+ * through a ring buffer where a file is to keep them.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -44,6 +45,8 @@ struct profile_key {
 	__u64 kernel_stack;
 	__u64 user_stack;
 };
+
+#include "moments.bpf.h"
 
 struct profile_value {
 	__u64 samples;
@@ -159,6 +162,7 @@ static __always_inline void sample(void *ctx, struct task_struct *task, const st
 	release_scratch(scratch);
 	sums->samples++;
 	add_row(&key, weight);
+	send_moment(&key, task, weight);
 }
 
 SEC("?perf_event")

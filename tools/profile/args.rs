@@ -4,7 +4,9 @@ use bpf::profile::types::{profile_config, rodata, stack_config};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
+use profile::write::Format as FileFormat;
 use trace::options::{Common, Stacks};
+use trace::output::Format;
 use trace::privileges::Capability;
 use trace::probe::{Feature, Need};
 use trace::targets::{Settings, Targets};
@@ -97,10 +99,14 @@ pub(crate) enum Rate {
 }
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 2] = [
+pub(crate) const NEEDS: [Need; 3] = [
     Need {
         feature: Feature::TaskRegisters,
         without: "user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::MappingTree,
+        without: "user stacks of processes that are not listed yet are walked by frame pointers",
     },
     Need {
         feature: Feature::HardwareEvents,
@@ -144,6 +150,20 @@ impl Args {
         ]
     }
 
+    /// Whether a file is to say when each sample was taken.
+    pub(crate) fn keeps_moments(&self) -> bool {
+        let mut files = self.stacks.output.iter();
+        files.any(|file| file.format == Format::File(FileFormat::Perf))
+    }
+
+    /// Says that tracing has begun.
+    pub(crate) fn announce(&self) {
+        if !self.common.quiet {
+            let (what, window) = (self.describe(), self.window.describe());
+            eprintln!("profile: tracing {what} {window}");
+        }
+    }
+
     /// How often the event is sampled.
     pub(crate) fn rate(&self) -> Rate {
         match self.count {
@@ -159,6 +179,7 @@ impl Args {
     pub(crate) fn to_bpf(&self, targets: &Settings, weight: Weight, rodata: &mut rodata) {
         rodata.targets = bpf::target_config!(bpf::profile::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::profile::types, &targets.comm);
+        rodata.keeps_moments = self.keeps_moments().into();
         rodata.unwind_mode = self.stacks.unwind as u32;
         rodata.config = profile_config {
             stacks: stack_config {

@@ -26,12 +26,14 @@ use trace::window::monotonic_ns;
 use args::{Args, NEEDS, Rate, Weight};
 use event::Event;
 use harvest::Harvest;
+use moments::Moments;
 
 mod args;
 mod attach;
 mod busy;
 mod event;
 mod harvest;
+mod moments;
 mod report;
 
 fn main() -> ExitCode {
@@ -65,6 +67,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     )?;
     let mut stacks = StackTable::new(args.stacks.symbolizer()?, unwinder, args.origin());
     let ring = Ring::open(&skel.maps.stack_ring)?;
+    let mut moments = Moments::open(args.keeps_moments(), &skel)?;
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
 
@@ -77,18 +80,13 @@ fn trace(args: &Args) -> Result<Outcome> {
     let idle_before_ns = busy::idle_ns(args.cpu);
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 1;
-    if !args.common.quiet {
-        eprintln!(
-            "profile: tracing {} {}",
-            args.describe(),
-            args.window.describe()
-        );
-    }
+    args.announce();
     let mut command = corked.map(Corked::start).transpose()?;
     let progress = Progress::new(args.window.duration, args.common.quiet);
     let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
     collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
         stacks.absorb(&ring);
+        moments.absorb();
         harvest::progress(&skel, &stacks)
     })?;
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 0;
@@ -96,9 +94,10 @@ fn trace(args: &Args) -> Result<Outcome> {
     let idle_ns = busy::idle_ns(args.cpu).saturating_sub(idle_before_ns);
 
     stacks.absorb(&ring);
-    let harvest = Harvest::gather(args, &skel, &stacks, window_ns, idle_ns)?;
+    let mut harvest = Harvest::gather(args, &skel, &stacks, window_ns, idle_ns)?;
+    moments.finish(&skel, &mut harvest.losses)?;
     let cost = meter.read(skel.object());
-    let written = report::report(args, &harvest, &mut stacks, &cost);
+    let written = report::report(args, &harvest, &moments, &mut stacks, &cost);
     let outcome = run::unless_closed(written, Outcome::Done)?;
     finish(command, &signals, outcome)
 }
@@ -116,7 +115,7 @@ fn load(
     loader::load(ProfileSkelBuilder::default(), &programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(targets, weight, rodata);
-        Ok(())
+        Ok(open.maps.moments.set_autocreate(args.keeps_moments())?)
     })
 }
 

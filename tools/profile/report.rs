@@ -1,13 +1,14 @@
 //! What profile says: a profile out of plain rows, in each format.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
-use profile::write::Meta;
+use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
 use trace::closing::{self, Closing};
@@ -18,7 +19,8 @@ use trace::run::Outcome;
 use trace::stacks::StackTable;
 
 use crate::args::{Args, Rate};
-use crate::harvest::Harvest;
+use crate::harvest::{Harvest, Row};
+use crate::moments::Moments;
 
 /// Functions and stacks that people are shown.
 const TOP_FUNCTIONS: usize = 20;
@@ -28,14 +30,21 @@ const TOP_STACKS: usize = 5;
 pub(crate) fn report(
     args: &Args,
     harvest: &Harvest,
+    moments: &Moments,
     stacks: &mut StackTable,
     cost: &Cost,
 ) -> Result<Outcome> {
-    let profile = profile_of(args, harvest, stacks);
+    let profile = profile_of(args, &harvest.rows, harvest.window, stacks);
+    let timed = profile_of(args, &moments.rows, harvest.window, stacks);
     let meta = meta(args, harvest, &profile, stacks, cost);
     // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
-        file.write(|mut out| write(args, file.format, harvest, &profile, cost, &meta, &mut out))?;
+        file.write(|mut out| match file.format {
+            Format::File(FileFormat::Perf) => {
+                Ok(write_moments(&timed, &moments.all, &meta, &mut out)?)
+            }
+            format => write(args, format, harvest, &profile, cost, &meta, &mut out),
+        })?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
@@ -43,8 +52,8 @@ pub(crate) fn report(
     Ok(close(args, harvest, &profile, stacks, cost))
 }
 
-fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
-    let samples = harvest.rows.iter().map(|row| Sample {
+fn profile_of(args: &Args, rows: &[Row], window: Duration, stacks: &mut StackTable) -> Profile {
+    let samples = rows.iter().map(|row| Sample {
         task: row.task.clone(),
         reason: None,
         user: stacks.user_names(row.user),
@@ -62,7 +71,7 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
             unit: unit(args),
         }],
         samples: samples.collect(),
-        duration_ns: u64::try_from(harvest.window.as_nanos()).unwrap_or(u64::MAX),
+        duration_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
     }
 }
 

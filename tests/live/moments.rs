@@ -1,0 +1,110 @@
+//! profile's `.perf.txt`: single samples with their times, of a program that says when it computed.
+
+use std::ops::Range;
+
+use profile::ask::heat::{Heat, PARTS};
+use profile::read::perf::header;
+use profile::read::{ReadOptions, read};
+use serde_json::Value;
+
+use crate::kernel::{alone, require_live};
+use crate::traced::traced;
+use crate::workload::{Workload, number};
+
+const HERTZ: u64 = 997;
+
+/// A burst: when, s, and how long it computed, s.
+struct Burst {
+    when: Range<f64>,
+    cpu: f64,
+}
+
+fn bursts(results: &[Value]) -> Vec<Burst> {
+    let bursts = results[0]["bursts"].as_array().expect("a list");
+    let seconds = |burst: &Value, key: &str| number(burst, key) as f64 / 1e9;
+    let burst = |burst: &Value| Burst {
+        when: seconds(burst, "begin_ns")..seconds(burst, "end_ns"),
+        cpu: seconds(burst, "cpu_ns"),
+    };
+    bursts.iter().map(burst).collect()
+}
+
+fn within(part: u64, whole: u64, share: f64) -> bool {
+    part as f64 >= share * whole as f64
+}
+
+/// Of all events, s.
+fn times(text: &str) -> Vec<f64> {
+    let lines = text.lines();
+    let heads = lines.filter(|line| !line.starts_with(['\t', '#']));
+    heads.filter_map(|line| Some(header(line)?.time)).collect()
+}
+
+#[test]
+fn samples_have_the_times_of_the_bursts_that_they_are_of() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("bursts.perf.txt").display().to_string();
+    let workload = Workload::start("bursts", &["--bursts", "5", "--millis", "100"]);
+    let tgid = workload.pid();
+    let hertz = HERTZ.to_string();
+    let (report, results) = traced("profile", workload, tgid, &["-F", &hertz, "-o", &path]);
+    let bursts = bursts(&results);
+    assert_eq!(bursts.len(), 5);
+    let text = std::fs::read_to_string(&path).expect("text");
+    let times = times(&text);
+    assert!(times.is_sorted(), "in order of time");
+    let total = number(&report["events"], "samples");
+    assert_eq!(times.len() as u64, total, "an event per sample");
+
+    // Times are printed in whole microseconds.
+    let is_in =
+        |burst: &Burst, time: f64| burst.when.start - 1e-6 <= time && time <= burst.when.end;
+    let mut all_inside = 0;
+    for burst in &bursts {
+        let inside = times.iter().filter(|time| is_in(burst, **time)).count() as u64;
+        // The machine may be held up by others, which its clock counts and the thread's does not.
+        let wall = burst.when.end - burst.when.start;
+        let [least, most] = [0.9 * burst.cpu, 1.1 * wall].map(|time| time * HERTZ as f64);
+        let is_right = (least - 2.0..=most + 2.0).contains(&(inside as f64));
+        assert!(is_right, "{inside}, not {least} to {most}");
+        all_inside += inside;
+    }
+    assert!(within(all_inside, total, 0.97), "{all_inside} of {total}");
+
+    // The heat map: its zero is the first sample.
+    let heat = Heat::read(&mut text.as_bytes()).expect("events");
+    assert_eq!(heat.total, total);
+    let width = 1.0 / PARTS as f64;
+    let is_hot = |second: usize, part: usize| {
+        let begin = times[0] + second as f64 + part as f64 * width;
+        let mut bursts = bursts.iter();
+        bursts.any(|burst| burst.when.start - width <= begin && begin <= burst.when.end)
+    };
+    let (mut hot, mut cold_parts) = (0, 0);
+    for (second, parts) in heat.seconds.iter().enumerate() {
+        for (part, count) in parts.iter().enumerate() {
+            match is_hot(second, part) {
+                true => hot += count,
+                false => cold_parts += 1,
+            }
+        }
+    }
+    assert!(within(hot, total, 0.97), "{hot} of {total}");
+    assert!(cold_parts > 50, "there are pauses: {cold_parts}");
+
+    // One burst alone, by the same zero.
+    let third = &bursts[2];
+    let options = ReadOptions {
+        from: Some(third.when.start - times[0] - width),
+        to: Some(third.when.end - times[0] + width),
+        ..ReadOptions::default()
+    };
+    let chosen = read(text.as_bytes(), &options).expect("events");
+    let inside = times.iter().filter(|time| is_in(third, **time)).count() as u64;
+    assert!(chosen.total() >= inside && within(inside, chosen.total(), 0.95));
+    assert_eq!(chosen.header.period_ns, 1_000_000_000 / HERTZ);
+}

@@ -1,0 +1,101 @@
+//! When single samples were taken: for `-o FILE.perf.txt`, and only where that is asked for.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use bpf::profile::ProfileSkel;
+use bpf::profile::types::moment;
+use profile::model::Task;
+use profile::write::Moment;
+use trace::arrivals::Arrivals;
+use trace::loader::section;
+use trace::losses::Losses;
+use trace::task::comm_text;
+
+use crate::harvest::Row;
+
+/// Most that are kept, of 32 bytes each: what 2 CPUs make in eleven hours at 99 Hz.
+const MOST: usize = 8 << 20;
+
+/// What tells rows apart: process, thread, name, kernel stack, user stack.
+type Key = (u32, u32, [u8; 16], u64, u64);
+
+/// Samples in the order of their times, each with the row that it is of.
+#[derive(Default)]
+pub(crate) struct Moments {
+    arrivals: Option<Arrivals<moment>>,
+    numbers: HashMap<Key, usize>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) all: Vec<Moment>,
+    too_many: u64,
+}
+
+impl Moments {
+    /// `wanted`: what the BPF side was told.
+    pub(crate) fn open(wanted: bool, skel: &ProfileSkel<'_>) -> Result<Self> {
+        let arrivals = wanted.then(|| Arrivals::open(&skel.maps.moments));
+        Ok(Self {
+            arrivals: arrivals.transpose()?,
+            ..Self::default()
+        })
+    }
+
+    /// Takes in what has come since the last call.
+    pub(crate) fn absorb(&mut self) {
+        let arrived = self.arrivals.as_ref().map(Arrivals::take);
+        for moment in arrived.unwrap_or_default() {
+            if self.all.len() >= MOST {
+                self.too_many += 1;
+                continue;
+            }
+            let sample = self.row(&moment);
+            self.all.push(Moment {
+                time_ns: moment.time_ns,
+                cpu: moment.cpu,
+                tid: moment.tid,
+                weight: moment.weight,
+                sample,
+            });
+        }
+    }
+
+    fn row(&mut self, moment: &moment) -> usize {
+        let key = &moment.key;
+        let (user, kernel) = (key.user_stack, key.kernel_stack);
+        let number = self
+            .numbers
+            .entry((key.tgid, key.tid, key.comm, kernel, user))
+            .or_insert(self.rows.len());
+        if *number == self.rows.len() {
+            self.rows.push(Row {
+                task: Task {
+                    comm: comm_text(&key.comm),
+                    tgid: key.tgid,
+                    tid: key.tid,
+                },
+                user,
+                kernel,
+                samples: 0,
+                weight: 0,
+            });
+        }
+        let row = &mut self.rows[*number];
+        row.samples += 1;
+        row.weight = row.weight.saturating_add(moment.weight);
+        *number
+    }
+
+    /// The last ones, and how many are missing. CPUs send at the same time: order comes now.
+    pub(crate) fn finish(&mut self, skel: &ProfileSkel<'_>, losses: &mut Losses) -> Result<()> {
+        self.absorb();
+        self.all.sort_by_key(|moment| moment.time_ns);
+        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+        losses.count(
+            "moments_full",
+            "times of samples: ring full",
+            bss.moments_full,
+        );
+        losses.count("moments_many", "times of samples: too many", self.too_many);
+        Ok(())
+    }
+}
