@@ -124,8 +124,8 @@ static __always_inline bool is_submitter_wanted(const struct ending *end)
 {
 	if (!config.by_submitter)
 		return true;
-	if (end->started)
-		return end->started->wanted;
+	if (end->started && end->started->submitter != SUBMITTER_UNKNOWN)
+		return end->started->submitter == SUBMITTER_WANTED;
 	/* Flushes are nobody's; what began before the window is no loss. */
 	if (end->class != CLASS_FLUSH && end->start_ns >= window_start_ns)
 		__sync_fetch_and_add(&losses.unattributed, 1);
@@ -198,7 +198,7 @@ int BPF_PROG(block_io_done, struct request *rq)
 	if (in_window(end.now) && find_disk(rq, &end.disk)) {
 		find_beginning(&end, rq, false);
 		sum = disk_sum_of(&end.disk, end.epoch);
-		if (sum && (!config.by_submitter || (end.started && end.started->wanted))) {
+		if (sum && (!config.by_submitter || (end.started && end.started->submitter == SUBMITTER_WANTED))) {
 			if (end.started)
 				end.status = end.started->status;
 			total_done(&end, sum);
@@ -214,6 +214,7 @@ static __always_inline void request_requeued(struct request *rq)
 	struct disk_sum *sum;
 	struct disk_key disk;
 
+	note_requeue(rq);
 	if (!in_window(bpf_ktime_get_ns()) || !is_wanted(rq, &disk))
 		return;
 	sum = disk_sum_of(&disk, epoch & 1);

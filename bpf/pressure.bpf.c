@@ -77,11 +77,16 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	__u32 cpu = bpf_get_smp_processor_id(), leaves = 0, joins = 0;
 	struct member *out = member_of(prev), *in = member_of(next);
 	struct stalls *at = stalls_of(cpu);
-	bool was_running;
+	bool was_running, is_idle;
 
 	if (!at)
 		return;
 	count_event();
+	is_idle = prev->pid == 0 && at->busy;
+	if (is_idle) {
+		hides_switches = 1;
+		__sync_fetch_and_add(&losses.unseen, 1);
+	}
 	was_running = out && out->phase == PHASE_RUNNING;
 	if (out) {
 		switched_out(out, prev, preempt, state, now);
@@ -91,11 +96,15 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	if (in)
 		leaves = switched_in(in, next, cpu, now);
 	LOCKED(at, cpu, {
+		if (is_idle)
+			nobody_ran(at);
 		pass_time(at, now);
 		change_counts(at, joins, 1);
 		change_counts(at, leaves, -1);
 		at->busy = next->pid != 0;
 		at->busy_memory = in && in->memory;
+		if (!next->pid)
+			at->idle = (__u64)next;
 		waited_ns = at->waited_ns;
 	});
 	if (was_running) {
@@ -141,19 +150,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 		begin_waiting(member, task, bpf_ktime_get_ns());
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(sched_wakeup, struct task_struct *task)
-{
-	made_runnable(task);
-	return 0;
-}
-
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(sched_wakeup_new, struct task_struct *task)
-{
-	made_runnable(task);
-	return 0;
-}
+#include "wakeups.bpf.h"
 
 /* Sleepers stay with the CPU that they fell asleep on until they wake. */
 SEC("tp_btf/sched_migrate_task")

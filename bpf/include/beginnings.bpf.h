@@ -20,7 +20,7 @@
 /* Requests that found no room in `started`. */
 __u64 started_full = 0;
 
-/* Wanted requests whose memory was used again without our having seen them complete. */
+/* Issued requests of targets, as far as is known, whose memory was used again without our having seen them complete. */
 __u64 never_completed = 0;
 
 /* Disks and partitions that were asked for. */
@@ -53,6 +53,13 @@ struct {
 	__type(value, struct disk);
 } disks SEC(".maps");
 
+enum submitter {
+	SUBMITTER_OTHER = 0,
+	SUBMITTER_WANTED,
+	/* Its start was not to be seen: it was before ours, or hidden. */
+	SUBMITTER_UNKNOWN,
+};
+
 /* What the kernel's request does not say. */
 struct started {
 	__u64 start_ns;
@@ -64,9 +71,11 @@ struct started {
 	__u32 opf;
 	__u32 tgid;
 	__u32 tid;
-	/* Its submitter is a target. */
-	__u32 wanted;
+	enum submitter submitter;
 	__s32 status;
+	/* The device gave it back: its next issue is no new request. */
+	__u32 is_requeued;
+	__u32 pad;
 	__u8 comm[16];
 };
 
@@ -130,8 +139,17 @@ static __always_inline void note_submitter(struct started *first)
 
 	first->tgid = tgid_of(targets.pid_namespace, task);
 	first->tid = tid_of(targets.pid_namespace, task);
-	first->wanted = !config.by_submitter || is_target(task);
+	first->submitter = !config.by_submitter || is_target(task) ? SUBMITTER_WANTED : SUBMITTER_OTHER;
 	bpf_core_read(&first->comm, sizeof(first->comm), &named->comm);
+}
+
+/* Of a request whose start was not to be seen. */
+static __always_inline void note_issuer(struct started *first)
+{
+	if (!config.has_start)
+		note_submitter(first);
+	else
+		first->submitter = config.by_submitter ? SUBMITTER_UNKNOWN : SUBMITTER_WANTED;
 }
 
 static __always_inline void note_before(struct request *rq, struct started *first)
@@ -152,9 +170,11 @@ static __always_inline void note_before(struct request *rq, struct started *firs
 static __always_inline void remember(struct request *rq, const struct started *first)
 {
 	__u64 key = (__u64)rq;
+	/* Without tracking a request is forgotten only where its completion had need of this. */
 	struct started *last = config.track ? bpf_map_lookup_elem(&started, &key) : NULL;
 
-	if (last && last->wanted)
+	/* One that was given back may have been freed: device mapper does so with its clones when the disk below is busy. */
+	if (last && last->submitter != SUBMITTER_OTHER && last->issue_ns && !last->is_requeued)
 		__sync_fetch_and_add(&never_completed, 1);
 	if (bpf_map_update_elem(&started, &key, first, BPF_ANY))
 		__sync_fetch_and_add(&started_full, 1);
@@ -198,13 +218,29 @@ static __always_inline void request_started(struct request *rq)
 	remember(rq, &first);
 }
 
+/* The request that the device had under this address is gone, and this is the next one; a flush is, whenever it is issued. */
+static __always_inline bool is_next(const struct started *last, struct request *rq)
+{
+	return request_op(rq) == REQ_OP_FLUSH || (last->issue_ns && !last->is_requeued);
+}
+
 /* Before 6.5, for want of block_io_start; a requeued request is inserted again. */
 static __always_inline void request_inserted(struct request *rq)
 {
 	__u64 key = (__u64)rq;
+	struct started *known = bpf_map_lookup_elem(&started, &key);
 
-	if (!bpf_map_lookup_elem(&started, &key))
+	if (!known || is_next(known, rq))
 		request_started(rq);
+}
+
+static __always_inline void note_requeue(struct request *rq)
+{
+	__u64 key = (__u64)rq;
+	struct started *known = bpf_map_lookup_elem(&started, &key);
+
+	if (known)
+		known->is_requeued = 1;
 }
 
 /* Flushes are issued without block_io_start; so is everything before 6.5. */
@@ -222,8 +258,9 @@ static __always_inline void request_issued(struct request *rq)
 		return;
 	now = bpf_ktime_get_ns();
 	known = bpf_map_lookup_elem(&started, &key);
-	if (known && request_op(rq) != REQ_OP_FLUSH) {
+	if (known && !is_next(known, rq)) {
 		known->issue_ns = now;
+		known->is_requeued = 0;
 		/* Requests grow until they are issued. */
 		if (!known->bytes) {
 			known->bytes = rq->__data_len;
@@ -236,9 +273,9 @@ static __always_inline void request_issued(struct request *rq)
 	first.opf = rq->cmd_flags;
 	first.bytes = rq->__data_len;
 	first.sector = rq->__sector;
-	/* A flush serves several submitters at once. */
-	if (config.track && request_op(rq) != REQ_OP_FLUSH && !config.has_start)
-		note_submitter(&first);
+	/* A flush serves several submitters at once; and where starts are to be seen, issues may be a kernel thread's. */
+	if (config.track && request_op(rq) != REQ_OP_FLUSH)
+		note_issuer(&first);
 	remember(rq, &first);
 }
 

@@ -159,11 +159,6 @@ static __always_inline void settle(struct member *member, __u64 now)
 	member->since_ns = now;
 }
 
-static __always_inline __u64 switches_of(struct task_struct *task)
-{
-	return task->nvcsw + task->nivcsw;
-}
-
 static __always_inline void leave_counters(struct member *member, __u64 now)
 {
 	recount(member->cpu, member->counted, 0, now);
@@ -272,6 +267,7 @@ static __always_inline void correct(struct member *member, struct task_struct *t
 			begin_waiting(member, task, now);
 	} else if (member->phase == PHASE_RUNNING && !on_cpu) {
 		drop_phase(member, now);
+		settle_idle(member->cpu, now);
 	}
 }
 

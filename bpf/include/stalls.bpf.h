@@ -10,6 +10,7 @@
 #define __STALLS_BPF_H__
 
 #include "vmlinux.h"
+#include "compat.bpf.h"
 #include <bpf/bpf_helpers.h>
 
 /* User space sets as many as there may be. */
@@ -55,6 +56,8 @@ struct stalls {
 	__u64 waited_ns;
 	/* Tasks without quota × ns. */
 	__u64 throttled_ns;
+	/* The CPU's idle task, once it has been seen. */
+	__u64 idle;
 };
 
 struct {
@@ -98,6 +101,25 @@ static __always_inline void pass_time(struct stalls *cpu, __u64 now)
 		cpu->waited_ns += passed * cpu->counts[COUNT_WAITING];
 	if (cpu->counts[COUNT_THROTTLED] > 0)
 		cpu->throttled_ns += passed * cpu->counts[COUNT_THROTTLED];
+}
+
+/* A switch has been found that we were not shown: kernels that shield some tasks run no program while those are current. */
+__u32 hides_switches = 0;
+
+/* The task that runs there for all we know has left the CPU to nobody. */
+static __always_inline bool has_gone_idle(const struct stalls *at, __u64 now)
+{
+	struct task_struct *idle = (struct task_struct *)at->idle;
+
+	/* In the first moments of a switch the kernel itself is still at it. */
+	return hides_switches && at->busy && now > at->since_ns + 1000000 && idle && is_on_cpu(idle);
+}
+
+/* When is not known; shielded tasks are a sandbox's own, which run for short. Under the lock. */
+static __always_inline void nobody_ran(struct stalls *at)
+{
+	at->busy = 0;
+	at->busy_memory = 0;
 }
 
 static __always_inline struct stalls *stalls_of(__u32 cpu)
@@ -158,10 +180,14 @@ static __always_inline void change_counts(struct stalls *cpu, __u32 counted, __s
 __attribute__((noinline)) int recount_hash_locked(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
 	struct stalls *at = stalls_of(cpu);
+	bool is_idle;
 
 	if (!at)
 		return 0;
+	is_idle = has_gone_idle(at, now);
 	LOCKED(at, cpu, {
+		if (is_idle)
+			nobody_ran(at);
 		pass_time(at, now);
 		change_counts(at, leaves & ~joins, -1);
 		change_counts(at, joins & ~leaves, 1);
@@ -169,10 +195,25 @@ __attribute__((noinline)) int recount_hash_locked(__u32 cpu, __u32 leaves, __u32
 	return 0;
 }
 
+/* Somebody's end on this CPU was hidden. */
+static __always_inline void settle_idle(__u32 cpu, __u64 now)
+{
+	struct stalls *at = stalls_of(cpu);
+
+	hides_switches = 1;
+	if (!at || !has_gone_idle(at, now))
+		return;
+	LOCKED(at, cpu, {
+		nobody_ran(at);
+		pass_time(at, now);
+	});
+}
+
 /* A task goes from one set of counters to another. */
 static __always_inline void recount(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
 	struct stalls *at;
+	bool is_idle;
 
 	if (leaves == joins)
 		return;
@@ -183,7 +224,10 @@ static __always_inline void recount(__u32 cpu, __u32 leaves, __u32 joins, __u64 
 	at = stalls_of(cpu);
 	if (!at)
 		return;
+	is_idle = has_gone_idle(at, now);
 	bpf_spin_lock(&at->lock);
+	if (is_idle)
+		nobody_ran(at);
 	pass_time(at, now);
 	change_counts(at, leaves & ~joins, -1);
 	change_counts(at, joins & ~leaves, 1);

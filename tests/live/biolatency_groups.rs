@@ -192,7 +192,11 @@ fn without_the_kernels_stamps_ours_are_as_good() {
             .sum::<u64>()
     };
     assert_eq!(sum(&all, "count"), slow.len() as u64);
-    assert!(slow.len() as u64 + unseen(report) >= 499);
+    assert!(
+        slow.len() as u64 + unseen(report) >= 499,
+        "{} of 499 reads: {report}",
+        slow.len()
+    );
     let (total_ns, device_ns) = (sum_of("total_ns") as f64, sum_of("device_ns") as f64);
     assert_eq!(sum(&all, "sum_ns"), sum_of("total_ns"));
     assert!(

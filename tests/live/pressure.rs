@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile};
 use crate::kernel::{alone, require_live};
+use crate::one_cpu::OneCpu;
 use crate::own_cgroup::OwnCgroup;
 use crate::shortages::{DISK, WORKING_SET, program};
 use crate::slow_disk::SlowDisk;
@@ -139,6 +140,7 @@ fn fsyncs_are_pressure_on_the_disk_as_psi_says() {
         return;
     }
     let _alone = alone();
+    let _one_cpu = OneCpu::new();
     let (mut workload, _dir) = program(DISK, "syncer", &["sync"]);
     let pid = workload.pid();
     let before = written_bytes(pid);
@@ -160,6 +162,7 @@ fn cold_reads_of_a_slow_disk_lose_what_the_program_waited() {
         return;
     }
     let _alone = alone();
+    let _one_cpu = OneCpu::new();
     let (mut workload, dir) = program(DISK, "reader", &["read"]);
     let pid = workload.pid();
     let slow = SlowDisk::new(pid, dir.path());

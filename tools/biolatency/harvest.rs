@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use bpf::biolatency::BiolatencySkel;
-use bpf::biolatency::types::{disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started};
+use bpf::biolatency::types::{
+    disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started, submitter,
+};
 use libbpf_rs::MapCore;
 use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
 use trace::loader::section;
@@ -271,7 +273,8 @@ fn under_way(args: &Args, skel: &BiolatencySkel<'_>, now_ns: u64) -> Result<Opti
     let started = maps::entries::<u64, started>(&skel.maps.started)?;
     let wanted = started.iter().map(|(_, started)| started);
     let open: Vec<u64> = wanted
-        .filter(|started| started.wanted != 0 && started.start_ns <= now_ns)
+        .filter(|started| started.submitter == submitter::SUBMITTER_WANTED)
+        .filter(|started| started.start_ns <= now_ns)
         .map(|started| now_ns.saturating_sub(started.start_ns))
         .collect();
     Ok(Some((
@@ -327,7 +330,8 @@ impl Harvest {
         losses.count(
             "unseen",
             "requests: completion not seen",
-            self.completions.unseen,
+            // Two views of the same; each knows of requests that the other does not.
+            self.completions.unseen.max(bss.never_completed),
         );
         losses.count(
             "unattributed",

@@ -135,7 +135,7 @@ const BRACKETS: [(&str, &str, &str, &str); 5] = [
 ];
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 6] = [
+pub(crate) const NEEDS: [Need; 8] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
@@ -151,6 +151,14 @@ pub(crate) const NEEDS: [Need; 6] = [
     Need {
         feature: Feature::BlockErrors,
         without: "requests that fail are not counted",
+    },
+    Need {
+        feature: Feature::TaskRegisters,
+        without: "with -s, user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::MappingTree,
+        without: "with -s, user stacks of processes that are not listed yet are walked by frame pointers",
     },
     Need {
         feature: Feature::SwitchEnd,

@@ -119,7 +119,10 @@ impl Capture {
             }
             Ok(())
         })?;
-        let stacks = args.stacks.then(|| Stacks::open(&skel)).transpose()?;
+        let stacks = args
+            .stacks
+            .then(|| Stacks::open(&skel, args.common.json))
+            .transpose()?;
         Ok(Self {
             skel,
             stacks,

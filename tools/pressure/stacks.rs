@@ -35,6 +35,8 @@ const NAME: usize = 68;
 pub(crate) struct Stacks {
     table: StackTable,
     ring: Ring,
+    /// The most of each kind that get names: as many as are shown.
+    named: usize,
 }
 
 /// A stack in one interval.
@@ -48,20 +50,22 @@ pub(crate) struct Stack {
     pub(crate) threads: u64,
     /// ns lost or caused; I/Os of who submits them.
     pub(crate) weight: u64,
-    /// Root first.
+    /// Root first; none if it is not to be shown.
     pub(crate) kernel: Arc<[Frame]>,
     pub(crate) user: Arc<[Frame]>,
 }
 
 impl Stacks {
-    pub(crate) fn open(skel: &PressureSkel<'_>) -> Result<Self> {
+    /// `shows_all`: every stack, not only the heaviest of each kind.
+    pub(crate) fn open(skel: &PressureSkel<'_>, shows_all: bool) -> Result<Self> {
         let everybody = Targets::default();
         let unwinder = Unwinder::new(Method::Auto, bpf::unwind_maps!(skel), &everybody.wanted())?;
         let symbolizer = Symbolizer::new(Options::default())?;
         let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
         let ring = Ring::open(&skel.maps.stack_ring)?;
         table.prepare(everybody.processes_at_start(), None);
-        Ok(Self { table, ring })
+        let named = if shows_all { usize::MAX } else { TOP };
+        Ok(Self { table, ring, named })
     }
 
     /// Takes in what has come, while the processes are still there.
@@ -100,15 +104,29 @@ impl Stacks {
                 tgid: key.tgid,
                 threads: 0,
                 weight: 0,
-                kernel: self.table.kernel_names(key.kernel_stack),
-                user: self.table.user_names(key.user_stack),
+                kernel: Arc::default(),
+                user: Arc::default(),
             });
             stack.threads += 1;
             stack.weight += weight;
         }
-        let mut stacks: Vec<Stack> = stacks.into_values().collect();
-        stacks.sort_by_key(|stack| Reverse((stack.weight, stack.tgid)));
-        Ok(stacks)
+        let mut stacks: Vec<(Place, Stack)> = stacks.into_iter().collect();
+        stacks.sort_by_key(|(_, stack)| Reverse((stack.weight, stack.tgid)));
+        self.name(&mut stacks);
+        Ok(stacks.into_iter().map(|(_, stack)| stack).collect())
+    }
+
+    /// Names are what takes time. Heaviest first, please.
+    fn name(&mut self, stacks: &mut [(Place, Stack)]) {
+        let mut named: HashMap<(u8, u8), usize> = HashMap::new();
+        for ((resource, role, _, kernel, user), stack) in stacks {
+            let count = named.entry((*resource, *role)).or_default();
+            if *count < self.named {
+                stack.kernel = self.table.kernel_names(*kernel);
+                stack.user = self.table.user_names(*user);
+                *count += 1;
+            }
+        }
     }
 
     pub(crate) fn count_losses(&self, skel: &PressureSkel<'_>, losses: &mut Losses) -> Result<()> {
