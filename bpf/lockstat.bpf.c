@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* lockstat: which locks make threads wait, for how long, and who holds them.
  *
- * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h. Nothing runs where no thread waits: uncontended locks cost
- * nothing.
+ * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h. Nothing runs for a lock that is free. Switches and wakeups, which
+ * tell when a waiter was released and when it ran again, are seen of all threads, and cost a look at what it waits for.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "lock_history.bpf.h"
 #include "lock_counts.bpf.h"
 #include "futex_state.bpf.h"
 
@@ -35,6 +36,8 @@ struct kernel_waits {
 	__u32 events;
 	/* Of the wait at work on. */
 	__u32 at;
+	/* When the thread was made runnable while it slept for the uppermost; 0: it was not. */
+	__u64 runnable_ns;
 	struct lock_wait waits[KERNEL_WAITS];
 };
 
@@ -42,6 +45,9 @@ struct kernel_waits {
 struct member {
 	struct kernel_waits kernel;
 	struct futex_wait futex;
+	struct lock_history past;
+	/* Where the collection is cut into windows: the task's switches when it left its CPU, as far as that was seen. */
+	__u64 switches;
 };
 
 #include "members.bpf.h"
@@ -52,16 +58,19 @@ struct lockstat_config {
 	__u32 interrupts;
 	/* Holders' kernel stacks are walked. */
 	__u32 holder_stacks;
-	/* Of whoever releases a futex. */
+	/* Of whoever releases a lock. Those of the kernel's are recorded only if any are wanted. */
 	struct stack_config releasers;
 	__u32 futexes;
-	__u32 pad;
+	__u32 kernel_locks;
 };
 
 const volatile struct lockstat_config config = {};
 
+#include "lock_chains.bpf.h"
 #include "kernel_locks.bpf.h"
+#include "kernel_wakeups.bpf.h"
 #include "futex.bpf.h"
+#include "lock_windows.bpf.h"
 
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
@@ -74,6 +83,57 @@ static __always_inline void member_joined(struct member *member, struct task_str
 
 static __always_inline void member_left(struct member *member)
 {
+}
+
+static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	struct member *member;
+
+	/* What threads do until they are asked what they still wait for is no business of the window's. */
+	if (in_windows && is_late(bpf_ktime_get_ns()))
+		return;
+	member = member_of(prev);
+	if (member) {
+		kernel_waiter_leaves(&member->kernel, stays_runnable(preempt, state));
+		if (config.futexes)
+			futex_switched_out(&member->futex, prev, preempt, state);
+		if (in_windows)
+			member->switches = switches_of(prev);
+	}
+	member = member_of(next);
+	if (member) {
+		kernel_waiter_runs(&member->kernel);
+		if (config.futexes)
+			futex_switched_in(&member->futex, next);
+	}
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(lock_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	task_switched(preempt, prev, next, prev_state);
+	return 0;
+}
+
+/* fa2c3254d7cf (5.18) added prev_state. */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(lock_sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	task_switched(preempt, prev, next, task_state(prev));
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(lock_sched_waking, struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	if (!member)
+		return 0;
+	kernel_waiter_woken(ctx, &member->kernel);
+	if (config.futexes)
+		futex_woken(ctx, &member->futex, &config.releasers);
+	return 0;
 }
 
 /* Run once before the window and at the end of each interval. */
@@ -92,9 +152,26 @@ int close_waits(struct bpf_iter__task *ctx)
 	member = member_of(task);
 	if (!member)
 		return 0;
+	if (in_windows) {
+		close_in_window(member, task);
+		return 0;
+	}
+	count_open_run_queue(&member->kernel);
 	count_open_kernel_waits(&member->kernel, task);
 	if (config.futexes)
 		count_open_futex_wait(&member->futex, task, ctx->meta->seq);
+	return 0;
+}
+
+/* Run before each window of several. */
+SEC("?iter/task")
+int open_waits(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member = task ? member_of(task) : NULL;
+
+	if (member)
+		open_in_window(member, task, ctx->meta->seq);
 	return 0;
 }
 

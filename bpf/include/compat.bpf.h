@@ -106,4 +106,10 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	return false;
 }
 
+/* How often it has left a CPU: the same number means the same stay, or the same absence. */
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* futex.bpf.h: the hooks behind waits on futexes.
  *
- * The return of a futex call is seen through its own tracepoint: that costs other system calls 42 ns each on the test
- * machine, where a program on every return (sys_exit) costs 87 and one on every entry 72 more. 32-bit calls have no
- * tracepoints of their own; user space attaches `compat_returns` when a program makes them.
+ * Futex calls are seen through their own tracepoints: that costs other system calls 42 ns each on the test machine, where a
+ * program on every return (sys_exit) costs 87 and one on every entry 72 more. 32-bit calls have no tracepoints of their
+ * own; user space attaches `compat_returns` and `compat_entries` when a program makes them.
  */
 #ifndef __FUTEX_BPF_H__
 #define __FUTEX_BPF_H__
@@ -14,7 +14,7 @@
 #include "futex_open.bpf.h"
 #include "futex_waits.bpf.h"
 
-/* What tracepoints of the group `syscalls` hand over; their format file says so. */
+/* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. */
 struct syscall_return {
 	__u64 common;
 	__u64 number;
@@ -40,85 +40,57 @@ static __always_inline int call_returned(long ret)
 	return 0;
 }
 
+static __always_inline bool is_compat_futex(__u32 number)
+{
+	return is_compat_call(current_task()) &&
+	       (number == SYSCALL_COMPAT_RESTART || futex_kind(number, true) != FUTEX_NONE);
+}
+
+static __always_inline int call_entered(void)
+{
+	struct task_struct *task = current_task();
+	struct member *member = member_of(task);
+
+	if (member)
+		futex_entered(&member->futex, task);
+	return 0;
+}
+
+SEC("?tp/syscalls/sys_enter_futex")
+int futex_entry(void *ctx)
+{
+	return call_entered();
+}
+
+/* Attached to the return of every call that waits for futexes, restart_syscall(2) among them, which takes up timed waits that
+ * a stop or a debugger interrupted. One program, because each takes the verifier long.
+ */
 SEC("?tp/syscalls/sys_exit_futex")
 int futex_exit(struct syscall_return *ctx)
 {
 	return call_returned(ctx->ret);
 }
 
-SEC("?tp/syscalls/sys_exit_futex_waitv")
-int futex_waitv_exit(struct syscall_return *ctx)
+/* 0 → futex_exit */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} futex_returns SEC(".maps");
+
+SEC("?tp/raw_syscalls/sys_exit")
+int compat_returns(struct syscall_return *ctx)
 {
-	return call_returned(ctx->ret);
-}
-
-SEC("?tp/syscalls/sys_exit_futex_wait")
-int futex_wait_exit(struct syscall_return *ctx)
-{
-	return call_returned(ctx->ret);
-}
-
-SEC("?tp/syscalls/sys_exit_futex_requeue")
-int futex_requeue_exit(struct syscall_return *ctx)
-{
-	return call_returned(ctx->ret);
-}
-
-/* Takes up timed waits that a stop or a debugger interrupted. */
-SEC("?tp/syscalls/sys_exit_restart_syscall")
-int futex_restart_exit(struct syscall_return *ctx)
-{
-	return call_returned(ctx->ret);
-}
-
-SEC("?tp_btf/sys_exit")
-int BPF_PROG(compat_returns, struct pt_regs *regs, long ret)
-{
-	struct task_struct *task = current_task();
-	__u32 number;
-
-	if (!is_compat_call(task))
-		return 0;
-	number = syscall_number_here(regs);
-	if (number != SYSCALL_IA32_RESTART && futex_kind(number, true) == FUTEX_NONE)
-		return 0;
-	return call_returned(ret);
-}
-
-static __always_inline void futex_task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
-{
-	struct member *member = member_of(prev);
-
-	if (member)
-		futex_switched_out(&member->futex, prev, preempt, state);
-	member = member_of(next);
-	if (member)
-		futex_switched_in(&member->futex);
-}
-
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(futex_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
-{
-	futex_task_switched(preempt, prev, next, prev_state);
+	if (is_compat_futex(ctx->number))
+		bpf_tail_call(ctx, &futex_returns, 0);
 	return 0;
 }
 
-/* fa2c3254d7cf (5.18) added prev_state. */
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(futex_sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(compat_entries, struct pt_regs *regs, long number)
 {
-	futex_task_switched(preempt, prev, next, task_state(prev));
-	return 0;
-}
-
-SEC("?tp_btf/sched_waking")
-int BPF_PROG(futex_sched_waking, struct task_struct *task)
-{
-	struct member *member = member_of(task);
-
-	if (member)
-		futex_woken(ctx, &member->futex, &config.releasers);
-	return 0;
+	return is_compat_futex(number) ? call_entered() : 0;
 }
 
 #endif

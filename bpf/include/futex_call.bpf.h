@@ -12,24 +12,16 @@
 #include <bpf/bpf_helpers.h>
 #include "compat.bpf.h"
 
-/* Architecture: x86-64, and the 32-bit calls of i386 programs on it. */
-#define SYSCALL_EXIT 60
-#define SYSCALL_FUTEX 202
-#define SYSCALL_RESTART 219
-#define SYSCALL_EXIT_GROUP 231
-#define SYSCALL_IA32_RESTART 0
-#define SYSCALL_IA32_EXIT 1
-#define SYSCALL_IA32_FUTEX 240
-#define SYSCALL_IA32_EXIT_GROUP 252
-#define SYSCALL_IA32_FUTEX_TIME64 422
-/* Everywhere the same: 5.16, and the futex2 calls of 6.7. */
+/* The same on every architecture; compat calls are those of 32-bit programs. */
+#define SYSCALL_COMPAT_RESTART 0
+#define SYSCALL_COMPAT_EXIT 1
+#define SYSCALL_COMPAT_FUTEX 240
+#define SYSCALL_COMPAT_FUTEX_TIME64 422
+/* 5.16, and the futex2 calls of 6.7. */
 #define SYSCALL_FUTEX_WAITV 449
 #define SYSCALL_FUTEX_WAKE 454
 #define SYSCALL_FUTEX_WAIT 455
 #define SYSCALL_FUTEX_REQUEUE 456
-
-/* thread_info.status of x86: inside a 32-bit system call, however it was made. */
-#define TS_COMPAT 0x2
 
 /* include/uapi/linux/futex.h */
 enum futex_operation {
@@ -89,11 +81,6 @@ struct futex_waitv_entry {
 	__u32 reserved;
 };
 
-static __always_inline bool is_compat_call(struct task_struct *task)
-{
-	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
-}
-
 /* The kind of call by its number, not yet its operation: FUTEX_WAIT for any futex(2). */
 static __always_inline __u8 futex_kind(__u64 number, bool compat)
 {
@@ -106,9 +93,9 @@ static __always_inline __u8 futex_kind(__u64 number, bool compat)
 	if (number == SYSCALL_FUTEX_REQUEUE)
 		return FUTEX2_REQUEUE;
 	if (compat) {
-		if (number == SYSCALL_IA32_FUTEX || number == SYSCALL_IA32_FUTEX_TIME64)
+		if (number == SYSCALL_COMPAT_FUTEX || number == SYSCALL_COMPAT_FUTEX_TIME64)
 			return FUTEX_WAIT;
-		if (number == SYSCALL_IA32_EXIT || number == SYSCALL_IA32_EXIT_GROUP)
+		if (number == SYSCALL_COMPAT_EXIT || number == SYSCALL_COMPAT_EXIT_GROUP)
 			return FUTEX_BY_EXIT;
 		return FUTEX_NONE;
 	}
@@ -161,17 +148,26 @@ static __always_inline bool decode_entry(struct futex_call *call, __u64 array, _
 	return true;
 }
 
+/* Which call a thread is in, from what user_regs_of() gave. */
+static __always_inline __u64 saved_syscall_number(const struct pt_regs *regs)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return syscall_number_here(regs);
+	/* Before 5.15 the verifier knows nothing of that pointer. */
+	return syscall_number(regs);
+}
+
 /* The futex call, or the end, that `task` is in; FUTEX_NONE: another call or none. Arrays are read if it is current. */
 static __always_inline void futex_call_of(struct task_struct *task, bool is_current, struct futex_call *call)
 {
-	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 	bool compat = is_compat_call(task);
 	struct call_arguments from;
 	struct futex_call second = {};
 	__u64 number;
 
 	__builtin_memset(call, 0, sizeof(*call));
-	number = syscall_number_here(regs);
+	number = saved_syscall_number(regs);
 	call->operation = futex_kind(compat ? (__u32)number : number, compat);
 	if (call->operation == FUTEX_NONE || call->operation == FUTEX_BY_EXIT)
 		return;
@@ -190,7 +186,7 @@ static __always_inline void futex_call_of(struct task_struct *task, bool is_curr
 /* futex_waitv returns which of its futexes was woken. */
 static __always_inline void note_woken_entry(struct task_struct *task, struct futex_call *call, long which)
 {
-	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+	const struct pt_regs *regs = user_regs_of(task);
 	struct call_arguments from;
 
 	if (call->operation != FUTEX2_WAITV || which <= 0 || which >= FUTEX_WAITV_MAX)
@@ -213,6 +209,12 @@ static __always_inline bool is_futex_wait(const struct futex_call *call)
 	default:
 		return false;
 	}
+}
+
+/* Whose waiter spins before it sleeps, or instead. */
+static __always_inline bool is_pi_wait(const struct futex_call *call)
+{
+	return call->operation == FUTEX_LOCK_PI || call->operation == FUTEX_LOCK_PI2;
 }
 
 static __always_inline bool is_futex_requeue(const struct futex_call *call)

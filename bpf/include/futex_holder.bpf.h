@@ -16,8 +16,9 @@
 #include "ids.bpf.h"
 #include "lock_tables.bpf.h"
 
-/* kfuncs of 6.14 and 6.2; without them nobody vouches for a number in memory, and there is no holder. */
+/* kfuncs of 6.14, 6.2 and 6.2; without them nobody vouches for a number in memory, and there is no holder. */
 struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
+struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 void bpf_task_release(struct task_struct *task) __ksym __weak;
 
 /* The futex word and what follows it. */
@@ -67,11 +68,23 @@ static __always_inline void describe_holder(struct task_struct *task, struct loc
 	holder->kind = HOLDER_OWNER;
 	holder->tid = tid_of(targets.pid_namespace, task);
 	holder->tgid = tgid_of(targets.pid_namespace, task);
+	holder->pid = BPF_CORE_READ(task, pid);
 	bpf_core_read(&holder->comm, sizeof(holder->comm), &task->comm);
 	if (is_on_cpu(task))
 		holder->state = HOLDER_ON_CPU;
 	else
 		holder->state = is_queued(task) ? HOLDER_RUNNABLE : HOLDER_BLOCKED;
+}
+
+/* The thread of that ID in the waiter's PID namespace, to be released. The waiter is current. */
+static __always_inline struct task_struct *task_of_vpid(struct task_struct *waiter, __u32 vpid)
+{
+	if (bpf_ksym_exists(bpf_task_from_vpid))
+		return bpf_task_from_vpid(vpid);
+	/* Before 6.14 only the initial namespace's numbers lead to tasks. */
+	if (bpf_ksym_exists(bpf_task_from_pid) && !BPF_CORE_READ(waiter, thread_pid, level))
+		return bpf_task_from_pid(vpid);
+	return NULL;
 }
 
 /* Takes `vpid` for the holder if such a thread lives and can hold the lock: a private one's is in the same process. */
@@ -81,10 +94,9 @@ static __always_inline bool accept_holder(const struct futex_call *call, struct 
 	struct task_struct *task;
 	bool sound;
 
-	if (!vpid || vpid & ~FUTEX_TID_MASK || !bpf_ksym_exists(bpf_task_from_vpid))
+	if (!vpid || vpid & ~FUTEX_TID_MASK)
 		return false;
-	/* In the waiter's namespace: it is current. */
-	task = bpf_task_from_vpid(vpid);
+	task = task_of_vpid(waiter, vpid);
 	if (!task)
 		return false;
 	sound = call->flags & FUTEX_IS_SHARED || task->tgid == waiter->tgid;

@@ -32,7 +32,7 @@ struct {
 /* A requeue by the task that is current has returned; it moved someone if the result is positive. */
 static __always_inline void note_requeue(struct futex_call *call, struct task_struct *task, long ret)
 {
-	struct requeue_key key = { .from = call->address, .to = call->address2, .mm = (__u64)task->mm };
+	struct requeue_key key = { .from = call->address, .to = call->address2, .mm = (__u64)BPF_CORE_READ(task, mm) };
 	__u64 now = bpf_ktime_get_ns();
 
 	if (ret > 0)

@@ -19,7 +19,7 @@ enum futex_phase {
 
 struct futex_wait {
 	struct futex_call call;
-	/* Begins when the thread leaves its CPU for the first time in this call. */
+	/* Begins when the thread leaves its CPU for the first time in this call; for a PI lock, with the call. */
 	struct lock_wait wait;
 	struct lock_evidence evidence;
 	/* When it was made runnable. */

@@ -16,6 +16,7 @@
 #define __KERNEL_LOCKS_BPF_H__
 
 #include <bpf/bpf_tracing.h>
+#include "lock_chains.bpf.h"
 #include "lock_holders.bpf.h"
 #include "lock_names.bpf.h"
 
@@ -45,6 +46,8 @@ struct kernel_lock_losses {
 struct kernel_lock_losses kernel_lock_losses = {};
 /* Waits that had begun before tracing did, and ended inside the window: their length is not known. */
 __u64 begun_before = 0;
+/* Their time inside windows, where there are several. */
+__u64 begun_before_ns = 0;
 
 /* Idle tasks have no storage, but are interrupted: one per CPU. */
 struct {
@@ -204,6 +207,7 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 	} else {
 		wait = push_wait(waits, flags);
 		begin_wait(wait, task, lock, flags, now);
+		waits->runnable_ns = 0;
 	}
 	wait->is_spinning = !!(flags & LCB_F_SPIN);
 	note_kernel_holder(wait, lock);
@@ -218,6 +222,14 @@ static __always_inline bool deserves_walk(struct lock_wait *wait, __u64 now)
 	       bpf_get_prandom_u32() % SPIN_SAMPLE == 0;
 }
 
+/* Between windows beginnings go unseen as a rule. */
+static __always_inline void count_unbegun(struct kernel_waits *waits, __u64 now)
+{
+	__sync_fetch_and_add(waits->events++ && !in_windows ? &kernel_lock_losses.unbegun : &begun_before, 1);
+	if (in_windows)
+		__sync_fetch_and_add(&begun_before_ns, now - window_start_ns);
+}
+
 static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, struct task_struct *task, __u64 lock,
 				      int ret)
 {
@@ -227,7 +239,7 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 
 	if (at >= KERNEL_WAITS) {
 		if (in_window(now))
-			__sync_fetch_and_add(waits->events++ ? &kernel_lock_losses.unbegun : &begun_before, 1);
+			count_unbegun(waits, now);
 		return;
 	}
 	if (waits->depth > at + 1)
@@ -237,6 +249,11 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 	if (!in_window(now) && !window_end_ns)
 		return;
 	wait->is_given_up = ret != 0;
+	/* It ends between two windows. */
+	if (in_windows && !in_window(now))
+		wait->is_counted = 1;
+	if (ret)
+		wait->waker = 0;
 	if (deserves_walk(wait, now))
 		walk_waiter(ctx, wait, task);
 	name_lock(wait, task);
@@ -244,6 +261,8 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 	if (edge_ns)
 		count_open_wait(wait, task);
 	count_wait(wait, task, epoch, now, false);
+	if (!wait->is_spinning && !in_windows)
+		remember_wait(wait, task, now);
 }
 
 SEC("tp_btf/contention_begin")
@@ -284,13 +303,19 @@ int BPF_PROG(contention_end, void *lock, int ret)
 	return 0;
 }
 
+static __noinline void count_open_kernel_wait(struct lock_wait *wait, struct task_struct *task)
+{
+	name_lock(wait, task);
+	count_open_wait(wait, task);
+}
+
 static __always_inline void count_open_kernel_waits(struct kernel_waits *waits, struct task_struct *task)
 {
+	/* Clang may lay out a loop so that its end falls through to its head, which verifiers up to 6.12 at least refuse. */
+#pragma unroll
 	for (__u32 i = 0; i < KERNEL_WAITS; i++)
-		if (i < waits->depth) {
-			name_lock(&waits->waits[i], task);
-			count_open_wait(&waits->waits[i], task);
-		}
+		if (i < waits->depth)
+			count_open_kernel_wait(&waits->waits[i], task);
 }
 
 #endif

@@ -47,6 +47,10 @@ struct rw_semaphore___owned {
 	} count, owner;
 	struct list_head wait_list;
 };
+/* Since 7.2 the waiters are a ring, without a head in the lock. */
+struct rw_semaphore___ring {
+	struct rwsem_waiter___listed *first_waiter;
+};
 struct semaphore___owned {
 	/* 194a9b9e843b (6.16), with CONFIG_DETECT_HUNG_TASK_BLOCKER. */
 	unsigned long last_holder;
@@ -70,7 +74,7 @@ struct mm_struct___locked {
 /* e711faaafbe5 (6.16): the low two bits of `blocker`. */
 #define BLOCKER_KINDS 3
 /* Waiters of one mmap_lock that are looked at. */
-#define MAX_WAITERS 256
+#define MAX_LISTED_WAITERS 256
 
 static __always_inline void describe_mutex(struct kernel_lock *lock, __u64 address)
 {
@@ -114,19 +118,37 @@ static __always_inline void describe_rt_mutex(struct kernel_lock *lock, struct t
 	lock->owner = (__u64)BPF_CORE_READ(mutex, owner);
 }
 
+/* The first of a lock's waiters, and `end`: what follows the last of them. */
+static __always_inline struct list_head *waiters_of(struct rw_semaphore___owned *sem, struct list_head **end)
+{
+	struct rw_semaphore___ring *ring = (void *)sem;
+	struct rwsem_waiter___listed *first;
+
+	if (bpf_core_field_exists(sem->wait_list)) {
+		struct list_head *at = BPF_CORE_READ(sem, wait_list.next);
+
+		*end = &sem->wait_list;
+		return at == *end ? NULL : at;
+	}
+	if (!bpf_core_field_exists(ring->first_waiter))
+		return NULL;
+	first = BPF_CORE_READ(ring, first_waiter);
+	*end = &first->list;
+	return first ? *end : NULL;
+}
+
 /* Killable waits, as all for mmap_lock are, are not recorded in `blocker`: the lock's own list of waiters tells. */
 static __always_inline void find_in_mmap_lock(struct kernel_lock *lock, struct task_struct *task)
 {
 	struct mm_struct___locked *mm = (void *)BPF_CORE_READ(task, mm);
 	struct rw_semaphore___owned *sem = &mm->mmap_lock;
 	struct rwsem_waiter___listed *waiter = NULL;
-	struct list_head *head, *at;
+	struct list_head *end, *at;
 
 	if (!mm || !bpf_core_field_exists(waiter->task) || !bpf_core_field_exists(waiter->list))
 		return;
-	head = &sem->wait_list;
-	at = BPF_CORE_READ(sem, wait_list.next);
-	for (int i = 0; i < MAX_WAITERS && at && at != head; i++) {
+	at = waiters_of(sem, &end);
+	for (int i = 0; i < MAX_LISTED_WAITERS && at; i++) {
 		waiter = (void *)at - bpf_core_field_offset(waiter->list);
 		if (BPF_CORE_READ(waiter, task) == task) {
 			describe_rwsem(lock, (__u64)sem,
@@ -137,6 +159,8 @@ static __always_inline void find_in_mmap_lock(struct kernel_lock *lock, struct t
 			return;
 		}
 		at = BPF_CORE_READ(at, next);
+		if (at == end)
+			return;
 	}
 }
 

@@ -26,15 +26,37 @@ static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
 	return 0;
 }
 
-/* Several CPUs add to one lock's row. */
+/* Whoever makes the entry raises a maximum. Compare-and-swap came with 5ffa25502b5a (5.12), and older verifiers refuse programs that have it
+ * anywhere; a new maximum is rare, so that this may be slower.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} raising SEC(".maps");
+
+#define RAISE_TRIES 16
+
+/* Several CPUs add to one lock's row. Who finds it busy for long goes ahead, and says so. */
 static __always_inline void raise_to(__u64 *max, __u64 value)
 {
-	for (int i = 0; i < 4; i++) {
-		__u64 seen = *max;
+	__u32 key = 0;
+	__u8 mine = 0;
 
-		if (value <= seen || __sync_val_compare_and_swap(max, seen, value) == seen)
-			return;
+	if (value <= *max)
+		return;
+	for (int i = 0; i < RAISE_TRIES; i++) {
+		if (bpf_map_update_elem(&raising, &key, &mine, BPF_NOEXIST))
+			continue;
+		if (value > *(volatile __u64 *)max)
+			*max = value;
+		bpf_map_delete_elem(&raising, &key);
+		return;
 	}
+	__sync_fetch_and_add(&lock_losses.maxima_raced, 1);
+	if (value > *(volatile __u64 *)max)
+		*max = value;
 }
 
 static __always_inline void add_bucket(struct lock_key *key, __u64 length_ns)
@@ -150,6 +172,17 @@ static __always_inline void end_part(struct lock_wait *wait, __u64 now)
 	wait->part_ns = now;
 }
 
+/* Time on the run queue since `from`, as far as it belongs to the interval under way. */
+static __always_inline void add_run_queue(struct lock_wait *wait, __u64 from, __u64 now)
+{
+	if (from < window_start_ns)
+		from = window_start_ns;
+	if (from < wait->reported_ns)
+		from = wait->reported_ns;
+	if (window_start_ns && now > from)
+		wait->run_queue_ns += now - from;
+}
+
 /* Adds a wait that is over at `now`, or `open` at the end of an interval, to the tables. */
 static __always_inline void count_wait(struct lock_wait *wait, struct task_struct *task, __u32 half, __u64 now, bool open)
 {
@@ -166,7 +199,8 @@ static __always_inline void count_wait(struct lock_wait *wait, struct task_struc
 		now = window_end_ns;
 		open = true;
 	}
-	length_ns = wait_elapsed(from, now);
+	/* Of a wait that is followed from window to window: all of it. */
+	length_ns = wait_elapsed(in_windows ? wait->begin_ns : from, now);
 	total_ns = wait_elapsed(reported, now);
 	end_part(wait, now);
 	add_to_lock(wait, half & 1, length_ns, total_ns, open);

@@ -46,6 +46,7 @@ static __always_inline void note_holder(struct lock_holder *holder, struct task_
 	holder->kind = kind;
 	holder->tid = tid_of(targets.pid_namespace, task);
 	holder->tgid = tgid_of(targets.pid_namespace, task);
+	holder->pid = BPF_CORE_READ(task, pid);
 	holder->stack = 0;
 	bpf_core_read(&holder->comm, sizeof(holder->comm), &task->comm);
 	if (is_on_cpu(task)) {
@@ -54,7 +55,7 @@ static __always_inline void note_holder(struct lock_holder *holder, struct task_
 	}
 	holder->state = is_queued(task) ? HOLDER_RUNNABLE : HOLDER_BLOCKED;
 	if (with_stack)
-		holder->stack = stack_of_other(BPF_CORE_READ(task, pid));
+		holder->stack = stack_of_other(holder->pid);
 }
 
 static __always_inline void note_mutex_owner(struct lock_holder *holder, struct mutex *mutex, bool with_stack)

@@ -67,8 +67,8 @@ static __always_inline void note_run_queue(struct task_struct *task)
 	__u64 lock;
 	__u32 cpu;
 
-	/* CONFIG_FAIR_GROUP_SCHED */
-	if (!bpf_core_field_exists(queue->rq))
+	/* CONFIG_FAIR_GROUP_SCHED; renamed by 5cb9eaa3d274 (5.14), before anything was said of locks. */
+	if (!bpf_core_field_exists(queue->rq) || !bpf_core_field_exists(struct rq, __lock))
 		return;
 	rq = BPF_CORE_READ(queue, rq);
 	lock = (__u64)rq + bpf_core_field_offset(rq->__lock);
@@ -124,16 +124,29 @@ static __always_inline __u64 offset_in_inode(enum lock_name_kind kind)
 	case LOCK_NAME_INODE_MAPPINGS:
 		return bpf_core_field_offset(inode->i_data) + bpf_core_field_offset(pages->i_mmap_rwsem);
 	case LOCK_NAME_INODE_INVALIDATE:
+		/* 730633f0b7f9 (5.15); no inode begins at a lock. */
+		if (!bpf_core_field_exists(pages->invalidate_lock))
+			return 0;
 		return bpf_core_field_offset(inode->i_data) + bpf_core_field_offset(pages->invalidate_lock);
 	default:
 		return bpf_core_field_offset(inode->i_data) + bpf_core_field_offset(pages->i_pages);
 	}
 }
 
+static __always_inline __u64 offset_of_alias(void)
+{
+	struct dentry___named_union *named = NULL;
+	struct dentry *dentry = NULL;
+
+	if (bpf_core_field_exists(named->d_u.d_alias))
+		return bpf_core_field_offset(named->d_u.d_alias);
+	return bpf_core_field_offset(dentry->d_alias);
+}
+
 /* Any of its names: an inode may have several, or none any more. */
 static __always_inline void describe_inode(struct lock_name *name, struct inode *inode)
 {
-	struct dentry *dentry = NULL;
+	struct dentry *dentry;
 	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
 
 	name->number = BPF_CORE_READ(inode, i_ino);
@@ -141,7 +154,7 @@ static __always_inline void describe_inode(struct lock_name *name, struct inode 
 	BPF_CORE_READ_STR_INTO(&name->device, inode, i_sb, s_id);
 	if (!alias)
 		return;
-	dentry = (struct dentry *)((__u64)alias - bpf_core_field_offset(dentry->d_u.d_alias));
+	dentry = (struct dentry *)((__u64)alias - offset_of_alias());
 	bpf_probe_read_kernel_str(name->text, sizeof(name->text), BPF_CORE_READ(dentry, d_name.name));
 }
 

@@ -21,6 +21,9 @@
 #define MAX_WAITERS 65536
 #define MAX_HOLDERS 16384
 
+/* The collection is cut into windows (lock_windows.bpf.h). */
+const volatile __u32 in_windows = 0;
+
 /* 0 or 1: waits that end now go there; user space reads the other one. */
 __u32 epoch = 0;
 /* Where `count_open_waits` puts waits that are still open at `edge_ns`, the end of the interval. */
@@ -78,9 +81,11 @@ struct lock_holder {
 	__u32 tgid;
 	__u32 tid;
 	__u8 comm[16];
+	/* In the initial namespace. */
+	__u32 pid;
 	__u8 kind;
 	__u8 state;
-	__u8 pad[6];
+	__u8 pad[2];
 };
 
 /* One wait. Written by the waiter's own context only, but for count_open_waits. */
@@ -98,6 +103,10 @@ struct lock_wait {
 	__u64 kernel_stack;
 	__u64 user_stack;
 	__u64 waker;
+	/* When it was released last, and by whom, in the initial namespace; 0: it was not. */
+	__u64 released_ns;
+	__u32 waker_pid;
+	__u32 pad_pid;
 	struct lock_holder holder;
 	/* enum wait_mode */
 	__u8 mode;
@@ -182,6 +191,8 @@ struct lock_losses {
 	__u64 waiters_full;
 	__u64 waiters_full_ns;
 	__u64 holders_full;
+	/* Maxima written beside another CPU's, which may have been greater. */
+	__u64 maxima_raced;
 	/* A clock that went backwards. */
 	__u64 negative;
 };

@@ -81,6 +81,9 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	follow_child(parent, child);
 	if (is_target(child))
 		join(child, MEMBER_FORKED);
+	else if (members_in_hash)
+		/* Left by another at its address. */
+		delete_member(child);
 	return 0;
 }
 

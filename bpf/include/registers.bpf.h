@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* registers.bpf.h: a thread's user registers under the same names on every architecture.
+/* registers.bpf.h: a thread's user registers, and what it calls, under the same names on every architecture.
  *
  * The arm64 branch compiles (bpf/tests/arm64.rs) and has never run.
  */
@@ -17,6 +17,13 @@ struct call_arguments {
 };
 
 #if defined(__TARGET_ARCH_x86)
+
+/* System calls whose numbers differ; compat calls are those of i386 programs. */
+#define SYSCALL_EXIT 60
+#define SYSCALL_FUTEX 202
+#define SYSCALL_RESTART 219
+#define SYSCALL_EXIT_GROUP 231
+#define SYSCALL_COMPAT_EXIT_GROUP 252
 
 /* User code segment of 32-bit programs. */
 #define USER32_CS 0x23
@@ -133,6 +140,14 @@ static __always_inline __u64 saved_fp(const struct pt_regs *regs)
 	return BPF_CORE_READ(regs, bp);
 }
 
+/* thread_info.status: inside a 32-bit system call, however it was made. */
+#define TS_COMPAT 0x2
+
+static __always_inline bool is_compat_call(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
+}
+
 static __always_inline bool saved_is_compat(const struct pt_regs *regs)
 {
 	return (__u16)BPF_CORE_READ(regs, cs) == USER32_CS;
@@ -160,6 +175,13 @@ static __always_inline void compat_arguments(const struct pt_regs *regs, struct 
 }
 
 #elif defined(__TARGET_ARCH_arm64)
+
+/* Compat calls are those of ARM programs. */
+#define SYSCALL_EXIT 93
+#define SYSCALL_FUTEX 98
+#define SYSCALL_RESTART 128
+#define SYSCALL_EXIT_GROUP 94
+#define SYSCALL_COMPAT_EXIT_GROUP 248
 
 /* arch/arm64/include/uapi/asm/ptrace.h */
 #define PSR_MODE32_BIT 0x10
@@ -231,6 +253,14 @@ static __always_inline __u64 saved_sp(const struct pt_regs *regs)
 static __always_inline __u64 saved_fp(const struct pt_regs *regs)
 {
 	return BPF_CORE_READ(regs, regs[FRAME_POINTER]);
+}
+
+/* thread_info.flags: a 32-bit program, which cannot make other calls. */
+#define TIF_32BIT (1UL << 22)
+
+static __always_inline bool is_compat_call(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, thread_info.flags) & TIF_32BIT;
 }
 
 static __always_inline bool saved_is_compat(const struct pt_regs *regs)

@@ -148,6 +148,11 @@ struct qstr {
 
 struct dentry {
 	struct qstr d_name;
+	struct hlist_node d_alias;
+};
+
+/* Before 7.2 the union with d_alias had a name. */
+struct dentry___named_union {
 	union {
 		struct hlist_node d_alias;
 	} d_u;
@@ -248,6 +253,7 @@ struct rt_mutex_waiter;
 struct bio_list;
 
 struct thread_info {
+	long unsigned int flags;
 	/* Architecture: x86-64. */
 	u32 status;
 	u32 cpu;
@@ -256,6 +262,10 @@ struct thread_info {
 struct task_io_accounting {
 	u64 read_bytes;
 	u64 write_bytes;
+};
+
+struct sched_info {
+	unsigned long long last_queued;
 };
 
 struct task_struct {
@@ -273,6 +283,7 @@ struct task_struct {
 	pid_t tgid;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	struct sched_info sched_info;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	u64 start_time;

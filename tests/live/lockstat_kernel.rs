@@ -17,10 +17,50 @@ const HOLD: &str = r#"
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 static char mode;
-static int file, uffd, waiter_tid;
+static int file, uffd, waiter_tid, hogged;
 static char *page;
-static atomic_llong wait_ns;
+static atomic_llong wait_ns, queued_ns;
 static pthread_barrier_t step;
+
+/* What the calling thread has waited for a CPU, ns. */
+static long long queued(void)
+{
+	char text[128], *number = text;
+	int fd = open("/proc/thread-self/schedstat", O_RDONLY);
+
+	text[read(fd, text, sizeof(text) - 1)] = 0;
+	close(fd);
+	strtoll(number, &number, 10);
+	return strtoll(number, NULL, 10);
+}
+
+/* Wants the CPU that the waiter may have. */
+static void *hog(void *unused)
+{
+	for (;;)
+		__asm__ volatile("" : : : "memory");
+	return unused;
+}
+
+static void run_on_one_cpu(void)
+{
+	cpu_set_t all, one;
+
+	CPU_ZERO(&one);
+	sched_getaffinity(0, sizeof(all), &all);
+	for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* Wakes up without pushing anybody from the CPU. */
+static void be_patient(void)
+{
+	struct sched_param none = { 0 };
+
+	sched_setscheduler(0, SCHED_BATCH, &none);
+}
 
 static void *hold(void *tid)
 {
@@ -36,15 +76,21 @@ static void *hold(void *tid)
 static void *wait_for_it(void *unused)
 {
 	char byte = 0;
+	pthread_t thread;
 
 	waiter_tid = gettid();
+	if (hogged) {
+		run_on_one_cpu();
+		pthread_create(&thread, NULL, hog, NULL);
+		be_patient();
+	}
 	for (;;) {
 		pthread_barrier_wait(&step);
 		/* The holder's fault: from here on it has the lock. */
 		struct uffd_msg fault;
 		if (read(uffd, &fault, sizeof(fault)) != sizeof(fault))
 			_exit(3);
-		long long from = clock_ns(CLOCK_MONOTONIC);
+		long long queued_before = queued(), from = clock_ns(CLOCK_MONOTONIC);
 		if (mode == 'f')
 			pwrite(file, &byte, 1, 0);
 		else if (mode == 'p')
@@ -52,6 +98,7 @@ static void *wait_for_it(void *unused)
 		else if (write(file, &byte, 1) != 1)
 			_exit(7);
 		wait_ns += clock_ns(CLOCK_MONOTONIC) - from;
+		queued_ns += queued() - queued_before;
 		pthread_barrier_wait(&step);
 	}
 }
@@ -79,6 +126,7 @@ int main(int argc, char **argv)
 	int holder_tid, rounds = atoi(argv[3]);
 
 	mode = argv[1][0];
+	hogged = argv[1][1] == 'h';
 	file = open(argv[2], O_CREAT | O_RDWR, 0600);
 	if (write(file, zeros, 4096) != 4096 || lseek(file, 0, SEEK_SET))
 		return 4;
@@ -113,8 +161,8 @@ int main(int argc, char **argv)
 	}
 	struct stat about;
 	fstat(file, &about);
-	say("{\"holder\": %d, \"waiter\": %d, \"wait_ns\": %lld, \"inode\": %ld}\ndone\n", holder_tid, waiter_tid,
-	    (long long)wait_ns, (long)about.st_ino);
+	say("{\"holder\": %d, \"waiter\": %d, \"wait_ns\": %lld, \"queued_ns\": %lld, \"inode\": %ld}\ndone\n", holder_tid,
+	    waiter_tid, (long long)wait_ns, (long long)queued_ns, (long)about.st_ino);
 	await_go();
 	/* The holder still sleeps in the kernel; exit_group ends that. */
 	_exit(0);
@@ -224,6 +272,58 @@ fn a_mutexes_holder_and_the_time_blocked_apart_from_spinning() {
     let held = hold("p", 5, &[]);
     assert_eq!(held.0["name"], "f_pos_lock");
     is_slept_for(&held);
+}
+
+#[test]
+fn a_waiter_that_is_queued_for_a_cpu_is_told_from_one_that_waits_for_the_lock() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    // Whether the hog is in its way is the scheduler's business: usually it is.
+    let queued = (0..5).find_map(|_| {
+        let (lock, said, _) = hold("ph", 17, &[]);
+        let own_ns = number(&said, "queued_ns");
+        (own_ns > 1_000_000).then_some((lock, own_ns))
+    });
+    let (lock, own_ns) = queued.expect("a CPU that is short");
+    let ns = number(&lock, "runqueue_ns");
+    // The scheduler's account begins a little later, when the waiter is queued, and takes in what passes before the wait and
+    // behind it.
+    let share = ns as f64 / own_ns as f64;
+    assert!((0.9..=1.02).contains(&share), "{ns} of {own_ns}");
+    assert!(ns < number(&lock, "block_ns"), "{lock}");
+}
+
+#[test]
+fn whoever_gives_a_mutex_back_is_known_with_the_stack() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (_, said, report) = hold("p", 5, &["--waker"]);
+    let stacks = report["stacks"].as_array().expect("a list");
+    let waits = |stack: &&Value| {
+        number(stack, "tid") == number(&said, "waiter")
+            && stack["values"][0]
+                .as_u64()
+                .is_some_and(|ns| ns > 10_000_000)
+    };
+    let ours: Vec<&Value> = stacks.iter().filter(waits).collect();
+    assert!(!ours.is_empty(), "{report}");
+    for stack in ours {
+        let waker = &stack["waker"];
+        assert_eq!(waker["tid"], said["holder"], "{stack}");
+        let has = |part: &str, name: &str| {
+            let frames = waker[part].as_array().expect("a list");
+            frames.iter().any(|frame| frame["name"] == name)
+        };
+        assert!(has("user", "hold"), "{stack}");
+        assert!(
+            has("kernel", "__x64_sys_read") || has("kernel", "ksys_read"),
+            "{stack}"
+        );
+    }
 }
 
 #[test]

@@ -15,7 +15,10 @@ use crate::workload::{Workload, number};
 const FIGHT: &str = r#"
 #include <pthread.h>
 #include <sched.h>
+#define FIGHTERS 4
 static int rounds, ends[2];
+static volatile pid_t tids[FIGHTERS];
+static volatile int resting;
 static const char *dir;
 static pthread_barrier_t start;
 
@@ -65,10 +68,27 @@ static void bytes(int which)
 static void (*work)(int);
 static void *run(void *which)
 {
+	tids[(long)which] = syscall(SYS_gettid);
 	pthread_barrier_wait(&start);
 	work((long)which);
-	pthread_barrier_wait(&start);
-	return NULL;
+	__atomic_add_fetch(&resting, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+/* Until all sleep: none waits for any lock, or will before it is woken. */
+static void await_rest(void)
+{
+	char path[64], stat[256];
+
+	for (int i = 0; i < FIGHTERS; i++)
+		do {
+			usleep(1000);
+			snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tids[i]);
+			int fd = open(path, O_RDONLY);
+			stat[read(fd, stat, sizeof(stat) - 1)] = 0;
+			close(fd);
+		} while (strrchr(stat, ')')[2] != 'S');
 }
 
 int main(int argc, char **argv)
@@ -80,23 +100,30 @@ int main(int argc, char **argv)
 	work = argv[1][0] == 'm' ? maps : argv[1][0] == 'n' ? names : bytes;
 	if (pipe2(ends, O_NONBLOCK))
 		return 1;
-	pthread_barrier_init(&start, NULL, 5);
-	for (long i = 0; i < 4; i++)
+	pthread_barrier_init(&start, NULL, FIGHTERS + 1);
+	for (long i = 0; i < FIGHTERS; i++)
 		pthread_create(&thread, NULL, run, (void *)i);
+	for (int i = 0; i < FIGHTERS; i++)
+		while (!tids[i])
+			usleep(1000);
+	await_rest();
 	ready();
 	pthread_barrier_wait(&start);
-	pthread_barrier_wait(&start);
+	for (int i = 0; i < FIGHTERS; i++)
+		say("{\"tid\": %d}\n", tids[i]);
+	while (resting < FIGHTERS)
+		usleep(1000);
+	await_rest();
 	say("done\n");
 	await_go();
 	return 0;
 }
 "#;
 
-/// The two windows begin and end one after the other. Only the main thread lives then, on its way into and out of a read: it
-/// may meet one lock at each end.
-const EDGES: u64 = 2;
+/// A thread and the address of a lock.
+type Pair = (u64, String);
 
-/// What perf saw of a lock: waits, their time in ns.
+/// What a thread waited for a lock: how often, and ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     waits: u64,
@@ -104,9 +131,9 @@ struct Seen {
 }
 
 /// Lines `TID SECONDS.NANOSECONDS: lock:contention_begin: 0xADDRESS (flags=…)`.
-fn waits_by_address(script: &str) -> HashMap<String, Seen> {
-    let mut begun: HashMap<(&str, &str), u64> = HashMap::new();
-    let mut seen: HashMap<String, Seen> = HashMap::new();
+fn perfs_waits(script: &str) -> HashMap<Pair, Seen> {
+    let mut begun: HashMap<Pair, u64> = HashMap::new();
+    let mut seen: HashMap<Pair, Seen> = HashMap::new();
     for line in script.lines() {
         let mut words = line.split_whitespace();
         let mut word = || words.next().unwrap_or_else(|| panic!("{line:?}"));
@@ -114,11 +141,12 @@ fn waits_by_address(script: &str) -> HashMap<String, Seen> {
         let (seconds, ns) = time.trim_end_matches(':').split_once('.').expect("a time");
         let parse = |digits: &str| digits.parse::<u64>().expect("digits");
         let time_ns = parse(seconds) * 1_000_000_000 + parse(ns);
+        let pair = (parse(tid), lock.to_owned());
         if event.contains("begin") {
             // A mutex begins again when it goes on to sleep.
-            begun.entry((tid, lock)).or_insert(time_ns);
-        } else if let Some(from_ns) = begun.remove(&(tid, lock)) {
-            let sum = seen.entry(lock.to_owned()).or_default();
+            begun.entry(pair).or_insert(time_ns);
+        } else if let Some(from_ns) = begun.remove(&pair) {
+            let sum = seen.entry(pair).or_default();
             sum.waits += 1;
             sum.ns += time_ns - from_ns;
         }
@@ -126,8 +154,25 @@ fn waits_by_address(script: &str) -> HashMap<String, Seen> {
     seen
 }
 
+fn own_waits(report: &Value) -> HashMap<Pair, Seen> {
+    let mut seen: HashMap<Pair, Seen> = HashMap::new();
+    for lock in locks(report) {
+        let address = lock["address"].as_str().expect("text");
+        for waiter in lock["waiters"].as_array().expect("a list") {
+            let pair = (number(waiter, "tid"), address.to_owned());
+            let sum = seen.entry(pair).or_default();
+            sum.waits += number(waiter, "count");
+            sum.ns += number(waiter, "total_ns");
+        }
+    }
+    seen
+}
+
 /// Runs threads that fight, under perf and lockstat: the same waits, each of the same length. Returns the lock that was
 /// waited for longest.
+///
+/// Compared are the threads that fight. They sleep when either window begins or ends, so that neither can cut a wait or see
+/// one more; the main thread is on its way into or out of a read then.
 fn compare(what: &str, rounds: u64) -> Value {
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "fight", FIGHT, &["-pthread"]);
@@ -143,11 +188,14 @@ fn compare(what: &str, rounds: u64) -> Value {
     tool.wait_attached();
     recording.begin();
     workload.go();
-    workload.results();
+    let fighters: Vec<u64> = workload
+        .results()
+        .iter()
+        .map(|one| number(one, "tid"))
+        .collect();
     tool.interrupt();
     let output = tool.finish();
     let script = recording.script(&["-F", "tid,time,event,trace", "--ns"]);
-    let seen = waits_by_address(&script);
     workload.finish();
 
     let report = report(&output);
@@ -156,28 +204,27 @@ fn compare(what: &str, rounds: u64) -> Value {
     let unended = number(&report, "losses.unended");
     // An interrupt's beginning or end, missed in the middle of our programs, may leave the other one over.
     assert!(unbegun + unended <= nested, "{}", output.stderr);
-    let mut waits = HashMap::new();
-    for lock in locks(&report) {
-        let sum: &mut Seen = waits
-            .entry(lock["address"].as_str().expect("text"))
-            .or_default();
-        sum.waits += number(lock, "contentions");
-        sum.ns += number(lock, "total_ns");
-    }
-    let (mut ours, mut theirs) = (Seen::default(), Seen::default());
-    for (address, seen) in &seen {
-        let own = waits.get(&**address).copied().unwrap_or_default();
-        // Interrupts in the middle of our programs are counted as such; perf's event comes up to a few us from ours.
-        assert!(
-            own.waits.abs_diff(seen.waits) <= nested + unbegun + EDGES,
-            "{address}: {own:?}, perf {seen:?}\n{}",
-            output.stderr
-        );
-        (ours.waits, ours.ns) = (ours.waits + own.waits, ours.ns + own.ns);
+    let (perfs, own) = (perfs_waits(&script), own_waits(&report));
+    let (mut ours, mut theirs, mut missed) = (Seen::default(), Seen::default(), 0);
+    for (pair, seen) in perfs.iter().filter(|((tid, _), _)| fighters.contains(tid)) {
+        let found = own.get(pair).copied().unwrap_or_default();
+        let missing = seen.waits.checked_sub(found.waits);
+        missed += missing.unwrap_or_else(|| panic!("{pair:?}: {found:?}, perf {seen:?}"));
+        (ours.waits, ours.ns) = (ours.waits + found.waits, ours.ns + found.ns);
         (theirs.waits, theirs.ns) = (theirs.waits + seen.waits, theirs.ns + seen.ns);
     }
-    eprintln!("{what}: {ours:?}, perf {theirs:?}, nested {nested}, unbegun {unbegun}");
+    for (pair, found) in own.iter().filter(|((tid, _), _)| fighters.contains(tid)) {
+        assert!(perfs.contains_key(pair), "{pair:?}: {found:?}, perf none");
+    }
+    // Interrupts in the middle of our programs are counted as such, their beginnings and their ends.
+    assert!(
+        missed <= nested,
+        "{missed} missed, {nested} nested: {ours:?}, perf {theirs:?}\n{}",
+        output.stderr
+    );
+    eprintln!("{what}: {ours:?}, perf {theirs:?}, missed {missed}, nested {nested}");
     assert!(theirs.waits > 50, "nothing to compare: {theirs:?}");
+    // perf's event comes up to a few us from ours.
     let slack_ns = 0.02 * theirs.ns as f64 + 3_000.0 * theirs.waits as f64;
     assert!(
         (ours.ns.abs_diff(theirs.ns) as f64) < slack_ns,

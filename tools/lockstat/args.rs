@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
+use trace::budget::Budget;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
+use trace::privileges::{Capability, FOR_FILES};
 use trace::probe::{Feature, Kernel, Need};
 use trace::symbolize::{Options, Symbolizer};
 use trace::targets::{Settings, Targets};
@@ -44,12 +46,12 @@ pub(crate) struct Args {
     pub(crate) targets: Targets,
 
     /// Who waits for whom at this instant, and deadlocks; traces nothing
-    #[arg(long, help_heading = "Locks", conflicts_with_all = ["duration", "interval", "command", "kernel", "user", "hist", "folded", "output"])]
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["duration", "interval", "command", "kernel", "user", "hist", "folded", "output", "max_overhead"])]
     pub(crate) now: bool,
 
     /// How long glibc's locks are held: probes processes (-p), which slows
     /// down their locks
-    #[arg(long, help_heading = "Locks", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output"])]
+    #[arg(long, help_heading = "Locks", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output", "max_overhead"])]
     pub(crate) hold: bool,
 
     /// With --hold: take the probes away when they cost the target more, %
@@ -110,6 +112,10 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with = "json", help_heading = "Report")]
     pub(crate) folded: bool,
 
+    /// Add the stack of whoever released the lock
+    #[arg(long, help_heading = "Report")]
+    pub(crate) waker: bool,
+
     /// A '-' frame between user and kernel part of folded stacks
     #[arg(short, long, help_heading = "Report")]
     pub(crate) delimited: bool,
@@ -147,6 +153,9 @@ pub(crate) struct Args {
     pub(crate) no_inline: bool,
 
     #[command(flatten)]
+    pub(crate) budget: Budget,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 
     /// Print the script that completes options in SHELL
@@ -180,14 +189,38 @@ impl ExtraClass {
     }
 }
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 2] = [
+pub(crate) const NEEDS: [Need; 8] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
     },
     Need {
+        feature: Feature::SwitchState,
+        without: "the state of a thread is read at the switch, where a waker may have changed it",
+    },
+    Need {
         feature: Feature::Contention,
         without: "kernel locks are not traced",
+    },
+    Need {
+        feature: Feature::TaskRegisters,
+        without: "user registers are taken from the top of the kernel stack",
+    },
+    Need {
+        feature: Feature::MappingTree,
+        without: "user stacks of processes that are not listed yet are walked by frame pointers",
+    },
+    Need {
+        feature: Feature::TaskOfPid,
+        without: "holders have no stacks, and the one of a program's lock is its waker",
+    },
+    Need {
+        feature: Feature::TaskOfVpid,
+        without: "the holder of a lock in a container is its waker",
+    },
+    Need {
+        feature: Feature::SlabCache,
+        without: "kernel locks in slab memory are named by their first caller",
     },
 ];
 
@@ -207,6 +240,29 @@ impl Args {
         }
     }
 
+    /// Whether futex calls are seen to begin and return. While a tracepoint of a call is on, every call of every kind is slower:
+    /// a budget does without.
+    pub(crate) fn sees_calls(&self) -> bool {
+        self.traces(Side::User) && self.budget.max_overhead.is_none()
+    }
+
+    /// Leaves out what this kernel cannot say, and says so; an error where that is all that was asked for.
+    pub(crate) fn narrow_to(&mut self, kernel: &Kernel) -> Result<()> {
+        const SINCE: &str = "contention_begin came with Linux 5.19";
+        if !self.traces(Side::Kernel) || kernel.has_tracepoint("contention_begin") {
+            return Ok(());
+        }
+        ensure!(
+            !self.kernel,
+            "this kernel says nothing of its locks: {SINCE}; -U traces those of programs"
+        );
+        self.user = true;
+        if !self.common.quiet {
+            eprintln!("lockstat: kernel locks are not traced: {SINCE}");
+        }
+        Ok(())
+    }
+
     /// The reports: one, or one per interval until the time is up.
     pub(crate) fn every(&self) -> Every {
         Every {
@@ -221,6 +277,15 @@ impl Args {
         targets.is_everything() && !targets.user_threads && !targets.kernel_threads
     }
 
+    /// What the command and the files take.
+    pub(crate) fn capabilities(&self) -> Vec<Capability> {
+        let files = match &self.output[..] {
+            [] => &[],
+            _ => FOR_FILES,
+        };
+        [self.targets.capabilities(), files].concat()
+    }
+
     /// The format of stdout.
     pub(crate) fn format(&self) -> Format {
         match (self.folded, self.common.json) {
@@ -233,6 +298,16 @@ impl Args {
     /// Whether all stacks are written, not only the heaviest.
     pub(crate) fn needs_names(&self) -> bool {
         self.format() != Format::Human || !self.output.is_empty()
+    }
+
+    /// Whether the stacks of those who release locks are reported.
+    fn wants_releasers(&self) -> bool {
+        self.waker || self.stacks > 0 || self.common.json
+    }
+
+    /// Whether the profile of the waiters has them, too.
+    pub(crate) fn profiles_releasers(&self) -> bool {
+        self.waker || self.common.json
     }
 
     /// What names the stacks.
@@ -252,12 +327,13 @@ impl Args {
             interrupts: self.is_everybody().into(),
             holder_stacks: (self.stacks > 0 || self.common.json).into(),
             releasers: stack_config {
-                no_user: (self.stacks == 0 && !self.common.json).into(),
-                no_kernel: 1,
+                no_user: (!self.wants_releasers()).into(),
+                no_kernel: (!self.wants_releasers()).into(),
             },
             futexes: self.traces(Side::User).into(),
-            pad: 0,
+            kernel_locks: self.traces(Side::Kernel).into(),
         };
+        rodata.in_windows = self.budget.max_overhead.is_some().into();
     }
 
     /// Which optional programs this kernel and these options need.
@@ -266,19 +342,18 @@ impl Args {
         kernel: &Kernel,
         targets: &Settings,
     ) -> Vec<(&'static str, bool)> {
-        let kernel_locks = self.traces(Side::Kernel);
-        let futexes = self.traces(Side::User);
+        let kernel_locks = self.traces(Side::Kernel) && kernel.has_tracepoint("contention_begin");
+        let in_windows = self.budget.max_overhead.is_some();
+        let futexes = self.sees_calls();
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         vec![
-            ("futex_sched_switch", futexes && has_state),
-            ("futex_sched_switch_pre_5_18", futexes && !has_state),
-            ("futex_sched_waking", futexes),
+            ("lock_sched_switch", has_state),
+            ("lock_sched_switch_pre_5_18", !has_state),
+            ("futex_entry", futexes),
             ("futex_exit", futexes),
-            ("futex_restart_exit", futexes),
-            ("futex_waitv_exit", futexes),
-            ("futex_wait_exit", futexes),
-            ("futex_requeue_exit", futexes),
+            ("compat_entries", futexes),
             ("compat_returns", futexes),
+            ("open_waits", in_windows),
             ("contention_begin", kernel_locks),
             ("contention_end", kernel_locks),
             ("unwind_fork", self.unwind != Method::Fp),

@@ -6,12 +6,14 @@ use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use libbpf_rs::skel::Skel;
 use profile::ends;
+use trace::budget::Sampler;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::harvest::wait_for_running_programs;
 use trace::intervals::Reports;
 use trace::iterate::{self, Reseeding};
 use trace::loader::section;
+use trace::privileges;
 use trace::progress::State;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
@@ -23,8 +25,10 @@ use crate::args::Args;
 use crate::harvest::{Ended, Harvest, Names};
 use crate::losses::Ledger;
 use crate::report::Interval;
-use crate::setup::CompatReturns;
-use crate::{losses, report, waits};
+use crate::setup::FutexReturns;
+use crate::weighted::Sums;
+use crate::windows::Windows;
+use crate::{losses, report, waits, windows};
 
 /// The tool at work.
 pub(crate) struct Capture<'a> {
@@ -33,9 +37,12 @@ pub(crate) struct Capture<'a> {
     pub(crate) stacks: StackTable,
     ring: Ring,
     names: Names,
-    compat_returns: CompatReturns,
+    returns: FutexReturns,
     reseeding: Reseeding,
-    meter: Meter,
+    meter: &'a Meter,
+    /// With `--max-overhead`.
+    sampler: Option<(Sampler<'a>, Sums)>,
+    end_ns: u64,
     deadline_ns: Option<u64>,
     waits: u64,
     ends: Option<String>,
@@ -44,8 +51,8 @@ pub(crate) struct Capture<'a> {
 impl<'a> Capture<'a> {
     pub(crate) fn open(
         args: &'a Args,
-        skel: LockstatSkel<'static>,
-        meter: Meter,
+        (skel, returns): (LockstatSkel<'static>, FutexReturns),
+        meter: &'a Meter,
         corked: Option<&Corked>,
     ) -> Result<Self> {
         let unwinder = Unwinder::new(args.unwind, bpf::unwind_maps!(skel), &args.targets.wanted())?;
@@ -61,9 +68,11 @@ impl<'a> Capture<'a> {
                 classes: args.classes(),
                 ..Names::default()
             },
-            compat_returns: CompatReturns::default(),
+            returns,
             reseeding: Reseeding::default(),
             meter,
+            sampler: None,
+            end_ns: 0,
             deadline_ns: None,
             waits: 0,
             ends: None,
@@ -76,9 +85,16 @@ impl<'a> Capture<'a> {
         targets.fill(&maps.target_tgids, &maps.target_tids)?;
         iterate::run(self.skel.links.seed_members.as_ref())?;
         iterate::run(self.skel.links.close_waits.as_ref())?;
-        self.compat_returns.follow(&mut self.skel)?;
-        let start_ns = monotonic_ns();
-        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
+        self.follow_compat_programs()?;
+        privileges::keep_for_tracing("lockstat", &self.args.capabilities());
+        self.sampler = windows::sampler(self.args, &mut self.skel, &mut self.stacks, self.meter)?;
+        let start_ns = match &self.sampler {
+            Some((sampler, _)) => sampler.began_ns(),
+            None => monotonic_ns(),
+        };
+        if self.sampler.is_none() {
+            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
+        }
         if !self.args.common.quiet {
             eprintln!("lockstat: tracing {}", self.args.window.describe());
         }
@@ -89,7 +105,9 @@ impl<'a> Capture<'a> {
 
     /// What the run has cost, and what was not counted, since the start.
     pub(crate) fn ledger(&self) -> Result<Ledger> {
-        let cost = self.meter.read(self.skel.object());
+        let budget = self.sampler.as_ref();
+        let budget = budget.map(|(sampler, _)| sampler.summary(self.end_ns));
+        let cost = self.meter.read_within(self.skel.object(), budget);
         Ok(Ledger {
             losses: losses::count(&self.skel, &self.stacks, cost.recursions)?,
             cost,
@@ -127,6 +145,48 @@ impl<'a> Capture<'a> {
         })
     }
 
+    /// Windows need no returns of calls.
+    fn follow_compat_programs(&mut self) -> Result<()> {
+        if !self.args.sees_calls() {
+            return Ok(());
+        }
+        self.returns.follow_compat(&mut self.skel)
+    }
+
+    /// Opens or closes a window if one is due. Returns whether there is time for more, and when the next edge is due.
+    fn step_windows(&mut self) -> Result<(bool, Option<u64>)> {
+        let Some((sampler, sums)) = &mut self.sampler else {
+            return Ok((true, None));
+        };
+        sampler.step(&mut Windows {
+            skel: &mut self.skel,
+            stacks: &mut self.stacks,
+            sums,
+        })?;
+        Ok((sampler.can_afford_more(), Some(sampler.due_ns())))
+    }
+
+    /// Ends the interval that began at `start_ns`; what it found, and when it ended.
+    fn take(&mut self, start_ns: u64) -> Result<Harvest> {
+        let Some((sampler, sums)) = &mut self.sampler else {
+            let edge_ns = monotonic_ns();
+            let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
+            let ended = self.turn(start_ns, edge_ns, is_last)?;
+            self.absorb();
+            return Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended);
+        };
+        let end_ns = sampler.end(&mut Windows {
+            skel: &mut self.skel,
+            stacks: &mut self.stacks,
+            sums,
+        })?;
+        let (rows, looked) = sums.take(end_ns.saturating_sub(start_ns));
+        self.absorb();
+        let (skel, stacks, names) = (&self.skel, &mut self.stacks, &mut self.names);
+        let harvest = Harvest::of_rows(rows, skel, stacks, names, (0, start_ns..end_ns))?;
+        Ok(Harvest { looked, ..harvest })
+    }
+
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
     fn absorb(&mut self) {
         self.stacks.absorb(&self.ring);
@@ -136,7 +196,11 @@ impl<'a> Capture<'a> {
 
 impl Reports for Capture<'_> {
     fn fds(&self) -> Vec<RawFd> {
-        vec![self.ring.fd(), self.stacks.fd()]
+        // With a budget nothing wakes it but time: what is new is named when that is paid for.
+        match self.sampler {
+            None => vec![self.ring.fd(), self.stacks.fd()],
+            Some(_) => Vec::new(),
+        }
     }
 
     fn deadline_ns(&self) -> Option<u64> {
@@ -144,12 +208,20 @@ impl Reports for Capture<'_> {
     }
 
     fn step(&mut self) -> Result<State> {
+        let (can_afford_more, due_ns) = self.step_windows()?;
+        if !can_afford_more {
+            return Ok(State {
+                due_ns,
+                ..State::default()
+            });
+        }
         self.absorb();
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;
-        self.compat_returns.follow(&mut self.skel)?;
+        self.follow_compat_programs()?;
         Ok(State {
+            due_ns,
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
             lost: losses::count(&self.skel, &self.stacks, 0)?.total(),
@@ -158,15 +230,13 @@ impl Reports for Capture<'_> {
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let edge_ns = monotonic_ns();
-        let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
-        let ended = self.turn(start_ns, edge_ns, is_last)?;
-        *end_ns = edge_ns;
-        self.absorb();
-        let harvest = Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)?;
+        let harvest = self.take(start_ns)?;
+        *end_ns = harvest.window_ns.end;
+        self.end_ns = *end_ns;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
         let named = self.args.needs_names();
-        let profile = waits::profile(&harvest, &mut self.stacks, named);
+        let releasers = self.args.profiles_releasers();
+        let profile = waits::profile(&harvest, &mut self.stacks, named, releasers);
         self.ends = ends::describe(&profile);
         let ledger = self.ledger()?;
         let interval = Interval {

@@ -19,6 +19,7 @@ use trace::places::Places;
 use trace::stacks::StackTable;
 use trace::task::comm_text;
 
+use crate::chains::{self, Chain, Chains, Labels};
 use crate::kernel::{self, symbols::Symbols};
 use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Side, Waiter};
 use crate::user::{self, Class, LeftOut};
@@ -30,6 +31,7 @@ pub(crate) struct Names {
     pub(crate) places: Places,
     /// Classes of programs' locks that are shown.
     pub(crate) classes: Vec<Class>,
+    pub(crate) chains: Chains,
 }
 
 /// An interval that is over.
@@ -50,6 +52,10 @@ pub(crate) struct Harvest {
     pub(crate) window_ns: Range<u64>,
     /// Programs' waits of classes that were not asked for.
     pub(crate) left_out: Vec<LeftOut>,
+    /// Those that cost most first.
+    pub(crate) chains: Vec<Chain>,
+    /// Share of the time that was looked at, where that is not all of it.
+    pub(crate) looked: Option<f64>,
 }
 
 impl Harvest {
@@ -67,19 +73,35 @@ impl Harvest {
     ) -> Result<Self> {
         let mut rows = raw_rows(skel, ended.half)?;
         user::add_open_stacks(&mut rows, &ended.open, stacks, ended.window_ns.end)?;
+        Self::of_rows(rows, skel, stacks, names, (ended.half, ended.window_ns))
+    }
+
+    /// Names what the tables held.
+    pub(crate) fn of_rows(
+        mut rows: Vec<LockRow>,
+        skel: &LockstatSkel<'_>,
+        stacks: &mut StackTable,
+        names: &mut Names,
+        (half, window_ns): (u32, Range<u64>),
+    ) -> Result<Self> {
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
-        let left_out = user::name(&mut rows, skel, stacks, &names.places, &names.classes)?;
+        let mut labels = Labels::new();
+        chains::label_kernel(&rows, &mut labels);
+        let left_out = user::name(&mut rows, skel, stacks, names, &mut labels)?;
+        let chains = names.chains.take(skel, half, labels)?;
         rows.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {
             rows,
-            window_ns: ended.window_ns,
+            window_ns,
             left_out,
+            chains,
+            looked: None,
         })
     }
 }
 
 /// Locks as the BPF side tells them apart, each with its waiters and holders, heaviest first.
-fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
+pub(crate) fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
     let mut rows: HashMap<Identity, LockRow> = HashMap::new();
     for (key, sum) in take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)? {
         let identity = Identity::from(&key.lock);
@@ -106,10 +128,7 @@ fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
     }
     let mut rows: Vec<LockRow> = rows.into_values().collect();
     for row in &mut rows {
-        row.waiters
-            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
-        row.holders
-            .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+        row.sort();
     }
     Ok(rows)
 }
@@ -151,6 +170,7 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
     waits.add_exact(sum.contentions, sum.total_ns, sum.max_ns);
     LockRow {
         identity,
+        seen_as: vec![identity],
         name: LockName::default(),
         class: "",
         confidence,
@@ -165,6 +185,7 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
         raced: sum.raced,
         timed_out: sum.given_up,
         open: sum.open,
+        margins: None,
         first_caller: None,
         waiters: Vec::new(),
         holders: Vec::new(),
@@ -199,11 +220,7 @@ fn holder(key: &holder_key, value: &holder_value) -> Holder {
             tgid: key.tgid,
             tid: key.tid,
         },
-        kind: match key.kind {
-            1 => HolderKind::Owner,
-            2 => HolderKind::Reader,
-            _ => HolderKind::Waker,
-        },
+        kind: HolderKind::of(key.kind.into()),
         waits: value.waits,
         caused_ns: value.caused_ns,
         on_cpu,

@@ -1,11 +1,13 @@
 //! `-j`: every lock, one by one.
 
 use profile::frame::Frame;
+use profile::model::Task;
 use serde_json::{Value, json};
 use trace::stacks::StackTable;
 
+use crate::chains::{Chain, Link};
 use crate::harvest::Harvest;
-use crate::row::{Holder, LockRow, Waiter};
+use crate::row::{Holder, LockRow, Margins, Waiter};
 use crate::user::LeftOut;
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
@@ -22,10 +24,32 @@ pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
     classes.collect()
 }
 
+/// `[{"waits", "links": [{"waiter", "lock", "class", "holder", "ns"}, …]}, …]`, longest first.
+pub(crate) fn chains(chains: &[Chain]) -> Value {
+    let link = |link: &Link| {
+        json!({
+            "waiter": task(&link.waiter),
+            "lock": link.lock.name,
+            "class": link.lock.class,
+            "holder": link.holder.as_ref().map(task),
+            "ns": link.ns,
+        })
+    };
+    let chains = chains.iter().map(|chain| {
+        let links: Vec<Value> = chain.links.iter().map(link).collect();
+        json!({"waits": chain.waits, "links": links})
+    });
+    chains.collect()
+}
+
+fn task(task: &Task) -> Value {
+    json!({"comm": *task.comm, "pid": task.tgid, "tid": task.tid})
+}
+
 fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
     let waiters: Vec<Value> = row.waiters.iter().map(waiter).collect();
     let holders: Vec<Value> = row.holders.iter().map(|one| holder(one, stacks)).collect();
-    json!({
+    let mut object = json!({
         "side": row.identity.side.word(),
         "class": row.class,
         "confidence": row.confidence,
@@ -47,7 +71,17 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
         "caller": row.first_caller.as_deref(),
         "waiters": waiters,
         "holders": holders,
-    })
+    });
+    if let Some(margins) = row.margins {
+        object["margins_95"] = to_json(margins);
+    }
+    object
+}
+
+/// JSON has no infinity: an unknown margin is null.
+fn to_json(margins: Margins) -> Value {
+    let known = |margin: f64| margin.is_finite().then_some(margin);
+    json!({"contentions": known(margins.contentions), "total_ns": known(margins.total_ns)})
 }
 
 fn waiter(waiter: &Waiter) -> Value {

@@ -21,9 +21,11 @@ pub(crate) struct Ledger {
     pub(crate) cost: Cost,
 }
 
-/// Waits that were under way when tracing began, and have ended: their length is not known.
-pub(crate) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
-    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.begun_before)
+/// Waits for kernel locks that were under way when tracing began, or a window, and have ended: their length is not known.
+/// With a budget also what of it lay in windows, ns.
+pub(crate) fn begun_before(skel: &LockstatSkel<'_>) -> Result<(u64, u64)> {
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    Ok((bss.begun_before, bss.begun_before_ns))
 }
 
 /// Every counter. `recursions`: events in the middle of our own programs, which the kernel kept from them.
@@ -56,6 +58,12 @@ pub(crate) fn count(
         "holders_full",
         "waits without holder: table full",
         tables.holders_full,
+    );
+    losses.count("chains_full", "chained waits: table full", bss.chains_full);
+    losses.count(
+        "maxima_raced",
+        "maxima that may be too small: two CPUs at once",
+        tables.maxima_raced,
     );
     losses.count("negative", "times running backwards", tables.negative);
     let kernel = &bss.kernel_lock_losses;

@@ -21,6 +21,7 @@ use capture::Capture;
 
 mod args;
 mod capture;
+mod chains;
 mod harvest;
 mod hold;
 mod json;
@@ -37,20 +38,22 @@ mod table;
 mod table_tests;
 mod user;
 mod waits;
+mod weighted;
+mod windows;
 
 fn main() -> ExitCode {
-    run::main("lockstat", || trace(&Args::parse()))
+    run::main("lockstat", || trace(Args::parse()))
 }
 
-fn trace(args: &Args) -> Result<Outcome> {
+fn trace(mut args: Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
         return Ok(run::print_completions(shell, Args::command()));
     }
     if args.now {
-        return now::run(args);
+        return now::run(&args);
     }
     if args.hold {
-        return hold::run(args);
+        return hold::run(&args);
     }
     let mut targets = args.targets.resolve()?;
     args.output
@@ -62,11 +65,12 @@ fn trace(args: &Args) -> Result<Outcome> {
         let programs = args.programs(&kernel, &targets);
         return probe::print("lockstat", &kernel, &NEEDS, &programs);
     }
+    args.narrow_to(&kernel)?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
     let meter = Meter::start();
-    let skel = setup::load(args, &kernel, &targets)?;
-    let mut capture = Capture::open(args, skel, meter, corked.as_ref())?;
+    let attached = setup::load(&args, &kernel, &targets)?;
+    let mut capture = Capture::open(&args, attached, &meter, corked.as_ref())?;
 
     let start_ns = capture.open_window(&targets)?;
     let mut command = corked.map(Corked::start).transpose()?;
@@ -79,7 +83,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut end_ns,
     );
     run::unless_closed(written, ())?;
-    let outcome = close(args, &capture, end_ns - start_ns)?;
+    let outcome = close(&args, &capture, end_ns - start_ns)?;
     finish(command, &signals, outcome)
 }
 
@@ -96,10 +100,16 @@ fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> 
         cost: &ledger.cost,
     };
     closing.print(args.common.quiet);
-    let before = losses::begun_before(&capture.skel)?;
+    let (before, before_ns) = losses::begun_before(&capture.skel)?;
     if before > 0 && !args.common.quiet {
         let waits = units::counted(before, "waits");
-        eprintln!("lockstat: begun before tracing, and left out: {waits}");
+        match args.budget.max_overhead {
+            None => eprintln!("lockstat: begun before tracing, and left out: {waits}"),
+            Some(_) => eprintln!(
+                "lockstat: begun between windows, for kernel locks that are not known, and left out: {waits}, {} of them in windows",
+                units::duration(before_ns)
+            ),
+        }
     }
     if args.common.verbose {
         eprintln!("lockstat: {}", capture.stacks.describe_unnamed());

@@ -47,16 +47,14 @@ fn sum(kind: &str, rows: &[&LockRow]) -> Option<LockRow> {
     for row in others {
         add(&mut sum, row);
     }
-    sum.waiters
-        .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
-    sum.holders
-        .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+    sum.sort();
     Some(sum)
 }
 
 /// Adds the waits for one lock to those for another.
 pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.locks += row.locks;
+    sum.seen_as.extend_from_slice(&row.seen_as);
     sum.contentions += row.contentions;
     sum.waits.merge(&row.waits);
     sum.total_ns += row.total_ns;
@@ -67,6 +65,10 @@ pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.raced += row.raced;
     sum.timed_out += row.timed_out;
     sum.open += row.open;
+    sum.margins = match (sum.margins, row.margins) {
+        (Some(margins), Some(more)) => Some(margins.plus(more)),
+        (one, other) => one.or(other),
+    };
     sum.confidence = sum.confidence.min(row.confidence);
     sum.waiters.extend_from_slice(&row.waiters);
     sum.holders.extend_from_slice(&row.holders);

@@ -15,6 +15,7 @@ use trace::stacks::StackTable;
 use trace::window::wall_clock;
 
 use crate::args::Args;
+use crate::chains;
 use crate::harvest::Harvest;
 use crate::losses::Ledger;
 use crate::table::Look;
@@ -68,17 +69,22 @@ fn meta(interval: &Interval) -> Meta {
 
 fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
     let ledger = &interval.ledger;
-    Map::from_iter([
+    let mut extra = Map::from_iter([
         ("start_ns".into(), interval.harvest.window_ns.start.into()),
         ("user_ends".into(), ends::to_json(&interval.profile)),
         ("locks".into(), json::locks(&interval.harvest, stacks)),
+        ("chains".into(), json::chains(&interval.harvest.chains)),
         (
             "left_out".into(),
             json::left_out(&interval.harvest.left_out),
         ),
         ("losses".into(), ledger.losses.to_json()),
         ("cost".into(), ledger.cost.to_json()),
-    ])
+    ]);
+    if let Some(looked) = interval.harvest.looked {
+        extra.insert("looked".into(), looked.into());
+    }
+    extra
 }
 
 fn folded_options(args: &Args) -> FoldedOptions {
@@ -109,6 +115,11 @@ fn write_human(
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)
     })?;
+    chains::text::write(&harvest.chains, look.style, out)?;
+    if let Some(looked) = harvest.looked {
+        let percent = 100.0 * looked;
+        writeln!(out, "\nestimated, looking {percent:.1}% of the time")?;
+    }
     table::write_left_out(&harvest.left_out, out)?;
     writeln!(out)?;
     Ok(())

@@ -1,5 +1,6 @@
 //! A lock and who waited for it: plain data, where the kernel's and the programs' locks meet.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use profile::model::Task;
@@ -45,10 +46,30 @@ pub(crate) struct LockName {
     pub(crate) kind: String,
 }
 
+/// Half the widths of the 95 % intervals around estimates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Margins {
+    pub(crate) contentions: f64,
+    /// ns
+    pub(crate) total_ns: f64,
+}
+
+impl Margins {
+    /// Of two sums together, at most: their errors need not be independent.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            contentions: self.contentions + other.contentions,
+            total_ns: self.total_ns + other.total_ns,
+        }
+    }
+}
+
 /// One lock in one interval; or several of a kind, in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRow {
     pub(crate) identity: Identity,
+    /// As the BPF side tells locks apart, which sees one in several ways.
+    pub(crate) seen_as: Vec<Identity>,
     pub(crate) name: LockName,
     /// `mutex`, `rwsem`, …
     pub(crate) class: &'static str,
@@ -72,12 +93,24 @@ pub(crate) struct LockRow {
     pub(crate) timed_out: u64,
     /// Not over at the end of the interval.
     pub(crate) open: u64,
+    /// Where not everything was looked at.
+    pub(crate) margins: Option<Margins>,
     /// First function outside the lock's own code, on the heaviest stack.
     pub(crate) first_caller: Option<Arc<str>>,
     /// Heaviest first.
     pub(crate) waiters: Vec<Waiter>,
     /// Whoever caused most first.
     pub(crate) holders: Vec<Holder>,
+}
+
+impl LockRow {
+    /// Heaviest waiters and holders first.
+    pub(crate) fn sort(&mut self) {
+        self.waiters
+            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
+        self.holders
+            .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+    }
 }
 
 /// Stands for the thread, where an interrupt waited.
@@ -115,6 +148,15 @@ pub(crate) enum HolderKind {
 }
 
 impl HolderKind {
+    /// `enum holder_kind` of the BPF side.
+    pub(crate) fn of(code: u32) -> Self {
+        match code {
+            1 => Self::Owner,
+            2 => Self::Reader,
+            _ => Self::Waker,
+        }
+    }
+
     /// A stable lower-case word.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -141,6 +183,17 @@ pub(crate) struct Holder {
     pub(crate) stack: u64,
 }
 
+impl Holder {
+    /// Adds what it made others wait on another lock, or on another occasion.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.waits += more.waits;
+        self.caused_ns += more.caused_ns;
+        self.on_cpu += more.on_cpu;
+        self.runnable += more.runnable;
+        self.blocked += more.blocked;
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -157,6 +210,7 @@ pub(crate) mod tests {
                 tgid: 0,
                 class: 3,
             },
+            seen_as: Vec::new(),
             name: LockName::default(),
             class: "mutex",
             confidence: 100,
@@ -171,6 +225,7 @@ pub(crate) mod tests {
             raced: 0,
             timed_out: 0,
             open: 0,
+            margins: None,
             first_caller: None,
             waiters: Vec::new(),
             holders: Vec::new(),

@@ -71,6 +71,27 @@ pub(crate) fn write(
     for ((kernel, _, _), place) in heaviest(holders, top) {
         write_place("caused", &place, &[&stacks.kernel_names(kernel)], out)?;
     }
+    write_releasers(row, top, stacks, out)
+}
+
+/// Whoever ended the waits, where that is known.
+fn write_releasers(
+    row: &LockRow,
+    top: usize,
+    stacks: &mut StackTable,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let released = row.waiters.iter().filter(|waiter| waiter.waker != 0);
+    let places = released.filter_map(|waiter| {
+        let task = stacks.waker(waiter.waker)?.task.clone()?;
+        let place = (waiter.waker, 0, task.comm);
+        Some((place, task.tid, waiter.count, waiter.total_ns))
+    });
+    for ((id, _, _), place) in heaviest(places.collect::<Vec<_>>().into_iter(), top) {
+        if let Some(waker) = stacks.waker(id) {
+            write_place("ended", &place, &[&waker.kernel, &waker.user], out)?;
+        }
+    }
     Ok(())
 }
 
@@ -82,7 +103,9 @@ fn heaviest(threads: impl Iterator<Item = (Key, u32, u64, u64)>, top: usize) -> 
     for (key, tid, waits, ns) in threads {
         let place = places.entry(key.clone()).or_default();
         place.comm = key.2;
-        place.threads.push(tid);
+        if !place.threads.contains(&tid) {
+            place.threads.push(tid);
+        }
         place.waits += waits;
         place.ns += ns;
     }

@@ -10,11 +10,11 @@ use profile::style::Style;
 use profile::units;
 use trace::histogram::text::{self, Unit};
 
-use crate::row::{Holder, HolderKind, LockRow};
+use crate::row::{Holder, HolderKind, LockRow, Margins};
 use crate::user::LeftOut;
 
 /// Columns of a line.
-const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 /// Of the lines about a lock.
 const INDENT: usize = 10;
 /// Callers and holders named behind a lock.
@@ -145,7 +145,9 @@ fn how(row: &LockRow) -> Vec<String> {
         parts.push(format!("{} raced", units::count(row.raced)));
     }
     let parts_ns = row.spin_ns + row.block_ns;
-    if row.spin_ns > 0 && row.class == "mutex" {
+    // Every waiter for a PI lock spins for a moment.
+    if row.spin_ns > 0 && row.class == "mutex" || row.class == "pi" && row.spin_ns > parts_ns / 100
+    {
         parts.push(format!("spinning {}", percent(row.spin_ns, parts_ns)));
     }
     if row.run_queue_ns > 0 {
@@ -154,10 +156,26 @@ fn how(row: &LockRow) -> Vec<String> {
             percent(row.run_queue_ns, parts_ns)
         ));
     }
+    if let Some(margins) = row.margins {
+        parts.push(sureness(row, margins));
+    }
     if row.confidence < 80 {
         parts.push(format!("class {}% sure", row.confidence));
     }
     parts
+}
+
+/// How far the truth may be from the estimates.
+fn sureness(row: &LockRow, margins: Margins) -> String {
+    let percent = |margin: f64, of: u64| format!("\u{b1}{:.1}%", 100.0 * margin / of.max(1) as f64);
+    if !(margins.contentions.is_finite() && margins.total_ns.is_finite()) {
+        return "seen in one window only".into();
+    }
+    format!(
+        "total {}, waits {}",
+        percent(margins.total_ns, row.total_ns),
+        percent(margins.contentions, row.contentions)
+    )
 }
 
 /// Holders of a lock, whatever stack they were seen on.
@@ -222,11 +240,7 @@ fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Holder> {
         match threads.get_mut(&key) {
             None => drop(threads.insert(key, holder.clone())),
             Some(sum) => {
-                sum.waits += holder.waits;
-                sum.caused_ns += holder.caused_ns;
-                sum.on_cpu += holder.on_cpu;
-                sum.runnable += holder.runnable;
-                sum.blocked += holder.blocked;
+                sum.add(holder);
                 sum.kind = sum.kind.min(holder.kind);
             }
         }
@@ -284,7 +298,7 @@ fn percent(part: u64, all: u64) -> String {
 }
 
 /// At most `columns` characters.
-fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.into();
     }

@@ -20,13 +20,19 @@ const CONTENTIONS: ValueType = ValueType {
 };
 
 /// Every waiter's stack, by ns. Names take time: without them, it tells how complete the stacks are.
-pub(crate) fn profile(harvest: &Harvest, stacks: &mut StackTable, named: bool) -> Profile {
+pub(crate) fn profile(
+    harvest: &Harvest,
+    stacks: &mut StackTable,
+    named: bool,
+    releasers: bool,
+) -> Profile {
     let mut samples = Vec::new();
     for row in &harvest.rows {
         for waiter in &row.waiters {
             let mut sample = sample(row, waiter, stacks);
             if named {
                 name(&mut sample, waiter, stacks);
+                sample.waker = stacks.waker(waiter.waker).filter(|_| releasers);
             }
             samples.push(sample);
         }
@@ -68,7 +74,6 @@ fn name(sample: &mut Sample, waiter: &Waiter, stacks: &mut StackTable) {
     sample.kernel = stacks.kernel_names(waiter.kernel);
     if !waiter.in_interrupt {
         sample.user = stacks.user_names(waiter.user);
-        sample.waker = stacks.waker(waiter.waker);
         return;
     }
     sample.task = Task {

@@ -1,6 +1,7 @@
 /* Waits for every kind of pthread lock, one after another. Each lock is a variable of its name. */
 
-pthread_mutex_t lock_normal = PTHREAD_MUTEX_INITIALIZER, lock_recursive, lock_errorcheck, lock_robust, lock_inheriting;
+pthread_mutex_t lock_normal = PTHREAD_MUTEX_INITIALIZER, lock_recursive, lock_errorcheck, lock_robust, lock_inheriting,
+		lock_spun;
 pthread_mutex_t lock_timed = PTHREAD_MUTEX_INITIALIZER, lock_late = PTHREAD_MUTEX_INITIALIZER;
 pthread_rwlock_t lock_read = PTHREAD_RWLOCK_INITIALIZER, lock_written = PTHREAD_RWLOCK_INITIALIZER;
 pthread_rwlock_t lock_readers = PTHREAD_RWLOCK_INITIALIZER;
@@ -149,6 +150,19 @@ static void init_mutex(pthread_mutex_t *mutex, int type, int robust, int protoco
 	check(pthread_mutex_init(mutex, &attr));
 }
 
+/* The waiter has asked the kernel, which lets it spin as long as its owner has a CPU. */
+static void work_while_awaited(void *lock)
+{
+	pthread_mutex_t *mutex = lock;
+	long long end;
+
+	while (!(__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) & 0x80000000 /* FUTEX_WAITERS */))
+		;
+	end = clock_ns(CLOCK_MONOTONIC) + HOLD_NS;
+	while (clock_ns(CLOCK_MONOTONIC) < end)
+		;
+}
+
 /* Calls whose word has changed already. */
 static void race(void)
 {
@@ -169,6 +183,7 @@ int main(void)
 		MUTEX(lock_errorcheck, take_mutex),
 		MUTEX(lock_robust, take_mutex),
 		{ "lock_inheriting", "pi", take_mutex, hold_mutex, release_mutex, &lock_inheriting, ROUNDS, 0 },
+		{ "lock_spun", "pi", take_mutex, hold_mutex, release_mutex, &lock_spun, ROUNDS, 0, work_while_awaited },
 		MUTEX(lock_timed, take_timed),
 		{ "lock_late", "mutex", take_in_vain, hold_mutex, release_mutex, &lock_late, ROUNDS, 1 },
 		RWLOCK(lock_read, take_read, hold_write),
@@ -184,6 +199,7 @@ int main(void)
 	init_mutex(&lock_errorcheck, PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE);
 	init_mutex(&lock_robust, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PRIO_NONE);
 	init_mutex(&lock_inheriting, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_INHERIT);
+	init_mutex(&lock_spun, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_INHERIT);
 	check(sem_init(&lock_sem, 0, 0));
 	check(pthread_barrier_init(&lock_barrier, NULL, 2));
 	ready();

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
+#include <sys/utsname.h>
 
 #define ROUNDS 7
 #define HOLD_NS 20000000
@@ -18,12 +19,16 @@ struct stage {
 	int rounds;
 	/* The wait ends without the holder's doing. */
 	int unattended;
+	/* What the holder does while it has the lock, instead of seeing the waiter asleep for a while. */
+	void (*attend)(void *lock);
 };
 
 static volatile pid_t waiter_tid;
 static int to_waiter[2], to_holder[2];
 /* What all rounds took, what of that was over when the wait was moved elsewhere, and when the present one began. */
 static volatile long long waited_ns, moved_ns, began_ns;
+/* CPU time of the waiter meanwhile. */
+static volatile long long worked_ns;
 
 static long call_futex(volatile uint32_t *word, int operation, uint32_t value, const struct timespec *timeout, uint32_t *word2,
 		       uint32_t value3)
@@ -45,23 +50,29 @@ static void await_byte(int *pipe)
 		_exit(9);
 }
 
+/* Reads a file of a thread's directory in /proc as text; empty if there is none. */
+static void read_of(pid_t tid, const char *file, char *text, size_t size)
+{
+	char path[64];
+	ssize_t length = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, file);
+	fd = open(path, O_RDONLY);
+	if (fd >= 0) {
+		length = read(fd, text, size - 1);
+		close(fd);
+	}
+	text[length > 0 ? length : 0] = 0;
+}
+
 /* The number of the system call that a thread sleeps in; -1 while it runs. */
 static long call_of(pid_t tid)
 {
-	char path[64], text[256];
-	ssize_t length;
-	int fd;
+	char text[256];
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
-	fd = open(path, O_RDONLY);
-	if (fd < 0)
-		return -1;
-	length = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (length <= 0 || text[0] < '0' || text[0] > '9')
-		return -1;
-	text[length] = 0;
-	return atol(text);
+	read_of(tid, "syscall", text, sizeof(text));
+	return text[0] < '0' || text[0] > '9' ? -1 : atol(text);
 }
 
 static int is_futex_call(long number)
@@ -70,11 +81,38 @@ static int is_futex_call(long number)
 	return number == SYS_futex || number == 422 || number == 449 || number == 455;
 }
 
+/* Kernels that unwind by ORC say 0 for every thread before bc9bbb81730e (5.16). */
+static int has_wchan(void)
+{
+	struct utsname kernel;
+	int major = 0, minor = 0;
+
+	return !uname(&kernel) && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 &&
+	       (major > 5 || (major == 5 && minor >= 16));
+}
+
+/* Whether it has left its CPU. Not by `syscall`, whose reader spins until then: a waiter for a PI mutex spins as long as its
+ * owner has a CPU, and each would wait for the other.
+ */
+static int is_asleep(pid_t tid)
+{
+	char text[256];
+
+	if (has_wchan()) {
+		read_of(tid, "wchan", text, sizeof(text));
+		return text[0] && text[0] != '0';
+	}
+	/* Nobody spins there: rtmutex_spin_on_owner came with 5.15. */
+	read_of(tid, "status", text, sizeof(text));
+	return strstr(text, "State:\tS") != NULL;
+}
+
 static void await_sleep(pid_t tid)
 {
 	struct timespec pause = { .tv_nsec = 200000 };
 
-	while (!is_futex_call(call_of(tid)))
+	/* Twice: it may have slept for something else on its way there. */
+	while (!is_asleep(tid) || !is_futex_call(call_of(tid)) || !is_asleep(tid))
 		nanosleep(&pause, NULL);
 }
 
@@ -93,9 +131,11 @@ static void *waiter(void *argument)
 	send_byte(to_holder);
 	for (int round = 0; round < stage->rounds; round++) {
 		await_byte(to_waiter);
+		worked_ns -= clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		stage->wait(stage->lock);
 		waited_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
+		worked_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		send_byte(to_holder);
 	}
 	return NULL;
@@ -106,7 +146,7 @@ static void play(struct stage *stage)
 {
 	pthread_t thread;
 
-	waited_ns = moved_ns = 0;
+	waited_ns = moved_ns = worked_ns = 0;
 	if (pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
 		_exit(8);
 	await_byte(to_holder);
@@ -116,6 +156,8 @@ static void play(struct stage *stage)
 		send_byte(to_waiter);
 		if (stage->unattended) {
 			await_byte(to_holder);
+		} else if (stage->attend) {
+			stage->attend(stage->lock);
 		} else {
 			await_sleep(waiter_tid);
 			hold_on();
@@ -126,7 +168,7 @@ static void play(struct stage *stage)
 			await_byte(to_holder);
 	}
 	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moved_ns\": %lld, "
-	    "\"waiter\": %d, \"holder\": %d}\n",
-	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, waiter_tid, (int)syscall(SYS_gettid));
+	    "\"worked_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
+	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, worked_ns, waiter_tid, (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }

@@ -9,13 +9,15 @@ mod report;
 use std::io::{BufWriter, Write, stdout};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use bpf::lockstat_hold::{LockstatHoldSkel, LockstatHoldSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
 use trace::cost::{Cost, Meter};
 use trace::iterate;
 use trace::loader::{self, section};
+use trace::privileges;
+use trace::probe::Kernel;
 use trace::run::{self, Outcome};
 use trace::signals::{self, Signals};
 use trace::targets::Settings;
@@ -51,6 +53,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let targets = args.targets.resolve()?;
     run::check_privileges()?;
+    ensure!(
+        Kernel::probe()?
+            .enumerator("BPF_FUNC_get_attach_cookie")
+            .is_some(),
+        "--hold: this kernel has no cookies for uprobes, which came with Linux 5.15"
+    );
     let signals = Signals::install()?;
     let meter = Meter::start();
     let libraries = probes::find(&targets.tgids)?;
@@ -62,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let (before, probed_from_ns) = (probes::hits(&skel)?, monotonic_ns());
     let cpu_before = guard::cpu_ns(&args.targets.pids).unwrap_or(0);
     let probes = Probes::attach(&skel, &libraries, method)?;
+    privileges::keep_for_tracing("lockstat", &[]);
     let mut price = watch(args, &mut skel, &signals, probes, trap_ns)?;
     price.traps = probes::hits(&skel)? - before;
     price.probed_ns = monotonic_ns() - probed_from_ns;

@@ -32,10 +32,12 @@ pub(crate) struct Futex {
     pub(crate) timed: bool,
 }
 
-/// Numbers of the system calls; Architecture: x86-64 and its 32-bit programs.
-const FUTEX: i16 = 202;
-const FUTEX_IA32: i16 = 240;
-const FUTEX_TIME64_IA32: i16 = 422;
+/// Numbers of the system calls.
+const FUTEX: i16 = libc::SYS_futex as i16;
+/// The same for i386 and ARM.
+const FUTEX_COMPAT: i16 = 240;
+const FUTEX_TIME64_COMPAT: i16 = 422;
+/// The same everywhere.
 const FUTEX_WAITV: i16 = 449;
 const FUTEX_WAIT: i16 = 455;
 
@@ -52,7 +54,7 @@ impl Futex {
         }
         let [address, second, third, fourth, fifth, _] = thread.arguments;
         match (thread.wait.syscall, thread.compat) {
-            (FUTEX, false) | (FUTEX_IA32 | FUTEX_TIME64_IA32, true) => {
+            (FUTEX, false) | (FUTEX_COMPAT | FUTEX_TIME64_COMPAT, true) => {
                 Self::classic(address, second, third, fourth)
             }
             (FUTEX_WAITV, _) => Some(Self {

@@ -18,6 +18,7 @@ use std::io::{BufWriter, Write, stdout};
 use anyhow::Result;
 use libbpf_rs::skel::Skel;
 use trace::cost::Meter;
+use trace::privileges;
 use trace::run::{self, Outcome};
 
 use crate::args::Args;
@@ -29,6 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     run::check_privileges()?;
     let meter = Meter::start();
     let skel = snapshot::load(&targets)?;
+    privileges::keep_for_tracing("lockstat", &[]);
     let snapshot = snapshot::take(&skel, args.symbolizer()?, args.unwind)?;
     let verdict = Verdict::of(&snapshot);
     let cost = meter.read(skel.object());

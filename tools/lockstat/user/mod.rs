@@ -15,6 +15,8 @@ use trace::maps;
 use trace::places::Places;
 use trace::stacks::StackTable;
 
+use crate::chains::{Label, Labels};
+use crate::harvest::Names;
 use crate::merge;
 use crate::row::{Identity, LockRow, Side};
 pub(crate) use class::{Class, first_caller};
@@ -30,13 +32,14 @@ pub(crate) struct LeftOut {
     pub(crate) total_ns: u64,
 }
 
-/// Judges and names the futexes among `rows`, puts together what is one lock, and takes out the classes not in `wanted`.
+/// Judges and names the futexes among `rows`, puts together what is one lock, and takes out the classes that are not shown.
+/// `labels` get all of them.
 pub(crate) fn name(
     rows: &mut Vec<LockRow>,
     skel: &LockstatSkel<'_>,
     stacks: &mut StackTable,
-    places: &Places,
-    wanted: &[Class],
+    names: &Names,
+    labels: &mut Labels,
 ) -> Result<Vec<LeftOut>> {
     let known = maps::entries::<lock_id, futex_lock>(&skel.maps.futex_locks)?;
     let known: HashMap<Identity, futex_lock> = known
@@ -50,12 +53,17 @@ pub(crate) fn name(
         .into_iter()
         .map(|row| {
             let known = known.get(&row.identity);
-            judge(row, known, stacks, places)
+            judge(row, known, stacks, &names.places)
         })
         .collect();
-    let (shown, hidden): (Vec<_>, Vec<_>) = identity::unite(judged)
+    let united = identity::unite(judged);
+    for (class, row) in &united {
+        let label = Label::of(row, class.names_holder());
+        labels.extend(row.seen_as.iter().map(|seen| (*seen, label.clone())));
+    }
+    let (shown, hidden): (Vec<_>, Vec<_>) = united
         .into_iter()
-        .partition(|(class, _)| wanted.contains(class));
+        .partition(|(class, _)| names.classes.contains(class));
     *rows = others;
     for (class, mut row) in shown {
         holder::settle(&mut row, class, stacks);

@@ -1,0 +1,98 @@
+//! lockstat's intervals against a program that knows when each of its waits began and ended.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::c_program;
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+const PERIODS: &str = concat!(
+    include_str!("../workloads/locks/stage.h"),
+    include_str!("../workloads/locks/periods.c")
+);
+
+/// The program's clock is read before its thread sleeps and after it has run again: 2 % of an interval.
+const SLACK_NS: u64 = 10_000_000;
+
+/// What of [begun, ended) lies in [from, to).
+fn part_ns((begun, ended): (u64, u64), from: u64, to: u64) -> u64 {
+    ended.min(to).saturating_sub(begun.max(from))
+}
+
+/// The lock's contentions, of which open, and time in one report.
+fn held(report: &Value) -> (u64, u64, u64) {
+    let locks = report["locks"].as_array().expect("a list");
+    let ours = locks
+        .iter()
+        .find(|lock| lock["name"] == "locks.bss: lock_held");
+    ours.map_or((0, 0, 0), |lock| {
+        let field = |name| number(lock, name);
+        (field("contentions"), field("open"), field("total_ns"))
+    })
+}
+
+#[test]
+fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = c_program::compile(dir.path(), "locks", PERIODS, &["-pthread"]);
+    let (mut program, pid) = Workload::spawn("locks", Command::new(program));
+    let pid = pid.to_string();
+    let tool = Tool::start("lockstat", &["-U", "-j", "-i", "500ms", "-p", &pid]);
+    tool.wait_attached();
+    program.go();
+    let said = program.results();
+    tool.interrupt();
+    let output = tool.finish();
+    program.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let waits: Vec<(u64, u64)> = said
+        .iter()
+        .map(|wait| (number(wait, "begun_ns"), number(wait, "ended_ns")))
+        .collect();
+    let (mut contentions, mut total_ns, mut across) = (0, 0, 0);
+    for report in output.reports() {
+        let from = number(&report, "start_ns");
+        let to = from + number(&report, "duration_ns");
+        let (count, open, ns) = held(&report);
+        // Whoever comes to the lock at the very edge may sleep on either side of it.
+        let begun_in = |from: u64, to: u64| {
+            waits
+                .iter()
+                .filter(|(begun, _)| (from..to).contains(begun))
+                .count() as u64
+        };
+        let at_least = begun_in(from, to - SLACK_NS);
+        assert!(
+            (at_least..=begun_in(from - SLACK_NS, to)).contains(&count),
+            "{count}: {report}"
+        );
+        let spans = |slack: u64| {
+            waits
+                .iter()
+                .filter(|(begun, ended)| begun + slack < to && *ended > to + slack)
+                .count() as u64
+        };
+        assert!((spans(SLACK_NS)..=1).contains(&open), "{open}: {report}");
+        let own_ns: u64 = waits.iter().map(|wait| part_ns(*wait, from, to)).sum();
+        assert!(ns.abs_diff(own_ns) <= SLACK_NS, "{ns}, {own_ns}: {report}");
+        contentions += count;
+        total_ns += ns;
+        across += open;
+    }
+    let own_ns: u64 = waits.iter().map(|(begun, ended)| ended - begun).sum();
+    eprintln!("{contentions} waits, {total_ns} ns of {own_ns}, {across} across an edge");
+    assert_eq!(contentions, waits.len() as u64);
+    assert!(
+        total_ns.abs_diff(own_ns) <= own_ns / 50,
+        "{total_ns}, {own_ns}"
+    );
+    // Some take longer than an interval.
+    assert!(across > 0, "{}", output.stdout);
+}

@@ -1,0 +1,54 @@
+/* One thread waits for a mutex that main holds, for shorter and for longer than the intervals of whoever reports on it. */
+
+#define WAITS 13
+#define SHORT_NS 90000000LL
+#define LONG_NS 700000000LL
+
+pthread_mutex_t lock_held = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_barrier_t step;
+static volatile pid_t tid;
+static volatile int come;
+static long long begun_ns[WAITS], ended_ns[WAITS];
+
+static void *wait_often(void *unused)
+{
+	tid = syscall(SYS_gettid);
+	for (int i = 0; i < WAITS; i++) {
+		pthread_barrier_wait(&step);
+		begun_ns[i] = clock_ns(CLOCK_MONOTONIC);
+		come = i + 1;
+		pthread_mutex_lock(&lock_held);
+		ended_ns[i] = clock_ns(CLOCK_MONOTONIC);
+		pthread_mutex_unlock(&lock_held);
+		pthread_barrier_wait(&step);
+	}
+	return unused;
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	pthread_barrier_init(&step, NULL, 2);
+	ready();
+	pthread_create(&thread, NULL, wait_often, NULL);
+	for (int i = 0; i < WAITS; i++) {
+		struct timespec pause = { .tv_nsec = i % 4 == 1 ? LONG_NS : SHORT_NS };
+
+		pthread_mutex_lock(&lock_held);
+		pthread_barrier_wait(&step);
+		while (come <= i)
+			sched_yield();
+		await_sleep(tid);
+		nanosleep(&pause, NULL);
+		pthread_mutex_unlock(&lock_held);
+		pthread_barrier_wait(&step);
+	}
+	pthread_join(thread, NULL);
+	for (int i = 0; i < WAITS; i++)
+		say("{\"begun_ns\": %lld, \"ended_ns\": %lld}\n", begun_ns[i], ended_ns[i]);
+	say("done\n");
+	await_go();
+	return 0;
+}

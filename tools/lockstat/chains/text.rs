@@ -1,0 +1,129 @@
+//! Chains for people. At most 100 columns.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use profile::escape::terminal;
+use profile::style::Style;
+use profile::units;
+
+use super::{Chain, Link};
+use crate::table::{WIDTH, cut};
+
+/// Chains that are shown.
+const SHOWN: usize = 5;
+/// Of the lines behind the first.
+const INDENT: usize = 20;
+
+/// Chains alike but for the threads.
+#[derive(Clone)]
+struct Group {
+    waits: u64,
+    links: Vec<Link>,
+    /// Threads at its beginning.
+    threads: usize,
+}
+
+/// Writes the most expensive ones; what is the tail of a longer one is told there.
+pub(crate) fn write(chains: &[Chain], style: Style, out: &mut impl Write) -> io::Result<()> {
+    let groups = whole(together(chains));
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let title = format!("\n{:>8} {:>9}  WHO WAITED FOR WHOM", "WAITED", "WAITS");
+    writeln!(out, "{}", style.bold(title))?;
+    for group in groups.iter().take(SHOWN) {
+        write_group(group, out)?;
+    }
+    if groups.len() > SHOWN {
+        let more = units::counted((groups.len() - SHOWN) as u64, "other chains");
+        writeln!(out, "{:>INDENT$}{more}", "")?;
+    }
+    Ok(())
+}
+
+/// What makes chains alike: names of the locks and of the threads.
+fn path(links: &[Link]) -> Vec<(&str, &str, &str)> {
+    links
+        .iter()
+        .map(|link| {
+            let holder = link.holder.as_ref().map_or("", |task| &*task.comm);
+            (&*link.lock.name, &*link.waiter.comm, holder)
+        })
+        .collect()
+}
+
+fn together(chains: &[Chain]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut known: HashMap<Vec<(&str, &str, &str)>, usize> = HashMap::new();
+    for chain in chains {
+        let at = *known.entry(path(&chain.links)).or_insert(groups.len());
+        let Some(group) = groups.get_mut(at) else {
+            groups.push(Group {
+                waits: chain.waits,
+                links: chain.links.clone(),
+                threads: 1,
+            });
+            continue;
+        };
+        group.waits += chain.waits;
+        group.threads += 1;
+        for (sum, link) in group.links.iter_mut().zip(&chain.links) {
+            sum.ns += link.ns;
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.links[0].ns));
+    groups
+}
+
+/// Without those that are mostly part of a longer one.
+fn whole(groups: Vec<Group>) -> Vec<Group> {
+    let is_tail = |short: &Group| {
+        groups.iter().any(|long| {
+            let at = long.links.len().saturating_sub(short.links.len());
+            at > 0
+                && path(&long.links[at..]) == path(&short.links)
+                && long.links[at].ns * 2 >= short.links[0].ns
+        })
+    };
+    groups.iter().filter(|one| !is_tail(one)).cloned().collect()
+}
+
+fn write_group(group: &Group, out: &mut impl Write) -> io::Result<()> {
+    let first = &group.links[0];
+    let who = match group.threads {
+        1 => format!("{} {}", terminal(&first.waiter.comm), first.waiter.tid),
+        n => format!("{}, {n} chains", terminal(&first.waiter.comm)),
+    };
+    let numbers = format!(
+        "{:>8} {:>9}  ",
+        units::duration(first.ns),
+        units::count(group.waits)
+    );
+    let line = format!("{numbers}{who} for {}", lock(first));
+    writeln!(out, "{}", cut(&line, WIDTH))?;
+    for (link, next) in group.links.iter().zip(&group.links[1..]) {
+        let meanwhile = units::duration(next.ns);
+        let line = format!(
+            "{}, who waited {meanwhile} of it for {}",
+            held(link, group.threads),
+            lock(next)
+        );
+        writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+    }
+    let last = group.links.last().expect("a chain has links");
+    let line = held(last, group.threads);
+    writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))
+}
+
+fn lock(link: &Link) -> String {
+    format!("{} {}", link.lock.class, terminal(&link.lock.name))
+}
+
+fn held(link: &Link, threads: usize) -> String {
+    match &link.holder {
+        Some(task) if threads == 1 => format!("held by {} {}", terminal(&task.comm), task.tid),
+        Some(task) => format!("held by {}", terminal(&task.comm)),
+        None => "held by nobody knows whom".into(),
+    }
+}
