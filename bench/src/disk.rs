@@ -1,6 +1,7 @@
 //! The load for disks: fio reads and writes a loop device over memory, one request at a time.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -73,6 +74,10 @@ impl Load for DiskLoad {
         let name = self.device.trim_start_matches("/dev/");
         completed(&fs::read_to_string(format!("/sys/block/{name}/stat"))?)
             .context("a disk without statistics")
+    }
+
+    fn threads(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     fn events_around(&self) -> Result<u64> {

@@ -1,5 +1,5 @@
 //! The loads: for switches `perf bench sched pipe`, two tasks on one CPU that hand each other a byte for ever; for disks see
-//! `disk.rs`.
+//! `disk.rs`, for locks `locks.rs`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::disk::DiskLoad;
+use crate::locks::LockLoad;
 use crate::machine;
 
 /// More round trips than any measurement lasts.
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
     Threads,
     /// Requests to a disk.
     Disk,
+    /// Waits for a mutex.
+    Locks,
 }
 
 impl Kind {
@@ -32,6 +35,7 @@ impl Kind {
         match self {
             Self::Processes | Self::Threads => "context switch",
             Self::Disk => "I/O",
+            Self::Locks => "contended wait",
         }
     }
 
@@ -40,6 +44,7 @@ impl Kind {
         Ok(match self {
             Self::Processes | Self::Threads => Box::new(Pipe::start(self, cpu)?),
             Self::Disk => Box::new(DiskLoad::start(cpu)?),
+            Self::Locks => Box::new(LockLoad::start(cpu)?),
         })
     }
 }
@@ -54,6 +59,19 @@ pub(crate) trait Load {
 
     /// The whole machine's events of that kind that a tool may see.
     fn events_around(&self) -> Result<u64>;
+
+    /// Its threads, as directories of `/proc`.
+    fn threads(&self) -> Vec<PathBuf>;
+
+    /// Time that its threads had a CPU for, in microseconds.
+    fn on_cpu_us(&self) -> Result<f64> {
+        Ok(schedstat(&self.threads(), 0)? as f64 / 1e3)
+    }
+
+    /// How often its threads got a CPU.
+    fn runs_begun(&self) -> Result<u64> {
+        schedstat(&self.threads(), 2)
+    }
 
     /// Its events per second during `window`.
     fn rate(&self, window: Duration) -> Result<f64> {
@@ -123,7 +141,7 @@ impl Pipe {
                     .filter(|path| !path.starts_with(format!("/proc/{pid}/task/{pid}")))
                     .collect();
             }
-            Kind::Processes | Kind::Disk => {
+            Kind::Processes | Kind::Disk | Kind::Locks => {
                 self.second = child_of(pid)?;
                 if let Some(second) = self.second {
                     let status = |pid| PathBuf::from(format!("/proc/{pid}/status"));
@@ -133,6 +151,17 @@ impl Pipe {
         }
         Ok(())
     }
+}
+
+/// The sum of one field of all threads' `schedstat`: ns on CPU, ns waiting for one, times it got one.
+fn schedstat(threads: &[PathBuf], field: usize) -> Result<u64> {
+    let mut sum = 0;
+    for thread in threads {
+        let text = fs::read_to_string(thread.join("schedstat")).context("the load ended early")?;
+        let word = text.split_whitespace().nth(field);
+        sum += word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(sum)
 }
 
 impl Load for Pipe {
@@ -153,6 +182,16 @@ impl Load for Pipe {
 
     fn events_around(&self) -> Result<u64> {
         machine::context_switches()
+    }
+
+    fn threads(&self) -> Vec<PathBuf> {
+        let dir = |path: &PathBuf| Some(path.parent()?.to_owned());
+        let mut threads: Vec<_> = self.statuses.iter().filter_map(dir).collect();
+        if self.second.is_none() {
+            // The main thread waits for the other two.
+            threads.push(PathBuf::from(format!("/proc/{0}/task/{0}", self.perf.id())));
+        }
+        threads
     }
 }
 

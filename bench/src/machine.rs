@@ -39,15 +39,15 @@ pub(crate) fn header(conditions: &Conditions) -> String {
         self_check,
     } = conditions;
     let title = if *self_check {
-        "Self-check: libbpf-tools twice"
+        "Self-check: ours in all places"
     } else {
-        "Ours and libbpf-tools"
+        "Ours, libbpf-tools, bpftrace and perf"
     };
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpus = thread::available_parallelism().map_or(0, usize::from);
     format!(
         "# {title}\n\n\
-         {date}; Linux {kernel}, {cpus} CPUs ({model}); ours: {ours}; libbpf-tools {theirs}; {perf}.\n\
+         {date}; Linux {kernel}, {cpus} CPUs ({model}); ours: {ours}; libbpf-tools {theirs}; {bpftrace}; {perf}.\n\
          Load: `perf bench sched pipe`, for disks `fio --rw=randrw --bs=4k --direct=1` on a loop device over memory, \
          on CPU {cpu}; {rounds} rounds, windows of {seconds} s, \
          in turns within one run.\n\n\
@@ -59,6 +59,7 @@ pub(crate) fn header(conditions: &Conditions) -> String {
         model = cpu_model(),
         ours = said(Command::new(ours).arg("--version")),
         theirs = said(Command::new("dpkg-query").args(["-W", "-f", "${Version}", "libbpf-tools"])),
+        bpftrace = said(Command::new("bpftrace").arg("--version")),
         perf = said(Command::new("perf").arg("--version")),
     )
 }

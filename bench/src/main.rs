@@ -1,4 +1,4 @@
-//! usekit-bench: what the tools cost, beside libbpf-tools, on the same load in the same run.
+//! usekit-bench: what the tools cost, beside libbpf-tools, bpftrace and perf, on the same load in the same run.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,20 +8,25 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
+use cases::Case;
 use measure::{Plan, Sample};
-use tools::{Case, Side};
 
+mod answer;
+mod cases;
 mod disk;
 mod fdinfo;
 mod load;
+mod locks;
 mod machine;
 mod measure;
 mod stats;
+mod summary;
 mod table;
-mod tools;
+mod tool;
 mod unwind;
 
-/// Measure our tools and libbpf-tools in turns under `perf bench sched pipe` or fio.
+/// Measure our tools and others in turns under `perf bench sched pipe`, fio or a
+/// contended mutex.
 #[derive(Parser)]
 #[command(version, max_term_width = 80)]
 struct Args {
@@ -34,7 +39,8 @@ struct Args {
     seconds: f64,
 
     /// Measure this case only (repeatable): offcputime, offcputime-fp,
-    /// offcputime-p, unwinding, runqlat, runqlat-P, biolatency, biolatency-D
+    /// offcputime-p, unwinding, runqlat, runqlat-p, runqlat-P, biolatency,
+    /// biolatency-D, profile, lockstat
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
@@ -46,7 +52,7 @@ struct Args {
     #[arg(long, value_name = "DIR", default_value = "target/release")]
     ours_dir: PathBuf,
 
-    /// Where the tools to compare with are
+    /// Where libbpf-tools are
     #[arg(long, value_name = "DIR", default_value = "/usr/sbin")]
     theirs_dir: PathBuf,
 
@@ -54,7 +60,11 @@ struct Args {
     #[arg(long, value_name = "FILE", default_value = "bench/results.md")]
     output: PathBuf,
 
-    /// Measure libbpf-tools against themselves, write no file: every ratio has to be near 1
+    /// Where the table of all makers goes, when everything is measured
+    #[arg(long, value_name = "FILE", default_value = "README.md")]
+    readme: PathBuf,
+
+    /// Measure ours against ourselves, write no file: every ratio has to be near 1
     #[arg(long)]
     self_check: bool,
 }
@@ -72,39 +82,40 @@ fn main() -> Result<()> {
     ensure!(unsafe { libc::geteuid() } == 0, "this needs root");
     let cases = match args.only.as_slice() {
         [only] if only == UNWINDING => Vec::new(),
-        only => tools::cases(only)?,
+        only => cases::cases(only)?,
     };
     let results = cases
         .iter()
-        .map(|case| Ok((case, rounds(case, &args)?)))
+        .map(|case| Ok((*case, rounds(case, &args)?)))
         .collect::<Result<Vec<_>>>()?;
 
     let tables: String = results
         .iter()
-        .map(|(case, pairs)| table::of_case(case, pairs, args.self_check))
+        .map(|(case, rounds)| table::of_case(case, rounds))
         .collect();
     let unwinding = if args.unwinding() {
         unwind::table(&args.plan(), args.rounds)?
     } else {
         String::new()
     };
-    let text = format!("{}{tables}{unwinding}", machine::header(&args.conditions()));
+    let summary = summary::table(&results);
+    let head = machine::header(&args.conditions());
+    let text = format!("{head}{summary}\n{tables}{unwinding}");
     io::stdout().write_all(text.as_bytes())?;
     if !args.self_check {
         fs::write(&args.output, text)
             .with_context(|| format!("write {}", args.output.display()))?;
+        if args.only.is_empty() {
+            summary::put_into(&args.readme, &summary)?;
+        }
     }
     Ok(())
 }
 
-/// One pair per round, ours first; who is measured first alternates.
-fn rounds(case: &Case, args: &Args) -> Result<Vec<[Sample; 2]>> {
+/// One sample of each contender per round; who is measured first takes turns.
+fn rounds(case: &Case, args: &Args) -> Result<Vec<Vec<Sample>>> {
     let plan = args.plan();
-    let measure = |side| {
-        measure::run(case, side, &plan)
-            .with_context(|| format!("measure {}, {}", case.name, side.name()))
-    };
-    let mut pairs = Vec::new();
+    let mut rounds = Vec::new();
     for round in 0..args.rounds {
         writeln!(
             io::stderr(),
@@ -113,15 +124,21 @@ fn rounds(case: &Case, args: &Args) -> Result<Vec<[Sample; 2]>> {
             round + 1,
             args.rounds
         )?;
-        pairs.push(if round % 2 == 0 {
-            let ours = measure(Side::Ours)?;
-            [ours, measure(Side::Theirs)?]
-        } else {
-            let theirs = measure(Side::Theirs)?;
-            [measure(Side::Ours)?, theirs]
-        });
+        let count = case.contenders.len();
+        let mut samples: Vec<_> = (0..count)
+            .map(|turn| {
+                let side = (turn + round as usize) % count;
+                let contender = &case.contenders[if args.self_check { 0 } else { side }];
+                let sample = measure::run(case, contender, &plan).with_context(|| {
+                    format!("measure {}, {}", case.name, contender.maker.name())
+                })?;
+                Ok((side, sample))
+            })
+            .collect::<Result<_>>()?;
+        samples.sort_by_key(|(side, _)| *side);
+        rounds.push(samples.into_iter().map(|(_, sample)| sample).collect());
     }
-    Ok(pairs)
+    Ok(rounds)
 }
 
 /// The comparison of ways to walk user stacks, as a case.
@@ -136,14 +153,8 @@ impl Args {
         Plan {
             cpu: self.cpu.unwrap_or_else(machine::last_cpu),
             window: Duration::from_secs_f64(self.seconds),
-            ours_dir: if self.self_check {
-                &self.theirs_dir
-            } else {
-                &self.ours_dir
-            }
-            .clone(),
+            ours_dir: self.ours_dir.clone(),
             theirs_dir: self.theirs_dir.clone(),
-            self_check: self.self_check,
         }
     }
 
@@ -154,7 +165,7 @@ impl Args {
             seconds: self.seconds,
             cpu: plan.cpu,
             ours: plan.ours_dir.join("offcputime"),
-            self_check: plan.self_check,
+            self_check: self.self_check,
         }
     }
 }

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
+use crate::answer::Answer;
+use crate::cases::{Case, Contender, Maker};
 use crate::fdinfo::Holdings;
 use crate::stats::{self, Program, Programs};
-use crate::tools::{Case, Side, Tool};
+use crate::tool::Tool;
 
 /// Nothing more attaches once this has passed without a new program at work.
 const QUIET: Duration = Duration::from_millis(500);
@@ -18,8 +20,11 @@ const QUIET: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program belongs to the steady work if it runs at least once in so many events of the load; the
-/// rest is iterators and rare events.
+/// rest is iterators and rare events. A profiler's runs by the clock.
 const EVENTS_PER_RUN: u64 = 100;
+
+/// perf has no programs to watch; it is at work by then.
+const PERF_STARTS: Duration = Duration::from_secs(1);
 
 /// Where the tools are, and how to measure.
 pub(crate) struct Plan {
@@ -27,8 +32,6 @@ pub(crate) struct Plan {
     pub(crate) window: Duration,
     pub(crate) ours_dir: PathBuf,
     pub(crate) theirs_dir: PathBuf,
-    /// "Ours" are libbpf-tools too.
-    pub(crate) self_check: bool,
 }
 
 /// What one measurement found.
@@ -39,28 +42,44 @@ pub(crate) struct Sample {
     pub(crate) programs: Vec<Program>,
     pub(crate) events: u64,
     /// From exec until all programs of the steady work were running.
-    pub(crate) start_up: Duration,
+    pub(crate) start_up: Option<Duration>,
     pub(crate) peak_memory: u64,
     pub(crate) map_memory: u64,
+    /// What the tool reported, as a share of what there was.
+    pub(crate) right: Option<f64>,
 }
 
-/// Measures one side of `case` once.
-pub(crate) fn run(case: &Case, side: Side, plan: &Plan) -> Result<Sample> {
-    let dir = if side == Side::Ours {
-        &plan.ours_dir
-    } else {
-        &plan.theirs_dir
-    };
-    let args = case.arguments(side, plan.self_check);
+/// When a program was first seen to have run.
+struct FirstRun {
+    /// Since the tool's start.
+    at: Duration,
+    /// What there had been by then of what the tool reports.
+    truth: f64,
+}
+
+/// Measures one tool once.
+pub(crate) fn run(case: &Case, contender: &Contender, plan: &Plan) -> Result<Sample> {
     let load = case.load.start(plan.cpu)?;
     // The scheduler needs a moment until both tasks run warm.
     load.rate(Duration::from_millis(300))?;
     let without = load.rate(plan.window)?;
 
+    let file = tempfile::NamedTempFile::new_in("/dev/shm").context("make a file in memory")?;
+    let substitute = |&arg: &&str| match arg {
+        "PID" => load.pid().to_string(),
+        "FILE" => file.path().display().to_string(),
+        _ => arg.to_owned(),
+    };
+    let args: Vec<String> = contender.arguments.iter().map(substitute).collect();
     let accounting = stats::Enabled::new()?;
     let loaded_before = stats::programs();
-    let mut tool = Tool::start(&dir.join(case.tool()), args, load.pid())?;
-    let first_runs = watch_start(&mut tool, &loaded_before)?;
+    let mut tool = Tool::start(&plan.program(case, contender.maker), &args)?;
+    let first_runs = if contender.maker.is_bpf() {
+        watch_start(&mut tool, &loaded_before, || contender.answer.truth(&*load))?
+    } else {
+        thread::sleep(PERF_STARTS);
+        BTreeMap::new()
+    };
     let ids = Holdings::of(tool.pid())?.programs();
 
     let (before, events) = (stats::programs(), load.events_around()?);
@@ -71,33 +90,48 @@ pub(crate) fn run(case: &Case, side: Side, plan: &Plan) -> Result<Sample> {
     let with = load.rate(plan.window)?;
     let map_memory = Holdings::of(tool.pid())?.map_bytes();
     tool.must_run()?;
-    let start_up = start_up(&first_runs, &before, &after, &ids, events);
-    let peak_memory = tool.finish()?;
+    let truth = contender.answer.truth(&*load)?;
+    let end = tool.finish()?;
     let programs = stats::between(&before, &after, &ids);
     ensure!(
-        !programs.is_empty(),
+        !programs.is_empty() || !contender.maker.is_bpf(),
         "none of its {} BPF programs ran under the load",
         ids.len()
     );
+    let least = match contender.answer {
+        Answer::Samples => 1,
+        _ => events / EVENTS_PER_RUN,
+    };
+    let begun = last_to_start(&first_runs, &before, &after, &ids, least);
+    let reported = contender.answer.reported(&end.output);
     Ok(Sample {
         rates: [without, with],
         programs,
         events,
-        start_up,
-        peak_memory,
+        start_up: begun.map(|first| first.at),
+        peak_memory: end.peak_memory,
         map_memory,
+        right: begun.and_then(|first| Some(reported? / (truth - first.truth))),
     })
 }
 
-/// When each new program was first seen to have run, as time since the tool's start.
-fn watch_start(tool: &mut Tool, before: &Programs) -> Result<BTreeMap<u32, Duration>> {
+/// When each new program was first seen to have run.
+fn watch_start(
+    tool: &mut Tool,
+    before: &Programs,
+    truth: impl Fn() -> Result<f64>,
+) -> Result<BTreeMap<u32, FirstRun>> {
     let mut first_runs = BTreeMap::new();
     let mut latest = Instant::now();
     while first_runs.is_empty() || latest.elapsed() < QUIET {
         for (id, program) in stats::programs() {
             let new = program.runs > 0 && !before.contains_key(&id);
             if new && !first_runs.contains_key(&id) {
-                first_runs.insert(id, tool.started.elapsed());
+                let first = FirstRun {
+                    at: tool.started.elapsed(),
+                    truth: truth()?,
+                };
+                first_runs.insert(id, first);
                 latest = Instant::now();
             }
         }
@@ -113,24 +147,32 @@ fn watch_start(tool: &mut Tool, before: &Programs) -> Result<BTreeMap<u32, Durat
 }
 
 /// The last of the tool's steady programs to run for the first time.
-fn start_up(
-    first_runs: &BTreeMap<u32, Duration>,
+fn last_to_start<'a>(
+    first_runs: &'a BTreeMap<u32, FirstRun>,
     before: &Programs,
     after: &Programs,
     ids: &[u32],
-    events: u64,
-) -> Duration {
+    least_runs: u64,
+) -> Option<&'a FirstRun> {
     let steady = |id: &&u32| {
         let done = stats::between(before, after, &[**id]);
-        done.iter()
-            .any(|program| program.runs >= events / EVENTS_PER_RUN)
+        done.iter().any(|program| program.runs >= least_runs)
     };
     let steady_ids = ids.iter().filter(steady);
     steady_ids
         .filter_map(|id| first_runs.get(id))
-        .max()
-        .copied()
-        .unwrap_or_default()
+        .max_by_key(|first| first.at)
+}
+
+impl Plan {
+    fn program(&self, case: &Case, maker: Maker) -> PathBuf {
+        let name = case.program(maker);
+        match maker {
+            Maker::Ours => self.ours_dir.join(name),
+            Maker::LibbpfTools => self.theirs_dir.join(name),
+            Maker::Bpftrace | Maker::Perf => PathBuf::from(name),
+        }
+    }
 }
 
 impl Sample {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::cases::{Case, Maker};
 use crate::measure::Sample;
 use crate::stats::Program;
-use crate::tools::{Case, Side};
 
 /// A row: its name, in which EVENT is the load's, and how a sample answers it.
 struct Metric {
@@ -14,7 +14,7 @@ struct Metric {
     decimals: usize,
 }
 
-const MIB: f64 = 1024.0 * 1024.0;
+pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 
 const METRICS: [Metric; 7] = [
     Metric {
@@ -39,7 +39,11 @@ const METRICS: [Metric; 7] = [
     },
     Metric {
         name: "start-up, ms",
-        value: |sample| sample.start_up.as_secs_f64() * 1e3,
+        value: |sample| {
+            sample
+                .start_up
+                .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+        },
         decimals: 0,
     },
     Metric {
@@ -54,22 +58,32 @@ const METRICS: [Metric; 7] = [
     },
 ];
 
-/// The tables of one case: the comparison, then the programs behind it.
-pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> String {
+/// The tables of one case: ours beside libbpf-tools, then the programs behind it.
+pub(crate) fn of_case(case: &Case, rounds: &[Vec<Sample>]) -> String {
+    let theirs = case
+        .contenders
+        .iter()
+        .position(|contender| contender.maker == Maker::LibbpfTools);
+    let Some(theirs) = theirs else {
+        return String::new();
+    };
+    let sides = [0, theirs];
     let rows = METRICS.iter().map(|metric| {
-        let side = |i: usize| pairs.iter().map(|pair| (metric.value)(&pair[i])).collect();
-        let ratio = pairs
+        let value = |round: &Vec<Sample>, side: usize| (metric.value)(&round[side]);
+        let side = |i| rounds.iter().map(|round| value(round, i)).collect();
+        let ratios = rounds
             .iter()
-            .map(|[ours, theirs]| (metric.value)(ours) / (metric.value)(theirs));
+            .map(|round| value(round, 0) / value(round, theirs));
         [
             metric.name.replace("EVENT", case.load.event()),
             spread(side(0), metric.decimals),
-            spread(side(1), metric.decimals),
-            spread(ratio.collect(), 2),
+            spread(side(theirs), metric.decimals),
+            spread(ratios.collect(), 2),
         ]
     });
+    let [ours, others] = sides.map(|side| &case.contenders[side]);
     let comparison = markdown(
-        ["", Side::Ours.name(), Side::Theirs.name(), "ratio"].map(str::to_owned),
+        ["", ours.maker.name(), others.maker.name(), "ratio"].map(str::to_owned),
         &rows.collect::<Vec<_>>(),
     );
     let programs = markdown(
@@ -80,22 +94,29 @@ pub(crate) fn of_case(case: &Case, pairs: &[[Sample; 2]], self_check: bool) -> S
             "ns per run",
         ]
         .map(str::to_owned),
-        &[(0, Side::Ours), (1, Side::Theirs)]
+        &sides
             .into_iter()
-            .flat_map(|(i, side)| program_rows(pairs.iter().map(|pair| &pair[i]), side))
+            .flat_map(|side| {
+                let samples = rounds.iter().map(move |round| &round[side]);
+                program_rows(samples, case.contenders[side].maker)
+            })
             .collect::<Vec<_>>(),
     );
-    let arguments = |args: &[&str]| format!("`{} {}`", case.tool(), args.join(" "));
+    let [ours, others] = [ours, others].map(|contender| {
+        format!(
+            "`{} {}`",
+            case.program(contender.maker),
+            contender.arguments.join(" ")
+        )
+    });
     format!(
-        "## {}\n\n{} against {}\n\n{comparison}\n{programs}\n",
+        "## {}\n\n{ours} against {others}\n\n{comparison}\n{programs}\n",
         case.name,
-        arguments(case.arguments(Side::Ours, self_check)),
-        arguments(case.arguments(Side::Theirs, self_check)),
     )
 }
 
 /// One row per program, summed over the rounds; those that hardly run are left out.
-fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Vec<[String; 4]> {
+fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, maker: Maker) -> Vec<[String; 4]> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut events = 0;
     for sample in samples {
@@ -113,7 +134,7 @@ fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Ve
     let row = |(name, (runs, ns)): (&str, (u64, u64))| {
         let per_event = runs as f64 / events as f64;
         let per_run = ns as f64 / runs as f64;
-        let cells = [name, side.name()].map(str::to_owned);
+        let cells = [name, maker.name()].map(str::to_owned);
         let [name, whose] = cells;
         (per_event >= 0.005).then(|| {
             [
@@ -128,18 +149,28 @@ fn program_rows<'a>(samples: impl Iterator<Item = &'a Sample>, side: Side) -> Ve
 }
 
 /// `min – **median** – max`.
-pub(crate) fn spread(mut values: Vec<f64>, decimals: usize) -> String {
-    values.sort_by(f64::total_cmp);
-    let (Some(min), Some(max)) = (values.first(), values.last()) else {
+pub(crate) fn spread(values: Vec<f64>, decimals: usize) -> String {
+    let (Some(min), Some(max)) = (
+        values.iter().copied().min_by(f64::total_cmp),
+        values.iter().copied().max_by(f64::total_cmp),
+    ) else {
         return String::new();
     };
-    let middle = values.len() / 2;
-    let median = if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        f64::midpoint(values[middle - 1], values[middle])
-    };
+    let median = median(values).unwrap_or_default();
     format!("{min:.decimals$} – **{median:.decimals$}** – {max:.decimals$}")
+}
+
+/// Between the two in the middle when they are even in number.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        return values.get(middle).copied();
+    }
+    Some(f64::midpoint(
+        *values.get(middle.checked_sub(1)?)?,
+        values[middle],
+    ))
 }
 
 /// Pads the columns, so that the source is a table to the eye.

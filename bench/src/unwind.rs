@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::locks::compile;
 use crate::measure::Plan;
 use crate::table::{markdown, spread};
 
@@ -19,7 +20,7 @@ const METHODS: [&[&str]; 3] = [&["-K"], &["--unwind", "fp"], &["--unwind", "auto
 pub(crate) fn table(plan: &Plan, rounds: u32) -> Result<String> {
     let dir = tempfile::tempdir()?;
     let program = dir.path().join("deep");
-    compile(&program)?;
+    compile(PROGRAM, &program, &["-O1", "-fno-omit-frame-pointer"])?;
     let mut rows = Vec::new();
     for depth in DEPTHS {
         let load = Load::start(&program, depth, plan.cpu)?;
@@ -50,19 +51,6 @@ pub(crate) fn table(plan: &Plan, rounds: u32) -> Result<String> {
         "\n## unwinding\n\n`profile -e tracepoint:syscalls:sys_enter_getppid -p PID`, with `--unwind auto` and \
          `--unwind fp`, less the same with `-K`, of a program that has both\n\n{table}"
     ))
-}
-
-fn compile(program: &Path) -> Result<()> {
-    let source = program.with_extension("c");
-    std::fs::write(&source, PROGRAM)?;
-    let status = Command::new("cc")
-        .args(["-O1", "-fno-omit-frame-pointer", "-o"])
-        .arg(program)
-        .arg(&source)
-        .status()
-        .context("run cc")?;
-    ensure!(status.success(), "cc failed");
-    Ok(())
 }
 
 struct Load(Child);

@@ -6,6 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+#[path = "../../../common/profile/tests/fixtures/inferno.rs"]
+mod inferno;
+
+use inferno::{as_inferno_has_it, of_inferno};
+
 /// Boxes narrower than this share may be left out by one and drawn by the other.
 const WIDE: f64 = 2e-4;
 
@@ -51,31 +56,32 @@ pub(crate) fn pictures(ours: &Path, theirs: &Path) -> Result<String> {
     Ok(format!("the same {} boxes", ours.values().sum::<usize>()))
 }
 
-/// Folded texts have the same stacks with the same sums; annotations are ours alone, as are events without a stack.
+/// Folded texts have the same stacks with the same sums, but for what the manual names.
 pub(crate) fn folded(ours: &Path, theirs: &Path) -> Result<String> {
-    let sums = |path: &Path| -> Result<BTreeMap<String, u64>> {
-        let mut sums = BTreeMap::new();
+    let sums = |path: &Path, comparable: fn(&str) -> Option<String>| -> Result<_> {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        let mut without = 0;
         for line in text(path)?.lines() {
             let (stack, value) = line.rsplit_once(' ').context("a folded line")?;
-            let stack = ["_[k]", "_[i]", "_[j]"]
-                .iter()
-                .fold(stack.to_owned(), |stack, mark| stack.replace(mark, ""));
-            *sums.entry(stack).or_default() += value.parse::<u64>().context("a number")?;
+            let value: u64 = value.parse().context("a number")?;
+            match comparable(stack) {
+                Some(stack) => *sums.entry(stack).or_default() += value,
+                None => without += value,
+            }
         }
-        Ok(sums)
+        Ok((sums, without))
     };
-    let (mut ours, theirs) = (sums(ours)?, sums(theirs)?);
-    let all: u64 = ours.values().sum();
-    ours.retain(|stack, _| stack.contains(';'));
+    let (ours, without) = sums(ours, as_inferno_has_it)?;
+    let (theirs, _) = sums(theirs, |stack| Some(of_inferno(stack)))?;
     let [a, b] = [&ours, &theirs].map(|sums| sums.values().sum::<u64>());
     ensure!(a == b && a > 0, "totals differ: {a} and {b}");
     let different = ours
         .iter()
         .find(|(stack, n)| theirs.get(*stack) != Some(*n));
     ensure!(different.is_none(), "stacks differ: {different:?}");
-    let without = match all - a {
+    let without = match without {
         0 => String::new(),
-        n => format!(", and {n} without a stack in flame's"),
+        n => format!(", and {n} in flame's that have no stack in inferno's"),
     };
     Ok(format!(
         "the same {} stacks of {a} events{without}",
