@@ -15,10 +15,10 @@ endif
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
 SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/dist setup/inferno setup/install setup/python setup/speedscope \
-            tests/run $(addprefix tests/kernels/,boot fetch guest image run scenarios table)
+            tests/run $(addprefix tests/kernels/,boot features fetch guest image run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels check fuzz bench bench-files dist dist-test install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels soak check fuzz bench bench-files dist dist-test install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -32,7 +32,7 @@ build: deps ## release build of the tools and of the demo's program
 test: deps-test ## every test; the live ones need root (sudo is used, or they are skipped aloud)
 	tests/run
 
-kernels: deps-kernels ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one)
+kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one)
 	tests/kernels/run $(K)
 
 check: deps docs ## formatting, clippy, documentation and scripts, warnings refused
@@ -44,7 +44,13 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 	then find bpf -name '*.bpf.[ch]' -exec clang-format --dry-run -Werror {} +; \
 	else echo 'clang-format is not set up: BPF sources not checked'; fi
 
-bench: build deps-bench ## what the tools cost, beside libbpf-tools (BENCH='--rounds 3 --only runqlat')
+SOAK_SECONDS ?= 10
+soak: deps-test ## the heaviest loads, SOAK_SECONDS=10 times as long as in the tests; what they cost is printed
+	$(CARGO) build --locked -p usekit-workloads -p usekit-tools
+	SOAK_SECONDS=$(SOAK_SECONDS) REQUIRE_LIVE=1 $(CARGO) test --locked -p usekit-tools --test live \
+	    --config 'target."cfg(unix)".runner = "setup/as-root"' -- soak --nocapture --test-threads 1
+
+bench: build deps-bench ## what the tools cost and how right they are, beside others' (BENCH='--rounds 3 --only runqlat')
 	$(CARGO) build --release --locked -p usekit-bench
 	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) $(BENCH)
 	$(MAKE) --no-print-directory bench-files

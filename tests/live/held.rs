@@ -1,6 +1,6 @@
 //! What a process holds of the kernel, and whether that is gone with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,24 @@ impl Held {
             );
         }
         held
+    }
+
+    /// Memory of the maps that a process has descriptors of, bytes, by the kernel's account.
+    pub(crate) fn map_bytes(pid: u32) -> u64 {
+        let mut maps = BTreeMap::new();
+        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            let number = |name: &str| {
+                let value = text.lines().find_map(|line| line.strip_prefix(name));
+                value.and_then(|value| value.trim().parse::<u64>().ok())
+            };
+            maps.extend(number("map_id:").zip(number("memlock:")));
+        }
+        maps.values().sum()
     }
 
     /// What is still there. IDs are given out once, so that other users of BPF do not matter.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whether the live tests can run here. Where they cannot they say so, or fail under
@@ -28,6 +29,35 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static CPUS: Mutex<()> = Mutex::new(());
     // A test that failed while it held this leaves nothing behind.
     CPUS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `stolen_ns` when a tool was started last.
+static STOLEN_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// Time that a hypervisor has taken from all CPUs together since the machine started, in steps of 10 ms.
+fn all_stolen_ns() -> u64 {
+    let text = fs::read_to_string("/proc/stat").expect("/proc/stat");
+    let ticks = text
+        .split_whitespace()
+        .nth(8)
+        .and_then(|ticks| ticks.parse::<u64>().ok());
+    ticks.expect("cpu user nice system idle iowait irq softirq steal") * 10_000_000
+}
+
+/// To be called before a tool is started.
+pub(crate) fn watch_stolen() {
+    STOLEN_BEFORE.store(all_stolen_ns(), Ordering::Relaxed);
+}
+
+/// What a hypervisor has taken from the CPUs since then.
+pub(crate) fn stolen_ns() -> u64 {
+    all_stolen_ns() - STOLEN_BEFORE.load(Ordering::Relaxed)
+}
+
+/// As many samples a clock may have taken meanwhile of threads that did not run: it goes on while a hypervisor has their CPU, and
+/// the time that they use up does not.
+pub(crate) fn stolen_samples(hertz: f64) -> f64 {
+    hertz * stolen_ns() as f64 / 1e9
 }
 
 /// A thread's `schedstat`: ns on a CPU, ns runnable but waiting for one, times put on a CPU.

@@ -143,17 +143,19 @@ fn a_thread_that_sleeps_throughout_is_there_in_full() {
     assert_eq!(reasons, ["futex", "wait", "poll", "pipe"]);
 }
 
+/// Four threads that share a CPU.
+fn spinners() -> (Value, Vec<Value>) {
+    let args = ["--threads", "4", "--cpu", "0", "--seconds", "2"];
+    trace("spinner", &args, &[])
+}
+
 #[test]
 fn phases_add_up_to_threads_times_wall() {
     if !require_live() {
         return;
     }
     let _alone = alone();
-    let (report, results) = trace(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
-        &[],
-    );
+    let (report, results) = spinners();
     let accounting = &report["accounting"];
     let lifetime = number(accounting, "lifetime_ns");
     let explained = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
@@ -170,6 +172,16 @@ fn phases_add_up_to_threads_times_wall() {
         0.005,
         "threads x wall",
     );
+}
+
+#[test]
+fn time_on_and_for_a_cpu_is_schedstats() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (report, results) = spinners();
+    let accounting = &report["accounting"];
     let oncpu = results
         .iter()
         .map(|thread| number(thread, "total.oncpu_ns"))

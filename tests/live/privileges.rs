@@ -73,12 +73,19 @@ fn an_attached_tool_has_only_what_it_needs() {
         .to_str()
         .expect("plain")
         .to_owned();
+    let own_pid = std::process::id().to_string();
     for (tool, args, also) in [
         ("profile", &[][..], 0),
         ("offcputime", &[], 0),
         ("runqlat", &[], 0),
         ("biolatency", &[], 0),
         ("pressure", &["-s", "100ms"], 0),
+        ("lockstat", &["-p", &own_pid], 0),
+        (
+            "lockstat",
+            &["-p", &own_pid, "-o", &file],
+            DAC_OVERRIDE | 1 << 3,
+        ),
         ("profile", &["-o", &file], DAC_OVERRIDE | 1 << 3),
         ("offcputime", &["-o", &file], DAC_OVERRIDE | 1 << 3),
         ("runqlat", &["--", "sleep", "60"], KILL),
@@ -110,7 +117,7 @@ fn a_command_has_the_callers_privileges() {
     let _alone = crate::kernel::alone();
     let print = "grep -E 'Cap|NoNewPrivs' /proc/self/status";
     let plain = Command::new("sh").args(["-c", print]).output().expect("sh");
-    for tool in ["profile", "offcputime", "runqlat", "biolatency"] {
+    for tool in ["profile", "offcputime", "runqlat", "biolatency", "lockstat"] {
         let running = Tool::start(tool, &["-q", "-j", "--", "sh", "-c", print]);
         let output = running.finish();
         assert_eq!(output.code, 0, "{}", output.stderr);

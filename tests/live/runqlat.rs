@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, require_live, stolen_ns};
 use crate::traced::{assert_no_gaps, observed, traced};
 use crate::workload::{Workload, number};
 
@@ -120,8 +120,10 @@ fn the_spinners_are_named_as_what_each_other_waited_behind() {
             found.sum::<u64>() as f64,
             number(thread, "total.oncpu_ns") as f64,
         );
+        // Time that a hypervisor took is waited, but on nobody's CPU time.
+        let most = 1.05 * truth + stolen_ns() as f64;
         assert!(
-            (found - truth).abs() <= 0.05 * truth,
+            (0.95 * truth..=most).contains(&found),
             "thread {tid} ran {truth} ns, others waited {found} ns behind it"
         );
     }

@@ -1,13 +1,17 @@
 //! Running a tool under test: know when it is attached, end it, and never hang.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::kernel::watch_stolen;
 
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -83,6 +87,19 @@ impl Output {
     }
 }
 
+/// For how long a process's first thread, and those of its children, have waited for a CPU.
+fn starved(pid: u32) -> Duration {
+    let delay = |id: &str| {
+        let text = fs::read_to_string(format!("/proc/{id}/schedstat")).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok())
+    };
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = fs::read_to_string(children).unwrap_or_default();
+    let own = delay(&format!("{pid}/task/{pid}"));
+    let theirs = children.split_whitespace().filter_map(delay);
+    Duration::from_nanos(own.into_iter().chain(theirs).sum())
+}
+
 /// A running tool. Dropping it kills it.
 pub(crate) struct Tool {
     name: String,
@@ -101,6 +118,7 @@ impl Tool {
 
     /// Starts any command as the tool `name`, for a test that needs an environment of its own.
     pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
+        watch_stolen();
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -150,6 +168,30 @@ impl Tool {
     /// Ctrl-C.
     pub(crate) fn interrupt(&self) {
         self.signal(libc::SIGINT);
+    }
+
+    /// Ctrl-C, and the way to the end. The time for which it, or a process that it waits for, could have run and had no CPU is
+    /// other people's and left out.
+    pub(crate) fn finish_timed(self) -> (Output, Duration) {
+        let pid = self.pid();
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let before = starved(pid);
+        let watch = thread::spawn(move || {
+            let mut most = before;
+            while !seen.load(Ordering::Acquire) {
+                most = most.max(starved(pid));
+                thread::sleep(Duration::from_millis(2));
+            }
+            most
+        });
+        let began = Instant::now();
+        self.interrupt();
+        let output = self.finish();
+        let took = began.elapsed();
+        over.store(true, Ordering::Release);
+        let most = watch.join().expect("no panic");
+        (output, took.saturating_sub(most - before))
     }
 
     /// Sends any signal.

@@ -92,11 +92,22 @@ func sleeps() { time.Sleep(2 * time.Millisecond) }
 //go:noinline
 func worker(done chan int) { nested1(); sleeps(); done <- 1 }
 
+// Has stop compute for 12 ms, by the fastest of some attempts: in the others the machine may have done something else.
+func calibrate() {
+	fastest := time.Hour
+	for attempt := 0; attempt < 8; attempt++ {
+		start := time.Now()
+		stop()
+		if spent := time.Since(start); spent < fastest {
+			fastest = spent
+		}
+	}
+	laps = int(12e6 * float64(laps) / float64(fastest))
+}
+
 func main() {
 	lines := bufio.NewReader(os.Stdin)
-	start := time.Now()
-	stop()
-	laps = int(12e6 * float64(laps) / float64(time.Since(start)))
+	calibrate()
 	fmt.Printf("ready %d\n", os.Getpid())
 	lines.ReadString('\n')
 	nested1()

@@ -16,16 +16,30 @@ fn compute(laps: u64) {
     }
 }
 
-/// Computes, then sleeps, by a system call of its own.
+/// Computes, then sleeps, by a system call of its own; more than once: a switch may escape the tools, which count it.
 #[inline(always)]
 fn stop() {
     compute(LAPS.load(Ordering::Relaxed));
     let pause: [u64; 2] = [0, 2_000_000];
-    // SAFETY: nanosleep reads `pause` and changes no memory.
-    unsafe {
-        asm!("syscall", inout("rax") 35_u64 => _, in("rdi") &pause, in("rsi") 0,
-             out("rcx") _, out("r11") _);
+    for _ in 0..3 {
+        // SAFETY: nanosleep reads `pause` and changes no memory.
+        unsafe {
+            asm!("syscall", inout("rax") 35_u64 => _, in("rdi") &pause, in("rsi") 0,
+                 out("rcx") _, out("r11") _);
+        }
     }
+}
+
+/// Has `stop` compute for 12 ms, by the fastest of some attempts: in the others the machine may have done something else.
+fn calibrate() {
+    let laps = LAPS.load(Ordering::Relaxed);
+    let attempt = |_| {
+        let start = Instant::now();
+        compute(laps);
+        start.elapsed().as_nanos()
+    };
+    let fastest_ns = (0..8).map(attempt).min().expect("some attempts");
+    LAPS.store(12_000_000 * laps / fastest_ns as u64, Ordering::Relaxed);
 }
 
 #[inline(never)]
@@ -111,9 +125,7 @@ fn line(text: &str) {
 
 fn main() {
     std::panic::set_hook(Box::new(|_| {}));
-    let start = Instant::now();
-    compute(LAPS.load(Ordering::Relaxed));
-    LAPS.store(12_000_000 * 1_000_000 / start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    calibrate();
     line(&format!("ready {}", std::process::id()));
     black_box(nested_1(1));
     large_frame();

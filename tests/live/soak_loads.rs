@@ -1,0 +1,133 @@
+//! Every event of a heavy load is in the report or among its losses.
+
+use crate::kernel::{alone, require_live};
+use crate::soak::{Load, lost, scale, sum};
+use crate::workload::number;
+
+const SWITCHES: &str = include_str!("../workloads/soak/switches.c");
+const FORKS: &str = include_str!("../workloads/soak/forks.c");
+const MAPS: &str = include_str!("../workloads/soak/maps.c");
+
+/// What offcputime counted, whatever became of it.
+fn intervals(report: &serde_json::Value) -> u64 {
+    sum(report, "stacks", "count", |_| true)
+        + number(report, "accounting.filtered")
+        + lost(
+            report,
+            &["rows_full", "unreported", "out_of_order", "negative"],
+        )
+}
+
+#[test]
+fn a_storm_of_switches_is_counted_to_the_last() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let load = Load::new("switches", SWITCHES, &[(1000 * scale()).to_string()]);
+    let alone_ns = load.alone_ns();
+    eprintln!("{:.0} round trips/s", 1e9 / alone_ns);
+    for (tool, options) in [
+        ("offcputime", "-p PID"),
+        ("runqlat", "-p PID"),
+        ("profile", "-e context-switches -c 1 -p PID"),
+        ("lockstat", "-p PID"),
+        ("pressure", "-s"),
+        ("biolatency", "-Q"),
+    ] {
+        let soaked = load.under(tool, options, alone_ns);
+        let report = &soaked.report;
+        let seen = match tool {
+            "offcputime" => intervals(report),
+            "runqlat" => sum(report, "groups", "count", |_| true),
+            "profile" => {
+                sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"])
+            }
+            _ => continue,
+        };
+        let slices = number(&soaked.load, "slices");
+        // The main thread's looks at the clock, and how each thread begins and ends.
+        let edges = 8 * number(&soaked.load, "threads") + number(&soaked.load, "wall_ns") / 500_000;
+        assert!(
+            (slices..=slices + edges).contains(&seen),
+            "{tool}: {seen} of {slices}"
+        );
+    }
+}
+
+#[test]
+fn a_storm_of_processes_is_counted_to_the_last() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let count = 10_000 * scale();
+    let load = Load::new("forkstorm", FORKS, &[count.to_string()]);
+    let alone_ns = load.alone_ns();
+    eprintln!("{:.0} processes/s", 1e9 / alone_ns);
+    for (tool, options) in [
+        ("offcputime", "--comm forkstorm"),
+        ("runqlat", "-P --comm forkstorm"),
+        ("profile", "-F 997 --comm forkstorm"),
+        ("lockstat", "--comm forkstorm"),
+        ("pressure", "-s"),
+    ] {
+        let soaked = load.under(tool, options, alone_ns);
+        let report = &soaked.report;
+        match tool {
+            "offcputime" => {
+                let threads = number(report, "accounting.threads");
+                let lost = lost(report, &["members_lost"]);
+                assert_eq!(threads + lost, count + 1, "{}", report["losses"]);
+            }
+            "runqlat" => {
+                let seen = sum(report, "groups", "count", |_| true)
+                    + lost(report, &["groups_full", "buckets_full", "unseen"]);
+                let slices = number(&soaked.load, "slices");
+                // The parent's own, two waits of its at most for each child.
+                assert!(
+                    (slices..=slices + 3 * count).contains(&seen),
+                    "{seen} of {slices}"
+                );
+            }
+            "profile" => {
+                let samples = sum(report, "stacks", "count", |_| true);
+                eprintln!(
+                    "{samples} samples for {} ns",
+                    number(&soaked.load, "cpu_ns")
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn code_that_comes_and_goes_throughout() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let count = 50_000 * scale();
+    let load = Load::new("maps", MAPS, &[count.to_string()]);
+    let alone_ns = load.alone_ns();
+    for (tool, options) in [
+        ("offcputime", "-m 0 -p PID"),
+        (
+            "profile",
+            "-e tracepoint:syscalls:sys_enter_nanosleep -c 1 -p PID",
+        ),
+    ] {
+        let soaked = load.under(tool, options, alone_ns);
+        let report = &soaked.report;
+        if tool == "offcputime" {
+            let (seen, slices) = (intervals(report), number(&soaked.load, "slices"));
+            // How it begins and ends.
+            assert!((slices..=slices + 8).contains(&seen), "{seen} of {slices}");
+        } else {
+            let seen =
+                sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"]);
+            assert_eq!(seen, count, "{tool}: {}", report["losses"]);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+/* Work in phases, one per argument, each after a "go": takes that name, then sleeps and burns, 23 times. */
+int main(int argc, char **argv)
+{
+	say("ready %d\n", getpid());
+	for (int phase = 1; phase < argc && await_go(); phase++) {
+		long long burnt = 0, slept = 0, worked = 0, start;
+
+		if (prctl(PR_SET_NAME, argv[phase]))
+			return 1;
+		start = clock_ns(CLOCK_MONOTONIC);
+		for (int i = 0; i < 23; i++) {
+			const struct timespec pause = { .tv_nsec = 10000000 };
+			long long before = clock_ns(CLOCK_MONOTONIC), cpu, now;
+
+			cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			nanosleep(&pause, NULL);
+			now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			slept += clock_ns(CLOCK_MONOTONIC) - before;
+			worked += now - cpu;
+			cpu = now;
+			while (now < cpu + 10000000)
+				now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			burnt += now - cpu;
+		}
+		say("{\"start_ns\": %lld, \"sleep_ns\": %lld, \"sleep_cpu_ns\": %lld, \"burn_ns\": %lld}\ndone\n",
+		    start, slept, worked, burnt);
+	}
+	await_go();
+	return 0;
+}
