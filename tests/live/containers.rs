@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
-use crate::kernel::{alone, require_live, watch_stolen};
+use crate::cpu_times::watch_cpus;
+use crate::kernel::{alone, require_live};
 use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, samples, stacks};
 use crate::workload::{Workload, number};
 
@@ -87,7 +88,7 @@ fn a_tool_inside_a_container_takes_and_gives_its_own_ids() {
         crate::built("profile").display(),
         program.display()
     );
-    watch_stolen();
+    watch_cpus();
     let output = run(Command::new("unshare").args(["-mpf", "sh", "-c", &script]));
     let report = output
         .lines()

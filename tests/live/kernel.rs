@@ -1,9 +1,9 @@
 //! What the live tests ask of the kernel, and what it says itself about threads.
 
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// Whether the live tests can run here. Where they cannot they say so, or fail under
 /// `REQUIRE_LIVE=1`.
@@ -13,8 +13,26 @@ pub(crate) fn require_live() -> bool {
     let live = root && Path::new("/sys/kernel/btf/vmlinux").exists();
     if !live {
         skip("needs root and BTF");
+        return false;
     }
-    live
+    mount_tracefs();
+    true
+}
+
+/// Where no init system has done so.
+fn mount_tracefs() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if Path::new("/sys/kernel/tracing/events").exists() {
+            return;
+        }
+        // SAFETY: C strings that outlive the call; no data.
+        let rc = unsafe {
+            let (kind, place) = (c"tracefs".as_ptr(), c"/sys/kernel/tracing".as_ptr());
+            libc::mount(kind, place, kind, 0, std::ptr::null())
+        };
+        assert_eq!(rc, 0, "tracefs: {}", io::Error::last_os_error());
+    });
 }
 
 /// Says why a test cannot run here; under `REQUIRE_LIVE=1` that is a failure.
@@ -29,35 +47,6 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static CPUS: Mutex<()> = Mutex::new(());
     // A test that failed while it held this leaves nothing behind.
     CPUS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// `stolen_ns` when a tool was started last.
-static STOLEN_BEFORE: AtomicU64 = AtomicU64::new(0);
-
-/// Time that a hypervisor has taken from all CPUs together since the machine started, in steps of 10 ms.
-fn all_stolen_ns() -> u64 {
-    let text = fs::read_to_string("/proc/stat").expect("/proc/stat");
-    let ticks = text
-        .split_whitespace()
-        .nth(8)
-        .and_then(|ticks| ticks.parse::<u64>().ok());
-    ticks.expect("cpu user nice system idle iowait irq softirq steal") * 10_000_000
-}
-
-/// To be called before a tool is started.
-pub(crate) fn watch_stolen() {
-    STOLEN_BEFORE.store(all_stolen_ns(), Ordering::Relaxed);
-}
-
-/// What a hypervisor has taken from the CPUs since then.
-pub(crate) fn stolen_ns() -> u64 {
-    all_stolen_ns() - STOLEN_BEFORE.load(Ordering::Relaxed)
-}
-
-/// As many samples a clock may have taken meanwhile of threads that did not run: it goes on while a hypervisor has their CPU, and
-/// the time that they use up does not.
-pub(crate) fn stolen_samples(hertz: f64) -> f64 {
-    hertz * stolen_ns() as f64 / 1e9
 }
 
 /// A thread's `schedstat`: ns on a CPU, ns runnable but waiting for one, times put on a CPU.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kernel::stolen_ns;
+use crate::cpu_times::stolen_ns;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 

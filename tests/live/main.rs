@@ -13,6 +13,7 @@ mod chains_languages;
 mod chains_loads;
 mod containers;
 mod cpu_quota;
+mod cpu_times;
 mod disk;
 mod elf_entry;
 mod endings;

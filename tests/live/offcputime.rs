@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::cpu_times::assert_cpu_time;
 use crate::kernel::{alone, require_live};
 use crate::slow_disk::SlowDisk;
 use crate::tool::Tool;
@@ -186,12 +187,7 @@ fn time_on_and_for_a_cpu_is_schedstats() {
         .iter()
         .map(|thread| number(thread, "total.oncpu_ns"))
         .sum();
-    assert_close(
-        number(accounting, "oncpu_ns"),
-        oncpu,
-        0.02,
-        "on CPU against schedstat",
-    );
+    assert_cpu_time(number(accounting, "oncpu_ns"), oncpu, 0.02);
     let delay = results
         .iter()
         .map(|thread| number(thread, "total.run_delay_ns"))

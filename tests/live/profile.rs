@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::cpu_times::stolen_samples;
 use crate::kernel::{alone, require_live};
 use crate::traced::traced;
 use crate::workload::{Workload, number};
@@ -82,8 +83,9 @@ fn samples_are_hertz_times_busy_seconds() {
     assert_eq!(number(&report, "losses.stack_unwalked"), 0);
     let found = samples(&report, |_| true) as f64;
     let truth = 199.0 * busy;
+    let stolen = stolen_samples(199.0);
     assert!(
-        (found - truth).abs() <= 0.03 * truth,
-        "{found} samples, {truth} expected from {busy} s"
+        (0.97 * truth..=1.03 * truth + stolen).contains(&found),
+        "{found} samples, {truth} and at most {stolen} more expected from {busy} s"
     );
 }

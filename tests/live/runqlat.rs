@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kernel::{alone, require_live, stolen_ns};
+use crate::cpu_times::stolen_ns;
+use crate::kernel::{alone, require_live};
 use crate::traced::{assert_no_gaps, observed, traced};
 use crate::workload::{Workload, number};
 

@@ -8,7 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
-use crate::kernel::{alone, require_live, stolen_samples, watch_stolen};
+use crate::cpu_times::{stolen_samples, watch_cpus};
+use crate::kernel::{alone, require_live};
 use crate::tool::Tool;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
@@ -62,7 +63,7 @@ pub(crate) fn profile(args: &[&str]) -> Value {
         .into_iter()
         .chain(args.iter().copied())
         .collect();
-    watch_stolen();
+    watch_cpus();
     let output = Command::new(crate::built("profile"))
         .args(all)
         .output()

@@ -8,7 +8,8 @@ use trace::targets::cgroup2_mount;
 use trace::window::monotonic_ns;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live, skip, stolen_ns, stolen_samples};
+use crate::cpu_times::{assert_cpu_time, stolen_samples};
+use crate::kernel::{alone, require_live, skip};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -187,15 +188,9 @@ fn a_thread_is_all_that_is_traced() {
         assert_eq!(number(&entry, "tid"), tid, "{entry}");
     }
     assert_eq!(number(&offcputime, "accounting.threads"), 1);
-    // From switch to switch; the kernel's account leaves out what a hypervisor took.
-    let oncpu = number(&offcputime, "accounting.oncpu_ns");
     let truth = number(thread, "total.oncpu_ns");
-    let stolen = stolen_ns().min(oncpu.saturating_sub(truth));
-    near(oncpu - stolen, truth, 0.02, "on CPU");
-    assert_sampled(
-        samples(&profile, tid),
-        number(thread, "total.oncpu_ns") * 997 / 1_000_000_000,
-    );
+    assert_cpu_time(number(&offcputime, "accounting.oncpu_ns"), truth, 0.02);
+    assert_sampled(samples(&profile, tid), truth * 997 / 1_000_000_000);
 }
 
 fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {

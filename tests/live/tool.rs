@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kernel::watch_stolen;
+use crate::cpu_times::watch_cpus;
 
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -118,7 +118,7 @@ impl Tool {
 
     /// Starts any command as the tool `name`, for a test that needs an environment of its own.
     pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
-        watch_stolen();
+        watch_cpus();
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -152,6 +152,7 @@ impl Tool {
     /// Waits for `NAME: tracing…` on stderr: from then on no event is missed.
     pub(crate) fn wait_attached(&self) {
         self.wait_saying(&format!("{}: tracing", self.name));
+        watch_cpus();
     }
 
     /// Waits for a line on stderr that begins so.

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::c_program::{compile, run};
 use crate::containers::enter;
+use crate::cpu_times::stolen_samples;
 use crate::elf_entry::Elves;
-use crate::kernel::{alone, require_live, stolen_samples};
+use crate::kernel::{alone, require_live};
 use crate::symbols::{HERTZ, frames, name, profile, stacks, start};
 use crate::tool::Tool;
 use crate::traced::reported;
