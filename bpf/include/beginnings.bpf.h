@@ -13,12 +13,21 @@
 #include <bpf/bpf_helpers.h>
 #include "requests.bpf.h"
 #include "targets.bpf.h"
+#include "window.bpf.h"
 
 #define MAX_DISKS 4096
 #define MAX_STARTED 65536
 
 /* Requests that found no room in `started`. */
 __u64 started_full = 0;
+
+/* Windows at random times only (--max-overhead). Of those that have to be remembered, requests count that begin in a window; their
+ * ends are awaited, whatever else goes on. So a long one is as likely to be seen as a short one.
+ */
+__u32 in_windows = 0;
+
+/* Then: how many are in `started`. */
+__s64 awaited = 0;
 
 /* Issued requests of targets, as far as is known, whose memory was used again without our having seen them complete. */
 __u64 never_completed = 0;
@@ -162,7 +171,8 @@ static __always_inline void note_before(struct request *rq, struct started *firs
 	since = bpf_map_lookup_elem(&submitted, &bio);
 	if (!since)
 		return;
-	if (first->start_ns > *since)
+	/* What was remembered in an earlier window may be another bio's. */
+	if (first->start_ns > *since && (!in_windows || *since >= window_start_ns))
 		first->before_ns = first->start_ns - *since;
 	bpf_map_delete_elem(&submitted, &bio);
 }
@@ -174,10 +184,23 @@ static __always_inline void remember(struct request *rq, const struct started *f
 	struct started *last = config.track ? bpf_map_lookup_elem(&started, &key) : NULL;
 
 	/* One that was given back may have been freed: device mapper does so with its clones when the disk below is busy. */
-	if (last && last->submitter != SUBMITTER_OTHER && last->issue_ns && !last->is_requeued)
+	if (!in_windows && last && last->submitter != SUBMITTER_OTHER && last->issue_ns && !last->is_requeued)
 		__sync_fetch_and_add(&never_completed, 1);
 	if (bpf_map_update_elem(&started, &key, first, BPF_ANY))
 		__sync_fetch_and_add(&started_full, 1);
+	else if (in_windows && !last)
+		__sync_fetch_and_add(&awaited, 1);
+}
+
+static __always_inline bool counts_by_beginning(void)
+{
+	return in_windows && config.track;
+}
+
+/* Between windows nothing begins that would have to be remembered. */
+static __always_inline bool is_looking(void)
+{
+	return !counts_by_beginning() || in_window(bpf_ktime_get_ns());
 }
 
 /* Whether a look at the queue's flags tells what the kernel stamps; that is, the issue. */
@@ -207,7 +230,7 @@ static __always_inline void request_started(struct request *rq)
 	struct started first = {};
 	struct disk_key disk;
 
-	if (!is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
+	if (!is_looking() || !is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
 		return;
 	first.start_ns = bpf_ktime_get_ns();
 	first.opf = rq->cmd_flags;
@@ -268,6 +291,11 @@ static __always_inline void request_issued(struct request *rq)
 		}
 		return;
 	}
+	/* One that began before the window. */
+	if (counts_by_beginning() && config.has_start && request_class(request_op(rq)) < CLASS_FLUSH)
+		return;
+	if (!is_looking())
+		return;
 	first.start_ns = now;
 	first.issue_ns = now;
 	first.opf = rq->cmd_flags;
@@ -283,7 +311,8 @@ static __always_inline void bio_submitted(struct bio *bio)
 {
 	__u64 key = (__u64)bio, now = bpf_ktime_get_ns();
 
-	bpf_map_update_elem(&submitted, &key, &now, BPF_ANY);
+	if (is_looking())
+		bpf_map_update_elem(&submitted, &key, &now, BPF_ANY);
 }
 
 /* `bio` is the first part, made for a request of its own; the second part keeps the place of the whole. */
@@ -303,7 +332,20 @@ static __always_inline void forget(struct request *rq)
 {
 	__u64 key = (__u64)rq;
 
-	bpf_map_delete_elem(&started, &key);
+	if (!bpf_map_delete_elem(&started, &key) && in_windows)
+		__sync_fetch_and_add(&awaited, -1);
+}
+
+/* Whether what ends at `now` may count. */
+static __always_inline bool may_count(__u64 now)
+{
+	return counts_by_beginning() || in_window(now);
+}
+
+/* Whether it does, now that its beginning has been looked for. */
+static __always_inline bool has_counted_beginning(const struct started *started)
+{
+	return !counts_by_beginning() || started;
 }
 
 #endif

@@ -9,9 +9,17 @@ use profile::read::{ReadOptions, read};
 use profile::write::{Format, write_recording};
 
 fuzz_target!(|bytes: &[u8]| {
+    let names_only = ReadOptions {
+        names_only: true,
+        ..ReadOptions::default()
+    };
+    let named = read(bytes, &names_only);
     let Ok(recording) = read(bytes, &ReadOptions::default()) else {
+        assert!(named.is_err(), "what is forgotten makes nothing right");
         return;
     };
+    let named = named.expect("what is forgotten makes nothing wrong");
+    assert_eq!(named.total(), recording.total());
     for (_, format) in Format::ENDINGS {
         // As many events as samples.
         if format == Format::Perf && recording.total() > 1000 {

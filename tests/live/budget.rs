@@ -7,8 +7,10 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::biolatency::{disk, groups};
 use crate::c_program::compile;
 use crate::cpu_times::stolen_ns;
+use crate::disk::{LoopDisk, fio};
 use crate::kernel::{alone, require_live};
 use crate::lockstat_played::named;
 use crate::tool::{Output, Tool};
@@ -84,13 +86,20 @@ fn programs_ns(pid: u32) -> u64 {
 /// Runs `tool` with a budget over the work of `workload` under the pipes; asserts what the kernel says that it cost.
 fn within_budget(tool: &str, options: &[&str], workload: &mut Workload) -> (Output, Vec<Value>) {
     let _pipes = Pipes::start();
-    let percent = PERCENT.to_string();
-    let all = [&["--max-overhead", &percent, "-j"], options].concat();
+    held(tool, options, PERCENT, || {
+        workload.go();
+        workload.results()
+    })
+}
+
+/// The same with any budget, over any work.
+fn held<T>(tool: &str, options: &[&str], percent: f64, work: impl FnOnce() -> T) -> (Output, T) {
+    let max = percent.to_string();
+    let all = [&["--max-overhead", &max, "-j"], options].concat();
     let tool = Tool::start(tool, &all);
     tool.wait_attached();
     let (began, before_ns) = (Instant::now(), charged_ns(&tool));
-    workload.go();
-    let results = workload.results();
+    let results = work();
     let spent_ns = charged_ns(&tool) - before_ns;
     let elapsed_ns = began.elapsed().as_nanos() as f64;
     tool.interrupt();
@@ -99,7 +108,7 @@ fn within_budget(tool: &str, options: &[&str], workload: &mut Workload) -> (Outp
     let cpus = std::thread::available_parallelism().expect("CPUs").get() as f64;
     let cost = 100.0 * spent_ns as f64 / (elapsed_ns * cpus);
     assert!(
-        cost <= PERCENT,
+        cost <= percent,
         "{cost:.2}% of the CPUs:\n{}",
         output.stderr
     );
@@ -196,6 +205,60 @@ fn a_thread_that_sleeps_throughout_is_exact_however_little_is_looked() {
         "asleep {asleep} ns of {window} ns"
     );
     workload.finish();
+}
+
+/// Requests that the kernel stamps count where they end, others, with their submitters, where they begin. They come at a rate of
+/// their own: where the CPUs are all busy a load is slower while it is looked at.
+#[test]
+fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(128);
+    let load = [
+        "--rw=randread",
+        "--bs=4k",
+        "--rate_iops=80000",
+        "--iodepth=4",
+        "--ioengine=libaio",
+        "--time_based",
+        "--runtime=6",
+    ];
+    for kind in ["-Q", "-P"] {
+        let before = disk.stat();
+        let options = ["-d", &disk.name, kind];
+        let (output, ()) = held("biolatency", &options, 1.0, || {
+            fio(&disk.path, &load);
+        });
+        let report = output.report();
+        let estimates = &report["estimates"];
+        let truth = disk.stat().since(&before);
+        let (_, reads) = truth
+            .iter()
+            .find(|(class, _)| *class == "read")
+            .expect("reads");
+        assert_inside(&estimates["count"], reads.requests, "requests");
+        if kind == "-Q" {
+            // Looking at a request takes up to 1 us of its time.
+            let estimate = estimates["sum_ns"]["total"].as_f64().expect("a total") as u64;
+            let truth = reads.ms * 1_000_000;
+            let truth = estimate.clamp(truth, truth + 1000 * reads.requests);
+            assert_inside(&estimates["sum_ns"], truth, "their time");
+        }
+        let of_disk = &self::disk(&report, &disk.name)["ops"]["read"];
+        let bytes = number(of_disk, "bytes") as f64 / number(of_disk, "requests") as f64;
+        assert!((bytes / 4096.0 - 1.0).abs() < 0.01, "{of_disk}");
+        let by_fio = groups(&report)
+            .iter()
+            .filter(|group| kind == "-Q" || group["comm"] == "fio");
+        let found: u64 = by_fio.map(|group| number(group, "count")).sum();
+        let total = estimates["count"]["total"].as_f64().expect("a total");
+        assert!(
+            (found as f64 / total - 1.0).abs() < 0.01,
+            "{found} of {total}"
+        );
+    }
 }
 
 const CONTENDED: &str = include_str!("../workloads/locks/contended.c");

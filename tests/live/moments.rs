@@ -1,13 +1,16 @@
 //! profile's `.perf.txt`: single samples with their times, of a program that says when it computed.
 
 use std::ops::Range;
+use std::process::Command;
 
 use profile::ask::heat::{Heat, PARTS};
 use profile::read::perf::header;
 use profile::read::{ReadOptions, read};
 use serde_json::Value;
 
+use crate::c_program::compile;
 use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
 
@@ -38,6 +41,51 @@ fn times(text: &str) -> Vec<f64> {
     let lines = text.lines();
     let heads = lines.filter(|line| !line.starts_with(['\t', '#']));
     heads.filter_map(|line| Some(header(line)?.time)).collect()
+}
+
+const CALLS: u64 = 200_009;
+
+/// More samples than the ring has room for.
+const BUSY: &str = r#"
+int main(void)
+{
+	ready();
+	for (int i = 0; i < 200009; i++)
+		syscall(SYS_getppid);
+	say("done\n");
+	await_go();
+}
+"#;
+
+/// A tool that has no CPU for so long that the ring of times fills up.
+#[test]
+fn times_that_found_no_room_are_counted_and_the_samples_are_not_lost() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("busy.perf.txt").display().to_string();
+    let program = Command::new(compile(dir.path(), "busy", BUSY, &[]));
+    let (mut workload, tgid) = Workload::spawn("busy", program);
+    let (pid, event) = (tgid.to_string(), "tracepoint:syscalls:sys_enter_getppid");
+    let options = ["-j", "--strict", "-p", &pid, "-e", event, "-o", &path];
+    let tool = Tool::start("profile", &options);
+    tool.wait_attached();
+    tool.signal(libc::SIGSTOP);
+    workload.go();
+    workload.results();
+    tool.signal(libc::SIGCONT);
+    tool.interrupt();
+    let output = tool.finish();
+    workload.finish();
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    let report = output.report();
+    assert_eq!(number(&report["events"], "samples"), CALLS);
+    let kept = times(&std::fs::read_to_string(&path).expect("text")).len() as u64;
+    let lost = number(&report["losses"], "moments_full");
+    assert!(kept > 100_000 && lost > 0, "{kept} kept, {lost} lost");
+    assert_eq!(kept + lost, CALLS);
 }
 
 #[test]

@@ -23,8 +23,13 @@ const TOLERANCE: f64 = 0.05;
 fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
     let (report, results) = reported("pressure", options, workload);
     for (loss, count) in report["losses"].as_object().expect("losses") {
-        // A sandbox's kernel hides some switches; they are allowed for where they count.
-        assert!(loss.starts_with("unseen") || *count == 0, "{loss}: {count}");
+        let is_allowed = match loss.as_str() {
+            // Linux 5.10: a hypervisor may stop a CPU that holds the lock of another's counters; who waits for that goes ahead.
+            "unlocked" => count.as_u64() <= Some(10),
+            // A sandbox's kernel hides some switches; they are allowed for where they count.
+            _ => loss.starts_with("unseen") || *count == 0,
+        };
+        assert!(is_allowed, "{loss}: {count}");
     }
     (report, results)
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
 use clap::Parser;
 use clap_complete::Shell;
+use trace::budget::Budget;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::window::{Every, nanoseconds, parse_duration};
 
-use crate::disks::Disk;
+use crate::disks::{self, Disk};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,6 +75,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) histograms: Histograms,
+
+    #[command(flatten)]
+    pub(crate) budget: Budget,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -156,6 +160,12 @@ impl Args {
             || self.by_flags
             || self.phases
             || self.slower.is_some()
+            || self.stamps_for_budget()
+    }
+
+    /// Whether requests are remembered only because windows would miss what the kernel does not stamp.
+    fn stamps_for_budget(&self) -> bool {
+        self.budget.max_overhead.is_some() && !disks::all_are_stamped(self.queued)
     }
 
     /// Whether a total ends where the kernel's own account does; the request's cgroup is not known there any more.

@@ -8,6 +8,7 @@ use bpf::biolatency::types::{
     disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started, submitter,
 };
 use libbpf_rs::MapCore;
+use trace::budget::Estimates;
 use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
 use trace::loader::section;
 use trace::losses::Losses;
@@ -17,54 +18,9 @@ use trace::task::comm_text;
 use trace::window::monotonic_ns;
 
 use crate::args::{Args, Phase};
+use crate::disk_use::{DiskUse, Failures, add_up, add_whole};
 use crate::disks::{self, Stat};
-
-/// Counts of one disk's requests of one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Class {
-    pub(crate) requests: u64,
-    pub(crate) bytes: u64,
-    /// From start to completion, all together.
-    pub(crate) total_ns: u64,
-}
-
-/// What failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failures {
-    pub(crate) class: usize,
-    pub(crate) status: i32,
-    pub(crate) count: u64,
-}
-
-/// One disk's interval.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DiskUse {
-    pub(crate) name: String,
-    pub(crate) dev: u32,
-    /// Tells disks apart that have no number: those that are hidden.
-    pub(crate) address: u64,
-    /// In the order of [`CLASSES`].
-    pub(crate) classes: [Class; CLASSES.len()],
-    pub(crate) partial: u64,
-    pub(crate) requeued: u64,
-    pub(crate) failures: Vec<Failures>,
-    /// With any of these requests under way, at least.
-    pub(crate) busy_ns: u64,
-    /// Of the whole disk, whoever uses it; `None` when the kernel does not count.
-    pub(crate) whole: Option<Whole>,
-}
-
-/// The kernel's own account of a disk's interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Whole {
-    pub(crate) busy_ns: u64,
-    pub(crate) merged: u64,
-    /// At the end.
-    pub(crate) in_flight: u64,
-}
-
-/// Words for `enum request_class`.
-pub(crate) const CLASSES: [&str; 5] = ["read", "write", "discard", "flush", "passthrough"];
+use crate::windows::Sums;
 
 /// One report's worth.
 pub(crate) struct Interval {
@@ -80,12 +36,19 @@ pub(crate) struct Interval {
     pub(crate) begun_before: u64,
     /// Since the start of the run.
     pub(crate) losses: Losses,
+    /// Where not everything was looked at.
+    pub(crate) estimates: Option<Estimates>,
 }
+
+/// Histograms, and disks without the kernel's own account.
+pub(crate) type Taken = (Vec<Group<group_id>>, Vec<DiskUse>);
 
 /// Takes intervals; remembers what the kernel's own counters were at the end of the last one.
 pub(crate) struct Harvest {
     stats: HashMap<u32, Stat>,
     completions: Completions,
+    /// Requests whose end was not awaited after their window, or that were under way when all had been looked at until then.
+    pub(crate) cut_off: u64,
 }
 
 impl Harvest {
@@ -95,6 +58,7 @@ impl Harvest {
         Self {
             completions: Completions::begin(args, &stats),
             stats,
+            cut_off: 0,
         }
     }
 
@@ -112,7 +76,8 @@ impl Harvest {
         let begun_before = bss.begun_before;
         let end_ns = monotonic_ns();
         wait_for_running_programs();
-        let disks = self.disk_uses(skel, epoch, &before)?;
+        let mut disks = self.disk_uses(skel, epoch)?;
+        add_whole(&mut disks, &before, &self.stats);
         self.completions.add(&disks, &self.stats);
         Ok(Interval {
             start_ns,
@@ -122,15 +87,53 @@ impl Harvest {
             under_way: under_way(args, skel, end_ns)?,
             begun_before,
             losses: self.losses(skel)?,
+            estimates: None,
         })
     }
 
-    fn disk_uses(
-        &self,
+    /// What a window has brought, which is over: nobody writes any more.
+    pub(crate) fn take_window(&self, args: &Args, skel: &BiolatencySkel<'_>) -> Result<Taken> {
+        let epoch = section(skel.maps.bss_data.as_deref(), ".bss")?.epoch;
+        let disks = self.disk_uses(skel, epoch)?;
+        Ok((groups(args, skel, epoch)?, disks))
+    }
+
+    /// The interval that its windows stand for.
+    pub(crate) fn take_sampled(
+        &mut self,
+        args: &Args,
         skel: &BiolatencySkel<'_>,
-        epoch: u32,
-        before: &HashMap<u32, Stat>,
-    ) -> Result<Vec<DiskUse>> {
+        (start_ns, end_ns): (u64, u64),
+        sums: Sums,
+    ) -> Result<Interval> {
+        let before = std::mem::replace(&mut self.stats, disks::stats());
+        let (groups, mut disks, estimates) = sums.finish(end_ns - start_ns);
+        add_whole(&mut disks, &before, &self.stats);
+        if estimates.is_some() {
+            // A window does not see what is under way at its end: the kernel's account, where there is one.
+            for disk in &mut disks {
+                disk.busy_ns = disk.whole.map_or(disk.busy_ns, |whole| whole.busy_ns);
+            }
+        }
+        disks.sort_by(|a, b| a.name.cmp(&b.name));
+        let under_way = match estimates {
+            None => under_way(args, skel, end_ns)?,
+            // Those that completed between windows are still remembered.
+            Some(_) => None,
+        };
+        Ok(Interval {
+            start_ns,
+            end_ns,
+            groups,
+            disks,
+            under_way,
+            begun_before: section(skel.maps.bss_data.as_deref(), ".bss")?.begun_before,
+            losses: self.losses(skel)?,
+            estimates,
+        })
+    }
+
+    fn disk_uses(&self, skel: &BiolatencySkel<'_>, epoch: u32) -> Result<Vec<DiskUse>> {
         let mut uses: HashMap<(u64, u32), DiskUse> = HashMap::new();
         for (key, cpus) in maps::per_cpu_entries::<disk_epoch, disk_sum>(&skel.maps.disk_sums)? {
             if key.epoch != epoch {
@@ -155,7 +158,6 @@ impl Harvest {
         let names = DiskNames::read(skel)?;
         for ((disk, dev), found) in &mut uses {
             found.name = names.of(*disk, *dev, &self.stats);
-            found.whole = whole(before.get(dev), self.stats.get(dev));
             found
                 .failures
                 .sort_by_key(|failures| (failures.class, failures.status));
@@ -169,58 +171,6 @@ impl Harvest {
     pub(crate) fn name(&self, skel: &BiolatencySkel<'_>, disk: u64, dev: u32) -> Result<String> {
         Ok(DiskNames::read(skel)?.of(disk, dev, &self.stats))
     }
-}
-
-impl DiskUse {
-    /// Ours, which completions tell; while something is under way the kernel's, in ticks of its clock, if that is more.
-    pub(crate) fn busy_ns(&self, wall_ns: u64) -> u64 {
-        let open = self.whole.filter(|whole| whole.in_flight > 0);
-        let kernels = open.map_or(0, |whole| whole.busy_ns);
-        self.busy_ns.max(kernels).min(wall_ns)
-    }
-
-    /// Requests between start and completion, on the average.
-    pub(crate) fn queue_length(&self, wall_ns: u64) -> f64 {
-        // Flushes are the parts of sequences, which are there as writes already.
-        let total_ns: u64 = self
-            .classes
-            .iter()
-            .take(3)
-            .map(|class| class.total_ns)
-            .sum();
-        total_ns as f64 / wall_ns as f64
-    }
-}
-
-fn add_up(key: &disk_epoch, cpus: &[disk_sum]) -> DiskUse {
-    let mut sum = DiskUse {
-        dev: key.dev,
-        address: key.disk,
-        ..DiskUse::default()
-    };
-    for cpu in cpus {
-        for (at, class) in sum.classes.iter_mut().enumerate() {
-            class.requests += cpu.requests[at];
-            class.bytes += cpu.bytes[at];
-            class.total_ns += cpu.total_ns[at];
-        }
-        sum.busy_ns += cpu.busy_ns;
-        sum.partial += cpu.partial;
-        sum.requeued += cpu.requeued;
-    }
-    sum
-}
-
-fn whole(before: Option<&Stat>, after: Option<&Stat>) -> Option<Whole> {
-    let after = after?;
-    let zero = Stat::default();
-    // A disk that came during the interval began at 0.
-    let before = before.unwrap_or(&zero);
-    Some(Whole {
-        busy_ns: after.busy_ms.saturating_sub(before.busy_ms) * 1_000_000,
-        merged: after.merged.saturating_sub(before.merged),
-        in_flight: after.in_flight,
-    })
 }
 
 /// Disks' names as the BPF side saw them: some are hidden from `/proc`, others are gone.
@@ -332,6 +282,11 @@ impl Harvest {
             "requests: completion not seen",
             // Two views of the same; each knows of requests that the other does not.
             self.completions.unseen.max(bss.never_completed),
+        );
+        losses.count(
+            "cut_off",
+            "requests under way when a look ended",
+            self.cut_off,
         );
         losses.count(
             "unattributed",

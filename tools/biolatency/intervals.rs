@@ -7,15 +7,17 @@ use anyhow::Result;
 use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::slow_io;
 use trace::arrivals::Arrivals;
+use trace::budget::Sampler;
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
 use trace::progress::State;
 
 use crate::args::Args;
-use crate::harvest::Harvest;
+use crate::harvest::{Harvest, Interval};
 use crate::names::Names;
 use crate::report::Report;
 use crate::slow;
+use crate::windows::{Sums, Windows};
 
 /// The tool at work.
 pub(crate) struct Biolatency<'a> {
@@ -29,6 +31,8 @@ pub(crate) struct Biolatency<'a> {
     pub(crate) start_ns: u64,
     /// Requests in the intervals so far.
     pub(crate) requests: u64,
+    /// With `--max-overhead`.
+    pub(crate) sampler: Option<(Sampler<'a>, Sums)>,
 }
 
 impl Reports for Biolatency<'_> {
@@ -38,11 +42,21 @@ impl Reports for Biolatency<'_> {
 
     fn step(&mut self) -> Result<State> {
         self.print_slow_ios()?;
-        self.harvest.progress(self.skel, self.requests)
+        let mut state = self.harvest.progress(self.skel, self.requests)?;
+        if let Some((sampler, sums)) = &mut self.sampler {
+            sampler.step(&mut Windows {
+                args: self.args,
+                skel: self.skel,
+                harvest: &mut self.harvest,
+                sums,
+            })?;
+            state.due_ns = Some(sampler.due_ns());
+        }
+        Ok(state)
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let interval = self.harvest.take(self.args, self.skel, start_ns)?;
+        let interval = self.take(start_ns)?;
         *end_ns = interval.end_ns;
         // Those in the interval that came since the last step.
         self.print_slow_ios()?;
@@ -65,6 +79,21 @@ impl Reports for Biolatency<'_> {
 }
 
 impl Biolatency<'_> {
+    fn take(&mut self, start_ns: u64) -> Result<Interval> {
+        let Some((sampler, sums)) = &mut self.sampler else {
+            return self.harvest.take(self.args, self.skel, start_ns);
+        };
+        let end_ns = sampler.end(&mut Windows {
+            args: self.args,
+            skel: self.skel,
+            harvest: &mut self.harvest,
+            sums,
+        })?;
+        let sums = std::mem::take(sums);
+        self.harvest
+            .take_sampled(self.args, self.skel, (start_ns, end_ns), sums)
+    }
+
     fn print_slow_ios(&self) -> Result<()> {
         let out = &mut io::stdout().lock();
         for io in self.slow_ios.take() {

@@ -3,13 +3,14 @@
 use serde_json::{Map, Value, json};
 
 use crate::args::Args;
+use crate::disk_use::{CLASSES, DiskUse};
 use crate::disks::dev_text;
-use crate::harvest::{CLASSES, DiskUse, Interval};
+use crate::harvest::Interval;
 use crate::labels;
 use crate::names::Names;
 
 /// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…}}`, the last two since
-/// the start of the run.
+/// the start of the run; where not everything was looked at `estimates`, too.
 pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value {
     let groups: Vec<Value> = interval
         .groups
@@ -22,7 +23,7 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value
         .iter()
         .map(|disk| disk_json(names, disk, wall_ns))
         .collect();
-    json!({
+    let mut object = json!({
         "tool": "biolatency",
         "version": env!("CARGO_PKG_VERSION"),
         "start_ns": interval.start_ns,
@@ -32,7 +33,11 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value
         "under_way": interval.under_way.map(|(count, _)| count),
         "begun_before": interval.begun_before,
         "losses": interval.losses.to_json(),
-    })
+    });
+    if let Some(estimates) = &interval.estimates {
+        object["estimates"] = estimates.to_json();
+    }
+    object
 }
 
 fn disk_json(names: &Names, disk: &DiskUse, wall_ns: u64) -> Value {

@@ -23,6 +23,7 @@ use intervals::Biolatency;
 use names::Names;
 
 mod args;
+mod disk_use;
 mod disks;
 mod harvest;
 mod intervals;
@@ -32,6 +33,7 @@ mod names;
 mod report;
 mod setup;
 mod slow;
+mod windows;
 
 fn main() -> ExitCode {
     run::main("biolatency", || trace(&Args::parse()))
@@ -60,8 +62,13 @@ fn trace(args: &Args) -> Result<Outcome> {
     let mut skel = setup::load(args, (&targets, cgroup_id), &kernel)?;
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 
-    let start_ns = setup::open_window(args, &mut skel, &targets)?;
-    let harvest = Harvest::begin(args);
+    setup::seed(args, &skel, &targets)?;
+    let mut harvest = Harvest::begin(args);
+    let sampler = windows::sampler(args, &mut skel, &mut harvest, &meter)?;
+    let start_ns = match &sampler {
+        Some((sampler, _)) => sampler.began_ns(),
+        None => setup::open_window(&mut skel)?,
+    };
     setup::announce(args);
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
@@ -74,6 +81,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         hdr,
         start_ns,
         requests: 0,
+        sampler,
     };
     let written = report_each(
         &args.every,
@@ -83,9 +91,11 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut end_ns,
     );
     run::unless_closed(written, ())?;
+    let budget = reports.sampler.as_ref();
+    let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
     let (harvest, requests) = (reports.harvest, reports.requests);
     let losses = harvest.losses(&skel)?;
-    let cost = meter.read(skel.object());
+    let cost = meter.read_within(skel.object(), budget);
     let window = Duration::from_nanos(end_ns - start_ns);
     let outcome = close(args, window, requests, &losses, &cost);
     finish(command, &signals, outcome)

@@ -15,7 +15,8 @@ use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
 
 use crate::args::Args;
-use crate::harvest::{CLASSES, Class, DiskUse, Interval};
+use crate::disk_use::{CLASSES, Class, DiskUse};
+use crate::harvest::Interval;
 use crate::names::Names;
 use crate::{json, labels};
 
@@ -113,6 +114,9 @@ impl Report<'_> {
             writeln!(out, "     nothing recorded")?;
         }
         write_disks(self.names, self.interval, out)?;
+        if let Some(estimates) = &self.interval.estimates {
+            writeln!(out, "{}", estimates.describe("requests"))?;
+        }
         if let Some((count, oldest_ns @ STUCK_NS..)) = self.interval.under_way {
             let (count, age) = (
                 units::counted(count, "requests"),

@@ -11,6 +11,7 @@ use trace::targets::{Settings, Targets};
 use trace::window::monotonic_ns;
 
 use crate::args::{Args, NEEDS};
+use crate::windows::GATED;
 
 /// The submitters, and the cgroup, which is not theirs but that of the I/O.
 pub(crate) fn resolve(targets: &Targets) -> Result<(Settings, u64)> {
@@ -35,7 +36,8 @@ pub(crate) fn load(
             probe::describe("biolatency", kernel, &NEEDS, &programs)
         );
     }
-    loader::load(BiolatencySkelBuilder::default(), &programs, |open| {
+    let gated = args.budget.gated(&GATED);
+    loader::load_gated(BiolatencySkelBuilder::default(), &programs, gated, |open| {
         args.to_bpf(
             (targets, cgroup_id),
             kernel,
@@ -57,15 +59,16 @@ pub(crate) fn load(
     })
 }
 
-/// Says what is asked for, then lets time count.
-pub(crate) fn open_window(
-    args: &Args,
-    skel: &mut BiolatencySkel<'_>,
-    targets: &Settings,
-) -> Result<u64> {
+/// Says what is asked for; from now on less privilege will do.
+pub(crate) fn seed(args: &Args, skel: &BiolatencySkel<'_>, targets: &Settings) -> Result<()> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     iterate::run(skel.links.note_namespace.as_ref())?;
     privileges::keep_for_tracing("biolatency", args.targets.capabilities());
+    Ok(())
+}
+
+/// Time counts from now on.
+pub(crate) fn open_window(skel: &mut BiolatencySkel<'_>) -> Result<u64> {
     let start_ns = monotonic_ns();
     section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
     Ok(start_ns)

@@ -1,0 +1,191 @@
+//! A collection in windows: requests that complete in one stand for those of the stratum around it.
+//!
+//! A completion tells all about its request by the kernel's own stamps, whenever it began. Where more is wanted than the kernel
+//! keeps, requests count that begin in a window, and their ends are awaited. Either way a long request is as likely to be seen
+//! as a short one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bpf::biolatency::BiolatencySkel;
+use bpf::biolatency::types::group_id;
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{MapCore, Object};
+use trace::budget::{Estimates, Groups, Sampler, Window, Windowed, open_edges, shut_edges};
+use trace::cost::Meter;
+use trace::histogram::harvest::Group;
+use trace::loader::section;
+
+use crate::args::Args;
+use crate::disk_use::DiskUse;
+use crate::harvest::{Harvest, Taken};
+
+/// What events run, and what is detached between windows.
+pub(crate) const GATED: [&str; 13] = [
+    "block_rq_complete",
+    "block_io_done",
+    "block_io_start",
+    "block_rq_insert",
+    "block_rq_insert_pre_5_11",
+    "block_rq_issue",
+    "block_rq_issue_pre_5_11",
+    "block_rq_merge",
+    "block_rq_merge_pre_5_11",
+    "block_bio_queue",
+    "block_bio_queue_pre_5_11",
+    "block_split",
+    "block_split_pre_5_11",
+];
+
+/// For so long the ends of a window's requests are awaited.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// The windows of an interval so far.
+pub(crate) struct Sums {
+    groups: Groups<group_id>,
+    /// By address and number.
+    disks: HashMap<(u64, u32), DiskUse>,
+    random: u64,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            groups: Groups::default(),
+            disks: HashMap::new(),
+            random: 1,
+        }
+    }
+}
+
+/// The tool at the edge of a window.
+pub(crate) struct Windows<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) skel: &'a mut BiolatencySkel<'static>,
+    pub(crate) harvest: &'a mut Harvest,
+    pub(crate) sums: &'a mut Sums,
+}
+
+/// With a budget: the windows, the first of which is open.
+pub(crate) fn sampler<'a>(
+    args: &'a Args,
+    skel: &mut BiolatencySkel<'static>,
+    harvest: &mut Harvest,
+    meter: &'a Meter,
+) -> Result<Option<(Sampler<'a>, Sums)>> {
+    let Some(percent) = args.budget.max_overhead else {
+        return Ok(None);
+    };
+    let mut sums = Sums::default();
+    let who = ("biolatency", args.common.verbose);
+    let windows = &mut Windows {
+        args,
+        skel,
+        harvest,
+        sums: &mut sums,
+    };
+    let sampler = Sampler::begin(who, percent, meter, &GATED, windows)?;
+    Ok(Some((sampler, sums)))
+}
+
+impl Windowed for Windows<'_> {
+    fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
+    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
+        if !first {
+            self.forget_begun()?;
+        }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.in_windows = (!first).into();
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        Ok(open_edges(start_ns, end_ns, length_ns))
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let now = shut_edges(&mut bss.window_end_ns);
+        if bss.in_windows != 0 && self.args.tracks() {
+            self.harvest.cut_off += wait_for_ends(&mut bss.awaited);
+        }
+        Ok(now)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        let taken = self.harvest.take_window(self.args, self.skel)?;
+        self.sums.add(self.args, taken, window);
+        Ok(())
+    }
+}
+
+impl Windows<'_> {
+    /// Requests of the window before: some go on, the ends of others were hidden.
+    fn forget_begun(&mut self) -> Result<()> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let was_everything = bss.in_windows == 0;
+        if !was_everything && load(&mut bss.awaited) == 0 {
+            return Ok(());
+        }
+        let started = &self.skel.maps.started;
+        for key in started.keys().collect::<Vec<_>>() {
+            // Completed meanwhile: not there any more.
+            let is_there = started.delete(&key).is_ok();
+            self.harvest.cut_off += u64::from(was_everything && is_there && self.args.tracks());
+        }
+        // The programs are attached, but no window is open.
+        bss.awaited = 0;
+        Ok(())
+    }
+}
+
+/// Waits for the ends of what began in a window that is over; how many did not come.
+fn wait_for_ends(awaited: &mut i64) -> u64 {
+    let began = Instant::now();
+    while load(awaited) > 0 && began.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+    }
+    u64::try_from(load(awaited)).unwrap_or(0)
+}
+
+/// BPF programs change it meanwhile.
+fn load(place: &mut i64) -> i64 {
+    // SAFETY: valid, aligned and ours alone, as far as this process goes.
+    unsafe { AtomicI64::from_ptr(place) }.load(Ordering::Acquire)
+}
+
+impl Sums {
+    fn add(&mut self, args: &Args, (groups, disks): Taken, window: &Window) {
+        // The same requests, in several phases.
+        let tallied = args.measured().last().map(|phase| *phase as u32);
+        let is_tallied = |id: &group_id| Some(id.phase) == tallied;
+        self.groups.add(&groups, window, is_tallied);
+        for mut part in disks {
+            part.scale(window.weight(), &mut self.random);
+            match self.disks.get_mut(&(part.address, part.dev)) {
+                Some(sum) => sum.add(part),
+                None => {
+                    self.disks.insert((part.address, part.dev), part);
+                }
+            }
+        }
+    }
+
+    /// Groups and disks of an interval of `elapsed_ns`, in no order, and how sure they are.
+    pub(crate) fn finish(
+        mut self,
+        elapsed_ns: u64,
+    ) -> (Vec<Group<group_id>>, Vec<DiskUse>, Option<Estimates>) {
+        let weight = self.groups.scale(elapsed_ns);
+        let mut disks: Vec<DiskUse> = self.disks.into_values().collect();
+        for disk in &mut disks {
+            disk.scale(weight, &mut self.random);
+        }
+        let (groups, estimates) = self.groups.finish(elapsed_ns);
+        (groups, disks, estimates)
+    }
+}
