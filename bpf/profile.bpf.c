@@ -12,6 +12,7 @@
 #include "follow.bpf.h"
 #include "targets.bpf.h"
 #include "stacks.bpf.h"
+#include "window.bpf.h"
 
 #define MAX_ROWS 65536
 #define MAX_WEIGHT_ARGS 6
@@ -74,7 +75,12 @@ struct profile_losses {
 };
 
 struct profile_losses losses = {};
-__u32 window_open = 0;
+
+/* Whether events count. Only a window with an end that is known beforehand (--max-overhead) asks for the time. */
+static __always_inline bool is_open(void)
+{
+	return window_start_ns && (!window_end_ns || bpf_ktime_get_ns() < window_end_ns);
+}
 
 /* (process, name, stacks) → samples */
 struct {
@@ -172,7 +178,7 @@ int on_overflow(struct bpf_perf_event_data *ctx)
 	struct profile_totals *sums = totals_here();
 	struct user_place outside = {};
 
-	if (!sums || !window_open)
+	if (!sums || !is_open())
 		return 0;
 	sums->events++;
 	if (!is_wanted(task, sums))
@@ -244,7 +250,7 @@ static __always_inline void event_fired(void *ctx, const struct user_place *outs
 	struct task_struct *task = current_task();
 	struct profile_totals *sums = totals_here();
 
-	if (!sums || !window_open)
+	if (!sums || !is_open())
 		return;
 	sums->events++;
 	if (!is_wanted(task, sums) || !is_due(sums))

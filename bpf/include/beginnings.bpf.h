@@ -197,6 +197,18 @@ static __always_inline bool counts_by_beginning(void)
 	return in_windows && config.track;
 }
 
+/* A request is inserted, or issued, and began before the window, as far as the kernel stamps its start; or because it was not seen
+ * to start, which all but flushes can be. Their own start is what they have come for.
+ */
+static __always_inline bool began_before_window(struct request *rq, bool starts_are_seen)
+{
+	__u64 start_ns = request_start_ns(rq);
+
+	if (!counts_by_beginning() || request_op(rq) == REQ_OP_FLUSH)
+		return false;
+	return starts_are_seen || (start_ns && start_ns < window_start_ns);
+}
+
 /* Between windows nothing begins that would have to be remembered. */
 static __always_inline bool is_looking(void)
 {
@@ -225,18 +237,31 @@ static __always_inline bool needs_stamp(struct request *rq, const struct disk_ke
 	return !disk || !disk->is_known || disk->needs_stamp;
 }
 
+static __always_inline void forget(struct request *rq)
+{
+	__u64 key = (__u64)rq;
+
+	if (!bpf_map_delete_elem(&started, &key) && in_windows)
+		__sync_fetch_and_add(&awaited, -1);
+}
+
 static __always_inline void request_started(struct request *rq)
 {
 	struct started first = {};
 	struct disk_key disk;
 
-	if (!is_looking() || !is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
+	if (!is_looking() || began_before_window(rq, false) || !is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
 		return;
 	first.start_ns = bpf_ktime_get_ns();
 	first.opf = rq->cmd_flags;
 	if (config.track) {
 		note_submitter(&first);
 		note_before(rq, &first);
+	}
+	/* Nobody awaits the end of others' requests. */
+	if (counts_by_beginning() && first.submitter == SUBMITTER_OTHER) {
+		forget(rq);
+		return;
 	}
 	remember(rq, &first);
 }
@@ -291,10 +316,7 @@ static __always_inline void request_issued(struct request *rq)
 		}
 		return;
 	}
-	/* One that began before the window. */
-	if (counts_by_beginning() && config.has_start && request_class(request_op(rq)) < CLASS_FLUSH)
-		return;
-	if (!is_looking())
+	if (!is_looking() || began_before_window(rq, config.has_start))
 		return;
 	first.start_ns = now;
 	first.issue_ns = now;
@@ -328,14 +350,6 @@ static __always_inline void bio_split(struct bio *bio)
 	bpf_map_update_elem(&submitted, &key, &value, BPF_ANY);
 }
 
-static __always_inline void forget(struct request *rq)
-{
-	__u64 key = (__u64)rq;
-
-	if (!bpf_map_delete_elem(&started, &key) && in_windows)
-		__sync_fetch_and_add(&awaited, -1);
-}
-
 /* Whether what ends at `now` may count. */
 static __always_inline bool may_count(__u64 now)
 {
@@ -345,7 +359,7 @@ static __always_inline bool may_count(__u64 now)
 /* Whether it does, now that its beginning has been looked for. */
 static __always_inline bool has_counted_beginning(const struct started *started)
 {
-	return !counts_by_beginning() || started;
+	return !counts_by_beginning() || (started && window_start_ns && started->start_ns >= window_start_ns);
 }
 
 #endif

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::biolatency::{disk, groups};
 use crate::c_program::compile;
-use crate::cpu_times::stolen_ns;
+use crate::cpu_times::{stolen_ns, stolen_samples};
 use crate::disk::{LoopDisk, fio};
 use crate::kernel::{alone, require_live};
 use crate::lockstat_played::named;
@@ -57,15 +57,25 @@ fn charged_ns(tool: &Tool) -> u64 {
 }
 
 fn own_ns(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the tool runs");
-    let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
-    let ticks: Vec<u64> = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    ticks.iter().sum::<u64>() * 10_000_000
+    let pid = libc::pid_t::try_from(pid).expect("process ids fit");
+    let (mut clock, mut time) = (
+        0,
+        libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+    );
+    // SAFETY: both are valid to write to.
+    let rc = unsafe {
+        match libc::clock_getcpuclockid(pid, &raw mut clock) {
+            0 => libc::clock_gettime(clock, &raw mut time),
+            error => error,
+        }
+    };
+    assert_eq!(rc, 0, "the tool runs");
+    let [seconds, ns] =
+        [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).expect("positive"));
+    seconds * 1_000_000_000 + ns
 }
 
 fn programs_ns(pid: u32) -> u64 {
@@ -259,6 +269,86 @@ fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
             "{found} of {total}"
         );
     }
+}
+
+/// 200 calls every millisecond, whatever they take.
+const PACED: &str = r#"
+int main(void)
+{
+	struct timespec at;
+	long calls = 0;
+
+	ready();
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	for (int ms = 0; ms < 6000; ms++) {
+		for (int i = 0; i < 200; i++, calls++)
+			syscall(SYS_getppid);
+		at.tv_nsec += 1000000;
+		at.tv_sec += at.tv_nsec / 1000000000;
+		at.tv_nsec %= 1000000000;
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+	}
+	say("{\"calls\": %ld}\ndone\n", calls);
+	await_go();
+}
+"#;
+
+/// Programs are detached between windows.
+#[test]
+fn profile_under_a_storm_of_calls_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = Command::new(compile(dir.path(), "paced", PACED, &[]));
+    let (mut workload, pid) = Workload::spawn("paced", program);
+    let event = "tracepoint:syscalls:sys_enter_getppid";
+    let options = ["-p", &pid.to_string(), "-e", event];
+    let (output, results) = held("profile", &options, PERCENT, || {
+        workload.go();
+        workload.results()
+    });
+    workload.finish();
+    let report = output.report();
+    assert_inside(
+        &report["estimates"]["samples"],
+        sum(&results, "calls"),
+        "calls",
+    );
+    let stacks = report["stacks"].as_array().expect("stacks");
+    let found = sum(stacks, "count") as f64;
+    let total = report["estimates"]["samples"]["total"]
+        .as_f64()
+        .expect("a total");
+    assert!((found / total - 1.0).abs() < 0.01, "{found} of {total}");
+    let whole = stacks.iter().filter(|stack| {
+        let frames = stack["user"].as_array().expect("frames");
+        frames.iter().any(|frame| frame["name"] == "main")
+    });
+    let whole: u64 = whole.map(|stack| number(stack, "count")).sum();
+    assert!(whole as f64 > 0.99 * found, "{whole} of {found}");
+}
+
+/// A clock goes on from window to window where it was in its period.
+#[test]
+fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "6"]);
+    let options = ["-p", &workload.pid().to_string(), "-F", "9997"];
+    let (output, results) = held("profile", &options, 0.4, || {
+        workload.go();
+        workload.results()
+    });
+    workload.finish();
+    let samples = &output.report()["estimates"]["samples"];
+    let total = samples["total"].as_f64().expect("a total") as u64;
+    let truth = sum(&results, "total.oncpu_ns") * 9997 / 1_000_000_000;
+    let stolen = stolen_samples(9997.0) as u64;
+    assert_inside(samples, total.clamp(truth, truth + stolen), "samples");
 }
 
 const CONTENDED: &str = include_str!("../workloads/locks/contended.c");

@@ -53,7 +53,7 @@ fn since_watched<T>(difference: impl FnOnce(&CpuTimes, &CpuTimes) -> T) -> T {
 
 /// What a hypervisor has taken from all CPUs together since then, in steps of 10 ms.
 pub(crate) fn stolen_ns() -> u64 {
-    since_watched(|before, now| now.stolen_ns - before.stolen_ns)
+    since_watched(|before, now| now.stolen_ns.saturating_sub(before.stolen_ns))
 }
 
 /// As many samples a clock may have taken meanwhile of threads that did not run: it goes on while a hypervisor has their CPU, and

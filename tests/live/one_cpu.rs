@@ -24,6 +24,7 @@ impl OneCpu {
             // SAFETY: below the set's size.
             .find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &allowed) })
             .expect("a CPU to run on");
+        assert_eq!(first, 0, "other CPUs are told from CPU 0");
         // SAFETY: as above.
         let one = unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -55,6 +55,8 @@ fn assert_as_psi_says(report: &Value, resource: &str, least_ns: u64) {
     let resource = &report["resources"][resource];
     let truth = number(resource, "psi.some.lost_ns");
     let found = number(resource, "emulated.some_ns");
+    // Not all: something is to be left of the test on a busy machine.
+    let elsewhere = elsewhere.min(truth / 4);
     assert!(
         truth >= least_ns,
         "too little pressure to compare: {truth} ns"

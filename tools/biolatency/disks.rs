@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags};
@@ -118,17 +117,14 @@ pub(crate) fn stats() -> HashMap<u32, Stat> {
 }
 
 /// Whether the kernel stamps the start, or else the issue, of the requests of every disk there is. The latter it does where
-/// something wants the disk's statistics, of which only writeback throttling can be seen. Looked up once.
+/// something wants the disk's statistics, of which only writeback throttling can be seen.
 pub(crate) fn all_are_stamped(start: bool) -> bool {
-    static STAMPED: OnceLock<bool> = OnceLock::new();
-    *STAMPED.get_or_init(|| {
-        let setting = if start { "iostats" } else { "wbt_lat_usec" };
-        let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-        let mut with_requests = disks.filter(|disk| disk.path().join("mq").exists());
-        with_requests.all(|disk| {
-            let text = fs::read_to_string(disk.path().join("queue").join(setting));
-            text.is_ok_and(|text| text.trim().parse::<i64>().is_ok_and(|value| value > 0))
-        })
+    let setting = if start { "iostats" } else { "wbt_lat_usec" };
+    let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let mut with_requests = disks.filter(|disk| disk.path().join("mq").exists());
+    with_requests.all(|disk| {
+        let text = fs::read_to_string(disk.path().join("queue").join(setting));
+        text.is_ok_and(|text| text.trim().parse::<i64>().is_ok_and(|value| value > 0))
     })
 }
 

@@ -44,6 +44,7 @@ pub(crate) struct Interval {
 pub(crate) type Taken = (Vec<Group<group_id>>, Vec<DiskUse>);
 
 /// Takes intervals; remembers what the kernel's own counters were at the end of the last one.
+#[derive(Default)]
 pub(crate) struct Harvest {
     stats: HashMap<u32, Stat>,
     completions: Completions,
@@ -53,13 +54,9 @@ pub(crate) struct Harvest {
 
 impl Harvest {
     /// Right after the window has been opened.
-    pub(crate) fn begin(args: &Args) -> Self {
-        let stats = disks::stats();
-        Self {
-            completions: Completions::begin(args, &stats),
-            stats,
-            cut_off: 0,
-        }
+    pub(crate) fn begin(&mut self, args: &Args) {
+        self.stats = disks::stats();
+        self.completions = Completions::begin(args, &self.stats);
     }
 
     pub(crate) fn take(
@@ -91,8 +88,9 @@ impl Harvest {
         })
     }
 
-    /// What a window has brought, which is over: nobody writes any more.
+    /// What a window has brought, which is over.
     pub(crate) fn take_window(&self, args: &Args, skel: &BiolatencySkel<'_>) -> Result<Taken> {
+        wait_for_running_programs();
         let epoch = section(skel.maps.bss_data.as_deref(), ".bss")?.epoch;
         let disks = self.disk_uses(skel, epoch)?;
         Ok((groups(args, skel, epoch)?, disks))
@@ -110,9 +108,10 @@ impl Harvest {
         let (groups, mut disks, estimates) = sums.finish(end_ns - start_ns);
         add_whole(&mut disks, &before, &self.stats);
         if estimates.is_some() {
-            // A window does not see what is under way at its end: the kernel's account, where there is one.
-            for disk in &mut disks {
-                disk.busy_ns = disk.whole.map_or(disk.busy_ns, |whole| whole.busy_ns);
+            // A window does not see what is under way at its end: the kernel's account, where there is one of ours alone.
+            for disk in disks.iter_mut().filter(|_| args.is_everyones()) {
+                let kernels = disk.whole.map_or(0, |whole| whole.busy_ns);
+                disk.busy_ns = if kernels > 0 { kernels } else { disk.busy_ns };
             }
         }
         disks.sort_by(|a, b| a.name.cmp(&b.name));
@@ -305,6 +304,7 @@ impl Harvest {
 
 /// Holds our count of completions to the kernel's: where a kernel shields some tasks from BPF, interrupts that hit those
 /// go unseen.
+#[derive(Default)]
 struct Completions {
     /// The kernel's counts at the beginning; `None` when not all I/O is asked for.
     before: Option<HashMap<u32, u64>>,

@@ -50,6 +50,7 @@ impl Reports for Biolatency<'_> {
                 harvest: &mut self.harvest,
                 sums,
             })?;
+            state.events = self.requests + sums.requests();
             state.due_ns = Some(sampler.due_ns());
         }
         Ok(state)

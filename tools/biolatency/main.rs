@@ -63,12 +63,13 @@ fn trace(args: &Args) -> Result<Outcome> {
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 
     setup::seed(args, &skel, &targets)?;
-    let mut harvest = Harvest::begin(args);
+    let mut harvest = Harvest::default();
     let sampler = windows::sampler(args, &mut skel, &mut harvest, &meter)?;
     let start_ns = match &sampler {
         Some((sampler, _)) => sampler.began_ns(),
         None => setup::open_window(&mut skel)?,
     };
+    harvest.begin(args);
     setup::announce(args);
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;

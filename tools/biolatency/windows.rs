@@ -22,7 +22,7 @@ use crate::args::Args;
 use crate::disk_use::DiskUse;
 use crate::harvest::{Harvest, Taken};
 
-/// What events run, and what is detached between windows.
+/// What events run, and what is detached between windows. Requeues are too rare to be.
 pub(crate) const GATED: [&str; 13] = [
     "block_rq_complete",
     "block_io_done",
@@ -39,8 +39,8 @@ pub(crate) const GATED: [&str; 13] = [
     "block_split_pre_5_11",
 ];
 
-/// For so long the ends of a window's requests are awaited.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// For so long the ends of a window's requests are awaited, programs attached.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -97,12 +97,15 @@ impl Windowed for Windows<'_> {
         self.skel.object()
     }
 
-    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
-        if !first {
+    fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
+        if length_ns.is_some() {
             self.forget_begun()?;
         }
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.in_windows = (!first).into();
+        if length_ns.is_none() {
+            // Everything is looked at, again.
+            bss.in_windows = 0;
+        }
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
         Ok(open_edges(start_ns, end_ns, length_ns))
     }
@@ -124,20 +127,18 @@ impl Windowed for Windows<'_> {
 }
 
 impl Windows<'_> {
-    /// Requests of the window before: some go on, the ends of others were hidden.
+    /// Requests of the window before: some go on, the ends of others were hidden. No window is open, so that nothing is added.
     fn forget_begun(&mut self) -> Result<()> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let was_everything = bss.in_windows == 0;
-        if !was_everything && load(&mut bss.awaited) == 0 {
-            return Ok(());
-        }
+        bss.in_windows = 1;
         let started = &self.skel.maps.started;
         for key in started.keys().collect::<Vec<_>>() {
             // Completed meanwhile: not there any more.
             let is_there = started.delete(&key).is_ok();
             self.harvest.cut_off += u64::from(was_everything && is_there && self.args.tracks());
         }
-        // The programs are attached, but no window is open.
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.awaited = 0;
         Ok(())
     }
@@ -173,6 +174,12 @@ impl Sums {
                 }
             }
         }
+    }
+
+    /// Estimated so far.
+    pub(crate) fn requests(&self) -> u64 {
+        let classes = self.disks.values().flat_map(|disk| &disk.classes);
+        classes.map(|class| class.requests).sum()
     }
 
     /// Groups and disks of an interval of `elapsed_ns`, in no order, and how sure they are.

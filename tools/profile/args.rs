@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 use profile::write::Format as FileFormat;
+use trace::budget::Budget;
 use trace::options::{Common, Stacks};
 use trace::output::Format;
 use trace::privileges::Capability;
@@ -79,6 +80,9 @@ pub(crate) struct Args {
     pub(crate) threads: bool,
 
     #[command(flatten)]
+    pub(crate) budget: Budget,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 
     /// Print the script that completes options in SHELL
@@ -117,7 +121,18 @@ pub(crate) const NEEDS: [Need; 3] = [
 impl Args {
     /// What these options take on top of what tracing does.
     pub(crate) fn capabilities(&self) -> Vec<Capability> {
-        [self.targets.capabilities(), self.stacks.capabilities()].concat()
+        let is_probe = matches!(self.event, Event::Uprobe { .. });
+        // Probes of the budget's next window take more than their first one's programs.
+        let for_probes: &[Capability] = match self.budget.max_overhead {
+            Some(_) if is_probe => &[Capability::SysAdmin],
+            _ => &[],
+        };
+        [
+            self.targets.capabilities(),
+            self.stacks.capabilities(),
+            for_probes,
+        ]
+        .concat()
     }
 
     /// The command line's; ends the program where that makes no sense.

@@ -1,8 +1,9 @@
 //! Puts the BPF program where the event fires.
 
+use std::ffi::c_int;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -18,10 +19,59 @@ use crate::event::Event;
 /// Where tracefs may be mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Attaches; events flow as long as the links live.
-pub(crate) fn attach(args: &Args, skel: &ProfileSkel<'_>) -> Result<Vec<Link>> {
+/// Programs where their events fire. Detached when dropped.
+#[derive(Default)]
+pub(crate) struct Attached {
+    links: Vec<Link>,
+    /// The events of counters, which tick whether or not a program is there.
+    counters: Vec<OwnedFd>,
+}
+
+impl Attached {
+    /// Attaches.
+    pub(crate) fn new(args: &Args, skel: &ProfileSkel<'_>) -> Result<Self> {
+        let mut attached = Self::default();
+        match &args.event {
+            Event::Counter { name, kind, config } => {
+                attached.add_counters(args, skel, name, *kind, *config)?;
+            }
+            _ => attached.links = attach(args, skel)?,
+        }
+        Ok(attached)
+    }
+
+    /// No event costs anything from now on.
+    pub(crate) fn pause(&mut self) -> Result<()> {
+        if self.counters.is_empty() {
+            // An event without a program fires nevertheless: a uprobe traps.
+            self.links.clear();
+        }
+        self.switch(perf_event_open_sys::ioctls::DISABLE)
+    }
+
+    /// Events fire again. Clocks go on where they were in their period.
+    pub(crate) fn resume(&mut self, args: &Args, skel: &ProfileSkel<'_>) -> Result<()> {
+        if self.counters.is_empty() && self.links.is_empty() {
+            self.links = attach(args, skel)?;
+        }
+        self.switch(perf_event_open_sys::ioctls::ENABLE)
+    }
+
+    fn switch(&self, ioctl: unsafe fn(c_int, u32) -> c_int) -> Result<()> {
+        for counter in &self.counters {
+            // SAFETY: a descriptor of ours; takes no pointer.
+            if unsafe { ioctl(counter.as_raw_fd(), 0) } < 0 {
+                return Err(io::Error::last_os_error()).context("switch an event on or off");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is no counter.
+fn attach(args: &Args, skel: &ProfileSkel<'_>) -> Result<Vec<Link>> {
     match &args.event {
-        Event::Counter { name, kind, config } => attach_counter(args, skel, name, *kind, *config),
+        Event::Counter { .. } => Ok(Vec::new()),
         Event::Tracepoint { category, name } => {
             let link = skel
                 .progs
@@ -35,13 +85,37 @@ pub(crate) fn attach(args: &Args, skel: &ProfileSkel<'_>) -> Result<Vec<Link>> {
     }
 }
 
-fn attach_counter(
-    args: &Args,
-    skel: &ProfileSkel<'_>,
-    name: &str,
-    kind: u32,
-    config: u64,
-) -> Result<Vec<Link>> {
+impl Attached {
+    fn add_counters(
+        &mut self,
+        args: &Args,
+        skel: &ProfileSkel<'_>,
+        name: &str,
+        kind: u32,
+        config: u64,
+    ) -> Result<()> {
+        let attr = counter(args, kind, config);
+        for cpu in cpus(args)? {
+            let event = match open(&attr, -1, cpu) {
+                Ok(event) => event,
+                // Went offline meanwhile.
+                Err(err) if err.raw_os_error() == Some(libc::ENODEV) && args.cpu.is_none() => {
+                    continue;
+                }
+                Err(err) => return Err(explain(name, kind, err)),
+            };
+            self.counters.push(event.try_clone()?);
+            let link = skel.progs.on_overflow.attach_perf_event(event.as_raw_fd());
+            let link = link.with_context(|| format!("attach to event {name}"))?;
+            self.links.push(link);
+            // The link closes the descriptor.
+            let _ = event.into_raw_fd();
+        }
+        Ok(())
+    }
+}
+
+fn counter(args: &Args, kind: u32, config: u64) -> perf::perf_event_attr {
     let mut attr = perf::perf_event_attr {
         type_: kind,
         size: u32::try_from(size_of::<perf::perf_event_attr>()).expect("a small struct"),
@@ -59,20 +133,7 @@ fn attach_counter(
             attr.__bindgen_anon_1.sample_freq = hertz;
         }
     }
-    let mut links = Vec::new();
-    for cpu in cpus(args)? {
-        let event = match open(&attr, -1, cpu) {
-            Ok(event) => event,
-            // Went offline meanwhile.
-            Err(err) if err.raw_os_error() == Some(libc::ENODEV) && args.cpu.is_none() => continue,
-            Err(err) => return Err(explain(name, kind, err)),
-        };
-        let link = skel.progs.on_overflow.attach_perf_event(event.as_raw_fd());
-        links.push(link.with_context(|| format!("attach to event {name}"))?);
-        // The link closes the descriptor.
-        let _ = event.into_raw_fd();
-    }
-    Ok(links)
+    attr
 }
 
 fn cpus(args: &Args) -> Result<Vec<i32>> {

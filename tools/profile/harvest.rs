@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bpf::profile::ProfileSkel;
 use bpf::profile::types::{profile_key, profile_totals, profile_value};
+use libbpf_rs::MapCore;
 use profile::model::Task;
+use trace::budget::Estimate;
 use trace::cost::cpus_online;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -49,6 +51,18 @@ pub(crate) struct Harvest {
     pub(crate) window: Duration,
     /// Samples that a clock takes of CPUs as busy as these were; `None`: the event is no clock.
     pub(crate) expected: Option<u64>,
+    /// Where not everything was looked at.
+    pub(crate) estimates: Option<Estimates>,
+}
+
+/// How sure the totals are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimates {
+    pub(crate) samples: Estimate,
+    /// Of the values, with `--weight`.
+    pub(crate) weight: Estimate,
+    /// Share of the time that was looked at.
+    pub(crate) looked: f64,
 }
 
 /// Samples that may be missing at the window's edges, per CPU.
@@ -64,24 +78,13 @@ impl Harvest {
         window_ns: u64,
         idle_ns: u64,
     ) -> Result<Self> {
-        let entries = maps::entries::<profile_key, profile_value>(&skel.maps.counts)?;
-        let rows = entries.iter().map(|(key, value)| Row {
-            task: Task {
-                comm: comm_text(&key.comm),
-                tgid: key.tgid,
-                tid: key.tid,
-            },
-            user: key.user_stack,
-            kernel: key.kernel_stack,
-            samples: value.samples,
-            weight: value.weight,
-        });
         let mut harvest = Self {
-            rows: rows.collect(),
+            rows: rows(skel)?,
             totals: totals(skel)?,
             losses: Losses::default(),
             window: Duration::from_nanos(window_ns),
             expected: None,
+            estimates: None,
         };
         let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
         if args.event.is_clock() {
@@ -95,7 +98,7 @@ impl Harvest {
         Ok(harvest)
     }
 
-    fn count_losses(
+    pub(crate) fn count_losses(
         &mut self,
         skel: &ProfileSkel<'_>,
         stacks: &StackTable,
@@ -148,7 +151,34 @@ pub(crate) fn progress(skel: &ProfileSkel<'_>, stacks: &StackTable) -> Result<St
     })
 }
 
-fn totals(skel: &ProfileSkel<'_>) -> Result<Totals> {
+/// All rows, since the start of the run or since they were cleared.
+pub(crate) fn rows(skel: &ProfileSkel<'_>) -> Result<Vec<Row>> {
+    let entries = maps::entries::<profile_key, profile_value>(&skel.maps.counts)?;
+    let rows = entries.iter().map(|(key, value)| Row {
+        task: Task {
+            comm: comm_text(&key.comm),
+            tgid: key.tgid,
+            tid: key.tid,
+        },
+        user: key.user_stack,
+        kernel: key.kernel_stack,
+        samples: value.samples,
+        weight: value.weight,
+    });
+    Ok(rows.collect())
+}
+
+/// Nobody writes any more.
+pub(crate) fn clear_rows(skel: &ProfileSkel<'_>) -> Result<()> {
+    let counts = &skel.maps.counts;
+    for key in counts.keys().collect::<Vec<_>>() {
+        counts.delete(&key).context("clear samples")?;
+    }
+    Ok(())
+}
+
+/// Since the start of the run.
+pub(crate) fn totals(skel: &ProfileSkel<'_>) -> Result<Totals> {
     let per_cpu: Vec<profile_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
     Ok(per_cpu.iter().fold(Totals::default(), |sum, cpu| Totals {
         events: sum.events + cpu.events,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
 use clap::CommandFactory;
 use libbpf_rs::skel::Skel;
-use trace::collect::{Until, collect, finish};
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::iterate;
@@ -14,27 +14,28 @@ use trace::loader::{self, section};
 use trace::output::OutputFile;
 use trace::privileges;
 use trace::probe::{self, Kernel};
-use trace::progress::Progress;
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::unwind::Unwinder;
-use trace::window::monotonic_ns;
 
 use args::{Args, NEEDS, Rate, Weight};
+use attach::Attached;
+use collection::Run;
 use event::Event;
-use harvest::Harvest;
 use moments::Moments;
 
 mod args;
 mod attach;
 mod busy;
+mod collection;
 mod event;
 mod harvest;
 mod moments;
 mod report;
+mod sampled;
 
 fn main() -> ExitCode {
     run::main("profile", || trace(&Args::from_command_line()))
@@ -75,28 +76,24 @@ fn trace(args: &Args) -> Result<Outcome> {
         args.targets.processes_at_start(),
         corked.as_ref().map(Corked::who),
     );
-    let _links = attach::attach(args, &skel)?;
+    let mut attached = Attached::new(args, &skel)?;
     privileges::keep_for_tracing("profile", &args.capabilities());
-    let idle_before_ns = busy::idle_ns(args.cpu);
-    let start_ns = monotonic_ns();
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 1;
-    args.announce();
-    let mut command = corked.map(Corked::start).transpose()?;
-    let progress = Progress::new(args.window.duration, args.common.quiet);
-    let mut until = Until::new(&signals, command.as_mut(), start_ns, args.window.duration);
-    collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
-        stacks.absorb(&ring);
-        moments.absorb();
-        harvest::progress(&skel, &stacks)
-    })?;
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_open = 0;
-    let window_ns = monotonic_ns() - start_ns;
-    let idle_ns = busy::idle_ns(args.cpu).saturating_sub(idle_before_ns);
-
-    stacks.absorb(&ring);
-    let mut harvest = Harvest::gather(args, &skel, &stacks, window_ns, idle_ns)?;
+    let mut run = Run {
+        args,
+        skel: &mut skel,
+        stacks: &mut stacks,
+        ring: &ring,
+        moments: &mut moments,
+        attached: &mut attached,
+        signals: &signals,
+        meter: &meter,
+    };
+    let (mut harvest, budget, command) = match args.budget.max_overhead {
+        None => run.everything(corked)?,
+        Some(percent) => run.in_windows(percent, corked)?,
+    };
     moments.finish(&skel, &mut harvest.losses)?;
-    let cost = meter.read(skel.object());
+    let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &moments, &mut stacks, &cost);
     let outcome = run::unless_closed(written, Outcome::Done)?;
     finish(command, &signals, outcome)

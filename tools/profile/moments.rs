@@ -42,6 +42,11 @@ impl Moments {
 
     /// Takes in what has come since the last call.
     pub(crate) fn absorb(&mut self) {
+        self.absorb_weighted(1.0);
+    }
+
+    /// The same of a window, in which each sample stands for so many.
+    pub(crate) fn absorb_weighted(&mut self, weight: f64) {
         let arrived = self.arrivals.as_ref().map(Arrivals::take);
         for moment in arrived.unwrap_or_default() {
             if self.all.len() >= MOST {
@@ -53,7 +58,7 @@ impl Moments {
                 time_ns: moment.time_ns,
                 cpu: moment.cpu,
                 tid: moment.tid,
-                weight: moment.weight,
+                weight: (moment.weight as f64 * weight).round() as u64,
                 sample,
             });
         }

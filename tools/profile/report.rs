@@ -115,7 +115,7 @@ fn write(
     out: &mut impl Write,
 ) -> Result<()> {
     match format {
-        Format::Human => write_human(args, profile, out)?,
+        Format::Human => write_human(args, harvest, profile, out)?,
         Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
         Format::Json => {
             let mut extra = extra(args, harvest, profile, cost);
@@ -136,7 +136,12 @@ fn folded_options(args: &Args) -> FoldedOptions {
     }
 }
 
-fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+fn write_human(
+    args: &Args,
+    harvest: &Harvest,
+    profile: &Profile,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let all: u64 = profile.samples.iter().map(Sample::total).sum();
     let what = match args.weight {
         Some(_) => terminal(profile.unit()),
@@ -145,8 +150,8 @@ fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Resu
     if all == 0 {
         return writeln!(out, "No {what}.");
     }
-    // A weight is a sum of what the program chose, not of independent samples.
-    let sampled = args.weight.is_none();
+    // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
+    let sampled = args.weight.is_none() && harvest.estimates.is_none();
     functions::write(profile, TOP_FUNCTIONS, terminal_width(), sampled, out)?;
     let all = units::count(all);
     match args.weight {
@@ -163,7 +168,19 @@ fn write_human(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Resu
         split: false,
         color: args.common.uses_color(),
     };
-    listing::write(profile, &options, out)
+    listing::write(profile, &options, out)?;
+    let Some(estimates) = &harvest.estimates else {
+        return Ok(());
+    };
+    let of = match args.weight {
+        Some(_) => &estimates.weight,
+        None => &estimates.samples,
+    };
+    let (looked, off) = (100.0 * estimates.looked, of.percent());
+    writeln!(
+        out,
+        "\nestimated, looking {looked:.1}% of the time: all {what} \u{b1}{off:.1}%"
+    )
 }
 
 fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
@@ -185,6 +202,14 @@ fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<
             "samples": totals.samples,
         }),
     );
+    if let Some(estimates) = &harvest.estimates {
+        let estimates = json!({
+            "samples": estimates.samples.to_json(),
+            "weight": estimates.weight.to_json(),
+            "looked": estimates.looked,
+        });
+        extra.insert("estimates".into(), estimates);
+    }
     extra.insert("losses".into(), harvest.losses.to_json());
     extra.insert("cost".into(), cost.to_json());
     extra

@@ -21,7 +21,7 @@ pub enum Capability {
     SysChroot = 18,
     /// Read other processes' `maps`, `root` and stacks.
     SysPtrace = 19,
-    /// Measure BPF programs of a next capture; and all that the last three are for, where those are missing.
+    /// Measure BPF programs of a next capture; place uprobes again; and all that the last three are for, where those are missing.
     SysAdmin = 21,
     /// Be first when a trigger fires.
     SysNice = 23,

@@ -21,15 +21,20 @@ impl Looked {
         self.open_ns
     }
 
+    /// Whether there was a window at all.
+    pub fn is_any(&self) -> bool {
+        self.strata_ns > 0
+    }
+
     /// Whether nothing was left out.
     pub fn is_exact(&self) -> bool {
-        self.open_ns >= self.strata_ns
+        self.strata_ns > 0 && self.open_ns >= self.strata_ns
     }
 
     /// What all totals are to be multiplied by, because strata end where their window puts them and not where the
     /// `elapsed_ns` of the collection do.
     pub fn scale(&self, elapsed_ns: u64) -> f64 {
-        if self.is_exact() {
+        if self.is_exact() || self.strata_ns == 0 {
             return 1.0;
         }
         elapsed_ns as f64 / self.strata_ns as f64

@@ -161,6 +161,11 @@ impl<'a> Sampler<'a> {
         self.looked.scale(end_ns.saturating_sub(self.began_ns))
     }
 
+    /// Share of a collection that ended at `end_ns` that was looked at.
+    pub fn share(&self, end_ns: u64) -> f64 {
+        self.looked.share(end_ns.saturating_sub(self.began_ns))
+    }
+
     /// Whether nothing was left out.
     pub fn is_exact(&self) -> bool {
         self.looked.is_exact()
@@ -261,6 +266,15 @@ impl<'a> Sampler<'a> {
 
     /// Where in the next stratum its window opens.
     fn pick_next(&mut self) {
+        let now = monotonic_ns();
+        match self.plan {
+            // The last window took so long, waiting for what is under way, that this one would open the moment that ends, and stand
+            // for all that time. It is nobody's.
+            Plan::Windows { stratum_ns, .. } if now > self.stratum_start_ns + stratum_ns => {
+                self.stratum_start_ns = now;
+            }
+            _ => {}
+        }
         let room = match self.plan {
             Plan::Everything => 0,
             Plan::Windows {

@@ -25,6 +25,9 @@ pub struct Series {
     last: Option<(f64, f64, f64)>,
 }
 
+/// Share of a single stratum up to which what was not seen of it is taken for its error.
+const NEARLY_ALL: f64 = 0.1;
+
 /// A total and what is known of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
@@ -63,6 +66,10 @@ impl Series {
     pub fn estimate(&self, scale: f64) -> Estimate {
         let error = match self.sampled {
             0 => 0.0,
+            // The gap between two intervals that were looked at throughout.
+            1 if self.last.is_some_and(|(_, _, unseen)| unseen <= NEARLY_ALL) => {
+                self.last.map_or(0.0, |(_, _, unseen)| unseen) * self.total.abs() / T_95[0]
+            }
             1 => f64::INFINITY,
             _ => self.variance.sqrt() * scale,
         };
@@ -87,6 +94,13 @@ impl Series {
 }
 
 impl Estimate {
+    /// Of what was not looked at.
+    pub const UNKNOWN: Self = Self {
+        total: 0.0,
+        error: f64::INFINITY,
+        margin: f64::INFINITY,
+    };
+
     /// For JSON, which has no infinity: an unknown margin is null.
     pub fn to_json(&self) -> Value {
         let margin = self.margin.is_finite().then_some(self.margin);

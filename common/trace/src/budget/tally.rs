@@ -39,8 +39,15 @@ impl Tally {
         self.looked
     }
 
-    /// Of `elapsed_ns`; `None` where nothing was left out.
+    /// Of `elapsed_ns`, in which there may have been no window; `None` where nothing was left out.
     pub fn estimates(&self, elapsed_ns: u64) -> Option<Estimates> {
+        if !self.looked.is_any() {
+            return Some(Estimates {
+                count: Estimate::UNKNOWN,
+                time: Estimate::UNKNOWN,
+                looked: 0.0,
+            });
+        }
         let scale = self.looked.scale(elapsed_ns);
         (!self.looked.is_exact()).then(|| Estimates {
             count: self.count.estimate(scale),

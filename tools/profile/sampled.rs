@@ -1,0 +1,180 @@
+//! A collection in windows: what each of them showed, added up by what it stands for.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::profile::ProfileSkel;
+use libbpf_rs::Object;
+use libbpf_rs::skel::Skel;
+use profile::model::Task;
+use trace::budget::{Sampler, Series, Window, Windowed, open_edges, round_fairly, shut_edges};
+use trace::cost::cpus_online;
+use trace::loader::section;
+use trace::losses::Losses;
+use trace::stacks::StackTable;
+
+use crate::args::Args;
+use crate::attach::Attached;
+use crate::harvest::{self, Estimates, Harvest, Row, Totals};
+use crate::moments::Moments;
+
+/// The windows so far.
+#[derive(Default)]
+struct Sums {
+    /// Samples and weight, by task, user stack and kernel stack.
+    rows: HashMap<(Task, u64, u64), (f64, f64)>,
+    totals: [f64; 4],
+    samples: Series,
+    weight: Series,
+    /// What the totals in the map are made of already.
+    before: Totals,
+}
+
+/// The tool at work.
+pub(crate) struct Sampled<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) skel: &'a mut ProfileSkel<'static>,
+    pub(crate) stacks: &'a mut StackTable,
+    pub(crate) moments: &'a mut Moments,
+    attached: &'a mut Attached,
+    sums: Sums,
+}
+
+impl<'a> Sampled<'a> {
+    pub(crate) fn new(
+        args: &'a Args,
+        skel: &'a mut ProfileSkel<'static>,
+        stacks: &'a mut StackTable,
+        moments: &'a mut Moments,
+        attached: &'a mut Attached,
+    ) -> Self {
+        Self {
+            args,
+            skel,
+            stacks,
+            moments,
+            attached,
+            sums: Sums::default(),
+        }
+    }
+
+    /// Everything, once the collection has ended.
+    pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
+        let window_ns = end_ns.saturating_sub(sampler.began_ns());
+        let (scale, is_exact) = (sampler.scale(end_ns), sampler.is_exact());
+        let looked = sampler.share(end_ns);
+        let mut harvest = self.sums.harvest(scale, Duration::from_nanos(window_ns));
+        harvest.estimates = harvest
+            .estimates
+            .filter(|_| !is_exact)
+            .map(|estimates| Estimates {
+                looked,
+                ..estimates
+            });
+        let cpus = if self.args.cpu.is_some() {
+            1
+        } else {
+            cpus_online()
+        };
+        harvest.count_losses(self.skel, self.stacks, cpus)?;
+        Ok(harvest)
+    }
+}
+
+impl Windowed for Sampled<'_> {
+    fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
+    fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
+        self.attached.resume(self.args, self.skel)?;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        Ok(open_edges(start_ns, end_ns, length_ns))
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let now = shut_edges(&mut bss.window_end_ns);
+        self.attached.pause()?;
+        Ok(now)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        let rows = harvest::rows(self.skel)?;
+        harvest::clear_rows(self.skel)?;
+        self.moments.absorb_weighted(window.weight());
+        self.sums.add(rows, harvest::totals(self.skel)?, window);
+        Ok(())
+    }
+}
+
+impl Sums {
+    /// `totals` are those in the map, since the start of the run.
+    fn add(&mut self, rows: Vec<Row>, totals: Totals, window: &Window) {
+        let weight = window.weight();
+        let seen = figures(&totals).into_iter().zip(figures(&self.before));
+        for (sum, (now, before)) in self.totals.iter_mut().zip(seen) {
+            *sum += weight * (now - before);
+        }
+        self.before = totals;
+        let (mut samples, mut weights) = (0.0, 0.0);
+        for row in rows {
+            let (own_samples, own_weight) = (row.samples as f64, row.weight as f64);
+            samples += own_samples;
+            weights += own_weight;
+            let sum = self
+                .rows
+                .entry((row.task, row.user, row.kernel))
+                .or_default();
+            sum.0 += weight * own_samples;
+            sum.1 += weight * own_weight;
+        }
+        let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
+        self.samples.push(samples, open_ns, stratum_ns);
+        self.weight.push(weights, open_ns, stratum_ns);
+    }
+
+    fn harvest(self, scale: f64, window: Duration) -> Harvest {
+        let mut random = 1;
+        let mut whole = |value: f64| round_fairly(scale * value, &mut random);
+        let rows = self
+            .rows
+            .into_iter()
+            .map(|((task, user, kernel), sum)| Row {
+                task,
+                user,
+                kernel,
+                samples: whole(sum.0),
+                weight: whole(sum.1),
+            });
+        let rows = rows
+            .filter(|row| row.samples > 0 || row.weight > 0)
+            .collect();
+        let [events, idle, others, samples] =
+            self.totals.map(|total| (scale * total).round() as u64);
+        Harvest {
+            rows,
+            totals: Totals {
+                events,
+                idle: idle.min(events),
+                others,
+                samples,
+            },
+            losses: Losses::default(),
+            window,
+            // A clock's ticks are held to the kernel's account only where all of them were taken.
+            expected: None,
+            estimates: Some(Estimates {
+                samples: self.samples.estimate(scale),
+                weight: self.weight.estimate(scale),
+                looked: 1.0,
+            }),
+        }
+    }
+}
+
+fn figures(totals: &Totals) -> [f64; 4] {
+    [totals.events, totals.idle, totals.others, totals.samples].map(|figure| figure as f64)
+}
