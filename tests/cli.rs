@@ -73,7 +73,7 @@ fn wrong_usage_exits_2() {
 }
 
 /// Tools with `--max-overhead`.
-const HAS_BUDGET: [&str; 3] = ["lockstat", "offcputime", "runqlat"];
+const HAS_BUDGET: [&str; 5] = ["biolatency", "lockstat", "offcputime", "profile", "runqlat"];
 
 #[test]
 fn a_budget_is_a_share_of_the_machine() {
