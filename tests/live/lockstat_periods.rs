@@ -71,7 +71,7 @@ fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
         let at_least = begun_in(from, to - SLACK_NS);
         assert!(
             (at_least..=begun_in(from - SLACK_NS, to)).contains(&count),
-            "{count}: {report}"
+            "{count} at {from} to {to}, of {waits:?}"
         );
         let spans = |slack: u64| {
             waits
