@@ -112,13 +112,14 @@ pub(crate) fn redis(dir: &Path) -> Real {
     real
 }
 
-/// Debian's interpreter: one thread computes, three sleep.
+/// Debian's interpreter: one thread computes, three sleep. Its laps have no period, with which two clocks of one rate would be in
+/// step, each at another place.
 pub(crate) fn python(dir: &Path) -> Real {
     let script = dir.join("job.py");
     fs::write(
         &script,
         r"
-import hashlib, json, re, threading, time
+import hashlib, json, random, re, threading, time
 
 def sleep():
     while True:
@@ -131,7 +132,7 @@ for _ in range(3):
     threading.Thread(target=sleep, daemon=True).start()
 print('ready', flush=True)
 while True:
-    fibonacci(15)
+    fibonacci(random.randint(12, 16))
     json.loads(json.dumps({str(i): [i] * 3 for i in range(200)}))
     sorted((str(i) for i in range(2000)), key=lambda text: text[::-1])
     re.sub(r'(\w)(\d)', r'\2\1', 'a1b2c3' * 100)

@@ -10,8 +10,10 @@ FUNC long plt_storm(void)
 {
 	long x = 0;
 
-	for (unsigned long lap = 0; lap < laps; lap++)
+	for (unsigned long lap = 0; lap < laps; lap += 10) {
 		x = library_nothing(x);
+		compute(40);
+	}
 	return x;
 }
 FUNC void calls_library(void) { library_entry(); }
