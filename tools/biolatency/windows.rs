@@ -77,9 +77,6 @@ pub(crate) fn sampler<'a>(
     harvest: &mut Harvest,
     meter: &'a Meter,
 ) -> Result<Option<(Sampler<'a>, Sums)>> {
-    let Some(percent) = args.budget.max_overhead else {
-        return Ok(None);
-    };
     let mut sums = Sums::default();
     let who = ("biolatency", args.common.verbose);
     let windows = &mut Windows {
@@ -88,8 +85,8 @@ pub(crate) fn sampler<'a>(
         harvest,
         sums: &mut sums,
     };
-    let sampler = Sampler::begin(who, percent, meter, &GATED, windows)?;
-    Ok(Some((sampler, sums)))
+    let sampler = args.budget.sampler(who, meter, &GATED, windows)?;
+    Ok(sampler.map(|sampler| (sampler, sums)))
 }
 
 impl Windowed for Windows<'_> {

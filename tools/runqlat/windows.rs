@@ -45,9 +45,6 @@ pub(crate) fn sampler<'a>(
     skel: &mut RunqlatSkel<'static>,
     meter: &'a Meter,
 ) -> Result<Option<(Sampler<'a>, Sums)>> {
-    let Some(percent) = args.budget.max_overhead else {
-        return Ok(None);
-    };
     let mut sums = Sums::default();
     let who = ("runqlat", args.common.verbose);
     let windows = &mut Windows {
@@ -55,8 +52,8 @@ pub(crate) fn sampler<'a>(
         skel,
         sums: &mut sums,
     };
-    let sampler = Sampler::begin(who, percent, meter, &GATED, windows)?;
-    Ok(Some((sampler, sums)))
+    let sampler = args.budget.sampler(who, meter, &GATED, windows)?;
+    Ok(sampler.map(|sampler| (sampler, sums)))
 }
 
 impl Windowed for Windows<'_> {

@@ -18,7 +18,10 @@ mod summary;
 mod tally;
 mod windowed;
 
+use anyhow::Result;
 use clap::Args;
+
+use crate::cost::Meter;
 
 pub use groups::Groups;
 pub use looked::Looked;
@@ -39,6 +42,22 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// With a budget: the windows of `windowed`, the first of which is open; as [`Sampler::begin`].
+    ///
+    /// # Errors
+    ///
+    /// As for that.
+    pub fn sampler<'a>(
+        &self,
+        who: (&'static str, bool),
+        meter: &'a Meter,
+        names: &[&str],
+        windowed: &mut impl Windowed,
+    ) -> Result<Option<Sampler<'a>>> {
+        let begin = |percent| Sampler::begin(who, percent, meter, names, windowed);
+        self.max_overhead.map(begin).transpose()
+    }
+
     /// Of the programs that a budget detaches between windows, those that are not to be attached before.
     pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
         if self.max_overhead.is_some() {
