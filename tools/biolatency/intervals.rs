@@ -51,7 +51,7 @@ impl Reports for Biolatency<'_> {
                 sums,
             })?;
             state.events = self.requests + sums.requests();
-            state.due_ns = Some(sampler.due_ns());
+            state.next = sampler.next();
         }
         Ok(state)
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use libbpf_rs::skel::Skel;
 use profile::ends;
-use trace::budget::Sampler;
+use trace::budget::{Next, Sampler};
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::harvest::wait_for_running_programs;
@@ -153,17 +153,17 @@ impl<'a> Capture<'a> {
         self.returns.follow_compat(&mut self.skel)
     }
 
-    /// Opens or closes a window if one is due. Returns whether there is time for more, and when the next edge is due.
-    fn step_windows(&mut self) -> Result<(bool, Option<u64>)> {
+    /// Opens or closes a window if one is due. Returns whether there is time for more, and what is next.
+    fn step_windows(&mut self) -> Result<(bool, Next)> {
         let Some((sampler, sums)) = &mut self.sampler else {
-            return Ok((true, None));
+            return Ok((true, Next::default()));
         };
         sampler.step(&mut Windows {
             skel: &mut self.skel,
             stacks: &mut self.stacks,
             sums,
         })?;
-        Ok((sampler.can_afford_more(), Some(sampler.due_ns())))
+        Ok((sampler.can_afford_more(), sampler.next()))
     }
 
     /// Ends the interval that began at `start_ns`; what it found, and when it ended.
@@ -208,10 +208,10 @@ impl Reports for Capture<'_> {
     }
 
     fn step(&mut self) -> Result<State> {
-        let (can_afford_more, due_ns) = self.step_windows()?;
+        let (can_afford_more, next) = self.step_windows()?;
         if !can_afford_more {
             return Ok(State {
-                due_ns,
+                next,
                 ..State::default()
             });
         }
@@ -221,7 +221,7 @@ impl Reports for Capture<'_> {
         self.reseeding.follow(moves, seed)?;
         self.follow_compat_programs()?;
         Ok(State {
-            due_ns,
+            next,
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
             lost: losses::count(&self.skel, &self.stacks, 0)?.total(),

@@ -69,7 +69,7 @@ impl Run<'_> {
             if sampler.can_afford_more() {
                 state = look_around(sampled.skel, sampled.stacks, ring, &mut reseeding)?;
             }
-            state.due_ns = Some(sampler.due_ns());
+            state.next = sampler.next();
             Ok(state)
         })?;
         let end_ns = sampler.end(&mut sampled)?;

@@ -76,7 +76,7 @@ impl Run<'_> {
                 sampled.stacks.absorb(ring);
                 state = harvest::progress(sampled.skel, sampled.stacks)?;
             }
-            state.due_ns = Some(sampler.due_ns());
+            state.next = sampler.next();
             Ok(state)
         })?;
         let end_ns = sampler.end(&mut sampled)?;

@@ -46,7 +46,7 @@ impl Reports for Runqlat<'_> {
         if let Some((sampler, sums)) = &mut self.sampler {
             let (args, skel) = (self.args, &mut *self.skel);
             sampler.step(&mut Windows { args, skel, sums })?;
-            state.due_ns = Some(sampler.due_ns());
+            state.next = sampler.next();
         }
         Ok(state)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::budget::Next;
 use crate::command::Running;
 use crate::progress::{Progress, State};
 use crate::run::Outcome;
@@ -24,6 +25,8 @@ pub struct Until<'a> {
     pub start_ns: u64,
     /// When it closes, ns; `None`: when something else ends it.
     pub deadline_ns: Option<u64>,
+    /// What a budget demands.
+    next: Next,
 }
 
 /// Calls `step` some 20 times a second, and once more at the end. Readable `fds` wake it early.
@@ -40,11 +43,10 @@ pub fn collect(
     let mut fds = fds.to_vec();
     fds.push(until.signals.fd());
     fds.extend(until.command.as_deref().map(Running::fd));
-    let mut due_ns = None;
     while !until.is_over() {
-        signals::wait(&fds, until.pause(due_ns));
+        signals::wait(&fds, until.pause());
         let state = step()?;
-        due_ns = state.due_ns;
+        until.next = state.next;
         let elapsed = Duration::from_nanos(monotonic_ns().saturating_sub(until.start_ns));
         progress.update(State { elapsed, ..state });
     }
@@ -66,34 +68,31 @@ impl<'a> Until<'a> {
             command,
             start_ns,
             deadline_ns,
+            next: Next::default(),
         }
     }
 }
 
 impl Until<'_> {
     fn is_over(&mut self) -> bool {
-        self.signals.ended()
-            || self
-                .deadline_ns
-                .is_some_and(|deadline| monotonic_ns() >= deadline)
-            || self
-                .command
-                .as_mut()
-                .is_some_and(|command| command.exited())
+        self.deadline_ns
+            .is_some_and(|deadline| monotonic_ns() >= deadline)
+            || self.is_interrupted()
     }
 
     /// Whether something other than the clock ended it: there will be no next window.
     pub fn is_interrupted(&mut self) -> bool {
         self.signals.ended()
+            || self.next.must_stop
             || self
                 .command
                 .as_mut()
                 .is_some_and(|command| command.exited())
     }
 
-    /// To the next step: `due_ns`, if that comes first.
-    fn pause(&self, due_ns: Option<u64>) -> Duration {
-        let first = self.deadline_ns.into_iter().chain(due_ns).min();
+    /// To the next step, which a budget may want earlier.
+    fn pause(&self) -> Duration {
+        let first = self.deadline_ns.into_iter().chain(self.next.due_ns).min();
         let left = first.map(|first| first.saturating_sub(monotonic_ns()));
         left.map_or(STEP, |left| STEP.min(Duration::from_nanos(left)))
     }

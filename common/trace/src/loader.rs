@@ -56,14 +56,7 @@ where
     B: SkelBuilder<'static>,
     B::Output: OpenSkel<'static>,
 {
-    let mut skel = prepare(builder, selection, |open| {
-        for mut program in open.open_object_mut().progs_mut() {
-            if gated.iter().any(|name| program.name() == *name) {
-                program.set_autoattach(false);
-            }
-        }
-        configure(open)
-    })?;
+    let mut skel = prepare_gated(builder, selection, gated, configure)?;
     attach(&mut skel)?;
     Ok(skel)
 }
@@ -96,6 +89,31 @@ where
     configure(&mut open)?;
     open.load()
         .map_err(|err| explain("load BPF programs", &err))
+}
+
+/// As [`prepare`], but [`attach`] leaves the programs called `gated` to `budget::Sampler`.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn prepare_gated<B>(
+    builder: B,
+    selection: Selection<'_>,
+    gated: &[&str],
+    configure: impl FnOnce(&mut B::Output) -> Result<()>,
+) -> Result<<B::Output as OpenSkel<'static>>::Output>
+where
+    B: SkelBuilder<'static>,
+    B::Output: OpenSkel<'static>,
+{
+    prepare(builder, selection, |open| {
+        for mut program in open.open_object_mut().progs_mut() {
+            if gated.iter().any(|name| program.name() == *name) {
+                program.set_autoattach(false);
+            }
+        }
+        configure(open)
+    })
 }
 
 /// Attaches what [`prepare`] has loaded.

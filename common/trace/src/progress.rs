@@ -7,6 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use profile::units;
 
+use crate::budget::Next;
+
 /// Runs up to this length finish before anybody looks.
 const SILENT: Duration = Duration::from_secs(1);
 
@@ -38,8 +40,8 @@ pub struct State {
     pub stacks: Option<usize>,
     /// Losses so far.
     pub lost: u64,
-    /// When there is something to do next, ns; `None`: nothing in particular. Not shown.
-    pub due_ns: Option<u64>,
+    /// Of a collection with a budget: what it has to do. Not shown.
+    pub next: Next,
 }
 
 impl Progress {

@@ -99,6 +99,17 @@ impl Controller {
         }
     }
 
+    /// Whether no plan costs less than `plan` does.
+    pub(super) fn is_cheapest(plan: Plan) -> bool {
+        match plan {
+            Plan::Everything => false,
+            Plan::Windows {
+                open_ns,
+                stratum_ns,
+            } => open_ns <= SHORTEST_NS as u64 && stratum_ns >= LONGEST_STRATUM_NS as u64,
+        }
+    }
+
     /// CPU ns per ns.
     pub(super) fn limit(&self) -> f64 {
         self.limit

@@ -25,7 +25,7 @@ use crate::cost::Meter;
 
 pub use groups::Groups;
 pub use looked::Looked;
-pub use sampler::Sampler;
+pub use sampler::{Next, Sampler};
 pub use series::{Estimate, Series, round_fairly};
 pub use summary::Summary;
 pub use tally::{Estimates, Tally};

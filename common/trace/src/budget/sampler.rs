@@ -19,6 +19,20 @@ const FIRST_CHECK_NS: u64 = 2_000_000;
 /// Share of the budget up to which more than windows is done.
 const FOR_NAMES: f64 = 0.6;
 
+/// How long a collection may cost more than it should where nothing can be left out any more, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// By how much, as a factor: what a collection costs is not known better.
+const TOLERATED: f64 = 1.1;
+
+/// What a collection with a budget has to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Next {
+    /// When [`Sampler::step`] is due, ns; `None`: nothing in particular.
+    pub due_ns: Option<u64>,
+    /// It is to end: looking as rarely as possible costs too much.
+    pub must_stop: bool,
+}
+
 #[derive(Clone, Copy)]
 enum State {
     /// Since when, and the end that the BPF side knows of; `None`: looking all the time.
@@ -50,6 +64,7 @@ pub struct Sampler<'a> {
     random: u64,
     windows: u64,
     looked: Looked,
+    must_stop: bool,
 }
 
 impl<'a> Sampler<'a> {
@@ -87,6 +102,7 @@ impl<'a> Sampler<'a> {
             random: now | 1,
             windows: 0,
             looked: Looked::default(),
+            must_stop: false,
         };
         sampler.open(windowed)?;
         sampler.began_ns = sampler.stratum_start_ns;
@@ -100,8 +116,15 @@ impl<'a> Sampler<'a> {
         self.began_ns
     }
 
-    /// When [`Self::step`] is due next, ns.
-    pub fn due_ns(&self) -> u64 {
+    /// To be heeded after each [`Self::step`].
+    pub fn next(&self) -> Next {
+        Next {
+            due_ns: Some(self.due_ns()),
+            must_stop: self.must_stop,
+        }
+    }
+
+    fn due_ns(&self) -> u64 {
         match self.state {
             State::Open(_, Some(end)) => end,
             State::Open(_, None) => self.looked_ns + self.check_ns,
@@ -180,6 +203,7 @@ impl<'a> Sampler<'a> {
             cpus: cpus_online(),
             windows: self.windows,
             open_ns: self.looked.open_ns(),
+            is_stopped: self.must_stop,
             is_exact: self.is_exact(),
             is_measured: self.meter.is_measuring(),
         }
@@ -227,6 +251,11 @@ impl<'a> Sampler<'a> {
         let seen = self.observe(open_ns, monotonic_ns(), windowed);
         let was = self.plan;
         self.plan = self.controller.after_window(&seen);
+        let may_spend = TOLERATED * self.controller.limit() * seen.elapsed_ns as f64;
+        self.must_stop = Controller::is_cheapest(was)
+            && Controller::is_cheapest(self.plan)
+            && seen.elapsed_ns >= PATIENCE_NS
+            && seen.spent_ns as f64 > may_spend;
         if was.is_everything() != self.plan.is_everything() {
             self.say_plan();
         }

@@ -18,6 +18,8 @@ pub struct Summary {
     pub windows: u64,
     /// Time that they were attached, ns.
     pub open_ns: u64,
+    /// Whether it was ended because of the budget.
+    pub is_stopped: bool,
     /// Whether everything was traced.
     pub is_exact: bool,
     /// Whether the kernel measured the BPF programs.
@@ -49,6 +51,13 @@ impl Summary {
                 self.cpus, self.percent
             )
         };
+        let held = if self.is_stopped {
+            format!(
+                "{held}: stopped, because it cannot look more rarely; a larger --max-overhead lets it go on"
+            )
+        } else {
+            held
+        };
         if self.is_exact {
             return format!("budget: {held}; everything was traced");
         }
@@ -69,6 +78,7 @@ impl Summary {
             "windows": self.windows,
             "open_ns": self.open_ns,
             "exact": self.is_exact,
+            "stopped": self.is_stopped,
         })
     }
 }
