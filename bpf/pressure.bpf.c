@@ -75,15 +75,15 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 {
 	__u64 now = bpf_ktime_get_ns(), waited_ns, caused_ns = 0;
 	__u32 cpu = bpf_get_smp_processor_id(), leaves = 0, joins = 0;
-	struct member *out = member_of(prev), *in = member_of(next);
+	struct member *out = present_member_of(prev), *in = present_member_of(next);
 	struct stalls *at = stalls_of(cpu);
 	bool was_running, is_idle;
 
 	if (!at)
 		return;
 	count_event();
-	is_idle = prev->pid == 0 && at->busy;
-	if (is_idle) {
+	is_idle = prev->pid == 0 && is_known(at) && at->busy;
+	if (is_idle && counts_at(now)) {
 		hides_switches = 1;
 		__sync_fetch_and_add(&losses.unseen, 1);
 	}
@@ -101,6 +101,7 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 		pass_time(at, now);
 		change_counts(at, joins, 1);
 		change_counts(at, leaves, -1);
+		at->has_switched = 1;
 		at->busy = next->pid != 0;
 		at->busy_memory = in && in->memory;
 		if (!next->pid)
@@ -140,7 +141,7 @@ int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, stru
 
 static __always_inline void made_runnable(struct task_struct *task)
 {
-	struct member *member = member_of(task);
+	struct member *member = present_member_of(task);
 
 	if (!member || member->phase == PHASE_DEAD || is_on_cpu(task))
 		return;
@@ -156,7 +157,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 {
-	struct member *member = member_of(task);
+	struct member *member = present_member_of(task);
 	__u32 counted;
 	__u64 now;
 
@@ -194,9 +195,11 @@ static __always_inline void reclaim_begins(bool marked)
 	if (!member || (marked && config.psi && !is_current_in_memstall(task)))
 		return;
 	count_event();
-	settle(member, now);
 	/* kswapd says each time that it wakes, not each time that it sleeps. */
 	member->reclaims = marked ? member->reclaims + 1 : 1;
+	if (!is_present(member))
+		return;
+	settle(member, now);
 	member->memory = 1;
 	set_busy_memory(true, now);
 }
@@ -217,7 +220,7 @@ static __always_inline void reclaim_ends(void *ctx)
 	struct member *member = member_of(task);
 	__u64 now;
 
-	if (!member || !member->reclaims || --member->reclaims)
+	if (!member || !member->reclaims || --member->reclaims || !is_present(member))
 		return;
 	/* Late, as it is early where reclaim begins: the kernel takes what this program costs for a part of the stall. */
 	now = bpf_ktime_get_ns();
@@ -254,9 +257,9 @@ static __always_inline void io_submitted(void *ctx)
 {
 	struct stall_stack key = { .resource = ON_IO };
 	struct task_struct *task = current_task();
-	struct member *member = member_of(task);
+	struct member *member = present_member_of(task);
 
-	if (!member || BPF_CORE_READ(task, bio_list))
+	if (!member || BPF_CORE_READ(task, bio_list) || !counts_at(bpf_ktime_get_ns()))
 		return;
 	member->ios++;
 	if (!config.stacks)

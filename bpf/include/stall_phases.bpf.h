@@ -68,11 +68,27 @@ struct member {
 	/* It starts in ret_from_fork, not in __schedule. */
 	__u8 never_ran;
 	__u8 pad[3];
+	/* In which its phase is known. */
+	__u32 window;
+	__u32 pad2;
 };
 
 #include "members.bpf.h"
 #include "waits.bpf.h"
 #include "stalls.bpf.h"
+
+static __always_inline bool is_present(const struct member *member)
+{
+	return !in_windows || member->window == window;
+}
+
+/* NULL, too, where nothing is known of it in this window yet: before that opens it will be. */
+static __always_inline struct member *present_member_of(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	return member && is_present(member) ? member : NULL;
+}
 
 struct pressure_config {
 	/* The kernel maintains in_memstall. */
@@ -151,7 +167,7 @@ static __always_inline void add_lost(struct member *member, __u64 lost_ns[STALLS
 /* The time since the last change goes to what held in it. */
 static __always_inline void settle(struct member *member, __u64 now)
 {
-	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+	__u64 passed = counted_ns(member->since_ns, now);
 
 	if (config.stacks)
 		add_lost(member, member->pending_ns, now > edge_ns && member->since_ns < edge_ns ? now - edge_ns : passed);
@@ -176,15 +192,17 @@ static __always_inline void count_unseen(enum stalled_on stall, __u64 passed)
  */
 static __always_inline void drop_phase(struct member *member, __u64 now)
 {
-	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
+	__u64 passed = counted_ns(member->since_ns, now);
 
-	__sync_fetch_and_add(&losses.unseen, 1);
-	if (member->phase == PHASE_WAITING)
-		count_unseen(ON_CPU, passed);
-	if (member->phase == PHASE_ASLEEP && member->io)
-		count_unseen(ON_IO, passed);
-	if (member->memory)
-		count_unseen(ON_MEMORY, passed);
+	if (counts_at(now)) {
+		__sync_fetch_and_add(&losses.unseen, 1);
+		if (member->phase == PHASE_WAITING)
+			count_unseen(ON_CPU, passed);
+		if (member->phase == PHASE_ASLEEP && member->io)
+			count_unseen(ON_IO, passed);
+		if (member->memory)
+			count_unseen(ON_MEMORY, passed);
+	}
 	leave_counters(member, now);
 	member->since_ns = now;
 	member->phase = PHASE_UNKNOWN;
@@ -206,28 +224,106 @@ static __always_inline void read_usage(struct account *account, struct task_stru
 	}
 }
 
-/* What a task does is looked up; an event in between is set right by the next one. */
+static __always_inline enum phase phase_now(struct task_struct *task)
+{
+	if (task_state(task) & TASK_DEAD)
+		return PHASE_DEAD;
+	if (is_on_cpu(task))
+		return PHASE_RUNNING;
+	return is_queued(task) ? PHASE_WAITING : PHASE_ASLEEP;
+}
+
+/* What a task that is off its CPU does is looked up; an event in between is set right by the next one. */
+static __always_inline void begin_phase(struct member *member, struct task_struct *task, enum phase phase, __u64 now)
+{
+	member->phase = phase;
+	member->io = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	member->memory = is_in_memstall(task);
+	member->switches = switches_of(task);
+	member->cpu = task_cpu(task);
+	member->counted = counts_of(member, in_windows && phase == PHASE_WAITING && is_throttled(task));
+	recount(member->cpu, 0, member->counted, now);
+}
+
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
 	__u64 now = bpf_ktime_get_ns();
+	enum phase phase;
 
 	member->since_ns = now;
+	member->window = window;
 	if (origin == MEMBER_FORKED) {
 		member->phase = PHASE_ASLEEP;
 		member->never_ran = 1;
 		return;
 	}
 	read_usage(&member->reported, task);
+	phase = phase_now(task);
 	/* Running tasks are left unknown: when they began is. */
-	if (is_on_cpu(task) || task_state(task) & TASK_DEAD)
-		return;
-	member->phase = is_queued(task) ? PHASE_WAITING : PHASE_ASLEEP;
-	member->io = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
-	member->memory = is_in_memstall(task);
-	member->switches = switches_of(task);
+	if (phase == PHASE_WAITING || phase == PHASE_ASLEEP)
+		begin_phase(member, task, phase, now);
+}
+
+/* Running since the window began, for all that counts. */
+static __always_inline void find_running(struct member *member, struct task_struct *task, __u64 now)
+{
+	struct stalls *at;
+
 	member->cpu = task_cpu(task);
-	member->counted = counts_of(member, false);
-	recount(member->cpu, 0, member->counted, now);
+	member->memory = member->reclaims > 0;
+	member->io = 0;
+	note_running(member->cpu, member->memory, now);
+	at = stalls_of(member->cpu);
+	member->waited_at_ns = at ? at->waited_ns : 0;
+	member->phase = PHASE_RUNNING;
+}
+
+/* What of an open wait has been reported and not been settled never will be. */
+static __always_inline void forget_unsettled(struct member *member)
+{
+	for (int i = 0; i < STALLS; i++)
+		member->reported.lost_ns[i] = member->lost_ns[i];
+	member->reported.caused_ns = member->caused_ns;
+}
+
+/* What it has done since an earlier window is not known. */
+static __always_inline void renew(struct member *member, struct task_struct *task)
+{
+	__u64 switches = switches_of(task);
+	__u64 now = bpf_ktime_get_ns();
+	enum phase phase = phase_now(task);
+
+	member->counted = 0;
+	member->never_ran = 0;
+	forget_unsettled(member);
+	if (config.psi && !is_in_memstall(task))
+		member->reclaims = 0;
+	/* A wait that goes on has its beginning. */
+	if (phase != member->phase || switches != member->switches)
+		member->since_ns = now;
+	if (phase == PHASE_RUNNING) {
+		find_running(member, task, now);
+	} else if (phase == PHASE_DEAD) {
+		member->phase = phase;
+		member->memory = 0;
+	} else {
+		begin_phase(member, task, phase, now);
+	}
+	/* Until now events have left it alone: two who count it in and out at once would leave the counters wrong. */
+	barrier();
+	member->window = window;
+}
+
+/* Run before each window but the first. */
+SEC("iter/task")
+int renew_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member = task ? member_of(task) : NULL;
+
+	if (member && !is_present(member))
+		renew(member, task);
+	return 0;
 }
 
 static __always_inline void member_left(struct member *member)
@@ -276,7 +372,7 @@ SEC("iter/task")
 int correct_members(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct member *member = task ? member_of(task) : NULL;
+	struct member *member = task ? present_member_of(task) : NULL;
 
 	if (member)
 		correct(member, task, bpf_ktime_get_ns());

@@ -11,6 +11,7 @@
 
 #include "vmlinux.h"
 #include "compat.bpf.h"
+#include "stall_windows.bpf.h"
 #include <bpf/bpf_helpers.h>
 
 /* User space sets as many as there may be. */
@@ -58,6 +59,9 @@ struct stalls {
 	__u64 throttled_ns;
 	/* The CPU's idle task, once it has been seen. */
 	__u64 idle;
+	/* In which `counts` and what runs there are known, and whether by a switch. */
+	__u32 window;
+	__u32 has_switched;
 };
 
 struct {
@@ -67,8 +71,23 @@ struct {
 	__type(value, struct stalls);
 } stalls SEC(".maps");
 
+static __always_inline bool is_known(const struct stalls *cpu)
+{
+	return !in_windows || cpu->window == window;
+}
+
+static __always_inline void forget_counts(struct stalls *cpu)
+{
+	for (int i = 0; i < COUNTS; i++)
+		cpu->counts[i] = 0;
+	cpu->busy = 0;
+	cpu->busy_memory = 0;
+	cpu->has_switched = 0;
+	cpu->window = window;
+}
+
 /* The time that has passed goes to what held in it. Under the lock. */
-static __always_inline void pass_time(struct stalls *cpu, __u64 now)
+static __always_inline void pass_known_time(struct stalls *cpu, __u64 now)
 {
 	__s32 waiting = cpu->counts[COUNT_WAITING] + cpu->counts[COUNT_THROTTLED];
 	__s32 memory_running = cpu->counts[COUNT_MEMORY_WAITING] + (cpu->busy_memory ? 1 : 0);
@@ -76,7 +95,7 @@ static __always_inline void pass_time(struct stalls *cpu, __u64 now)
 	__s32 running = waiting + (cpu->busy ? 1 : 0);
 	__s32 io = cpu->counts[COUNT_IO];
 	/* Events of two CPUs may take the lock in another order than they took the time. */
-	__u64 passed = now > cpu->since_ns ? now - cpu->since_ns : 0;
+	__u64 passed = counted_ns(cpu->since_ns, now);
 
 	if (!cpu->since_ns)
 		passed = 0;
@@ -103,6 +122,17 @@ static __always_inline void pass_time(struct stalls *cpu, __u64 now)
 		cpu->throttled_ns += passed * cpu->counts[COUNT_THROTTLED];
 }
 
+/* As above, where what has held since an earlier window is not known. Under the lock. */
+static __always_inline void pass_time(struct stalls *cpu, __u64 now)
+{
+	if (is_known(cpu)) {
+		pass_known_time(cpu, now);
+	} else {
+		forget_counts(cpu);
+		cpu->since_ns = now;
+	}
+}
+
 /* A switch has been found that we were not shown: kernels that shield some tasks run no program while those are current. */
 __u32 hides_switches = 0;
 
@@ -112,7 +142,7 @@ static __always_inline bool has_gone_idle(const struct stalls *at, __u64 now)
 	struct task_struct *idle = (struct task_struct *)at->idle;
 
 	/* In the first moments of a switch the kernel itself is still at it. */
-	return hides_switches && at->busy && now > at->since_ns + 1000000 && idle && is_on_cpu(idle);
+	return hides_switches && is_known(at) && at->busy && now > at->since_ns + 1000000 && idle && is_on_cpu(idle);
 }
 
 /* When is not known; shielded tasks are a sandbox's own, which run for short. Under the lock. */
@@ -176,8 +206,8 @@ static __always_inline void change_counts(struct stalls *cpu, __u32 counted, __s
 			__sync_fetch_and_add(&cpu->counts[i], by);
 }
 
-/* Verified by itself, once, and not with every caller: its loop is long. */
-__attribute__((noinline)) int recount_hash_locked(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
+/* Verified by itself, once, and not with every caller. */
+__attribute__((noinline)) int recount_locked(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
 	struct stalls *at = stalls_of(cpu);
 	bool is_idle;
@@ -195,43 +225,35 @@ __attribute__((noinline)) int recount_hash_locked(__u32 cpu, __u32 leaves, __u32
 	return 0;
 }
 
-/* Somebody's end on this CPU was hidden. */
-static __always_inline void settle_idle(__u32 cpu, __u64 now)
+/* A task has been found running there, unless a switch has shown more already. Verified by itself, as above. */
+__attribute__((noinline)) int note_running(__u32 cpu, __u32 memory, __u64 now)
 {
 	struct stalls *at = stalls_of(cpu);
 
-	hides_switches = 1;
-	if (!at || !has_gone_idle(at, now))
-		return;
+	if (!at)
+		return 0;
 	LOCKED(at, cpu, {
-		nobody_ran(at);
 		pass_time(at, now);
+		if (!at->has_switched) {
+			at->busy = 1;
+			at->busy_memory = memory;
+		}
 	});
+	return 0;
+}
+
+/* Somebody's end on this CPU was hidden. */
+static __always_inline void settle_idle(__u32 cpu, __u64 now)
+{
+	hides_switches = 1;
+	recount_locked(cpu, 0, 0, now);
 }
 
 /* A task goes from one set of counters to another. */
 static __always_inline void recount(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
-	struct stalls *at;
-	bool is_idle;
-
-	if (leaves == joins)
-		return;
-	if (locks_in_hash) {
-		recount_hash_locked(cpu, leaves, joins, now);
-		return;
-	}
-	at = stalls_of(cpu);
-	if (!at)
-		return;
-	is_idle = has_gone_idle(at, now);
-	bpf_spin_lock(&at->lock);
-	if (is_idle)
-		nobody_ran(at);
-	pass_time(at, now);
-	change_counts(at, leaves & ~joins, -1);
-	change_counts(at, joins & ~leaves, 1);
-	bpf_spin_unlock(&at->lock);
+	if (leaves != joins)
+		recount_locked(cpu, leaves, joins, now);
 }
 
 #endif

@@ -48,13 +48,12 @@ struct {
 static __always_inline void add_open_wait(struct account *account, struct member *member, __u64 now)
 {
 	struct stalls *at = stalls_of(member->cpu);
-	__u64 passed = now > member->since_ns ? now - member->since_ns : 0;
 
-	add_lost(member, account->lost_ns, passed);
+	add_lost(member, account->lost_ns, counted_ns(member->since_ns, now));
 	if (at && member->phase == PHASE_RUNNING) {
 		account->caused_ns += at->waited_ns - member->waited_at_ns;
-		if (at->counts[COUNT_WAITING] > 0 && now > at->since_ns)
-			account->caused_ns += (now - at->since_ns) * at->counts[COUNT_WAITING];
+		if (at->counts[COUNT_WAITING] > 0)
+			account->caused_ns += counted_ns(at->since_ns, now) * at->counts[COUNT_WAITING];
 	}
 }
 
@@ -136,7 +135,7 @@ int take_stock(struct bpf_iter__task *ctx)
 	stock = bpf_map_lookup_elem(&stock_scratch, &zero);
 	if (!task || !stock || !edge_ns)
 		return 0;
-	member = member_of(task);
+	member = present_member_of(task);
 	if (!member)
 		return 0;
 	correct(member, task, edge_ns);
@@ -167,8 +166,12 @@ int BPF_PROG(account_exit, struct task_struct *task)
 
 	if (!member)
 		return 0;
-	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP)
+	if (!is_present(member)) {
+		forget_unsettled(member);
+		member->phase = PHASE_DEAD;
+	} else if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP) {
 		drop_phase(member, now);
+	}
 	if (!take_account(&stock, member, task, now))
 		return 0;
 	describe_task(&stock, task);

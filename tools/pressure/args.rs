@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use clap_complete::Shell;
+use trace::budget::Budget;
 use trace::glob::Glob;
 use trace::options::Common;
 use trace::probe::{Feature, Kernel, Need};
@@ -30,6 +31,7 @@ Examples:
 /// Which resource is short right now, and which tasks lose by it or cause it
 #[derive(Parser, Debug)]
 #[command(name = "pressure", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("max_overhead", |arg| arg.conflicts_with("stacks")))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) every: Every,
@@ -91,6 +93,9 @@ pub(crate) struct Args {
     /// After the report, wait for the trigger again
     #[arg(long, requires = "trigger", help_heading = "Trigger")]
     pub(crate) repeat: bool,
+
+    #[command(flatten)]
+    pub(crate) budget: Budget,
 
     #[command(flatten)]
     pub(crate) common: Common,

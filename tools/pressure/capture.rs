@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use bpf::pressure::types::pressure_config;
 use bpf::pressure::{PressureSkel, PressureSkelBuilder};
+use trace::budget::{Sampler, Window};
+use trace::cost::Meter;
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
@@ -16,13 +18,15 @@ use trace::window::monotonic_ns;
 
 use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
-use crate::harvest::{self, StallTimes, TaskStock};
+use crate::emulation::Emulation;
+use crate::harvest::{self, TaskStock};
 use crate::interval::Interval;
 use crate::parties;
 use crate::psi::{self, Resource, Source};
 use crate::stacks::{self, Stacks};
 use crate::utilisation;
 use crate::victims::Filter;
+use crate::windows::{Estimates, GATED, Sums, Windows};
 
 /// Everything at the end of one interval and the start of the next.
 #[derive(Default)]
@@ -44,38 +48,14 @@ pub(crate) struct Capture {
     all_cgroups: Option<PathBuf>,
     counts_block_errors: bool,
     edge: Edge,
-    exited: Vec<TaskStock>,
+    /// What has been handed out and is in no interval yet.
+    pub(crate) gathered: Vec<TaskStock>,
     corrected_ns: u64,
     emulation: Emulation,
-}
-
-/// Some and full of the machine from our own events.
-#[derive(Default)]
-struct Emulation {
-    folded_at_ns: u64,
-    stalls: Vec<StallTimes>,
-    /// Since the interval began.
-    folded_ns: [[u64; 2]; 3],
-}
-
-/// The kernel folds its CPUs into one whenever somebody reads a pressure file, and every 2 s: who wants the same result
-/// has to fold at the same times. So it is made to, this often; not more, because it counts whole ticks.
-const FOLD_NS: u64 = 1_000_000_000;
-
-impl Emulation {
-    /// To be called when the kernel has just folded.
-    fn fold(&mut self, skel: &PressureSkel<'_>) -> Result<()> {
-        self.folded_at_ns = monotonic_ns();
-        let now = harvest::stall_times(skel, self.folded_at_ns)?;
-        let folded = harvest::fold(&self.stalls, &now);
-        for (sums, folded) in self.folded_ns.iter_mut().zip(folded) {
-            for (sum, folded) in sums.iter_mut().zip(folded) {
-                *sum += folded;
-            }
-        }
-        self.stalls = now;
-        Ok(())
-    }
+    /// With a budget: the windows since the interval began.
+    sums: Option<Sums>,
+    /// Always without a budget; with one, until tracing everything costs too much.
+    pub(crate) looks_always: bool,
 }
 
 /// A ring buffer is whole pages.
@@ -95,7 +75,9 @@ impl Capture {
         let mut everybody = Targets::default().resolve()?;
         everybody.own_tgid = u32::MAX;
         let has_psi = Source::System.absence().is_none();
-        let skel = loader::prepare(PressureSkelBuilder::default(), &programs, |open| {
+        let builder = PressureSkelBuilder::default();
+        let gated = args.budget.gated(&GATED);
+        let skel = loader::prepare_gated(builder, &programs, gated, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             rodata.targets = bpf::target_config!(bpf::pressure::types, &everybody);
             rodata.unwind_mode = Method::Auto as u32;
@@ -104,6 +86,7 @@ impl Capture {
                 stacks: args.stacks.into(),
                 walk_on_exit: programs.contains(&("sched_exit", true)).into(),
             };
+            rodata.in_windows = args.budget.max_overhead.is_some().into();
             rodata.locks_in_hash = u32::from(!kernel.has_spin_lock());
             bpf::keep_members!(open, programs.contains(&("task_freed", true)));
             let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
@@ -135,41 +118,81 @@ impl Capture {
                 .map(PathBuf::from),
             counts_block_errors: programs.contains(&("block_rq_error", true)),
             edge: Edge::default(),
-            exited: Vec::new(),
+            gathered: Vec::new(),
             corrected_ns: 0,
-            emulation: Emulation::default(),
+            emulation: Emulation::new(args.budget.max_overhead.is_some()),
+            sums: args.budget.max_overhead.map(|_| Sums::default()),
+            looks_always: true,
         })
     }
 
-    /// Attaches, looks at what every task is doing, and lets time count. Returns when, ns.
-    pub(crate) fn begin(&mut self) -> Result<u64> {
+    /// Attaches, looks at what every task is doing, and lets time count. With a budget, returns its windows, the first of
+    /// which is open.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        args: &Args,
+        meter: &'a Meter,
+    ) -> Result<Option<Sampler<'a>>> {
         loader::attach(&mut self.skel)?;
-        iterate::run(self.skel.links.seed_members.as_ref())?;
-        let (edge, _) = self.edge()?;
-        self.emulation.folded_ns = Default::default();
+        let who = ("pressure", args.common.verbose);
+        let sampler = args
+            .budget
+            .sampler(who, meter, &GATED, &mut Windows(self))?;
+        if sampler.is_none() {
+            iterate::run(self.skel.links.seed_members.as_ref())?;
+        }
+        let (edge, _, _) = self.edge()?;
+        self.emulation.take();
         let epoch = 1 - harvest::epoch(&self.skel)?;
         stacks::clear(&self.skel, epoch)?;
-        self.exited.clear();
         self.edge = edge;
-        Ok(self.edge.ns)
+        Ok(sampler)
     }
 
     /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
     pub(crate) fn step(&mut self) -> Result<()> {
-        self.exited.extend(harvest::take_exited(&self.skel)?);
+        self.absorb_exited()?;
         if let Some(stacks) = &mut self.stacks {
             stacks.absorb();
         }
-        if monotonic_ns().saturating_sub(self.emulation.folded_at_ns) >= FOLD_NS {
+        if self.emulation.is_due() {
             psi::make_kernel_fold();
-            self.emulation.fold(&self.skel)?;
+            self.emulation.fold(&self.skel, self.sees_all()?)?;
         }
         let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
-        if is_due && harvest::unseen(&self.skel)? > 0 {
+        if self.sees_all()? && is_due && harvest::unseen(&self.skel)? > 0 {
             iterate::run(self.skel.links.correct_members.as_ref())?;
             self.corrected_ns = monotonic_ns();
         }
         Ok(())
+    }
+
+    /// What all tasks have lost, caused and used since the last time.
+    pub(crate) fn take_stock(&mut self) -> Result<()> {
+        self.gathered.extend(harvest::take_stock(&self.skel)?);
+        Ok(())
+    }
+
+    /// The same of tasks that have ended.
+    pub(crate) fn absorb_exited(&mut self) -> Result<()> {
+        self.gathered.extend(harvest::take_exited(&self.skel)?);
+        Ok(())
+    }
+
+    /// What has been gathered is what a window showed.
+    pub(crate) fn take_window(&mut self, window: &Window) -> Result<()> {
+        self.emulation.add_window(&self.skel, window)?;
+        let tasks = std::mem::take(&mut self.gathered);
+        if let Some(sums) = &mut self.sums {
+            sums.add(tasks, window, |task| self.filter.is_wanted(task));
+        }
+        Ok(())
+    }
+
+    /// Whether everything that happens now counts, and for itself only.
+    fn sees_all(&self) -> Result<bool> {
+        let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
+        Ok(self.looks_always && (self.sums.is_none() || bss.window_start_ns != 0))
     }
 
     /// When the interval under way began, ns.
@@ -177,34 +200,41 @@ impl Capture {
         self.edge.ns
     }
 
-    fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>)> {
+    /// With the tasks of the interval that ends; of one in windows, with how sure they are.
+    fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>, Option<Estimates>)> {
         let psi = psi::Snapshot::take(&self.source);
         if self.source != Source::System {
             psi::make_kernel_fold();
         }
-        self.emulation.fold(&self.skel)?;
+        self.emulation.fold(&self.skel, self.sees_all()?)?;
         let ns = monotonic_ns();
-        harvest::turn(&mut self.skel, ns)?;
-        let tasks = harvest::take_stock(&self.skel)?;
-        self.step()?;
+        let sums = self.sums.as_mut().map(std::mem::take);
+        let (tasks, estimates) = match sums {
+            None => {
+                harvest::turn(&mut self.skel, ns)?;
+                self.take_stock()?;
+                self.step()?;
+                (std::mem::take(&mut self.gathered), None)
+            }
+            Some(sums) => sums.finish(ns.saturating_sub(self.edge.ns)),
+        };
         let edge = Edge {
             ns,
             psi,
             usage: utilisation::Snapshot::take(),
-            throttled_ns: throttled(&self.emulation.stalls),
+            throttled_ns: self.emulation.throttled_ns(),
             block_errors: harvest::block_errors(&self.skel)?,
             cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
         };
-        Ok((edge, tasks))
+        Ok((edge, tasks, estimates))
     }
 
-    /// Ends an interval and begins the next.
+    /// Ends an interval and begins the next; with a budget, the interval's last window is over.
     pub(crate) fn take(&mut self) -> Result<Interval> {
-        let (now, mut tasks) = self.edge()?;
-        let emulated_ns = std::mem::take(&mut self.emulation.folded_ns);
+        let (now, tasks, estimates) = self.edge()?;
+        let emulated_ns = self.emulation.take();
         let before = std::mem::replace(&mut self.edge, now);
         let now = &self.edge;
-        tasks.append(&mut self.exited);
         self.filter.follow_cgroups();
         let wanted: Vec<TaskStock> = tasks
             .iter()
@@ -241,6 +271,7 @@ impl Capture {
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             emulated_ns,
             task_ns,
+            estimates,
             throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
             victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
             culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
@@ -266,8 +297,4 @@ impl Capture {
     pub(crate) fn stacks(&self) -> Option<usize> {
         self.stacks.as_ref().map(Stacks::len)
     }
-}
-
-fn throttled(stalls: &[StallTimes]) -> u64 {
-    stalls.iter().map(|cpu| cpu.throttled_ns).sum()
 }

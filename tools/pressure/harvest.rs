@@ -112,16 +112,54 @@ impl From<&task_stock> for TaskStock {
     }
 }
 
-/// Every CPU's times up to `edge_ns`.
+/// Every CPU's times up to `edge_ns`; 0: up to its latest event.
 pub(crate) fn stall_times(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<Vec<StallTimes>> {
+    let in_windows = section(skel.maps.rodata_data.as_deref(), ".rodata")?.in_windows != 0;
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    let window = in_windows.then_some((bss.window, bss.window_start_ns));
     (0..libbpf_rs::num_possible_cpus()?)
         .map(|cpu| {
             let key = u32::try_from(cpu)?.to_ne_bytes();
             let bytes = skel.maps.stalls.lookup(&key, MapFlags::LOCK)?;
             let cpu: stalls = maps::decode(&bytes.unwrap_or_default())?;
-            Ok(times_up_to(&cpu, edge_ns))
+            Ok(match window {
+                Some((window, _)) if cpu.window != window => times_up_to(&cpu, cpu.since_ns),
+                Some((_, start_ns)) if start_ns > cpu.since_ns => {
+                    let since_ns = start_ns.min(edge_ns);
+                    times_up_to(&stalls { since_ns, ..cpu }, edge_ns)
+                }
+                _ => times_up_to(&cpu, edge_ns),
+            })
         })
         .collect()
+}
+
+impl StallTimes {
+    /// What has grown.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        self.with(before, u64::saturating_sub)
+    }
+
+    /// This, and `weight` times `more`.
+    pub(crate) fn plus(&self, more: &Self, weight: f64) -> Self {
+        self.with(more, |sum, more| {
+            sum + (weight * more as f64).round() as u64
+        })
+    }
+
+    fn with(&self, other: &Self, figure: impl Fn(u64, u64) -> u64) -> Self {
+        let mut stalled_ns = self.stalled_ns;
+        for (sums, others) in stalled_ns.iter_mut().zip(other.stalled_ns) {
+            for (sum, other) in sums.iter_mut().zip(others) {
+                *sum = figure(*sum, other);
+            }
+        }
+        Self {
+            stalled_ns,
+            nonidle_ns: figure(self.nonidle_ns, other.nonidle_ns),
+            throttled_ns: figure(self.throttled_ns, other.throttled_ns),
+        }
+    }
 }
 
 /// What `pass_time` on the BPF side would say if something happened at `edge_ns`.

@@ -10,6 +10,7 @@ use crate::parties::Party;
 use crate::psi::{Lost, Resource};
 use crate::stacks::Stack;
 use crate::utilisation::Use;
+use crate::windows::Estimates;
 
 /// Everything about one interval.
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Interval {
     pub(crate) emulated_ns: [[u64; 2]; 3],
     /// Time that all tasks lost, each counted for itself, by `ON_…`; of what was asked about.
     pub(crate) task_ns: [u64; 3],
+    /// How sure that is; `None`: it was counted.
+    pub(crate) estimates: Option<Estimates>,
     /// Of that, without CPU quota.
     pub(crate) throttled_ns: u64,
     /// Processes that lost something, of what was asked about.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use profile::style::Style;
+use trace::budget::{Next, Sampler};
 use trace::collect::{Until, collect};
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
@@ -12,10 +13,16 @@ use trace::window::{Ticker, monotonic_ns};
 use crate::args::Args;
 use crate::capture::Capture;
 use crate::report::{self, Look};
+use crate::windows::Windows;
 use crate::{harvest, json};
 
 /// Prints one report per interval, or one in all.
-pub(crate) fn report_each(args: &Args, capture: &mut Capture, signals: &Signals) -> Result<()> {
+pub(crate) fn report_each(
+    args: &Args,
+    capture: &mut Capture,
+    mut sampler: Option<&mut Sampler<'_>>,
+    signals: &Signals,
+) -> Result<()> {
     let start_ns = capture.start_ns();
     let mut ticker = args
         .interval()
@@ -26,13 +33,22 @@ pub(crate) fn report_each(args: &Args, capture: &mut Capture, signals: &Signals)
         let progress = Progress::new(args.interval(), args.common.quiet);
         collect(&mut until, &[], &progress, || {
             capture.step()?;
+            if let Some(sampler) = &mut sampler {
+                sampler.step(&mut Windows(capture))?;
+            }
             Ok(State {
+                next: sampler
+                    .as_ref()
+                    .map_or_else(Next::default, |sampler| sampler.next()),
                 events: harvest::events(&capture.skel)?,
                 lost: harvest::losses(&capture.skel)?.total(),
                 ..State::default()
             })
         })?;
         let over = until.is_interrupted();
+        if let Some(sampler) = &mut sampler {
+            sampler.end(&mut Windows(capture))?;
+        }
         let interval = capture.take()?;
         let look = Look {
             style: Style::from(args.common.uses_color()),

@@ -37,7 +37,7 @@ pub(crate) fn interval(interval: &Interval) -> Value {
                    "read_bytes": disk.read_bytes, "written_bytes": disk.written_bytes})
         })
         .collect();
-    json!({
+    let mut object = json!({
         "tool": "pressure",
         "version": env!("CARGO_PKG_VERSION"),
         "start_ns": interval.start_ns,
@@ -58,7 +58,11 @@ pub(crate) fn interval(interval: &Interval) -> Value {
         "resources": resources,
         "cgroups": cgroups,
         "losses": interval.losses.to_json(),
-    })
+    });
+    if let Some(estimates) = &interval.estimates {
+        object["estimates"] = estimates.to_json();
+    }
+    object
 }
 
 fn of_resource(interval: &Interval, resource: Resource) -> Value {

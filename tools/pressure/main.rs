@@ -24,6 +24,7 @@ mod args;
 mod capture;
 mod cgroup_table;
 mod cgroups;
+mod emulation;
 mod harvest;
 mod hints;
 mod interval;
@@ -38,6 +39,7 @@ mod trigger;
 mod urgency;
 mod utilisation;
 mod victims;
+mod windows;
 
 fn main() -> ExitCode {
     run::main("pressure", || trace(&Args::parse()))
@@ -103,10 +105,11 @@ fn report(
     signals: &Signals,
     fired: Option<(u64, Urgency)>,
 ) -> Result<Outcome> {
-    let start_ns = capture.begin()?;
+    let meter = Meter::start();
+    let mut sampler = capture.begin(args, &meter)?;
+    let start_ns = capture.start_ns();
     // The urgency ends here.
     let delay_ns = fired.map(|(fired_ns, _urgency)| start_ns.saturating_sub(fired_ns));
-    let meter = Meter::start();
     let also = if args.repeat {
         privileges::FOR_REPETITION
     } else {
@@ -114,10 +117,11 @@ fn report(
     };
     privileges::keep_for_tracing("pressure", also);
     announce(args, source, delay_ns.map(Duration::from_nanos));
-    let written = intervals::report_each(args, &mut capture, signals);
+    let written = intervals::report_each(args, &mut capture, sampler.as_mut(), signals);
     run::unless_closed(written, ())?;
     let losses = capture.losses()?;
-    let cost = meter.read(capture.skel.object());
+    let budget = sampler.map(|sampler| sampler.summary(capture.start_ns()));
+    let cost = meter.read_within(capture.skel.object(), budget);
     let window_ns = capture.start_ns().saturating_sub(start_ns);
     let closing = Closing {
         tool: "pressure",

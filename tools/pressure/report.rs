@@ -40,6 +40,12 @@ pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io
     let verdict = verdict(interval, &pressed);
     writeln!(out, "{}", look.style.bold(verdict))?;
     write_table(interval, &pressed, look, out)?;
+    if let Some(estimates) = &interval.estimates {
+        writeln!(out, "{}", look.style.dim(estimates.describe()))?;
+        if !estimates.is_any() {
+            return writeln!(out);
+        }
+    }
     for resource in &pressed {
         write_parties(interval, *resource, look, out)?;
         if let Some(index) = index_of(*resource) {

@@ -1,0 +1,275 @@
+//! A collection in windows: what tasks lose in one stands for the stratum of time around it. What the kernel counts itself,
+//! pressure and bytes, is taken as it is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+use libbpf_rs::Object;
+use libbpf_rs::skel::Skel;
+use serde_json::{Value, json};
+use trace::budget::{Estimate, Looked, Series, Window, Windowed, open_edges, shut_edges};
+use trace::iterate;
+use trace::loader::section;
+
+use crate::capture::Capture;
+use crate::harvest::TaskStock;
+
+/// What events run, and what is detached between windows. Reclaim is rare, and lasts longer than a window does.
+pub(crate) const GATED: [&str; 6] = [
+    "sched_switch",
+    "sched_switch_pre_5_18",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "block_bio_queue",
+];
+
+/// Estimates of one task.
+struct Sum {
+    /// What is not estimated, and who it is.
+    task: TaskStock,
+    lost: [f64; 3],
+    caused: f64,
+    ios: f64,
+}
+
+/// The windows of an interval so far.
+#[derive(Default)]
+pub(crate) struct Sums {
+    tasks: HashMap<(u32, u32, Arc<str>), Sum>,
+    lost: [Series; 3],
+    looked: Looked,
+}
+
+/// How sure the numbers of an interval are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimates {
+    /// By `ON_…`, ns, all tasks of what was asked about.
+    pub(crate) lost: [Estimate; 3],
+    /// Share of the time that was looked at.
+    pub(crate) looked: f64,
+}
+
+/// The tool at the edge of a window.
+pub(crate) struct Windows<'a>(pub(crate) &'a mut Capture);
+
+impl Windowed for Windows<'_> {
+    fn object(&self) -> &Object {
+        self.0.skel.object()
+    }
+
+    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
+        let bss = section(self.0.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.window += 1;
+        let links = &self.0.skel.links;
+        iterate::run(if first {
+            links.seed_members.as_ref()
+        } else {
+            links.renew_members.as_ref()
+        })?;
+        self.0.looks_always = length_ns.is_none();
+        let bss = section(self.0.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        Ok(open_edges(start_ns, end_ns, length_ns))
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let bss = section(self.0.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let now = shut_edges(&mut bss.window_end_ns);
+        bss.edge_ns = bss.window_end_ns;
+        // Still attached: what tasks do now is what they did at the window's end, or has been seen.
+        self.0.take_stock()?;
+        Ok(now)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        self.0.absorb_exited()?;
+        self.0.take_window(window)?;
+        let bss = section(self.0.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        // What is known now holds no longer, and no time counts until the next one opens.
+        bss.window += 1;
+        bss.window_start_ns = 0;
+        Ok(())
+    }
+}
+
+impl Sums {
+    /// Adds what a window has brought; `is_wanted`: of what was asked about.
+    pub(crate) fn add(
+        &mut self,
+        tasks: Vec<TaskStock>,
+        window: &Window,
+        is_wanted: impl Fn(&TaskStock) -> bool,
+    ) {
+        // In every window we have just run, and are about to: that stands for nothing.
+        let own_tgid = std::process::id();
+        let tasks: Vec<TaskStock> = tasks
+            .into_iter()
+            .filter(|task| task.tgid != own_tgid)
+            .collect();
+        let mut wanted_ns = [0; 3];
+        for task in tasks.iter().filter(|task| is_wanted(task)) {
+            for (sum, lost_ns) in wanted_ns.iter_mut().zip(task.lost_ns) {
+                *sum += lost_ns;
+            }
+        }
+        for (series, lost_ns) in self.lost.iter_mut().zip(wanted_ns) {
+            series.push(lost_ns as f64, window.open_ns(), window.stratum_ns);
+        }
+        self.looked.add(window);
+        for sum in self.tasks.values_mut() {
+            sum.task.open = 0;
+        }
+        for task in tasks {
+            self.add_task(task, window.weight());
+        }
+    }
+
+    fn add_task(&mut self, task: TaskStock, weight: f64) {
+        let key = (task.tgid, task.tid, Arc::clone(&task.comm));
+        let (lost_ns, caused_ns, ios) = (task.lost_ns, task.caused_ns, task.ios);
+        let sum = match self.tasks.get_mut(&key) {
+            None => self.tasks.entry(key).or_insert(Sum {
+                task,
+                lost: [0.0; 3],
+                caused: 0.0,
+                ios: 0.0,
+            }),
+            Some(sum) => {
+                let before = &sum.task;
+                sum.task = TaskStock {
+                    read_bytes: before.read_bytes + task.read_bytes,
+                    written_bytes: before.written_bytes + task.written_bytes,
+                    faults: before.faults + task.faults,
+                    has_exited: before.has_exited || task.has_exited,
+                    ..task
+                };
+                sum
+            }
+        };
+        for (sum, lost_ns) in sum.lost.iter_mut().zip(lost_ns) {
+            *sum += weight * lost_ns as f64;
+        }
+        sum.caused += weight * caused_ns as f64;
+        sum.ios += weight * ios as f64;
+    }
+
+    /// The interval, `elapsed_ns` long; `None`: nothing was left out.
+    pub(crate) fn finish(self, elapsed_ns: u64) -> (Vec<TaskStock>, Option<Estimates>) {
+        let scale = self.looked.scale(elapsed_ns);
+        let whole = |value: f64| (scale * value).round() as u64;
+        let tasks = self.tasks.into_values().map(|sum| TaskStock {
+            lost_ns: sum.lost.map(whole),
+            caused_ns: whole(sum.caused),
+            ios: whole(sum.ios),
+            ..sum.task
+        });
+        let estimates = (!self.looked.is_exact()).then(|| Estimates {
+            lost: self.lost.each_ref().map(|series| {
+                if self.looked.is_any() {
+                    series.estimate(scale)
+                } else {
+                    Estimate::UNKNOWN
+                }
+            }),
+            looked: self.looked.share(elapsed_ns),
+        });
+        (tasks.collect(), estimates)
+    }
+}
+
+impl Estimates {
+    /// Whether there was a window at all.
+    pub(crate) fn is_any(&self) -> bool {
+        self.looked > 0.0
+    }
+
+    /// The line below the table.
+    pub(crate) fn describe(&self) -> String {
+        if !self.is_any() {
+            return "not looked at: who lost and who caused is not known (--max-overhead)".into();
+        }
+        let names = ["CPU", "memory", "disk"].into_iter().zip(self.lost);
+        let sure: Vec<String> = names
+            .filter(|(_, lost)| lost.total > 0.0)
+            .map(|(name, lost)| format!("{name} \u{b1}{:.1}%", lost.percent()))
+            .collect();
+        let lost = match &sure[..] {
+            [] => "nothing".into(),
+            sure => sure.join(", "),
+        };
+        let looked = 100.0 * self.looked;
+        format!("estimated, looking {looked:.1}% of the time: lost for want of {lost}")
+    }
+
+    /// For JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let [cpu, memory, io] = self.lost.map(|lost| lost.to_json());
+        json!({"cpu_ns": cpu, "memory_ns": memory, "io_ns": io, "looked": self.looked})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(tid: u32, waited_ns: u64, read_bytes: u64) -> TaskStock {
+        TaskStock {
+            tgid: 1,
+            tid,
+            comm: "x".into(),
+            process_comm: "x".into(),
+            cgroup_id: 1,
+            is_kernel_thread: false,
+            has_exited: false,
+            lost_ns: [waited_ns, 0, 0],
+            caused_ns: 0,
+            ios: 1,
+            read_bytes,
+            written_bytes: 0,
+            faults: 0,
+            open: 1,
+            open_ns: 5,
+        }
+    }
+
+    fn window(open_ns: u64, stratum_ns: u64) -> Window {
+        Window {
+            start_ns: 1_000,
+            end_ns: 1_000 + open_ns,
+            stratum_ns,
+        }
+    }
+
+    #[test]
+    fn what_was_seen_is_weighted_and_what_was_counted_is_not() {
+        let mut sums = Sums::default();
+        sums.add(
+            vec![task(1, 10, 4096), task(2, 4, 0)],
+            &window(10, 100),
+            |_| true,
+        );
+        sums.add(vec![task(1, 20, 4096)], &window(10, 50), |_| true);
+        let (mut tasks, estimates) = sums.finish(150);
+        tasks.sort_by_key(|task| task.tid);
+        assert_eq!(
+            (tasks[0].lost_ns[0], tasks[0].ios, tasks[0].read_bytes),
+            (200, 15, 8192)
+        );
+        assert_eq!((tasks[1].lost_ns[0], tasks[1].ios), (40, 10));
+        // What was open then is not now.
+        assert_eq!((tasks[0].open, tasks[1].open), (1, 0));
+        let lost = estimates.expect("not all was looked at").lost;
+        assert_eq!(lost[0].total, 240.0);
+    }
+
+    #[test]
+    fn a_whole_interval_in_one_window_is_exact() {
+        let mut sums = Sums::default();
+        sums.add(vec![task(1, 10, 0)], &window(100, 100), |_| true);
+        let (tasks, estimates) = sums.finish(130);
+        assert_eq!(tasks[0].lost_ns[0], 10);
+        assert!(estimates.is_none());
+    }
+}
