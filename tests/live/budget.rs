@@ -13,6 +13,8 @@ use crate::cpu_times::{stolen_ns, stolen_samples};
 use crate::disk::{LoopDisk, fio};
 use crate::kernel::{alone, require_live};
 use crate::lockstat_played::named;
+use crate::shortages::{DISK, program};
+use crate::slow_disk::SlowDisk;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -188,6 +190,125 @@ fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
     let report = output.report();
     let waited = sum(&results, "total.run_delay_ns");
     assert_inside(&report["estimates"]["sum_ns"], waited, "time waited");
+    workload.finish();
+}
+
+/// What tasks lose, beside what the kernel counts itself; and the same pressure as it does from what windows show.
+#[test]
+fn pressure_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = spinners();
+    let pid = workload.pid().to_string();
+    let (output, results) = within_budget("pressure", &["-p", &pid], &mut workload);
+    let report = output.report();
+    let waited = sum(&results, "total.run_delay_ns");
+    assert_inside(&report["estimates"]["cpu_ns"], waited, "waited for a CPU");
+    let victim = &report["resources"]["cpu"]["victims"][0];
+    let lost = number(victim, "lost_ns") as f64;
+    let total = report["estimates"]["cpu_ns"]["total"].as_f64();
+    let total = total.expect("a total");
+    assert!((lost / total - 1.0).abs() < 0.01, "{lost} of {total}");
+    assert_eq!(
+        number(victim, "threads"),
+        5,
+        "four spinners and their main thread"
+    );
+    // What of the machine is estimated so is as sure as the time that its tasks lost.
+    let figure = |path: &str| number(&report["resources"]["cpu"], path) as f64;
+    let (some, emulated) = (figure("psi.some.lost_ns"), figure("emulated.some_ns"));
+    let margin = report["estimates"]["cpu_ns"]["margin_95"].as_f64();
+    let allowed = 1.5 * margin.expect("a margin") / total + 0.05;
+    assert!(
+        (emulated / some - 1.0).abs() <= allowed,
+        "emulated {emulated}, PSI says {some}; {allowed} is allowed"
+    );
+    workload.finish();
+}
+
+/// A disk that takes as long as several windows. No storm: it would keep the kernel's own threads, which the disk's limit needs, from
+/// their CPU for seconds; so little is allowed that looking at nothing takes more.
+#[test]
+fn pressure_finds_waits_for_a_disk_that_outlast_its_windows() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (mut workload, dir) = program(DISK, "reader", &["direct", "6"]);
+    let pid = workload.pid();
+    let _slow = SlowDisk::new(pid, dir.path());
+    let options = ["-j", "--max-overhead", "0.1", "-p", &pid.to_string()];
+    let tool = Tool::start("pressure", &options);
+    tool.wait_attached();
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.report();
+    let [result] = &results[..] else {
+        panic!("one thread: {results:?}");
+    };
+    let waited = number(result, "wall_ns") - number(result, "cpu_ns") - number(result, "delay_ns");
+    assert_inside(&report["estimates"]["io_ns"], waited, "waited for the disk");
+    workload.finish();
+}
+
+/// Threads that do nothing.
+const SLEEPERS: &str = r#"
+#include <pthread.h>
+
+static void *rest(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+int main(void)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 1 << 16);
+	for (int i = 0; i < 4000; i++)
+		if (pthread_create(&thread, &small, rest, NULL))
+			_exit(3);
+	ready();
+	say("{}\ndone\n");
+	await_go();
+}
+"#;
+
+/// Edges of windows that cost more than all there is: thousands of threads to look at.
+#[test]
+fn a_collection_that_cannot_keep_its_budget_stops_with_what_it_has() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = Command::new(compile(dir.path(), "sleepers", SLEEPERS, &["-pthread"]));
+    let (mut workload, _) = Workload::spawn("sleepers", program);
+    let _pipes = Pipes::start();
+    let options = ["--max-overhead", "0.1", "-j", "600"];
+    let tool = Tool::start("offcputime", &options);
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(
+        output.stderr.contains("stopped, because"),
+        "{}",
+        output.stderr
+    );
+    let report = output.report();
+    let seconds = number(&report, "duration_ns") / 1_000_000_000;
+    assert!((10..100).contains(&seconds), "after {seconds} s");
+    let budget = &report["cost"]["budget"];
+    assert_eq!(budget["stopped"], true, "{budget}");
+    workload.go();
     workload.finish();
 }
 

@@ -5,14 +5,14 @@ use std::process::Command;
 use crate::c_program::compile;
 use crate::workload::Workload;
 
-/// Writes 64 KiB and syncs, or reads as much past the page cache, for two seconds; says how long that took, and how much
+/// Writes 64 KiB and syncs, or reads as much past the page cache, for two seconds or as many as it is told; says how long that took, and how much
 /// of it was spent on a CPU or waiting for one.
 pub(crate) const DISK: &str = r#"
 #include <sys/stat.h>
 int main(int argc, char **argv)
 {
 	static char buffer[1 << 16] __attribute__((aligned(4096)));
-	int sync = argv[2][0] == 's', n = 0, stat, fd = open(argv[1], O_RDWR | O_CREAT | (sync ? 0 : O_DIRECT), 0600);
+	int sync = argv[2][0] == 's', seconds = argc > 3 ? atoi(argv[3]) : 2, n = 0, stat, fd = open(argv[1], O_RDWR | O_CREAT | (sync ? 0 : O_DIRECT), 0600);
 	long long start, end, cpu, cpu_end, delay, delay_end;
 	char text[64] = "";
 
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 	sscanf(text, "%*d %lld", &delay);
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	start = end = clock_ns(CLOCK_MONOTONIC);
-	for (; end < start + 2000000000LL; end = clock_ns(CLOCK_MONOTONIC), n++)
+	for (; end < start + seconds * 1000000000LL; end = clock_ns(CLOCK_MONOTONIC), n++)
 		if (sync ? pwrite(fd, buffer, sizeof(buffer), 0) != sizeof(buffer) || fsync(fd) :
 			   pread(fd, buffer, sizeof(buffer), (n % 64) * sizeof(buffer)) != sizeof(buffer))
 			_exit(5);
