@@ -13,7 +13,7 @@ use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::group_id;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, Object};
-use trace::budget::{Estimates, Groups, Sampler, Window, Windowed, open_edges, shut_edges};
+use trace::budget::{Estimates, Groups, Sampler, Window, Windowed, open_edges_settled, shut_edges};
 use trace::cost::Meter;
 use trace::histogram::harvest::Group;
 use trace::loader::section;
@@ -104,7 +104,7 @@ impl Windowed for Windows<'_> {
             bss.in_windows = 0;
         }
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        Ok(open_edges(start_ns, end_ns, length_ns))
+        Ok(open_edges_settled(start_ns, end_ns, length_ns))
     }
 
     fn shut(&mut self) -> Result<u64> {

@@ -111,6 +111,12 @@ fn write_human(
     if args.interval.is_some() {
         writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
     }
+    if harvest.looked == Some(0.0) {
+        return Ok(writeln!(
+            out,
+            "not looked at: waits are not known (--max-overhead)\n"
+        )?);
+    }
     let merged = merge::merge(&harvest.rows);
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)

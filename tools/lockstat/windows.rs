@@ -7,7 +7,7 @@ use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::open_futex;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
-use trace::budget::{Sampler, Window, Windowed, open_edges_at, shut_edges};
+use trace::budget::{Sampler, Window, Windowed, open_edges_settled, shut_edges};
 use trace::cost::Meter;
 use trace::loader::section;
 use trace::stacks::StackTable;
@@ -28,10 +28,6 @@ pub(crate) const GATED: [&str; 5] = [
     "contention_begin",
     "contention_end",
 ];
-
-/// Time before a window in which threads may go on that waited while we had a CPU and attached programs, ns: what they do then is
-/// our doing, and nothing that would stand for the time around.
-const SETTLE_NS: u64 = 1_000_000;
 
 /// The tool at the edge of a window.
 pub(crate) struct Windows<'a> {
@@ -72,8 +68,8 @@ impl Windowed for Windows<'_> {
         self.meet(&sleepers)?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        let at_ns = monotonic_ns() + SETTLE_NS;
-        Ok(open_edges_at(at_ns, start_ns, end_ns, length_ns))
+        // Threads that waited while we had a CPU go on first.
+        Ok(open_edges_settled(start_ns, end_ns, length_ns))
     }
 
     fn shut(&mut self) -> Result<u64> {

@@ -33,7 +33,8 @@ pub struct Closing<'a> {
 impl Closing<'_> {
     /// Says it on stderr, unless there is nothing to say and quiet was asked for.
     pub fn print(&self, quiet: bool) {
-        if quiet && self.losses.is_empty() {
+        let is_stopped = self.cost.budget.is_some_and(|budget| budget.is_stopped);
+        if quiet && self.losses.is_empty() && !is_stopped {
             return;
         }
         let stacks = self

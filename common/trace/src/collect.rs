@@ -68,7 +68,11 @@ impl<'a> Until<'a> {
             command,
             start_ns,
             deadline_ns,
-            next: Next::default(),
+            // A window that a report has closed is to open again at once.
+            next: Next {
+                due_ns: Some(start_ns),
+                must_stop: false,
+            },
         }
     }
 }

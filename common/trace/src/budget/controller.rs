@@ -18,6 +18,8 @@ const HYSTERESIS: f64 = 0.8;
 const SMOOTHED_NS: f64 = 1e9;
 /// Weight of the newest observation.
 const NEWEST: f64 = 0.5;
+/// The same of what the tool does beside windows: less, for bursts of names are no forecast.
+const NEWEST_BESIDE: f64 = 0.1;
 /// Cost of a window's edges before one has been seen, CPU ns.
 const FIRST_EDGES_NS: f64 = 1e6;
 
@@ -86,6 +88,10 @@ pub(super) struct Controller {
     edges: f64,
     /// The tool's own CPU while it looks all the time, CPU ns per ns.
     own: f64,
+    /// The tool's own CPU beside edges of windows, CPU ns per ns.
+    beside: f64,
+    /// When the latest window was over, since the beginning of the collection, ns.
+    last_ns: u64,
 }
 
 impl Controller {
@@ -96,6 +102,8 @@ impl Controller {
             events: None,
             edges: FIRST_EDGES_NS,
             own: 0.0,
+            beside: 0.0,
+            last_ns: 0,
         }
     }
 
@@ -126,11 +134,16 @@ impl Controller {
         let rate = seen.events_ns as f64 / seen.open_ns.max(1) as f64;
         self.events = Some(self.events.map_or(rate, |old| mix(old, rate)));
         self.edges = mix(self.edges, seen.edges_ns as f64);
+        let beside_ns = seen.own_ns.saturating_sub(seen.edges_ns) as f64;
+        let since_ns = seen.elapsed_ns.saturating_sub(self.last_ns).max(1);
+        self.beside += NEWEST_BESIDE * (beside_ns / since_ns as f64 - self.beside);
+        self.last_ns = seen.elapsed_ns;
         self.plan(seen)
     }
 
     /// After a while of looking all the time, `open_ns` long.
     pub(super) fn after_everything(&mut self, seen: &Observed) -> Plan {
+        self.last_ns = seen.elapsed_ns;
         let open = seen.open_ns.max(1) as f64;
         let events = seen.events_ns as f64 / open;
         self.events = Some(events);
@@ -156,7 +169,8 @@ impl Controller {
     }
 
     fn windows(&self, seen: &Observed) -> Plan {
-        let allowed = AIM * self.allowed(seen.elapsed_ns, seen.spent_ns);
+        let allowed = self.allowed(seen.elapsed_ns, seen.spent_ns);
+        let allowed = AIM * (allowed - self.beside).max(self.limit / 10.0);
         let events = self.events.unwrap_or(0.0).max(1e-6);
         let open = ((allowed * STRATUM_NS - self.edges) / events).clamp(SHORTEST_NS, LONGEST_NS);
         let stratum = (open * events + self.edges) / allowed;

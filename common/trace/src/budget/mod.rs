@@ -29,7 +29,7 @@ pub use sampler::{Next, Sampler};
 pub use series::{Estimate, Series, round_fairly};
 pub use summary::Summary;
 pub use tally::{Estimates, Tally};
-pub use windowed::{Window, Windowed, open_edges, open_edges_at, shut_edges};
+pub use windowed::{Window, Windowed, open_edges, open_edges_settled, shut_edges};
 
 /// The option.
 #[derive(Args, Clone, Copy, Debug, Default)]

@@ -64,6 +64,8 @@ pub struct Sampler<'a> {
     random: u64,
     windows: u64,
     looked: Looked,
+    /// When the cheapest plan of all began, and what had been spent by then, ns.
+    cheapest_since: Option<(u64, u64)>,
     must_stop: bool,
 }
 
@@ -102,12 +104,14 @@ impl<'a> Sampler<'a> {
             random: now | 1,
             windows: 0,
             looked: Looked::default(),
+            cheapest_since: None,
             must_stop: false,
         };
         sampler.open(windowed)?;
         sampler.began_ns = sampler.stratum_start_ns;
         // What attaching and the first stock cost is not what follows costs.
         sampler.spent = meter.spent(windowed.object());
+        sampler.at_begin = sampler.spent;
         Ok(sampler)
     }
 
@@ -155,7 +159,7 @@ impl<'a> Sampler<'a> {
         }
         match self.state {
             State::Shut(_) => self.open(windowed),
-            State::Open(start_ns, Some(end_ns)) => self.close(start_ns, Some(end_ns), windowed),
+            State::Open(start_ns, Some(end_ns)) => self.close(start_ns, end_ns, windowed),
             State::Open(start_ns, None) => self.check(start_ns, windowed),
         }
     }
@@ -167,7 +171,9 @@ impl<'a> Sampler<'a> {
     /// As for [`Self::begin`].
     pub fn end(&mut self, windowed: &mut impl Windowed) -> Result<u64> {
         if let State::Open(start_ns, end_ns) = self.state {
-            self.close(start_ns, end_ns, windowed)?;
+            // Cut short, it says nothing of what the next ones will cost.
+            self.finish_window(start_ns, end_ns, windowed)?;
+            self.pick_next();
         }
         let now = monotonic_ns();
         self.observe(0, now, windowed);
@@ -241,26 +247,34 @@ impl<'a> Sampler<'a> {
         Ok(())
     }
 
-    fn close(
-        &mut self,
-        start_ns: u64,
-        end_ns: Option<u64>,
-        windowed: &mut impl Windowed,
-    ) -> Result<()> {
-        let open_ns = self.finish_window(start_ns, end_ns, windowed)?;
+    fn close(&mut self, start_ns: u64, end_ns: u64, windowed: &mut impl Windowed) -> Result<()> {
+        let open_ns = self.finish_window(start_ns, Some(end_ns), windowed)?;
+        self.plan_after(open_ns, windowed);
+        self.pick_next();
+        Ok(())
+    }
+
+    fn plan_after(&mut self, open_ns: u64, windowed: &impl Windowed) {
         let seen = self.observe(open_ns, monotonic_ns(), windowed);
         let was = self.plan;
         self.plan = self.controller.after_window(&seen);
-        let may_spend = TOLERATED * self.controller.limit() * seen.elapsed_ns as f64;
-        self.must_stop = Controller::is_cheapest(was)
-            && Controller::is_cheapest(self.plan)
-            && seen.elapsed_ns >= PATIENCE_NS
-            && seen.spent_ns as f64 > may_spend;
+        self.must_stop = self.is_hopeless(&seen);
         if was.is_everything() != self.plan.is_everything() {
             self.say_plan();
         }
-        self.pick_next();
-        Ok(())
+    }
+
+    /// Whether looking as rarely as possible has cost too much for a while.
+    fn is_hopeless(&mut self, seen: &Observed) -> bool {
+        if !Controller::is_cheapest(self.plan) {
+            self.cheapest_since = None;
+            return false;
+        }
+        let now = (seen.elapsed_ns, seen.spent_ns);
+        let (since_ns, spent_ns) = *self.cheapest_since.get_or_insert(now);
+        let elapsed_ns = seen.elapsed_ns - since_ns;
+        let may_spend = TOLERATED * self.controller.limit() * elapsed_ns as f64;
+        elapsed_ns >= PATIENCE_NS && (seen.spent_ns - spent_ns) as f64 > may_spend
     }
 
     /// `end_ns`: as told when it was opened. Returns the window's length, ns.
@@ -274,16 +288,31 @@ impl<'a> Sampler<'a> {
         let shut_ns = windowed.shut()?;
         self.gate.close();
         let end_ns = end_ns.unwrap_or(shut_ns).min(shut_ns).max(start_ns + 1);
-        let stratum_end_ns = match (self.state, self.plan) {
-            (State::Open(_, Some(_)), Plan::Windows { stratum_ns, .. }) => {
-                end_ns.max(self.stratum_start_ns + stratum_ns)
+        let since_ns = end_ns - self.stratum_start_ns;
+        let (stratum_end_ns, stratum_ns) = match (self.state, self.plan) {
+            (
+                State::Open(_, Some(planned_end_ns)),
+                Plan::Windows {
+                    open_ns,
+                    stratum_ns,
+                },
+            ) if end_ns < planned_end_ns => {
+                // Cut short: each moment of it counts for as much as planned, or else some microseconds, in which we have just
+                // run, would stand for a whole stratum.
+                let weight = stratum_ns as f64 / open_ns as f64;
+                let stands_for = weight * (end_ns - start_ns) as f64;
+                (end_ns, since_ns.min(stands_for as u64))
             }
-            _ => end_ns,
+            (State::Open(_, Some(_)), Plan::Windows { stratum_ns, .. }) => {
+                let stratum_end_ns = end_ns.max(self.stratum_start_ns + stratum_ns);
+                (stratum_end_ns, stratum_end_ns - self.stratum_start_ns)
+            }
+            _ => (end_ns, since_ns),
         };
         let window = Window {
             start_ns,
             end_ns,
-            stratum_ns: stratum_end_ns - self.stratum_start_ns,
+            stratum_ns,
         };
         windowed.take(&window)?;
         self.edges_ns += own_cpu_ns() - before_ns;

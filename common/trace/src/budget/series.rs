@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 /// Standard errors on either side that an interval of 95 % takes; Student's t for few strata.
 const T_95: [f64; 10] = [12.71, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
 
-/// A window begins just after the tool has run, and shows the machine without it: of a total that is not all chance, this share
-/// may be due to that. Measured: under a load that switches all the time, offcputime's time on CPUs came out 4 % too long on
-/// average, runqlat's waits 3.6 %.
+/// A window begins just after the tool has run, and shows the machine without it: of what is not all chance in a total, and was not
+/// looked at, this share may be due to that. Measured: under a load that switches all the time, offcputime's time on CPUs came out
+/// 4 % too long on average, runqlat's waits 3.6 %.
 const PRESENCE: f64 = 0.05;
 
 /// What one quantity was in each stratum.
@@ -21,8 +21,11 @@ pub struct Series {
     variance: f64,
     /// Strata looked at in part.
     sampled: u32,
-    /// Rate, length, share looked at.
+    /// Rate, length, share not looked at.
     last: Option<(f64, f64, f64)>,
+    /// Length of all windows and of all strata, ns.
+    open: f64,
+    strata: f64,
 }
 
 /// Share of a single stratum up to which what was not seen of it is taken for its error.
@@ -45,6 +48,8 @@ impl Series {
         let (open, stratum) = (open_ns.max(1) as f64, stratum_ns.max(open_ns).max(1) as f64);
         let rate = seen / open;
         self.total += rate * stratum;
+        self.open += open;
+        self.strata += stratum;
         if stratum_ns <= open_ns {
             return;
         }
@@ -73,6 +78,7 @@ impl Series {
             1 => f64::INFINITY,
             _ => self.variance.sqrt() * scale,
         };
+        let presence = PRESENCE * (1.0 - self.open / self.strata.max(1.0));
         let beyond = (scale - 1.0).abs() * self.total.abs();
         // Half as many independent differences as strata.
         let freedom = (self.sampled / 2) as usize;
@@ -87,7 +93,7 @@ impl Series {
                 + if error == 0.0 {
                     0.0
                 } else {
-                    t * error + PRESENCE * (self.total * scale).abs()
+                    t * error + presence * (self.total * scale).abs()
                 },
         }
     }
@@ -105,6 +111,15 @@ impl Estimate {
     pub fn to_json(&self) -> Value {
         let margin = self.margin.is_finite().then_some(self.margin);
         json!({"total": self.total, "margin_95": margin})
+    }
+
+    /// The same for people: "±3.4%".
+    pub fn describe(&self) -> String {
+        if self.margin.is_finite() {
+            format!("\u{b1}{:.1}%", self.percent())
+        } else {
+            "\u{b1}? (a single look)".into()
+        }
     }
 
     /// Half the width of the 95 % interval as a share of the total, in percent.

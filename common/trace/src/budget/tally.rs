@@ -60,11 +60,14 @@ impl Tally {
 impl Estimates {
     /// The line below a report. `what`: the events, in the plural.
     pub fn describe(&self, what: &str) -> String {
+        if self.looked == 0.0 {
+            return format!("not looked at: {what} are not known (--max-overhead)");
+        }
         format!(
-            "estimated, looking {:.1}% of the time: number of {what} \u{b1}{:.1}%, their time \u{b1}{:.1}%",
+            "estimated, looking {:.1}% of the time: number of {what} {}, their time {}",
             100.0 * self.looked,
-            self.count.percent(),
-            self.time.percent()
+            self.count.describe(),
+            self.time.describe(),
         )
     }
 

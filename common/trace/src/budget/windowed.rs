@@ -65,13 +65,18 @@ pub fn open_edges(start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) 
     open_edges_at(monotonic_ns(), start_ns, end_ns, length_ns)
 }
 
-/// As [`open_edges`], but from `at_ns` on, which may be yet to come.
-pub fn open_edges_at(
-    at_ns: u64,
-    start_ns: &mut u64,
-    end_ns: &mut u64,
-    length_ns: Option<u64>,
-) -> u64 {
+/// Time between attaching and a window, ns. Attaching stops all CPUs for moments, and we have had one: whoever goes on, or has work
+/// that came meanwhile, does so then, and it would stand for all the time around. Measured with fio at 40,000 requests/s: estimated
+/// were 1.23 to 1.39 of them without a pause, 1.06 to 1.10 with one of 1 ms, 1.02 with 3 ms, 1.00 with 6 ms.
+const SETTLE_NS: u64 = 3_000_000;
+
+/// As [`open_edges`], but if it is for a `length_ns`, time counts a little later, when what attaching did to the machine is over.
+pub fn open_edges_settled(start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) -> u64 {
+    let pause_ns = length_ns.map_or(0, |_| SETTLE_NS);
+    open_edges_at(monotonic_ns() + pause_ns, start_ns, end_ns, length_ns)
+}
+
+fn open_edges_at(at_ns: u64, start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) -> u64 {
     // In this order: the window must not seem open in between.
     store(start_ns, 0);
     store(end_ns, length_ns.map_or(0, |length| at_ns + length));
