@@ -67,7 +67,9 @@ struct member {
 	__u8 reclaims;
 	/* It starts in ret_from_fork, not in __schedule. */
 	__u8 never_ran;
-	__u8 pad[3];
+	/* Its phase was looked up while it may have been changing. */
+	__u8 is_found;
+	__u8 pad[2];
 	/* In which its phase is known. */
 	__u32 window;
 	__u32 pad2;
@@ -77,12 +79,13 @@ struct member {
 #include "waits.bpf.h"
 #include "stalls.bpf.h"
 
+/* Its phase is known. Beside windows nobody's is. */
 static __always_inline bool is_present(const struct member *member)
 {
-	return !in_windows || member->window == window;
+	return !in_windows || (member->window == window && is_window(window));
 }
 
-/* NULL, too, where nothing is known of it in this window yet: before that opens it will be. */
+/* NULL, too, for tasks that have not been looked up in this window yet; all are before time counts. */
 static __always_inline struct member *present_member_of(struct task_struct *task)
 {
 	struct member *member = member_of(task);
@@ -173,6 +176,7 @@ static __always_inline void settle(struct member *member, __u64 now)
 		add_lost(member, member->pending_ns, now > edge_ns && member->since_ns < edge_ns ? now - edge_ns : passed);
 	add_lost(member, member->lost_ns, passed);
 	member->since_ns = now;
+	member->is_found = 0;
 }
 
 static __always_inline void leave_counters(struct member *member, __u64 now)
@@ -194,7 +198,7 @@ static __always_inline void drop_phase(struct member *member, __u64 now)
 {
 	__u64 passed = counted_ns(member->since_ns, now);
 
-	if (counts_at(now)) {
+	if (!member->is_found && counts_at(now)) {
 		__sync_fetch_and_add(&losses.unseen, 1);
 		if (member->phase == PHASE_WAITING)
 			count_unseen(ON_CPU, passed);
@@ -207,6 +211,7 @@ static __always_inline void drop_phase(struct member *member, __u64 now)
 	member->since_ns = now;
 	member->phase = PHASE_UNKNOWN;
 	member->memory = 0;
+	member->is_found = 0;
 }
 
 /* It has been on a CPU since it began to wait. */
@@ -309,12 +314,15 @@ static __always_inline void renew(struct member *member, struct task_struct *tas
 	} else {
 		begin_phase(member, task, phase, now);
 	}
-	/* Until now events have left it alone: two who count it in and out at once would leave the counters wrong. */
+	/* Events leave absent tasks alone, for two who count one in and out at once would leave the counters wrong. So what
+	 * it has done in the meantime is missed; its next event sets that right.
+	 */
+	member->is_found = 1;
 	barrier();
 	member->window = window;
 }
 
-/* Run before each window but the first. */
+/* Run before each window; of the first it finds those that were forked while programs were being attached. */
 SEC("iter/task")
 int renew_members(struct bpf_iter__task *ctx)
 {

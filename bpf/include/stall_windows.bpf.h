@@ -13,13 +13,21 @@
 /* The collection is cut into windows. Otherwise all time counts, and user space takes differences. */
 const volatile __u32 in_windows = 0;
 
-/* Grows when a window opens, and when it closes. */
+/* Grows when a window opens, and when it is over: odd in windows. */
 __u32 window = 0;
+
+static __always_inline bool is_window(__u32 number)
+{
+	return number & 1;
+}
 
 /* Beside windows programs are attached and detached one by one: what some of them see there makes no sense. */
 static __always_inline bool counts_at(__u64 now)
 {
-	return !in_windows || in_window(now);
+	__u64 end = window_end_ns;
+
+	/* At its very end stock is taken. */
+	return !in_windows || (window_start_ns && now >= window_start_ns && (!end || now <= end));
 }
 
 /* How much of [since, now) counts, ns. */

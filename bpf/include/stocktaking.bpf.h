@@ -37,6 +37,9 @@ struct {
 	__type(value, struct task_stock);
 } exited SEC(".maps");
 
+/* How many that were, ever. */
+__u64 exits = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -66,7 +69,7 @@ static __always_inline void add_open_wait(struct account *account, struct member
 		any |= grown;                                                           \
 	} while (0)
 
-/* Returns whether there is anything to tell. */
+/* What the kernel counts is taken at any time, what we do of tasks that are present. Returns whether there is anything to tell. */
 static __always_inline bool take_account(struct task_stock *stock, struct member *member, struct task_struct *task,
 					 __u64 now)
 {
@@ -79,7 +82,10 @@ static __always_inline bool take_account(struct task_stock *stock, struct member
 	total.caused_ns = member->caused_ns;
 	total.ios = member->ios;
 	read_usage(&total, task);
-	add_open_wait(&total, member, now);
+	if (is_present(member))
+		add_open_wait(&total, member, now);
+	else
+		forget_unsettled(member);
 	TAKE(lost_ns[ON_CPU]);
 	TAKE(lost_ns[ON_MEMORY]);
 	TAKE(lost_ns[ON_IO]);
@@ -135,19 +141,20 @@ int take_stock(struct bpf_iter__task *ctx)
 	stock = bpf_map_lookup_elem(&stock_scratch, &zero);
 	if (!task || !stock || !edge_ns)
 		return 0;
-	member = present_member_of(task);
+	member = member_of(task);
 	if (!member)
 		return 0;
-	correct(member, task, edge_ns);
+	if (is_present(member))
+		correct(member, task, edge_ns);
 	if (config.stacks && previous_edge_ns && member->phase != PHASE_RUNNING)
 		report_open_wait(member, task);
 	__builtin_memset(stock, 0, sizeof(*stock));
 	if (!take_account(stock, member, task, edge_ns))
 		return 0;
 	describe_task(stock, task);
-	if (member->phase == PHASE_WAITING)
+	if (member->phase == PHASE_WAITING && is_present(member))
 		stock->open = 1 << ON_CPU;
-	else if (member->phase == PHASE_ASLEEP)
+	else if (member->phase == PHASE_ASLEEP && is_present(member))
 		stock->open = (member->io ? 1 << ON_IO : 0) | (member->memory ? 1 << ON_MEMORY : 0);
 	if (stock->open && edge_ns > member->since_ns)
 		stock->open_ns = edge_ns - member->since_ns;
@@ -166,18 +173,15 @@ int BPF_PROG(account_exit, struct task_struct *task)
 
 	if (!member)
 		return 0;
-	if (!is_present(member)) {
-		forget_unsettled(member);
-		member->phase = PHASE_DEAD;
-	} else if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP) {
+	if (is_present(member) && (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP))
 		drop_phase(member, now);
-	}
 	if (!take_account(&stock, member, task, now))
 		return 0;
 	describe_task(&stock, task);
 	stock.exited = 1;
 	if (bpf_map_update_elem(&exited, &key, &stock, BPF_ANY))
 		__sync_fetch_and_add(&losses.exited_full, 1);
+	__sync_fetch_and_add(&exits, 1);
 	return 0;
 }
 

@@ -18,7 +18,7 @@ use trace::window::monotonic_ns;
 
 use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
-use crate::emulation::Emulation;
+use crate::emulation::{Emulation, scaled};
 use crate::harvest::{self, TaskStock};
 use crate::interval::Interval;
 use crate::parties;
@@ -39,6 +39,15 @@ struct Edge {
     cgroups: Option<Snapshots>,
 }
 
+/// What tasks did in an interval.
+struct Happened {
+    tasks: Vec<TaskStock>,
+    /// How sure that is, where it was not counted.
+    estimates: Option<Estimates>,
+    /// What is known of windows only is to be multiplied by this.
+    scale: f64,
+}
+
 /// Programs that are loaded, or run.
 pub(crate) struct Capture {
     pub(crate) skel: PressureSkel<'static>,
@@ -50,11 +59,13 @@ pub(crate) struct Capture {
     edge: Edge,
     /// What has been handed out and is in no interval yet.
     pub(crate) gathered: Vec<TaskStock>,
+    /// Tasks that had ended when that was looked for last.
+    exits: u64,
     corrected_ns: u64,
     emulation: Emulation,
     /// With a budget: the windows since the interval began.
     sums: Option<Sums>,
-    /// Always without a budget; with one, until tracing everything costs too much.
+    /// Always without a budget; with one, while tracing everything is cheap enough.
     pub(crate) looks_always: bool,
 }
 
@@ -119,6 +130,7 @@ impl Capture {
             counts_block_errors: programs.contains(&("block_rq_error", true)),
             edge: Edge::default(),
             gathered: Vec::new(),
+            exits: 0,
             corrected_ns: 0,
             emulation: Emulation::new(args.budget.max_overhead.is_some()),
             sums: args.budget.max_overhead.map(|_| Sums::default()),
@@ -141,8 +153,9 @@ impl Capture {
         if sampler.is_none() {
             iterate::run(self.skel.links.seed_members.as_ref())?;
         }
-        let (edge, _, _) = self.edge()?;
-        self.emulation.take();
+        self.filter.follow_cgroups();
+        let (edge, _) = self.edge()?;
+        self.emulation.take(1.0);
         let epoch = 1 - harvest::epoch(&self.skel)?;
         stacks::clear(&self.skel, epoch)?;
         self.edge = edge;
@@ -175,13 +188,19 @@ impl Capture {
 
     /// The same of tasks that have ended.
     pub(crate) fn absorb_exited(&mut self) -> Result<()> {
-        self.gathered.extend(harvest::take_exited(&self.skel)?);
+        // Looking through an empty table takes as long as through a full one.
+        let exits = harvest::exits(&self.skel)?;
+        if exits != self.exits {
+            self.exits = exits;
+            self.gathered.extend(harvest::take_exited(&self.skel)?);
+        }
         Ok(())
     }
 
     /// What has been gathered is what a window showed.
     pub(crate) fn take_window(&mut self, window: &Window) -> Result<()> {
         self.emulation.add_window(&self.skel, window)?;
+        self.filter.follow_cgroups();
         let tasks = std::mem::take(&mut self.gathered);
         if let Some(sums) = &mut self.sums {
             sums.add(tasks, window, |task| self.filter.is_wanted(task));
@@ -191,8 +210,13 @@ impl Capture {
 
     /// Whether everything that happens now counts, and for itself only.
     fn sees_all(&self) -> Result<bool> {
+        Ok(self.looks_always && self.is_counting()?)
+    }
+
+    /// Whether what happens now counts; with a budget, in windows only.
+    fn is_counting(&self) -> Result<bool> {
         let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
-        Ok(self.looks_always && (self.sums.is_none() || bss.window_start_ns != 0))
+        Ok(self.sums.is_none() || bss.window_start_ns != 0)
     }
 
     /// When the interval under way began, ns.
@@ -200,23 +224,25 @@ impl Capture {
         self.edge.ns
     }
 
-    /// With the tasks of the interval that ends; of one in windows, with how sure they are.
-    fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>, Option<Estimates>)> {
+    /// With what happened in the interval that ends.
+    fn edge(&mut self) -> Result<(Edge, Happened)> {
         let psi = psi::Snapshot::take(&self.source);
         if self.source != Source::System {
             psi::make_kernel_fold();
         }
         self.emulation.fold(&self.skel, self.sees_all()?)?;
         let ns = monotonic_ns();
-        let sums = self.sums.as_mut().map(std::mem::take);
-        let (tasks, estimates) = match sums {
-            None => {
-                harvest::turn(&mut self.skel, ns)?;
-                self.take_stock()?;
-                self.step()?;
-                (std::mem::take(&mut self.gathered), None)
+        let happened = if self.sums.is_some() {
+            self.finish_windows(ns.saturating_sub(self.edge.ns))?
+        } else {
+            harvest::turn(&mut self.skel, ns)?;
+            self.take_stock()?;
+            self.step()?;
+            Happened {
+                tasks: std::mem::take(&mut self.gathered),
+                estimates: None,
+                scale: 1.0,
             }
-            Some(sums) => sums.finish(ns.saturating_sub(self.edge.ns)),
         };
         let edge = Edge {
             ns,
@@ -226,13 +252,37 @@ impl Capture {
             block_errors: harvest::block_errors(&self.skel)?,
             cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
         };
-        Ok((edge, tasks, estimates))
+        Ok((edge, happened))
+    }
+
+    /// Ends an interval of `elapsed_ns` that was cut into windows.
+    fn finish_windows(&mut self, elapsed_ns: u64) -> Result<Happened> {
+        if !self.is_counting()? {
+            // What the kernel has counted since the last window.
+            self.take_stock()?;
+            self.absorb_exited()?;
+        }
+        let mut sums = self.sums.take().unwrap_or_default();
+        self.sums = Some(Sums::default());
+        sums.add_counted(std::mem::take(&mut self.gathered));
+        let scale = sums.scale(elapsed_ns);
+        let (tasks, estimates) = sums.finish(elapsed_ns);
+        Ok(Happened {
+            tasks,
+            estimates,
+            scale,
+        })
     }
 
     /// Ends an interval and begins the next; with a budget, the interval's last window is over.
     pub(crate) fn take(&mut self) -> Result<Interval> {
-        let (now, tasks, estimates) = self.edge()?;
-        let emulated_ns = self.emulation.take();
+        let (now, happened) = self.edge()?;
+        let Happened {
+            tasks,
+            estimates,
+            scale,
+        } = happened;
+        let emulated_ns = self.emulation.take(scale);
         let before = std::mem::replace(&mut self.edge, now);
         let now = &self.edge;
         self.filter.follow_cgroups();
@@ -272,7 +322,7 @@ impl Capture {
             emulated_ns,
             task_ns,
             estimates,
-            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
+            throttled_ns: scaled(now.throttled_ns.saturating_sub(before.throttled_ns), scale),
             victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
             culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
             cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),

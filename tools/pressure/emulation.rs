@@ -76,15 +76,20 @@ impl Emulation {
         Ok(())
     }
 
-    /// Ends the interval.
-    pub(crate) fn take(&mut self) -> [[u64; 2]; 3] {
-        std::mem::take(&mut self.folded_ns)
+    /// Ends the interval, whose windows stand for a part of it: 1/`scale`.
+    pub(crate) fn take(&mut self, scale: f64) -> [[u64; 2]; 3] {
+        std::mem::take(&mut self.folded_ns).map(|kinds| kinds.map(|ns| scaled(ns, scale)))
     }
 
     /// Tasks × ns without CPU quota, at the latest fold.
     pub(crate) fn throttled_ns(&self) -> u64 {
         self.stalls.iter().map(|cpu| cpu.throttled_ns).sum()
     }
+}
+
+/// Whole ns.
+pub(crate) fn scaled(ns: u64, scale: f64) -> u64 {
+    (scale * ns as f64).round() as u64
 }
 
 impl WindowTimes {

@@ -219,6 +219,11 @@ pub(crate) fn unseen(skel: &PressureSkel<'_>) -> Result<u64> {
         .unseen)
 }
 
+/// Tasks that have ended since tracing began.
+pub(crate) fn exits(skel: &PressureSkel<'_>) -> Result<u64> {
+    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.exits)
+}
+
 /// Block requests that failed since tracing began.
 pub(crate) fn block_errors(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.block_errors)

@@ -81,6 +81,9 @@ impl Interval {
             let share = if kind == 0 { lost.some } else { lost.full };
             return share.map(|share| (share.percent(), Basis::Kernel));
         }
+        if self.estimates.is_some_and(|estimates| !estimates.is_any()) {
+            return None;
+        }
         let index = index_of(resource)?;
         let of_time = |ns: u64| (100.0 * ns as f64 / self.length_ns().max(1) as f64).min(100.0);
         match (&self.cgroup, kind) {

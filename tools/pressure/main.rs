@@ -120,9 +120,10 @@ fn report(
     let written = intervals::report_each(args, &mut capture, sampler.as_mut(), signals);
     run::unless_closed(written, ())?;
     let losses = capture.losses()?;
-    let budget = sampler.map(|sampler| sampler.summary(capture.start_ns()));
-    let cost = meter.read_within(capture.skel.object(), budget);
     let window_ns = capture.start_ns().saturating_sub(start_ns);
+    let budget = sampler.map(|sampler| sampler.summary(capture.start_ns()));
+    let looked_ns = budget.map_or(window_ns, |budget| budget.open_ns);
+    let cost = meter.read_within(capture.skel.object(), budget);
     let closing = Closing {
         tool: "pressure",
         window: Duration::from_nanos(window_ns),
@@ -130,7 +131,8 @@ fn report(
         stacks: capture.stacks(),
         ends: None,
         losses: &losses,
-        losses_of_ns: window_ns.saturating_mul(cost.cpus),
+        // Of the time that was looked at.
+        losses_of_ns: looked_ns.saturating_mul(cost.cpus),
         cost: &cost,
     };
     closing.print(args.common.quiet);

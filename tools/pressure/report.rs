@@ -42,11 +42,11 @@ pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io
     write_table(interval, &pressed, look, out)?;
     if let Some(estimates) = &interval.estimates {
         writeln!(out, "{}", look.style.dim(estimates.describe()))?;
-        if !estimates.is_any() {
-            return writeln!(out);
-        }
     }
-    for resource in &pressed {
+    let knows_parties = interval
+        .estimates
+        .is_none_or(|estimates| estimates.is_any());
+    for resource in pressed.iter().filter(|_| knows_parties) {
         write_parties(interval, *resource, look, out)?;
         if let Some(index) = index_of(*resource) {
             stacks::write(&interval.stacks, index, look.style, out)?;
@@ -70,6 +70,10 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
             format!("{} ({share:.0}%)", name(*resource))
         })
         .collect();
+    let is_known = |resource| interval.percent(resource, 0).is_some();
+    if short.is_empty() && !is_known(Resource::Cpu) {
+        return format!("{time}  {clock}{whose}: not looked at");
+    }
     if short.is_empty() {
         return format!("{time}  {clock}{whose}: nothing is short");
     }

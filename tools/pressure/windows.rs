@@ -25,6 +25,9 @@ pub(crate) const GATED: [&str; 6] = [
     "block_bio_queue",
 ];
 
+/// Process, thread and name.
+type Key = (u32, u32, Arc<str>);
+
 /// Estimates of one task.
 struct Sum {
     /// What is not estimated, and who it is.
@@ -37,7 +40,9 @@ struct Sum {
 /// The windows of an interval so far.
 #[derive(Default)]
 pub(crate) struct Sums {
-    tasks: HashMap<(u32, u32, Arc<str>), Sum>,
+    tasks: HashMap<Key, Sum>,
+    /// Those that waited when the latest window ended.
+    open: Vec<Key>,
     lost: [Series; 3],
     looked: Looked,
 }
@@ -63,11 +68,10 @@ impl Windowed for Windows<'_> {
         let bss = section(self.0.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.window += 1;
         let links = &self.0.skel.links;
-        iterate::run(if first {
-            links.seed_members.as_ref()
-        } else {
-            links.renew_members.as_ref()
-        })?;
+        if first {
+            iterate::run(links.seed_members.as_ref())?;
+        }
+        iterate::run(links.renew_members.as_ref())?;
         self.0.looks_always = length_ns.is_none();
         let bss = section(self.0.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
@@ -118,16 +122,40 @@ impl Sums {
             series.push(lost_ns as f64, window.open_ns(), window.stratum_ns);
         }
         self.looked.add(window);
-        for sum in self.tasks.values_mut() {
-            sum.task.open = 0;
+        for key in self.open.drain(..) {
+            if let Some(sum) = self.tasks.get_mut(&key) {
+                sum.task.open = 0;
+            }
         }
         for task in tasks {
+            if task.open != 0 {
+                self.open.push(key_of(&task));
+            }
             self.add_task(task, window.weight());
         }
     }
 
+    /// Adds what the kernel has counted of tasks, beside windows.
+    pub(crate) fn add_counted(&mut self, tasks: Vec<TaskStock>) {
+        for task in tasks {
+            let before = self.tasks.get(&key_of(&task)).map(|sum| &sum.task);
+            let (open, open_ns) = before.map_or((0, 0), |task| (task.open, task.open_ns));
+            let task = TaskStock {
+                open,
+                open_ns,
+                ..task
+            };
+            self.add_task(task, 1.0);
+        }
+    }
+
+    /// What totals of an interval of `elapsed_ns` are to be multiplied by.
+    pub(crate) fn scale(&self, elapsed_ns: u64) -> f64 {
+        self.looked.scale(elapsed_ns)
+    }
+
     fn add_task(&mut self, task: TaskStock, weight: f64) {
-        let key = (task.tgid, task.tid, Arc::clone(&task.comm));
+        let key = key_of(&task);
         let (lost_ns, caused_ns, ios) = (task.lost_ns, task.caused_ns, task.ios);
         let sum = match self.tasks.get_mut(&key) {
             None => self.tasks.entry(key).or_insert(Sum {
@@ -179,6 +207,10 @@ impl Sums {
     }
 }
 
+fn key_of(task: &TaskStock) -> Key {
+    (task.tgid, task.tid, Arc::clone(&task.comm))
+}
+
 impl Estimates {
     /// Whether there was a window at all.
     pub(crate) fn is_any(&self) -> bool {
@@ -193,14 +225,16 @@ impl Estimates {
         let names = ["CPU", "memory", "disk"].into_iter().zip(self.lost);
         let sure: Vec<String> = names
             .filter(|(_, lost)| lost.total > 0.0)
-            .map(|(name, lost)| format!("{name} \u{b1}{:.1}%", lost.percent()))
+            .map(|(name, lost)| format!("{name} {}", lost.describe()))
             .collect();
         let lost = match &sure[..] {
-            [] => "nothing".into(),
-            sure => sure.join(", "),
+            [] => "no time was seen lost".into(),
+            sure => format!("time lost for want of {}", sure.join(", ")),
         };
-        let looked = 100.0 * self.looked;
-        format!("estimated, looking {looked:.1}% of the time: lost for want of {lost}")
+        format!(
+            "estimated, looking {:.1}% of the time: {lost}",
+            100.0 * self.looked
+        )
     }
 
     /// For JSON.
@@ -251,11 +285,15 @@ mod tests {
             |_| true,
         );
         sums.add(vec![task(1, 20, 4096)], &window(10, 50), |_| true);
+        sums.add_counted(vec![TaskStock {
+            ios: 0,
+            ..task(1, 0, 100)
+        }]);
         let (mut tasks, estimates) = sums.finish(150);
         tasks.sort_by_key(|task| task.tid);
         assert_eq!(
             (tasks[0].lost_ns[0], tasks[0].ios, tasks[0].read_bytes),
-            (200, 15, 8192)
+            (200, 15, 8292)
         );
         assert_eq!((tasks[1].lost_ns[0], tasks[1].ios), (40, 10));
         // What was open then is not now.
