@@ -114,7 +114,7 @@ impl From<&task_stock> for TaskStock {
 
 /// Every CPU's times up to `edge_ns`; 0: up to its latest event.
 pub(crate) fn stall_times(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<Vec<StallTimes>> {
-    let in_windows = section(skel.maps.rodata_data.as_deref(), ".rodata")?.in_windows != 0;
+    let in_windows = section(skel.maps.rodata_data, ".rodata")?.in_windows != 0;
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let window = in_windows.then_some((bss.window, bss.window_start_ns));
     (0..libbpf_rs::num_possible_cpus()?)

@@ -238,7 +238,7 @@ impl Estimates {
     }
 
     /// For JSON.
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         let [cpu, memory, io] = self.lost.map(|lost| lost.to_json());
         json!({"cpu_ns": cpu, "memory_ns": memory, "io_ns": io, "looked": self.looked})
     }
