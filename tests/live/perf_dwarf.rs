@@ -57,7 +57,8 @@ impl Recording {
     /// and what is left of its period is often over just after it is back (33 % of redis's samples lay in epoll_wait then; where
     /// CPUs are sampled, 10 %).
     pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
-        let samples = ["-a", "-F", "999", "-e", "cpu-clock"];
+        // Not as often as profile: two clocks of a CPU in step would see one another.
+        let samples = ["-a", "-F", "887", "-e", "cpu-clock"];
         let stacks = ["--call-graph", "dwarf,16384"];
         Self::begin_with(dir, pid, &[samples.as_slice(), &stacks].concat())
     }
