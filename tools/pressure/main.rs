@@ -17,7 +17,7 @@ use trace::window::monotonic_ns;
 use args::{Args, NEEDS};
 use capture::Capture;
 use psi::Source;
-use trigger::{Armed, Event};
+use trigger::Event;
 use urgency::Urgency;
 
 mod args;
@@ -68,7 +68,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     loop {
         let capture = Capture::prepare(args, &kernel, &source)?;
         let fired = match &armed {
-            Some(armed) => match wait(args, armed, &signals)? {
+            Some(armed) => match trigger::wait(args, armed, &signals)? {
                 (Event::Interrupted, _) => return Ok(outcome),
                 (Event::Fired, urgency) => Some((monotonic_ns(), urgency)),
             },
@@ -82,20 +82,6 @@ fn trace(args: &Args) -> Result<Outcome> {
             return Ok(outcome);
         }
     }
-}
-
-/// Everything is loaded and nothing attached: until it fires this costs memory and no time.
-fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<(Event, Urgency)> {
-    if !args.common.quiet {
-        let asked = args.trigger.filter(|asked| *asked != armed.trigger);
-        let why = asked.map_or(String::new(), |asked| {
-            format!(" (for {asked}: without CAP_SYS_RESOURCE windows are multiples of 2s)")
-        });
-        eprintln!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
-    }
-    let urgency = Urgency::raise();
-    let event = armed.wait(signals)?;
-    Ok((event, urgency))
 }
 
 fn report(

@@ -10,7 +10,9 @@ use anyhow::{Context, Result, bail};
 use trace::signals::Signals;
 use trace::window::parse_duration;
 
+use crate::args::Args;
 use crate::psi::{Resource, Source};
+use crate::urgency::Urgency;
 
 /// Windows that the kernel takes.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -191,6 +193,20 @@ fn poll(trigger: RawFd, signals: RawFd) -> Result<(i16, i16)> {
         return Err(error).context("wait for the trigger");
     }
     Ok((fds[0].revents, fds[1].revents))
+}
+
+/// Everything is loaded and nothing attached: until it fires this costs memory and no time.
+pub(crate) fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<(Event, Urgency)> {
+    if !args.common.quiet {
+        let asked = args.trigger.filter(|asked| *asked != armed.trigger);
+        let why = asked.map_or(String::new(), |asked| {
+            format!(" (for {asked}: without CAP_SYS_RESOURCE windows are multiples of 2s)")
+        });
+        eprintln!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
+    }
+    let urgency = Urgency::raise();
+    let event = armed.wait(signals)?;
+    Ok((event, urgency))
 }
 
 #[cfg(test)]

@@ -1,0 +1,145 @@
+//! `--max-overhead` of tools that count events: requests, calls, ticks of a clock.
+
+use std::process::Command;
+
+use crate::biolatency::{self, groups};
+use crate::budget::{PERCENT, assert_inside, held, sum};
+use crate::c_program::compile;
+use crate::cpu_times::stolen_samples;
+use crate::disk::{LoopDisk, fio};
+use crate::kernel::{alone, require_live};
+use crate::workload::{Workload, number};
+
+/// Requests that the kernel stamps count where they end, others, with their submitters, where they begin. They come at a rate of
+/// their own: where the CPUs are all busy a load is slower while it is looked at.
+#[test]
+fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(128);
+    let load = [
+        "--rw=randread",
+        "--bs=4k",
+        "--rate_iops=40000",
+        "--iodepth=4",
+        "--ioengine=libaio",
+        "--time_based",
+        "--runtime=6",
+    ];
+    for kind in ["-Q", "-P"] {
+        let before = disk.stat();
+        let options = ["-d", &disk.name, kind];
+        let (output, ()) = held("biolatency", &options, 0.7, || {
+            fio(&disk.path, &load);
+        });
+        let report = output.report();
+        let estimates = &report["estimates"];
+        let truth = disk.stat().since(&before);
+        let (_, reads) = truth
+            .iter()
+            .find(|(class, _)| *class == "read")
+            .expect("reads");
+        assert_inside(&estimates["count"], reads.requests, "requests");
+        if kind == "-Q" {
+            // Looking at a request takes up to 1 us of its time.
+            let estimate = estimates["sum_ns"]["total"].as_f64().expect("a total") as u64;
+            let truth = reads.ms * 1_000_000;
+            let truth = estimate.clamp(truth, truth + 1000 * reads.requests);
+            assert_inside(&estimates["sum_ns"], truth, "their time");
+        }
+        let of_disk = &biolatency::disk(&report, &disk.name)["ops"]["read"];
+        let bytes = number(of_disk, "bytes") as f64 / number(of_disk, "requests") as f64;
+        assert!((bytes / 4096.0 - 1.0).abs() < 0.01, "{of_disk}");
+        let by_fio = groups(&report)
+            .iter()
+            .filter(|group| kind == "-Q" || group["comm"] == "fio");
+        let found: u64 = by_fio.map(|group| number(group, "count")).sum();
+        let total = estimates["count"]["total"].as_f64().expect("a total");
+        assert!(
+            (found as f64 / total - 1.0).abs() < 0.01,
+            "{found} of {total}"
+        );
+    }
+}
+
+/// 200 calls every millisecond, whatever they take.
+const PACED: &str = r#"
+int main(void)
+{
+	struct timespec at;
+	long calls = 0;
+
+	ready();
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	for (int ms = 0; ms < 6000; ms++) {
+		for (int i = 0; i < 200; i++, calls++)
+			syscall(SYS_getppid);
+		at.tv_nsec += 1000000;
+		at.tv_sec += at.tv_nsec / 1000000000;
+		at.tv_nsec %= 1000000000;
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+	}
+	say("{\"calls\": %ld}\ndone\n", calls);
+	await_go();
+}
+"#;
+
+/// Programs are detached between windows.
+#[test]
+fn profile_under_a_storm_of_calls_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = Command::new(compile(dir.path(), "paced", PACED, &[]));
+    let (mut workload, pid) = Workload::spawn("paced", program);
+    let event = "tracepoint:syscalls:sys_enter_getppid";
+    let options = ["-p", &pid.to_string(), "-e", event];
+    let (output, results) = held("profile", &options, PERCENT, || {
+        workload.go();
+        workload.results()
+    });
+    workload.finish();
+    let report = output.report();
+    assert_inside(
+        &report["estimates"]["samples"],
+        sum(&results, "calls"),
+        "calls",
+    );
+    let stacks = report["stacks"].as_array().expect("stacks");
+    let found = sum(stacks, "count") as f64;
+    let total = report["estimates"]["samples"]["total"]
+        .as_f64()
+        .expect("a total");
+    assert!((found / total - 1.0).abs() < 0.01, "{found} of {total}");
+    let whole = stacks.iter().filter(|stack| {
+        let frames = stack["user"].as_array().expect("frames");
+        frames.iter().any(|frame| frame["name"] == "main")
+    });
+    let whole: u64 = whole.map(|stack| number(stack, "count")).sum();
+    assert!(whole as f64 > 0.99 * found, "{whole} of {found}");
+}
+
+/// A clock goes on from window to window where it was in its period.
+#[test]
+fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "6"]);
+    let options = ["-p", &workload.pid().to_string(), "-F", "9997"];
+    let (output, results) = held("profile", &options, 0.4, || {
+        workload.go();
+        workload.results()
+    });
+    workload.finish();
+    let samples = &output.report()["estimates"]["samples"];
+    let total = samples["total"].as_f64().expect("a total") as u64;
+    let truth = sum(&results, "total.oncpu_ns") * 9997 / 1_000_000_000;
+    let stolen = stolen_samples(9997.0) as u64;
+    assert_inside(samples, total.clamp(truth, truth + stolen), "samples");
+}
