@@ -262,6 +262,54 @@ fn hostile_names_stay_text() {
     }
 }
 
+/// 127 frames are higher than any window: the page opens where stacks begin, and follows keys and zooms to their ends.
+#[test]
+fn of_deep_stacks_the_callers_are_seen_first() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep: Vec<String> = (1..=127).map(|depth| format!("f{depth}")).collect();
+    let folded = file(
+        &dir,
+        "deep.folded",
+        format!("{} 90\nf1;g 10\n", deep.join(";")),
+    );
+    let steps = "
+      var section = document.querySelector('section'), picture = document.querySelector('.picture');
+      var isSeen = function (name) { var outer = picture.getBoundingClientRect(), inner = box(name).querySelector('rect').getBoundingClientRect();
+        return inner.width > 0 && inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1; };
+      var seen = {opened: [isSeen('all'), isSeen('f1'), isSeen('f127')], high: picture.clientHeight, window: window.innerHeight};
+      for (var step = 0; step < 128; step += 1) { press(section, KEY); }
+      seen.walked = [isSeen('all'), isSeen('f127'), isSeen('f125')];
+      for (step = 0; step < 64; step += 1) { press(section, BACK); }
+      seen.back = isSeen('f63');
+      press(section, 'Enter');
+      seen.zoomed = [isSeen('f63'), isSeen('f62'), isSeen('f75')];
+      press(section, 'Escape');
+      seen.reset = [isSeen('all'), isSeen('f1')];
+      return seen;";
+    for (extra, leafward, rootward) in [
+        (&[][..], "'ArrowUp'", "'ArrowDown'"),
+        (&["--icicle"], "'ArrowDown'", "'ArrowUp'"),
+    ] {
+        let out = dir.path().join("deep.html");
+        let mut args = vec!["draw", text(&folded), "-o", text(&out)];
+        args.extend(extra);
+        stdout(&flame(&args));
+        let steps = steps.replace("KEY", leafward).replace("BACK", rootward);
+        let mut seen = browse(text(&out), false, "1000,800", &steps);
+        let [high, window] =
+            ["high", "window"].map(|key| seen[key].take().as_f64().expect("pixels"));
+        assert!(
+            high > 0.5 * window && high < 0.9 * window,
+            "{high} of {window}"
+        );
+        let expected = serde_json::json!({
+            "opened": [true, true, false], "high": null, "window": null, "walked": [false, true, true],
+            "back": true, "zoomed": [true, true, true], "reset": [true, true],
+        });
+        assert_eq!(seen, expected, "{extra:?}");
+    }
+}
+
 /// Chromium's windows are no narrower than 500 pixels, frames are.
 fn browse_phone(page: &str, steps: &str) -> Value {
     let inner = std::fs::read_to_string(page).expect("a page");

@@ -9,6 +9,9 @@
     var width = +svg.dataset.width, row = +svg.dataset.row, top = +svg.dataset.top;
     var rows = +svg.dataset.rows, up = svg.dataset.grows === 'up';
     var whole = width;
+    // In a page the picture scrolls by itself: what is found and said about it stays in view.
+    var frame = standsAlone ? null : svg.closest('.picture');
+    var isShown = false;
     var focus = 0, selected = -1, pattern = '';
 
     // Parents come first, so what is above a box are the numbers up to its end.
@@ -55,12 +58,25 @@
     }
 
     function fit() {
-      var room = standsAlone ? window.innerWidth : root.clientWidth;
+      var room = standsAlone ? window.innerWidth : (frame || root).clientWidth;
       width = Math.max(room, 200);
       var height = svg.getAttribute('height');
       svg.setAttribute('width', width);
       svg.setAttribute('viewBox', '0 0 ' + width + ' ' + height);
       place();
+      if (!isShown && frame && frame.clientHeight) { isShown = true; show(focus, boxes[focus].end); }
+    }
+
+    // Scrolls no more than it takes to see a box with two of its callers, and what is on it up to box `end` as far as there is room.
+    function show(index, end) {
+      if (!frame) { return; }
+      var deepest = boxes[index].depth, lowest = Math.max(deepest - 2, 0);
+      for (var at = index; at < end; at += 1) { deepest = Math.max(deepest, boxes[at].depth); }
+      var first = top + row * (up ? rows - 1 - deepest : lowest);
+      var last = top + row * (up ? rows - lowest : deepest + 1);
+      var room = frame.clientHeight;
+      if (up) { first = Math.max(first, last - room); } else { last = Math.min(last, first + room); }
+      frame.scrollTop = Math.min(Math.max(frame.scrollTop, last - room), first);
     }
 
     function remember() {
@@ -73,6 +89,7 @@
     function zoom(index) {
       focus = index;
       place();
+      show(index, boxes[index].end);
       if (pattern) { search(pattern); }
       say('zoomed', index ? 'Zoomed to ' + boxes[index].name : '');
       remember();
@@ -117,6 +134,7 @@
       if (selected >= 0) { boxes[selected].group.classList.remove('selected'); }
       selected = index;
       boxes[index].group.classList.add('selected');
+      show(index, index + 1);
       describe(index);
     }
 

@@ -124,9 +124,9 @@ fn section(
         out,
         r#"<p class="controls"><input class="pattern" type="search" placeholder="Search functions ( / )" aria-label="Search functions, regular expression"> <button type="button" class="reset">Reset zoom (Esc)</button> <span class="found" role="status"></span> <span class="zoomed"></span></p>"#
     )?;
+    writeln!(out, r#"<div class="picture">"#)?;
     let note = embed(tree, view, unit, out)?;
-    writeln!(out, r#"<p class="details">{note}</p>"#)?;
-    writeln!(out, "</section>")
+    writeln!(out, "</div>\n<p class=\"details\">{note}</p>\n</section>")
 }
 
 fn table(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
