@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// Different stacks; a busy server's profile has as many.
 const STACKS: u64 = 20_000;
+/// Bits of a function's number. With four kinds of names there are up to 65,536 functions, as in the largest programs.
+const FUNCTIONS: u32 = 14;
 
 /// Xorshift: the same files every time.
 struct Dice(u64);
@@ -39,7 +41,7 @@ fn stack(n: u64) -> Vec<String> {
         let name = names[(at % 4) as usize];
         frames.push(format!(
             "{name}_{:x}",
-            at.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 44
+            at.wrapping_mul(0x2545_f491_4f6c_dd1d) >> (64 - FUNCTIONS)
         ));
     }
     frames

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::ReadError;
 
 /// Longest line that is looked at, bytes.
-const LONGEST: usize = 16 << 20;
+pub(super) const LONGEST_LINE: usize = 16 << 20;
 /// How much is read at once; it stays in the caches.
 const BLOCK: usize = 64 << 10;
 
@@ -49,7 +49,7 @@ impl<R: Read> Lines<R> {
                 return Ok(true);
             }
             searched = unread.len();
-            if searched >= LONGEST {
+            if searched >= LONGEST_LINE {
                 self.take(searched, 0);
                 return Err(self.error("line of more than 16 MiB"));
             }
@@ -104,7 +104,7 @@ impl<R: Read> Lines<R> {
 mod tests {
     use std::io::Read;
 
-    use super::{BLOCK, LONGEST, Lines};
+    use super::{BLOCK, LONGEST_LINE, Lines};
 
     /// Gives a byte at a time, as slow pipes do.
     struct Slow<'a>(&'a [u8]);
@@ -146,7 +146,7 @@ mod tests {
             lines.error("odd").to_string(),
             format!("line 2 (byte {}): odd", 2 * BLOCK + 1)
         );
-        let endless = std::io::repeat(b'x').take(2 * LONGEST as u64);
+        let endless = std::io::repeat(b'x').take(2 * LONGEST_LINE as u64);
         let err = Lines::new(endless).advance().expect_err("too long");
         assert_eq!(err.to_string(), "line 1 (byte 0): line of more than 16 MiB");
     }

@@ -14,7 +14,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::recording::Recording;
 pub use error::ReadError;
-use lines::Lines;
+use lines::{LONGEST_LINE, Lines};
 
 /// Longest pprof or speedscope document, uncompressed: they are read as a whole, and may be a small file that unpacks to a
 /// large one.
