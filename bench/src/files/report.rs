@@ -17,15 +17,18 @@ pub(crate) fn header(args: &Args) -> String {
     };
     format!(
         "# flame and others, reading and drawing files\n\n{}; Linux {}, {} CPUs; {}; {}.\n\
-         Cells are the medians of {} rounds, in turns; memory is the largest resident size. Generated files have 20,000 different\n\
-         stacks of 12 to 51 frames. The three ratios are theirs / flame's: above 1 flame is faster, or smaller.\n\
+         {}, in turns; memory is the largest resident size. Generated files have 20,000 different\n\
+         stacks of 12 to 51 frames, of up to 65,536 functions. The three ratios are theirs / flame's: above 1 flame is faster, or smaller.\n\
          Where others work on the machine too, CPU seconds (user and system) say more than seconds.\n",
         run("date", &["-u", "+%F %H:%M UTC"]),
         run("uname", &["-r"]),
         run("nproc", &[]),
         version_of_inferno(args),
         run("go", &["version"]),
-        args.rounds,
+        match args.rounds {
+            1 => "Each ran once".to_owned(),
+            rounds => format!("Cells are the medians of {rounds} rounds"),
+        },
     )
 }
 
