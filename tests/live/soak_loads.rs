@@ -6,6 +6,8 @@ use crate::workload::number;
 
 const SWITCHES: &str = include_str!("../workloads/soak/switches.c");
 const FORKS: &str = include_str!("../workloads/soak/forks.c");
+const THREADS: &str = include_str!("../workloads/soak/threads.c");
+const STACKS: &str = include_str!("../workloads/soak/stacks.c");
 const MAPS: &str = include_str!("../workloads/soak/maps.c");
 
 /// What offcputime counted, whatever became of it.
@@ -135,5 +137,87 @@ fn code_that_comes_and_goes_throughout() {
                 sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"]);
             assert_eq!(seen, count, "{tool}: {}", report["losses"]);
         }
+    }
+}
+
+/// `make soak` has 20,000.
+#[test]
+fn threads_by_the_thousand_are_counted_to_the_last() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let count = (2000 * scale()).min(20_000);
+    let load = Load::new("threads", THREADS, &[count.to_string(), "20".into()]);
+    let alone_ns = load.alone_ns();
+    for (tool, options) in [
+        ("offcputime", "-p PID"),
+        ("runqlat", "-L -p PID"),
+        ("profile", "--threads -e context-switches -c 1 -p PID"),
+        ("lockstat", "-p PID"),
+        ("pressure", "-s"),
+    ] {
+        let soaked = load.under(tool, options, alone_ns);
+        let report = &soaked.report;
+        let seen = match tool {
+            "offcputime" => intervals(report),
+            "runqlat" => {
+                sum(report, "groups", "count", |_| true)
+                    + lost(report, &["groups_full", "buckets_full", "unseen"])
+            }
+            "profile" => {
+                sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"])
+            }
+            _ => continue,
+        };
+        let slices = number(&soaked.load, "slices");
+        // How each thread begins and ends, and the main thread's looks at the clock.
+        let edges = 5 * count + number(&soaked.load, "wall_ns") / 500_000;
+        assert!(
+            (slices..=slices + edges).contains(&seen),
+            "{tool}: {seen} of {slices}, {}",
+            report["losses"]
+        );
+    }
+}
+
+/// `make soak` has 100,000.
+#[test]
+fn stacks_by_the_ten_thousand_are_counted_to_the_last() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let count = 10_000 * scale();
+    let load = Load::new("stacks", STACKS, &[count.to_string()]);
+    let alone_ns = load.alone_ns();
+    for (tool, options) in [
+        ("offcputime", "-m 0 -p PID"),
+        ("profile", "-e context-switches -c 1 -p PID"),
+    ] {
+        let soaked = load.under(tool, options, alone_ns);
+        let report = &soaked.report;
+        let seen = match tool {
+            "offcputime" => intervals(report),
+            _ => sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"]),
+        };
+        let slices = number(&soaked.load, "slices");
+        // How both threads begin and end, and the main thread's looks at the clock.
+        let edges = 10 + number(&soaked.load, "wall_ns") / 500_000;
+        assert!(
+            (slices..=slices + edges).contains(&seen),
+            "{tool}: {seen} of {slices}, {}",
+            report["losses"]
+        );
+        let stacks = report["stacks"].as_array().expect("stacks").len() as u64;
+        let lost = lost(
+            report,
+            &["rows_full", "stack_table_full", "stack_ring_full"],
+        );
+        assert!(
+            stacks + lost >= count,
+            "{tool}: {stacks} of {count}, {}",
+            report["losses"]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Stacks of waits that are still open: their threads sleep, so they are walked from outside.
 
+use std::collections::HashMap;
 use std::mem::size_of;
 
 use anyhow::Result;
@@ -17,16 +18,27 @@ pub(crate) fn add_stacks(
     stacks: &mut StackTable,
     end_ns: u64,
 ) -> Result<()> {
+    // A thread may have waited for several locks; all threads may wait for one.
+    let mut without: HashMap<u32, Vec<[usize; 2]>> = HashMap::new();
+    for (row, lock) in rows.iter().enumerate() {
+        for (place, waiter) in lock.waiters.iter().enumerate() {
+            if waiter.user == 0 {
+                let of_thread = without.entry(waiter.task.tid).or_default();
+                of_thread.push([row, place]);
+            }
+        }
+    }
     while bytes.len() >= size_of::<open_futex>() {
         let open: open_futex = maps::decode(bytes)?;
         bytes = &bytes[size_of::<open_futex>()..];
         let identity = Identity::from(&open.lock);
-        let mut waiters = rows
-            .iter_mut()
-            .filter(|row| row.identity == identity)
-            .flat_map(|row| &mut row.waiters);
-        let waiter = waiters.find(|waiter| waiter.task.tid == open.tid && waiter.user == 0);
-        if let Some(waiter) = waiter {
+        let of_thread = without.get(&open.tid).into_iter().flatten();
+        let mut of_lock = of_thread.filter(|[row, _]| rows[*row].identity == identity);
+        let found = of_lock.next().copied();
+        let Some(waiter) = found.map(|[row, place]| &mut rows[row].waiters[place]) else {
+            continue;
+        };
+        if waiter.user == 0 {
             let registers = Registers {
                 ip: open.ip,
                 sp: open.sp,
