@@ -1,70 +1,76 @@
 //! Puts the BPF program where the event fires.
 
-use std::ffi::c_int;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
 use libbpf_rs::{Link, TracepointCategory, UprobeOpts};
-use perf_event_open_sys::bindings as perf;
 use trace::libraries;
-use trace::perf::{online_cpus, open};
 
-use crate::args::{Args, Rate, Weight};
+use crate::args::{Args, Weight};
+use crate::counters::{Counters, Late};
 use crate::event::Event;
 
 /// Where tracefs may be mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Programs where their events fire. Detached when dropped.
-#[derive(Default)]
-pub(crate) struct Attached {
-    links: Vec<Link>,
-    /// The events of counters, which tick whether or not a program is there.
-    counters: Vec<OwnedFd>,
+pub(crate) enum Attached {
+    /// Of a tracepoint or a function.
+    Links(Vec<Link>),
+    /// Of what each CPU counts.
+    Counters(Counters),
 }
 
 impl Attached {
     /// Attaches.
     pub(crate) fn new(args: &Args, skel: &ProfileSkel<'_>) -> Result<Self> {
-        let mut attached = Self::default();
         match &args.event {
             Event::Counter { name, kind, config } => {
-                attached.add_counters(args, skel, name, *kind, *config)?;
+                Counters::open(args, skel, (name, *kind, *config)).map(Self::Counters)
             }
-            _ => attached.links = attach(args, skel)?,
+            _ => attach(args, skel).map(Self::Links),
         }
-        Ok(attached)
     }
 
     /// No event costs anything from now on.
     pub(crate) fn pause(&mut self) -> Result<()> {
-        if self.counters.is_empty() {
-            // An event without a program fires nevertheless: a uprobe traps.
-            self.links.clear();
+        match self {
+            Self::Counters(counters) => counters.disable(),
+            Self::Links(links) => {
+                // An event without a program fires nevertheless: a uprobe traps.
+                links.clear();
+                Ok(())
+            }
         }
-        self.switch(perf_event_open_sys::ioctls::DISABLE)
     }
 
     /// Events fire again. Clocks go on where they were in their period.
     pub(crate) fn resume(&mut self, args: &Args, skel: &ProfileSkel<'_>) -> Result<()> {
-        if self.counters.is_empty() && self.links.is_empty() {
-            self.links = attach(args, skel)?;
-        }
-        self.switch(perf_event_open_sys::ioctls::ENABLE)
-    }
-
-    fn switch(&self, ioctl: unsafe fn(c_int, u32) -> c_int) -> Result<()> {
-        for counter in &self.counters {
-            // SAFETY: a descriptor of ours; takes no pointer.
-            if unsafe { ioctl(counter.as_raw_fd(), 0) } < 0 {
-                return Err(io::Error::last_os_error()).context("switch an event on or off");
-            }
+        match self {
+            Self::Counters(counters) => counters.enable()?,
+            Self::Links(links) if links.is_empty() => *links = attach(args, skel)?,
+            Self::Links(_) => {}
         }
         Ok(())
+    }
+
+    /// Sees to CPUs that have come online, while events fire.
+    pub(crate) fn follow_cpus(&mut self, skel: &ProfileSkel<'_>) -> Result<()> {
+        match self {
+            Self::Counters(counters) => counters.follow_cpus(skel),
+            Self::Links(_) => Ok(()),
+        }
+    }
+
+    /// CPUs that came online after the start.
+    pub(crate) fn late_cpus(&self) -> Late {
+        match self {
+            Self::Counters(counters) => counters.late().clone(),
+            Self::Links(_) => Late::default(),
+        }
     }
 }
 
@@ -83,82 +89,6 @@ fn attach(args: &Args, skel: &ProfileSkel<'_>) -> Result<Vec<Link>> {
         }
         Event::Uprobe { path, symbol } => attach_uprobe(args, skel, path, symbol),
     }
-}
-
-impl Attached {
-    fn add_counters(
-        &mut self,
-        args: &Args,
-        skel: &ProfileSkel<'_>,
-        name: &str,
-        kind: u32,
-        config: u64,
-    ) -> Result<()> {
-        let attr = counter(args, kind, config);
-        for cpu in cpus(args)? {
-            let event = match open(&attr, -1, cpu) {
-                Ok(event) => event,
-                // Went offline meanwhile.
-                Err(err) if err.raw_os_error() == Some(libc::ENODEV) && args.cpu.is_none() => {
-                    continue;
-                }
-                Err(err) => return Err(explain(name, kind, err)),
-            };
-            self.counters.push(event.try_clone()?);
-            let link = skel.progs.on_overflow.attach_perf_event(event.as_raw_fd());
-            let link = link.with_context(|| format!("attach to event {name}"))?;
-            self.links.push(link);
-            // The link closes the descriptor.
-            let _ = event.into_raw_fd();
-        }
-        Ok(())
-    }
-}
-
-fn counter(args: &Args, kind: u32, config: u64) -> perf::perf_event_attr {
-    let mut attr = perf::perf_event_attr {
-        type_: kind,
-        size: u32::try_from(size_of::<perf::perf_event_attr>()).expect("a small struct"),
-        config,
-        ..Default::default()
-    };
-    match args.rate() {
-        Rate::Every(period) => attr.__bindgen_anon_1.sample_period = period,
-        // A clock's frequency is a period; adjusting it, as for counters, would only add noise.
-        Rate::Hertz(hertz) if args.event.is_clock() => {
-            attr.__bindgen_anon_1.sample_period = 1_000_000_000 / hertz
-        }
-        Rate::Hertz(hertz) => {
-            attr.set_freq(1);
-            attr.__bindgen_anon_1.sample_freq = hertz;
-        }
-    }
-    attr
-}
-
-fn cpus(args: &Args) -> Result<Vec<i32>> {
-    let online = online_cpus();
-    let Some(cpu) = args.cpu else {
-        return Ok(online);
-    };
-    match i32::try_from(cpu).ok().filter(|cpu| online.contains(cpu)) {
-        Some(cpu) => Ok(vec![cpu]),
-        None => bail!("CPU {cpu} is not online (see /sys/devices/system/cpu/online)"),
-    }
-}
-
-fn explain(name: &str, kind: u32, err: io::Error) -> anyhow::Error {
-    let absent = [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV, libc::EINVAL];
-    if kind != perf::PERF_TYPE_SOFTWARE
-        && err
-            .raw_os_error()
-            .is_some_and(|code| absent.contains(&code))
-    {
-        return anyhow!(
-            "event {name}: this machine has no such hardware counter (virtual machines often have none); use -e cpu-clock"
-        );
-    }
-    anyhow::Error::new(err).context(format!("open event {name}"))
 }
 
 fn attach_uprobe(

@@ -14,7 +14,7 @@ use trace::stacks::{Ring, StackTable};
 use crate::args::Args;
 use crate::attach::Attached;
 use crate::busy;
-use crate::harvest::{self, Harvest};
+use crate::harvest::{self, Harvest, Span};
 use crate::moments::Moments;
 use crate::sampled::Sampled;
 
@@ -44,7 +44,9 @@ impl Run<'_> {
         let progress = Progress::new(duration, self.args.common.quiet);
         let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
         let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
+        let attached = &mut *self.attached;
         collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
+            attached.follow_cpus(skel)?;
             stacks.absorb(ring);
             self.moments.absorb();
             harvest::progress(skel, stacks)
@@ -53,7 +55,12 @@ impl Run<'_> {
         let window_ns = shut_edges(&mut bss.window_end_ns) - start_ns;
         let idle_ns = busy::idle_ns(self.args.cpu).saturating_sub(idle_before_ns);
         self.stacks.absorb(ring);
-        let harvest = Harvest::gather(self.args, self.skel, self.stacks, window_ns, idle_ns)?;
+        let span = Span {
+            window_ns,
+            idle_ns,
+            late_cpus: self.attached.late_cpus(),
+        };
+        let harvest = Harvest::gather(self.args, self.skel, self.stacks, &span)?;
         Ok((harvest, None, command))
     }
 
@@ -71,6 +78,7 @@ impl Run<'_> {
         // Nothing wakes it but time: what is new is named when that is paid for.
         collect(&mut until, &[], &progress, || {
             sampler.step(&mut sampled)?;
+            sampled.follow_cpus()?;
             let mut state = State::default();
             if sampler.can_afford_more() {
                 sampled.stacks.absorb(ring);

@@ -17,6 +17,7 @@ use trace::stacks::StackTable;
 use trace::task::comm_text;
 
 use crate::args::{Args, Rate};
+use crate::counters::Late;
 
 /// Samples of one process (or thread) on one pair of stacks.
 pub(crate) struct Row {
@@ -70,31 +71,41 @@ const EDGE_SAMPLES: u64 = 2;
 /// The kernel's account of idle time is itself made of ticks: one sample in this many may be missing because of it.
 const TOLERANCE: u64 = 20;
 
+/// What CPUs did while everything was looked at.
+pub(crate) struct Span {
+    pub(crate) window_ns: u64,
+    /// Of all CPUs, by the kernel's account.
+    pub(crate) idle_ns: u64,
+    /// CPUs that came online meanwhile.
+    pub(crate) late_cpus: Late,
+}
+
 impl Harvest {
     pub(crate) fn gather(
         args: &Args,
         skel: &ProfileSkel<'_>,
         stacks: &StackTable,
-        window_ns: u64,
-        idle_ns: u64,
+        span: &Span,
     ) -> Result<Self> {
         let mut harvest = Self {
             rows: rows(skel)?,
             totals: totals(skel)?,
             losses: Losses::default(),
-            window: Duration::from_nanos(window_ns),
+            window: Duration::from_nanos(span.window_ns),
             expected: None,
             estimates: None,
         };
         let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
-        if args.event.is_clock() {
+        // How long a CPU was there that came later, nobody knows.
+        if args.event.is_clock() && span.late_cpus.is_empty() {
             let period_ns = match args.rate() {
                 Rate::Every(period_ns) => period_ns,
                 Rate::Hertz(hertz) => 1_000_000_000 / hertz,
             };
-            harvest.expected = Some((window_ns * cpus).saturating_sub(idle_ns) / period_ns);
+            harvest.expected =
+                Some((span.window_ns * cpus).saturating_sub(span.idle_ns) / period_ns);
         }
-        harvest.count_losses(skel, stacks, cpus)?;
+        harvest.count_losses(skel, stacks, cpus, &span.late_cpus)?;
         Ok(harvest)
     }
 
@@ -103,6 +114,7 @@ impl Harvest {
         skel: &ProfileSkel<'_>,
         stacks: &StackTable,
         cpus: u64,
+        late_cpus: &Late,
     ) -> Result<()> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let expected = self.expected.unwrap_or(0);
@@ -110,6 +122,7 @@ impl Harvest {
         let missing = expected.saturating_sub(self.totals.busy() + slack);
         let losses = &mut self.losses;
         losses.count("throttled", "samples the kernel did not take", missing);
+        late_cpus.count(losses);
         losses.count("rows_full", "samples: table full", bss.losses.rows_full);
         losses.count("busy", "samples: all buffers in use", bss.losses.busy);
         losses.count(

@@ -31,6 +31,7 @@ mod args;
 mod attach;
 mod busy;
 mod collection;
+mod counters;
 mod event;
 mod harvest;
 mod moments;

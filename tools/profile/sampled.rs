@@ -59,6 +59,10 @@ impl<'a> Sampled<'a> {
         }
     }
 
+    pub(crate) fn follow_cpus(&mut self) -> Result<()> {
+        self.attached.follow_cpus(self.skel)
+    }
+
     /// Everything, once the collection has ended.
     pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
         let window_ns = end_ns.saturating_sub(sampler.began_ns());
@@ -77,7 +81,7 @@ impl<'a> Sampled<'a> {
         } else {
             cpus_online()
         };
-        harvest.count_losses(self.skel, self.stacks, cpus)?;
+        harvest.count_losses(self.skel, self.stacks, cpus, &self.attached.late_cpus())?;
         Ok(harvest)
     }
 }
@@ -97,6 +101,7 @@ impl Windowed for Sampled<'_> {
     fn shut(&mut self) -> Result<u64> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
+        self.follow_cpus()?;
         self.attached.pause()?;
         Ok(now)
     }

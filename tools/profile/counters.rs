@@ -1,0 +1,249 @@
+//! An event on each CPU, also on those that come online later.
+
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use bpf::profile::ProfileSkel;
+use libbpf_rs::Link;
+use perf_event_open_sys::bindings as perf;
+use perf_event_open_sys::ioctls;
+use trace::losses::Losses;
+use trace::perf::{online_cpus, open};
+
+use crate::args::{Args, Rate};
+
+/// How often CPUs are looked at. One that was away for a moment between two looks is noticed at the third.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// An event that is counted on each CPU, and the program at its overflows.
+pub(crate) struct Counters {
+    name: String,
+    attr: perf::perf_event_attr,
+    /// The only CPU that is wanted.
+    only: Option<u32>,
+    all: Vec<Counter>,
+    verbose: bool,
+    is_on: bool,
+    looked: Instant,
+    late: Late,
+}
+
+/// CPUs that came online, or went and came back, after the start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Late {
+    /// How often one was sampled from then on.
+    pub(crate) sampled: u64,
+    /// Those that could not be.
+    pub(crate) barred: BTreeSet<i32>,
+}
+
+impl Late {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sampled == 0 && self.barred.is_empty()
+    }
+
+    pub(crate) fn count(&self, losses: &mut Losses) {
+        losses.count(
+            "cpus_late",
+            "CPUs not sampled for up to a second after they came online",
+            self.sampled,
+        );
+        losses.count(
+            "cpus_barred",
+            "CPUs not sampled since they came online: with kernel.perf_event_paranoid above 2 that takes all of root's rights",
+            self.barred.len() as u64,
+        );
+    }
+}
+
+/// It ticks whether or not a program is there.
+struct Counter {
+    cpu: i32,
+    /// The event's descriptor.
+    event: File,
+    /// The program at it; has a descriptor of the event of its own.
+    _link: Link,
+    /// How long it had run when it was last looked at, ns.
+    ran_ns: u64,
+}
+
+impl Counters {
+    pub(crate) fn open(
+        args: &Args,
+        skel: &ProfileSkel<'_>,
+        (name, kind, config): (&str, u32, u64),
+    ) -> Result<Self> {
+        let mut counters = Self {
+            name: name.to_owned(),
+            attr: attr(args, kind, config),
+            only: args.cpu,
+            all: Vec::new(),
+            verbose: args.common.verbose,
+            is_on: true,
+            looked: Instant::now(),
+            late: Late::default(),
+        };
+        for cpu in wanted(args.cpu) {
+            counters.add(cpu, skel)?;
+        }
+        match args.cpu {
+            Some(cpu) if counters.all.is_empty() => {
+                bail!("CPU {cpu} is not online (see /sys/devices/system/cpu/online)")
+            }
+            _ => Ok(counters),
+        }
+    }
+
+    pub(crate) fn enable(&mut self) -> Result<()> {
+        self.is_on = true;
+        self.switch(ioctls::ENABLE)
+    }
+
+    pub(crate) fn disable(&mut self) -> Result<()> {
+        self.is_on = false;
+        self.switch(ioctls::DISABLE)
+    }
+
+    /// Opens the event where a CPU has come online: the kernel ends those of a CPU that goes, and they do not come back with
+    /// it. Looks no more than twice a second, while events are on.
+    pub(crate) fn follow_cpus(&mut self, skel: &ProfileSkel<'_>) -> Result<()> {
+        if !self.is_on || self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let online = wanted(self.only);
+        self.all
+            .retain_mut(|counter| online.contains(&counter.cpu) && counter.has_run());
+        for cpu in online {
+            if !self.all.iter().any(|counter| counter.cpu == cpu) {
+                self.add_late(cpu, skel)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn late(&self) -> &Late {
+        &self.late
+    }
+
+    fn add_late(&mut self, cpu: i32, skel: &ProfileSkel<'_>) -> Result<()> {
+        let event = match open(&self.attr, -1, cpu) {
+            Ok(event) => event,
+            Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {
+                self.late.barred.insert(cpu);
+                return Ok(());
+            }
+            // Offline again.
+            Err(_) => return Ok(()),
+        };
+        self.attach(cpu, event, skel)?;
+        self.late.sampled += 1;
+        if self.verbose {
+            eprintln!("profile: CPU {cpu} has come online and is sampled from now on");
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, cpu: i32, skel: &ProfileSkel<'_>) -> Result<()> {
+        match open(&self.attr, -1, cpu) {
+            Ok(event) => self.attach(cpu, event, skel),
+            // Went offline meanwhile.
+            Err(err) if err.raw_os_error() == Some(libc::ENODEV) && self.only.is_none() => Ok(()),
+            Err(err) => Err(explain(&self.name, self.attr.type_, err)),
+        }
+    }
+
+    fn attach(&mut self, cpu: i32, event: OwnedFd, skel: &ProfileSkel<'_>) -> Result<()> {
+        let (counter, name) = (Counter::attach(cpu, event, skel), &self.name);
+        let counter = counter.with_context(|| format!("attach to event {name}"))?;
+        self.all.push(counter);
+        Ok(())
+    }
+
+    fn switch(&self, ioctl: unsafe fn(c_int, u32) -> c_int) -> Result<()> {
+        for counter in &self.all {
+            // SAFETY: a descriptor of ours; takes no pointer.
+            if unsafe { ioctl(counter.event.as_raw_fd(), 0) } < 0 {
+                return Err(io::Error::last_os_error()).context("switch an event on or off");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counter {
+    fn attach(cpu: i32, event: OwnedFd, skel: &ProfileSkel<'_>) -> Result<Self> {
+        let ours = File::from(event.try_clone()?);
+        let link = skel
+            .progs
+            .on_overflow
+            .attach_perf_event(event.as_raw_fd())?;
+        // The link closes the descriptor.
+        let _ = event.into_raw_fd();
+        Ok(Self {
+            cpu,
+            event: ours,
+            _link: link,
+            ran_ns: 0,
+        })
+    }
+
+    /// Whether it ran since the last look; one that the kernel ended never does again.
+    fn has_run(&mut self) -> bool {
+        let mut value_and_time = [0; 16];
+        let read = self.event.read_exact(&mut value_and_time);
+        let [.., a, b, c, d, e, f, g, h] = value_and_time;
+        let ran_ns = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let before_ns = std::mem::replace(&mut self.ran_ns, ran_ns);
+        read.is_ok() && ran_ns > before_ns
+    }
+}
+
+fn wanted(only: Option<u32>) -> Vec<i32> {
+    let mut online = online_cpus();
+    if let Some(only) = only {
+        online.retain(|cpu| u32::try_from(*cpu) == Ok(only));
+    }
+    online
+}
+
+fn attr(args: &Args, kind: u32, config: u64) -> perf::perf_event_attr {
+    let mut attr = perf::perf_event_attr {
+        type_: kind,
+        size: u32::try_from(size_of::<perf::perf_event_attr>()).expect("a small struct"),
+        config,
+        read_format: u64::from(perf::PERF_FORMAT_TOTAL_TIME_RUNNING),
+        ..Default::default()
+    };
+    match args.rate() {
+        Rate::Every(period) => attr.__bindgen_anon_1.sample_period = period,
+        // A clock's frequency is a period; adjusting it, as for counters, would only add noise.
+        Rate::Hertz(hertz) if args.event.is_clock() => {
+            attr.__bindgen_anon_1.sample_period = 1_000_000_000 / hertz
+        }
+        Rate::Hertz(hertz) => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = hertz;
+        }
+    }
+    attr
+}
+
+fn explain(name: &str, kind: u32, err: io::Error) -> anyhow::Error {
+    let absent = [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV, libc::EINVAL];
+    if kind != perf::PERF_TYPE_SOFTWARE
+        && err
+            .raw_os_error()
+            .is_some_and(|code| absent.contains(&code))
+    {
+        return anyhow!(
+            "event {name}: this machine has no such hardware counter (virtual machines often have none); use -e cpu-clock"
+        );
+    }
+    anyhow::Error::new(err).context(format!("open event {name}"))
+}
