@@ -8,6 +8,7 @@ mod hostile;
 mod memory;
 mod oracles;
 mod speedscope;
+mod windows;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

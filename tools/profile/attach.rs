@@ -21,7 +21,7 @@ pub(crate) enum Attached {
     /// Of a tracepoint or a function.
     Links(Vec<Link>),
     /// Of what each CPU counts.
-    Counters(Counters),
+    Counters(Box<Counters>),
 }
 
 impl Attached {
@@ -29,7 +29,8 @@ impl Attached {
     pub(crate) fn new(args: &Args, skel: &ProfileSkel<'_>) -> Result<Self> {
         match &args.event {
             Event::Counter { name, kind, config } => {
-                Counters::open(args, skel, (name, *kind, *config)).map(Self::Counters)
+                let counters = Counters::open(args, skel, (name, *kind, *config))?;
+                Ok(Self::Counters(Box::new(counters)))
             }
             _ => attach(args, skel).map(Self::Links),
         }

@@ -1,0 +1,137 @@
+//! Pages in windows of all sizes: high pictures scroll, phones show everything.
+
+use serde_json::Value;
+
+use crate::browser::{STACKS, browse, drawn};
+use crate::{file, flame, stdout, text};
+
+/// 127 frames are higher than any window: the page opens where stacks begin, and follows keys and zooms to their ends.
+#[test]
+fn of_deep_stacks_the_callers_are_seen_first() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep: Vec<String> = (1..=127).map(|depth| format!("f{depth}")).collect();
+    let folded = file(
+        &dir,
+        "deep.folded",
+        format!("{} 90\nf1;g 10\n", deep.join(";")),
+    );
+    let steps = "
+      var section = document.querySelector('section'), picture = document.querySelector('.picture');
+      var isSeen = function (name) { var outer = picture.getBoundingClientRect(), inner = box(name).querySelector('rect').getBoundingClientRect();
+        return inner.width > 0 && inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1; };
+      var seen = {opened: [isSeen('all'), isSeen('f1'), isSeen('f127')], high: picture.clientHeight, window: window.innerHeight};
+      for (var step = 0; step < 128; step += 1) { press(section, KEY); }
+      seen.walked = [isSeen('all'), isSeen('f127'), isSeen('f125')];
+      for (step = 0; step < 64; step += 1) { press(section, BACK); }
+      seen.back = isSeen('f63');
+      press(section, 'Enter');
+      seen.zoomed = [isSeen('f63'), isSeen('f62'), isSeen('f75')];
+      press(section, 'Escape');
+      seen.reset = [isSeen('all'), isSeen('f1')];
+      return seen;";
+    for (extra, leafward, rootward) in [
+        (&[][..], "'ArrowUp'", "'ArrowDown'"),
+        (&["--icicle"], "'ArrowDown'", "'ArrowUp'"),
+    ] {
+        let out = dir.path().join("deep.html");
+        let mut args = vec!["draw", text(&folded), "-o", text(&out)];
+        args.extend(extra);
+        stdout(&flame(&args));
+        let steps = steps.replace("KEY", leafward).replace("BACK", rootward);
+        let mut seen = browse(text(&out), false, "1000,800", &steps);
+        let [high, window] =
+            ["high", "window"].map(|key| seen[key].take().as_f64().expect("pixels"));
+        assert!(
+            high > 0.5 * window && high < 0.9 * window,
+            "{high} of {window}"
+        );
+        let expected = serde_json::json!({
+            "opened": [true, true, false], "high": null, "window": null, "walked": [false, true, true],
+            "back": true, "zoomed": [true, true, true], "reset": [true, true],
+        });
+        assert_eq!(seen, expected, "{extra:?}");
+    }
+}
+
+/// Chromium's windows are no narrower than 500 pixels, frames are.
+fn browse_phone(page: &str, steps: &str) -> Value {
+    let inner = std::fs::read_to_string(page).expect("a page");
+    let dir = tempfile::tempdir().expect("a directory");
+    let quoted = inner.replace('&', "&amp;").replace('"', "&quot;");
+    let outer = format!(
+        "<!DOCTYPE html><meta charset=utf-8><body style='margin:0'>\
+         <iframe width=390 height=844 style='border:0' srcdoc=\"{quoted}\"></iframe></body>"
+    );
+    let outer = file(&dir, "outer.html", outer);
+    let steps = format!(
+        "var frame = document.querySelector('iframe'), inner = frame.contentDocument, win = frame.contentWindow; {steps}"
+    );
+    browse(text(&outer), false, "500,900", &steps)
+}
+
+const PHONE: &str = "
+  var boxes = Array.from(inner.querySelectorAll('.boxes > g'));
+  var wide = function (name) { var g = boxes.find(function (g) { return g.querySelector('title').textContent === name; });
+    return g.querySelector('rect').getBoundingClientRect().width; };
+  return {page: inner.documentElement.scrollWidth, window: win.innerWidth, all: wide('all'),
+    reading: inner.querySelector('.reading').textContent,
+    table: inner.querySelector('table, pre').getBoundingClientRect().right,
+    row: inner.querySelector('.boxes rect').getBoundingClientRect().height};";
+
+fn fits_a_phone(seen: &Value) {
+    let number = |key: &str| seen[key].as_f64().expect("a width");
+    assert!((number("window") - 390.0).abs() < 1.0, "{seen}");
+    assert!(
+        number("page") <= 390.0 && number("table") <= 390.0,
+        "{seen}"
+    );
+    assert!((340.0..390.0).contains(&number("all")), "{seen}");
+    assert!(number("row") >= 17.0, "{seen}");
+    let reading = seen["reading"].as_str().expect("text");
+    assert!(
+        reading.ends_with("Left to right is alphabetical, not time."),
+        "{seen}"
+    );
+}
+
+#[test]
+fn a_phone_shows_all_of_the_page_without_scrolling_sideways() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fits_a_phone(&browse_phone(&drawn(&dir, "a.html", &[]), PHONE));
+}
+
+#[test]
+fn the_page_of_a_difference_says_what_changed_and_fits_a_phone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = file(&dir, "base.folded", STACKS);
+    let new = file(&dir, "new.folded", STACKS.replace("lex 300", "lex 500"));
+    let out = dir.path().join("diff.html");
+    stdout(&flame(&["diff", text(&base), text(&new), "-o", text(&out)]));
+    fits_a_phone(&browse_phone(text(&out), PHONE));
+    let steps = "
+      var fill = function (name) { return box(name).querySelector('rect').getAttribute('fill'); };
+      return {table: document.querySelector('pre').textContent, lex: fill('lex'), run: fill('run'), all: fill('all'),
+        label: box('lex').querySelector('text').textContent, pwned: window.pwned === undefined,
+        images: document.querySelectorAll('img').length};";
+    let seen = browse(text(&out), false, "1000,800", steps);
+    let table = seen["table"].as_str().expect("text");
+    assert!(
+        table.contains("lex grew") && table.contains('\n'),
+        "{table}"
+    );
+    assert!(
+        seen["label"]
+            .as_str()
+            .is_some_and(|label| label.starts_with("▲ lex")),
+        "{seen}"
+    );
+    assert!(
+        seen["lex"] != seen["all"] && seen["run"] != seen["lex"],
+        "{seen}"
+    );
+    assert_eq!(
+        (&seen["pwned"], &seen["images"]),
+        (&true.into(), &0.into()),
+        "{seen}"
+    );
+}
