@@ -1,6 +1,5 @@
 //! A collection in windows: what each of them showed, added up by what it stands for.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,9 +7,10 @@ use bpf::offcputime::OffcputimeSkel;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
-use trace::budget::{Sampler, Series, Window, Windowed, open_edges, shut_edges};
+use trace::budget::{Bounded, Sampler, Series, Window, Windowed, open_edges, shut_edges};
 use trace::iterate;
 use trace::loader::section;
+use trace::losses::Losses;
 use trace::stacks::StackTable;
 use trace::waits::Wait;
 
@@ -40,10 +40,14 @@ struct Sum {
     is_open: bool,
 }
 
+/// Most rows of all windows together; one has 65,536 at most.
+const MOST_ROWS: usize = 1 << 18;
+
 /// The windows so far.
-#[derive(Default)]
 struct Sums {
-    rows: HashMap<Key, Sum>,
+    rows: Bounded<Key, Sum>,
+    /// Waits that found no room there, and their time, ns.
+    rows_full: (u64, u64),
     accounting: [f64; 8],
     threads: u64,
     open: u64,
@@ -127,6 +131,22 @@ impl Windowed for Sampled<'_> {
     }
 }
 
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            rows: Bounded::new(MOST_ROWS),
+            rows_full: (0, 0),
+            accounting: [0.0; 8],
+            threads: 0,
+            open: 0,
+            oncpu: Series::default(),
+            runqueue: Series::default(),
+            blocked: Series::default(),
+            before: Accounting::default(),
+        }
+    }
+}
+
 impl Sums {
     /// `totals` are those in the maps, since the start of the run.
     fn add(&mut self, part: &Harvest, totals: Accounting, window: &Window) {
@@ -150,7 +170,11 @@ impl Sums {
         }
         for row in &part.rows {
             let key = (row.task.clone(), row.wait, row.user, row.kernel, row.waker);
-            let sum = self.rows.entry(key).or_default();
+            let Some(sum) = self.rows.entry(key, Sum::default) else {
+                self.rows_full.0 += row.count;
+                self.rows_full.1 += row.blocked_ns + row.runqueue_ns;
+                continue;
+            };
             sum.blocked += weight * row.blocked_ns as f64;
             sum.runqueue += weight * row.runqueue_ns as f64;
             if row.is_open {
@@ -161,9 +185,13 @@ impl Sums {
         }
     }
 
-    fn harvest(self, scale: f64, window: Duration) -> Harvest {
+    fn harvest(mut self, scale: f64, window: Duration) -> Harvest {
         let whole = |value: f64| (scale * value).round() as u64;
-        let rows = self.rows.into_iter().map(|(key, sum)| {
+        let mut losses = Losses::default();
+        let (count, time_ns) = self.rows_full;
+        let what = "waits: table of all windows full";
+        losses.time("windows_full", what, count, time_ns);
+        let rows = self.rows.drain().map(|(key, sum)| {
             let (task, wait, user, kernel, waker) = key;
             Row {
                 task,
@@ -200,7 +228,7 @@ impl Sums {
                 filtered_ns,
                 events,
             },
-            losses: trace::losses::Losses::default(),
+            losses,
             window,
             open: self.open,
             estimates: Some(Estimates {

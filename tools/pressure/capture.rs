@@ -19,6 +19,7 @@ use trace::window::monotonic_ns;
 use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
 use crate::emulation::{Emulation, scaled};
+use crate::ended::Ended;
 use crate::harvest::{self, TaskStock};
 use crate::interval::Interval;
 use crate::parties;
@@ -59,6 +60,10 @@ pub(crate) struct Capture {
     edge: Edge,
     /// What has been handed out and is in no interval yet.
     pub(crate) gathered: Vec<TaskStock>,
+    /// The same of tasks that have ended.
+    ended: Ended<TaskStock>,
+    /// How many of those are told no name of.
+    unnamed: u64,
     /// Tasks that had ended when that was looked for last.
     exits: u64,
     corrected_ns: u64,
@@ -130,6 +135,8 @@ impl Capture {
             counts_block_errors: programs.contains(&("block_rq_error", true)),
             edge: Edge::default(),
             gathered: Vec::new(),
+            ended: Ended::default(),
+            unnamed: 0,
             exits: 0,
             corrected_ns: 0,
             emulation: Emulation::new(args.budget.max_overhead.is_some()),
@@ -192,18 +199,28 @@ impl Capture {
         let exits = harvest::exits(&self.skel)?;
         if exits != self.exits {
             self.exits = exits;
-            self.gathered.extend(harvest::take_exited(&self.skel)?);
+            let exited = harvest::take_exited(&self.skel)?;
+            self.ended.extend(exited, &self.filter);
         }
         Ok(())
+    }
+
+    fn take_gathered(&mut self) -> Vec<TaskStock> {
+        let (ended, unnamed) = self.ended.take();
+        self.unnamed += unnamed;
+        let mut gathered = std::mem::take(&mut self.gathered);
+        // Behind what the same tasks did before they ended.
+        gathered.extend(ended);
+        gathered
     }
 
     /// What has been gathered is what a window showed.
     pub(crate) fn take_window(&mut self, window: &Window) -> Result<()> {
         self.emulation.add_window(&self.skel, window)?;
         self.filter.follow_cgroups();
-        let tasks = std::mem::take(&mut self.gathered);
+        let tasks = self.take_gathered();
         if let Some(sums) = &mut self.sums {
-            sums.add(tasks, window, |task| self.filter.is_wanted(task));
+            sums.add(tasks, window, &self.filter);
         }
         Ok(())
     }
@@ -239,7 +256,7 @@ impl Capture {
             self.take_stock()?;
             self.step()?;
             Happened {
-                tasks: std::mem::take(&mut self.gathered),
+                tasks: self.take_gathered(),
                 estimates: None,
                 scale: 1.0,
             }
@@ -264,12 +281,13 @@ impl Capture {
         }
         let mut sums = self.sums.take().unwrap_or_default();
         self.sums = Some(Sums::default());
-        sums.add_counted(std::mem::take(&mut self.gathered));
+        sums.add_counted(self.take_gathered(), &self.filter);
         let scale = sums.scale(elapsed_ns);
-        let (tasks, estimates) = sums.finish(elapsed_ns);
+        let finished = sums.finish(elapsed_ns);
+        self.unnamed += finished.unnamed;
         Ok(Happened {
-            tasks,
-            estimates,
+            tasks: finished.tasks,
+            estimates: finished.estimates,
             scale,
         })
     }
@@ -337,6 +355,11 @@ impl Capture {
     /// Everything that was not counted since the start.
     pub(crate) fn losses(&self) -> Result<Losses> {
         let mut losses = harvest::losses(&self.skel)?;
+        losses.count(
+            "unnamed",
+            "names of tasks that ended: too many",
+            self.unnamed,
+        );
         if let Some(stacks) = &self.stacks {
             stacks.count_losses(&self.skel, &mut losses)?;
         }

@@ -13,6 +13,8 @@ use trace::losses::Losses;
 use trace::maps;
 use trace::task::comm_text;
 
+use crate::ended::Many;
+
 /// Values of `enum stalled_on`: what a task can be stalled on.
 pub(crate) const ON_CPU: usize = 0;
 pub(crate) const ON_MEMORY: usize = 1;
@@ -43,6 +45,8 @@ pub(crate) struct TaskStock {
     /// Bits `1 << ON_…` of the wait that is not over, and its length so far.
     pub(crate) open: u8,
     pub(crate) open_ns: u64,
+    /// It is the sum of many that have ended.
+    pub(crate) many: Option<Many>,
 }
 
 /// Time that CPUs spent stalled, since tracing began: `enum stall_time`.
@@ -108,6 +112,7 @@ impl From<&task_stock> for TaskStock {
             faults: stock.account.faults,
             open: stock.open,
             open_ns: stock.open_ns,
+            many: None,
         }
     }
 }

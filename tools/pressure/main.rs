@@ -25,6 +25,7 @@ mod capture;
 mod cgroup_table;
 mod cgroups;
 mod emulation;
+mod ended;
 mod harvest;
 mod hints;
 mod interval;

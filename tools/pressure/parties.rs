@@ -68,12 +68,19 @@ fn group_with(tasks: &[TaskStock], is_alive: impl Fn(u32) -> bool) -> Vec<Party>
             parties.len() - 1
         });
         parties[at].add(task);
-        members[at].0.insert(task.tgid);
-        members[at].1.insert(task.tid);
+        if task.tgid != 0 || task.many.is_none() {
+            members[at].0.insert(task.tgid);
+        }
+        if let Some(many) = task.many {
+            parties[at].processes += many.processes;
+            parties[at].threads += many.threads;
+        } else {
+            members[at].1.insert(task.tid);
+        }
     }
     for (party, (processes, threads)) in parties.iter_mut().zip(&members) {
-        party.processes = processes.len() as u64;
-        party.threads = threads.len() as u64;
+        party.processes += processes.len() as u64;
+        party.threads += threads.len() as u64;
     }
     parties
 }
@@ -115,6 +122,7 @@ mod tests {
             faults: 2,
             open: if has_exited { 0 } else { 0b100 },
             open_ns: 7,
+            many: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! pressure and bytes, is taken as it is.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -13,7 +14,9 @@ use trace::iterate;
 use trace::loader::section;
 
 use crate::capture::Capture;
+use crate::ended::{Ended, Record};
 use crate::harvest::TaskStock;
+use crate::victims::Filter;
 
 /// What events run, and what is detached between windows. Reclaim is rare, and lasts longer than a window does.
 pub(crate) const GATED: [&str; 6] = [
@@ -28,6 +31,9 @@ pub(crate) const GATED: [&str; 6] = [
 /// Process, thread and name.
 type Key = (u32, u32, Arc<str>);
 
+/// From so many tasks on those that have ended are put together.
+const MANY: usize = 32 << 10;
+
 /// Estimates of one task.
 struct Sum {
     /// What is not estimated, and who it is.
@@ -41,10 +47,20 @@ struct Sum {
 #[derive(Default)]
 pub(crate) struct Sums {
     tasks: HashMap<Key, Sum>,
+    ended: Ended<Sum>,
     /// Those that waited when the latest window ended.
     open: Vec<Key>,
     lost: [Series; 3],
     looked: Looked,
+}
+
+/// An interval.
+pub(crate) struct Finished {
+    pub(crate) tasks: Vec<TaskStock>,
+    /// `None`: nothing was left out.
+    pub(crate) estimates: Option<Estimates>,
+    /// Tasks that have ended and are told no name of.
+    pub(crate) unnamed: u64,
 }
 
 /// How sure the numbers of an interval are.
@@ -99,13 +115,8 @@ impl Windowed for Windows<'_> {
 }
 
 impl Sums {
-    /// Adds what a window has brought; `is_wanted`: of what was asked about.
-    pub(crate) fn add(
-        &mut self,
-        tasks: Vec<TaskStock>,
-        window: &Window,
-        is_wanted: impl Fn(&TaskStock) -> bool,
-    ) {
+    /// Adds what a window has brought; `filter`: what was asked about.
+    pub(crate) fn add(&mut self, tasks: Vec<TaskStock>, window: &Window, filter: &Filter) {
         // In every window we have just run, and are about to: that stands for nothing.
         let own_tgid = std::process::id();
         let tasks: Vec<TaskStock> = tasks
@@ -113,7 +124,7 @@ impl Sums {
             .filter(|task| task.tgid != own_tgid)
             .collect();
         let mut wanted_ns = [0; 3];
-        for task in tasks.iter().filter(|task| is_wanted(task)) {
+        for task in tasks.iter().filter(|task| filter.is_wanted(task)) {
             for (sum, lost_ns) in wanted_ns.iter_mut().zip(task.lost_ns) {
                 *sum += lost_ns;
             }
@@ -131,12 +142,16 @@ impl Sums {
             if task.open != 0 {
                 self.open.push(key_of(&task));
             }
-            self.add_task(task, window.weight());
+            self.add_task(task, window.weight(), filter);
+        }
+        if self.tasks.len() > MANY {
+            let gone = self.tasks.extract_if(|_, sum| sum.task.has_exited);
+            self.ended.extend(gone.map(|(_, sum)| sum), filter);
         }
     }
 
     /// Adds what the kernel has counted of tasks, beside windows.
-    pub(crate) fn add_counted(&mut self, tasks: Vec<TaskStock>) {
+    pub(crate) fn add_counted(&mut self, tasks: Vec<TaskStock>, filter: &Filter) {
         for task in tasks {
             let before = self.tasks.get(&key_of(&task)).map(|sum| &sum.task);
             let (open, open_ns) = before.map_or((0, 0), |task| (task.open, task.open_ns));
@@ -145,7 +160,7 @@ impl Sums {
                 open_ns,
                 ..task
             };
-            self.add_task(task, 1.0);
+            self.add_task(task, 1.0, filter);
         }
     }
 
@@ -154,40 +169,35 @@ impl Sums {
         self.looked.scale(elapsed_ns)
     }
 
-    fn add_task(&mut self, task: TaskStock, weight: f64) {
-        let key = key_of(&task);
-        let (lost_ns, caused_ns, ios) = (task.lost_ns, task.caused_ns, task.ios);
-        let sum = match self.tasks.get_mut(&key) {
-            None => self.tasks.entry(key).or_insert(Sum {
-                task,
-                lost: [0.0; 3],
-                caused: 0.0,
-                ios: 0.0,
-            }),
-            Some(sum) => {
-                let before = &sum.task;
-                sum.task = TaskStock {
-                    read_bytes: before.read_bytes + task.read_bytes,
-                    written_bytes: before.written_bytes + task.written_bytes,
-                    faults: before.faults + task.faults,
-                    has_exited: before.has_exited || task.has_exited,
-                    ..task
-                };
-                sum
-            }
-        };
-        for (sum, lost_ns) in sum.lost.iter_mut().zip(lost_ns) {
-            *sum += weight * lost_ns as f64;
+    fn add_task(&mut self, task: TaskStock, weight: f64, filter: &Filter) {
+        let mut seen = Sum::of(task, weight);
+        if seen.task.many.is_some() {
+            self.ended.extend([seen], filter);
+            return;
         }
-        sum.caused += weight * caused_ns as f64;
-        sum.ios += weight * ios as f64;
+        match self.tasks.entry(key_of(&seen.task)) {
+            Entry::Vacant(place) => {
+                place.insert(seen);
+            }
+            Entry::Occupied(mut known) => {
+                let before = known.get();
+                seen.absorb_estimates(before);
+                seen.task.read_bytes += before.task.read_bytes;
+                seen.task.written_bytes += before.task.written_bytes;
+                seen.task.faults += before.task.faults;
+                seen.task.has_exited |= before.task.has_exited;
+                known.insert(seen);
+            }
+        }
     }
 
-    /// The interval, `elapsed_ns` long; `None`: nothing was left out.
-    pub(crate) fn finish(self, elapsed_ns: u64) -> (Vec<TaskStock>, Option<Estimates>) {
+    /// The interval, `elapsed_ns` long.
+    pub(crate) fn finish(mut self, elapsed_ns: u64) -> Finished {
         let scale = self.looked.scale(elapsed_ns);
         let whole = |value: f64| (scale * value).round() as u64;
-        let tasks = self.tasks.into_values().map(|sum| TaskStock {
+        let (ended, unnamed) = self.ended.take();
+        let sums = self.tasks.into_values().chain(ended);
+        let tasks = sums.map(|sum| TaskStock {
             lost_ns: sum.lost.map(whole),
             caused_ns: whole(sum.caused),
             ios: whole(sum.ios),
@@ -203,7 +213,49 @@ impl Sums {
             }),
             looked: self.looked.share(elapsed_ns),
         });
-        (tasks.collect(), estimates)
+        Finished {
+            tasks: tasks.collect(),
+            estimates,
+            unnamed,
+        }
+    }
+}
+
+impl Sum {
+    fn of(task: TaskStock, weight: f64) -> Self {
+        Self {
+            lost: task.lost_ns.map(|lost_ns| weight * lost_ns as f64),
+            caused: weight * task.caused_ns as f64,
+            ios: weight * task.ios as f64,
+            task,
+        }
+    }
+
+    fn absorb_estimates(&mut self, other: &Self) {
+        for (sum, lost) in self.lost.iter_mut().zip(other.lost) {
+            *sum += lost;
+        }
+        self.caused += other.caused;
+        self.ios += other.ios;
+    }
+}
+
+impl Record for Sum {
+    fn task(&self) -> &TaskStock {
+        &self.task
+    }
+
+    fn task_mut(&mut self) -> &mut TaskStock {
+        &mut self.task
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        self.task.absorb(&other.task);
+        self.absorb_estimates(other);
+    }
+
+    fn weight_ns(&self) -> f64 {
+        self.caused + self.lost.iter().sum::<f64>()
     }
 }
 
@@ -265,6 +317,7 @@ mod tests {
             faults: 0,
             open: 1,
             open_ns: 5,
+            many: None,
         }
     }
 
@@ -282,14 +335,21 @@ mod tests {
         sums.add(
             vec![task(1, 10, 4096), task(2, 4, 0)],
             &window(10, 100),
-            |_| true,
+            &Filter::default(),
         );
-        sums.add(vec![task(1, 20, 4096)], &window(10, 50), |_| true);
-        sums.add_counted(vec![TaskStock {
-            ios: 0,
-            ..task(1, 0, 100)
-        }]);
-        let (mut tasks, estimates) = sums.finish(150);
+        sums.add(vec![task(1, 20, 4096)], &window(10, 50), &Filter::default());
+        sums.add_counted(
+            vec![TaskStock {
+                ios: 0,
+                ..task(1, 0, 100)
+            }],
+            &Filter::default(),
+        );
+        let Finished {
+            mut tasks,
+            estimates,
+            ..
+        } = sums.finish(150);
         tasks.sort_by_key(|task| task.tid);
         assert_eq!(
             (tasks[0].lost_ns[0], tasks[0].ios, tasks[0].read_bytes),
@@ -305,8 +365,10 @@ mod tests {
     #[test]
     fn a_whole_interval_in_one_window_is_exact() {
         let mut sums = Sums::default();
-        sums.add(vec![task(1, 10, 0)], &window(100, 100), |_| true);
-        let (tasks, estimates) = sums.finish(130);
+        sums.add(vec![task(1, 10, 0)], &window(100, 100), &Filter::default());
+        let Finished {
+            tasks, estimates, ..
+        } = sums.finish(130);
         assert_eq!(tasks[0].lost_ns[0], 10);
         assert!(estimates.is_none());
     }

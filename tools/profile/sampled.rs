@@ -1,6 +1,5 @@
 //! A collection in windows: what each of them showed, added up by what it stands for.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,7 +7,9 @@ use bpf::profile::ProfileSkel;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
-use trace::budget::{Sampler, Series, Window, Windowed, open_edges, round_fairly, shut_edges};
+use trace::budget::{
+    Bounded, Sampler, Series, Window, Windowed, open_edges, round_fairly, shut_edges,
+};
 use trace::cost::cpus_online;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -19,11 +20,15 @@ use crate::attach::Attached;
 use crate::harvest::{self, Estimates, Harvest, Row, Totals};
 use crate::moments::Moments;
 
+/// Most rows of all windows together; one has 65,536 at most.
+const MOST_ROWS: usize = 1 << 18;
+
 /// The windows so far.
-#[derive(Default)]
 struct Sums {
     /// Samples and weight, by task, user stack and kernel stack.
-    rows: HashMap<(Task, u64, u64), (f64, f64)>,
+    rows: Bounded<(Task, u64, u64), (f64, f64)>,
+    /// Samples that found no room there.
+    rows_full: u64,
     totals: [f64; 4],
     samples: Series,
     weight: Series,
@@ -115,6 +120,19 @@ impl Windowed for Sampled<'_> {
     }
 }
 
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            rows: Bounded::new(MOST_ROWS),
+            rows_full: 0,
+            totals: [0.0; 4],
+            samples: Series::default(),
+            weight: Series::default(),
+            before: Totals::default(),
+        }
+    }
+}
+
 impl Sums {
     /// `totals` are those in the map, since the start of the run.
     fn add(&mut self, rows: Vec<Row>, totals: Totals, window: &Window) {
@@ -129,36 +147,43 @@ impl Sums {
             let (own_samples, own_weight) = (row.samples as f64, row.weight as f64);
             samples += own_samples;
             weights += own_weight;
-            let sum = self
+            match self
                 .rows
-                .entry((row.task, row.user, row.kernel))
-                .or_default();
-            sum.0 += weight * own_samples;
-            sum.1 += weight * own_weight;
+                .entry((row.task, row.user, row.kernel), Default::default)
+            {
+                Some(sum) => {
+                    sum.0 += weight * own_samples;
+                    sum.1 += weight * own_weight;
+                }
+                None => self.rows_full += row.samples,
+            }
         }
         let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
         self.samples.push(samples, open_ns, stratum_ns);
         self.weight.push(weights, open_ns, stratum_ns);
     }
 
-    fn harvest(self, scale: f64, window: Duration) -> Harvest {
+    fn harvest(mut self, scale: f64, window: Duration) -> Harvest {
         let mut random = 1;
         let mut whole = |value: f64| round_fairly(scale * value, &mut random);
-        let rows = self
-            .rows
-            .into_iter()
-            .map(|((task, user, kernel), sum)| Row {
-                task,
-                user,
-                kernel,
-                samples: whole(sum.0),
-                weight: whole(sum.1),
-            });
+        let rows = self.rows.drain().map(|((task, user, kernel), sum)| Row {
+            task,
+            user,
+            kernel,
+            samples: whole(sum.0),
+            weight: whole(sum.1),
+        });
         let rows = rows
             .filter(|row| row.samples > 0 || row.weight > 0)
             .collect();
         let [events, idle, others, samples] =
             self.totals.map(|total| (scale * total).round() as u64);
+        let mut losses = Losses::default();
+        losses.count(
+            "windows_full",
+            "samples: table of all windows full",
+            self.rows_full,
+        );
         Harvest {
             rows,
             totals: Totals {
@@ -167,7 +192,7 @@ impl Sums {
                 others,
                 samples,
             },
-            losses: Losses::default(),
+            losses,
             window,
             // A clock's ticks are held to the kernel's account only where all of them were taken.
             expected: None,

@@ -8,6 +8,7 @@
 //! Measured are the BPF programs' run time, as the kernel accounts it, and the CPU time of the tool and of the process that
 //! reads names for it, from the first window to the last. Loading the programs and naming what was found are not in it.
 
+mod bounded;
 mod controller;
 mod gate;
 mod groups;
@@ -23,6 +24,7 @@ use clap::Args;
 
 use crate::cost::Meter;
 
+pub use bounded::Bounded;
 pub use groups::Groups;
 pub use looked::Looked;
 pub use sampler::{Next, Sampler};
