@@ -1,9 +1,9 @@
 //! Pieces of a file read beside each other, and added up in their order: the result is the same however many read.
 
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{Scope, available_parallelism, scope};
+use std::thread::{Builder, Scope, available_parallelism, scope};
 
 use super::parser::{Batch, Parser};
 use super::pieces::Pieces;
@@ -15,6 +15,8 @@ use crate::recording::Recording;
 const MOST_PARSERS: usize = 4;
 /// Pieces that each parser has before it.
 const WAITING: usize = 2;
+/// Bytes that are read beside each other, where events are long.
+const MOST_BYTES: usize = 8 << 20;
 /// Bytes of a piece: some hundred events, a small part of the memory that a recording takes.
 const PIECE: usize = 256 << 10;
 
@@ -42,8 +44,12 @@ fn read_beside(
         alone(first, &mut pieces, &mut sum)?;
     } else {
         scope(|scope| {
-            let lanes = (0..parsers).map(|_| Lane::start(scope, options.names_only));
-            beside(&lanes.collect::<Vec<_>>(), first, &mut pieces, &mut sum)
+            // As many as the system lets there be.
+            let lanes = (0..parsers).map_while(|_| Lane::start(scope, options.names_only).ok());
+            match &*lanes.collect::<Vec<_>>() {
+                [] => alone(first, &mut pieces, &mut sum),
+                lanes => beside(lanes, first, &mut pieces, &mut sum),
+            }
         })?;
     }
     Ok(sum.end())
@@ -72,18 +78,26 @@ fn beside(
     sum: &mut Sum<'_>,
 ) -> Result<(), ReadError> {
     let mut memory = Vec::new();
-    // Lanes that have pieces, in the order of the file.
+    // Lanes that have pieces, in the order of the file, and how long those are.
     let mut turns = VecDeque::new();
+    let mut bytes = 0;
     let mut next = Ok(Some(first));
     for lane in (0..lanes.len()).cycle() {
         let is_last = !matches!(next, Ok(Some(_)));
-        while is_last || turns.len() >= WAITING * lanes.len() {
-            let Some(turn) = turns.pop_front() else { break };
-            memory.push(sum.take(turn, lanes[turn].batch())?);
+        while is_last || turns.len() >= WAITING * lanes.len() || bytes > MOST_BYTES {
+            let Some((turn, length)) = turns.pop_front() else {
+                break;
+            };
+            let read = sum.take(turn, lanes[turn].batch())?;
+            bytes -= length;
+            if read.capacity() <= MOST_BYTES {
+                memory.push(read);
+            }
         }
         let Some(piece) = next? else { break };
+        turns.push_back((lane, piece.len()));
+        bytes += piece.len();
         lanes[lane].parse(piece);
-        turns.push_back(lane);
         next = pieces.next(memory.pop().unwrap_or_default());
     }
     Ok(())
@@ -96,18 +110,18 @@ struct Lane {
 }
 
 impl Lane {
-    fn start<'scope>(scope: &'scope Scope<'scope, '_>, names_only: bool) -> Self {
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>, names_only: bool) -> io::Result<Self> {
         let (pieces, todo) = sync_channel::<Vec<u8>>(WAITING);
         let (done, batches) = sync_channel(WAITING);
-        scope.spawn(move || {
+        Builder::new().spawn_scoped(scope, move || {
             let mut parser = Parser::new(names_only);
             for piece in todo {
                 if done.send(parser.parse(piece)).is_err() {
                     break;
                 }
             }
-        });
-        Self { pieces, batches }
+        })?;
+        Ok(Self { pieces, batches })
     }
 
     fn parse(&self, piece: Vec<u8>) {

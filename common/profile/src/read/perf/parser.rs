@@ -21,7 +21,7 @@ pub(super) struct Seen {
 /// What a piece holds, in its order.
 pub(super) enum Item {
     Event(Seen),
-    /// A line behind `#`.
+    /// A line behind `# usekit: `.
     Remark(String),
 }
 
@@ -129,7 +129,10 @@ impl Parser {
             return Ok(());
         }
         if let Some(remark) = text.strip_prefix('#') {
-            batch.items.push(Item::Remark(remark.trim().to_owned()));
+            // perf's own say nothing that is needed, and may be many.
+            if let Some(remark) = remark.trim().strip_prefix("usekit: ") {
+                batch.items.push(Item::Remark(remark.to_owned()));
+            }
             return Ok(());
         }
         let Some(event) = header(&text) else {

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::lines::is_header;
 use crate::read::ReadError;
 
 /// Most bytes without the end of an event; a stack may have 16,384 frames of long names.
@@ -33,6 +34,9 @@ impl<R: Read> Pieces<R> {
 
     /// The next piece, in the memory of a former one; `None` at the end.
     pub(super) fn next(&mut self, mut text: Vec<u8>) -> Result<Option<Vec<u8>>, ReadError> {
+        if self.has_ended {
+            return Ok(None);
+        }
         text.clear();
         text.append(&mut self.rest);
         let mut wanted = self.size;
@@ -70,10 +74,18 @@ fn last_end(text: &[u8]) -> Option<usize> {
     newlines.find_map(|newline| {
         let line = text[..newline].strip_suffix(b"\r");
         let is_empty = line.unwrap_or(&text[..newline]).ends_with(b"\n");
-        let next = text.get(newline + 1);
-        let begins = next.is_some_and(|byte| !b"\t #\r\n".contains(byte));
-        (is_empty || begins).then_some(newline + 1)
+        (is_empty || begins_event(&text[newline + 1..])).then_some(newline + 1)
     })
+}
+
+/// Whether the first line can only be an event's, with or without blanks before the thread's name.
+fn begins_event(text: &[u8]) -> bool {
+    match text.first() {
+        None | Some(b'\t' | b'#' | b'\r' | b'\n') => false,
+        Some(b' ') => memchr::memchr(b'\n', text)
+            .is_some_and(|end| is_header(&String::from_utf8_lossy(&text[..end]))),
+        Some(_) => true,
+    }
 }
 
 #[cfg(test)]
@@ -90,10 +102,11 @@ mod tests {
     #[test]
     fn a_piece_ends_between_events() {
         let text = "# remark\n a 1 1.5: x:\n\t10 f (m)\n# in it\n\t20 g (m)\n\n   b 2 2.5: x:\r\n\r\nc 3 3.5: x: \nd 4 4.5: x:";
+        // Where no event ends, twice as much is read.
         let events = [
-            "# remark\n a 1 1.5: x:\n\t10 f (m)\n# in it\n\t20 g (m)\n\n",
-            "   b 2 2.5: x:\r\n\r\n",
-            "c 3 3.5: x: \n",
+            "# remark\n",
+            " a 1 1.5: x:\n\t10 f (m)\n# in it\n\t20 g (m)\n\n",
+            "   b 2 2.5: x:\r\n\r\nc 3 3.5: x: \n",
             "d 4 4.5: x:",
         ];
         assert_eq!(pieces(text, 1), events);
@@ -104,6 +117,10 @@ mod tests {
             assert!(found.iter().all(|piece| !piece.is_empty()), "{found:?}");
         }
         assert!(pieces("", 10).is_empty());
+        // Without stacks there are no empty lines.
+        let event = "            app  7 [000] 1.5: 1 cpu-clock:  10 f (m)\n";
+        let found = pieces(&event.repeat(9), 60);
+        assert!(found.len() > 3 && found.iter().all(|piece| piece.len() % event.len() == 0));
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl<'a> Sum<'a> {
     /// What this project writes about the whole file.
     fn remark(&mut self, remark: &str) {
         let header = &mut self.recording.header;
-        if let Some(value) = remark.strip_prefix("usekit: value ") {
+        if let Some(value) = remark.strip_prefix("value ") {
             if let Some((name, unit)) = value.rsplit_once(" in ") {
                 header.values[0] = Value {
                     name: name.into(),
@@ -123,13 +123,13 @@ impl<'a> Sum<'a> {
                 };
                 self.weighs = true;
             }
-        } else if let Some(tool) = remark.strip_prefix("usekit: tool ") {
+        } else if let Some(tool) = remark.strip_prefix("tool ") {
             header.tool = tool.into();
-        } else if let Some(ns) = remark.strip_prefix("usekit: duration_ns ") {
+        } else if let Some(ns) = remark.strip_prefix("duration_ns ") {
             header.duration_ns = ns.parse().unwrap_or(0);
-        } else if let Some(ns) = remark.strip_prefix("usekit: period_ns ") {
+        } else if let Some(ns) = remark.strip_prefix("period_ns ") {
             self.period_ns = ns.parse().ok();
-        } else if let Some(comment) = remark.strip_prefix("usekit: comment ") {
+        } else if let Some(comment) = remark.strip_prefix("comment ") {
             header.comments.push(comment.into());
         }
     }
