@@ -58,9 +58,10 @@ impl Attached {
         Ok(())
     }
 
-    /// Sees to CPUs that have come online, while events fire.
-    pub(crate) fn follow_cpus(&mut self, skel: &ProfileSkel<'_>) -> Result<()> {
+    /// Sees to CPUs that have come online; `now`: whenever that was done last.
+    pub(crate) fn follow_cpus(&mut self, skel: &ProfileSkel<'_>, now: bool) -> Result<()> {
         match self {
+            Self::Counters(counters) if now => counters.renew(skel),
             Self::Counters(counters) => counters.follow_cpus(skel),
             Self::Links(_) => Ok(()),
         }

@@ -46,7 +46,7 @@ impl Run<'_> {
         let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
         let attached = &mut *self.attached;
         collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
-            attached.follow_cpus(skel)?;
+            attached.follow_cpus(skel, false)?;
             stacks.absorb(ring);
             self.moments.absorb();
             harvest::progress(skel, stacks)
@@ -55,6 +55,7 @@ impl Run<'_> {
         let window_ns = shut_edges(&mut bss.window_end_ns) - start_ns;
         let idle_ns = busy::idle_ns(self.args.cpu).saturating_sub(idle_before_ns);
         self.stacks.absorb(ring);
+        self.attached.follow_cpus(self.skel, true)?;
         let span = Span {
             window_ns,
             idle_ns,
@@ -78,7 +79,7 @@ impl Run<'_> {
         // Nothing wakes it but time: what is new is named when that is paid for.
         collect(&mut until, &[], &progress, || {
             sampler.step(&mut sampled)?;
-            sampled.follow_cpus()?;
+            sampled.follow_cpus(false)?;
             let mut state = State::default();
             if sampler.can_afford_more() {
                 sampled.stacks.absorb(ring);
@@ -88,6 +89,7 @@ impl Run<'_> {
             Ok(state)
         })?;
         let end_ns = sampler.end(&mut sampled)?;
+        sampled.follow_cpus(true)?;
         sampled.stacks.absorb(ring);
         let harvest = sampled.harvest(&sampler, end_ns)?;
         Ok((harvest, Some(sampler.summary(end_ns)), command))

@@ -13,11 +13,11 @@ use libbpf_rs::Link;
 use perf_event_open_sys::bindings as perf;
 use perf_event_open_sys::ioctls;
 use trace::losses::Losses;
-use trace::perf::{online_cpus, open};
+use trace::perf::{listed_online_cpus, open};
 
 use crate::args::{Args, Rate};
 
-/// How often CPUs are looked at. One that was away for a moment between two looks is noticed at the third.
+/// How often CPUs are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// An event that is counted on each CPU, and the program at its overflows.
@@ -55,7 +55,7 @@ impl Late {
         );
         losses.count(
             "cpus_barred",
-            "CPUs not sampled since they came online: with kernel.perf_event_paranoid above 2 that takes all of root's rights",
+            "CPUs not sampled since they came online (-v says why; with kernel.perf_event_paranoid above 2 they never are)",
             self.barred.len() as u64,
         );
     }
@@ -65,11 +65,11 @@ impl Late {
 struct Counter {
     cpu: i32,
     /// The event's descriptor.
-    event: File,
+    event: OwnedFd,
     /// The program at it; has a descriptor of the event of its own.
     _link: Link,
-    /// How long it had run when it was last looked at, ns.
-    ran_ns: u64,
+    /// An event that counts nothing and always runs, as long as the CPU has not been away.
+    sentinel: File,
 }
 
 impl Counters {
@@ -88,7 +88,7 @@ impl Counters {
             looked: Instant::now(),
             late: Late::default(),
         };
-        for cpu in wanted(args.cpu) {
+        for cpu in wanted(args.cpu).unwrap_or_else(|| vec![0]) {
             counters.add(cpu, skel)?;
         }
         match args.cpu {
@@ -109,16 +109,22 @@ impl Counters {
         self.switch(ioctls::DISABLE)
     }
 
-    /// Opens the event where a CPU has come online: the kernel ends those of a CPU that goes, and they do not come back with
-    /// it. Looks no more than twice a second, while events are on.
+    /// [`Self::renew`], but no more than twice a second.
     pub(crate) fn follow_cpus(&mut self, skel: &ProfileSkel<'_>) -> Result<()> {
-        if !self.is_on || self.looked.elapsed() < LOOK {
-            return Ok(());
+        if self.looked.elapsed() >= LOOK {
+            self.renew(skel)?;
         }
+        Ok(())
+    }
+
+    /// Opens the event where a CPU has come online: the kernel ends those of a CPU that goes, and they do not come back with it.
+    pub(crate) fn renew(&mut self, skel: &ProfileSkel<'_>) -> Result<()> {
         self.looked = Instant::now();
-        let online = wanted(self.only);
+        let Some(online) = wanted(self.only) else {
+            return Ok(());
+        };
         self.all
-            .retain_mut(|counter| online.contains(&counter.cpu) && counter.has_run());
+            .retain(|counter| online.contains(&counter.cpu) && counter.runs());
         for cpu in online {
             if !self.all.iter().any(|counter| counter.cpu == cpu) {
                 self.add_late(cpu, skel)?;
@@ -132,16 +138,20 @@ impl Counters {
     }
 
     fn add_late(&mut self, cpu: i32, skel: &ProfileSkel<'_>) -> Result<()> {
-        let event = match open(&self.attr, -1, cpu) {
-            Ok(event) => event,
-            Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {
-                self.late.barred.insert(cpu);
+        match Counter::open(cpu, &self.attr, skel) {
+            Ok(counter) => self.all.push(counter),
+            // Offline again.
+            Err(err) if is_offline(&err) => return Ok(()),
+            Err(err) => {
+                if self.late.barred.insert(cpu) && self.verbose {
+                    eprintln!("profile: CPU {cpu} has come online and cannot be sampled: {err}");
+                }
                 return Ok(());
             }
-            // Offline again.
-            Err(_) => return Ok(()),
-        };
-        self.attach(cpu, event, skel)?;
+        }
+        if !self.is_on {
+            self.disable()?;
+        }
         self.late.sampled += 1;
         if self.verbose {
             eprintln!("profile: CPU {cpu} has come online and is sampled from now on");
@@ -150,18 +160,12 @@ impl Counters {
     }
 
     fn add(&mut self, cpu: i32, skel: &ProfileSkel<'_>) -> Result<()> {
-        match open(&self.attr, -1, cpu) {
-            Ok(event) => self.attach(cpu, event, skel),
+        match Counter::open(cpu, &self.attr, skel) {
+            Ok(counter) => self.all.push(counter),
             // Went offline meanwhile.
-            Err(err) if err.raw_os_error() == Some(libc::ENODEV) && self.only.is_none() => Ok(()),
-            Err(err) => Err(explain(&self.name, self.attr.type_, err)),
+            Err(err) if is_offline(&err) && self.only.is_none() => {}
+            Err(err) => return Err(explain(&self.name, self.attr.type_, err)),
         }
-    }
-
-    fn attach(&mut self, cpu: i32, event: OwnedFd, skel: &ProfileSkel<'_>) -> Result<()> {
-        let (counter, name) = (Counter::attach(cpu, event, skel), &self.name);
-        let counter = counter.with_context(|| format!("attach to event {name}"))?;
-        self.all.push(counter);
         Ok(())
     }
 
@@ -177,39 +181,57 @@ impl Counters {
 }
 
 impl Counter {
-    fn attach(cpu: i32, event: OwnedFd, skel: &ProfileSkel<'_>) -> Result<Self> {
-        let ours = File::from(event.try_clone()?);
-        let link = skel
-            .progs
-            .on_overflow
-            .attach_perf_event(event.as_raw_fd())?;
+    fn open(cpu: i32, attr: &perf::perf_event_attr, skel: &ProfileSkel<'_>) -> io::Result<Self> {
+        let event = open(attr, -1, cpu)?;
+        let ours = event.try_clone()?;
+        let sentinel = open(&sentinel(), -1, cpu)?;
+        let link = skel.progs.on_overflow.attach_perf_event(event.as_raw_fd());
+        let link = link.map_err(io::Error::other)?;
         // The link closes the descriptor.
         let _ = event.into_raw_fd();
         Ok(Self {
             cpu,
             event: ours,
             _link: link,
-            ran_ns: 0,
+            sentinel: File::from(sentinel),
         })
     }
 
-    /// Whether it ran since the last look; one that the kernel ended never does again.
-    fn has_run(&mut self) -> bool {
-        let mut value_and_time = [0; 16];
-        let read = self.event.read_exact(&mut value_and_time);
-        let [.., a, b, c, d, e, f, g, h] = value_and_time;
-        let ran_ns = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-        let before_ns = std::mem::replace(&mut self.ran_ns, ran_ns);
-        read.is_ok() && ran_ns > before_ns
+    /// Whether time passes for events of the CPU that were opened with this one.
+    fn runs(&self) -> bool {
+        let ran_ns = || {
+            let mut value_and_time = [0; 16];
+            (&self.sentinel).read_exact(&mut value_and_time).ok()?;
+            let [.., a, b, c, d, e, f, g, h] = value_and_time;
+            Some(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
+        };
+        ran_ns()
+            .zip(ran_ns())
+            .is_some_and(|(first, then)| then > first)
     }
 }
 
-fn wanted(only: Option<u32>) -> Vec<i32> {
-    let mut online = online_cpus();
+/// `None`: nobody says which CPUs are online.
+fn wanted(only: Option<u32>) -> Option<Vec<i32>> {
+    let mut online = listed_online_cpus()?;
     if let Some(only) = only {
         online.retain(|cpu| u32::try_from(*cpu) == Ok(only));
     }
-    online
+    Some(online)
+}
+
+fn is_offline(err: &io::Error) -> bool {
+    err.raw_os_error() == Some(libc::ENODEV)
+}
+
+fn sentinel() -> perf::perf_event_attr {
+    perf::perf_event_attr {
+        type_: perf::PERF_TYPE_SOFTWARE,
+        size: u32::try_from(size_of::<perf::perf_event_attr>()).expect("a small struct"),
+        config: u64::from(perf::PERF_COUNT_SW_DUMMY),
+        read_format: u64::from(perf::PERF_FORMAT_TOTAL_TIME_RUNNING),
+        ..Default::default()
+    }
 }
 
 fn attr(args: &Args, kind: u32, config: u64) -> perf::perf_event_attr {
@@ -217,7 +239,6 @@ fn attr(args: &Args, kind: u32, config: u64) -> perf::perf_event_attr {
         type_: kind,
         size: u32::try_from(size_of::<perf::perf_event_attr>()).expect("a small struct"),
         config,
-        read_format: u64::from(perf::PERF_FORMAT_TOTAL_TIME_RUNNING),
         ..Default::default()
     };
     match args.rate() {

@@ -26,11 +26,16 @@ pub fn open(attr: &perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// CPUs that are online now; they need not be numbered without gaps.
+/// CPUs that are online now; they need not be numbered without gaps. The first, where nobody says.
 pub fn online_cpus() -> Vec<i32> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    listed_online_cpus().unwrap_or_else(|| vec![0])
+}
+
+/// CPUs that are online now; `None` where the kernel's list cannot be read.
+pub fn listed_online_cpus() -> Option<Vec<i32>> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     let cpus = parse_list(list.trim());
-    if cpus.is_empty() { vec![0] } else { cpus }
+    (!cpus.is_empty()).then_some(cpus)
 }
 
 /// `0-3,8` → 0 1 2 3 8.
