@@ -200,6 +200,9 @@ impl Capture {
         if exits != self.exits {
             self.exits = exits;
             let exited = harvest::take_exited(&self.skel)?;
+            if self.ended.will_fold(exited.len()) {
+                self.filter.follow_cgroups();
+            }
             self.ended.extend(exited, &self.filter);
         }
         Ok(())

@@ -27,6 +27,8 @@ pub(crate) trait Record {
 /// Of how many tasks a record is the sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Many {
+    /// They were asked about.
+    pub(crate) is_wanted: bool,
     /// Besides the one that the record names.
     pub(crate) processes: u64,
     pub(crate) threads: u64,
@@ -39,7 +41,8 @@ struct Name {
     tgid: u32,
     comm: Arc<str>,
     process_comm: Arc<str>,
-    cgroup_id: u64,
+    /// Filters look at more than is kept here.
+    is_wanted: bool,
     is_kernel_thread: bool,
 }
 
@@ -70,6 +73,11 @@ impl<R: Record> Ended<R> {
         }
     }
 
+    /// Whether so many more make it fold, which asks whose they are.
+    pub(crate) fn will_fold(&self, more: usize) -> bool {
+        self.records.len() + more > self.limit
+    }
+
     /// The records since the last time, and of how many tasks the names are lost.
     pub(crate) fn take(&mut self) -> (Vec<R>, u64) {
         let taken = std::mem::take(self);
@@ -83,13 +91,8 @@ impl<R: Record> Ended<R> {
             let task = record.task();
             let tgid = task.tgid;
             let lives = tgid != 0 && *alive.entry(tgid).or_insert_with(|| is_alive(tgid));
-            if filter.tids.contains(&task.tid) {
-                self.records.push(record);
-            } else if lives || filter.tgids.contains(&tgid) {
-                folded.add(tgid, record);
-            } else {
-                folded.add(0, record);
-            }
+            let is_wanted = filter.is_wanted(task);
+            folded.add(if lives { tgid } else { 0 }, is_wanted, record);
         }
         self.unnamed += folded.forget_smallest();
         self.records.append(&mut folded.records);
@@ -100,8 +103,8 @@ impl<R: Record> Ended<R> {
 struct Folded<R> {
     records: Vec<R>,
     places: HashMap<Name, usize>,
-    /// Processes of each record of those that are gone.
-    gone: Vec<HashSet<u32>>,
+    /// Processes that have been counted.
+    gone: HashSet<u32>,
 }
 
 impl<R> Default for Folded<R> {
@@ -109,17 +112,18 @@ impl<R> Default for Folded<R> {
         Self {
             records: Vec::new(),
             places: HashMap::new(),
-            gone: Vec::new(),
+            gone: HashSet::new(),
         }
     }
 }
 
 impl<R: Record> Folded<R> {
     /// `tgid`: under which it goes on.
-    fn add(&mut self, tgid: u32, mut record: R) {
+    fn add(&mut self, tgid: u32, is_wanted: bool, mut record: R) {
         let task = record.task_mut();
         let own_tgid = task.tgid;
         let own = task.many.unwrap_or(Many {
+            is_wanted,
             processes: 0,
             threads: 1,
         });
@@ -127,24 +131,26 @@ impl<R: Record> Folded<R> {
             tgid,
             comm: Arc::clone(&task.comm),
             process_comm: Arc::clone(&task.process_comm),
-            cgroup_id: task.cgroup_id,
+            is_wanted,
             is_kernel_thread: task.is_kernel_thread,
         };
         let place = *self.places.entry(name).or_insert(self.records.len());
         if place == self.records.len() {
             task.tgid = tgid;
             task.tid = 0;
-            task.many = Some(Many::default());
+            task.many = Some(Many {
+                is_wanted,
+                ..Many::default()
+            });
             self.records.push(record);
-            self.gone.push(HashSet::new());
         } else {
             self.records[place].absorb(&record);
         }
         let many = self.records[place].task_mut().many.get_or_insert_default();
         many.threads += own.threads;
         many.processes += own.processes;
-        // A process is counted once, whenever its threads have ended.
-        if tgid == 0 && own_tgid != 0 && self.gone[place].insert(own_tgid) {
+        // A process is counted once, whatever its threads were called.
+        if tgid == 0 && own_tgid != 0 && self.gone.insert(own_tgid) {
             many.processes += 1;
         }
     }
@@ -157,25 +163,28 @@ impl<R: Record> Folded<R> {
         let weight = |record: &R| (record.task().tgid != 0, record.weight_ns());
         self.records
             .sort_by(|a, b| weight(b).partial_cmp(&weight(a)).expect("no NaN"));
-        let is_others = |record: &R| &*record.task().comm == OTHERS;
         let small = self.records.split_off(MOST_NAMES);
-        let mut others = self.records.iter().position(is_others);
+        // Of those who were asked about, and of the rest.
+        let mut others = [false, true].map(|is_wanted| {
+            let is_it = |record: &R| {
+                let task = record.task();
+                &*task.comm == OTHERS && task.many.is_some_and(|many| many.is_wanted == is_wanted)
+            };
+            self.records.iter().position(is_it)
+        });
         let mut unnamed = 0;
         for mut record in small {
             let task = record.task_mut();
             let own = task.many.unwrap_or_default();
-            let own = Many {
-                processes: own.processes + u64::from(task.tgid != 0),
-                ..own
-            };
             if &*task.comm != OTHERS {
                 unnamed += own.threads;
             }
-            let Some(place) = others else {
+            let others = &mut others[usize::from(own.is_wanted)];
+            let Some(place) = *others else {
                 (task.comm, task.process_comm) = (OTHERS.into(), OTHERS.into());
                 (task.tgid, task.cgroup_id, task.is_kernel_thread) = (0, 0, false);
                 task.many = Some(own);
-                others = Some(self.records.len());
+                *others = Some(self.records.len());
                 self.records.push(record);
                 continue;
             };
@@ -186,6 +195,11 @@ impl<R: Record> Folded<R> {
         }
         unnamed
     }
+}
+
+/// What a task used, in time that others may have lost by it: a byte for a nanosecond, a page fault for a microsecond.
+pub(crate) fn used_ns(task: &TaskStock) -> f64 {
+    (task.read_bytes + task.written_bytes + 1_000 * task.faults) as f64
 }
 
 impl Record for TaskStock {
@@ -209,7 +223,8 @@ impl Record for TaskStock {
     }
 
     fn weight_ns(&self) -> f64 {
-        (self.caused_ns + self.lost_ns.iter().sum::<u64>()) as f64
+        let time_ns = self.caused_ns + self.lost_ns.iter().sum::<u64>();
+        time_ns as f64 + used_ns(self)
     }
 }
 
@@ -271,11 +286,12 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (30, "cc1", None, 10),
                 (0, "cc1", Some((2, 3)), 30),
-                (20, "pool", Some((0, 2)), 20)
+                (20, "pool", Some((0, 2)), 20),
+                (0, "cc1", Some((1, 1)), 10),
             ]
         );
+        assert!(filter.is_wanted(&sum.records[2]) && !filter.is_wanted(&sum.records[0]));
         // The process goes, too, after one more thread of its did.
         sum.extend([ended(20, 23, "pool"), ended(40, 40, "cc1")], &filter);
         sum.fold(&filter, |_| false);
@@ -284,15 +300,32 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (30, "cc1", None, 10),
                 (0, "cc1", Some((3, 4)), 40),
-                (0, "pool", Some((1, 3)), 30)
+                (0, "pool", Some((1, 3)), 30),
+                (0, "cc1", Some((1, 1)), 10),
             ]
         );
         assert_eq!(
-            (unnamed, records[1].faults, records[1].read_bytes),
+            (unnamed, records[0].faults, records[0].read_bytes),
             (0, 8, 4 * 4096)
         );
+    }
+
+    #[test]
+    fn a_process_is_one_whatever_its_threads_are_called() {
+        let mut sum = Ended::default();
+        let threads = ["rustc", "coordinator", "opt cgu.0"];
+        let of_process = |tgid| (0..3).map(move |n| ended(tgid, tgid + n, threads[n as usize]));
+        sum.extend(
+            (1..=20).flat_map(|n| of_process(10 * n)),
+            &Filter::default(),
+        );
+        sum.fold(&Filter::default(), |_| false);
+        let all = sum.records.iter().filter_map(|record| record.many);
+        let (processes, threads) = all.fold((0, 0), |sum, many| {
+            (sum.0 + many.processes, sum.1 + many.threads)
+        });
+        assert_eq!((sum.records.len(), processes, threads), (3, 20, 60));
     }
 
     #[test]

@@ -79,7 +79,8 @@ fn group_with(tasks: &[TaskStock], is_alive: impl Fn(u32) -> bool) -> Vec<Party>
         }
     }
     for (party, (processes, threads)) in parties.iter_mut().zip(&members) {
-        party.processes += processes.len() as u64;
+        // There may be processes that another PID namespace hides.
+        party.processes = (party.processes + processes.len() as u64).max(1);
         party.threads += threads.len() as u64;
     }
     parties

@@ -43,6 +43,9 @@ impl Filter {
     }
 
     pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {
+        if let Some(many) = task.many {
+            return many.is_wanted;
+        }
         self.names(task.tgid, task.tid, &task.comm)
             && self
                 .kernel_threads

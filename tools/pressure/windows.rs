@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::path::Path;
 
 use anyhow::Result;
 use libbpf_rs::Object;
@@ -14,7 +14,7 @@ use trace::iterate;
 use trace::loader::section;
 
 use crate::capture::Capture;
-use crate::ended::{Ended, Record};
+use crate::ended::{Ended, Record, used_ns};
 use crate::harvest::TaskStock;
 use crate::victims::Filter;
 
@@ -28,8 +28,8 @@ pub(crate) const GATED: [&str; 6] = [
     "block_bio_queue",
 ];
 
-/// Process, thread and name.
-type Key = (u32, u32, Arc<str>);
+/// Process and thread.
+type Key = (u32, u32);
 
 /// From so many tasks on those that have ended are put together.
 const MANY: usize = 32 << 10;
@@ -41,12 +41,17 @@ struct Sum {
     lost: [f64; 3],
     caused: f64,
     ios: f64,
+    /// The latest window that it was in.
+    window: u64,
 }
 
 /// The windows of an interval so far.
 #[derive(Default)]
 pub(crate) struct Sums {
     tasks: HashMap<Key, Sum>,
+    windows: u64,
+    /// Tasks beyond [`MANY`] that were found alive when there were too many.
+    alive: usize,
     ended: Ended<Sum>,
     /// Those that waited when the latest window ended.
     open: Vec<Key>,
@@ -133,6 +138,7 @@ impl Sums {
             series.push(lost_ns as f64, window.open_ns(), window.stratum_ns);
         }
         self.looked.add(window);
+        self.windows += 1;
         for key in self.open.drain(..) {
             if let Some(sum) = self.tasks.get_mut(&key) {
                 sum.task.open = 0;
@@ -144,9 +150,16 @@ impl Sums {
             }
             self.add_task(task, window.weight(), filter);
         }
-        if self.tasks.len() > MANY {
-            let gone = self.tasks.extract_if(|_, sum| sum.task.has_exited);
+        if self.tasks.len() > MANY + self.alive {
+            // Whoever was not in this window may have ended unseen.
+            let is_gone = |(tgid, tid): &Key, sum: &mut Sum| {
+                sum.task.has_exited
+                    || sum.window != self.windows
+                        && !Path::new(&format!("/proc/{tgid}/task/{tid}")).exists()
+            };
+            let gone = self.tasks.extract_if(is_gone);
             self.ended.extend(gone.map(|(_, sum)| sum), filter);
+            self.alive = 2 * self.tasks.len();
         }
     }
 
@@ -170,7 +183,7 @@ impl Sums {
     }
 
     fn add_task(&mut self, task: TaskStock, weight: f64, filter: &Filter) {
-        let mut seen = Sum::of(task, weight);
+        let mut seen = Sum::of(task, weight, self.windows);
         if seen.task.many.is_some() {
             self.ended.extend([seen], filter);
             return;
@@ -222,8 +235,9 @@ impl Sums {
 }
 
 impl Sum {
-    fn of(task: TaskStock, weight: f64) -> Self {
+    fn of(task: TaskStock, weight: f64, window: u64) -> Self {
         Self {
+            window,
             lost: task.lost_ns.map(|lost_ns| weight * lost_ns as f64),
             caused: weight * task.caused_ns as f64,
             ios: weight * task.ios as f64,
@@ -255,12 +269,12 @@ impl Record for Sum {
     }
 
     fn weight_ns(&self) -> f64 {
-        self.caused + self.lost.iter().sum::<f64>()
+        self.caused + self.lost.iter().sum::<f64>() + used_ns(&self.task)
     }
 }
 
 fn key_of(task: &TaskStock) -> Key {
-    (task.tgid, task.tid, Arc::clone(&task.comm))
+    (task.tgid, task.tid)
 }
 
 impl Estimates {
