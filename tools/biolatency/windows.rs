@@ -118,7 +118,10 @@ impl Windowed for Windows<'_> {
 
     fn take(&mut self, window: &Window) -> Result<()> {
         let taken = self.harvest.take_window(self.args, self.skel)?;
-        self.sums.add(self.args, taken, window);
+        let homeless = self.sums.add(self.args, taken, window);
+        // Beside those of single windows, which are over.
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.groups_full += homeless;
         Ok(())
     }
 }
@@ -157,11 +160,12 @@ fn load(place: &mut i64) -> i64 {
 }
 
 impl Sums {
-    fn add(&mut self, args: &Args, (groups, disks): Taken, window: &Window) {
+    /// Returns how many requests found no room; those of disks always do, for there are few.
+    fn add(&mut self, args: &Args, (groups, disks): Taken, window: &Window) -> u64 {
         // The same requests, in several phases.
         let tallied = args.measured().last().map(|phase| *phase as u32);
         let is_tallied = |id: &group_id| Some(id.phase) == tallied;
-        self.groups.add(&groups, window, is_tallied);
+        let homeless = self.groups.add(&groups, window, is_tallied);
         for mut part in disks {
             part.scale(window.weight(), &mut self.random);
             match self.disks.get_mut(&(part.address, part.dev)) {
@@ -171,6 +175,7 @@ impl Sums {
                 }
             }
         }
+        homeless
     }
 
     /// Estimated so far.

@@ -11,10 +11,39 @@ use crate::row::{Holder, HolderKind, Identity, LockRow, Margins, Waiter};
 /// Threads that waited when a window opened whose stacks are kept.
 const MOST_MET: usize = 65_536;
 
+/// Most locks of all windows together, and most waiters and holders of all those.
+const MOST_LOCKS: usize = 1 << 15;
+const MOST_WAITERS: usize = 1 << 18;
+const MOST_HOLDERS: usize = 1 << 17;
+
+/// What found no room: waits, and their time, ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Homeless {
+    pub(crate) locks: (u64, u64),
+    pub(crate) waiters: (u64, u64),
+    pub(crate) holders: u64,
+}
+
+/// How many more fit in.
+struct Room {
+    waiters: usize,
+    holders: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            waiters: MOST_WAITERS,
+            holders: MOST_HOLDERS,
+        }
+    }
+}
+
 /// The windows of an interval so far.
 #[derive(Default)]
 pub(crate) struct Sums {
     locks: HashMap<Identity, Sum>,
+    room: Room,
     looked: Looked,
     /// That of a lock which nobody has waited for yet.
     silent: Series,
@@ -42,8 +71,9 @@ impl Sums {
         self.met.insert((lock, tid), stack);
     }
 
-    /// Adds what a window has brought.
-    pub(crate) fn add(&mut self, rows: Vec<LockRow>, window: &Window) {
+    /// Adds what a window has brought; returns what found no room.
+    pub(crate) fn add(&mut self, rows: Vec<LockRow>, window: &Window) -> Homeless {
+        let mut homeless = Homeless::default();
         let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
         let mut scale = Scale::new(window.weight(), &mut self.random);
         let mut seen = HashMap::new();
@@ -53,11 +83,17 @@ impl Sums {
                 let met = self.met.get(&(row.identity, waiter.task.tid));
                 waiter.user = met.copied().unwrap_or(0);
             }
+            let is_full = self.locks.len() >= MOST_LOCKS;
+            if is_full && !self.locks.contains_key(&row.identity) {
+                homeless.locks.0 += row.contentions;
+                homeless.locks.1 += row.total_ns;
+                continue;
+            }
             seen.insert(row.identity, (row.contentions, row.total_ns));
             let silent = &self.silent;
             let sum = self.locks.entry(row.identity);
             let sum = sum.or_insert_with(|| Sum::new(&row, silent));
-            sum.add(row, &mut scale);
+            sum.add(row, &mut scale, &mut self.room, &mut homeless);
         }
         for (identity, sum) in &mut self.locks {
             let (contentions, total_ns) = seen.get(identity).copied().unwrap_or_default();
@@ -67,12 +103,14 @@ impl Sums {
         }
         self.silent.push(0.0, open_ns, stratum_ns);
         self.looked.add(window);
+        homeless
     }
 
     /// Ends the interval, `elapsed_ns` long: its locks, and the share of time that was looked at if that is not all.
     pub(crate) fn take(&mut self, elapsed_ns: u64) -> (Vec<LockRow>, Option<f64>) {
         let looked = std::mem::take(&mut self.looked);
         self.silent = Series::default();
+        self.room = Room::default();
         let mut scale = Scale::new(looked.scale(elapsed_ns), &mut self.random);
         let is_exact = looked.is_exact();
         let rows = self.locks.drain().map(|(_, sum)| sum.finish(&mut scale));
@@ -112,7 +150,13 @@ impl Sum {
         }
     }
 
-    fn add(&mut self, part: LockRow, scale: &mut Scale<'_>) {
+    fn add(
+        &mut self,
+        part: LockRow,
+        scale: &mut Scale<'_>,
+        room: &mut Room,
+        homeless: &mut Homeless,
+    ) {
         let sum = &mut self.row;
         sum.contentions += scale.of(part.contentions);
         sum.waits.add_weighted(&part.waits, scale.by, scale.random);
@@ -125,12 +169,20 @@ impl Sum {
         sum.timed_out += scale.of(part.timed_out);
         sum.open = part.open;
         for mut waiter in part.waiters {
+            let (count, total_ns) = (waiter.count, waiter.total_ns);
             scale.waiter(&mut waiter);
             let task = waiter.task.clone();
             let stacks = (waiter.kernel, waiter.user, waiter.waker);
             let key = (task, waiter.is_shared, stacks.0, stacks.1, stacks.2);
             match self.waiters.get_mut(&key) {
-                None => drop(self.waiters.insert(key, waiter)),
+                None if room.waiters == 0 => {
+                    homeless.waiters.0 += count;
+                    homeless.waiters.1 += total_ns;
+                }
+                None => {
+                    room.waiters -= 1;
+                    self.waiters.insert(key, waiter);
+                }
                 Some(sum) => {
                     sum.count += waiter.count;
                     sum.total_ns += waiter.total_ns;
@@ -140,10 +192,15 @@ impl Sum {
             }
         }
         for mut holder in part.holders {
+            let waits = holder.waits;
             scale.holder(&mut holder);
             let key = (holder.task.clone(), holder.kind, holder.stack);
             match self.holders.get_mut(&key) {
-                None => drop(self.holders.insert(key, holder)),
+                None if room.holders == 0 => homeless.holders += waits,
+                None => {
+                    room.holders -= 1;
+                    self.holders.insert(key, holder);
+                }
                 Some(sum) => sum.add(&holder),
             }
         }
@@ -163,6 +220,9 @@ impl Sum {
                 ..self.row
             },
             scale,
+            // All of it had room before.
+            &mut Room::default(),
+            &mut Homeless::default(),
         );
         let mut row = whole.row;
         row.contentions += row.open;

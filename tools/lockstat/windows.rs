@@ -82,7 +82,14 @@ impl Windowed for Windows<'_> {
     }
 
     fn take(&mut self, window: &Window) -> Result<()> {
-        self.sums.add(raw_rows(self.skel, 0)?, window);
+        let homeless = self.sums.add(raw_rows(self.skel, 0)?, window);
+        // Beside those of single windows, which are over.
+        let losses = &mut section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.lock_losses;
+        losses.locks_full += homeless.locks.0;
+        losses.locks_full_ns += homeless.locks.1;
+        losses.waiters_full += homeless.waiters.0;
+        losses.waiters_full_ns += homeless.waiters.1;
+        losses.holders_full += homeless.holders;
         Ok(())
     }
 }

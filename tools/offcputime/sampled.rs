@@ -47,7 +47,7 @@ const MOST_ROWS: usize = 1 << 18;
 struct Sums {
     rows: Bounded<Key, Sum>,
     /// Waits that found no room there, and their time, ns.
-    rows_full: (u64, u64),
+    rows_full: (f64, f64),
     accounting: [f64; 8],
     threads: u64,
     open: u64,
@@ -135,7 +135,7 @@ impl Default for Sums {
     fn default() -> Self {
         Self {
             rows: Bounded::new(MOST_ROWS),
-            rows_full: (0, 0),
+            rows_full: (0.0, 0.0),
             accounting: [0.0; 8],
             threads: 0,
             open: 0,
@@ -171,8 +171,8 @@ impl Sums {
         for row in &part.rows {
             let key = (row.task.clone(), row.wait, row.user, row.kernel, row.waker);
             let Some(sum) = self.rows.entry(key, Sum::default) else {
-                self.rows_full.0 += row.count;
-                self.rows_full.1 += row.blocked_ns + row.runqueue_ns;
+                self.rows_full.0 += weight * row.count as f64;
+                self.rows_full.1 += weight * (row.blocked_ns + row.runqueue_ns) as f64;
                 continue;
             };
             sum.blocked += weight * row.blocked_ns as f64;
@@ -190,7 +190,7 @@ impl Sums {
         let mut losses = Losses::default();
         let (count, time_ns) = self.rows_full;
         let what = "waits: table of all windows full";
-        losses.time("windows_full", what, count, time_ns);
+        losses.time("windows_full", what, whole(count), whole(time_ns));
         let rows = self.rows.drain().map(|(key, sum)| {
             let (task, wait, user, kernel, waker) = key;
             Row {

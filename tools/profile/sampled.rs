@@ -28,7 +28,7 @@ struct Sums {
     /// Samples and weight, by task, user stack and kernel stack.
     rows: Bounded<(Task, u64, u64), (f64, f64)>,
     /// Samples that found no room there.
-    rows_full: u64,
+    rows_full: f64,
     totals: [f64; 4],
     samples: Series,
     weight: Series,
@@ -64,8 +64,8 @@ impl<'a> Sampled<'a> {
         }
     }
 
-    pub(crate) fn follow_cpus(&mut self) -> Result<()> {
-        self.attached.follow_cpus(self.skel)
+    pub(crate) fn follow_cpus(&mut self, now: bool) -> Result<()> {
+        self.attached.follow_cpus(self.skel, now)
     }
 
     /// Everything, once the collection has ended.
@@ -106,7 +106,6 @@ impl Windowed for Sampled<'_> {
     fn shut(&mut self) -> Result<u64> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
-        self.follow_cpus()?;
         self.attached.pause()?;
         Ok(now)
     }
@@ -124,7 +123,7 @@ impl Default for Sums {
     fn default() -> Self {
         Self {
             rows: Bounded::new(MOST_ROWS),
-            rows_full: 0,
+            rows_full: 0.0,
             totals: [0.0; 4],
             samples: Series::default(),
             weight: Series::default(),
@@ -155,7 +154,7 @@ impl Sums {
                     sum.0 += weight * own_samples;
                     sum.1 += weight * own_weight;
                 }
-                None => self.rows_full += row.samples,
+                None => self.rows_full += weight * own_samples,
             }
         }
         let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
@@ -182,7 +181,7 @@ impl Sums {
         losses.count(
             "windows_full",
             "samples: table of all windows full",
-            self.rows_full,
+            (scale * self.rows_full).round() as u64,
         );
         Harvest {
             rows,

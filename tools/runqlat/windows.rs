@@ -25,6 +25,9 @@ pub(crate) const GATED: [&str; 4] = [
     "sched_wakeup_new",
 ];
 
+/// Most tasks of all windows together.
+const MOST_CULPRITS: usize = 1 << 16;
+
 /// The windows of an interval so far.
 #[derive(Default)]
 pub(crate) struct Sums {
@@ -84,28 +87,42 @@ impl Windowed for Windows<'_> {
 
     fn take(&mut self, window: &Window) -> Result<()> {
         let (waits, culprits) = harvest::take_window(self.args, self.skel)?;
-        self.sums.add(&waits, culprits, window);
+        let (homeless, nameless) = self.sums.add(&waits, culprits, window);
+        // Beside those of single windows, which are over.
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.groups_full += homeless;
+        bss.culprits_full += nameless;
         Ok(())
     }
 }
 
 impl Sums {
-    fn add(&mut self, waits: &[Waits<group_id>], culprits: Vec<Culprit>, window: &Window) {
+    /// Returns how many waits, and how many who caused some, found no room.
+    fn add(
+        &mut self,
+        waits: &[Waits<group_id>],
+        culprits: Vec<Culprit>,
+        window: &Window,
+    ) -> (u64, u64) {
         let weight = window.weight();
-        self.groups.add(waits, window, |_| true);
+        let homeless = self.groups.add(waits, window, |_| true);
+        let mut nameless = 0;
         for mut part in culprits {
             part.caused_ns = (part.caused_ns as f64 * weight).round() as u64;
             part.waits = (part.waits as f64 * weight).round() as u64;
+            let is_full = self.culprits.len() >= MOST_CULPRITS;
             match self.culprits.get_mut(&part.tid) {
                 Some(sum) => {
                     sum.caused_ns += part.caused_ns;
                     sum.waits += part.waits;
                 }
+                None if is_full => nameless += 1,
                 None => {
                     self.culprits.insert(part.tid, part);
                 }
             }
         }
+        (homeless, nameless)
     }
 
     /// The interval that ends now, with its groups and tasks.

@@ -1,17 +1,19 @@
 //! Histograms out of windows, each added up by what its window stands for.
 
-use std::collections::HashMap;
-
 use plain::Plain;
 
+use super::bounded::Bounded;
 use super::tally::{Estimates, Tally};
 use super::windowed::Window;
 use crate::histogram::Histogram;
 use crate::histogram::harvest::Group;
 
+/// Most histograms of all windows together; each takes half a KiB.
+const MOST: usize = 1 << 16;
+
 /// The windows of an interval so far; `I` is the BPF side's `struct group_id`.
 pub struct Groups<I> {
-    groups: HashMap<Vec<u8>, Group<I>>,
+    groups: Bounded<Vec<u8>, Group<I>>,
     tally: Tally,
     random: u64,
 }
@@ -19,7 +21,7 @@ pub struct Groups<I> {
 impl<I> Default for Groups<I> {
     fn default() -> Self {
         Self {
-            groups: HashMap::new(),
+            groups: Bounded::new(MOST),
             tally: Tally::default(),
             random: 1,
         }
@@ -28,9 +30,15 @@ impl<I> Default for Groups<I> {
 
 impl<I: Plain + Copy> Groups<I> {
     /// Adds what a window has brought. Of groups that see the same events more than once, `is_tallied` chooses those by
-    /// which all are counted.
-    pub fn add(&mut self, parts: &[Group<I>], window: &Window, is_tallied: impl Fn(&I) -> bool) {
+    /// which all are counted. Returns how many events found no room.
+    pub fn add(
+        &mut self,
+        parts: &[Group<I>],
+        window: &Window,
+        is_tallied: impl Fn(&I) -> bool,
+    ) -> u64 {
         let (mut count, mut time_ns) = (0, 0);
+        let mut homeless = 0;
         for part in parts {
             if is_tallied(&part.id) {
                 count += part.histogram.count();
@@ -38,21 +46,25 @@ impl<I: Plain + Copy> Groups<I> {
             }
             // SAFETY: a plain id is as many initialised bytes.
             let key = unsafe { plain::as_bytes(&part.id) }.to_vec();
-            let sum = self.groups.entry(key).or_insert_with(|| Group {
+            let sum = self.groups.entry(key, || Group {
                 id: part.id,
                 comm: part.comm.clone(),
                 histogram: Histogram::default(),
             });
             let (weight, random) = (window.weight(), &mut self.random);
-            sum.histogram.add_weighted(&part.histogram, weight, random);
+            match sum {
+                Some(sum) => sum.histogram.add_weighted(&part.histogram, weight, random),
+                None => homeless += part.histogram.count(),
+            }
         }
         self.tally.add(count, time_ns, window);
+        homeless
     }
 
     /// The interval, `elapsed_ns` long: its groups, in no order, and how sure they are.
     pub fn finish(mut self, elapsed_ns: u64) -> (Vec<Group<I>>, Option<Estimates>) {
         let looked = self.tally.looked();
-        let scaled = self.groups.into_values().map(|mut group| {
+        let scaled = self.groups.drain().map(|(_, mut group)| {
             if !looked.is_exact() {
                 let whole = std::mem::take(&mut group.histogram);
                 let scale = looked.scale(elapsed_ns);
