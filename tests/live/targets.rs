@@ -104,11 +104,13 @@ fn wakeups(report: &Value, tid: u64) -> u64 {
     own.map(|group| number(group, "count")).sum()
 }
 
-/// A sleep's time off the CPU is all of it but the CPU time that going to sleep and waking took, the tools' included. The
-/// kernel charges the way from wakeup to switch as CPU time, too, when the CPU was idle.
+/// A sleep's time off the CPU is all of it but the CPU time that going to sleep and waking took, the tools' included, and but what
+/// it waited for a CPU, preempted on the way there or back: that is no sleep's. The kernel charges the way from wakeup to
+/// switch as CPU time, too, when the CPU was idle.
 fn assert_asleep(found: u64, phase: &Value) {
     let most = number(phase, "sleep_ns");
-    let least = 0.99 * (most - number(phase, "sleep_cpu_ns")) as f64;
+    let awake = number(phase, "sleep_cpu_ns") + number(phase, "sleep_wait_ns");
+    let least = 0.99 * (most - awake) as f64;
     assert!(
         (least as u64..=most).contains(&found),
         "asleep: {found}, {phase}"

@@ -1,9 +1,23 @@
+/* Time that this thread has waited for a CPU. */
+static long long waited_ns(void)
+{
+	char text[96] = "";
+	long long waited = 0;
+	int fd = open("/proc/thread-self/schedstat", O_RDONLY);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		_exit(6);
+	close(fd);
+	sscanf(text, "%*d %lld", &waited);
+	return waited;
+}
+
 /* Work in phases, one per argument, each after a "go": takes that name, then sleeps and burns, 23 times. */
 int main(int argc, char **argv)
 {
 	say("ready %d\n", getpid());
 	for (int phase = 1; phase < argc && await_go(); phase++) {
-		long long burnt = 0, slept = 0, worked = 0, start;
+		long long burnt = 0, slept = 0, worked = 0, waited = 0, start;
 
 		if (prctl(PR_SET_NAME, argv[phase]))
 			return 1;
@@ -13,7 +27,9 @@ int main(int argc, char **argv)
 			long long before = clock_ns(CLOCK_MONOTONIC), cpu, now;
 
 			cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			waited -= waited_ns();
 			nanosleep(&pause, NULL);
+			waited += waited_ns();
 			now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 			slept += clock_ns(CLOCK_MONOTONIC) - before;
 			worked += now - cpu;
@@ -22,8 +38,8 @@ int main(int argc, char **argv)
 				now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 			burnt += now - cpu;
 		}
-		say("{\"start_ns\": %lld, \"sleep_ns\": %lld, \"sleep_cpu_ns\": %lld, \"burn_ns\": %lld}\ndone\n",
-		    start, slept, worked, burnt);
+		say("{\"start_ns\": %lld, \"sleep_ns\": %lld, \"sleep_cpu_ns\": %lld, \"sleep_wait_ns\": %lld, \"burn_ns\": %lld}\ndone\n",
+		    start, slept, worked, waited, burnt);
 	}
 	await_go();
 	return 0;
