@@ -29,6 +29,21 @@ static long long clock_ns(clockid_t id)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+/* This thread's schedstat: time on CPUs (0) and time that it waited for one (1), ns; how often it was put on one (2). */
+static long long schedstat(int field)
+{
+	long long fields[3];
+	char text[96] = "";
+	int fd = open("/proc/thread-self/schedstat", O_RDONLY);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		_exit(6);
+	close(fd);
+	if (sscanf(text, "%lld %lld %lld", &fields[0], &fields[1], &fields[2]) != 3)
+		_exit(6);
+	return fields[field];
+}
+
 static void say(const char *format, ...)
 {
 	char line[512];

@@ -231,25 +231,12 @@ impl Record for TaskStock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parties::tests::task;
 
     fn ended(tgid: u32, tid: u32, comm: &str) -> TaskStock {
         TaskStock {
-            tgid,
-            tid,
-            comm: comm.into(),
             process_comm: "make".into(),
-            cgroup_id: 1,
-            is_kernel_thread: false,
-            has_exited: true,
-            lost_ns: [10, 0, 5],
-            caused_ns: 3,
-            ios: 1,
-            read_bytes: 4096,
-            written_bytes: 0,
-            faults: 2,
-            open: 0,
-            open_ns: 0,
-            many: None,
+            ..task(tgid, tid, comm, true)
         }
     }
 

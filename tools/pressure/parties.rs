@@ -103,10 +103,10 @@ impl Party {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn task(tgid: u32, tid: u32, comm: &str, has_exited: bool) -> TaskStock {
+    pub(crate) fn task(tgid: u32, tid: u32, comm: &str, has_exited: bool) -> TaskStock {
         TaskStock {
             tgid,
             tid,

@@ -61,13 +61,5 @@ static void start_threads(int count, void *(*routine)(void *), void *args, size_
 /* Times that a thread was put on a CPU. */
 static long long slices(void)
 {
-	char text[96] = "";
-	long long count = 0;
-	int fd = open("/proc/thread-self/schedstat", O_RDONLY);
-
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
-		_exit(6);
-	close(fd);
-	sscanf(text, "%*d %*d %lld", &count);
-	return count;
+	return schedstat(2);
 }

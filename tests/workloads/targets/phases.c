@@ -1,17 +1,3 @@
-/* Time that this thread has waited for a CPU. */
-static long long waited_ns(void)
-{
-	char text[96] = "";
-	long long waited = 0;
-	int fd = open("/proc/thread-self/schedstat", O_RDONLY);
-
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
-		_exit(6);
-	close(fd);
-	sscanf(text, "%*d %lld", &waited);
-	return waited;
-}
-
 /* Work in phases, one per argument, each after a "go": takes that name, then sleeps and burns, 23 times. */
 int main(int argc, char **argv)
 {
@@ -27,9 +13,9 @@ int main(int argc, char **argv)
 			long long before = clock_ns(CLOCK_MONOTONIC), cpu, now;
 
 			cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-			waited -= waited_ns();
+			waited -= schedstat(1);
 			nanosleep(&pause, NULL);
-			waited += waited_ns();
+			waited += schedstat(1);
 			now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 			slept += clock_ns(CLOCK_MONOTONIC) - before;
 			worked += now - cpu;
