@@ -15,6 +15,12 @@
 #include "futex_waits.bpf.h"
 
 /* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. */
+struct syscall_entry {
+	__u64 common;
+	__u64 number;
+	__u64 args[6];
+};
+
 struct syscall_return {
 	__u64 common;
 	__u64 number;
@@ -46,20 +52,21 @@ static __always_inline bool is_compat_futex(__u32 number)
 	       (number == SYSCALL_COMPAT_RESTART || futex_kind(number, true) != FUTEX_NONE);
 }
 
-static __always_inline int call_entered(void)
+static __always_inline int call_entered(bool may_be_pi)
 {
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
 
-	if (member)
+	if (member && (may_be_pi || member->futex.phase != FUTEX_IDLE))
 		futex_entered(&member->futex, task);
 	return 0;
 }
 
+/* Most calls begin no wait that could be seen here already, and should not pay for those that do. */
 SEC("?tp/syscalls/sys_enter_futex")
-int futex_entry(void *ctx)
+int futex_entry(struct syscall_entry *ctx)
 {
-	return call_entered();
+	return call_entered(is_pi_operation(ctx->args[1] & FUTEX_OPERATION_BITS));
 }
 
 /* Attached to the return of every call that waits for futexes, restart_syscall(2) among them, which takes up timed waits that
@@ -90,7 +97,7 @@ int compat_returns(struct syscall_return *ctx)
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(compat_entries, struct pt_regs *regs, long number)
 {
-	return is_compat_futex(number) ? call_entered() : 0;
+	return is_compat_futex(number) ? call_entered(true) : 0;
 }
 
 #endif

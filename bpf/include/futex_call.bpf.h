@@ -212,9 +212,14 @@ static __always_inline bool is_futex_wait(const struct futex_call *call)
 }
 
 /* Whose waiter spins before it sleeps, or instead. */
+static __always_inline bool is_pi_operation(__u8 operation)
+{
+	return operation == FUTEX_LOCK_PI || operation == FUTEX_LOCK_PI2;
+}
+
 static __always_inline bool is_pi_wait(const struct futex_call *call)
 {
-	return call->operation == FUTEX_LOCK_PI || call->operation == FUTEX_LOCK_PI2;
+	return is_pi_operation(call->operation);
 }
 
 static __always_inline bool is_futex_requeue(const struct futex_call *call)
