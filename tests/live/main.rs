@@ -27,6 +27,7 @@ mod kernel;
 mod kernel_stacks;
 mod lockstat;
 mod lockstat_chains;
+mod lockstat_handed_over;
 mod lockstat_hold;
 mod lockstat_kernel;
 mod lockstat_now;

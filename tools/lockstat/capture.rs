@@ -190,7 +190,7 @@ impl<'a> Capture<'a> {
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
     fn absorb(&mut self) {
         self.stacks.absorb(&self.ring);
-        self.names.places.learn(&self.stacks.take_addresses());
+        self.stacks.place_addresses(&mut self.names.places);
     }
 }
 

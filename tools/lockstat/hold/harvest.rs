@@ -112,7 +112,7 @@ impl Harvest {
                 }
             })
             .collect();
-        name(&mut rows);
+        name(&mut rows, &mut symbolizer);
         rows.sort_by_key(|row| (Reverse(row.holds.sum()), row.tgid, row.address));
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let mut losses = Losses::default();
@@ -142,17 +142,19 @@ fn caller(symbolizer: &mut Symbolizer, tgid: u32, address: u64) -> Option<String
     frames.last().map(|frame| frame.name.to_string())
 }
 
-fn name(rows: &mut [Row]) {
+fn name(rows: &mut [Row], symbolizer: &mut Symbolizer) {
+    let time_ns = monotonic_ns();
     let addresses: Vec<Address> = (0..)
         .zip(rows.iter())
         .map(|(id, row)| Address {
             id,
             tgid: row.tgid,
             address: row.address,
+            time_ns,
         })
         .collect();
     let mut places = Places::default();
-    places.learn(&addresses);
+    places.learn(&addresses, Some(symbolizer));
     for (id, row) in (0..).zip(rows) {
         row.name = match places.get(id) {
             Some(place) if place.is_variable => place.name.clone(),

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use profile::frame::Frame;
 use trace::places::Places;
 use trace::stacks::Address;
+use trace::window::monotonic_ns;
 
 use super::lock::{Class, Identity, Wait};
 use super::snapshot::Stack;
@@ -31,11 +32,16 @@ pub(crate) fn name(
                 return None;
             };
             let tgid = threads.all[wait.waiter].task.tgid;
-            Some(Address { id, tgid, address })
+            Some(Address {
+                id,
+                tgid,
+                address,
+                time_ns: monotonic_ns(),
+            })
         })
         .collect();
     let mut places = Places::default();
-    places.learn(&addresses);
+    places.learn(&addresses, None);
     for address in addresses {
         let wait = &mut waits[usize::try_from(address.id).expect("an index")];
         let place = places.get(address.id);

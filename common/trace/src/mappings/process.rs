@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Mapping;
 use super::table::Table;
+use super::{Backing, Mapping};
 
 /// exec and PID reuse start a new one; a shell wrapper does 2–3.
 const MAX_SPACES: usize = 8;
@@ -75,6 +75,12 @@ impl Space {
 
     pub(super) fn find(&self, address: u64, time_ns: u64) -> Option<&Mapping> {
         self.table.find(address, time_ns)
+    }
+
+    /// The file that is nearest below an address.
+    pub(super) fn below(&self, address: u64, time_ns: u64) -> Option<&Mapping> {
+        let is_file = |mapping: &&Mapping| matches!(mapping.backing, Backing::File(_));
+        self.table.below(address, time_ns).find(is_file)
     }
 
     /// Applies a mapping that the kernel reported; returns how many mappings had to be forgotten.

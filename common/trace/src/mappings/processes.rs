@@ -135,6 +135,19 @@ impl Processes {
             .is_some_and(|latest| latest.id == space)
     }
 
+    /// The file mapped as code nearest below `address` at `time_ns`; also in a process that is gone.
+    pub(crate) fn code_below(&self, tgid: u32, time_ns: u64, address: u64) -> Option<&Mapping> {
+        self.known.get(&tgid)?.at(time_ns)?.below(address, time_ns)
+    }
+
+    /// Whether what /proc shows of a process now is what it was at `time_ns`, as far as the stream has told.
+    pub(crate) fn lives_on(&self, tgid: u32, time_ns: u64) -> bool {
+        self.known.get(&tgid).is_none_or(|process| {
+            let id = |space: &Space| space.id;
+            process.exited_ns.is_none() && process.at(time_ns).map(id) == process.latest().map(id)
+        })
+    }
+
     /// Reads the maps file of a known process again, at most every 100 ms: the stream does not tell of mremap, nor of what
     /// was lost.
     pub(crate) fn reread(&mut self, tgid: u32) {

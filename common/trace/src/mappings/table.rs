@@ -87,6 +87,12 @@ impl Table {
             })
     }
 
+    /// What is mapped now, and was at `time_ns`, below an address: the nearest first.
+    pub(super) fn below(&self, address: u64, time_ns: u64) -> impl Iterator<Item = &Mapping> {
+        let below = self.current.range(..=address).rev().map(|(_, m)| m);
+        below.filter(move |m| m.from_ns <= time_ns)
+    }
+
     fn overlapping<'a>(&'a self, mapping: &Mapping) -> impl Iterator<Item = &'a Mapping> + use<'a> {
         let (start, end) = (mapping.start, mapping.end);
         let before = self.current.range(..start).next_back().map(|(_, m)| m);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::mappings::{Backing, FileKey, Mapping, maps};
 use crate::stacks::Address;
-use crate::symbolize::{debugfile, files};
+use crate::symbolize::{Symbolizer, debugfile, files};
 use variables::Variables;
 
 /// Files whose variables are kept.
@@ -26,7 +26,7 @@ pub struct Place {
     pub file: Option<(u64, u64)>,
 }
 
-/// Looks addresses up while their processes live, and remembers.
+/// Looks addresses up, and remembers: variables of files also when the process is gone.
 #[derive(Default)]
 pub struct Places {
     files: HashMap<FileKey, Arc<Variables>>,
@@ -36,8 +36,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Looks up what the BPF side has interned.
-    pub fn learn(&mut self, addresses: &[Address]) {
+    /// Looks up what the BPF side has interned. `past` knows which files were mapped in processes that are gone.
+    pub fn learn(&mut self, addresses: &[Address], mut past: Option<&mut Symbolizer>) {
         let mut maps: HashMap<u32, Vec<(Mapping, bool)>> = HashMap::new();
         for address in addresses {
             if self.known.len() >= MAX_PLACES {
@@ -47,7 +47,16 @@ impl Places {
             let mappings = maps
                 .entry(address.tgid)
                 .or_insert_with(|| maps::all(address.tgid).unwrap_or_default());
-            match self.look_up(address.tgid, mappings, address.address) {
+            let place = match &mut past {
+                Some(past) if !past.lives_on(address.tgid, address.time_ns) => {
+                    self.look_back(past, address)
+                }
+                Some(past) => self
+                    .look_up(address.tgid, mappings, address.address)
+                    .or_else(|| self.look_back(past, address)),
+                None => self.look_up(address.tgid, mappings, address.address),
+            };
+            match place {
                 Some(place) => drop(self.known.insert(address.id, place)),
                 None => self.missed += 1,
             }
@@ -91,45 +100,68 @@ impl Places {
         Some(plain(if is_memory { &path } else { "[anon]" }))
     }
 
+    /// The variable at an address of a process that is gone: a file's data lies above its code, and nothing between them.
+    fn look_back(&mut self, past: &mut Symbolizer, address: &Address) -> Option<Place> {
+        let (code, module) = past.code_below(address.tgid, address.time_ns, address.address)?;
+        let variables = self.variables_of(&code, || {
+            let (file, debug) = past.with_debug_file(module)?;
+            Some(Variables::read(file, debug.as_ref()))
+        })?;
+        named(&variables, &code, address.address)
+    }
+
     /// The variable at `address`, which lies in `mapping` or right behind it.
     fn variable(&mut self, tgid: u32, mapping: &Mapping, address: u64) -> Option<Place> {
+        let variables = self.variables_of(mapping, || {
+            let opened = files::open_mapped(tgid, mapping.start, mapping.end).ok()?;
+            let debug = debugfile::of_opened(&opened, &mapping.path);
+            Some(Variables::read(&opened.file, debug.as_ref()))
+        })?;
+        named(&variables, mapping, address)
+    }
+
+    /// The data of the file behind a mapping, which is read once.
+    fn variables_of(
+        &mut self,
+        mapping: &Mapping,
+        read: impl FnOnce() -> Option<Variables>,
+    ) -> Option<Arc<Variables>> {
         let Backing::File(key) = mapping.backing else {
             return None;
         };
         if self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
             self.files.clear();
         }
-        let variables = self.files.entry(key).or_insert_with(|| {
-            let opened = files::open_mapped(tgid, mapping.start, mapping.end);
-            Arc::new(opened.map_or_else(
-                |_| Variables::default(),
-                |opened| {
-                    let debug = debugfile::of_open(&opened, &mapping.path);
-                    Variables::read(&opened.file, debug.as_ref())
-                },
-            ))
-        });
-        let bias = variables.bias(mapping.start, mapping.offset)?;
-        let elf_address = address.wrapping_sub(bias);
-        if !variables.is_loaded(elf_address) {
-            return None;
-        }
-        let found = variables.find(elf_address);
-        let path = String::from_utf8_lossy(&mapping.path);
-        let module = base(&path);
-        let section = found.section.unwrap_or_default();
-        let is_variable = found.variable.is_some();
-        let name = match found.variable {
-            Some((name, 0)) => format!("{module}{section}: {name}"),
-            Some((name, offset)) => format!("{module}{section}: {name}+{offset:#x}"),
-            None => format!("{module}{section}+{elf_address:#x}"),
-        };
-        Some(Place {
-            name,
-            is_variable,
-            file: None,
-        })
+        let known = self
+            .files
+            .entry(key)
+            .or_insert_with(|| Arc::new(read().unwrap_or_default()));
+        Some(Arc::clone(known))
     }
+}
+
+/// What a file has at `address`, given one of its mappings.
+fn named(variables: &Variables, mapping: &Mapping, address: u64) -> Option<Place> {
+    let bias = variables.bias(mapping.start, mapping.offset)?;
+    let elf_address = address.wrapping_sub(bias);
+    if !variables.is_loaded(elf_address) {
+        return None;
+    }
+    let found = variables.find(elf_address);
+    let path = String::from_utf8_lossy(&mapping.path);
+    let module = base(&path);
+    let section = found.section.unwrap_or_default();
+    let is_variable = found.variable.is_some();
+    let name = match found.variable {
+        Some((name, 0)) => format!("{module}{section}: {name}"),
+        Some((name, offset)) => format!("{module}{section}: {name}+{offset:#x}"),
+        None => format!("{module}{section}+{elf_address:#x}"),
+    };
+    Some(Place {
+        name,
+        is_variable,
+        file: None,
+    })
 }
 
 fn plain(name: &str) -> Place {
@@ -155,11 +187,15 @@ mod tests {
 
     fn place_of(address: usize) -> Place {
         let mut places = Places::default();
-        places.learn(&[Address {
-            id: 1,
-            tgid: std::process::id(),
-            address: address as u64,
-        }]);
+        places.learn(
+            &[Address {
+                id: 1,
+                tgid: std::process::id(),
+                address: address as u64,
+                time_ns: 0,
+            }],
+            None,
+        );
         places.get(1).expect("our own memory").clone()
     }
 
@@ -181,11 +217,15 @@ mod tests {
     #[test]
     fn what_is_gone_is_counted() {
         let mut places = Places::default();
-        places.learn(&[Address {
-            id: 1,
-            tgid: u32::MAX,
-            address: 0,
-        }]);
+        places.learn(
+            &[Address {
+                id: 1,
+                tgid: u32::MAX,
+                address: 0,
+                time_ns: 0,
+            }],
+            None,
+        );
         assert_eq!((places.missed(), places.get(1)), (1, None));
     }
 }

@@ -14,6 +14,7 @@ use profile::frame::Frame;
 use profile::model::{StackEnd, Task, Waker};
 
 use crate::losses::Losses;
+use crate::places::Places;
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::task;
 use crate::unwind::{Registers, Unwinder};
@@ -51,6 +52,8 @@ pub struct Address {
     pub tgid: u32,
     /// Where in its address space.
     pub address: u64,
+    /// When, on CLOCK_MONOTONIC, ns.
+    pub time_ns: u64,
 }
 
 /// Every stack seen in a run, by id.
@@ -177,9 +180,10 @@ impl StackTable {
         self.unwinder.update(&mut self.symbolizer);
     }
 
-    /// Addresses that came since the last call.
-    pub fn take_addresses(&mut self) -> Vec<Address> {
-        std::mem::take(&mut self.addresses)
+    /// Finds out what lies at the addresses that came since the last call.
+    pub fn place_addresses(&mut self, places: &mut Places) {
+        let addresses = std::mem::take(&mut self.addresses);
+        places.learn(&addresses, Some(&mut self.symbolizer));
     }
 
     /// Adds the user stack of a thread that is blocked in the kernel; returns its id.
@@ -270,6 +274,7 @@ impl StackTable {
                     id: record.id,
                     tgid: record.tgid,
                     address,
+                    time_ns: record.time_ns,
                 })),
             _ => {}
         }

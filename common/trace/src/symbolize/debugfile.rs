@@ -50,9 +50,13 @@ pub(super) fn find(
 }
 
 /// The debug file of a binary that is open, where our own root has one.
-pub(crate) fn of_open(binary: &Opened, path: &[u8]) -> Option<File> {
-    let headers = elf::read(&binary.file)?;
-    let owner = binary.facts.owner;
+pub(crate) fn of_opened(binary: &Opened, path: &[u8]) -> Option<File> {
+    of_file(&binary.file, binary.facts.owner, path)
+}
+
+/// The same of one that somebody else keeps open.
+pub(super) fn of_file(binary: &File, owner: u32, path: &[u8]) -> Option<File> {
+    let headers = elf::read(binary)?;
     let root = open_root("/").ok()?;
     let candidates = candidates(path, &headers, &[DEBUG_DIR.into()]);
     let mut found = candidates

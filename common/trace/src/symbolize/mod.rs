@@ -174,6 +174,32 @@ impl Symbolizer {
         self.modules.get(module).unchanged()
     }
 
+    /// Whether /proc still shows process `tgid` as it was at `time_ns` (CLOCK_MONOTONIC).
+    pub(crate) fn lives_on(&self, tgid: u32, time_ns: u64) -> bool {
+        self.processes.lives_on(tgid, time_ns)
+    }
+
+    /// The mapping of code nearest below an address of a process, gone or not, and its file's number.
+    pub(crate) fn code_below(
+        &mut self,
+        tgid: u32,
+        time_ns: u64,
+        address: u64,
+    ) -> Option<(Mapping, u32)> {
+        let mapping = self.processes.code_below(tgid, time_ns, address)?.clone();
+        let module = self.modules.locate(tgid, &mapping)?;
+        Some((mapping, module))
+    }
+
+    /// A module's open file, if it is still what was mapped, and the separate debug file that our root has of it.
+    pub(crate) fn with_debug_file(&mut self, module: u32) -> Option<(&File, Option<File>)> {
+        self.modules.reopen(module);
+        let module = self.modules.get(module);
+        let file = module.unchanged()?;
+        let debug = debugfile::of_file(file, module.owner()?, module.raw_path());
+        Some((file, debug))
+    }
+
     /// Ties a stack (leaf first) to what was mapped in process `tgid` at `time_ns` (CLOCK_MONOTONIC), leaf first.
     ///
     /// Addresses are those of the calls, not those behind them, as the walk by unwind tables gives them.

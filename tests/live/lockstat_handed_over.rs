@@ -1,0 +1,147 @@
+//! lockstat on a mutex that goes from hand to hand as fast as two threads can sleep and wake each other.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::c_program::compile;
+use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Two threads of one CPU and a mutex: the one that has it lets the other one run into it, so that each sleeps for it again
+/// and again, and for nothing else. They run for as many ms as the argument says.
+const HAND_OVER: &str = r#"
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t start;
+static long long run_ns;
+
+static long sleeps(void)
+{
+	struct rusage own;
+
+	getrusage(RUSAGE_THREAD, &own);
+	return own.ru_nvcsw;
+}
+
+static void *hand_over(void *count)
+{
+	long before;
+
+	pthread_barrier_wait(&start);
+	before = sleeps();
+	for (long long end = clock_ns(CLOCK_MONOTONIC) + run_ns; clock_ns(CLOCK_MONOTONIC) < end;) {
+		pthread_mutex_lock(&lock);
+		sched_yield();
+		pthread_mutex_unlock(&lock);
+	}
+	*(long *)count = sleeps() - before;
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	/* Fair scheduling takes sched_yield for a hint. */
+	struct sched_param lowest = { .sched_priority = sched_get_priority_min(SCHED_FIFO) };
+	pthread_t threads[2];
+	cpu_set_t one;
+	long counts[2];
+
+	run_ns = atoll(argv[1]) * 1000000;
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	pthread_barrier_init(&start, NULL, 3);
+	for (int i = 0; i < 2; i++) {
+		pthread_create(&threads[i], NULL, hand_over, &counts[i]);
+		if (pthread_setaffinity_np(threads[i], sizeof(one), &one) ||
+		    pthread_setschedparam(threads[i], SCHED_FIFO, &lowest))
+			_exit(7);
+	}
+	ready();
+	pthread_barrier_wait(&start);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	say("{\"sleeps\": %ld}\n", counts[0] + counts[1]);
+	say("done\n");
+	await_go();
+	_exit(0);
+}
+"#;
+
+/// How long the threads of a storm run.
+const RUN_MS: u64 = 3_000;
+
+fn hand_over(dir: &Path, run_ms: u64) -> Command {
+    let program = compile(dir, "hand_over", HAND_OVER, &["-pthread"]);
+    let mut command = Command::new(program);
+    command.arg(run_ms.to_string());
+    command
+}
+
+/// The mutex of the only process that was traced.
+fn only_lock(report: &Value) -> Value {
+    let locks = report["locks"].as_array().expect("a list").iter();
+    let ours: Vec<_> = locks
+        .filter(|lock| lock["name"] == "hand_over.bss: lock")
+        .collect();
+    assert_eq!(ours.len(), 1, "{report:#}");
+    ours[0].clone()
+}
+
+/// Far beyond 100,000 a second, where the machine is not asleep itself.
+#[test]
+fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut workload, pid) = Workload::spawn("hand_over", hand_over(dir.path(), RUN_MS));
+    let tool = Tool::start("lockstat", &["-j", "--strict", "-p", &pid.to_string()]);
+    tool.wait_attached();
+    workload.go();
+    let sleeps = number(&workload.results()[0], "sleeps");
+    tool.interrupt();
+    let output = tool.finish();
+    workload.finish();
+    let lock = only_lock(&output.report());
+    let waits = number(&lock, "contentions");
+    eprintln!(
+        "{} waits a second\n{}",
+        sleeps * 1_000 / RUN_MS,
+        output.stderr
+    );
+    assert!(sleeps > 10_000, "no storm: {sleeps} sleeps");
+    assert_eq!(waits, sleeps, "{}", output.stderr);
+    let waiters = lock["waiters"].as_array().expect("a list").iter();
+    let by_caller = waiters.filter(|waiter| waiter["caller"] == "hand_over");
+    let with_stack: u64 = by_caller.map(|waiter| number(waiter, "count")).sum();
+    assert_eq!(with_stack, sleeps, "{:#}", lock);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+}
+
+/// The tool is stopped while the program lives: when it looks, there is no process any more.
+#[test]
+fn a_lock_of_a_program_that_is_gone_has_its_name() {
+    if !require_live() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let tool = Tool::start("lockstat", &["-U", "-j", "--comm", "hand_over"]);
+    tool.wait_attached();
+    tool.signal(libc::SIGSTOP);
+    let (mut workload, _) = Workload::spawn("hand_over", hand_over(dir.path(), 20));
+    workload.go();
+    let sleeps = number(&workload.results()[0], "sleeps");
+    workload.finish();
+    tool.signal(libc::SIGCONT);
+    tool.interrupt();
+    let output = tool.finish();
+    let lock = only_lock(&output.report());
+    assert_eq!(number(&lock, "contentions"), sleeps, "{lock:#}");
+    assert_eq!(lock["class"], "mutex", "{lock:#}");
+}
