@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* unwind.bpf.h: walks the user stack of the current task, and keeps the kernel's side of what user space knows of
  * processes: a fork inherits, an exec forgets.
+ *
+ * It is walked where the event is. bpf_task_work (6.18) could put that off to the return to user space, where a page that is
+ * not there could be fetched. But in a virtual machine of 6.18 to schedule it took 7.7 us, for each goes through an interrupt of
+ * the CPU to itself (irq_work), and a walk by frame pointers in place 0.9; ours takes less.
  */
 #ifndef __UNWIND_BPF_H__
 #define __UNWIND_BPF_H__
