@@ -8,10 +8,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::kernel::require_live;
-use crate::tool::Tool;
+use crate::tool::{COMMANDED, TRACERS, Tool};
 use crate::workload::{Workload, number};
-
-const TOOLS: [&str; 3] = ["offcputime", "profile", "runqlat"];
 
 fn run(tool: &str, args: &[&str]) -> std::process::Output {
     Command::new(crate::built(tool))
@@ -29,7 +27,7 @@ fn a_target_that_exits_leaves_a_whole_report() {
     if !require_live() {
         return;
     }
-    for tool in TOOLS {
+    for tool in ["offcputime", "profile", "runqlat"] {
         let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "1"]);
         let running = Tool::start(tool, &["-j", "-p", &workload.pid().to_string()]);
         running.wait_attached();
@@ -57,6 +55,9 @@ fn a_closed_pipe_ends_quietly() {
         ("offcputime", &["1"][..]),
         ("runqlat", &["-P", "100ms", "5"]),
         ("profile", &["-I", "1"]),
+        ("biolatency", &["100ms", "5"]),
+        ("lockstat", &["1"]),
+        ("pressure", &["100ms", "5"]),
     ] {
         let mut child = Command::new(crate::built(tool))
             .args(args)
@@ -86,7 +87,7 @@ fn sigterm_ends_with_the_report() {
     if !require_live() {
         return;
     }
-    for tool in TOOLS {
+    for tool in TRACERS {
         let running = Tool::start(tool, &["-j"]);
         running.wait_attached();
         running.signal(libc::SIGTERM);
@@ -137,7 +138,7 @@ fn a_full_disk_is_named_and_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let link = dir.path().join("full.json");
     std::os::unix::fs::symlink("/dev/full", &link).expect("a link");
-    for tool in ["offcputime", "profile"] {
+    for tool in ["offcputime", "profile", "lockstat"] {
         let output = run(tool, &["-q", "-o", link.to_str().expect("plain"), "200ms"]);
         assert_eq!(output.status.code(), Some(1), "{tool}");
         let stderr = text(&output.stderr);
@@ -196,7 +197,7 @@ fn a_commands_status_is_passed_on_and_its_children_are_followed() {
         return;
     }
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
-        for tool in TOOLS {
+        for tool in COMMANDED {
             let output = run(tool, &["-q", "--", "sh", "-c", script]);
             assert_eq!(
                 output.status.code(),

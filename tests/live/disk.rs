@@ -176,3 +176,14 @@ pub(crate) fn fio(target: &str, options: &[&str]) -> Value {
         serde_json::from_str(&output[output.find('{').expect("JSON")..]).expect("JSON");
     report["jobs"][0].clone()
 }
+
+/// What a script says on stdout and stderr with a file system of one page at `dir`.
+pub(crate) fn on_full_disk(dir: &str, script: &str) -> (String, String) {
+    let script = format!("mount -t tmpfs -o size=4k none {dir} && {script}");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .output();
+    let output = output.expect("unshare runs");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}

@@ -8,11 +8,10 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
+use crate::disk::on_full_disk;
 use crate::kernel::{alone, require_live, schedstat};
-use crate::tool::Tool;
+use crate::tool::{COMMANDED, TRACERS, Tool, once};
 use crate::workload::{Workload, number};
-
-const TOOLS: [&str; 3] = ["offcputime", "profile", "runqlat"];
 
 fn path(tool: &str) -> String {
     crate::built(tool).to_str().expect("plain").to_owned()
@@ -88,7 +87,7 @@ fn a_signal_under_load_ends_with_everything_up_to_then() {
             Workload::spawn("endless", command)
         };
         let mut load: Vec<(Workload, u32)> = (0..4).map(|_| start()).collect();
-        let tools = TOOLS.map(|tool| {
+        let tools = ["offcputime", "profile", "runqlat"].map(|tool| {
             let tool = Tool::start(tool, &["-j"]);
             tool.wait_attached();
             tool
@@ -123,8 +122,11 @@ fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
     for command in [
         "runqlat -L 50ms",
         "runqlat -j 50ms",
+        "biolatency -j 50ms",
+        "pressure -j 50ms",
         "profile -I -F 499 500ms",
         "offcputime 500ms",
+        "lockstat -i 100ms",
     ] {
         let (tool, options) = command.split_once(' ').expect("options");
         let script = format!(
@@ -153,7 +155,7 @@ fn files_are_written_even_if_nobody_reads_stdout() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    for tool in ["offcputime", "profile"] {
+    for tool in ["offcputime", "profile", "lockstat"] {
         let file = dir.path().join(format!("{tool}.json"));
         let mut child = Command::new(crate::built(tool))
             .args(["-q", "-o", file.to_str().expect("plain"), "200ms"])
@@ -172,7 +174,7 @@ fn a_commands_status_survives_a_reader_that_leaves() {
     if !require_live() {
         return;
     }
-    for tool in TOOLS {
+    for tool in COMMANDED {
         let mut child = Command::new(crate::built(tool))
             .args(["-q", "--", "sh", "-c", "sleep 0.1; exit 7"])
             .stdout(Stdio::piped())
@@ -231,39 +233,42 @@ fn full_disks_are_named_and_leave_what_was_there() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
-    for tool in ["offcputime", "profile"] {
+    for tool in ["offcputime", "profile", "lockstat"] {
         let script = format!(
-            "mount -t tmpfs -o size=8k none {dir} && echo old > {dir}/out.json && \
-             {} -q --threads -I -F 999 -o {dir}/out.json 500ms > /dev/null; echo $?; \
+            "echo old > {dir}/out.json && {} -q -o {dir}/out.json 500ms > /dev/null; echo $?; \
              ls -A {dir}; cat {dir}/out.json",
             path(tool)
         );
-        let script = if tool == "offcputime" {
-            script.replace(" --threads -I -F 999", "")
-        } else {
-            script
-        };
-        let output = Command::new("unshare")
-            .args(["-m", "sh", "-c", &script])
-            .output();
-        let output = output.expect("unshare runs");
         assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
-            format!("{tool}: write {dir}/out.json: No space left on device (os error 28)\n")
-        );
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            "1\nout.json\nold\n"
+            on_full_disk(dir, &script),
+            (
+                "1\nout.json\nold\n".into(),
+                format!("{tool}: write {dir}/out.json: No space left on device (os error 28)\n")
+            )
         );
     }
-    for tool in TOOLS {
+    // A log grows as it goes.
+    for tool in ["runqlat", "biolatency"] {
+        let script = format!(
+            "echo old > {dir}/old && {} -q --hdr {dir}/log 200ms 2 > /dev/null; echo $?; cat {dir}/old",
+            path(tool)
+        );
+        assert_eq!(
+            on_full_disk(dir, &script),
+            (
+                "1\nold\n".into(),
+                format!("{tool}: write {dir}/log: No space left on device (os error 28)\n")
+            )
+        );
+    }
+    for tool in TRACERS {
         let full = File::options()
             .write(true)
             .open("/dev/full")
             .expect("a device");
         let output = Command::new(crate::built(tool))
-            .args(["-q", "-j", "200ms"])
-            .args((tool == "runqlat").then_some("1"))
+            .args(["-q", "-j"])
+            .args(once(tool, "200ms"))
             .stdout(full)
             .output()
             .expect("the tool runs");
@@ -358,7 +363,7 @@ fn nothing_reaches_a_terminal_that_acts_on_it() {
         return;
     }
     let _alone = alone();
-    for tool in TOOLS {
+    for tool in ["offcputime", "profile", "runqlat", "pressure"] {
         let mut workload = Workload::start(
             "hostile",
             &[
@@ -369,11 +374,15 @@ fn nothing_reaches_a_terminal_that_acts_on_it() {
             ],
         );
         let pid = workload.pid().to_string();
-        let mut args = vec!["--color", "never", "-p", &pid];
-        args.extend(match tool {
-            "runqlat" => &["-L", "1", "1"][..],
-            _ => &["1"],
-        });
+        let mut args = vec!["--color", "never"];
+        if tool == "runqlat" {
+            args.push("-L");
+        }
+        // It looks at the whole machine.
+        if tool != "pressure" {
+            args.extend(["-p", &pid]);
+        }
+        args.extend(once(tool, "1"));
         let shown = human(tool, &args, || {
             workload.go();
             workload.results();

@@ -14,10 +14,8 @@ use serde_json::Value;
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
 use crate::held::Held;
 use crate::kernel::{alone, require_live};
-use crate::tool::Tool;
+use crate::tool::{COMMANDED, TRACERS, Tool};
 use crate::workload::{Workload, number};
-
-const TOOLS: [&str; 5] = ["profile", "offcputime", "runqlat", "biolatency", "pressure"];
 
 /// Far beyond what starting takes, so that only a hang runs into it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,7 +35,7 @@ fn killed_while_loading_nothing_stays() {
         return;
     }
     let _alone = crate::kernel::alone();
-    for tool in TOOLS {
+    for tool in TRACERS {
         let running = Tool::start(tool, &[]);
         // As soon as it has a program; it is not attached then, or not with all.
         let give_up = Instant::now() + PATIENCE;
@@ -59,7 +57,7 @@ fn killed_while_tracing_nothing_stays() {
         return;
     }
     let _alone = crate::kernel::alone();
-    for tool in TOOLS {
+    for tool in TRACERS {
         let running = Tool::start(tool, &[]);
         running.wait_attached();
         let held = kill(running);
@@ -82,7 +80,7 @@ fn killed_while_reporting_nothing_stays() {
     }
     let _alone = crate::kernel::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    for tool in ["profile", "offcputime"] {
+    for tool in ["profile", "offcputime", "lockstat"] {
         let path = dir.path().join(format!("{tool}.json"));
         let name = std::ffi::CString::new(path.to_str().expect("plain")).expect("no zeros");
         // SAFETY: a C string.
@@ -130,6 +128,7 @@ fn killed_while_writing_a_file_leaves_none() {
     for (tool, before) in [
         ("profile", None),
         ("offcputime", None),
+        ("lockstat", None),
         ("profile", Some("old")),
     ] {
         let path = dir.path().join("out.json");
@@ -181,7 +180,7 @@ fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
         return;
     }
     let _alone = crate::kernel::alone();
-    for tool in ["profile", "offcputime", "runqlat", "biolatency"] {
+    for tool in COMMANDED {
         let running = Tool::start(tool, &["--", "sleep", "60"]);
         let give_up = Instant::now() + PATIENCE;
         loop {
@@ -211,7 +210,7 @@ fn too_few_descriptors_are_one_line_with_the_remedy() {
         return;
     }
     let _alone = crate::kernel::alone();
-    for tool in TOOLS {
+    for tool in TRACERS {
         for limit in [4, 12, 16, 20, 24, 32, 64, 127] {
             let script = format!(
                 "ulimit -n {limit}; exec {} 200ms 2>&1",

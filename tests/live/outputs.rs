@@ -11,6 +11,7 @@ use profile::recording::Recording;
 use profile::units;
 use serde_json::Value;
 
+use crate::disk::on_full_disk;
 use crate::kernel::{alone, require_live};
 use crate::traced::traced;
 use crate::workload::{Workload, number};
@@ -348,22 +349,18 @@ fn a_failed_write_leaves_the_old_file_whatever_the_format() {
     let dir = dir.path().to_str().expect("plain");
     for ending in ENDINGS {
         let script = format!(
-            "mount -t tmpfs -o size=4k none {dir} && echo old > {dir}/out.{ending} && \
-             {} -q -I -F 999 --threads -o {dir}/out.{ending} 300ms > /dev/null; echo $?; \
+            "echo old > {dir}/out.{ending} && {} -q -I -F 999 --threads -o {dir}/out.{ending} 300ms > /dev/null; echo $?; \
              ls -A {dir}; cat {dir}/out.{ending}",
             crate::built("profile").display()
         );
-        let output = Command::new("unshare")
-            .args(["-m", "sh", "-c", &script])
-            .output();
-        let output = output.expect("unshare runs");
         assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
-            format!("profile: write {dir}/out.{ending}: No space left on device (os error 28)\n")
-        );
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            format!("1\nout.{ending}\nold\n")
+            on_full_disk(dir, &script),
+            (
+                format!("1\nout.{ending}\nold\n"),
+                format!(
+                    "profile: write {dir}/out.{ending}: No space left on device (os error 28)\n"
+                )
+            )
         );
     }
 }

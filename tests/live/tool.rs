@@ -16,6 +16,28 @@ use crate::cpu_times::watch_cpus;
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// All that trace.
+pub(crate) const TRACERS: [&str; 6] = [
+    "profile",
+    "offcputime",
+    "runqlat",
+    "biolatency",
+    "lockstat",
+    "pressure",
+];
+
+/// Those of them that start a command.
+pub(crate) const COMMANDED: [&str; 5] =
+    ["profile", "offcputime", "runqlat", "biolatency", "lockstat"];
+
+/// The arguments that make a tool look once, for so long.
+pub(crate) fn once<'a>(tool: &str, time: &'a str) -> Vec<&'a str> {
+    match tool {
+        "runqlat" | "biolatency" | "pressure" => vec![time, "1"],
+        _ => vec![time],
+    }
+}
+
 /// Lines of stderr as they come.
 #[derive(Default)]
 struct Stderr {

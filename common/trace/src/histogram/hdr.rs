@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
+};
 
 use super::{Histogram, middle};
 
@@ -16,6 +18,7 @@ const DIGITS: u8 = 3;
 
 /// An interval log being written: header first, then a line per interval and group.
 pub struct HdrLog {
+    path: PathBuf,
     file: BufWriter<File>,
     serializer: V2DeflateSerializer,
     started: SystemTime,
@@ -31,6 +34,7 @@ impl HdrLog {
     pub fn create(path: &Path, started: SystemTime) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("write {}", path.display()))?;
         Ok(Self {
+            path: path.into(),
             file: BufWriter::new(file),
             serializer: V2DeflateSerializer::new(),
             started,
@@ -60,7 +64,7 @@ impl HdrLog {
         let mut log = builder
             .with_max_value_divisor(1.0)
             .begin_log_with(&mut self.file, &mut self.serializer)
-            .context("write HDR log")?;
+            .with_context(|| format!("write {}", self.path.display()))?;
         self.has_header = true;
         // Commas end a tag, blanks a field.
         let tag: Option<String> = tag.map(|tag| {
@@ -71,8 +75,12 @@ impl HdrLog {
         });
         let tag = tag.as_deref().and_then(Tag::new);
         log.write_histogram(&values, offset, length, tag)
-            .map_err(|err| anyhow!("write HDR log: {err:?}"))?;
-        std::io::Write::flush(&mut self.file).context("write HDR log")
+            .map_err(|err| match err {
+                IntervalLogWriterError::IoError(error) => anyhow!(error),
+                other => anyhow!("{other:?}"),
+            })
+            .and_then(|()| Ok(std::io::Write::flush(&mut self.file)?))
+            .with_context(|| format!("write {}", self.path.display()))
     }
 }
 
