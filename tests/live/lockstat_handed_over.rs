@@ -120,7 +120,7 @@ fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
     let waiters = lock["waiters"].as_array().expect("a list").iter();
     let by_caller = waiters.filter(|waiter| waiter["caller"] == "hand_over");
     let with_stack: u64 = by_caller.map(|waiter| number(waiter, "count")).sum();
-    assert_eq!(with_stack, sleeps, "{:#}", lock);
+    assert_eq!(with_stack, sleeps, "{lock:#}");
     assert_eq!(output.code, 0, "{}", output.stderr);
 }
 
