@@ -22,6 +22,7 @@ use capture::Capture;
 mod args;
 mod capture;
 mod chains;
+mod functions;
 mod harvest;
 mod hold;
 mod json;

@@ -2,36 +2,28 @@
 
 use super::futex::{Futex, Operation};
 use super::lock::Class;
+use crate::functions::{Function, waited_in};
 
-/// Parts of functions' names, and what calls futexes so. The first that fits a frame, from the leaf on, counts.
-const CALLERS: &[(&str, Class)] = &[
-    ("pthread_cond_", Class::Event),
-    ("pthread_barrier_wait", Class::Event),
-    ("sem_wait", Class::Event),
-    ("sem_timedwait", Class::Event),
-    ("sem_clockwait", Class::Event),
-    ("pthread_rwlock_rdlock", Class::RwLockRead),
-    ("pthread_rwlock_timedrdlock", Class::RwLockRead),
-    ("pthread_rwlock_clockrdlock", Class::RwLockRead),
-    ("pthread_rwlock_wrlock", Class::RwLockWrite),
-    ("pthread_rwlock_timedwrlock", Class::RwLockWrite),
-    ("pthread_rwlock_clockwrlock", Class::RwLockWrite),
-    ("pthread_mutex_lock", Class::Mutex),
-    ("pthread_mutex_timedlock", Class::Mutex),
-    ("pthread_mutex_clocklock", Class::Mutex),
-    ("pthread_join", Class::Join),
-    ("parking_lot::condvar", Class::Event),
-    ("parking_lot::", Class::ParkingLot),
-    ("Condvar::wait", Class::Event),
-    ("Parker::park", Class::Event),
-    ("::lock_contended", Class::RustMutex),
-    ("::read_contended", Class::RustRwLock),
-    ("::write_contended", Class::RustRwLock),
-    ("runtime.lock2", Class::GoRuntime),
-    ("runtime.notesleep", Class::Event),
-    ("runtime.notetsleep", Class::Event),
-    ("lll_lock_wait", Class::LibraryLock),
-];
+impl From<Function> for Class {
+    fn from(function: Function) -> Self {
+        match function {
+            Function::Mutex => Self::Mutex,
+            Function::LibraryLock => Self::LibraryLock,
+            Function::RwlockRead => Self::RwLockRead,
+            Function::RwlockWrite => Self::RwLockWrite,
+            Function::RustMutex => Self::RustMutex,
+            Function::RustRwlock => Self::RustRwLock,
+            Function::ParkingLot => Self::ParkingLot,
+            Function::Go => Self::GoRuntime,
+            Function::Join => Self::Join,
+            Function::RustOnce
+            | Function::Cond
+            | Function::Sem
+            | Function::Barrier
+            | Function::Park => Self::Event,
+        }
+    }
+}
 
 /// Whether a futex whose words say nothing may be a lock's, so that its caller is worth asking for.
 pub(crate) fn may_be_lock(futex: &Futex) -> bool {
@@ -58,17 +50,12 @@ pub(crate) fn by_callers<'a>(
     if futex.operation == Operation::LockPi {
         return Class::PiMutex;
     }
-    for function in functions {
-        let found = CALLERS.iter().find(|(part, _)| function.contains(part));
-        // Its callers say more: which of the library's functions took the lock.
-        if let Some((_, class)) = found.filter(|(_, class)| *class != Class::LibraryLock) {
-            return *class;
+    match waited_in(functions).map(Class::from) {
+        Some(known) if known != Class::LibraryLock => known,
+        // What is left with a 2 that still stands is one of the C library's own locks.
+        _ if futex.operation == Operation::Wait && futex.value == 2 && word == Some(2) => {
+            Class::LibraryLock
         }
-    }
-    // What is left with a 2 that still stands is one of the C library's own locks.
-    let contended = futex.value == 2 && word == Some(2);
-    match futex.operation {
-        Operation::Wait if contended => Class::LibraryLock,
         _ => Class::Event,
     }
 }
@@ -104,8 +91,17 @@ mod tests {
             "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout",
         ];
         assert_eq!(class(Operation::WaitBitset, 2, &condvar), Class::Event);
+        let condvar = [
+            "syscall",
+            "parking_lot_core::parking_lot::park",
+            "parking_lot::condvar::Condvar::wait_until_internal",
+        ];
+        assert_eq!(class(Operation::Wait, 1, &condvar), Class::Event);
+        let c11 = ["__lll_lock_wait", "__mtx_lock", "main"];
+        assert_eq!(class(Operation::Wait, 2, &c11), Class::Mutex);
         let parked = [
             "syscall",
+            "parking_lot_core::parking_lot::park",
             "parking_lot::raw_mutex::RawMutex::lock_slow",
             "app::worker",
         ];

@@ -3,6 +3,8 @@
 //! The functions on the waiter's stack say it best. Where they have no names, the call and what the lock's memory held say
 //! it with less certainty.
 
+use crate::functions::{Function, MAX_FRAMES, bare, waited_in};
+
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Class {
@@ -66,6 +68,23 @@ impl Class {
     /// Whether the lock's own memory can say who holds it.
     pub(crate) fn names_holder(self) -> bool {
         matches!(self, Self::Mutex | Self::Rwlock | Self::Pi | Self::Join)
+    }
+}
+
+impl From<Function> for Class {
+    fn from(function: Function) -> Self {
+        match function {
+            Function::Mutex | Function::LibraryLock => Self::Mutex,
+            Function::RwlockRead | Function::RwlockWrite => Self::Rwlock,
+            Function::RustMutex | Function::RustRwlock | Function::RustOnce => Self::Rust,
+            Function::ParkingLot => Self::ParkingLot,
+            Function::Go => Self::Go,
+            Function::Cond => Self::Cond,
+            Function::Sem => Self::Sem,
+            Function::Join => Self::Join,
+            Function::Barrier => Self::Barrier,
+            Function::Park => Self::Park,
+        }
     }
 }
 
@@ -134,7 +153,7 @@ pub(crate) fn classify<'a>(
     if is_pi(evidence.operation) {
         return by_call;
     }
-    match by_name(functions) {
+    match waited_in(functions).map(Class::from) {
         // The kernel moved it to a lock: it is no longer in what its stack says.
         Some(Class::Cond) if evidence.operation == operation::REQUEUED => verdict(Class::Mutex, 80),
         Some(class) if class == by_call.class => verdict(class, 99),
@@ -166,79 +185,6 @@ fn by_call(evidence: &Evidence) -> Verdict {
         _ => (Class::Unknown, 0),
     };
     Verdict { class, confidence }
-}
-
-/// What functions stand for, more special ones first.
-const NAMES: &[(&str, Class)] = &[
-    ("pthread_mutex_", Class::Mutex),
-    ("lll_mutex_lock", Class::Mutex),
-    ("lll_lock_wait_private", Class::Mutex),
-    ("pthread_cond_", Class::Cond),
-    ("pthread_rwlock_", Class::Rwlock),
-    ("pthread_barrier_wait", Class::Barrier),
-    ("pthread_clockjoin", Class::Join),
-    ("pthread_join", Class::Join),
-    ("pthread_timedjoin", Class::Join),
-    ("pthread_tryjoin", Class::Join),
-    ("mtx_lock", Class::Mutex),
-    ("mtx_timedlock", Class::Mutex),
-    ("cnd_", Class::Cond),
-    ("new_sem_wait", Class::Sem),
-    ("new_sem_clockwait", Class::Sem),
-    ("new_sem_timedwait", Class::Sem),
-    ("sem_wait", Class::Sem),
-    ("sem_timedwait", Class::Sem),
-    ("sem_clockwait", Class::Sem),
-    ("std::sys::sync::mutex::", Class::Rust),
-    ("std::sys::sync::rwlock::", Class::Rust),
-    ("std::sys::sync::once::", Class::Rust),
-    ("std::sys::sync::condvar::", Class::Cond),
-    ("std::sys::sync::thread_parking::", Class::Park),
-    ("std::sys_common::mutex::", Class::Rust),
-    ("std::sys::unix::locks::futex_mutex::", Class::Rust),
-    ("std::sys::unix::locks::futex_rwlock::", Class::Rust),
-    ("std::sys::unix::locks::futex_condvar::", Class::Cond),
-    ("std::thread::park", Class::Park),
-    ("std::sync::mpmc::", Class::Park),
-    ("std::sync::mpsc::", Class::Park),
-    ("std::sys::pal::unix::thread::Thread::join", Class::Join),
-    ("std::sys::thread::unix::Thread::join", Class::Join),
-    ("parking_lot::condvar::", Class::Cond),
-    ("parking_lot::raw_", Class::ParkingLot),
-    ("runtime.lock2", Class::Go),
-    ("runtime.lock", Class::Go),
-    ("runtime.notesleep", Class::Park),
-    ("runtime.notetsleep", Class::Park),
-    ("absl::CondVar::", Class::Cond),
-    ("absl::Mutex::", Class::Mutex),
-    ("std::__atomic_futex_unsigned", Class::Cond),
-];
-
-/// Names that say that a lock is waited for, but not yet which: those above them do.
-const UNDECIDED: &[&str] = &["parking_lot_core::"];
-
-fn by_name<'a>(functions: impl Iterator<Item = &'a str>) -> Option<Class> {
-    let mut fallback = None;
-    for function in functions.take(MAX_FRAMES) {
-        let name = bare(function);
-        if let Some((_, class)) = NAMES.iter().find(|(start, _)| name.starts_with(start)) {
-            return Some(*class);
-        }
-        if UNDECIDED.iter().any(|start| name.starts_with(start)) {
-            fallback = Some(Class::ParkingLot);
-        }
-    }
-    fallback
-}
-
-/// Lock functions are at the leaf: further up is who calls them.
-const MAX_FRAMES: usize = 16;
-
-/// Without what compilers put in front of `impl` blocks, and glibc of its aliases.
-fn bare(function: &str) -> &str {
-    let name = function.trim_start_matches(['_', '<']);
-    let name = name.strip_prefix("GI_").unwrap_or(name);
-    name.trim_start_matches('_')
 }
 
 /// Beginnings of names, and files, of what implements locks.
