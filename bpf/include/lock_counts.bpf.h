@@ -26,37 +26,29 @@ static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
 	return 0;
 }
 
-/* Whoever makes the entry raises a maximum. Compare-and-swap came with 5ffa25502b5a (5.12), and older verifiers refuse programs that have it
- * anywhere; a new maximum is rare, so that this may be slower.
+#define RAISE_TRIES 32
+
+/* Several CPUs add to one lock's row. Compare-and-swap came with 5ffa25502b5a (5.12), and older verifiers refuse programs that have it
+ * anywhere. Nothing but addition is atomic there: who reads 1 after it was alone, as in claim_scratch. Who never is, for an
+ * interrupt has come upon the one who was or a hypervisor has taken its CPU away, goes ahead, and says so.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} raising SEC(".maps");
-
-#define RAISE_TRIES 16
-
-/* Several CPUs add to one lock's row. Who finds it busy for long goes ahead, and says so. */
-static __always_inline void raise_to(__u64 *max, __u64 value)
+static __always_inline void raise_to(__u64 *max, __u64 *raising, __u64 value)
 {
-	__u32 key = 0;
-	__u8 mine = 0;
-
-	if (value <= *max)
-		return;
 	for (int i = 0; i < RAISE_TRIES; i++) {
-		if (bpf_map_update_elem(&raising, &key, &mine, BPF_NOEXIST))
-			continue;
-		if (value > *(volatile __u64 *)max)
-			*max = value;
-		bpf_map_delete_elem(&raising, &key);
-		return;
+		if (value <= *(volatile __u64 *)max)
+			return;
+		__sync_fetch_and_add(raising, 1);
+		if (*(volatile __u64 *)raising == 1) {
+			if (value > *(volatile __u64 *)max)
+				*(volatile __u64 *)max = value;
+			__sync_fetch_and_add(raising, -1);
+			return;
+		}
+		__sync_fetch_and_add(raising, -1);
 	}
 	__sync_fetch_and_add(&lock_losses.maxima_raced, 1);
 	if (value > *(volatile __u64 *)max)
-		*max = value;
+		*(volatile __u64 *)max = value;
 }
 
 static __always_inline void add_bucket(struct lock_key *key, __u64 length_ns)
@@ -84,7 +76,7 @@ static __noinline void add_to_lock(struct lock_wait *wait, __u32 half, __u64 len
 	if (!wait->is_counted)
 		__sync_fetch_and_add(&sum->contentions, 1);
 	__sync_fetch_and_add(&sum->total_ns, total_ns);
-	raise_to(&sum->max_ns, length_ns);
+	raise_to(&sum->max_ns, &sum->raising, length_ns);
 	__sync_fetch_and_add(&sum->spin_ns, wait->spin_ns);
 	__sync_fetch_and_add(&sum->block_ns, wait->block_ns);
 	if (wait->run_queue_ns)
@@ -126,7 +118,7 @@ static __noinline void add_to_waiter(struct lock_wait *wait, struct task_struct 
 	__sync_fetch_and_add(&value->total_ns, total_ns);
 	if (wait->run_queue_ns)
 		__sync_fetch_and_add(&value->run_queue_ns, wait->run_queue_ns);
-	raise_to(&value->max_ns, length_ns);
+	raise_to(&value->max_ns, &value->raising, length_ns);
 }
 
 static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 total_ns)

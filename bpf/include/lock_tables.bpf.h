@@ -133,6 +133,8 @@ struct lock_sum {
 	__u64 contentions;
 	__u64 total_ns;
 	__u64 max_ns;
+	/* Who is about to raise max_ns. */
+	__u64 raising;
 	__u64 spin_ns;
 	__u64 block_ns;
 	__u64 run_queue_ns;
@@ -160,7 +162,8 @@ struct waiter_value {
 	__u64 total_ns;
 	__u64 run_queue_ns;
 	__u64 max_ns;
-	__u64 open;
+	/* Who is about to raise max_ns. */
+	__u64 raising;
 };
 
 struct holder_key {
