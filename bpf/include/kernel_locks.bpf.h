@@ -137,10 +137,13 @@ static __always_inline void begin_wait(struct lock_wait *wait, struct task_struc
 	wait->lock.address = lock;
 	wait->lock.class = class_of(flags);
 	wait->lock.confidence = 100;
-	wait->begin_ns = wait->part_ns = now;
+	wait->part_ns = now;
 	wait->mode = flags & LCB_F_READ ? WAIT_SHARED : WAIT_EXCLUSIVE;
 	if (wait->lock.class == KERNEL_RWSEM && is_own_mmap_lock(task, lock))
 		wait->lock.tgid = tgid_of(targets.pid_namespace, task);
+	/* The iterator may come by on another CPU: a wait without beginning is none. */
+	barrier();
+	*(volatile __u64 *)&wait->begin_ns = now;
 }
 
 /* Nobody sleeps with a spinlock in view: entries of such waits have missed their end. */
@@ -181,6 +184,8 @@ static __always_inline struct lock_wait *push_wait(struct kernel_waits *waits, _
 		__sync_fetch_and_add(&kernel_lock_losses.unended, KERNEL_WAITS);
 		depth = 0;
 	}
+	*(volatile __u64 *)&waits->waits[depth].begin_ns = 0;
+	barrier();
 	waits->depth = depth + 1;
 	return &waits->waits[depth];
 }

@@ -83,7 +83,7 @@ static __noinline void add_to_lock(struct lock_wait *wait, __u32 half, __u64 len
 		__sync_fetch_and_add(&sum->run_queue_ns, wait->run_queue_ns);
 	if (wait->is_raced)
 		__sync_fetch_and_add(&sum->raced, 1);
-	if (wait->is_given_up)
+	if (wait->is_given_up && !open)
 		__sync_fetch_and_add(&sum->given_up, 1);
 	if (open)
 		__sync_fetch_and_add(&sum->open, 1);
@@ -204,7 +204,8 @@ static __always_inline void count_wait(struct lock_wait *wait, struct task_struc
 /* From the closing iterator: what has passed so far belongs to the interval that ended at edge_ns. */
 static __always_inline void count_open_wait(struct lock_wait *wait, struct task_struct *task)
 {
-	if (wait->begin_ns >= edge_ns || wait->reported_ns >= edge_ns)
+	/* Its owner may be about to begin it. */
+	if (!wait->begin_ns || wait->begin_ns >= edge_ns || wait->reported_ns >= edge_ns)
 		return;
 	count_wait(wait, task, open_epoch, edge_ns, true);
 	wait->is_counted = 1;

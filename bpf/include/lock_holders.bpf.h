@@ -27,8 +27,10 @@ static __always_inline __u64 stack_of_other(pid_t pid)
 	if (!bpf_ksym_exists(bpf_task_from_pid))
 		return 0;
 	scratch = claim_scratch(&slot);
-	if (!scratch)
+	if (!scratch) {
+		__sync_fetch_and_add(&lock_losses.holders_unwalked, 1);
 		return 0;
+	}
 	task = bpf_task_from_pid(pid);
 	if (task) {
 		bytes = bpf_get_task_stack(task, scratch->record.addresses, sizeof(scratch->record.addresses), 0);

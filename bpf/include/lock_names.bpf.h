@@ -205,6 +205,7 @@ static __noinline void name_lock(struct lock_wait *wait, struct task_struct *tas
 {
 	struct lock_name name = {};
 	__u32 *cpu;
+	long error;
 
 	if (is_lock_named(&wait->lock))
 		return;
@@ -222,7 +223,9 @@ static __noinline void name_lock(struct lock_wait *wait, struct task_struct *tas
 		name_pipe_lock(&name, task, wait->lock.address);
 	else if (!name.kind)
 		name_inode_lock(&name, wait->lock.address);
-	bpf_map_update_elem(&lock_names, &wait->lock, &name, BPF_NOEXIST);
+	error = bpf_map_update_elem(&lock_names, &wait->lock, &name, BPF_NOEXIST);
+	if (error && error != -17 /* EEXIST: two came to a new lock at once */)
+		__sync_fetch_and_add(&lock_losses.names_full, 1);
 }
 
 #endif

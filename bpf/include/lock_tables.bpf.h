@@ -194,6 +194,10 @@ struct lock_losses {
 	__u64 waiters_full;
 	__u64 waiters_full_ns;
 	__u64 holders_full;
+	/* Waits for kernel locks whose names found no room. */
+	__u64 names_full;
+	/* No scratch for a holder's stack. */
+	__u64 holders_unwalked;
 	/* Maxima written beside another CPU's, which may have been greater. */
 	__u64 maxima_raced;
 	/* A clock that went backwards. */

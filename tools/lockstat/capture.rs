@@ -36,7 +36,7 @@ pub(crate) struct Capture<'a> {
     pub(crate) skel: LockstatSkel<'static>,
     pub(crate) stacks: StackTable,
     ring: Ring,
-    names: Names,
+    pub(crate) names: Names,
     returns: FutexReturns,
     reseeding: Reseeding,
     meter: &'a Meter,
@@ -109,6 +109,7 @@ impl<'a> Capture<'a> {
         let budget = budget.map(|(sampler, _)| sampler.summary(self.end_ns));
         let cost = self.meter.read_within(self.skel.object(), budget);
         Ok(Ledger {
+            begun_before: losses::begun_before(&self.skel)?,
             losses: losses::count(&self.skel, &self.stacks, cost.recursions)?,
             cost,
         })

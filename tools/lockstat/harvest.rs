@@ -21,6 +21,7 @@ use trace::task::comm_text;
 
 use crate::chains::{self, Chain, Chains, Labels};
 use crate::kernel::{self, symbols::Symbols};
+use crate::merge;
 use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Side, Waiter};
 use crate::user::{self, Class, LeftOut};
 
@@ -102,11 +103,8 @@ impl Harvest {
 
 /// Locks as the BPF side tells them apart, each with its waiters and holders, heaviest first.
 pub(crate) fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
-    let mut rows: HashMap<Identity, LockRow> = HashMap::new();
-    for (key, sum) in take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)? {
-        let identity = Identity::from(&key.lock);
-        rows.insert(identity, row(identity, key.lock.confidence, &sum));
-    }
+    let sums = take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)?;
+    let mut rows = by_identity(&sums);
     for (key, count) in take::<lock_key, u64>(&skel.maps.lock_buckets, |key| key.epoch == half)? {
         if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
             row.waits.add(key.bucket as usize, count);
@@ -131,6 +129,26 @@ pub(crate) fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow
         row.sort();
     }
     Ok(rows)
+}
+
+/// The BPF side also tells calls with different flags apart.
+fn by_identity(sums: &[(lock_key, lock_sum)]) -> HashMap<Identity, LockRow> {
+    let mut rows: HashMap<Identity, LockRow> = HashMap::new();
+    for (key, sum) in sums {
+        let identity = Identity::from(&key.lock);
+        let new = row(identity, key.lock.confidence, sum);
+        match rows.get_mut(&identity) {
+            None => drop(rows.insert(identity, new)),
+            Some(known) => {
+                let flags = known.confidence | new.confidence;
+                merge::add(known, &new);
+                known.locks = 1;
+                known.seen_as.truncate(1);
+                known.confidence = flags;
+            }
+        }
+    }
+    rows
 }
 
 /// Takes the entries of one half out of a table.
@@ -227,5 +245,31 @@ fn holder(key: &holder_key, value: &holder_value) -> Holder {
         runnable,
         blocked,
         stack: key.stack,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_differ_in_flags_only_wait_for_one_lock() {
+        let wait = |flags: u8, total_ns: u64| {
+            let mut key = lock_key::default();
+            (key.lock.address, key.lock.side) = (0x1000, 1);
+            key.lock.confidence = flags;
+            let sum = lock_sum {
+                contentions: 1,
+                total_ns,
+                max_ns: total_ns,
+                ..lock_sum::default()
+            };
+            (key, sum)
+        };
+        let rows = by_identity(&[wait(0, 10), wait(2, 30), wait(1, 5)]);
+        let row = rows.values().next().expect("a lock");
+        assert_eq!((rows.len(), row.locks, row.seen_as.len()), (1, 1, 1));
+        assert_eq!((row.contentions, row.total_ns, row.max_ns), (3, 45, 30));
+        assert_eq!((row.waits.count(), row.confidence), (3, 3));
     }
 }

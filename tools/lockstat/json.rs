@@ -24,6 +24,11 @@ pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
     classes.collect()
 }
 
+/// `{"waits", "window_ns"}`: waits for kernel locks that nobody saw begin, and what of them lay in windows.
+pub(crate) fn begun_before((waits, window_ns): (u64, u64)) -> Value {
+    json!({"waits": waits, "window_ns": window_ns})
+}
+
 /// `[{"waits", "links": [{"waiter", "lock", "class", "holder", "ns"}, …]}, …]`, longest first.
 pub(crate) fn chains(chains: &[Chain]) -> Value {
     let link = |link: &Link| {

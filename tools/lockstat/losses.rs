@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
-use bpf::lockstat::types::futex_losses;
+use bpf::lockstat::types::{futex_losses, lock_losses};
 use trace::cost::Cost;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -17,13 +17,15 @@ pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
 
 /// What a run was worth and what it took.
 pub(crate) struct Ledger {
+    /// As [`begun_before`] gives them.
+    pub(crate) begun_before: (u64, u64),
     pub(crate) losses: Losses,
     pub(crate) cost: Cost,
 }
 
 /// Waits for kernel locks that were under way when tracing began, or a window, and have ended: their length is not known.
 /// With a budget also what of it lay in windows, ns.
-pub(crate) fn begun_before(skel: &LockstatSkel<'_>) -> Result<(u64, u64)> {
+pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<(u64, u64)> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     Ok((bss.begun_before, bss.begun_before_ns))
 }
@@ -36,36 +38,8 @@ pub(crate) fn count(
 ) -> Result<Losses> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let mut losses = Losses::default();
-    let tables = &bss.lock_losses;
-    losses.time(
-        "locks_full",
-        "waits: table of locks full",
-        tables.locks_full,
-        tables.locks_full_ns,
-    );
-    losses.count(
-        "buckets_full",
-        "waits not in histograms: table full",
-        tables.buckets_full,
-    );
-    losses.time(
-        "waiters_full",
-        "waits without waiter: table full",
-        tables.waiters_full,
-        tables.waiters_full_ns,
-    );
-    losses.count(
-        "holders_full",
-        "waits without holder: table full",
-        tables.holders_full,
-    );
+    count_tables(&mut losses, &bss.lock_losses);
     losses.count("chains_full", "chained waits: table full", bss.chains_full);
-    losses.count(
-        "maxima_raced",
-        "maxima that may be too small: two CPUs at once",
-        tables.maxima_raced,
-    );
-    losses.count("negative", "times running backwards", tables.negative);
     let kernel = &bss.kernel_lock_losses;
     losses.count("unbegun", "waits: beginning not seen", kernel.unbegun);
     losses.count("unended", "waits: end not seen", kernel.unended);
@@ -90,6 +64,47 @@ pub(crate) fn count(
     );
     stacks.count_losses(&mut losses);
     Ok(losses)
+}
+
+fn count_tables(losses: &mut Losses, tables: &lock_losses) {
+    losses.time(
+        "locks_full",
+        "waits: table of locks full",
+        tables.locks_full,
+        tables.locks_full_ns,
+    );
+    losses.count(
+        "buckets_full",
+        "waits not in histograms: table full",
+        tables.buckets_full,
+    );
+    losses.time(
+        "waiters_full",
+        "waits without waiter: table full",
+        tables.waiters_full,
+        tables.waiters_full_ns,
+    );
+    losses.count(
+        "holders_full",
+        "waits without holder: table full",
+        tables.holders_full,
+    );
+    losses.count(
+        "names_full",
+        "waits for kernel locks without names: table full",
+        tables.names_full,
+    );
+    losses.count(
+        "holders_unwalked",
+        "holders' stacks: scratch in use",
+        tables.holders_unwalked,
+    );
+    losses.count(
+        "maxima_raced",
+        "maxima that may be too small: two CPUs at once",
+        tables.maxima_raced,
+    );
+    losses.count("negative", "times running backwards", tables.negative);
 }
 
 fn count_futexes(losses: &mut Losses, futexes: &futex_losses) {

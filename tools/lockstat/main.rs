@@ -101,7 +101,7 @@ fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> 
         cost: &ledger.cost,
     };
     closing.print(args.common.quiet);
-    let (before, before_ns) = losses::begun_before(&capture.skel)?;
+    let (before, before_ns) = ledger.begun_before;
     if before > 0 && !args.common.quiet {
         let waits = units::counted(before, "waits");
         match args.budget.max_overhead {
@@ -114,6 +114,8 @@ fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> 
     }
     if args.common.verbose {
         eprintln!("lockstat: {}", capture.stacks.describe_unnamed());
+        let missed = units::counted(capture.names.places.missed(), "locks");
+        eprintln!("lockstat: {missed} in memory that was gone when it was looked at");
     }
     for file in &args.output {
         file.say("lockstat", args.common.quiet);

@@ -78,6 +78,10 @@ fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
             "left_out".into(),
             json::left_out(&interval.harvest.left_out),
         ),
+        (
+            "begun_before".into(),
+            json::begun_before(ledger.begun_before),
+        ),
         ("losses".into(), ledger.losses.to_json()),
         ("cost".into(), ledger.cost.to_json()),
     ]);

@@ -63,12 +63,15 @@ struct Sum {
 }
 
 impl Sums {
-    /// The user stack of a thread that waits.
-    pub(crate) fn meet(&mut self, lock: Identity, tid: u32, stack: u64) {
+    /// The user stack of a thread that waits. Returns how many others had to be forgotten.
+    pub(crate) fn meet(&mut self, lock: Identity, tid: u32, stack: u64) -> u64 {
+        let mut forgotten = 0;
         if self.met.len() >= MOST_MET {
+            forgotten = self.met.len() as u64;
             self.met.clear();
         }
         self.met.insert((lock, tid), stack);
+        forgotten
     }
 
     /// Adds what a window has brought; returns what found no room.

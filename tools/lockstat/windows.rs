@@ -97,6 +97,7 @@ impl Windowed for Windows<'_> {
 impl Windows<'_> {
     /// Learns the stacks of threads that began to wait for a lock of their program between two windows.
     fn meet(&mut self, sleepers: &[u8]) -> Result<()> {
+        let mut forgotten = 0;
         for bytes in sleepers.chunks_exact(size_of::<open_futex>()) {
             let open: open_futex = maps::decode(bytes)?;
             let registers = Registers {
@@ -108,8 +109,10 @@ impl Windows<'_> {
             let stacks = &mut self.stacks;
             let stack = stacks.insert_blocked(open.tgid, monotonic_ns(), registers);
             let lock = Identity::from(&open.lock);
-            self.sums.meet(lock, open.tid, stack);
+            forgotten += self.sums.meet(lock, open.tid, stack);
         }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.stack_losses.table_full += forgotten;
         Ok(())
     }
 }
