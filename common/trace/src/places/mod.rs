@@ -12,6 +12,8 @@ use variables::Variables;
 
 /// Files whose variables are kept.
 const MAX_FILES: usize = 64;
+/// Memory that they take together, about.
+const MAX_BYTES: usize = 64 << 20;
 /// Places remembered; more are looked up in vain.
 const MAX_PLACES: usize = 65_536;
 
@@ -30,6 +32,7 @@ pub struct Place {
 #[derive(Default)]
 pub struct Places {
     files: HashMap<FileKey, Arc<Variables>>,
+    bytes: usize,
     known: HashMap<u64, Place>,
     /// Processes that were gone, or had no such mapping.
     missed: u64,
@@ -129,14 +132,18 @@ impl Places {
         let Backing::File(key) = mapping.backing else {
             return None;
         };
-        if self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
-            self.files.clear();
+        if let Some(known) = self.files.get(&key) {
+            return Some(Arc::clone(known));
         }
-        let known = self
-            .files
-            .entry(key)
-            .or_insert_with(|| Arc::new(read().unwrap_or_default()));
-        Some(Arc::clone(known))
+        // A file that could not be opened now may be later, by another process.
+        let read = Arc::new(read()?);
+        self.bytes += read.bytes();
+        if self.files.len() >= MAX_FILES || self.bytes > MAX_BYTES {
+            self.files.clear();
+            self.bytes = read.bytes();
+        }
+        self.files.insert(key, Arc::clone(&read));
+        Some(read)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Names of variables: the data symbols of an ELF file.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 
@@ -7,12 +8,18 @@ use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use unwind::PAGE;
 
+use crate::symbolize::demangle::demangled;
+
 /// Largest table read at once: symbol tables of browsers have 30 MB.
 const MAX_READ: u64 = 64 << 20;
-/// More symbols than any real file has.
+/// All that is read of one file: what was read stays in memory until its last byte is.
+const MAX_READ_IN_ALL: u64 = 3 * MAX_READ;
+/// More symbols than any real file has, and more variables.
 const MAX_SYMBOLS: usize = 4 << 20;
-/// Longer names are cut.
+const MAX_VARIABLES: usize = 1 << 19;
+/// Longer names are cut, much longer ones not read.
 const MAX_NAME: usize = 256;
+const MAX_MANGLED: u64 = 1024;
 
 /// A segment as the file describes it.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +58,8 @@ pub(super) struct Found {
 impl Variables {
     /// Reads the tables, also of its debug file if there is one; a file that makes no sense has none.
     pub(super) fn read(file: &File, debug: Option<&File>) -> Self {
-        let cache = ReadCache::new(file);
-        let Ok(elf) = object::File::parse(Bounded(&cache)) else {
+        let (cache, left) = (ReadCache::new(file), Cell::new(MAX_READ_IN_ALL));
+        let Ok(elf) = object::File::parse(Bounded(&cache, &left)) else {
             return Self::default();
         };
         let loads = elf.segments().map(|segment| {
@@ -73,9 +80,9 @@ impl Variables {
         });
         let mut variables = data_symbols(&elf);
         if let Some(file) = debug {
-            let cache = ReadCache::new(file);
+            let (cache, left) = (ReadCache::new(file), Cell::new(MAX_READ_IN_ALL));
             // Only names and addresses are taken: its sections have no bytes.
-            let elf = object::File::parse(Bounded(&cache));
+            let elf = object::File::parse(Bounded(&cache, &left));
             variables.extend(elf.iter().flat_map(data_symbols));
         }
         // Of several names for one place the first in the table stays.
@@ -85,6 +92,12 @@ impl Variables {
             sections: sections.take(4096).collect(),
             variables,
         }
+    }
+
+    /// Memory that they take, about.
+    pub(super) fn bytes(&self) -> usize {
+        let names = self.variables.iter().map(|variable| variable.name.len());
+        self.variables.len() * size_of::<Variable>() + names.sum::<usize>()
     }
 
     /// What to add to ELF addresses where byte `offset` of the file is mapped at `start`.
@@ -132,7 +145,8 @@ impl Variables {
                 let same = self.variables[first..behind]
                     .iter()
                     .find(|o| o.size == v.size);
-                (demangled(&same.unwrap_or(v).name), address - v.address)
+                let name = demangled(&same.unwrap_or(v).name);
+                (cut(&name).into(), address - v.address)
             }),
         }
     }
@@ -150,29 +164,24 @@ fn data_symbols<'a, R: ReadRef<'a>>(elf: &object::File<'a, R>) -> Vec<Variable> 
                 name: cut(symbol.name().ok().filter(|name| !name.is_empty())?),
             })
         })
+        .take(MAX_VARIABLES)
         .collect()
-}
-
-/// Rust's and C++'s names as their authors wrote them.
-fn demangled(name: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    if !name.starts_with("_Z") {
-        return name.into();
-    }
-    let symbol = cpp_demangle::Symbol::new(name);
-    let text = symbol.ok().and_then(|symbol| symbol.demangle().ok());
-    text.unwrap_or_else(|| name.into())
 }
 
 fn cut(name: &str) -> Box<str> {
     name.chars().take(MAX_NAME).collect::<String>().into()
 }
 
-/// A file that is never read in one piece.
+/// A file that is never read in one piece, and what may still be read of it.
 #[derive(Clone, Copy)]
-struct Bounded<'a, 'f>(&'a ReadCache<&'f File>);
+struct Bounded<'a, 'f>(&'a ReadCache<&'f File>, &'a Cell<u64>);
+
+impl Bounded<'_, '_> {
+    fn spend(self, bytes: u64) -> Result<(), ()> {
+        self.1.set(self.1.get().checked_sub(bytes).ok_or(())?);
+        Ok(())
+    }
+}
 
 impl<'a> ReadRef<'a> for Bounded<'a, '_> {
     fn len(self) -> Result<u64, ()> {
@@ -183,12 +192,15 @@ impl<'a> ReadRef<'a> for Bounded<'a, '_> {
         if size > MAX_READ {
             return Err(());
         }
+        self.spend(size)?;
         self.0.read_bytes_at(offset, size)
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        let end = range.end.min(range.start.saturating_add(4096));
-        self.0.read_bytes_at_until(range.start..end, delimiter)
+        let end = range.end.min(range.start.saturating_add(MAX_MANGLED));
+        let found = self.0.read_bytes_at_until(range.start..end, delimiter)?;
+        self.spend(found.len() as u64 + 1)?;
+        Ok(found)
     }
 }
 

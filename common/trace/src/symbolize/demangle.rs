@@ -8,7 +8,7 @@ use super::elfnames::MAX_NAME;
 ///
 /// Only what begins like a mangled name is taken for one: a C function called `f` is no `float`. A name may refer to its
 /// own parts, and so become longer with every reference: one that gets longer than a name may be stays mangled.
-pub(super) fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     let mut out = Bounded(String::new());
     let is_rust = (name.starts_with("_R") || name.starts_with("_ZN") || name.starts_with("ZN"))
         && rustc_demangle::try_demangle(name)

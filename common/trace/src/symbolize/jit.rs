@@ -93,11 +93,15 @@ impl Jits {
         let mut before = false;
         match self.spaces.get(&space) {
             Some(jit) if jit.file.is_some() || now < jit.tried + RETRY => return,
-            Some(jit) => before = jit.disbelieved,
-            None if self.open >= self.max_open || self.spaces.len() >= MAX_SPACES => {
+            _ if self.open >= self.max_open => {
                 self.refused += 1;
                 return;
             }
+            None if self.spaces.len() >= MAX_SPACES => {
+                self.refused += 1;
+                return;
+            }
+            Some(jit) => before = jit.disbelieved,
             None => {}
         }
         let opened = open(tgid, time_ns);

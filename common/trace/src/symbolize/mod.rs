@@ -9,7 +9,7 @@ mod cache;
 #[cfg(test)]
 mod damage;
 pub(crate) mod debugfile;
-mod demangle;
+pub(crate) mod demangle;
 mod elf;
 mod elfnames;
 pub(crate) mod files;

@@ -221,10 +221,12 @@ impl Modules {
                 .list
                 .iter_mut()
                 .filter(|m| m.file.is_some() && m.used != u64::MAX && !m.copied);
-            if let Some(oldest) = open.min_by_key(|m| m.used) {
-                oldest.file = None;
-                self.open -= 1;
-            }
+            // Copies stay: nobody could make them again. When all are, this one goes without.
+            let Some(oldest) = open.min_by_key(|m| m.used) else {
+                return;
+            };
+            oldest.file = None;
+            self.open -= 1;
         }
         self.list[id as usize].file = Some(file);
         self.open += 1;

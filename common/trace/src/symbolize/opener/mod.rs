@@ -102,7 +102,8 @@ impl Opener {
             path: wanted.path.to_vec(),
         };
         let mut device = None;
-        match ask(&mut process, &question, wanted, &mut device) {
+        let most = MAX_COPYING.saturating_sub(self.copying).max(PATIENCE);
+        match ask(&mut process, &question, wanted, (most, &mut device)) {
             Ok((answer, copying)) => {
                 self.process = Some(process);
                 self.copying += copying;
@@ -125,12 +126,13 @@ impl Opener {
     }
 }
 
-/// Asks; the outer error means that the process is of no use any more. `device` becomes that which may be the cause.
+/// Asks; the outer error means that the process is of no use any more, as after a copy that took longer than `most`. `device`
+/// becomes that which may be the cause.
 fn ask(
     process: &mut Forked,
     question: &Question,
     wanted: &Wanted<'_>,
-    device: &mut Option<u64>,
+    (most, device): (Duration, &mut Option<u64>),
 ) -> io::Result<(io::Result<Opened>, Duration)> {
     let bytes = question.encode();
     process.socket.set_write_timeout(Some(PATIENCE))?;
@@ -146,6 +148,7 @@ fn ask(
             Answer::Found(found) => *device = Some(found),
             // A disk of this machine that is slow is no reason to leave it alone.
             Answer::Local => *device = None,
+            Answer::Goes if began.elapsed() > most => return Err(io::ErrorKind::TimedOut.into()),
             Answer::Goes => {}
             Answer::Refused(error) => {
                 return Ok((Err(io::Error::from_raw_os_error(error)), began.elapsed()));
