@@ -94,7 +94,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		return;
 	member = member_of(prev);
 	if (member) {
-		kernel_waiter_leaves(&member->kernel, stays_runnable(preempt, state));
+		kernel_waiter_leaves(&member->kernel, stays_runnable(prev, preempt, state));
 		if (config.futexes)
 			futex_switched_out(&member->futex, prev, preempt, state);
 		if (in_windows)

@@ -81,7 +81,7 @@ static __always_inline enum now_phase phase_of(struct task_struct *task)
 {
 	if (is_on_cpu(task))
 		return NOW_RUNNING;
-	return is_queued(task) || !(task_state(task) & TASK_REPORT_BITS) ? NOW_RUNNABLE : NOW_ASLEEP;
+	return is_queued(task) || !task_state(task) ? NOW_RUNNABLE : NOW_ASLEEP;
 }
 
 static __always_inline void name_thread(struct now_thread *thread, struct task_struct *task)

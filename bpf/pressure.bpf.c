@@ -35,7 +35,7 @@ static __always_inline void switched_out(struct member *member, struct task_stru
 			member->reclaims = 0;
 	}
 	member->io = 0;
-	if (stays_runnable(preempt, state)) {
+	if (stays_runnable(task, preempt, state)) {
 		member->phase = PHASE_WAITING;
 	} else if (state & TASK_DEAD) {
 		member->phase = PHASE_DEAD;

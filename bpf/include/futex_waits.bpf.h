@@ -124,7 +124,7 @@ static __always_inline void end_spinning(struct futex_wait *futex, __u64 now)
 /* The thread leaves its CPU. */
 static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state)
 {
-	bool runnable = stays_runnable(preempt, state);
+	bool runnable = stays_runnable(task, preempt, state);
 	__u64 now;
 
 	if (!runnable)
@@ -279,6 +279,8 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 
 	futex->wait.waker = futex->wait.run_queue_ns = 0;
 	futex->wait.holder.kind = HOLDER_UNKNOWN;
+	if (edge_ns && edge_ns < from)
+		count_open_wait(&futex->wait, task);
 	count_wait(&futex->wait, task, epoch, from, false);
 	begin_futex_wait(futex, from);
 	futex->call.address = futex->requeued_to;
@@ -312,6 +314,9 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 	walk_futex_waiter(futex, task);
 	if (futex->requeued_ns > futex->wait.begin_ns && futex->requeued_ns < now)
 		count_requeued(futex, task, now);
+	/* An interval ended meanwhile, and the iterator has not come by. */
+	if (edge_ns)
+		count_open_wait(&futex->wait, task);
 	count_wait(&futex->wait, task, epoch, now, false);
 	remember_wait(&futex->wait, task, now);
 	__sync_fetch_and_add(&futex_events, 1);
@@ -327,8 +332,11 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || is_on_cpu(task) || is_queued(task))
 		return;
-	if (waits_on_futex(futex, task, false))
-		begin_futex_wait(futex, bpf_ktime_get_ns());
+	if (!waits_on_futex(futex, task, false))
+		return;
+	begin_futex_wait(futex, bpf_ktime_get_ns());
+	/* The word itself is the waiter's to read. */
+	futex->evidence.value = futex->call.value;
 }
 
 #endif

@@ -25,6 +25,8 @@ struct call_arguments {
 #define SYSCALL_EXIT_GROUP 231
 #define SYSCALL_COMPAT_EXIT_GROUP 252
 
+/* thread_info.flags: TIF_SIGPENDING, and since 8ba62d37949e (5.11) TIF_NOTIFY_SIGNAL. */
+#define SIGNAL_FLAGS (1UL << 2 | 1UL << 17)
 /* User code segment of 32-bit programs. */
 #define USER32_CS 0x23
 /* r15 to r12 and rbx, saved by __switch_to_asm: leftovers of whatever the code did last. */
@@ -185,6 +187,8 @@ static __always_inline void compat_arguments(const struct pt_regs *regs, struct 
 #define SYSCALL_EXIT_GROUP 94
 #define SYSCALL_COMPAT_EXIT_GROUP 248
 
+/* thread_info.flags: TIF_SIGPENDING, TIF_NOTIFY_SIGNAL. */
+#define SIGNAL_FLAGS (1UL << 0 | 1UL << 6)
 /* arch/arm64/include/uapi/asm/ptrace.h */
 #define PSR_MODE32_BIT 0x10
 #define FRAME_POINTER 29

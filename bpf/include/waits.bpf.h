@@ -61,10 +61,18 @@ struct wait_call {
 
 /* sched_switch's `preempt`: still runnable, whatever `state` says (it may have been about to sleep). The formatted
  * tracepoint has no `preempt` and 0x100 for such a task instead; what BTF programs get is the bare state.
+ *
+ * Two kinds of state leave it to the run queue. Those that ps does not know: real-time kernels' sleep for a spinlock, and since
+ * f5d39b020809 (6.1) frozen tasks'. And, from 5.18 to 8feb053d5319 (6.15), that of a task which a signal kept from sleeping:
+ * it had been read before.
  */
-static __always_inline bool stays_runnable(bool preempt, __u32 state)
+static __always_inline bool stays_runnable(struct task_struct *task, bool preempt, __u32 state)
 {
-	return preempt || !(state & TASK_REPORT_BITS);
+	if (preempt || !state)
+		return true;
+	if (state & TASK_REPORT_BITS && !(task->thread_info.flags & SIGNAL_FLAGS))
+		return false;
+	return is_queued(task);
 }
 
 static __always_inline bool waits_for_kernel_lock(struct task_struct *task)
@@ -83,7 +91,7 @@ static __always_inline __u8 wait_flags_of(struct task_struct *task, bool preempt
 
 	if (task->flags & PF_KTHREAD)
 		flags |= WAIT_KERNEL_THREAD;
-	if (stays_runnable(preempt, state))
+	if (stays_runnable(task, preempt, state))
 		return flags | WAIT_RUNNABLE | (is_throttled(task) ? WAIT_THROTTLED : 0);
 	if (state & TASK_UNINTERRUPTIBLE)
 		flags |= WAIT_UNINTERRUPTIBLE;
