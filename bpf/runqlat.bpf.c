@@ -274,7 +274,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		sums->switches++;
 		remember_slice(cpu, prev, now);
 	}
-	if (stays_runnable(preempt, state)) {
+	if (stays_runnable(prev, preempt, state)) {
 		member = member_of(prev);
 		if (member)
 			begin_wait(member, prev, CAUSE_PREEMPTED, now);
@@ -349,6 +349,9 @@ int list_waiting(struct bpf_iter__task *ctx)
 		return 0;
 	member = member_of(task);
 	if (!member || !member->runnable_ns || member->runnable_ns > now)
+		return 0;
+	/* With windows its turn may have come when nobody looked. */
+	if (is_on_cpu(task) || !is_queued(task))
 		return 0;
 	open.wait_ns = now - member->runnable_ns;
 	open.tgid = tgid_of(targets.pid_namespace, task);
