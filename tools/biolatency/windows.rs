@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bpf::biolatency::BiolatencySkel;
-use bpf::biolatency::types::group_id;
+use bpf::biolatency::types::{group_id, started, submitter};
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{MapCore, Object};
+use libbpf_rs::{MapCore, MapFlags, Object};
 use trace::budget::{Estimates, Groups, Sampler, Window, Windowed, open_edges_settled, shut_edges};
 use trace::cost::Meter;
 use trace::histogram::harvest::Group;
 use trace::loader::section;
+use trace::maps;
 
 use crate::args::Args;
 use crate::disk_use::DiskUse;
@@ -134,9 +135,14 @@ impl Windows<'_> {
         bss.in_windows = 1;
         let started = &self.skel.maps.started;
         for key in started.keys().collect::<Vec<_>>() {
+            let request = started.lookup(&key, MapFlags::ANY)?;
+            let request = request.map(|bytes| maps::decode::<started>(&bytes));
+            let is_other = |request: &started| request.submitter == submitter::SUBMITTER_OTHER;
+            let counts = request.transpose()?.is_some_and(|own| !is_other(&own));
             // Completed meanwhile: not there any more.
             let is_there = started.delete(&key).is_ok();
-            self.harvest.cut_off += u64::from(was_everything && is_there && self.args.tracks());
+            let is_cut_off = was_everything && is_there && counts && self.args.tracks();
+            self.harvest.cut_off += u64::from(is_cut_off);
         }
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.awaited = 0;
