@@ -7,6 +7,7 @@ use anyhow::Result;
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
 use libbpf_rs::{MapCore, MapFlags};
+use trace::histogram::harvest::wait_for_running_programs;
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -65,9 +66,7 @@ pub(crate) fn turn(skel: &mut PressureSkel<'_>, edge_ns: u64) -> Result<()> {
     bss.previous_edge_ns = bss.edge_ns;
     bss.edge_ns = edge_ns;
     bss.epoch = 1 - (bss.epoch & 1);
-    // An RCU grace period: every BPF program that saw the old half has ended.
-    // SAFETY: takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    wait_for_running_programs();
     Ok(())
 }
 

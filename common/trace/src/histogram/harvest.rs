@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags};
@@ -30,10 +31,17 @@ pub struct Group<I> {
     pub histogram: Histogram,
 }
 
+/// Far longer than a BPF program runs, preempted or not.
+const INSTEAD_OF_GRACE: Duration = Duration::from_millis(100);
+
 /// An RCU grace period: every BPF program that saw the old half has ended.
 pub fn wait_for_running_programs() {
     // SAFETY: takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    let waited = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    // Refused where CPUs run without ticks (nohz_full=).
+    if waited != 0 {
+        std::thread::sleep(INSTEAD_OF_GRACE);
+    }
 }
 
 /// Takes a histogram of everything out of `wholes`, and clears it there. `index` is the half times the number of such
