@@ -65,6 +65,7 @@ fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_
 	fuzz/run $(FUZZ_SECONDS) perf_map
 	fuzz/run $(FUZZ_SECONDS) elf
 	fuzz/run $(FUZZ_SECONDS) maps
+	fuzz/run $(FUZZ_SECONDS) variables
 	fuzz/run $(FUZZ_SECONDS) profile
 
 dist: deps ## statically linked programs that run everywhere, with pages and completions: target/dist/*.tar.gz

@@ -1,0 +1,56 @@
+//! Data symbols of a program that anyone may have made: no panic, names of bounded length, and memory that libFuzzer's limit
+//! holds, however often the symbols name the same bytes.
+
+#![no_main]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::FromRawFd;
+
+use libfuzzer_sys::fuzz_target;
+
+// Of a crate that needs libbpf, which these do not.
+#[path = "../../common/trace/src/symbolize"]
+mod symbolize {
+    pub(crate) mod demangle;
+
+    /// What the real one has, beside the library that names are read with.
+    mod elfnames {
+        pub(super) const MAX_NAME: usize = 16 << 10;
+    }
+}
+#[path = "../../common/trace/src/places/variables.rs"]
+#[expect(dead_code, reason = "how much memory they take is asked elsewhere")]
+mod variables;
+
+/// As long as a name may be, each character in four bytes.
+const LONGEST: usize = 4 * 256;
+
+fuzz_target!(|bytes: &[u8]| {
+    let file = in_memory(bytes);
+    let variables = variables::Variables::read(&file, Some(&file));
+    let offsets = [0, 0x1000, bytes.len() as u64];
+    let biases = offsets.into_iter().filter_map(|offset| variables.bias(0x40_0000, offset));
+    for bias in biases {
+        for address in [0, 0x1000, 0x2000, 0x4010, u64::MAX] {
+            let elf_address = 0x40_0000_u64.wrapping_add(address).wrapping_sub(bias);
+            let found = variables.find(elf_address);
+            if let Some((name, offset)) = found.variable {
+                assert!(!name.is_empty() && name.len() <= LONGEST && offset <= elf_address);
+            }
+            assert!(found.section.is_none_or(|name| name.len() <= LONGEST));
+        }
+    }
+});
+
+/// A file of these bytes.
+fn in_memory(bytes: &[u8]) -> File {
+    // SAFETY: a valid C string; the result is checked and nobody else's.
+    let mut file = unsafe {
+        let fd = libc::memfd_create(c"fuzz".as_ptr(), 0);
+        assert!(fd >= 0, "a file in memory");
+        File::from_raw_fd(fd)
+    };
+    file.write_all(bytes).expect("memory");
+    file
+}
