@@ -129,6 +129,78 @@ fn samples_of_a_clock_become_time_beside_time() {
     );
 }
 
+/// A profile of one function, by a clock.
+fn clocked(
+    dir: &tempfile::TempDir,
+    name: &str,
+    samples: u64,
+    period_ns: u64,
+) -> std::path::PathBuf {
+    let json = format!(
+        r#"{{"tool": "profile", "duration_ns": 1, "sample_period_ns": {period_ns}, "values": [{{"name": "samples", "unit": "count"}}],
+        "stacks": [{{"comm": "a", "pid": 1, "tid": 1, "count": {samples}, "values": [{samples}],
+        "user": [{{"name": "f", "kind": "user", "address": "0x1"}}], "kernel": []}}]}}"#
+    );
+    file(dir, name, json)
+}
+
+/// 150 samples of 10 ms are as long as 1,500 of 1 ms.
+#[test]
+fn samples_of_two_clocks_are_worth_their_periods() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let slow = clocked(&dir, "slow.json", 150, 10_000_000);
+    let fast = clocked(&dir, "fast.json", 1_500, 1_000_000);
+    assert_eq!(
+        stdout(&flame(&["merge", text(&slow), text(&fast)])),
+        "a;f 3000000\n"
+    );
+    assert_eq!(
+        stdout(&flame(&["merge", text(&slow), text(&slow)])),
+        "a;f 300\n"
+    );
+    let gate = |new| flame(&["gate", text(&slow), text(new), "--max-total", "10%"]);
+    let passed = gate(&fast);
+    assert_eq!(passed.status.code(), Some(0), "{}", stdout(&passed));
+    let more = clocked(&dir, "more.json", 1_800, 1_000_000);
+    let exceeded = gate(&more);
+    assert_eq!(exceeded.status.code(), Some(4));
+    assert_eq!(
+        String::from_utf8_lossy(&exceeded.stdout),
+        "GREW  +20.0 % in all  1.50 s -> 1.80 s\nflame gate: exceeded (limit 10 % in all)\n"
+    );
+}
+
+#[test]
+fn values_without_a_unit_survive_a_conversion() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for values in [[10, 1], [10_000_000, 1_000_000]] {
+        let [b, c] = values;
+        let folded = file(&dir, "x.folded", format!("a;b {b}\na;c {c}\n"));
+        let perf = dir.path().join("x.perf.txt");
+        stdout(&flame(&["convert", text(&folded), text(&perf)]));
+        assert_eq!(
+            stdout(&flame(&["merge", text(&perf)])),
+            format!("a;b {b}\na;c {c}\n")
+        );
+    }
+}
+
+#[test]
+fn labels_that_no_sample_has_are_refused() {
+    for args in [
+        &["top", "-", "--by", "reson"][..],
+        &["filter", "-", "--tag", "reson=pipe"],
+    ] {
+        let output = flame_with(args, STACKS);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(
+            stderr(&output).contains("no sample has a label reson"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
 #[test]
 fn the_gate_has_stable_exit_codes() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -240,6 +312,7 @@ fn usage_errors_exit_2_and_a_closed_pipe_is_no_error() {
         &["nonsense"],
         &["draw", "x", "--icicles"],
         &["convert", "x", "y.png"],
+        &["top", "x", "--unit", "minutes"],
         &[],
     ] {
         assert_eq!(flame(args).status.code(), Some(2), "{args:?}");
@@ -265,6 +338,6 @@ fn usage_errors_exit_2_and_a_closed_pipe_is_no_error() {
     let output = flame(&["convert", text(&path), "/no/such/dir/out.svg"]);
     assert_eq!(
         stderr(&output).trim_end(),
-        "flame: write /no/such/dir/out.svg: entity not found"
+        "flame: write /no/such/dir/out.svg: No such file or directory (os error 2)"
     );
 }

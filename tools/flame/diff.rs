@@ -57,6 +57,11 @@ pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recor
     if base_unit != new_unit && !base_unit.is_empty() && !new_unit.is_empty() {
         bail!("BASE counts {base_unit}, NEW counts {new_unit}; they cannot be compared");
     }
+    if base_unit.is_empty() || new_unit.is_empty() {
+        eprintln!(
+            "flame: values without a unit are taken for samples; --unit us if they are times in us"
+        );
+    }
     Ok(both)
 }
 

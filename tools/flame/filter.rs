@@ -41,6 +41,9 @@ fn tag(text: &str) -> Result<(String, Regex), String> {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let recording = args.one.read()?;
+    for (label, _) in &args.tag {
+        args.one.ensure_label(&recording, label)?;
+    }
     let filter = Filter {
         focus: args.focus.clone(),
         ignore: args.ignore.clone(),

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use profile::compare::diff::{functions, tree};
-use profile::compare::gate::{Limits, Place, gate};
+use profile::compare::gate::{Exceeded, Limits, Place, gate};
 use profile::draw::tree::Paths;
 use profile::escape::terminal;
 use profile::folded::Idle;
+use profile::recording::Recording;
 use profile::units;
 
 use crate::diff::read_both;
@@ -58,6 +59,43 @@ fn number(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Samples of clocks that differ are worth their periods.
+fn worth(base: &Recording, new: &Recording) -> [f64; 2] {
+    let periods = [base, new].map(|recording| recording.header.period_ns);
+    let are_samples = [base, new]
+        .iter()
+        .all(|recording| recording.unit() == "count");
+    match periods {
+        [before, after] if are_samples && before > 0 && after > 0 && before != after => {
+            periods.map(|period| period as f64)
+        }
+        _ => [1.0; 2],
+    }
+}
+
+fn verdict(args: &Args, exceeded: &Exceeded) -> String {
+    let limit = format!("{} pp", 100.0 * args.max_growth);
+    let whole = args.max_total.map(|total| format!("{} %", 100.0 * total));
+    if exceeded.is_any() {
+        let of_functions = (!exceeded.guilty.is_empty()).then_some(limit);
+        let of_all = whole
+            .filter(|_| exceeded.total.is_some())
+            .map(|all| all + " in all");
+        let limits: Vec<String> = of_functions.into_iter().chain(of_all).collect();
+        return format!("flame gate: exceeded (limit {})\n", limits.join(", "));
+    }
+    let whole = whole.map_or(String::new(), |whole| {
+        format!(", nor all by more than {whole}")
+    });
+    match exceeded.unclear {
+        0 => format!("flame gate: passed, no function grew by more than {limit}{whole}\n"),
+        n => format!(
+            "flame gate: passed; {} over {limit} are within chance: record longer to know\n",
+            units::counted(n as u64, "functions")
+        ),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let [base, new] = read_both(&args.input, &args.base, &args.new)?;
     let paths = Paths {
@@ -72,6 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let limits = Limits {
         growth: args.max_growth,
         total: args.max_total,
+        worth: worth(&base, &new),
         own: args.own,
     };
     let exceeded = gate(&tree, &diff, &limits);
@@ -91,21 +130,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         );
     }
     if let Some(grown) = exceeded.total {
-        let [before, after] = [0, 1].map(|side| units::value(diff.whole[side].total, new.unit()));
+        let unit = if limits.worth == [1.0; 2] {
+            new.unit()
+        } else {
+            "ns"
+        };
+        let total = |side: usize| diff.whole[side].total as f64 * limits.worth[side];
+        let [before, after] = [0, 1].map(|side| units::value(total(side) as u64, unit));
         text += &format!(
             "GREW  {:+.1} % in all  {before} -> {after}\n",
             100.0 * grown
         );
     }
-    let limit = 100.0 * args.max_growth;
-    text += &match (exceeded.is_any(), exceeded.unclear) {
-        (true, _) => format!("flame gate: exceeded (limit {limit} pp)\n"),
-        (false, 0) => format!("flame gate: passed, no function grew by more than {limit} pp\n"),
-        (false, n) => format!(
-            "flame gate: passed; {} over {limit} pp are within chance: record longer to know\n",
-            units::counted(n as u64, "functions")
-        ),
-    };
+    text += &verdict(args, &exceeded);
     crate::output::write(None, |out| out.write_all(text.as_bytes()))?;
     Ok(if exceeded.is_any() {
         ExitCode::from(crate::EXCEEDED)

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use profile::ask::top::knows_label;
 use profile::read::{ReadOptions, read};
 use profile::recording::Recording;
 use profile::write::Format;
@@ -14,7 +15,7 @@ use profile::write::Format;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Input {
     /// Unit of folded values: count, ns, us, ms, s or bytes
-    #[arg(long, help_heading = "Input")]
+    #[arg(long, help_heading = "Input", value_parser = ["count", "ns", "us", "ms", "s", "bytes"], hide_possible_values = true)]
     unit: Option<String>,
 
     /// Which value to use, where there are several
@@ -99,6 +100,17 @@ pub(crate) struct One {
 impl One {
     pub(crate) fn read(&self) -> Result<Recording> {
         self.input.read(&self.path)
+    }
+
+    /// Complains of a label that nothing in the profile has.
+    pub(crate) fn ensure_label(&self, recording: &Recording, label: &str) -> Result<()> {
+        ensure!(
+            recording.total() == 0 || knows_label(recording, label),
+            "{}: no sample has a label {}; all may have comm, pid, tid, reason, idle, waker",
+            name(&self.path),
+            profile::escape::terminal(label)
+        );
+        Ok(())
     }
 
     /// As much as this format needs.

@@ -59,15 +59,16 @@ pub(crate) fn write(
         Some(parent) if parent.as_os_str() != "" => parent,
         _ => Path::new("."),
     };
-    let mut file = None;
+    let (mut file, mut refused) = (None, None);
     let temporary = tempfile::Builder::new().make_in(directory, |path| {
         // Created like any file, with what the umask leaves.
-        fs::File::options().write(true).create_new(true).open(path)
+        let made = fs::File::options().write(true).create_new(true).open(path);
+        refused = made.as_ref().err().and_then(io::Error::raw_os_error);
+        made
     });
     // The crate's own error names the temporary file, which nobody asked for.
-    let temporary = temporary
-        .map_err(|err| io::Error::from(err.kind()))
-        .with_context(complaint)?;
+    let own = |err: io::Error| refused.map_or(err.kind().into(), io::Error::from_raw_os_error);
+    let temporary = temporary.map_err(own).with_context(complaint)?;
     let mut out = BufWriter::new(file.insert(temporary).as_file());
     report(&mut out)
         .and_then(|()| out.flush())

@@ -42,6 +42,9 @@ fn by(text: &str) -> Result<By, String> {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let recording = args.one.read()?;
+    if let By::Label(label) = &args.by {
+        args.one.ensure_label(&recording, label)?;
+    }
     let by = if args.lines { &By::Line } else { &args.by };
     let options = TableOptions {
         rows: args.number,

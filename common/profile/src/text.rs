@@ -14,6 +14,12 @@ pub(crate) fn cut(name: &str, width: usize) -> String {
     format!("{head}…")
 }
 
+/// The same from the front, for paths.
+pub(crate) fn cut_start(path: &str, width: usize) -> String {
+    let reversed = |text: &str| text.chars().rev().collect::<String>();
+    reversed(&cut(&reversed(path), width))
+}
+
 /// Text in lines of a width, all but the first indented. Breaks anywhere: long C++ names have no blanks to break at.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     // Room for some text in every line, however narrow the terminal.

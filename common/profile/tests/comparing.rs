@@ -71,6 +71,7 @@ fn compare(base: &Recording, new: &Recording) -> Diff {
 }
 
 const LIMITS: Limits = Limits {
+    worth: [1.0; 2],
     growth: 0.02,
     total: None,
     own: false,

@@ -33,6 +33,7 @@ fn sampled(random: &mut Random, n: u64, share: f64) -> Recording {
 
 fn judged(base: &Recording, new: &Recording) -> Exceeded {
     let limits = Limits {
+        worth: [1.0; 2],
         growth: 0.02,
         total: None,
         own: false,

@@ -4,7 +4,8 @@ use crate::recording::{Header, Recording, Value};
 
 /// Adds profiles up; never averages.
 ///
-/// Profiles of time and sampled profiles of a clock make one of time: each sample stands for its period.
+/// Profiles of time and sampled profiles of a clock make one of time, and so do those of clocks that differ: each sample stands for
+/// its period.
 ///
 /// # Errors
 ///
@@ -12,9 +13,10 @@ use crate::recording::{Header, Recording, Value};
 pub fn merge(recordings: Vec<Recording>) -> Result<Recording, String> {
     let has_time = recordings.iter().any(|recording| recording.unit() == "ns");
     let has_samples = recordings.iter().any(|recording| recording.unit() != "ns");
+    let mixes = has_time && has_samples || clocks_differ(&recordings);
     let mut parts = Vec::new();
     for recording in recordings {
-        parts.push(if has_time && has_samples {
+        parts.push(if mixes {
             as_time(recording)?
         } else {
             recording
@@ -35,6 +37,17 @@ pub fn merge(recordings: Vec<Recording>) -> Result<Recording, String> {
         sum.absorb(&part);
     }
     Ok(sum)
+}
+
+fn clocks_differ(recordings: &[Recording]) -> bool {
+    let period = |recording: &Recording| recording.header.period_ns;
+    let clocks = recordings.iter().filter(|r| r.unit() == "count");
+    let mut periods = clocks.map(period);
+    let first = periods.next().unwrap_or(0);
+    let all_known = recordings
+        .iter()
+        .all(|r| r.unit() == "count" && period(r) > 0);
+    all_known && periods.any(|period| period != first)
 }
 
 fn describe(recording: &Recording) -> String {

@@ -7,7 +7,7 @@ use crate::escape::terminal;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
 use crate::statistics::{is_enough, share, widest_margin};
 use crate::style::Style;
-use crate::text::{cut, percent};
+use crate::text::{cut, cut_start, percent};
 use crate::units;
 
 /// What is counted.
@@ -180,6 +180,19 @@ impl<'a> Groups<'a> {
     }
 }
 
+/// Labels that samples may have in every format.
+const LABELS: [&str; 6] = ["comm", "pid", "tid", "reason", "idle", "waker"];
+
+/// Whether a label is one of those that every sample may have, or some sample of this profile has it.
+pub fn knows_label(recording: &Recording, label: &str) -> bool {
+    let is_own = |row: &Row<'_>| {
+        let own = recording.labels(row.key.labels).iter();
+        own.into_iter()
+            .any(|(name, _)| recording.text(*name) == label)
+    };
+    LABELS.contains(&label) || recording.rows().any(|row| is_own(&row))
+}
+
 /// The value of a sample's label, those that every sample has included.
 pub(crate) fn value_of(recording: &Recording, row: &Row<'_>, label: &str) -> String {
     let key = row.key;
@@ -240,6 +253,7 @@ pub fn write(
     }
     let table = Table {
         is_sampled: matches!(recording.unit(), "count" | "") && recording.header.has_counts,
+        is_lines: matches!(by, By::Line),
         is_whole: matches!(by, By::Comm | By::Thread | By::Label(_)),
         unit: recording.unit(),
         value: found.value,
@@ -271,6 +285,8 @@ pub fn write(
 /// What all rows have in common.
 struct Table<'a> {
     is_sampled: bool,
+    /// Places are lines of files, whose ends say more than their beginnings.
+    is_lines: bool,
     /// Every sample has one, so self and total are the same.
     is_whole: bool,
     unit: &'a str,
@@ -307,6 +323,13 @@ impl Table<'_> {
             line += &format!("{:>columns$}  ", self.cell(entry.total, entry.total_count));
         }
         let room = options.width.saturating_sub(line.chars().count()).max(20);
+        if self.is_lines {
+            let name = terminal(&entry.place);
+            let name = cut(&name, room / 2);
+            let line_at = room.saturating_sub(name.chars().count() + 2);
+            let place = cut_start(&terminal(&entry.name), line_at);
+            return format!("{line}{place}  {}", options.style.dim(name));
+        }
         let place = cut(&terminal(&entry.place), room / 2);
         let name = cut(
             &terminal(&entry.name),

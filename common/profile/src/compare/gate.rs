@@ -21,6 +21,8 @@ pub struct Limits {
     pub growth: f64,
     /// Of the whole: 0.1 is ten percent.
     pub total: Option<f64>,
+    /// What a value of each side stands for, where that differs: a sample's period.
+    pub worth: [f64; 2],
     /// Function's own share instead of its total's.
     pub own: bool,
 }
@@ -97,8 +99,8 @@ pub fn gate(tree: &Tree, diff: &Diff, limits: &Limits) -> Exceeded {
     exceeded
         .guilty
         .sort_by(|a, b| growth(&b.judged).total_cmp(&growth(&a.judged)));
-    let [base, new] = diff.whole.map(|side| side.total as f64);
-    let grown = new / base.max(1.0) - 1.0;
+    let [base, new] = [0, 1].map(|side| diff.whole[side].total as f64 * limits.worth[side]);
+    let grown = new / base.max(limits.worth[0]) - 1.0;
     exceeded.total = limits.total.filter(|limit| grown > *limit).map(|_| grown);
     exceeded
 }

@@ -28,7 +28,7 @@ pub struct Moment {
 const MOST_EVENTS: u64 = 1_000_000;
 
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
-    let is_samples = recording.unit() == "count" && recording.total() <= MOST_EVENTS;
+    let is_samples = matches!(recording.unit(), "count" | "") && recording.total() <= MOST_EVENTS;
     write_header(recording, is_samples, out)?;
     if !is_samples {
         writeln!(out, "# usekit: an event per stack, its period is the value")?;
@@ -107,7 +107,7 @@ fn write_header(recording: &Recording, is_samples: bool, out: &mut impl Write) -
             out,
             "# usekit: value {} in {}",
             terminal(&name),
-            terminal(unit)
+            if unit.is_empty() { "count" } else { unit }
         )?;
     }
     writeln!(out, "# usekit: period_ns {}", header.period_ns)?;
