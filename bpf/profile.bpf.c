@@ -111,7 +111,7 @@ static __always_inline bool is_wanted(struct task_struct *task, struct profile_t
 		sums->idle++;
 		return config.idle;
 	}
-	if (config.everything ? BPF_CORE_READ(task, tgid) != targets.own_tgid || pid_namespace_level : is_target(task))
+	if (config.everything ? !is_left_out(task) : is_target(task))
 		return true;
 	sums->others++;
 	return false;

@@ -70,7 +70,8 @@ int seed_members(struct bpf_iter__task *ctx)
 	note_pid_namespace();
 	if (is_target(task))
 		join(task, MEMBER_FOUND);
-	else if (targets.cgroup_id)
+	else
+		/* It has moved to another cgroup; or was forked before the tool's PID namespace was known. */
 		leave(task);
 	return 0;
 }

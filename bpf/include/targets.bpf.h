@@ -113,6 +113,19 @@ static __always_inline void forget_exited(struct task_struct *task)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 }
 
+/* Tasks outside the tool's PID namespace: nobody there could name them. The tool itself, and the processes that it forks to open
+ * and read files, which exec nothing; a command that it starts is asked for by its ID.
+ */
+static __always_inline bool is_left_out(struct task_struct *task)
+{
+	__u32 tgid = tgid_of(targets.pid_namespace, task);
+
+	if (!tgid || tgid == targets.own_tgid)
+		return true;
+	return !targets.follow && BPF_CORE_READ(task, flags) & PF_FORKNOEXEC &&
+	       tgid_of(targets.pid_namespace, BPF_CORE_READ(task, real_parent)) == targets.own_tgid;
+}
+
 /* Everything but name and ID lists. The idle tasks (pid 0, one per CPU) are nobody's target. */
 static __always_inline bool is_kind_wanted(struct task_struct *task)
 {
@@ -124,7 +137,7 @@ static __always_inline bool is_kind_wanted(struct task_struct *task)
 		return false;
 	if (targets.mode == TARGET_KERNEL_THREADS && !kernel_thread)
 		return false;
-	if (tgid_of(targets.pid_namespace, task) == targets.own_tgid)
+	if (is_left_out(task))
 		return false;
 	return !targets.cgroup_id || in_cgroup(task);
 }

@@ -36,6 +36,8 @@ enum { false = 0, true = 1 };
 
 /* include/linux/sched.h: a kernel thread. */
 #define PF_KTHREAD 0x00200000
+/* Forked, and nothing executed since. */
+#define PF_FORKNOEXEC 0x00000040
 /* On its way out. */
 #define PF_EXITING 0x00000004
 
@@ -282,6 +284,7 @@ struct task_struct {
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
 	struct pid *thread_pid;
 	struct sched_info sched_info;
 	unsigned long nvcsw;
