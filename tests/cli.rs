@@ -57,6 +57,7 @@ fn wrong_usage_exits_2() {
             &["1d"],
             &["-u", "-k"],
             &["-p", "1", "--", "true"],
+            &["1", "--"],
         ] {
             assert_eq!(run(program, args).status.code(), Some(2), "{tool} {args:?}");
         }
@@ -69,6 +70,28 @@ fn wrong_usage_exits_2() {
                 "{tool}"
             );
         }
+    }
+}
+
+#[test]
+fn options_that_contradict_each_other_exit_2() {
+    let program = |name: &str| {
+        TOOLS
+            .iter()
+            .find(|(tool, _)| *tool == name)
+            .expect("a tool")
+            .1
+    };
+    for (tool, args) in [
+        ("offcputime", &["-m", "10", "-M", "5", "1"][..]),
+        ("lockstat", &["--hold", "1"]),
+        ("lockstat", &["--hold-limit", "5", "1"]),
+    ] {
+        assert_eq!(
+            run(program(tool), args).status.code(),
+            Some(2),
+            "{tool} {args:?}"
+        );
     }
 }
 

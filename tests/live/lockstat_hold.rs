@@ -134,6 +134,6 @@ fn programs_without_glibc_are_refused_with_the_reason() {
         output.stderr
     );
     let output = Tool::start("lockstat", &["--hold", "1"]).finish();
-    assert!(output.code == 1 && output.stderr.contains("name them with -p"));
+    assert!(output.code == 2 && output.stderr.contains("--pid <PID>"));
     workload.finish();
 }

@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
     /// How long glibc's locks are held: probes processes (-p), which slows
     /// down their locks
-    #[arg(long, help_heading = "Locks", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output", "max_overhead"])]
+    #[arg(long, help_heading = "Locks", requires = "pids", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output", "max_overhead"])]
     pub(crate) hold: bool,
 
     /// With --hold: take the probes away when they cost the target more, %
@@ -59,6 +59,7 @@ pub(crate) struct Args {
         long,
         value_name = "PCT",
         default_value_t = 5.0,
+        requires = "hold",
         help_heading = "Locks"
     )]
     pub(crate) hold_limit: f64,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bpf::offcputime::types::{offcputime_config, rodata, stack_config, wait_config};
-use clap::{Parser, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
 use clap_complete::Shell;
 use profile::folded;
 use trace::budget::Budget;
@@ -141,6 +142,19 @@ pub(crate) const NEEDS: [Need; 5] = [
 ];
 
 impl Args {
+    /// Ends the program where the command line makes no sense.
+    pub(crate) fn refuse_contradictions(&self) {
+        if self
+            .max_block_time
+            .is_some_and(|max| max < self.min_block_time)
+        {
+            let problem = "-M is less than -m: no wait can be as long as both want";
+            Self::command()
+                .error(ErrorKind::ArgumentConflict, problem)
+                .exit()
+        }
+    }
+
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, walk_on_exit: bool, rodata: &mut rodata) {
         let us = |us: u64| u64::try_from(Duration::from_micros(us).as_nanos()).unwrap_or(u64::MAX);

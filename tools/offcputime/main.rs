@@ -36,6 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn trace(args: &Args) -> Result<Outcome> {
+    args.refuse_contradictions();
     if let Some(shell) = args.completions {
         return Ok(run::print_completions(shell, Args::command()));
     }

@@ -40,9 +40,19 @@ pub fn print_completions(shell: Shell, mut command: clap::Command) -> Outcome {
 
 /// Exit status for losses under `--strict`.
 const LOSSY: u8 = 3;
+/// Exit status for a command line that makes no sense, as clap's.
+const USAGE: u8 = 2;
 
 /// Runs a tool: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
 pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
+    // Not the whole machine until Ctrl-C: a script's variable was empty.
+    if std::env::args_os()
+        .next_back()
+        .is_some_and(|last| last == "--")
+    {
+        eprintln!("error: no command after '--'\n\nFor more information, try '--help'.");
+        return ExitCode::from(USAGE);
+    }
     match run() {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Lossy) => ExitCode::from(LOSSY),

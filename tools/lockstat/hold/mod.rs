@@ -9,7 +9,7 @@ mod report;
 use std::io::{BufWriter, Write, stdout};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use bpf::lockstat_hold::{LockstatHoldSkel, LockstatHoldSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
@@ -48,9 +48,6 @@ pub(crate) struct Price {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    if args.targets.pids.is_empty() {
-        bail!("--hold probes the locks of processes: name them with -p");
-    }
     let targets = args.targets.resolve()?;
     run::check_privileges()?;
     ensure!(
