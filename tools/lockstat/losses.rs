@@ -9,10 +9,11 @@ use trace::losses::Losses;
 use trace::maps;
 use trace::stacks::StackTable;
 
-/// Beginnings of waits seen since the start.
+/// Beginnings of waits for kernel locks, and ends of those for programs', seen since the start.
 pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
     let per_cpu: Vec<u64> = maps::per_cpu(&skel.maps.lock_events, 0)?;
-    Ok(per_cpu.iter().sum())
+    let futexes = section(skel.maps.bss_data.as_deref(), ".bss")?.futex_events;
+    Ok(per_cpu.iter().sum::<u64>() + futexes)
 }
 
 /// What a run was worth and what it took.

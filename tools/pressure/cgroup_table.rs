@@ -44,7 +44,11 @@ pub(crate) fn write(
         )?;
     }
     let rest = cgroups.len() - pressed.len().min(TOP);
-    writeln!(out, "{:>26}  {rest} more", "")
+    match (pressed.is_empty(), rest) {
+        (true, all) => writeln!(out, "{:>26}  none of {all}", ""),
+        (false, 0) => Ok(()),
+        (false, rest) => writeln!(out, "{:>26}  {rest} more", ""),
+    }
 }
 
 fn some(cgroup: &CgroupPressure, resource: Resource) -> String {

@@ -215,6 +215,9 @@ fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<
     extra
 }
 
+/// Of fewer that were due, one that fell just beside the window is a large part.
+const FEW_TICKS: u64 = 20;
+
 fn close(
     args: &Args,
     harvest: &Harvest,
@@ -233,7 +236,8 @@ fn close(
         cost,
     };
     closing.print(args.common.quiet);
-    if let Some(expected) = harvest.expected.filter(|_| !args.common.quiet) {
+    let worth = |expected: &u64| *expected >= FEW_TICKS && !args.common.quiet;
+    if let Some(expected) = harvest.expected.filter(worth) {
         let totals = &harvest.totals;
         eprintln!(
             "profile: busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",

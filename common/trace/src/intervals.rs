@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -58,7 +59,8 @@ pub fn report_each(
         let deadline_ns = reports.deadline_ns();
         let tick_ns = ticker.as_ref().map(Ticker::next_ns);
         until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
-        let progress = Progress::new(every.interval, quiet);
+        let whole = until.deadline_ns.map(|end| end.saturating_sub(*end_ns));
+        let progress = Progress::new(whole.map(Duration::from_nanos), quiet);
         collect(&mut until, &reports.fds(), &progress, || reports.step())?;
         let is_due = deadline_ns.is_some_and(|deadline| monotonic_ns() >= deadline);
         let over = until.is_interrupted() || is_due;
