@@ -67,7 +67,8 @@ fn on_cpu(cpu: &str, program: &str) -> Command {
     command
 }
 
-/// redis-server with two clients that keep it busy: plain reads, and writes into a sorted set.
+/// redis-server with two clients that keep it busy: plain reads, and writes into a sorted set. Always busy: timers of a CPU that is
+/// halted fire when a client wakes it, and two clocks then see different halves of what it does.
 pub(crate) fn redis(dir: &Path) -> Real {
     let socket = dir.join("redis");
     // One program, which is what it is called; the package that has it starts no service.
@@ -90,10 +91,10 @@ pub(crate) fn redis(dir: &Path) -> Real {
         .current_dir(dir);
     let mut real = announced(&mut server, "accept connections");
     for work in [
-        &["-P", "4", "get", "key"][..],
+        &["-P", "32", "get", "key"][..],
         &[
             "-P",
-            "4",
+            "32",
             "-r",
             "1000",
             "zadd",
@@ -106,7 +107,7 @@ pub(crate) fn redis(dir: &Path) -> Real {
         client
             .arg("-s")
             .arg(&socket)
-            .args(["-q", "-n", "1000000000", "-c", "4"]);
+            .args(["-q", "-n", "1000000000", "-c", "8"]);
         real.children.push(load(client.args(work)));
     }
     real
