@@ -350,8 +350,8 @@ int list_waiting(struct bpf_iter__task *ctx)
 	member = member_of(task);
 	if (!member || !member->runnable_ns || member->runnable_ns > now)
 		return 0;
-	/* With windows its turn may have come when nobody looked. */
-	if (is_on_cpu(task) || !is_queued(task))
+	/* With windows its turn may have come when nobody looked, and it may be waiting for another. */
+	if (is_on_cpu(task) || member->switches != switches_of(task))
 		return 0;
 	open.wait_ns = now - member->runnable_ns;
 	open.tgid = tgid_of(targets.pid_namespace, task);

@@ -74,6 +74,14 @@ fn wrong_usage_exits_2() {
 }
 
 #[test]
+fn a_commands_own_dashes_are_its_business() {
+    for (tool, program) in TOOLS.iter().filter(|(tool, _)| *tool != "pressure") {
+        let output = run(program, &["--probe", "--", "true", "--"]);
+        assert_ne!(output.status.code(), Some(2), "{tool}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn options_that_contradict_each_other_exit_2() {
     let program = |name: &str| {
         TOOLS

@@ -3,11 +3,9 @@
 
 #![no_main]
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::FromRawFd;
-
 use libfuzzer_sys::fuzz_target;
+
+mod memory;
 
 // Of a crate that needs libbpf, which these do not.
 #[path = "../../common/trace/src/symbolize/elf.rs"]
@@ -29,7 +27,7 @@ mod elfnames {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let file = in_memory(bytes);
+    let file = memory::file(bytes);
     assert_eq!(elf::is_elf(&file), bytes.starts_with(b"\x7fELF"));
     let Some(headers) = elf::read(&file) else {
         return;
@@ -57,15 +55,3 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
-
-/// A file of these bytes.
-fn in_memory(bytes: &[u8]) -> File {
-    // SAFETY: a valid C string; the result is checked and nobody else's.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"fuzz".as_ptr(), 0);
-        assert!(fd >= 0, "a file in memory");
-        File::from_raw_fd(fd)
-    };
-    file.write_all(bytes).expect("memory");
-    file
-}

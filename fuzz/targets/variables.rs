@@ -3,11 +3,9 @@
 
 #![no_main]
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::FromRawFd;
-
 use libfuzzer_sys::fuzz_target;
+
+mod memory;
 
 // Of a crate that needs libbpf, which these do not.
 #[path = "../../common/trace/src/symbolize"]
@@ -27,7 +25,7 @@ mod variables;
 const LONGEST: usize = 4 * 256;
 
 fuzz_target!(|bytes: &[u8]| {
-    let file = in_memory(bytes);
+    let file = memory::file(bytes);
     let variables = variables::Variables::read(&file, Some(&file));
     let offsets = [0, 0x1000, bytes.len() as u64];
     let biases = offsets.into_iter().filter_map(|offset| variables.bias(0x40_0000, offset));
@@ -42,15 +40,3 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
-
-/// A file of these bytes.
-fn in_memory(bytes: &[u8]) -> File {
-    // SAFETY: a valid C string; the result is checked and nobody else's.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"fuzz".as_ptr(), 0);
-        assert!(fd >= 0, "a file in memory");
-        File::from_raw_fd(fd)
-    };
-    file.write_all(bytes).expect("memory");
-    file
-}

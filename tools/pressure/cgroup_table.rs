@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use profile::escape::terminal;
 use profile::style::Style;
+use profile::text::cut_start;
 
 use crate::cgroups::CgroupPressure;
 use crate::psi::Resource;
-use crate::ranking;
 
 /// Rows shown.
 const TOP: usize = 10;
@@ -40,7 +40,7 @@ pub(crate) fn write(
             some(cgroup, Resource::Cpu),
             some(cgroup, Resource::Memory),
             some(cgroup, Resource::Io),
-            terminal(&cut_start(&path)),
+            terminal(&cut_start(&path, PATH)),
         )?;
     }
     let rest = cgroups.len() - pressed.len().min(TOP);
@@ -54,9 +54,4 @@ pub(crate) fn write(
 fn some(cgroup: &CgroupPressure, resource: Resource) -> String {
     let some = cgroup.lost[resource as usize].and_then(|lost| lost.some);
     some.map_or("-".into(), |share| format!("{:.1}%", share.percent()))
-}
-
-fn cut_start(path: &str) -> String {
-    let reversed = |text: &str| text.chars().rev().collect::<String>();
-    reversed(&ranking::cut(&reversed(path), PATH))
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use profile::escape::terminal;
+use profile::text::cut;
 use profile::units;
 
 use crate::harvest::{ON_CPU, ON_IO};
@@ -162,15 +163,6 @@ pub(crate) fn shorten(description: &str, width: usize) -> String {
         }
     }
     cut(kept, width)
-}
-
-/// A name cut to a width, its end marked.
-pub(crate) fn cut(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
-        return name.to_owned();
-    }
-    let head: String = name.chars().take(width.saturating_sub(1)).collect();
-    format!("{head}…")
 }
 
 #[cfg(test)]

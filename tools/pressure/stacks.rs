@@ -12,6 +12,7 @@ use libbpf_rs::MapCore;
 use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::style::Style;
+use profile::text::cut;
 use profile::units;
 use serde_json::{Value, json};
 use trace::loader::section;
@@ -24,7 +25,6 @@ use trace::task::comm_text;
 use trace::unwind::{Method, Unwinder};
 
 use crate::harvest::{ON_CPU, ON_IO};
-use crate::ranking;
 
 /// Stacks shown of each kind.
 const TOP: usize = 3;
@@ -231,7 +231,7 @@ fn write_stack(stack: &Stack, out: &mut impl Write) -> io::Result<()> {
     for frames in [&stack.kernel, &stack.user] {
         for frame in frames.iter().rev() {
             let name = terminal(&frame.name);
-            writeln!(out, "{:>12}{}", "", ranking::cut(&name, NAME))?;
+            writeln!(out, "{:>12}{}", "", cut(&name, NAME))?;
         }
     }
     Ok(())

@@ -20,6 +20,6 @@ pub mod reasons;
 pub mod recording;
 pub mod statistics;
 pub mod style;
-mod text;
+pub mod text;
 pub mod units;
 pub mod write;

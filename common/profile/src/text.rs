@@ -5,8 +5,8 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1}%", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// A name cut to a width, its end marked.
-pub(crate) fn cut(name: &str, width: usize) -> String {
+/// A name cut to a width in characters, its end marked.
+pub fn cut(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
     }
@@ -15,7 +15,7 @@ pub(crate) fn cut(name: &str, width: usize) -> String {
 }
 
 /// The same from the front, for paths.
-pub(crate) fn cut_start(path: &str, width: usize) -> String {
+pub fn cut_start(path: &str, width: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();
     reversed(&cut(&reversed(path), width))
 }

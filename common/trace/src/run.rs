@@ -45,11 +45,9 @@ const USAGE: u8 = 2;
 
 /// Runs a tool: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
 pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
-    // Not the whole machine until Ctrl-C: a script's variable was empty.
-    if std::env::args_os()
-        .next_back()
-        .is_some_and(|last| last == "--")
-    {
+    // Not the whole machine until Ctrl-C: a script's variable was empty. A later one is the command's own.
+    let mut behind = std::env::args_os().skip_while(|arg| arg != "--");
+    if behind.next().is_some() && behind.next().is_none() {
         eprintln!("error: no command after '--'\n\nFor more information, try '--help'.");
         return ExitCode::from(USAGE);
     }

@@ -39,15 +39,13 @@ pub fn merge(recordings: Vec<Recording>) -> Result<Recording, String> {
     Ok(sum)
 }
 
+/// Whether all are samples of clocks, and not all of one rate.
 fn clocks_differ(recordings: &[Recording]) -> bool {
-    let period = |recording: &Recording| recording.header.period_ns;
-    let clocks = recordings.iter().filter(|r| r.unit() == "count");
-    let mut periods = clocks.map(period);
-    let first = periods.next().unwrap_or(0);
-    let all_known = recordings
+    let are_clocks = recordings
         .iter()
-        .all(|r| r.unit() == "count" && period(r) > 0);
-    all_known && periods.any(|period| period != first)
+        .all(|recording| recording.unit() == "count" && recording.header.period_ns > 0);
+    let differ = |pair: &[Recording]| pair[0].header.period_ns != pair[1].header.period_ns;
+    are_clocks && recordings.windows(2).any(differ)
 }
 
 fn describe(recording: &Recording) -> String {

@@ -47,19 +47,15 @@ impl Places {
                 self.missed += 1;
                 continue;
             }
-            let mappings = maps
-                .entry(address.tgid)
-                .or_insert_with(|| maps::all(address.tgid).unwrap_or_default());
-            let place = match &mut past {
-                Some(past) if !past.lives_on(address.tgid, address.time_ns) => {
-                    self.look_back(past, address)
-                }
-                Some(past) => self
-                    .look_up(address.tgid, mappings, address.address)
-                    .or_else(|| self.look_back(past, address)),
-                None => self.look_up(address.tgid, mappings, address.address),
-            };
-            match place {
+            let (tgid, time_ns) = (address.tgid, address.time_ns);
+            let has_ended = |past: &&mut Symbolizer| !past.lives_on(tgid, time_ns);
+            let mut place = None;
+            if !past.as_ref().is_some_and(has_ended) {
+                let read = || maps::all(tgid).unwrap_or_default();
+                let mappings = maps.entry(tgid).or_insert_with(read);
+                place = self.look_up(tgid, mappings, address.address);
+            }
+            match place.or_else(|| self.look_back(past.as_deref_mut()?, address)) {
                 Some(place) => drop(self.known.insert(address.id, place)),
                 None => self.missed += 1,
             }
