@@ -354,12 +354,4 @@ int wait_returned_multi(struct pt_regs *ctx)
 	return leave(ctx, true);
 }
 
-/* Learns the tool's PID namespace. */
-SEC("iter/task")
-int note_namespace(struct bpf_iter__task *ctx)
-{
-	note_pid_namespace();
-	return 0;
-}
-
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -136,7 +136,6 @@ int look(struct bpf_iter__task *ctx)
 	record = bpf_map_lookup_elem(&now_scratch, &zero);
 	if (!task || !record)
 		return 0;
-	note_pid_namespace();
 	thread = &record->thread;
 	__builtin_memset(thread, 0, sizeof(*thread));
 	/* The state before and the count after: who wakes up in between has another count at the second look. */

@@ -29,12 +29,4 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Runs in the tool's context. */
-SEC("iter/task")
-int note_namespace(struct bpf_iter__task *ctx)
-{
-	note_pid_namespace();
-	return 0;
-}
-
 #endif

@@ -5,17 +5,21 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
 
-/* Depth of the tool's namespace below the initial one, where the kernel's own numbers serve. User space cannot see it:
- * the seeding iterator, which runs in the tool's context, notes it down.
- */
+/* Depth of the tool's namespace below the initial one, where the kernel's own numbers serve. */
 __u32 pid_namespace_level = 0;
 
-static __always_inline void note_pid_namespace(void)
+/* Notes the depth, which user space cannot see. Runs in the tool's context, before anything else is attached (loader::attach):
+ * whoever was taken for a target by the kernel's numbers would stay one.
+ */
+SEC("iter/task")
+int note_namespace(struct bpf_iter__task *ctx)
 {
 	struct task_struct *tool = (struct task_struct *)bpf_get_current_task();
 
 	pid_namespace_level = BPF_CORE_READ(tool, thread_pid, level);
+	return 0;
 }
 
 /* 0 when the task has no number in the tool's namespace. */

@@ -67,11 +67,10 @@ int seed_members(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	note_pid_namespace();
 	if (is_target(task))
 		join(task, MEMBER_FOUND);
 	else
-		/* It has moved to another cgroup; or was forked before the tool's PID namespace was known. */
+		/* It has moved to another cgroup. */
 		leave(task);
 	return 0;
 }

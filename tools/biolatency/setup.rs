@@ -3,7 +3,6 @@
 use anyhow::Result;
 use bpf::biolatency::{BiolatencySkel, BiolatencySkelBuilder};
 use trace::cgroups;
-use trace::iterate;
 use trace::loader::{self, section};
 use trace::privileges;
 use trace::probe::{self, Kernel};
@@ -62,7 +61,6 @@ pub(crate) fn load(
 /// Says what is asked for; from now on less privilege will do.
 pub(crate) fn seed(args: &Args, skel: &BiolatencySkel<'_>, targets: &Settings) -> Result<()> {
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
-    iterate::run(skel.links.note_namespace.as_ref())?;
     privileges::keep_for_tracing("biolatency", args.targets.capabilities());
     Ok(())
 }

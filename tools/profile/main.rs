@@ -9,7 +9,6 @@ use libbpf_rs::skel::Skel;
 use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
-use trace::iterate;
 use trace::loader::{self, section};
 use trace::output::OutputFile;
 use trace::privileges;
@@ -71,7 +70,6 @@ fn trace(args: &Args) -> Result<Outcome> {
     let ring = Ring::open(&skel.maps.stack_ring)?;
     let mut moments = Moments::open(args.keeps_moments(), &skel)?;
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
-    iterate::run(skel.links.note_namespace.as_ref())?;
 
     stacks.prepare(
         args.targets.processes_at_start(),

@@ -7,11 +7,16 @@ use anyhow::{Context, Result, anyhow};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{OpenObject, PrintLevel, set_print};
 
+use crate::iterate;
+
 /// What libbpf has said since the start; shown only when loading fails or with `-v`.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
 /// Longest log kept; a verifier's rejection is at its end, so the beginning goes first.
 const LOG_BYTES: usize = 256 * 1024;
+
+/// See `bpf/include/ids.bpf.h`.
+const NOTE_NAMESPACE: &str = "note_namespace";
 
 /// Environment variable that shows the log in full when loading fails.
 const SHOW_LOG: &str = "USEKIT_BPF_LOG";
@@ -85,6 +90,9 @@ where
         if let Some((_, wanted)) = selection.iter().find(|(selected, _)| *selected == name) {
             program.set_autoload(*wanted);
         }
+        if name == NOTE_NAMESPACE {
+            program.set_autoattach(false);
+        }
     }
     configure(&mut open)?;
     open.load()
@@ -122,8 +130,22 @@ where
 ///
 /// As for [`load`].
 pub fn attach(skel: &mut impl Skel<'static>) -> Result<()> {
+    note_namespace(skel)?;
     skel.attach()
         .map_err(|err| explain("attach BPF programs", &err))
+}
+
+/// Tells the programs which PID namespace the tool lives in, before the first of them asks who is a target.
+fn note_namespace(skel: &mut impl Skel<'static>) -> Result<()> {
+    let mut programs = skel.object_mut().progs_mut();
+    let Some(program) = programs.find(|program| program.name() == NOTE_NAMESPACE) else {
+        return Ok(());
+    };
+    let link = program
+        .attach()
+        .map_err(|err| explain("attach BPF programs", &err))?;
+    iterate::run(Some(&link))?;
+    Ok(())
 }
 
 /// Everything that libbpf has said so far, for `-v`.

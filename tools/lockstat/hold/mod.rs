@@ -14,7 +14,6 @@ use bpf::lockstat_hold::{LockstatHoldSkel, LockstatHoldSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
 use trace::cost::{Cost, Meter};
-use trace::iterate;
 use trace::loader::{self, section};
 use trace::privileges;
 use trace::probe::Kernel;
@@ -60,7 +59,6 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let meter = Meter::start();
     let libraries = probes::find(&targets.tgids)?;
     let mut skel = load(&targets)?;
-    iterate::run(skel.links.note_namespace.as_ref())?;
     count(&mut skel, Some((1, 0)))?;
     let (method, trap_ns) = probes::measure(&skel)?;
     count(&mut skel, None)?;
