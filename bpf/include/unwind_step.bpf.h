@@ -40,11 +40,11 @@ static __always_inline bool read_frame_pointer(struct unwind *at)
 
 /* The ABI has the outermost frame's pointer be 0. So may be the register of code that uses it for something else: a leaf's,
  * for most code keeps none and nothing changed the 0 that _start began with; and as long as no table of a process is known,
- * any code's.
+ * any code's. Of 32-bit programs none ever is.
  */
 static __always_inline int outermost(const struct unwind *at)
 {
-	bool unknown = unwind_mode == UNWIND_AUTO && !at->compat && !at->has_tables;
+	bool unknown = unwind_mode == UNWIND_AUTO && !at->has_tables;
 
 	return unknown || at->leaf ? STACK_END_NO_TABLE : STACK_END_ROOT;
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::c_program::run;
+use crate::c_program::{self, BURN, run};
 use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, report, stacks_of};
 use crate::kernel::{alone, require_live};
+use crate::symbols::{self, profile_workload};
 use crate::workload::{Workload, number};
 
 /// The stub in the procedure linkage table has the name of the function, or none.
@@ -145,6 +146,25 @@ fn nothing_unknown_is_called_complete() {
     assert!(
         made.iter().all(|stack| stack.end == "no-table"),
         "{made:#?}"
+    );
+}
+
+/// Their tables are not read, and code without frame pointers may have left the 0 of the outermost frame in the register.
+#[test]
+fn no_stack_of_a_32_bit_program_is_called_complete() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let flags = ["-O2", "-m32", "-fomit-frame-pointer"];
+    let program = c_program::compile(dir.path(), "narrow", BURN, &flags);
+    let (workload, tgid) = symbols::start(&program, &["300"]);
+    let (found, _) = profile_workload(workload, tgid);
+    let stacks = stacks_of(&found, tgid);
+    assert!(
+        !stacks.is_empty() && stacks.iter().all(|stack| stack.end != "root"),
+        "{stacks:#?}"
     );
 }
 
