@@ -117,9 +117,15 @@ fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {
         line: f.code_info.as_ref().and_then(line),
     });
     Some(Functions {
-        sizeless: sym.size.is_none().then_some(sym.addr),
+        sizeless: start_of_sizeless(&sym),
         named: std::iter::once(outer).chain(inlined).collect(),
     })
+}
+
+/// A function that debug information has in several parts (a cold one elsewhere) comes without a size and at 0; in which of its parts
+/// an address lies was looked at.
+fn start_of_sizeless(sym: &Sym<'_>) -> Option<u64> {
+    (sym.size.is_none() && sym.addr != 0).then_some(sym.addr)
 }
 
 fn line(info: &CodeInfo<'_>) -> Option<(String, u32)> {
