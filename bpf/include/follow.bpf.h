@@ -11,7 +11,7 @@
 SEC("?tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	follow_child(parent, child);
+	target_forked(parent, child);
 	return 0;
 }
 

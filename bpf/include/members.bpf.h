@@ -78,7 +78,7 @@ int seed_members(struct bpf_iter__task *ctx)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	follow_child(parent, child);
+	target_forked(parent, child);
 	if (is_target(child))
 		join(child, MEMBER_FORKED);
 	else if (members_in_hash)

@@ -35,6 +35,8 @@ struct target_config {
 	__u32 follow;
 	/* ID of a cgroup v2 directory, whose subtree is meant; 0: any. */
 	__u64 cgroup_id;
+	/* CLOCK_MONOTONIC; the processes that the tool forks are younger. */
+	__u64 own_since_ns;
 };
 
 const volatile struct target_config targets = {};
@@ -92,12 +94,33 @@ static __always_inline bool is_wanted_tgid(struct task_struct *task)
 	return wanted && *wanted;
 }
 
+static __always_inline bool is_leader(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, pid) == BPF_CORE_READ(task, tgid);
+}
+
+/* A number asked for meant who had it then: a task that is new under it is somebody else. */
+static __always_inline void forget_reused(struct task_struct *child)
+{
+	__u32 id;
+
+	if (targets.by_tgid && is_leader(child)) {
+		id = tgid_of(targets.pid_namespace, child);
+		bpf_map_delete_elem(&target_tgids, &id);
+	}
+	if (targets.by_tid) {
+		id = tid_of(targets.pid_namespace, child);
+		bpf_map_delete_elem(&target_tids, &id);
+	}
+}
+
 /* `-- COMMAND`: a target's children belong to it, whatever they are called; --comm then chooses among them. */
-static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
+static __always_inline void target_forked(struct task_struct *parent, struct task_struct *child)
 {
 	__u32 tgid = tgid_of(targets.pid_namespace, child);
 	__u8 wanted = 1;
 
+	forget_reused(child);
 	if (!targets.follow || !is_wanted_tgid(parent))
 		return;
 	if (bpf_map_update_elem(&target_tgids, &tgid, &wanted, BPF_ANY))
@@ -113,17 +136,24 @@ static __always_inline void forget_exited(struct task_struct *task)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 }
 
-/* Tasks outside the tool's PID namespace: nobody there could name them. The tool itself, and the processes that it forks to open
- * and read files, which exec nothing; a command that it starts is asked for by its ID.
+/* The processes that the tool forks to open and read files: they exec nothing. A shell that became the tool may have left it other
+ * children, which are older; a command that it starts is asked for by its ID.
  */
+static __always_inline bool is_own_child(struct task_struct *task)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	return !targets.follow && BPF_CORE_READ(leader, flags) & PF_FORKNOEXEC &&
+	       BPF_CORE_READ(leader, start_time) >= targets.own_since_ns &&
+	       tgid_of(targets.pid_namespace, BPF_CORE_READ(leader, real_parent)) == targets.own_tgid;
+}
+
+/* Tasks outside the tool's PID namespace: nobody there could name them. The tool itself. */
 static __always_inline bool is_left_out(struct task_struct *task)
 {
 	__u32 tgid = tgid_of(targets.pid_namespace, task);
 
-	if (!tgid || tgid == targets.own_tgid)
-		return true;
-	return !targets.follow && BPF_CORE_READ(task, flags) & PF_FORKNOEXEC &&
-	       tgid_of(targets.pid_namespace, BPF_CORE_READ(task, real_parent)) == targets.own_tgid;
+	return !tgid || tgid == targets.own_tgid || is_own_child(task);
 }
 
 /* Everything but name and ID lists. The idle tasks (pid 0, one per CPU) are nobody's target. */

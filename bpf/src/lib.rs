@@ -38,6 +38,7 @@ macro_rules! target_config {
             follow: u32::from(settings.follow),
             __pad_28: [0; 4],
             cgroup_id: settings.cgroup_id,
+            own_since_ns: settings.own_since_ns,
         }
     }};
 }

@@ -22,6 +22,7 @@ mod events;
 mod faults;
 mod harness;
 mod held;
+mod identities;
 mod interpreters;
 mod kernel;
 mod kernel_stacks;

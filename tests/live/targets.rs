@@ -30,10 +30,10 @@ fn phase(workload: &mut Workload) -> Value {
 }
 
 /// Every tool at once on the same target.
-struct Tools([Tool; 3]);
+pub(crate) struct Tools([Tool; 3]);
 
 impl Tools {
-    fn start(targets: &[&str]) -> Self {
+    pub(crate) fn start(targets: &[&str]) -> Self {
         let start = |name: &str, options: &[&str]| {
             let tool = Tool::start(name, &[options, targets].concat());
             tool.wait_attached();
@@ -46,7 +46,7 @@ impl Tools {
         ])
     }
 
-    fn reports(self) -> [Value; 3] {
+    pub(crate) fn reports(self) -> [Value; 3] {
         self.0.iter().for_each(Tool::interrupt);
         self.0.map(|tool| {
             let output = tool.finish();
@@ -60,7 +60,7 @@ fn stacks(report: &Value) -> &[Value] {
     report["stacks"].as_array().expect("stacks")
 }
 
-fn groups(report: &Value) -> &[Value] {
+pub(crate) fn groups(report: &Value) -> &[Value] {
     report["groups"].as_array().expect("groups")
 }
 

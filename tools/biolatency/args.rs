@@ -267,7 +267,7 @@ impl Args {
         let before = self.phases && has_start;
         programs.extend(twin("block_bio_queue", "block_bio_queue_pre_5_11", before));
         programs.extend(twin("block_split", "block_split_pre_5_11", before));
-        programs.push(("sched_process_fork", targets.follow));
+        programs.push(("sched_process_fork", targets.has_ids()));
         programs.push(("sched_process_exec", targets.follow));
         programs.push(("sched_process_exit", targets.follow));
         programs

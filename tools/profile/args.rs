@@ -160,7 +160,7 @@ impl Args {
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
             ("sched_process_exec", targets.follow),
-            ("sched_process_fork", targets.follow),
+            ("sched_process_fork", targets.has_ids()),
             ("sched_process_exit", targets.follow),
         ]
     }

@@ -14,6 +14,7 @@ use crate::glob::Glob;
 use crate::privileges::{self, Capability};
 use crate::task;
 use crate::unwind::Wanted;
+use crate::window::monotonic_ns;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
 const MAX_IDS: usize = 4096;
@@ -83,6 +84,8 @@ pub struct Settings {
     pub pid_namespace: u32,
     /// The tool itself.
     pub own_tgid: u32,
+    /// When, ns on the clock of [`monotonic_ns`], it had forked nothing yet.
+    pub own_since_ns: u64,
     /// Process IDs; empty: any.
     pub tgids: Vec<u32>,
     /// Thread IDs; empty: any.
@@ -127,6 +130,7 @@ impl Targets {
             // Namespace inode numbers are 32 bits wide.
             pid_namespace: u32::try_from(namespace.ino()).unwrap_or(0),
             own_tgid: std::process::id(),
+            own_since_ns: monotonic_ns(),
             tgids: self.pids.clone(),
             tids: self.tids.clone(),
             comm: self.comm.clone(),
@@ -171,6 +175,11 @@ impl Targets {
 }
 
 impl Settings {
+    /// Whether numbers of processes or threads are asked for, which others may come to have.
+    pub fn has_ids(&self) -> bool {
+        !self.tgids.is_empty() || !self.tids.is_empty()
+    }
+
     /// Narrows the targets to the process `tgid`, from its exec on, and what it starts.
     pub fn only_tree_of(&mut self, tgid: u32) {
         self.tgids = vec![tgid];
@@ -188,12 +197,22 @@ impl Settings {
             tgids
                 .update(&tgid.to_ne_bytes(), &wanted, MapFlags::ANY)
                 .context("set target PIDs")?;
+            forget_ended(tgids, *tgid);
         }
         for tid in &self.tids {
             tids.update(&tid.to_ne_bytes(), &[1], MapFlags::ANY)
                 .context("set target TIDs")?;
+            forget_ended(tids, *tid);
         }
         Ok(())
+    }
+}
+
+/// From now on the BPF side sees who comes to have this number; before, only who had it.
+fn forget_ended(ids: &impl MapCore, id: u32) {
+    if !Path::new(&format!("/proc/{id}")).exists() {
+        // The BPF side may have been first.
+        let _ = ids.delete(&id.to_ne_bytes());
     }
 }
 

@@ -1,5 +1,7 @@
 //! When a run begins, ticks and ends.
 
+use std::fs;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -62,9 +64,24 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Now, on the clock that the BPF side stamps with (`CLOCK_MONOTONIC`), ns.
+/// Now, on the clock that the BPF side stamps with (`CLOCK_MONOTONIC` outside all time namespaces), ns.
 pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    static AHEAD: OnceLock<i64> = OnceLock::new();
+    let ahead_ns = AHEAD.get_or_init(|| {
+        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        monotonic_ahead_ns(&offsets).unwrap_or(0)
+    });
+    clock_ns(libc::CLOCK_MONOTONIC).saturating_add_signed(-ahead_ns)
+}
+
+/// By what a time namespace's clock is ahead, from the lines of timens_offsets (time_namespaces(7)): clock, seconds, ns.
+fn monotonic_ahead_ns(offsets: &str) -> Option<i64> {
+    let line = offsets
+        .lines()
+        .find_map(|line| line.strip_prefix("monotonic "))?;
+    let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
+    let (seconds, ns): (i64, i64) = (numbers.next()??, numbers.next()??);
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
 /// Now on any clock that shows no times before its beginning, ns.
@@ -140,6 +157,14 @@ impl Ticker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_namespace_says_by_how_much_its_clock_is_ahead() {
+        let offsets = "monotonic         -3   500000000\nboottime           7         0\n";
+        assert_eq!(monotonic_ahead_ns(offsets), Some(-2_500_000_000));
+        assert_eq!(monotonic_ahead_ns(""), None);
+        assert_eq!(monotonic_ahead_ns("monotonic 9223372036854775807 0"), None);
+    }
 
     #[test]
     fn durations_are_seconds_unless_they_say_otherwise() {

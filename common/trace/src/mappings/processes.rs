@@ -8,6 +8,7 @@ use super::paths::Paths;
 use super::process::{Process, Space};
 use super::sideband::Stream;
 use super::{Mapping, maps};
+use crate::window::monotonic_ns;
 
 /// How often one process' maps file is read again because an address was not found.
 const REREAD_NS: u64 = 100_000_000;
@@ -76,7 +77,7 @@ impl Processes {
             return;
         }
         // What was read is newer than every event up to now.
-        self.apply_until(now_ns());
+        self.apply_until(monotonic_ns());
         // Kernel threads have none, and who is gone by now has no stack that starts later.
         let mappings = maps::read(tgid).unwrap_or_default();
         if !mappings.is_empty() {
@@ -97,7 +98,7 @@ impl Processes {
     /// What a process has mapped now; `None` when nothing is known of it.
     pub(crate) fn current(&mut self, tgid: u32) -> Option<Vec<Mapping>> {
         self.snapshot(tgid);
-        self.apply_until(now_ns());
+        self.apply_until(monotonic_ns());
         let space = self.known.get(&tgid)?.latest()?;
         Some(space.table.current().cloned().collect())
     }
@@ -114,7 +115,7 @@ impl Processes {
         if latest.is_some_and(|s| s.complete || s.read_ns != 0) {
             return;
         }
-        self.apply_until(now_ns());
+        self.apply_until(monotonic_ns());
         let mappings = maps::read_any_thread(tgid);
         self.losses.gone += u64::from(mappings.is_err());
         self.learn(tgid, mappings.unwrap_or_default());
@@ -151,7 +152,7 @@ impl Processes {
     /// Reads the maps file of a known process again, at most every 100 ms: the stream does not tell of mremap, nor of what
     /// was lost.
     pub(crate) fn reread(&mut self, tgid: u32) {
-        let now = now_ns();
+        let now = monotonic_ns();
         self.apply_until(now);
         let Some(space) = self.known.get_mut(&tgid).and_then(Process::latest_mut) else {
             return;
@@ -177,7 +178,7 @@ impl Processes {
             process.push(Space::new(self.spaces, 0, false));
         }
         let space = process.latest_mut().expect("just pushed");
-        space.read_ns = now_ns();
+        space.read_ns = monotonic_ns();
         space.complete = !mappings.is_empty();
         self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, 0);
         self.changed.insert(tgid);
@@ -187,7 +188,7 @@ impl Processes {
         let Some(stream) = &mut self.stream else {
             return;
         };
-        for record in stream.take(now_ns(), until_ns) {
+        for record in stream.take(monotonic_ns(), until_ns) {
             self.apply(record);
         }
     }
@@ -197,17 +198,4 @@ fn share(paths: &mut Paths, mappings: &mut [Mapping]) {
     for mapping in mappings {
         mapping.path = paths.share(Arc::clone(&mapping.path));
     }
-}
-
-/// CLOCK_MONOTONIC, the clock of every event here.
-fn now_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes one timespec; CLOCK_MONOTONIC always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    let seconds = u64::try_from(now.tv_sec).expect("monotonic time is not negative");
-    let ns = u64::try_from(now.tv_nsec).expect("monotonic time is not negative");
-    seconds * 1_000_000_000 + ns
 }

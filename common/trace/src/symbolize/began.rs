@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use crate::window::clock_ns;
+use crate::window::{clock_ns, monotonic_ns};
 
 /// `starttime` of /proc/PID/stat, counted behind the name (field 22 in proc(5), the state being field 3).
 const START_TIME: usize = 22 - 3;
@@ -25,7 +25,7 @@ pub(super) fn began(tgid: u32) -> Option<Began> {
     let start_ns = start_ticks(&stat)?.checked_mul(TICK_NS)?;
     let age_ns = clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(start_ns);
     Some(Began {
-        monotonic_ns: clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(age_ns),
+        monotonic_ns: monotonic_ns().saturating_sub(age_ns),
         wall: SystemTime::now().checked_sub(Duration::from_nanos(age_ns))?,
     })
 }
@@ -47,12 +47,12 @@ mod tests {
 
     #[test]
     fn a_child_begins_between_two_looks_at_the_clock() {
-        let before = clock_ns(libc::CLOCK_MONOTONIC);
+        let before = monotonic_ns();
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        let after = clock_ns(libc::CLOCK_MONOTONIC);
+        let after = monotonic_ns();
         let began = began(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
