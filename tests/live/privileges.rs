@@ -152,3 +152,31 @@ fn a_file_is_written_wherever_root_can() {
     let names = fs::read_dir(dir.path()).expect("a directory");
     assert_eq!(names.count(), 1, "nothing but the file");
 }
+
+/// A trap in /tmp: root's write through it would be `fs.protected_symlinks`' to refuse, as a shell's `>` shows.
+#[test]
+fn somebody_elses_link_in_a_sticky_directory_is_not_followed() {
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    if !require_live() {
+        return;
+    }
+    let _alone = crate::kernel::alone();
+    let protected = "/proc/sys/fs/protected_symlinks";
+    let before = fs::read_to_string(protected).expect("sysctl");
+    fs::write(protected, "1").expect("root");
+    let dir = tempfile::tempdir().expect("a directory");
+    let shared = dir.path().join("shared");
+    fs::create_dir(&shared).expect("a directory");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).expect("our own");
+    let (kept, trap) = (dir.path().join("kept.json"), shared.join("out.json"));
+    fs::write(&kept, "kept").expect("a file");
+    symlink(&kept, &trap).expect("a link");
+    lchown(&trap, Some(65_534), None).expect("root");
+    let path = trap.to_str().expect("plain");
+    let output = Tool::start("profile", &["-q", "-o", path, "200ms"]).finish();
+    fs::write(protected, before).expect("root");
+    let complaint = format!("write {path}: Permission denied (os error 13)\n");
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.ends_with(&complaint), "{}", output.stderr);
+    assert_eq!(fs::read_to_string(&kept).expect("a file"), "kept");
+}

@@ -44,7 +44,7 @@ pub(crate) fn write(
         return Ok(());
     };
     let complaint = || format!("write {}", path.display());
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = followed(path).with_context(complaint)?;
     if target.exists() && !target.is_file() {
         let file = fs::OpenOptions::new()
             .write(true)
@@ -80,6 +80,15 @@ pub(crate) fn write(
         .map_err(|err| err.error)
         .with_context(complaint)?;
     Ok(())
+}
+
+/// A symlink stays one: what it points to is replaced; unless the kernel refuses to follow it, as links that others have put into a
+/// directory like /tmp (fs.protected_symlinks).
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
+        _ => Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
+    }
 }
 
 /// Pictures and binary files are not for terminals.

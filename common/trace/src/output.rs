@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -73,7 +73,7 @@ impl OutputFile {
     ///
     /// When the file could not be written.
     pub fn check_writable(&self) -> Result<()> {
-        let target = self.target();
+        let target = self.target().with_context(|| self.complaint())?;
         if target.exists() && !target.is_file() {
             fs::OpenOptions::new()
                 .write(true)
@@ -100,7 +100,7 @@ impl OutputFile {
     ///
     /// When writing fails; the target is untouched then.
     pub fn write(&self, report: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        let target = self.target();
+        let target = self.target().with_context(|| self.complaint())?;
         if target.exists() && !target.is_file() {
             let file = fs::OpenOptions::new().write(true).open(&target);
             let mut out = BufWriter::new(file.with_context(|| self.complaint())?);
@@ -130,9 +130,26 @@ impl OutputFile {
         }
     }
 
-    /// A symlink stays one: what it points to is replaced.
-    fn target(&self) -> PathBuf {
-        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+    /// A symlink stays one: what it points to is replaced. The kernel is to follow it, for it refuses links that others have put
+    /// into a directory like /tmp (fs.protected_symlinks).
+    fn target(&self) -> io::Result<PathBuf> {
+        let there = fs::File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(&self.path);
+        let there = match there {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(self.path.clone()),
+            other => other?,
+        };
+        let path = fs::read_link(format!("/proc/self/fd/{}", there.as_raw_fd()))?;
+        // Pipes and files that were removed have no path, though there is a text.
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        let found = fs::symlink_metadata(&path).ok().map(identity);
+        Ok(if found == Some(identity(there.metadata()?)) {
+            path
+        } else {
+            self.path.clone()
+        })
     }
 
     fn complaint(&self) -> String {
