@@ -143,8 +143,12 @@ impl Jits {
             jit.stamp = stamp;
             self.bytes -= jit.map.len();
             jit.map = PerfMap::default();
-            match read(file, MAX_BYTES.min(MAX_ALL_BYTES - self.bytes)) {
-                Ok(bytes) => jit.map = PerfMap::parse(bytes),
+            let room = MAX_ALL_BYTES.saturating_sub(self.bytes);
+            match read(file, MAX_BYTES.min(room)) {
+                Ok(bytes) => {
+                    jit.map = PerfMap::parse(bytes, room);
+                    self.refused += u64::from(jit.map.is_cut());
+                }
                 Err(_) => self.refused += 1,
             }
             self.bytes += jit.map.len();

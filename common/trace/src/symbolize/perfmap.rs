@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 /// Entries taken of one map: ten times the largest seen, about 300 MiB.
 const MAX_ENTRIES: usize = 4 << 20;
+/// What one takes in a B-tree whose nodes may be half empty, at most.
+const ENTRY_BYTES: usize = 72;
 
 /// A line may be as long as the file.
 const MAX_NAME: usize = 16 << 10;
@@ -13,6 +15,8 @@ const MAX_NAME: usize = 16 << 10;
 pub(super) struct PerfMap {
     bytes: Vec<u8>,
     entries: BTreeMap<u64, Entry>,
+    /// There are more than were taken.
+    is_cut: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +27,18 @@ struct Entry {
 }
 
 impl PerfMap {
-    /// Takes every line that is whole; the last one may still be being written.
-    pub(super) fn parse(bytes: Vec<u8>) -> Self {
+    /// Takes every line that is whole, the last one may still be being written, as long as it all has room in `most` bytes.
+    pub(super) fn parse(bytes: Vec<u8>, most: u64) -> Self {
         let mut map = Self::default();
+        let room = usize::try_from(most).unwrap_or(usize::MAX);
+        let most_entries = MAX_ENTRIES.min(room.saturating_sub(bytes.len()) / ENTRY_BYTES);
         let mut at = 0;
         for line in bytes.split_inclusive(|&b| b == b'\n') {
+            // A line may split an entry: two more.
+            if map.entries.len() + 2 > most_entries {
+                map.is_cut = true;
+                break;
+            }
             if let Some((start, end, name)) = parse_line(line) {
                 let offset = at + line.len() - 1 - name.len();
                 if let (Ok(from), Ok(to)) =
@@ -43,17 +54,19 @@ impl PerfMap {
                 }
             }
             at += line.len();
-            if map.entries.len() >= MAX_ENTRIES {
-                break;
-            }
         }
         map.bytes = bytes;
         map
     }
 
-    /// Bytes of text held.
+    /// Bytes held, of text and of what points into it.
     pub(super) fn len(&self) -> u64 {
-        self.bytes.len() as u64
+        (self.bytes.len() + self.entries.len() * ENTRY_BYTES) as u64
+    }
+
+    /// Whether it had more lines than room.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Name of the code at `address`.
@@ -112,7 +125,19 @@ mod tests {
     use super::PerfMap;
 
     fn name(text: &[u8], address: u64) -> Option<String> {
-        PerfMap::parse(text.to_vec()).find(address)
+        PerfMap::parse(text.to_vec(), u64::MAX).find(address)
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_taken() {
+        let text: String = (0..10_000)
+            .map(|at| format!("{:x} 1 a\n", 0x1000 + 2 * at))
+            .collect();
+        let most = text.len() as u64 + 72 * 100;
+        let map = PerfMap::parse(text.clone().into_bytes(), most);
+        assert!(map.is_cut() && map.len() <= most, "{}", map.len());
+        assert_eq!(map.find(0x1000).as_deref(), Some("a"));
+        assert!(!PerfMap::parse(text.into_bytes(), u64::MAX).is_cut());
     }
 
     #[test]
@@ -174,7 +199,10 @@ mod tests {
             b"11111111111111111 1 toolong\n",
             b"1000 -1 x\n",
         ] {
-            assert!(PerfMap::parse(text.to_vec()).entries.is_empty(), "{text:?}");
+            assert!(
+                PerfMap::parse(text.to_vec(), u64::MAX).entries.is_empty(),
+                "{text:?}"
+            );
         }
         let mut seed = 1u64;
         let noise: Vec<u8> = (0..100_000)
@@ -183,7 +211,7 @@ mod tests {
                 b"0123456789abcdefx \n\xff"[(seed >> 40) as usize % 20]
             })
             .collect();
-        let map = PerfMap::parse(noise);
+        let map = PerfMap::parse(noise, u64::MAX);
         let ends: Vec<_> = map.entries.iter().map(|(s, e)| (*s, e.end)).collect();
         assert!(
             ends.windows(2).all(|w| w[0].1 <= w[1].0),
@@ -192,7 +220,7 @@ mod tests {
     }
     /// What holds for every map, whatever its bytes: entries in order, none empty, names inside the text.
     fn check(text: &[u8]) {
-        let map = PerfMap::parse(text.to_vec());
+        let map = PerfMap::parse(text.to_vec(), u64::MAX);
         assert!(map.entries.len() <= 2 * text.len());
         let mut last = 0;
         for (&start, entry) in &map.entries {
