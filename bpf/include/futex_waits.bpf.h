@@ -277,6 +277,9 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	__u64 from = futex->requeued_ns;
 	struct lock_holder holder = futex->wait.holder;
 
+	/* Up to an interval's end it has been reported as a wait for the first. */
+	if (from < futex->wait.reported_ns)
+		from = futex->wait.reported_ns;
 	futex->wait.waker = futex->wait.run_queue_ns = 0;
 	futex->wait.holder.kind = HOLDER_UNKNOWN;
 	if (edge_ns && edge_ns < from)

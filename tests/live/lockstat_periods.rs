@@ -96,3 +96,92 @@ fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
     // Some take longer than an interval.
     assert!(across > 0, "{}", output.stdout);
 }
+
+/// A wait for one futex that goes on as one for another, over the edge of an interval.
+const REQUEUED: &str = r#"
+#include <linux/futex.h>
+#include <pthread.h>
+int word_from, word_to;
+static long futex(int *word, int operation, int value, long limit, int *other)
+{
+	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, limit, other, 0);
+}
+static void *waits(void *argument)
+{
+	futex(&word_from, FUTEX_WAIT, 0, 0, NULL);
+	return argument;
+}
+static void moment(long ms)
+{
+	struct timespec time = { .tv_nsec = ms * 1000000 };
+
+	nanosleep(&time, NULL);
+}
+int main(void)
+{
+	long long begun;
+	pthread_t thread;
+
+	ready();
+	for (int i = 0; i < 3; i++) {
+		begun = clock_ns(CLOCK_MONOTONIC);
+		pthread_create(&thread, NULL, waits, NULL);
+		moment(100);
+		if (futex(&word_from, FUTEX_CMP_REQUEUE, 0, 1, &word_to) != 1)
+			return 1;
+		moment(600);
+		if (futex(&word_to, FUTEX_WAKE, 1, 0, NULL) != 1)
+			return 1;
+		pthread_join(thread, NULL);
+		say("{\"waited_ns\": %lld}\n", clock_ns(CLOCK_MONOTONIC) - begun);
+	}
+	say("done\n");
+	await_go();
+	return 0;
+}
+"#;
+
+#[test]
+fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = c_program::compile(dir.path(), "moved", REQUEUED, &["-pthread"]);
+    let (mut program, pid) = Workload::spawn("moved", Command::new(program));
+    let pid = pid.to_string();
+    let args = [
+        "-U", "-j", "--strict", "--class", "all", "-i", "500ms", "-p", &pid,
+    ];
+    let tool = Tool::start("lockstat", &args);
+    tool.wait_attached();
+    program.go();
+    let said = program.results();
+    tool.interrupt();
+    let output = tool.finish();
+    program.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let (mut contentions, mut total_ns, mut longest_ns) = (0, 0, 0);
+    for report in output.reports() {
+        let locks = report["locks"].as_array().expect("a list");
+        let ours = locks.iter().filter(|lock| {
+            let name = lock["name"].as_str().unwrap_or_default();
+            name.starts_with("moved.bss: word_")
+        });
+        let (mut in_report_ns, duration_ns) = (0, number(&report, "duration_ns"));
+        for lock in ours {
+            contentions += number(lock, "contentions");
+            in_report_ns += number(lock, "total_ns");
+        }
+        total_ns += in_report_ns;
+        longest_ns = longest_ns.max(in_report_ns.saturating_sub(duration_ns));
+    }
+    let own_ns: u64 = said.iter().map(|wait| number(wait, "waited_ns")).sum();
+    assert_eq!(contentions, 2 * said.len() as u64, "{}", output.stdout);
+    assert!(
+        total_ns.abs_diff(own_ns) <= SLACK_NS && longest_ns <= SLACK_NS,
+        "{total_ns}, {own_ns}: {}",
+        output.stdout
+    );
+}
