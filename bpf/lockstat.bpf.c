@@ -81,7 +81,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 		futex_found(&member->futex, task);
 }
 
-static __always_inline void member_left(struct member *member)
+static __always_inline void member_left(struct member *member, struct task_struct *task)
 {
 }
 

@@ -114,7 +114,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	member->unseen = origin != MEMBER_FORKED;
 }
 
-static __always_inline void member_left(struct member *member)
+static __always_inline void member_left(struct member *member, struct task_struct *task)
 {
 }
 

@@ -32,7 +32,7 @@ enum member_origin {
 };
 
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin);
-static __always_inline void member_left(struct member *member);
+static __always_inline void member_left(struct member *member, struct task_struct *task);
 
 static __always_inline void join(struct task_struct *task, enum member_origin origin)
 {
@@ -56,7 +56,7 @@ static __always_inline void leave(struct task_struct *task)
 
 	if (!member)
 		return;
-	member_left(member);
+	member_left(member, task);
 	delete_member(task);
 }
 

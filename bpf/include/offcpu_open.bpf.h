@@ -51,22 +51,21 @@ struct {
 	__type(value, struct open_phase_record);
 } closing SEC(".maps");
 
-static __always_inline enum phase phase_now(struct task_struct *task)
+/* User space reads the clock, then says that the window has ended: what came between the two has counted already. */
+static __always_inline __u64 up_to_end(__u64 from)
 {
-	if (is_on_cpu(task))
-		return PHASE_RUNNING;
-	return is_queued(task) ? PHASE_RUNNABLE : PHASE_BLOCKED;
+	return from < window_end_ns ? window_end_ns - from : 0;
 }
 
 static __always_inline void describe_interval(struct open_phase *open, struct member *member)
 {
-	__u64 end = window_end_ns, off_ns;
+	__u64 off_ns;
 
 	if (member->phase == PHASE_BLOCKED) {
-		open->blocked_ns = elapsed(member->off_ns, end);
+		open->blocked_ns = up_to_end(member->off_ns);
 	} else {
 		open->blocked_ns = elapsed(member->off_ns, member->runnable_ns);
-		open->runqueue_ns = elapsed(member->runnable_ns, end);
+		open->runqueue_ns = up_to_end(member->runnable_ns);
 	}
 	off_ns = open->blocked_ns + open->runqueue_ns;
 	open->wanted = off_ns >= config.min_ns && off_ns <= config.max_ns && is_wanted_state(member);
@@ -144,8 +143,8 @@ int close_members(struct bpf_iter__task *ctx)
 	record->open.tid = tid_of(targets.pid_namespace, task);
 	bpf_core_read(&record->open.comm, sizeof(record->open.comm), &task->comm);
 	record->open.phase = member->phase;
-	record->open.phase_ns = elapsed(member->since_ns, window_end_ns);
-	record->open.lifetime_ns = elapsed(member->joined_ns, window_end_ns);
+	record->open.phase_ns = up_to_end(member->since_ns);
+	record->open.lifetime_ns = up_to_end(member->joined_ns);
 	if (member->phase != PHASE_RUNNING) {
 		describe_interval(&record->open, member);
 		describe_wait(&record->open, member, task);

@@ -69,7 +69,7 @@ struct offcputime_totals {
 struct offcputime_losses {
 	__u64 rows_full;
 	__u64 rows_full_ns;
-	/* Intervals whose stack could not be walked in time. */
+	/* Intervals whose stack could not be walked in time, or whose thread is no target any more. */
 	__u64 unreported;
 	__u64 unreported_ns;
 	/* A switch-in without the wakeup before it, or a switch-out of a thread that was not running. */
@@ -102,6 +102,13 @@ static __always_inline __u64 elapsed(__u64 from, __u64 to)
 	return 0;
 }
 
+static __always_inline enum phase phase_now(struct task_struct *task)
+{
+	if (is_on_cpu(task))
+		return PHASE_RUNNING;
+	return is_queued(task) ? PHASE_RUNNABLE : PHASE_BLOCKED;
+}
+
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -112,9 +119,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 		member->phase = PHASE_BLOCKED;
 		member->wait_flags = WAIT_RUNNABLE;
 	} else if (origin == MEMBER_RENAMED) {
-		bool queued = is_queued(task);
-
-		member->phase = is_on_cpu(task) ? PHASE_RUNNING : queued ? PHASE_RUNNABLE : PHASE_BLOCKED;
+		member->phase = phase_now(task);
 	}
 }
 
@@ -143,21 +148,29 @@ static __always_inline void settle_late(struct task_struct *task, enum phase imp
 		settle(member, implied);
 }
 
-/* It stops being a target while it lives. */
-static __always_inline void member_left(struct member *member)
+static __always_inline void count_unreported(__u64 off_ns)
+{
+	__sync_fetch_and_add(&losses.unreported, 1);
+	__sync_fetch_and_add(&losses.unreported_ns, off_ns);
+}
+
+/* It stops being a target while it lives: the wait that it may be in will not be seen to end. */
+static __always_inline void member_left(struct member *member, struct task_struct *task)
 {
 	struct offcputime_totals *sums = totals_here();
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!sums || !in_window(now) || member->phase == PHASE_DEAD)
 		return;
-	settle(member, PHASE_RUNNING);
+	settle(member, phase_now(task));
 	if (member->phase == PHASE_RUNNING)
 		sums->oncpu_ns += elapsed(member->since_ns, now);
 	else if (member->phase == PHASE_RUNNABLE)
 		sums->runqueue_ns += elapsed(member->since_ns, now);
 	else
 		sums->blocked_ns += elapsed(member->since_ns, now);
+	if (member->phase != PHASE_RUNNING)
+		count_unreported(elapsed(member->off_ns, now));
 	sums->lifetime_ns += elapsed(member->joined_ns, now);
 }
 
@@ -182,8 +195,7 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 		count_unseen(member, now, sums);
 	member->since_ns = member->off_ns = member->runnable_ns = now;
 	if (member->ended_off_ns) {
-		__sync_fetch_and_add(&losses.unreported, 1);
-		__sync_fetch_and_add(&losses.unreported_ns, member->ended_off_ns);
+		count_unreported(member->ended_off_ns);
 		member->ended_off_ns = 0;
 	}
 	if (!preempt && (state & TASK_DEAD)) {

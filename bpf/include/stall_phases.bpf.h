@@ -334,7 +334,7 @@ int renew_members(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-static __always_inline void member_left(struct member *member)
+static __always_inline void member_left(struct member *member, struct task_struct *task)
 {
 }
 
