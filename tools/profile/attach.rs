@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
@@ -19,9 +20,42 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Programs where their events fire. Detached when dropped.
 pub(crate) enum Attached {
     /// Of a tracepoint or a function.
-    Links(Vec<Link>),
+    Links(Links),
     /// Of what each CPU counts.
     Counters(Box<Counters>),
+}
+
+/// A tracepoint's or a function's.
+#[derive(Default)]
+pub(crate) struct Links {
+    attached: Vec<Link>,
+    /// The kernel waits until no CPU can be in the program any more: on a busy machine for seconds.
+    detaching: Option<JoinHandle<()>>,
+}
+
+impl Links {
+    fn new(attached: Vec<Link>) -> Self {
+        Self {
+            attached,
+            detaching: None,
+        }
+    }
+
+    fn is_detaching(&self) -> bool {
+        self.detaching
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+    }
+
+    fn detach(&mut self) -> Result<()> {
+        let links = std::mem::take(&mut self.attached);
+        if !links.is_empty() {
+            let thread = thread::Builder::new().name("detach".into());
+            let thread = thread.spawn(move || drop(links));
+            self.detaching = Some(thread.context("start a thread")?);
+        }
+        Ok(())
+    }
 }
 
 impl Attached {
@@ -32,19 +66,24 @@ impl Attached {
                 let counters = Counters::open(args, skel, (name, *kind, *config))?;
                 Ok(Self::Counters(Box::new(counters)))
             }
-            _ => attach(args, skel).map(Self::Links),
+            _ => Ok(Self::Links(Links::new(attach(args, skel)?))),
         }
     }
 
-    /// No event costs anything from now on.
+    /// No event costs anything, soon.
     pub(crate) fn pause(&mut self) -> Result<()> {
         match self {
             Self::Counters(counters) => counters.disable(),
-            Self::Links(links) => {
-                // An event without a program fires nevertheless: a uprobe traps.
-                links.clear();
-                Ok(())
-            }
+            // An event without a program fires nevertheless: a uprobe traps.
+            Self::Links(links) => links.detach(),
+        }
+    }
+
+    /// Whether the pause is complete; before, to resume would wait until it is.
+    pub(crate) fn has_paused(&self) -> bool {
+        match self {
+            Self::Counters(_) => true,
+            Self::Links(links) => !links.is_detaching(),
         }
     }
 
@@ -52,7 +91,9 @@ impl Attached {
     pub(crate) fn resume(&mut self, args: &Args, skel: &ProfileSkel<'_>) -> Result<()> {
         match self {
             Self::Counters(counters) => counters.enable()?,
-            Self::Links(links) if links.is_empty() => *links = attach(args, skel)?,
+            Self::Links(links) if links.attached.is_empty() => {
+                *links = Links::new(attach(args, skel)?);
+            }
             Self::Links(_) => {}
         }
         Ok(())

@@ -96,6 +96,10 @@ impl Windowed for Sampled<'_> {
         self.skel.object()
     }
 
+    fn is_ready(&self) -> bool {
+        self.attached.has_paused()
+    }
+
     fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
         self.attached.resume(self.args, self.skel)?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;

@@ -16,6 +16,9 @@ const CHECK_NS: u64 = 25_000_000;
 /// The same for the first look: on a busy machine this alone may cost what some tenths of a second may.
 const FIRST_CHECK_NS: u64 = 2_000_000;
 
+/// Time between two looks whether a tool is ready for a window, ns.
+const UNREADY_NS: u64 = 5_000_000;
+
 /// Share of the budget up to which more than windows is done.
 const FOR_NAMES: f64 = 0.6;
 
@@ -158,6 +161,10 @@ impl<'a> Sampler<'a> {
             return Ok(());
         }
         match self.state {
+            State::Shut(_) if !windowed.is_ready() => {
+                self.put_off();
+                Ok(())
+            }
             State::Shut(_) => self.open(windowed),
             State::Open(start_ns, Some(end_ns)) => self.close(start_ns, end_ns, windowed),
             State::Open(start_ns, None) => self.check(start_ns, windowed),
@@ -342,6 +349,14 @@ impl<'a> Sampler<'a> {
         };
         let offset = uniform(&mut self.random) * room as f64;
         self.state = State::Shut(self.stratum_start_ns + offset as u64);
+    }
+
+    /// The tool is not ready for the window that is due.
+    fn put_off(&mut self) {
+        self.pick_next();
+        if let State::Shut(until) = &mut self.state {
+            *until = (*until).max(monotonic_ns() + UNREADY_NS);
+        }
     }
 
     fn observe(&mut self, open_ns: u64, now: u64, windowed: &impl Windowed) -> Observed {

@@ -36,6 +36,11 @@ pub trait Windowed {
     /// Its loaded programs.
     fn object(&self) -> &Object;
 
+    /// Whether [`Self::open`] can do its work at once, as far as this can be known.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     /// The programs are attached: takes stock of what is under way, then lets time count from now on, for `length_ns` or
     /// until told. After the `first` window, programs on tracepoints without a perf event (sched_exit_tp) are not. Returns
     /// when it began, ns.
