@@ -231,14 +231,19 @@ fn waiter(key: &waiter_key, value: &waiter_value) -> Waiter {
 }
 
 fn holder(key: &holder_key, value: &holder_value) -> Holder {
-    let [on_cpu, runnable, blocked] = value.states;
+    let kind = HolderKind::of(key.kind.into());
+    // Whoever releases a lock is on a CPU; what that thread was doing with it before is not known.
+    let [on_cpu, runnable, blocked] = match kind {
+        HolderKind::Waker => [0; 3],
+        HolderKind::Owner | HolderKind::Reader => value.states,
+    };
     Holder {
         task: Task {
             comm: comm_text(&value.comm),
             tgid: key.tgid,
             tid: key.tid,
         },
-        kind: HolderKind::of(key.kind.into()),
+        kind,
         waits: value.waits,
         caused_ns: value.caused_ns,
         on_cpu,

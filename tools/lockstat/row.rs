@@ -175,7 +175,7 @@ pub(crate) struct Holder {
     /// Waits that began meanwhile, and their time, ns.
     pub(crate) waits: u64,
     pub(crate) caused_ns: u64,
-    /// What it was doing when they began.
+    /// What it was doing when they began; 0 for what is not known.
     pub(crate) on_cpu: u64,
     pub(crate) runnable: u64,
     pub(crate) blocked: u64,

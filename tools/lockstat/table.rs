@@ -10,7 +10,7 @@ use profile::style::Style;
 use profile::units;
 use trace::histogram::text::{self, Unit};
 
-use crate::row::{Holder, HolderKind, LockRow, Margins};
+use crate::row::{Holder, HolderKind, LockRow, Margins, Side};
 use crate::user::LeftOut;
 
 /// Columns of a line.
@@ -77,24 +77,28 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     let numbers = format!(
         "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} ",
         units::duration(row.total_ns),
-        units::count(row.contentions),
-        units::duration(row.waits.mean()),
-        units::duration(row.waits.percentile(50.0)),
-        units::duration(row.waits.percentile(99.0)),
+        number(row),
+        length(row, row.waits.mean()),
+        length(row, row.waits.percentile(50.0)),
+        length(row, row.waits.percentile(99.0)),
         units::duration(row.max_ns),
         row.class,
     );
     let left = WIDTH.saturating_sub(numbers.chars().count()).max(1);
-    writeln!(out, "{numbers}{}", cut(&name, left))?;
+    writeln!(out, "{numbers}{}", fit(&name, left))?;
     let mut about: Vec<String> = [callers(row)].into_iter().chain(how(row)).collect();
     about.retain(|part| !part.is_empty());
     let about = about.join("; ");
-    let held = held_by(&row.holders).unwrap_or_default();
+    let held = held_by(&row.holders).or_else(|| ask_now(row));
+    let held = held.unwrap_or_default();
     let together = if about.is_empty() || held.is_empty() {
         format!("{about}{held}")
     } else {
         format!("{about}; {held}")
     };
+    if together.is_empty() {
+        return Ok(());
+    }
     if together.chars().count() <= WIDTH - INDENT {
         return writeln!(out, "{:>INDENT$}{together}", "");
     }
@@ -102,6 +106,29 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{:>INDENT$}{}", "", cut(line, WIDTH - INDENT))?;
     }
     Ok(())
+}
+
+fn number(row: &LockRow) -> String {
+    if is_number_known(row) {
+        units::count(row.contentions)
+    } else {
+        "-".into()
+    }
+}
+
+/// A length of single waits; there is none where all go on, or began before the interval.
+fn length(row: &LockRow, ns: u64) -> String {
+    if row.contentions > 0 && is_number_known(row) {
+        units::duration(ns)
+    } else {
+        "-".into()
+    }
+}
+
+/// Whether an estimate of the number of waits is more than a guess.
+fn is_number_known(row: &LockRow) -> bool {
+    row.margins
+        .is_none_or(|margins| margins.contentions <= row.contentions as f64)
 }
 
 /// Who waited, by the first function outside the lock's code.
@@ -171,11 +198,13 @@ fn sureness(row: &LockRow, margins: Margins) -> String {
     if !(margins.contentions.is_finite() && margins.total_ns.is_finite()) {
         return "seen in one window only".into();
     }
-    format!(
-        "total {}, waits {}",
-        percent(margins.total_ns, row.total_ns),
-        percent(margins.contentions, row.contentions)
-    )
+    let total = percent(margins.total_ns, row.total_ns);
+    if is_number_known(row) {
+        let waits = percent(margins.contentions, row.contentions);
+        format!("total {total}, waits {waits}")
+    } else {
+        format!("total {total}, too few waits seen end to tell how many")
+    }
 }
 
 /// Holders of a lock, whatever stack they were seen on.
@@ -198,7 +227,17 @@ fn held_by(holders: &[Holder]) -> Option<String> {
         };
         return Some(format!("{verb} {}{more}", named.join(", ")));
     };
-    Some(format!("{verb} {}, {}", who(one), state(one)))
+    Some(match state(one) {
+        state if state.is_empty() => format!("{verb} {}", who(one)),
+        state => format!("{verb} {}, {state}", who(one)),
+    })
+}
+
+/// Where the answer is when nobody was seen to hold or release a program's lock.
+fn ask_now(row: &LockRow) -> Option<String> {
+    let (tgid, is_asked) = (row.identity.tgid, row.identity.side == Side::User);
+    let is_open = is_asked && tgid != 0 && row.open > 0;
+    is_open.then(|| format!("who holds it: lockstat --now -p {tgid}"))
 }
 
 fn who(holder: &Holder) -> String {
@@ -229,6 +268,14 @@ fn state(holder: &Holder) -> String {
         })
         .collect();
     parts.join(", ")
+}
+
+fn known_state(holder: &Holder) -> String {
+    match (state(holder), holder.kind) {
+        (state, HolderKind::Waker) if state.is_empty() => "not known: it released it".into(),
+        (state, _) if state.is_empty() => "not known".into(),
+        (state, _) => state,
+    }
 }
 
 /// Threads by the waiting that they caused, on any of the locks; stacks and kinds of holding apart no more.
@@ -267,7 +314,7 @@ fn write_holders(rows: &[LockRow], style: Style, out: &mut impl Write) -> io::Re
             units::duration(holder.caused_ns),
             units::count(holder.waits),
             cut(&who(holder), 28),
-            state(holder),
+            known_state(holder),
         )?;
     }
     if threads.len() > HOLDERS {
@@ -295,6 +342,20 @@ pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::R
 
 fn percent(part: u64, all: u64) -> String {
     format!("{:.0}%", 100.0 * part as f64 / all.max(1) as f64)
+}
+
+/// A lock's name, `file: variable`, at most `columns` characters: the file gives way.
+fn fit(name: &str, columns: usize) -> String {
+    let parts = name
+        .split_once(": ")
+        .filter(|_| name.chars().count() > columns);
+    let room = |variable: &str| columns.checked_sub(variable.chars().count() + 2);
+    match parts.map(|(file, variable)| (file, variable, room(variable))) {
+        Some((file, variable, Some(room))) if room > 3 => {
+            format!("{}: {variable}", cut(file, room))
+        }
+        _ => cut(name, columns),
+    }
 }
 
 /// At most `columns` characters.

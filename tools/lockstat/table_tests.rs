@@ -2,7 +2,7 @@ use profile::model::Task;
 use profile::style::Style;
 
 use crate::row::tests::row;
-use crate::row::{Holder, HolderKind, LockName, LockRow, Waiter};
+use crate::row::{Holder, HolderKind, LockName, LockRow, Margins, Side, Waiter};
 use crate::table::{Look, write};
 
 fn task(comm: &str, tid: u32) -> Task {
@@ -113,4 +113,53 @@ fn no_line_is_longer_than_100_columns_and_no_name_reaches_the_terminal_raw() {
 #[test]
 fn nothing_is_said_so() {
     assert_eq!(text(&[], 20), "No thread waited for a lock.\n");
+}
+
+#[test]
+fn a_long_files_name_gives_way_to_the_variables() {
+    let file = "libLLVM.so.22.1-rust-1.95.0-stable";
+    let lock = named(row(1_000), &format!("{file}: ManagedStatics"));
+    let text = text(&[lock], 1);
+    assert!(
+        text.contains(" libLLVM.so.22.1-r…: ManagedStatics\n"),
+        "{text}"
+    );
+}
+
+/// Ends of waits that nobody saw are no waits of 0 ns.
+#[test]
+fn what_is_not_known_has_no_number() {
+    let mut hung = row(3_000_000_000);
+    (hung.contentions, hung.open) = (1, 1);
+    hung.margins = Some(Margins {
+        contentions: 3_000.0,
+        total_ns: 300_000_000.0,
+    });
+    hung.identity.side = Side::User;
+    hung.identity.tgid = 4711;
+    let mut released = named(row(2_000_000), "app.bss: queue");
+    let mut waker = holder("app", 103, HolderKind::Waker, 2_000_000);
+    waker.runnable = 0;
+    released.holders = vec![waker];
+    // Of an interval in which it neither began nor ended.
+    let mut across = row(1_000_000_000);
+    across.contentions = 0;
+    let expected = "   TOTAL     WAITS      AVG      P50      P99      MAX  CLASS     LOCK
+  3.00 s         -        -        -        -   3.00 s  mutex
+          1 still waiting; total ±10.0%, too few waits seen end to tell how many
+          who holds it: lockstat --now -p 4711
+ 2.00 ms         1  2.00 ms  2.00 ms  2.00 ms  2.00 ms  mutex     app.bss: queue
+          released by app 103
+  1.00 s         0        -        -        -   1.00 s  mutex
+
+  CAUSED     WAITS  HOLDER                       HELD THE LOCK
+ 2.00 ms         1  app 103                      not known: it released it
+";
+    let found = text(&[hung, released, across], 3);
+    let lines = |text: &str| -> Vec<String> {
+        text.lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect()
+    };
+    assert_eq!(lines(&found), lines(expected));
 }

@@ -31,13 +31,7 @@ fn unite(holders: &mut Vec<Holder>) {
         let key = (holder.task.tgid, holder.task.tid, holder.kind);
         match united.get_mut(&key) {
             None => drop(united.insert(key, holder)),
-            Some(sum) => {
-                sum.waits += holder.waits;
-                sum.caused_ns += holder.caused_ns;
-                sum.on_cpu += holder.on_cpu;
-                sum.runnable += holder.runnable;
-                sum.blocked += holder.blocked;
-            }
+            Some(sum) => sum.add(&holder),
         }
     }
     holders.extend(united.into_values());
@@ -63,7 +57,6 @@ fn releasers(row: &LockRow, stacks: &mut StackTable) -> Vec<Holder> {
         });
         holder.waits += waiter.count;
         holder.caused_ns += waiter.total_ns;
-        holder.on_cpu += waiter.count;
     }
     by_tid.into_values().collect()
 }

@@ -320,8 +320,11 @@ impl<'a> Encoder<'a> {
         }
         let is_shown = |column: &&Column| matches!(column, Column::Clock | Column::Total);
         let shown = self.columns.iter().find(is_shown);
+        // Of contentions and delay the delay.
+        let is_time = |column: &&Column| self.column(**column).1 == "nanoseconds";
+        let time = self.columns.iter().find(is_time);
         let first = (!self.columns.is_empty()).then_some(Column::Value(0));
-        if let Some(column) = shown.copied().or(first) {
+        if let Some(column) = shown.or(time).copied().or(first) {
             let name = self.string(self.column(column).0);
             self.document.number(14, name);
         }
