@@ -7,7 +7,7 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
-use trace::budget::{Groups, Sampler, Window, Windowed, open_edges, shut_edges};
+use trace::budget::{Groups, Sampler, Window, Windowed, open_edges_settled, shut_edges};
 use trace::cost::Meter;
 use trace::histogram::harvest::Group as Waits;
 use trace::iterate;
@@ -77,7 +77,8 @@ impl Windowed for Windows<'_> {
         iterate::run(self.skel.links.open_waits.as_ref())?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        Ok(open_edges(start_ns, end_ns, length_ns))
+        // Attaching had threads wait that otherwise do not.
+        Ok(open_edges_settled(start_ns, end_ns, length_ns))
     }
 
     fn shut(&mut self) -> Result<u64> {
