@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::c_program;
 use crate::kernel::{alone, require_live};
-use crate::tool::Tool;
+use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
 const PERIODS: &str = concat!(
@@ -34,17 +34,14 @@ fn held(report: &Value) -> (u64, u64, u64) {
     })
 }
 
-#[test]
-fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
-    if !require_live() {
-        return;
-    }
-    let _alone = alone();
+/// What a program says of its waits, and lockstat, every half second.
+fn watched(name: &'static str, source: &str, args: &[&str]) -> (Vec<Value>, Output) {
     let dir = tempfile::tempdir().expect("a directory");
-    let program = c_program::compile(dir.path(), "locks", PERIODS, &["-pthread"]);
-    let (mut program, pid) = Workload::spawn("locks", Command::new(program));
+    let program = c_program::compile(dir.path(), name, source, &["-pthread"]);
+    let (mut program, pid) = Workload::spawn(name, Command::new(program));
     let pid = pid.to_string();
-    let tool = Tool::start("lockstat", &["-U", "-j", "-i", "500ms", "-p", &pid]);
+    let common = ["-U", "-j", "-i", "500ms", "-p", &pid];
+    let tool = Tool::start("lockstat", &[&common, args].concat());
     tool.wait_attached();
     program.go();
     let said = program.results();
@@ -52,6 +49,16 @@ fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
     let output = tool.finish();
     program.finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
+    (said, output)
+}
+
+#[test]
+fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let (said, output) = watched("locks", PERIODS, &[]);
     let waits: Vec<(u64, u64)> = said
         .iter()
         .map(|wait| (number(wait, "begun_ns"), number(wait, "ended_ns")))
@@ -147,21 +154,7 @@ fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
         return;
     }
     let _alone = alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = c_program::compile(dir.path(), "moved", REQUEUED, &["-pthread"]);
-    let (mut program, pid) = Workload::spawn("moved", Command::new(program));
-    let pid = pid.to_string();
-    let args = [
-        "-U", "-j", "--strict", "--class", "all", "-i", "500ms", "-p", &pid,
-    ];
-    let tool = Tool::start("lockstat", &args);
-    tool.wait_attached();
-    program.go();
-    let said = program.results();
-    tool.interrupt();
-    let output = tool.finish();
-    program.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let (said, output) = watched("moved", REQUEUED, &["--strict", "--class", "all"]);
     let (mut contentions, mut total_ns, mut longest_ns) = (0, 0, 0);
     for report in output.reports() {
         let locks = report["locks"].as_array().expect("a list");
