@@ -25,7 +25,16 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
-	forget_exited(task);
+	if (pid_namespace_level)
+		forget_exited(task);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_free")
+int BPF_PROG(sched_process_free, struct task_struct *task)
+{
+	if (!pid_namespace_level)
+		forget_freed(task);
 	return 0;
 }
 

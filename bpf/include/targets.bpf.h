@@ -136,6 +136,17 @@ static __always_inline void forget_exited(struct task_struct *task)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 }
 
+/* Behind all that the process does; Linux 6.16 tells of its exit before it gives back its memory and its files. Its number in a
+ * namespace is gone by then.
+ */
+static __always_inline void forget_freed(struct task_struct *task)
+{
+	__u32 tgid = BPF_CORE_READ(task, tgid);
+
+	if (is_leader(task))
+		bpf_map_delete_elem(&target_tgids, &tgid);
+}
+
 /* The processes that the tool forks to open and read files: they exec nothing. A shell that became the tool may have left it other
  * children, which are older; a command that it starts is asked for by its ID.
  */

@@ -1,4 +1,4 @@
-//! A perf map that anyone may have written: no panic, and the last line that covers an address names it.
+//! A perf map that anyone may have written: no panic, the last line that covers an address names it, and what has no room is left out.
 
 #![no_main]
 
@@ -11,8 +11,11 @@ mod perfmap;
 use perfmap::PerfMap;
 
 fuzz_target!(|bytes: &[u8]| {
-    let map = PerfMap::parse(bytes.to_vec());
-    assert_eq!(map.len(), bytes.len() as u64);
+    let text = bytes.len() as u64;
+    let small = PerfMap::parse(bytes.to_vec(), text + 300);
+    assert!(small.len() <= text + 300);
+    let map = PerfMap::parse(bytes.to_vec(), u64::MAX);
+    assert!(!map.is_cut() && map.len() >= text);
     let lines: Vec<_> = bytes
         .split_inclusive(|&byte| byte == b'\n')
         .filter_map(line)

@@ -270,6 +270,7 @@ impl Args {
         programs.push(("sched_process_fork", targets.has_ids()));
         programs.push(("sched_process_exec", targets.follow));
         programs.push(("sched_process_exit", targets.follow));
+        programs.push(("sched_process_free", targets.follow));
         programs
     }
 }

@@ -162,6 +162,7 @@ impl Args {
             ("sched_process_exec", targets.follow),
             ("sched_process_fork", targets.has_ids()),
             ("sched_process_exit", targets.follow),
+            ("sched_process_free", targets.follow),
         ]
     }
 
