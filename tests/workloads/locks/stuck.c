@@ -220,9 +220,11 @@ int main(int argc, char **argv)
 		await_sleep(&all->waiters[i]);
 	for (int i = 0; i < waiters; i++) {
 		struct waiter *waiter = &all->waiters[i];
+		/* A rwlock is named by its beginning, not by the word that readers sleep on. */
+		void *lock = !strncmp(waiter->class, "rwlock", 6) ? &waiter->second->rwlock : waiter->address;
 
 		say("{\"tid\": %d, \"class\": \"%s\", \"address\": \"%p\", \"holder\": %d}\n", waiter->tid,
-		    waiter->class, waiter->address, *waiter->holder);
+		    waiter->class, lock, *waiter->holder);
 	}
 	say("done\n");
 	await_go();
