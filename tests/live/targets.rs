@@ -7,7 +7,7 @@ use serde_json::Value;
 use trace::targets::cgroup2_mount;
 use trace::window::monotonic_ns;
 
-use crate::c_program::{compile, run};
+use crate::c_program::compile;
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
 use crate::kernel::{alone, require_live, skip};
 use crate::tool::Tool;
@@ -377,49 +377,4 @@ fn a_directory_that_is_no_cgroup_is_refused_with_the_place_to_look() {
             (1, expected.as_str())
         );
     }
-}
-
-/// Says when it is about to end, with a gigabyte to give back.
-const RICH: &str = r#"
-int main(void)
-{
-	size_t bytes = 1 << 30;
-	char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED || madvise(memory, bytes, MADV_NOHUGEPAGE))
-		return 1;
-	memset(memory, 1, bytes);
-	say("%lld\n", clock_ns(CLOCK_REALTIME));
-	return 0;
-}
-"#;
-
-#[test]
-fn a_commands_end_is_its_work_too() {
-    if !require_live() {
-        return;
-    }
-    let _alone = alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "rich", RICH, &[]);
-    let script = format!("{}; date +%s%N", program.display());
-    let output = run(std::process::Command::new(crate::built("profile"))
-        .args(["-q", "-j", "-F", "4999", "--", "sh", "-c", &script]));
-    let mut lines = output.lines();
-    let mut moment = || -> u64 { lines.next().expect("two times").parse().expect("ns") };
-    let (began, ended) = (moment(), moment());
-    let report: Value = serde_json::from_str(lines.next().expect("a report")).expect("JSON");
-    let is_exit = |stack: &&Value| {
-        let kernel = stack["kernel"].as_array().expect("frames");
-        kernel.iter().any(|frame| frame["name"] == "do_exit")
-    };
-    let found = stacks(&report).iter().filter(is_exit);
-    let found: u64 = found.map(|stack| number(stack, "count")).sum();
-    // date has to begin before it can say when.
-    let (least, most) = ((ended - began) * 7 / 10, ended - began);
-    let range = least * 4_999 / 1_000_000_000..=most * 4_999 / 1_000_000_000 + 1;
-    assert!(
-        *range.start() > 50 && range.contains(&found),
-        "{found} samples, {range:?}: {report:#}"
-    );
 }
