@@ -144,7 +144,7 @@ while True:
     announced(Command::new("/usr/bin/python3").arg(&script), "ready")
 }
 
-/// A shell that computes, matches, and forks subshells.
+/// A shell that computes, matches, and forks subshells; for random times, or a sampling clock may keep step with it.
 pub(crate) fn bash(dir: &Path) -> Real {
     let script = dir.join("job.sh");
     fs::write(
@@ -157,7 +157,7 @@ while :; do
     [[ $s =~ (0+)([1-9]) ]]
     case $s in
     *7) ( : ) ;;
-    *) a=${s//0/o}; for j in {1..200}; do y=$((j * 3 % 7)); done ;;
+    *) a=${s//0/o}; n=$((RANDOM % 400)); for j in {1..400}; do y=$((j * 3 % 7)); ((j < n)) || break; done ;;
     esac
 done
 "#,
