@@ -11,7 +11,7 @@ use profile::units;
 use trace::histogram::text::{self, Unit};
 
 use crate::row::{Holder, HolderKind, LockRow, Margins, Side};
-use crate::user::LeftOut;
+use crate::user::{Class, LeftOut};
 
 /// Columns of a line.
 pub(crate) const WIDTH: usize = 100;
@@ -118,17 +118,20 @@ fn number(row: &LockRow) -> String {
 
 /// A length of single waits; there is none where all go on, or began before the interval.
 fn length(row: &LockRow, ns: u64) -> String {
-    if row.contentions > 0 && is_number_known(row) {
+    // In windows, the lengths of waits that go on are not known.
+    let without_length = row.margins.map_or(0, |_| row.open);
+    if row.contentions > without_length && is_number_known(row) {
         units::duration(ns)
     } else {
         "-".into()
     }
 }
 
-/// Whether an estimate of the number of waits is more than a guess.
+/// Whether an estimate of the number of waits is more than a guess; of a single window's nobody knows, and that is said.
 fn is_number_known(row: &LockRow) -> bool {
-    row.margins
-        .is_none_or(|margins| margins.contentions <= row.contentions as f64)
+    row.margins.is_none_or(|margins| {
+        margins.contentions.is_infinite() || margins.contentions <= row.contentions as f64
+    })
 }
 
 /// Who waited, by the first function outside the lock's code.
@@ -235,9 +238,11 @@ fn held_by(holders: &[Holder]) -> Option<String> {
 
 /// Where the answer is when nobody was seen to hold or release a program's lock.
 fn ask_now(row: &LockRow) -> Option<String> {
-    let (tgid, is_asked) = (row.identity.tgid, row.identity.side == Side::User);
-    let is_open = is_asked && tgid != 0 && row.open > 0;
-    is_open.then(|| format!("who holds it: lockstat --now -p {tgid}"))
+    let is_held = |class: &Class| class.word() == row.class && class.names_holder();
+    let has_holder = row.identity.side == Side::User && Class::ALL.iter().any(is_held);
+    let tgid = row.identity.tgid;
+    (has_holder && tgid != 0 && row.open > 0)
+        .then(|| format!("who holds it: lockstat --now -p {tgid}"))
 }
 
 fn who(holder: &Holder) -> String {

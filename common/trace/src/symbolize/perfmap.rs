@@ -122,7 +122,7 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::super::damage::Seeded;
-    use super::PerfMap;
+    use super::{ENTRY_BYTES, PerfMap};
 
     fn name(text: &[u8], address: u64) -> Option<String> {
         PerfMap::parse(text.to_vec(), u64::MAX).find(address)
@@ -133,7 +133,7 @@ mod tests {
         let text: String = (0..10_000)
             .map(|at| format!("{:x} 1 a\n", 0x1000 + 2 * at))
             .collect();
-        let most = text.len() as u64 + 72 * 100;
+        let most = (text.len() + 100 * ENTRY_BYTES) as u64;
         let map = PerfMap::parse(text.clone().into_bytes(), most);
         assert!(map.is_cut() && map.len() <= most, "{}", map.len());
         assert_eq!(map.find(0x1000).as_deref(), Some("a"));
