@@ -92,8 +92,11 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	/* What threads do until they are asked what they still wait for is no business of the window's. */
 	if (in_windows && is_late(bpf_ktime_get_ns()))
 		return;
+	if (!prev->pid)
+		idle_leaves(prev);
 	member = member_of(prev);
 	if (member) {
+		drop_stale_spins(&member->kernel);
 		kernel_waiter_leaves(&member->kernel, stays_runnable(prev, preempt, state));
 		if (config.futexes)
 			futex_switched_out(&member->futex, prev, preempt, state);

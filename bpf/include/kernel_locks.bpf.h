@@ -146,18 +146,33 @@ static __always_inline void begin_wait(struct lock_wait *wait, struct task_struc
 	*(volatile __u64 *)&wait->begin_ns = now;
 }
 
-/* Nobody sleeps with a spinlock in view: entries of such waits have missed their end. */
+static __always_inline bool is_spin_class(enum kernel_lock_class class)
+{
+	return class == KERNEL_SPINLOCK || class == KERNEL_RWLOCK;
+}
+
+/* Nobody sleeps with a spinlock in view, nor asks for a lock that one may sleep for: entries of such waits have missed their end.
+ * It is missed where an interrupt spins just before or after our own program for another end: the kernel keeps that end from us.
+ */
 static __always_inline void drop_stale_spins(struct kernel_waits *waits)
 {
 	for (int i = 0; i < KERNEL_WAITS; i++) {
 		__u32 top = waits->depth - 1;
 
-		if (top >= KERNEL_WAITS || waits->waits[top].lock.class == KERNEL_MUTEX ||
-		    !waits->waits[top].is_spinning)
+		if (top >= KERNEL_WAITS || !is_spin_class(waits->waits[top].lock.class))
 			return;
 		waits->depth = top;
 		__sync_fetch_and_add(&kernel_lock_losses.unended, 1);
 	}
+}
+
+/* What interrupts have left with the idle task. */
+static __always_inline void idle_leaves(struct task_struct *idle)
+{
+	struct kernel_waits *waits = waits_of(idle);
+
+	if (waits)
+		drop_stale_spins(waits);
 }
 
 /* Where the wait for `lock` is, counted from the bottom; KERNEL_WAITS if nowhere. */
@@ -176,7 +191,7 @@ static __always_inline struct lock_wait *push_wait(struct kernel_waits *waits, _
 {
 	__u32 depth;
 
-	if (!(flags & LCB_F_SPIN))
+	if (!is_spin_class(class_of(flags)))
 		drop_stale_spins(waits);
 	depth = waits->depth;
 	if (depth >= KERNEL_WAITS) {
@@ -206,6 +221,7 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 	}
 	if (at < KERNEL_WAITS) {
 		/* The same wait goes on, sleeping instead of spinning or the other way round. */
+		__sync_fetch_and_add(&kernel_lock_losses.unended, waits->depth - at - 1);
 		waits->depth = at + 1;
 		wait = &waits->waits[at];
 		end_part(wait, now);
