@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #define ROUNDS 7
@@ -29,6 +30,8 @@ static int to_waiter[2], to_holder[2];
 static volatile long long waited_ns, moved_ns, began_ns;
 /* CPU time of the waiter meanwhile. */
 static volatile long long worked_ns;
+/* What it waited for a CPU in rounds in which it was driven from one, on its way to sleep or back. */
+static volatile long long driven_off_ns;
 
 static long call_futex(volatile uint32_t *word, int operation, uint32_t value, const struct timespec *timeout, uint32_t *word2,
 		       uint32_t value3)
@@ -123,19 +126,42 @@ static void hold_on(void)
 	nanosleep(&hold, NULL);
 }
 
+static long preemptions(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nivcsw;
+}
+
+/* What the waiter has been queued for a CPU so far. */
+static long long queued_ns(void)
+{
+	char text[128], *after;
+
+	read_of(waiter_tid, "schedstat", text, sizeof(text));
+	strtoll(text, &after, 10);
+	return strtoll(after, NULL, 10);
+}
+
 static void *waiter(void *argument)
 {
 	struct stage *stage = argument;
+	long long queued;
+	long preempted;
 
 	waiter_tid = syscall(SYS_gettid);
 	send_byte(to_holder);
 	for (int round = 0; round < stage->rounds; round++) {
 		await_byte(to_waiter);
+		queued = queued_ns();
+		preempted = preemptions();
 		worked_ns -= clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		stage->wait(stage->lock);
 		waited_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 		worked_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		if (preemptions() != preempted)
+			driven_off_ns += queued_ns() - queued;
 		send_byte(to_holder);
 	}
 	return NULL;
@@ -146,7 +172,7 @@ static void play(struct stage *stage)
 {
 	pthread_t thread;
 
-	waited_ns = moved_ns = worked_ns = 0;
+	waited_ns = moved_ns = worked_ns = driven_off_ns = 0;
 	if (pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
 		_exit(8);
 	await_byte(to_holder);
@@ -168,7 +194,7 @@ static void play(struct stage *stage)
 			await_byte(to_holder);
 	}
 	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moved_ns\": %lld, "
-	    "\"worked_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
-	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, worked_ns, waiter_tid, (int)syscall(SYS_gettid));
+	    "\"worked_ns\": %lld, \"driven_off_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
+	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, worked_ns, driven_off_ns, waiter_tid, (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }
