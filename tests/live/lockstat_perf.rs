@@ -189,8 +189,9 @@ fn lock_at<'a>(report: &'a Value, address: &str) -> Option<&'a Value> {
 /// For each thread that fights and each lock the same waits and time as perf's events have. Returns the waits that are missing.
 fn hold_against_perf(report: &Value, script: &str, fighters: &[u64]) -> u64 {
     let ((perfs, lost), own) = (perfs_waits(script), own_waits(report));
+    assert_eq!(lost, 0, "perf's rings are too small");
     let (mut ours, mut theirs) = (Seen::default(), Seen::default());
-    let (mut missed, mut more, mut details) = (0, 0, Vec::new());
+    let mut missed = 0;
     let pairs: HashSet<&Pair> = perfs.keys().chain(own.keys()).collect();
     for pair in pairs.iter().filter(|pair| fighters.contains(&pair.0)) {
         let found = own.get(pair).copied().unwrap_or_default();
@@ -199,26 +200,28 @@ fn hold_against_perf(report: &Value, script: &str, fighters: &[u64]) -> u64 {
         // perf's event comes some 100 ns from ours, and the machine's host may pause it between them.
         let slack_ns = seen.ns / 50 + 300 * seen.waits + MOST_PAUSED_NS + stolen_ns();
         assert!(
-            lost > 0 || found.ns.abs_diff(seen.ns) < slack_ns,
+            found.ns.abs_diff(seen.ns) < slack_ns,
             "{pair:?}: {found:?}, perf {seen:?}: {:?}",
             lock_at(report, &pair.1)
         );
-        if found.waits > seen.waits {
-            more += found.waits - seen.waits;
-            let of_lock = script.lines().filter(|line| line.contains(&pair.1));
-            let lines: Vec<&str> = of_lock.take(9).collect();
-            details.push((pair, found, seen, lock_at(report, &pair.1), lines));
-        }
+        let of_lock = || script.lines().filter(|line| line.contains(&pair.1));
+        assert!(
+            found.waits <= seen.waits,
+            "{pair:?}: {found:?}, perf {seen:?}: {:?} {:#?}",
+            lock_at(report, &pair.1),
+            of_lock().take(9).collect::<Vec<_>>()
+        );
         (ours.waits, ours.ns) = (ours.waits + found.waits, ours.ns + found.ns);
         (theirs.waits, theirs.ns) = (theirs.waits + seen.waits, theirs.ns + seen.ns);
     }
-    // perf says what its rings had no room for.
-    assert!(
-        more <= lost,
-        "{details:#?}: {more} more than perf, {lost} lost: {ours:?}, perf {theirs:?}"
-    );
-    eprintln!("{ours:?}, perf {theirs:?}, missed {missed}, lost {lost}");
+    eprintln!("{ours:?}, perf {theirs:?}, missed {missed}");
     assert!(theirs.waits > 50, "nothing to compare: {theirs:?}");
+    // perf's event comes up to a few us from ours.
+    let slack_ns = 0.02 * theirs.ns as f64 + 3_000.0 * theirs.waits as f64;
+    assert!(
+        (ours.ns.abs_diff(theirs.ns) as f64) < slack_ns,
+        "{ours:?}, perf {theirs:?}"
+    );
     missed
 }
 

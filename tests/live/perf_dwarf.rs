@@ -52,20 +52,21 @@ fn fifo(path: &Path) -> File {
 impl Recording {
     /// Attaches to a process; nothing is recorded yet.
     ///
-    /// Its rings hold seconds: of the 30 samples that fit by default, those are missing that came while perf itself
+    /// Its rings hold half a second: of the 30 samples that fit by default, those are missing that came while perf itself
     /// waited for a CPU, and they are no random part. The clocks are those of CPUs: that of a task stands while it is off its CPU,
     /// and what is left of its period is often over just after it is back (33 % of redis's samples lay in epoll_wait then; where
     /// CPUs are sampled, 10 %).
     pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
         // Not as often as profile: two clocks of a CPU in step would see one another.
         let samples = ["-a", "-F", "887", "-e", "cpu-clock"];
-        let stacks = ["--call-graph", "dwarf,16384"];
+        let stacks = ["--call-graph", "dwarf,16384", "-m", "8M"];
         Self::begin_with(dir, pid, &[samples.as_slice(), &stacks].concat())
     }
 
-    /// The same for anything that `perf record` records: of all CPUs, since a task's own events are off while it is switched.
+    /// The same for anything that `perf record` records: of all CPUs, since a task's own events are off while it is switched. Its
+    /// rings hold a million events each.
     pub(crate) fn of(dir: &Path, pid: u32, what: &[&str]) -> Self {
-        Self::begin_with(dir, pid, &[what, &["-a"]].concat())
+        Self::begin_with(dir, pid, &[what, &["-a", "-m", "64M"]].concat())
     }
 
     fn begin_with(dir: &Path, pid: u32, what: &[&str]) -> Self {
@@ -76,7 +77,7 @@ impl Recording {
         let perf = Command::new("perf")
             .args(["record", "-q"])
             .args(what)
-            .args(["-m", "32M", "-D", "-1", "--control", &fifos, "-o"])
+            .args(["-D", "-1", "--control", &fifos, "-o"])
             .arg(&data)
             .stdout(Stdio::null())
             .stderr(File::create(&errors).expect("a file"))

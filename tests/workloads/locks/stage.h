@@ -195,6 +195,7 @@ static void play(struct stage *stage)
 	}
 	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moved_ns\": %lld, "
 	    "\"worked_ns\": %lld, \"driven_off_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
-	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, worked_ns, driven_off_ns, waiter_tid, (int)syscall(SYS_gettid));
+	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, worked_ns, driven_off_ns, waiter_tid,
+	    (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }
