@@ -106,6 +106,8 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 		at->busy_memory = in && in->memory;
 		if (!next->pid)
 			at->idle = (__u64)next;
+		else if (!prev->pid)
+			at->idle = (__u64)prev;
 		waited_ns = at->waited_ns;
 	});
 	if (was_running) {

@@ -375,6 +375,21 @@ static __always_inline void correct(struct member *member, struct task_struct *t
 	}
 }
 
+/* Run before the kernel's CPUs are folded into one: an idle CPU that is taken for busy would weigh as much as one at work. */
+SEC("iter/bpf_map_elem")
+int correct_cpus(struct bpf_iter__bpf_map_elem *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	const __u32 *cpu = ctx->key;
+	struct stalls *at = cpu ? stalls_of(*cpu) : NULL;
+
+	if (at && has_gone_idle(at, now)) {
+		__sync_fetch_and_add(&losses.unseen, 1);
+		settle_idle(*cpu, now);
+	}
+	return 0;
+}
+
 /* Run now and then where switches are hidden. */
 SEC("iter/task")
 int correct_members(struct bpf_iter__task *ctx)

@@ -136,13 +136,19 @@ static __always_inline void pass_time(struct stalls *cpu, __u64 now)
 /* A switch has been found that we were not shown: kernels that shield some tasks run no program while those are current. */
 __u32 hides_switches = 0;
 
+/* In the first moments of a switch the kernel itself is still at it, and longer where a hypervisor stops the CPU in them: unless
+ * switches are known to be hidden, what has gone on for this long is taken for a hidden one.
+ */
+#define SWITCHING_NS 1000000
+#define SWITCHING_LONG_NS 10000000
+
 /* The task that runs there for all we know has left the CPU to nobody. */
 static __always_inline bool has_gone_idle(const struct stalls *at, __u64 now)
 {
 	struct task_struct *idle = (struct task_struct *)at->idle;
+	__u64 switching_ns = hides_switches ? SWITCHING_NS : SWITCHING_LONG_NS;
 
-	/* In the first moments of a switch the kernel itself is still at it. */
-	return hides_switches && is_known(at) && at->busy && now > at->since_ns + 1000000 && idle && is_on_cpu(idle);
+	return is_known(at) && at->busy && now > at->since_ns + switching_ns && idle && is_on_cpu(idle);
 }
 
 /* When is not known; shielded tasks are a sandbox's own, which run for short. Under the lock. */
@@ -210,13 +216,16 @@ static __always_inline void change_counts(struct stalls *cpu, __u32 counted, __s
 __attribute__((noinline)) int recount_locked(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
 	struct stalls *at = stalls_of(cpu);
+	__u64 since_ns;
 	bool is_idle;
 
 	if (!at)
 		return 0;
-	is_idle = has_gone_idle(at, now);
+	since_ns = at->since_ns;
+	is_idle = hides_switches && has_gone_idle(at, now);
 	LOCKED(at, cpu, {
-		if (is_idle)
+		/* Unless it has switched since we looked. */
+		if (is_idle && at->since_ns == since_ns)
 			nobody_ran(at);
 		pass_time(at, now);
 		change_counts(at, leaves & ~joins, -1);

@@ -1,5 +1,6 @@
 //! From attaching to the last interval.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -108,6 +109,8 @@ impl Capture {
             let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
             open.maps.stalls.set_max_entries(cpus)?;
             open.maps.stall_locks.set_max_entries(cpus)?;
+            // Which map it goes through is said when it is attached.
+            open.progs.correct_cpus.set_autoattach(false);
             if !args.stacks {
                 // Preallocated, and not used.
                 open.maps.stall_stacks.set_max_entries(1)?;
@@ -153,6 +156,8 @@ impl Capture {
         meter: &'a Meter,
     ) -> Result<Option<Sampler<'a>>> {
         loader::attach(&mut self.skel)?;
+        let cpus = self.skel.maps.stalls.as_fd();
+        self.skel.links.correct_cpus = Some(self.skel.progs.correct_cpus.attach_iter(cpus)?);
         let who = ("pressure", args.common.verbose);
         let sampler = args
             .budget
@@ -177,7 +182,7 @@ impl Capture {
         }
         if self.emulation.is_due() {
             psi::make_kernel_fold();
-            self.emulation.fold(&self.skel, self.sees_all()?)?;
+            self.fold()?;
         }
         let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
         if self.sees_all()? && is_due && harvest::unseen(&self.skel)? > 0 {
@@ -185,6 +190,12 @@ impl Capture {
             self.corrected_ns = monotonic_ns();
         }
         Ok(())
+    }
+
+    /// To be called when the kernel has just folded its CPUs into one.
+    fn fold(&mut self) -> Result<()> {
+        iterate::run(self.skel.links.correct_cpus.as_ref())?;
+        self.emulation.fold(&self.skel, self.sees_all()?)
     }
 
     /// What all tasks have lost, caused and used since the last time.
@@ -250,7 +261,7 @@ impl Capture {
         if self.source != Source::System {
             psi::make_kernel_fold();
         }
-        self.emulation.fold(&self.skel, self.sees_all()?)?;
+        self.fold()?;
         let ns = monotonic_ns();
         let happened = if self.sums.is_some() {
             self.finish_windows(ns.saturating_sub(self.edge.ns))?
