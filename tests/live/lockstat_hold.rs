@@ -137,3 +137,20 @@ fn programs_without_glibc_are_refused_with_the_reason() {
     assert!(output.code == 2 && output.stderr.contains("--pid <PID>"));
     workload.finish();
 }
+
+#[test]
+fn what_is_asked_of_the_kernel_with_hold_probes_no_process() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (workload, _) = Workload::spawn("holds", Command::new(holds(dir.path())));
+    let output = hold(&workload, &["--probe", "1"]).finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(
+        output.stdout.contains("\nuses lock_entered, ") && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    workload.finish();
+}

@@ -15,6 +15,7 @@ use trace::output::OutputFile;
 use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
+use trace::targets::Settings;
 
 use args::{Args, NEEDS};
 use capture::Capture;
@@ -50,22 +51,21 @@ fn trace(mut args: Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
         return Ok(run::print_completions(shell, Args::command()));
     }
-    if args.now {
-        return now::run(&args);
-    }
-    if args.hold {
-        return hold::run(&args);
-    }
     let mut targets = args.targets.resolve()?;
     args.output
         .iter()
         .try_for_each(OutputFile::check_writable)?;
     run::check_privileges()?;
-    let kernel = Kernel::probe()?;
     if args.common.probe {
-        let programs = args.programs(&kernel, &targets);
-        return probe::print("lockstat", &kernel, &NEEDS, &programs);
+        return probe(&args, &targets);
     }
+    if args.now {
+        return now::run(&args, &targets);
+    }
+    if args.hold {
+        return hold::run(&args, &targets);
+    }
+    let kernel = Kernel::probe()?;
     args.narrow_to(&kernel)?;
     let signals = Signals::install()?;
     let corked = Corked::for_targets(&args.targets.command, &mut targets)?;
@@ -86,6 +86,20 @@ fn trace(mut args: Args) -> Result<Outcome> {
     run::unless_closed(written, ())?;
     let outcome = close(&args, &capture, end_ns - start_ns)?;
     finish(command, &signals, outcome)
+}
+
+/// What the mode would use; nothing is loaded.
+fn probe(args: &Args, targets: &Settings) -> Result<Outcome> {
+    let kernel = Kernel::probe()?;
+    if args.hold {
+        hold::check(&kernel)?;
+        return probe::print("lockstat", &kernel, &[], &hold::PROGRAMS);
+    }
+    if args.now {
+        return probe::print("lockstat", &kernel, &[], &now::PROGRAMS);
+    }
+    let programs = args.programs(&kernel, targets);
+    probe::print("lockstat", &kernel, &NEEDS, &programs)
 }
 
 fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> {

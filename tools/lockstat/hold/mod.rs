@@ -27,6 +27,20 @@ use guard::{Guard, Stopped};
 use harvest::Harvest;
 use probes::Probes;
 
+/// What is loaded; measuring decides which five are attached.
+pub(crate) const PROGRAMS: [(&str, bool); 10] = [
+    ("lock_entered", true),
+    ("lock_returned", true),
+    ("unlock_entered", true),
+    ("wait_entered", true),
+    ("wait_returned", true),
+    ("lock_entered_multi", true),
+    ("lock_returned_multi", true),
+    ("unlock_entered_multi", true),
+    ("wait_entered_multi", true),
+    ("wait_returned_multi", true),
+];
+
 /// Between two looks of the guard.
 const STEP: Duration = Duration::from_millis(50);
 
@@ -46,19 +60,21 @@ pub(crate) struct Price {
     pub(crate) detached_in_ns: u64,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let targets = args.targets.resolve()?;
-    run::check_privileges()?;
+/// Whether the kernel has what probes take.
+pub(crate) fn check(kernel: &Kernel) -> Result<()> {
     ensure!(
-        Kernel::probe()?
-            .enumerator("BPF_FUNC_get_attach_cookie")
-            .is_some(),
+        kernel.enumerator("BPF_FUNC_get_attach_cookie").is_some(),
         "--hold: this kernel has no cookies for uprobes, which came with Linux 5.15"
     );
+    Ok(())
+}
+
+pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
+    check(&Kernel::probe()?)?;
     let signals = Signals::install()?;
     let meter = Meter::start();
     let libraries = probes::find(&targets.tgids)?;
-    let mut skel = load(&targets)?;
+    let mut skel = load(targets)?;
     count(&mut skel, Some((1, 0)))?;
     let (method, trap_ns) = probes::measure(&skel)?;
     count(&mut skel, None)?;
@@ -94,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 }
 
 fn load(targets: &Settings) -> Result<LockstatHoldSkel<'static>> {
-    loader::load(LockstatHoldSkelBuilder::default(), &[], |open| {
+    loader::load(LockstatHoldSkelBuilder::default(), &PROGRAMS, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         rodata.targets = bpf::target_config!(bpf::lockstat_hold::types, targets);
         Ok(())

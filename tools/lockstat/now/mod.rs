@@ -20,16 +20,22 @@ use libbpf_rs::skel::Skel;
 use trace::cost::Meter;
 use trace::privileges;
 use trace::run::{self, Outcome};
+use trace::targets::Settings;
 
 use crate::args::Args;
 use verdict::Verdict;
 
+/// What is loaded.
+pub(crate) const PROGRAMS: [(&str, bool); 3] = [
+    ("look", true),
+    ("unwind_fork", false),
+    ("unwind_exec", false),
+];
+
 /// Looks, reports, and is done: exit status 0 whatever was found.
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let targets = args.targets.resolve()?;
-    run::check_privileges()?;
+pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     let meter = Meter::start();
-    let skel = snapshot::load(&targets)?;
+    let skel = snapshot::load(targets)?;
     privileges::keep_for_tracing("lockstat", &[]);
     let snapshot = snapshot::take(&skel, args.symbolizer()?, args.unwind)?;
     let verdict = Verdict::of(&snapshot);

@@ -25,9 +25,9 @@ use trace::unwind::{Method, Unwinder, Wanted};
 use trace::window::monotonic_ns;
 
 use super::lock::{Class, Wait};
-use super::names;
 use super::thread::{Thread, Threads};
 use super::waits::{self, Found};
+use super::{PROGRAMS, names};
 
 /// How long an address space must be locked until it is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -58,8 +58,7 @@ pub(crate) struct Snapshot {
 
 /// Loads the iterator.
 pub(crate) fn load(targets: &Settings) -> Result<LockstatNowSkel<'static>> {
-    let unused = [("unwind_fork", false), ("unwind_exec", false)];
-    let skel = loader::load(LockstatNowSkelBuilder::default(), &unused, |open| {
+    let skel = loader::load(LockstatNowSkelBuilder::default(), &PROGRAMS, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         rodata.targets = bpf::target_config!(bpf::lockstat_now::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::lockstat_now::types, &targets.comm);
