@@ -103,6 +103,47 @@ fn options_that_contradict_each_other_exit_2() {
     }
 }
 
+/// Accepted and ignored, they would let a report pass for what was asked for.
+#[test]
+fn options_that_a_mode_of_lockstat_does_not_use_exit_2() {
+    let (_, program) = TOOLS[1];
+    let (of_both, of_hold): (&[&[&str]], &[&[&str]]) = (
+        &[
+            &["--class", "cond"],
+            &["--waker"],
+            &["-d"],
+            &["-a"],
+            &["-f"],
+            &["-U"],
+            &["-K"],
+            &["-i", "1"],
+            &["-o", "x.svg"],
+            &["--max-overhead", "1"],
+        ],
+        &[
+            &["-t", "1"],
+            &["--comm", "x"],
+            &["--cgroup", "/"],
+            &["-u"],
+            &["-k"],
+            &["-s", "1"],
+            &["--unwind", "fp"],
+        ],
+    );
+    for (mode, unused) in [("--now", of_both), ("--hold", of_both), ("--hold", of_hold)] {
+        for option in unused {
+            let output = run(program, &[&[mode, "-p", "4194999"], *option].concat());
+            assert_eq!(output.status.code(), Some(2), "{mode} {option:?}");
+            assert!(
+                stderr(&output).contains(&format!("'{mode}' cannot be used with"))
+                    || stderr(&output).contains(&format!("cannot be used with '{mode}'")),
+                "{mode} {option:?}: {}",
+                stderr(&output)
+            );
+        }
+    }
+}
+
 /// Tools with `--max-overhead`.
 #[test]
 fn a_budget_is_a_share_of_the_machine() {

@@ -18,6 +18,7 @@ use trace::window::{Every, For, parse_duration};
 
 use crate::row::Side;
 use crate::user::Class;
+use crate::{hold, now};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,12 +47,12 @@ pub(crate) struct Args {
     pub(crate) targets: Targets,
 
     /// Who waits for whom at this instant, and deadlocks; traces nothing
-    #[arg(long, help_heading = "Locks", conflicts_with_all = ["duration", "interval", "command", "kernel", "user", "hist", "folded", "output", "max_overhead"])]
+    #[arg(long, help_heading = "Locks", conflicts_with_all = now::NOT_WITH)]
     pub(crate) now: bool,
 
     /// How long glibc's locks are held: probes processes (-p), which slows
     /// down their locks
-    #[arg(long, help_heading = "Locks", requires = "pids", conflicts_with_all = ["now", "interval", "command", "kernel", "user", "folded", "output", "max_overhead"])]
+    #[arg(long, help_heading = "Locks", requires = "pids", conflicts_with_all = hold::NOT_WITH)]
     pub(crate) hold: bool,
 
     /// With --hold: take the probes away when they cost the target more, %

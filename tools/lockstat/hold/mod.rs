@@ -27,6 +27,29 @@ use guard::{Guard, Stopped};
 use harvest::Harvest;
 use probes::Probes;
 
+/// Options that mean nothing to probes: they are in whole processes, and take no stacks.
+pub(crate) const NOT_WITH: [&str; 19] = [
+    "now",
+    "interval",
+    "command",
+    "tids",
+    "comm",
+    "cgroup",
+    "user_threads",
+    "kernel_threads",
+    "kernel",
+    "user",
+    "class",
+    "stacks",
+    "folded",
+    "waker",
+    "delimited",
+    "annotate",
+    "output",
+    "unwind",
+    "max_overhead",
+];
+
 /// What is loaded; measuring decides which five are attached.
 pub(crate) const PROGRAMS: [(&str, bool); 10] = [
     ("lock_entered", true),
