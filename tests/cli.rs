@@ -103,6 +103,17 @@ fn options_that_contradict_each_other_exit_2() {
     }
 }
 
+#[test]
+fn a_limit_of_hold_is_a_share_of_the_targets_time() {
+    let (_, program) = TOOLS[1];
+    for bad in ["nan", "inf", "-1", "0", "101"] {
+        let limit = format!("--hold-limit={bad}");
+        let output = run(program, &["--hold", "-p", "4194999", &limit]);
+        assert_eq!(output.status.code(), Some(2), "{bad}");
+        assert!(stderr(&output).contains("in percent"), "{bad}");
+    }
+}
+
 /// Accepted and ignored, they would let a report pass for what was asked for.
 #[test]
 fn options_that_a_mode_of_lockstat_does_not_use_exit_2() {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
-use trace::budget::Budget;
+use trace::budget::{Budget, parse_percent};
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
 use trace::privileges::{Capability, FOR_FILES};
@@ -60,6 +60,7 @@ pub(crate) struct Args {
         long,
         value_name = "PCT",
         default_value_t = 5.0,
+        value_parser = parse_percent,
         requires = "hold",
         help_heading = "Locks"
     )]
