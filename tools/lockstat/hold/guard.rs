@@ -1,6 +1,6 @@
 //! When to stop: the probes' share of what the target may spend.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use profile::units;
 
@@ -87,10 +87,55 @@ impl Guard {
     }
 }
 
-/// CPU time of the processes so far, ns; `None` when all are gone.
-pub(crate) fn cpu_ns(pids: &[u32]) -> Option<u64> {
-    let times: Vec<u64> = pids.iter().filter_map(|pid| process_cpu_ns(*pid)).collect();
-    (!times.is_empty()).then(|| times.iter().sum())
+/// CPU time that processes took since a beginning; of one that has gone, what it had when it was last seen.
+pub(crate) struct Spent(Vec<Clock>);
+
+struct Clock {
+    pid: u32,
+    start_ns: u64,
+    last_ns: u64,
+}
+
+impl Spent {
+    /// From now on.
+    pub(crate) fn since_now(pids: &[u32]) -> Self {
+        Self::since(pids, process_cpu_ns)
+    }
+
+    fn since(pids: &[u32], read: impl Fn(u32) -> Option<u64>) -> Self {
+        let pids: BTreeSet<u32> = pids.iter().copied().collect();
+        let clock = |pid| {
+            let start_ns = read(pid)?;
+            Some(Clock {
+                pid,
+                start_ns,
+                last_ns: start_ns,
+            })
+        };
+        Self(pids.into_iter().filter_map(clock).collect())
+    }
+
+    /// Reads the clocks; whether a process is left.
+    pub(crate) fn look(&mut self) -> bool {
+        self.look_by(process_cpu_ns)
+    }
+
+    fn look_by(&mut self, read: impl Fn(u32) -> Option<u64>) -> bool {
+        let mut is_left = false;
+        for clock in &mut self.0 {
+            if let Some(now_ns) = read(clock.pid) {
+                clock.last_ns = clock.last_ns.max(now_ns);
+                is_left = true;
+            }
+        }
+        is_left
+    }
+
+    /// As of the last look, ns.
+    pub(crate) fn ns(&self) -> u64 {
+        let clocks = self.0.iter();
+        clocks.map(|clock| clock.last_ns - clock.start_ns).sum()
+    }
 }
 
 fn process_cpu_ns(pid: u32) -> Option<u64> {
@@ -152,12 +197,30 @@ mod tests {
 
     #[test]
     fn own_cpu_time_grows() {
-        let own = [std::process::id()];
-        let before = cpu_ns(&own).unwrap();
+        let mut own = Spent::since_now(&[std::process::id()]);
         let mut x = 0_u64;
-        while cpu_ns(&own).unwrap() < before + MS {
+        while own.look() && own.ns() < MS {
             x = std::hint::black_box(x + 1);
         }
-        assert_eq!(cpu_ns(&[u32::MAX >> 1]), None);
+        assert!(own.look() && own.ns() >= MS);
+        assert!(!Spent::since_now(&[u32::MAX >> 1]).look());
+    }
+
+    #[test]
+    fn a_process_that_has_gone_keeps_its_time_and_takes_nothing_from_others() {
+        // The first one had ten minutes before, of which nothing counts.
+        let mut spent = Spent::since(&[1, 2, 2], |pid| {
+            Some(if pid == 1 { 600_000 * MS } else { 0 })
+        });
+        assert_eq!(spent.ns(), 0);
+        assert!(spent.look_by(|pid| Some(if pid == 1 { 600_100 * MS } else { 50 * MS })));
+        assert_eq!(spent.ns(), 150 * MS);
+        assert!(spent.look_by(|pid| (pid == 2).then_some(80 * MS)));
+        assert_eq!(spent.ns(), 180 * MS);
+        // Somebody else has its number.
+        assert!(spent.look_by(|pid| Some(if pid == 1 { MS } else { 90 * MS })));
+        assert_eq!(spent.ns(), 190 * MS);
+        assert!(!spent.look_by(|_| None));
+        assert_eq!(spent.ns(), 190 * MS);
     }
 }

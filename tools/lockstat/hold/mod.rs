@@ -23,7 +23,7 @@ use trace::targets::Settings;
 use trace::window::{monotonic_ns, nanoseconds};
 
 use crate::args::Args;
-use guard::{Guard, Stopped};
+use guard::{Guard, Spent, Stopped};
 use harvest::Harvest;
 use probes::Probes;
 
@@ -102,15 +102,14 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     let (method, trap_ns) = probes::measure(&skel)?;
     count(&mut skel, None)?;
     let (before, probed_from_ns) = (probes::hits(&skel)?, monotonic_ns());
-    let cpu_before = guard::cpu_ns(&args.targets.pids).unwrap_or(0);
+    let mut spent = Spent::since_now(&targets.tgids);
     let probes = Probes::attach(&skel, &libraries, method)?;
     privileges::keep_for_tracing("lockstat", &[]);
-    let mut price = watch(args, &mut skel, &signals, probes, trap_ns)?;
+    let mut price = watch(args, &mut skel, &signals, (probes, trap_ns), &mut spent)?;
     price.traps = probes::hits(&skel)? - before;
     price.probed_ns = monotonic_ns() - probed_from_ns;
-    if let Some(cpu_ns) = guard::cpu_ns(&args.targets.pids) {
-        price.target_cpu_ns = cpu_ns.saturating_sub(cpu_before);
-    }
+    spent.look();
+    price.target_cpu_ns = spent.ns();
     let harvest = Harvest::gather(&skel, &targets.tgids, price.end_ns, args.symbolizer()?)?;
     let cost = meter.read(skel.object());
     let written = write(args, &harvest, &price, &cost);
@@ -152,8 +151,8 @@ fn watch(
     args: &Args,
     skel: &mut LockstatHoldSkel<'_>,
     signals: &Signals,
-    probes: Probes,
-    trap_ns: u64,
+    (probes, trap_ns): (Probes, u64),
+    spent: &mut Spent,
 ) -> Result<Price> {
     let start_ns = monotonic_ns();
     count(skel, Some((start_ns, 0)))?;
@@ -171,9 +170,10 @@ fn watch(
         .duration
         .map(|duration| start_ns + nanoseconds(duration));
     let before = probes::hits(skel)?;
-    let cpu_before = guard::cpu_ns(&args.targets.pids);
+    spent.look();
+    let spent_before_ns = spent.ns();
     let mut guard = Guard::new(args.hold_limit, trap_ns);
-    let (mut target_cpu_ns, mut stopped) = (0, None);
+    let mut stopped = None;
     let mut now_ns = start_ns;
     while !signals.ended() && stopped.is_none() {
         let left = deadline_ns.map_or(u64::MAX, |deadline| deadline.saturating_sub(now_ns));
@@ -183,11 +183,11 @@ fn watch(
         signals::wait(&[signals.fd()], STEP.min(Duration::from_nanos(left)));
         now_ns = monotonic_ns();
         let traps = probes::hits(skel)? - before;
-        let Some(cpu_ns) = guard::cpu_ns(&args.targets.pids) else {
+        if !spent.look() {
             break;
-        };
-        target_cpu_ns = cpu_ns.saturating_sub(cpu_before.unwrap_or(0));
-        stopped = guard.observe(now_ns - start_ns, traps, target_cpu_ns);
+        }
+        let spent_ns = spent.ns() - spent_before_ns;
+        stopped = guard.observe(now_ns - start_ns, traps, spent_ns);
     }
     let window_ns = now_ns - start_ns;
     count(skel, Some((start_ns, now_ns)))?;
@@ -201,7 +201,7 @@ fn watch(
     Ok(Price {
         trap_ns,
         traps: 0,
-        target_cpu_ns,
+        target_cpu_ns: 0,
         probed_ns: window_ns,
         end_ns: now_ns,
         window_ns,
