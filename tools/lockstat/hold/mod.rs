@@ -25,7 +25,7 @@ use trace::window::{monotonic_ns, nanoseconds};
 use crate::args::Args;
 use guard::{Guard, Spent, Stopped};
 use harvest::Harvest;
-use probes::Probes;
+use probes::{Method, Probed, Probes};
 
 /// Options that mean nothing to probes: they are in whole processes, and take no stacks.
 pub(crate) const NOT_WITH: [&str; 19] = [
@@ -98,37 +98,13 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     let meter = Meter::start();
     let libraries = probes::find(&targets.tgids)?;
     let mut skel = load(targets)?;
-    count(&mut skel, Some((1, 0)))?;
-    let (method, trap_ns) = probes::measure(&skel)?;
-    count(&mut skel, None)?;
-    let (before, probed_from_ns) = (probes::hits(&skel)?, monotonic_ns());
-    let mut spent = Spent::since_now(&targets.tgids);
-    let probes = Probes::attach(&skel, &libraries, method)?;
-    privileges::keep_for_tracing("lockstat", &[]);
-    let mut price = watch(args, &mut skel, &signals, (probes, trap_ns), &mut spent)?;
-    price.traps = probes::hits(&skel)? - before;
-    price.probed_ns = monotonic_ns() - probed_from_ns;
-    spent.look();
-    price.target_cpu_ns = spent.ns();
+    let trap = measure(&mut skel)?;
+    let price = probe(args, &mut skel, &signals, &libraries, trap)?;
     let harvest = Harvest::gather(&skel, &targets.tgids, price.end_ns, args.symbolizer()?)?;
     let cost = meter.read(skel.object());
     let written = write(args, &harvest, &price, &cost);
     run::unless_closed(written, ())?;
-    let closing = Closing {
-        tool: "lockstat",
-        window: Duration::from_nanos(price.window_ns),
-        events: (price.traps, "traps"),
-        stacks: None,
-        ends: None,
-        losses: &harvest.losses,
-        losses_of_ns: 0,
-        cost: &cost,
-    };
-    closing.print(args.common.quiet);
-    if args.common.strict && price.stopped.is_some() {
-        return Ok(Outcome::Lossy);
-    }
-    Ok(closing.outcome(args.common.strict))
+    Ok(close(args, &harvest, &price, &cost))
 }
 
 fn load(targets: &Settings) -> Result<LockstatHoldSkel<'static>> {
@@ -146,25 +122,72 @@ fn count(skel: &mut LockstatHoldSkel<'_>, window: Option<(u64, u64)>) -> Result<
     Ok(())
 }
 
-/// Until time is up, a signal comes, the targets are gone or the guard says no; then takes the probes away.
-fn watch(
+/// On ourselves, with a window that is open: how probes are put in place, and what a trap costs, ns.
+fn measure(skel: &mut LockstatHoldSkel<'_>) -> Result<(Method, u64)> {
+    count(skel, Some((1, 0)))?;
+    let measured = probes::measure(skel)?;
+    count(skel, None)?;
+    Ok(measured)
+}
+
+/// Puts the probes in place, and takes them away when it is time.
+fn probe(
     args: &Args,
     skel: &mut LockstatHoldSkel<'_>,
     signals: &Signals,
-    (probes, trap_ns): (Probes, u64),
-    spent: &mut Spent,
+    libraries: &[Probed],
+    (method, trap_ns): (Method, u64),
 ) -> Result<Price> {
+    let (before, probed_from_ns) = (probes::hits(skel)?, monotonic_ns());
+    let mut spent = Spent::since_now(&args.targets.pids);
+    let probes = Probes::attach(skel, libraries, method)?;
+    privileges::keep_for_tracing("lockstat", &[]);
     let start_ns = monotonic_ns();
     count(skel, Some((start_ns, 0)))?;
-    if !args.common.quiet {
-        eprintln!(
-            "lockstat: tracing holds {}; {} probes at {:.1} us a hit, taken away above {}% of the target's CPU time",
-            args.window.describe(),
-            probes.len(),
-            trap_ns as f64 / 1e3,
-            args.hold_limit
-        );
+    say_begun(args, &probes, trap_ns);
+    let (end_ns, stopped) = watch(args, skel, signals, (start_ns, trap_ns), &mut spent)?;
+    count(skel, Some((start_ns, end_ns)))?;
+    drop(probes);
+    let detached_in_ns = monotonic_ns() - end_ns;
+    if let Some(stopped) = &stopped
+        && !args.common.quiet
+    {
+        eprintln!("lockstat: {}", stopped.describe(args.hold_limit));
     }
+    spent.look();
+    Ok(Price {
+        trap_ns,
+        traps: probes::hits(skel)? - before,
+        target_cpu_ns: spent.ns(),
+        probed_ns: monotonic_ns() - probed_from_ns,
+        window_ns: end_ns - start_ns,
+        end_ns,
+        stopped,
+        detached_in_ns,
+    })
+}
+
+fn say_begun(args: &Args, probes: &Probes, trap_ns: u64) {
+    if args.common.quiet {
+        return;
+    }
+    eprintln!(
+        "lockstat: tracing holds {}; {} probes at {:.1} us a hit, taken away above {}% of the target's CPU time",
+        args.window.describe(),
+        probes.len(),
+        trap_ns as f64 / 1e3,
+        args.hold_limit
+    );
+}
+
+/// Until time is up, a signal comes, the targets are gone or the guard says no. When that was, and what the guard said.
+fn watch(
+    args: &Args,
+    skel: &LockstatHoldSkel<'_>,
+    signals: &Signals,
+    (start_ns, trap_ns): (u64, u64),
+    spent: &mut Spent,
+) -> Result<(u64, Option<Stopped>)> {
     let deadline_ns = args
         .window
         .duration
@@ -189,25 +212,26 @@ fn watch(
         let spent_ns = spent.ns() - spent_before_ns;
         stopped = guard.observe(now_ns - start_ns, traps, spent_ns);
     }
-    let window_ns = now_ns - start_ns;
-    count(skel, Some((start_ns, now_ns)))?;
-    drop(probes);
-    let detached_in_ns = monotonic_ns() - now_ns;
-    if let Some(stopped) = &stopped
-        && !args.common.quiet
-    {
-        eprintln!("lockstat: {}", stopped.describe(args.hold_limit));
+    Ok((now_ns, stopped))
+}
+
+/// The closing line; the exit status that the run deserves.
+fn close(args: &Args, harvest: &Harvest, price: &Price, cost: &Cost) -> Outcome {
+    let closing = Closing {
+        tool: "lockstat",
+        window: Duration::from_nanos(price.window_ns),
+        events: (price.traps, "traps"),
+        stacks: None,
+        ends: None,
+        losses: &harvest.losses,
+        losses_of_ns: 0,
+        cost,
+    };
+    closing.print(args.common.quiet);
+    if args.common.strict && price.stopped.is_some() {
+        return Outcome::Lossy;
     }
-    Ok(Price {
-        trap_ns,
-        traps: 0,
-        target_cpu_ns: 0,
-        probed_ns: window_ns,
-        end_ns: now_ns,
-        window_ns,
-        stopped,
-        detached_in_ns,
-    })
+    closing.outcome(args.common.strict)
 }
 
 fn write(args: &Args, harvest: &Harvest, price: &Price, cost: &Cost) -> Result<()> {
