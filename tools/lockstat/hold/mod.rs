@@ -145,6 +145,9 @@ fn probe(
     let start_ns = monotonic_ns();
     count(skel, Some((start_ns, 0)))?;
     say_begun(args, &probes, trap_ns);
+    if args.common.verbose {
+        eprintln!("lockstat: probes put in place {}", method.describe());
+    }
     let (end_ns, stopped) = watch(args, skel, signals, (start_ns, trap_ns), &mut spent)?;
     count(skel, Some((start_ns, end_ns)))?;
     drop(probes);

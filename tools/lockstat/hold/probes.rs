@@ -105,6 +105,15 @@ pub(crate) enum Method {
     Single,
 }
 
+impl Method {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Self::Multi => "at once (uprobe_multi)",
+            Self::Single => "one by one (uprobe)",
+        }
+    }
+}
+
 /// Probes in place; dropping them takes them away.
 pub(crate) struct Probes {
     links: Vec<Link>,

@@ -63,6 +63,9 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     if !args.common.quiet || !losses.is_empty() {
         eprintln!("lockstat: {}; {}", losses.describe(0), cost.describe());
     }
+    if args.common.verbose {
+        eprintln!("lockstat: {}", snapshot.unnamed);
+    }
     if args.common.strict && !losses.is_empty() {
         return Ok(Outcome::Lossy);
     }

@@ -54,6 +54,8 @@ pub(crate) struct Snapshot {
     /// Between the first look and the last.
     pub(crate) apart: Duration,
     pub(crate) losses: Losses,
+    /// What the stacks have no names of, in words.
+    pub(crate) unnamed: String,
 }
 
 /// Loads the iterator.
@@ -100,6 +102,7 @@ pub(crate) fn take(
         stacks: HashMap::new(),
         apart,
         losses: Losses::default(),
+        unnamed: String::new(),
     };
     let losses = &mut snapshot.losses;
     losses.count("stacks_full", "kernel stacks: table full", lost);
@@ -239,6 +242,7 @@ fn name(
         locked,
     );
     table.count_losses(&mut snapshot.losses);
+    snapshot.unnamed = table.describe_unnamed();
     Ok(())
 }
 
