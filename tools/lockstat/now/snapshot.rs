@@ -155,15 +155,21 @@ fn reread_kernel_owners(first: &Threads, middle: &Threads, found: &mut [Found]) 
     }
 }
 
+/// Threads whose stacks are wanted: who waits for what is a lock, or may be one, and who has it.
+fn involved(found: &[Found]) -> HashSet<usize> {
+    let may_be_locks = found
+        .iter()
+        .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event);
+    may_be_locks
+        .flat_map(|found| [Some(found.wait.waiter), found.wait.holder.thread()])
+        .flatten()
+        .collect()
+}
+
 /// Returns how many found no room.
 fn ask_for_stacks(skel: &LockstatNowSkel<'_>, threads: &Threads, found: &[Found]) -> u64 {
-    let waiters = found
-        .iter()
-        .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event)
-        .flat_map(|found| [Some(found.wait.waiter), found.wait.holder.thread()]);
-    let asked: HashSet<usize> = waiters.flatten().collect();
     let mut lost = 0;
-    for thread in asked {
+    for thread in involved(found) {
         let tid = threads.all[thread].task.tid.to_ne_bytes();
         let added = skel.maps.with_stack.update(&tid, &[1], MapFlags::ANY);
         lost += u64::from(added.is_err());
@@ -203,14 +209,8 @@ fn name(
 ) -> Result<()> {
     let threads = &snapshot.threads;
     let is_locked = |thread: &usize| locked.contains(&threads.all[*thread].space);
-    let waiters = found
-        .iter()
-        .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event)
-        .flat_map(|found| [Some(found.wait.waiter), found.wait.holder.thread()]);
-    let walked: HashSet<usize> = waiters
-        .flatten()
-        .filter(|thread| threads.all[*thread].is_asleep())
-        .collect();
+    let mut walked = involved(&found);
+    walked.retain(|thread| threads.all[*thread].is_asleep());
     let readable = walked.iter().filter(|thread| !is_locked(thread));
     let tgids: HashSet<u32> = readable.map(|t| threads.all[*t].task.tgid).collect();
     let wanted = Wanted {
