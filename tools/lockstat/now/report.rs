@@ -142,8 +142,8 @@ impl<W: Write> Writer<'_, W> {
             )?;
         }
         if self.snapshot.passing > 0 {
-            let passing = units::counted(self.snapshot.passing, "waits");
-            writeln!(self.out, "{passing} began or ended meanwhile")?;
+            let passing = units::counted(self.snapshot.passing, "waits for locks");
+            writeln!(self.out, "{passing} ended meanwhile")?;
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(crate) struct Snapshot {
     pub(crate) threads: Threads,
     /// Those that stood still.
     pub(crate) waits: Vec<Wait>,
-    /// Waiters for locks that did not stand still.
+    /// Waits for locks, of threads asked for, that did not last until the last look. Those that began later were not looked for.
     pub(crate) passing: u64,
     /// Of waiters for locks and of those who have the locks, if they sleep.
     pub(crate) stacks: HashMap<usize, Stack>,
@@ -92,13 +92,11 @@ pub(crate) fn take(
     let apart = started.elapsed();
 
     let stuck: HashSet<u32> = members(&last, &locked);
-    let before = found.len();
-    let found = standing(&first, &last, found);
-    let passing = before - found.len();
+    let (found, passing) = standing(&first, &last, found);
     let mut snapshot = Snapshot {
         threads: last,
         waits: Vec::new(),
-        passing: passing as u64,
+        passing,
         stacks: HashMap::new(),
         apart,
         losses: Losses::default(),
@@ -177,26 +175,29 @@ fn ask_for_stacks(skel: &LockstatNowSkel<'_>, threads: &Threads, found: &[Found]
     lost
 }
 
-/// The waits whose waiters have not run since the first look, by the last look's numbers.
-fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> Vec<Found> {
+/// The waits whose waiters have not run since the first look, by the last look's numbers; and how many others were for locks, of
+/// threads asked for.
+fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, u64) {
     let same = |index: usize| {
         let earlier = &first.all[index];
         let now = last.of_tid(earlier.task.tid)?;
         (last.all[now].identity == earlier.identity).then_some(now)
     };
-    found
-        .into_iter()
-        .filter_map(|mut found| {
-            let waiter = same(found.wait.waiter)?;
-            let slept = last.all[waiter].slept_since(&first.all[found.wait.waiter]);
-            if !slept {
-                return None;
+    let mut standing = Vec::new();
+    let mut ended = 0;
+    for mut found in found {
+        let waiter = &first.all[found.wait.waiter];
+        let slept = |now: &usize| last.all[*now].slept_since(waiter);
+        match same(found.wait.waiter).filter(slept) {
+            Some(now) => {
+                found.wait.waiter = now;
+                found.wait.holder = found.wait.holder.renumbered(same);
+                standing.push(found);
             }
-            found.wait.waiter = waiter;
-            found.wait.holder = found.wait.holder.renumbered(same);
-            Some(found)
-        })
-        .collect()
+            None => ended += u64::from(waiter.wanted && found.wait.class.is_lock()),
+        }
+    }
+    (standing, ended)
 }
 
 /// Walks the stacks in question, lets them settle what is unsure, and names kernel locks after who takes them.
@@ -262,5 +263,73 @@ fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable
         user: table.user_names(user),
         user_end: table.user_end(user),
         kernel: table.kernel_names(kernel),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpf::lockstat_now::types::now_thread;
+
+    use super::super::lock::{Holder, Identity};
+    use super::*;
+
+    /// One look at sleeping threads: ID, switches so far, whether it was asked for.
+    fn look(threads: &[(u32, u64, bool)]) -> Threads {
+        let mut bytes = Vec::new();
+        for &(tid, switches, wanted) in threads {
+            let raw = now_thread {
+                task: tid.into(),
+                tid,
+                switches,
+                wanted: wanted.into(),
+                phase: 2,
+                ..now_thread::default()
+            };
+            // SAFETY: a plain record is as many initialised bytes.
+            bytes.extend_from_slice(unsafe { plain::as_bytes(&raw) });
+        }
+        Threads::decode(&bytes).unwrap()
+    }
+
+    fn wait(waiter: usize, class: Class, holder: Holder) -> Found {
+        Found {
+            wait: Wait {
+                waiter,
+                class,
+                lock: Identity::Hidden(waiter),
+                name: String::new(),
+                holder,
+                timed: false,
+                private: true,
+            },
+            unsure: None,
+        }
+    }
+
+    #[test]
+    fn waits_for_locks_that_end_are_counted_and_those_for_events_are_not() {
+        let first = look(&[
+            (10, 1, true),
+            (11, 1, true),
+            (12, 1, true),
+            (13, 1, false),
+            (14, 1, true),
+        ]);
+        // All but the last one have run since, and one has gone.
+        let last = look(&[(14, 1, true), (10, 2, true), (11, 2, true), (13, 2, false)]);
+        let found = vec![
+            wait(0, Class::Mutex, Holder::Unrecorded),
+            wait(1, Class::Event, Holder::Unrecorded),
+            wait(2, Class::KernelMutex, Holder::Unrecorded),
+            wait(3, Class::Mutex, Holder::Unrecorded),
+            wait(4, Class::Mutex, Holder::Thread(0)),
+        ];
+        let (standing, ended) = standing(&first, &last, found);
+        assert_eq!(ended, 2, "neither the event's nor the stranger's");
+        let left: Vec<_> = standing
+            .iter()
+            .map(|found| (found.wait.waiter, found.wait.holder))
+            .collect();
+        assert_eq!(left, [(0, Holder::Thread(1))]);
     }
 }
