@@ -257,6 +257,20 @@ fn completions_are_printed() {
     }
 }
 
+#[test]
+fn completions_that_cannot_be_written_are_an_error_on_one_line() {
+    for (tool, program) in TOOLS {
+        let full = fs::File::options().write(true).open("/dev/full");
+        let mut command = Command::new(program);
+        command.args(["--completions", "bash"]);
+        command.stdout(full.expect("a device"));
+        let output = command.output().expect("the tool runs");
+        assert_eq!(output.status.code(), Some(1), "{tool}");
+        let complaint = format!("{tool}: write to stdout: No space left on device (os error 28)\n");
+        assert_eq!(stderr(&output), complaint);
+    }
+}
+
 /// As nobody, from a place that nobody can read.
 #[test]
 fn without_privileges_the_missing_capability_is_named() {

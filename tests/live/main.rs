@@ -63,6 +63,7 @@ mod targets;
 mod tool;
 mod traced;
 mod traps;
+mod unheard;
 mod unwind_life;
 mod unwind_modes;
 mod unwind_real;

@@ -30,10 +30,7 @@ pub(crate) fn load(
 ) -> Result<BiolatencySkel<'static>> {
     let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprint!(
-            "{}",
-            probe::describe("biolatency", kernel, &NEEDS, &programs)
-        );
+        probe::say("biolatency", kernel, &NEEDS, &programs);
     }
     let gated = args.budget.gated(&GATED);
     loader::load_gated(BiolatencySkelBuilder::default(), &programs, gated, |open| {
@@ -76,7 +73,7 @@ pub(crate) fn open_window(skel: &mut BiolatencySkel<'_>) -> Result<u64> {
 pub(crate) fn announce(args: &Args) {
     if !args.common.quiet {
         let measured: Vec<&str> = args.measured().iter().map(|phase| phase.title()).collect();
-        eprintln!(
+        trace::say!(
             "biolatency: tracing block I/O, time {}; Ctrl-C ends",
             measured.join(", ")
         );

@@ -58,7 +58,7 @@ pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recor
         bail!("BASE counts {base_unit}, NEW counts {new_unit}; they cannot be compared");
     }
     if base_unit.is_empty() || new_unit.is_empty() {
-        eprintln!(
+        profile::say!(
             "flame: values without a unit are taken for samples; --unit us if they are times in us"
         );
     }

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let path = args.output.as_ref().map(|target| &*target.path);
     output::write(path, |mut out| write_recording(&kept, format, "", &mut out))?;
     let (kept, all) = (kept.total(), recording.total());
-    eprintln!(
+    profile::say!(
         "flame filter: kept {} of {}, {:.1} %",
         profile::units::value(kept, recording.unit()),
         profile::units::value(all, recording.unit()),

@@ -1,9 +1,9 @@
 //! flame: reads, draws, compares, merges and gates profiles.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         // head has read enough.
         Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,
         Err(err) => {
-            eprintln!("flame: {err:#}");
+            profile::say!("flame: {err:#}");
             ExitCode::FAILURE
         }
     }
@@ -91,7 +91,10 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<ExitCode> {
     if let Some(shell) = args.completions {
-        clap_complete::generate(shell, &mut Args::command(), "flame", &mut io::stdout());
+        // Not to stdout at once: it panics where that fails.
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Args::command(), "flame", &mut script);
+        io::stdout().write_all(&script).context("write to stdout")?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(command) = args.command else {

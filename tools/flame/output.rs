@@ -102,6 +102,6 @@ pub(crate) fn refuse_terminal(path: Option<&Path>, what: &str) -> Result<()> {
 /// Says where a picture is and how to read it.
 pub(crate) fn say(target: &Target) {
     if io::stderr().is_terminal() {
-        eprintln!("{}: {}", target.path.display(), target.format.hint());
+        profile::say!("{}: {}", target.path.display(), target.format.hint());
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Capture<'a> {
             section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
         }
         if !self.args.common.quiet {
-            eprintln!("lockstat: tracing {}", self.args.window.describe());
+            trace::say!("lockstat: tracing {}", self.args.window.describe());
         }
         let end_ns = |duration| start_ns.saturating_add(nanoseconds(duration));
         self.deadline_ns = self.args.window.duration.map(end_ns);

@@ -20,7 +20,7 @@ pub(crate) fn load(
 ) -> Result<(LockstatSkel<'static>, FutexReturns)> {
     let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprint!("{}", probe::describe("lockstat", kernel, &NEEDS, &programs));
+        probe::say("lockstat", kernel, &NEEDS, &programs);
     }
     let gated = args.budget.gated(&GATED);
     let skel = loader::load_gated(LockstatSkelBuilder::default(), &programs, gated, |open| {

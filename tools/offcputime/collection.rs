@@ -81,7 +81,7 @@ impl Run<'_> {
 
 fn announce(args: &Args) {
     if !args.common.quiet {
-        eprintln!("offcputime: tracing {}", args.window.describe());
+        trace::say!("offcputime: tracing {}", args.window.describe());
     }
 }
 

@@ -89,10 +89,7 @@ fn trace(args: &Args) -> Result<Outcome> {
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<OffcputimeSkel<'static>> {
     let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprint!(
-            "{}",
-            probe::describe("offcputime", kernel, &NEEDS, &programs)
-        );
+        probe::say("offcputime", kernel, &NEEDS, &programs);
     }
     let walk_on_exit = kernel.has_tracepoint("sched_exit_tp");
     let gated = args.budget.gated(&sampled::GATED);

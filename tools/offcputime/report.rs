@@ -220,23 +220,23 @@ fn close(
     };
     closing.print(args.common.quiet);
     if !args.common.quiet {
-        eprintln!("offcputime: {}", check(accounting, harvest.open));
+        trace::say!("offcputime: {}", check(accounting, harvest.open));
         if accounting.filtered > 0 {
             let (waits, time) = (
                 units::counted(accounting.filtered, "waits"),
                 units::duration(accounting.filtered_ns),
             );
-            eprintln!("offcputime: left out by -m, -M or --state: {waits}, {time}");
+            trace::say!("offcputime: left out by -m, -M or --state: {waits}, {time}");
         }
         if dropped_ns > 0 {
-            eprintln!(
+            trace::say!(
                 "offcputime: stacks below half a microsecond: {}",
                 units::duration(dropped_ns)
             );
         }
     }
     if args.common.verbose {
-        eprintln!("offcputime: {}", stacks.describe_unnamed());
+        trace::say!("offcputime: {}", stacks.describe_unnamed());
     }
     for file in &args.stacks.output {
         file.say("offcputime", args.common.quiet);

@@ -63,7 +63,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         .transpose()?;
     let signals = Signals::install()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
-        eprintln!("pressure: {why}; figures with ~ or <= are computed from scheduler events");
+        trace::say!("pressure: {why}; figures with ~ or <= are computed from scheduler events");
     }
     let mut outcome = Outcome::Done;
     loop {
@@ -137,5 +137,5 @@ fn announce(args: &Args, source: &Source, delay: Option<Duration>) {
     let late = delay.map_or(String::new(), |delay| {
         format!(", {:.1} ms after the trigger", delay.as_secs_f64() * 1e3)
     });
-    eprintln!("pressure: tracing {whose}{late}; Ctrl-C ends");
+    trace::say!("pressure: tracing {whose}{late}; Ctrl-C ends");
 }

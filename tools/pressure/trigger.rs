@@ -202,7 +202,7 @@ pub(crate) fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<(Eve
         let why = asked.map_or(String::new(), |asked| {
             format!(" (for {asked}: without CAP_SYS_RESOURCE windows are multiples of 2s)")
         });
-        eprintln!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
+        trace::say!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
     }
     let urgency = Urgency::raise();
     let event = armed.wait(signals)?;

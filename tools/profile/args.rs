@@ -176,7 +176,7 @@ impl Args {
     pub(crate) fn announce(&self) {
         if !self.common.quiet {
             let (what, window) = (self.describe(), self.window.describe());
-            eprintln!("profile: tracing {what} {window}");
+            trace::say!("profile: tracing {what} {window}");
         }
     }
 

@@ -144,7 +144,7 @@ impl Counters {
             Err(err) if is_offline(&err) => return Ok(()),
             Err(err) => {
                 if self.late.barred.insert(cpu) && self.verbose {
-                    eprintln!("profile: CPU {cpu} has come online and cannot be sampled: {err}");
+                    trace::say!("profile: CPU {cpu} has come online and cannot be sampled: {err}");
                 }
                 return Ok(());
             }
@@ -154,7 +154,7 @@ impl Counters {
         }
         self.late.sampled += 1;
         if self.verbose {
-            eprintln!("profile: CPU {cpu} has come online and is sampled from now on");
+            trace::say!("profile: CPU {cpu} has come online and is sampled from now on");
         }
         Ok(())
     }

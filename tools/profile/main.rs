@@ -106,7 +106,7 @@ fn load(
 ) -> Result<ProfileSkel<'static>> {
     let programs = args.programs(targets);
     if args.common.verbose {
-        eprint!("{}", probe::describe("profile", kernel, &NEEDS, &programs));
+        probe::say("profile", kernel, &NEEDS, &programs);
     }
     loader::load(ProfileSkelBuilder::default(), &programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;

@@ -239,7 +239,7 @@ fn close(
     let worth = |expected: &u64| *expected >= FEW_TICKS && !args.common.quiet;
     if let Some(expected) = harvest.expected.filter(worth) {
         let totals = &harvest.totals;
-        eprintln!(
+        trace::say!(
             "profile: busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",
             units::counted(totals.busy(), "ticks"),
             100.0 * totals.busy() as f64 / expected.max(1) as f64,
@@ -248,7 +248,7 @@ fn close(
         );
     }
     if args.common.verbose {
-        eprintln!("profile: {}", stacks.describe_unnamed());
+        trace::say!("profile: {}", stacks.describe_unnamed());
     }
     for file in &args.stacks.output {
         file.say("profile", args.common.quiet);

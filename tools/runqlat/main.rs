@@ -62,7 +62,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         None => open_window(&mut skel)?,
     };
     if !args.common.quiet {
-        eprintln!("runqlat: tracing run queue latency; Ctrl-C ends");
+        trace::say!("runqlat: tracing run queue latency; Ctrl-C ends");
     }
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
@@ -93,7 +93,7 @@ fn trace(args: &Args) -> Result<Outcome> {
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<'static>> {
     let programs = args.programs(kernel, targets);
     if args.common.verbose {
-        eprint!("{}", probe::describe("runqlat", kernel, &NEEDS, &programs));
+        probe::say("runqlat", kernel, &NEEDS, &programs);
     }
     let gated = args.budget.gated(&GATED);
     loader::load_gated(RunqlatSkelBuilder::default(), &programs, gated, |open| {

@@ -18,6 +18,7 @@ mod protobuf;
 pub mod read;
 pub mod reasons;
 pub mod recording;
+pub mod say;
 pub mod statistics;
 pub mod style;
 pub mod text;

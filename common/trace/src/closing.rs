@@ -41,7 +41,7 @@ impl Closing<'_> {
             .stacks
             .map(|n| format!(", {}", units::counted(n as u64, "stacks")))
             .unwrap_or_default();
-        eprintln!(
+        crate::say!(
             "{}: {} of tracing, {}{stacks}; {}",
             self.tool,
             units::duration(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)),
@@ -49,11 +49,11 @@ impl Closing<'_> {
             self.losses.describe(self.losses_of_ns),
         );
         if let Some(ends) = &self.ends {
-            eprintln!("{}: {ends}", self.tool);
+            crate::say!("{}: {ends}", self.tool);
         }
-        eprintln!("{}: {}", self.tool, self.cost.describe());
+        crate::say!("{}: {}", self.tool, self.cost.describe());
         if let Some(budget) = &self.cost.budget {
-            eprintln!("{}: {}", self.tool, budget.describe());
+            crate::say!("{}: {}", self.tool, budget.describe());
         }
     }
 

@@ -34,3 +34,5 @@ pub mod task;
 pub mod unwind;
 pub mod waits;
 pub mod window;
+
+pub use profile::say;

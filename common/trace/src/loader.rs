@@ -170,7 +170,7 @@ fn remember(_level: PrintLevel, text: String) {
 fn explain(act: &str, err: &libbpf_rs::Error) -> anyhow::Error {
     let said = log();
     if std::env::var_os(SHOW_LOG).is_some() {
-        eprintln!("{said}");
+        crate::say!("{said}");
     }
     let complaint = said
         .lines()

@@ -126,7 +126,7 @@ impl OutputFile {
     pub fn say(&self, tool: &str, quiet: bool) {
         let found = write::Format::of_name(&self.path.to_string_lossy());
         if let Some(format) = found.filter(|_| !quiet && io::stderr().is_terminal()) {
-            eprintln!("{tool}: {}: {}", self.path.display(), format.hint());
+            crate::say!("{tool}: {}: {}", self.path.display(), format.hint());
         }
     }
 

@@ -65,7 +65,7 @@ pub const FOR_REPETITION: &[Capability] = &[SysAdmin, SysNice, SysResource];
 /// Says so on stderr where the system does not let it.
 pub fn keep_for_tracing(tool: &str, also: &[Capability]) {
     if let Err(error) = keep(mask(&ALWAYS) | mask(also)) {
-        eprintln!("{tool}: privileges that it does not need are kept: {error}");
+        crate::say!("{tool}: privileges that it does not need are kept: {error}");
     }
 }
 

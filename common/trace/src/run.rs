@@ -2,11 +2,11 @@
 
 use std::error::Error;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap_complete::Shell;
 
 /// How a run that did not fail ended.
@@ -18,6 +18,8 @@ pub enum Outcome {
     Lossy,
     /// Exit status of `-- COMMAND`.
     Command(u8),
+    /// It could not be done, which has been said: exit status 1.
+    Failed,
 }
 
 impl Outcome {
@@ -34,8 +36,17 @@ impl Outcome {
 /// `--completions SHELL`: prints the script that completes this tool's options.
 pub fn print_completions(shell: Shell, mut command: clap::Command) -> Outcome {
     let name = command.get_name().to_owned();
-    clap_complete::generate(shell, &mut command, name, &mut io::stdout());
-    Outcome::Done
+    // Not to stdout at once: it panics where that fails.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, &name, &mut script);
+    let written = io::stdout().write_all(&script).context("write to stdout");
+    match unless_closed(written, ()) {
+        Ok(()) => Outcome::Done,
+        Err(err) => {
+            complain(&name, &err);
+            Outcome::Failed
+        }
+    }
 }
 
 /// Exit status for losses under `--strict`.
@@ -48,20 +59,26 @@ pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     // Not the whole machine until Ctrl-C: a script's variable was empty. A later one is the command's own.
     let mut behind = std::env::args_os().skip_while(|arg| arg != "--");
     if behind.next().is_some() && behind.next().is_none() {
-        eprintln!("error: no command after '--'\n\nFor more information, try '--help'.");
+        crate::say!("error: no command after '--'\n\nFor more information, try '--help'.");
         return ExitCode::from(USAGE);
     }
     match run() {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Lossy) => ExitCode::from(LOSSY),
         Ok(Outcome::Command(status)) => ExitCode::from(status),
+        Ok(Outcome::Failed) => ExitCode::FAILURE,
         Err(err) if err.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(err) => {
-            let line = with_remedy(format!("{err:#}").replace('\n', " "));
-            eprintln!("{tool}: {}", profile::escape::terminal(&line));
+            complain(tool, &err);
             ExitCode::FAILURE
         }
     }
+}
+
+/// What failed, and why, on one line.
+fn complain(tool: &str, err: &anyhow::Error) {
+    let line = with_remedy(format!("{err:#}").replace('\n', " "));
+    crate::say!("{tool}: {}", profile::escape::terminal(&line));
 }
 
 /// What runs short anywhere has the same remedy everywhere.

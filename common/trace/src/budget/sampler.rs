@@ -375,7 +375,7 @@ impl<'a> Sampler<'a> {
 
     fn say_plan(&self) {
         if self.verbose {
-            eprintln!("{}: budget: {}", self.tool, self.plan.describe());
+            crate::say!("{}: budget: {}", self.tool, self.plan.describe());
         }
     }
 }

@@ -41,6 +41,11 @@ pub fn describe(tool: &str, kernel: &Kernel, needs: &[Need], programs: Selection
     text
 }
 
+/// For `-v`: [`describe`], on stderr.
+pub fn say(tool: &str, kernel: &Kernel, needs: &[Need], programs: Selection<'_>) {
+    crate::say!("{}", describe(tool, kernel, needs, programs).trim_end());
+}
+
 /// `--probe`: printed, and the run is over.
 ///
 /// # Errors

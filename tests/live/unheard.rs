@@ -1,0 +1,84 @@
+//! Runs whose stderr nobody reads, or that cannot take any more: they end as they would have.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use crate::kernel::{alone, require_live};
+use crate::tool::{COMMANDED, TRACERS, once};
+
+/// lockstat does not keep to it yet.
+fn kept(tools: &[&'static str]) -> Vec<&'static str> {
+    let tools = tools.iter().copied();
+    tools.filter(|tool| *tool != "lockstat").collect()
+}
+
+fn full() -> File {
+    let device = File::options().write(true).open("/dev/full");
+    device.expect("a device")
+}
+
+/// A pipe that nobody reads any more.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_stderr_that_takes_nothing_costs_no_results() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    for tool in kept(&TRACERS) {
+        for stderr in [closed(), full().into()] {
+            let mut command = Command::new(crate::built(tool));
+            command.arg("-j").args(once(tool, "200ms"));
+            let output = command.stderr(stderr).output().expect("the tool runs");
+            assert_eq!(output.status.code(), Some(0), "{tool}");
+            let text = String::from_utf8_lossy(&output.stdout);
+            let report: serde_json::Value = serde_json::from_str(&text)
+                .unwrap_or_else(|error| panic!("{tool} {error}: {text}"));
+            assert_eq!(report["tool"], tool);
+        }
+    }
+}
+
+#[test]
+fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let status = |tool: &str, args: &[&str], stderr: Stdio| {
+        let mut command = Command::new(crate::built(tool));
+        command.args(args).stdout(Stdio::null()).stderr(stderr);
+        command.status().expect("the tool runs").code()
+    };
+    for tool in kept(&COMMANDED) {
+        let args = ["--", "sh", "-c", "exit 7"];
+        assert_eq!(status(tool, &args, closed()), Some(7), "{tool}");
+        assert_eq!(status(tool, &args, full().into()), Some(7), "{tool}");
+        let args = ["--", "/no/such/command"];
+        assert_eq!(status(tool, &args, closed()), Some(1), "{tool}");
+        assert_eq!(status(tool, &["--"], full().into()), Some(2), "{tool}");
+    }
+}
+
+/// `TOOL 2>&1 | head -3`: what follows on stdout finds a closed pipe, too.
+#[test]
+fn a_reader_of_both_that_leaves_ends_it_quietly() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    for tool in ["runqlat", "biolatency", "pressure"] {
+        let script = format!(
+            "{} 100ms 5 2>&1 | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}",
+            crate::built(tool).display()
+        );
+        let output = Command::new("bash").args(["-c", &script]).output();
+        let output = output.expect("bash runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{tool}");
+    }
+}
