@@ -16,7 +16,12 @@ const STUCK: &str = include_str!("../workloads/locks/stuck.c");
 
 /// Runs `stuck`, until all its threads sleep for ever; gives what it knows of them, by thread.
 fn stuck(dir: &Path, args: &[&str]) -> (Workload, HashMap<u64, Value>) {
-    let program = compile(dir, "stuck", STUCK, &["-g"]);
+    stuck_as(dir, &["-g"], args)
+}
+
+/// The same, compiled otherwise.
+fn stuck_as(dir: &Path, flags: &[&str], args: &[&str]) -> (Workload, HashMap<u64, Value>) {
+    let program = compile(dir, "stuck", STUCK, flags);
     let mut command = Command::new(program);
     command.args(args);
     let (mut workload, _) = Workload::spawn("stuck", command);
@@ -189,6 +194,45 @@ fn a_lock_whose_holder_has_exited_is_abandoned() {
     assert_eq!(list(&deadlocks[0]["threads"]).len(), 2);
     assert!(report["waits"][0]["holder"]["kind"] == "gone");
     workload.finish();
+}
+
+/// Its locks have their words in another order, and its stacks have no names.
+#[test]
+fn a_32_bit_programs_locks_name_their_holders_too() {
+    if !require_live() {
+        return;
+    }
+    let _alone = crate::kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    for (args, kind, members) in [
+        (&["ring", "mm", "1"][..], "circle", 2),
+        (&["ring", "mw", "0"], "circle", 2),
+        (&["ring", "mpt", "0"], "circle", 3),
+        (&["gone"], "abandoned", 2),
+    ] {
+        let (workload, known) = stuck_as(dir.path(), &["-m32"], args);
+        let report = now(workload.pid());
+        assert_eq!(report["waiting"], known.len(), "{report}");
+        for wait in report["waits"].as_array().expect("waits") {
+            let truth = &known[&number(wait, "tid")];
+            for field in ["class", "address"] {
+                assert_eq!(wait[field], truth[field], "{wait}");
+            }
+            assert_eq!(wait["holder"]["tid"], truth["holder"], "{wait}");
+        }
+        let deadlocks = report["deadlocks"].as_array().expect("deadlocks");
+        assert_eq!(deadlocks.len(), 1, "{report}");
+        let threads = list(&deadlocks[0]["threads"]);
+        assert_eq!(
+            (&deadlocks[0]["kind"], threads.len()),
+            (&kind.into(), members)
+        );
+        if kind == "circle" {
+            assert_eq!(threads, circle(&known, threads[0]));
+        }
+        assert!(text(workload.pid()).contains("\nDEADLOCK"));
+        workload.finish();
+    }
 }
 
 #[test]

@@ -130,7 +130,18 @@ static void *lock_and_join(void *argument)
 	_exit(8);
 }
 
-/* Until the kernel says that the thread sleeps in a futex call (202), where it should. */
+/* Whether /proc/TID/syscall begins with a futex call: behind its number. i386 has two, the newer one with 64-bit times. */
+static const char *behind_futex(const char *text)
+{
+	const char *const numbers[] = { sizeof(void *) == 8 ? "202 " : "240 ", sizeof(void *) == 8 ? "202 " : "422 " };
+
+	for (int i = 0; i < 2; i++)
+		if (!strncmp(text, numbers[i], 4))
+			return text + 4;
+	return "";
+}
+
+/* Until the kernel says that the thread sleeps in a futex call, where it should. */
 static void await_sleep(struct waiter *waiter)
 {
 	char path[64], text[256], wanted[64];
@@ -146,8 +157,8 @@ static void await_sleep(struct waiter *waiter)
 		if (length > 0 && __atomic_load_n(&waiter->address, __ATOMIC_SEQ_CST)) {
 			text[length] = 0;
 			joins = waiter->class[0] == 'e';
-			snprintf(wanted, sizeof(wanted), joins ? "202 0x" : "202 %p ", waiter->address);
-			if (!strncmp(text, wanted, strlen(wanted)))
+			snprintf(wanted, sizeof(wanted), joins ? "0x" : "%p ", waiter->address);
+			if (!strncmp(behind_futex(text), wanted, strlen(wanted)))
 				return;
 		}
 		sched_yield();

@@ -20,7 +20,6 @@ pub(crate) fn name(
     stacks: &HashMap<usize, Stack>,
     locked: &HashSet<u64>,
 ) {
-    waits.iter_mut().for_each(begin_at_the_lock);
     let wanted = |wait: &&Wait| {
         let is_locked = locked.contains(&threads.all[wait.waiter].space);
         !is_locked && wait.class != Class::Event && wait.class != Class::Join
@@ -68,16 +67,6 @@ pub(crate) fn name(
         if let Some(caller) = caller.filter(|_| wait.class.is_lock()) {
             wait.name = format!("in {caller}");
         }
-    }
-}
-
-/// glibc's rwlocks begin at a multiple of 8, and their waiters sleep on the words 8 and 12 bytes behind that: one lock.
-fn begin_at_the_lock(wait: &mut Wait) {
-    let is_rwlock = matches!(wait.class, Class::RwLockRead | Class::RwLockWrite);
-    if let Identity::Private { address, .. } = &mut wait.lock
-        && is_rwlock
-    {
-        *address = address.wrapping_sub(if address.is_multiple_of(8) { 8 } else { 12 });
     }
 }
 

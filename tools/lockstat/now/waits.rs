@@ -9,7 +9,7 @@ use super::futex::Futex;
 use super::graph::{Edge, Releaser};
 use super::lock::{Class, Holder, Identity, Wait};
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
-use super::words::{self, Named};
+use super::words::{self, Known, Layout, Named};
 
 /// Flags in the low bits of the kernel's owner fields: up to three for mutexes and rwsems, one for rt-mutexes.
 const OWNER_FLAGS: u64 = 7;
@@ -75,13 +75,21 @@ fn user_wait(threads: &Threads, index: usize, futex: &Futex, locked: &HashSet<u6
     let is_locked = locked.contains(&thread.space);
     let read = |address: u64, words: &mut [u32]| !is_locked && read_words(tgid, address, words);
     let named = |tid: u32| named(threads, thread, tid);
-    let known = words::lock_at(futex, &read, &named);
-    let (class, holder) = known.unwrap_or((Class::Event, Holder::Unrecorded));
+    let known = words::lock_at(futex, Layout::of(thread.compat), &read, &named);
+    let Known {
+        class,
+        holder,
+        address,
+    } = known.unwrap_or(Known {
+        class: Class::Event,
+        holder: Holder::Unrecorded,
+        address: futex.address,
+    });
     let lock = match (class, holder) {
         (Class::Join, _) => Identity::Thread(futex.value),
         _ => Identity::Private {
             space: thread.space,
-            address: futex.address,
+            address,
         },
     };
     let mut word = [0];
@@ -193,21 +201,39 @@ impl Wait {
         }
     }
 
-    /// After the waiter's stack was asked, functions leaf first.
+    /// After the waiter's stack was asked, functions leaf first. Where there are none, as in 32-bit programs, nothing is known better
+    /// than by the words.
     pub(crate) fn settle<'a>(
         &mut self,
         futex: &Futex,
         word: Option<u32>,
         functions: impl Iterator<Item = &'a str>,
     ) {
+        let mut functions = functions.peekable();
+        if self.class != Class::Event && functions.peek().is_none() {
+            return;
+        }
         let class = class::by_callers(futex, word, functions);
         if class != self.class {
             self.class = class;
             self.holder = Holder::Unrecorded;
+            if let Identity::Private { address, .. } = &mut self.lock {
+                *address = begin(class, futex.address);
+            }
         }
         if self.class == Class::ParkingLot {
             // It sleeps on a word of its own; the lock's address is in no register any more.
             self.lock = Identity::Hidden(self.waiter);
         }
+    }
+}
+
+/// Where a lock begins that its words did not tell. glibc's rwlocks begin at a multiple of 8, and their waiters sleep on the words 8
+/// and 12 bytes behind that: one lock.
+fn begin(class: Class, futex: u64) -> u64 {
+    match class {
+        Class::RwLockRead | Class::RwLockWrite if futex.is_multiple_of(8) => futex.wrapping_sub(8),
+        Class::RwLockRead | Class::RwLockWrite => futex.wrapping_sub(12),
+        _ => futex,
     }
 }

@@ -7,24 +7,20 @@ use super::lock::{Class, Holder};
 const TID_MASK: u32 = 0x3fff_ffff;
 const WAITERS: u32 = 0x8000_0000;
 
-/// `pthread_mutex_t`: lock, count, owner, users, kind; Architecture: x86-64.
+/// `pthread_mutex_t`: lock, count, owner, users and kind.
 const MUTEX_WORDS: usize = 5;
 const MUTEX_OWNER: usize = 2;
-const MUTEX_USERS: usize = 3;
-const MUTEX_KIND: usize = 4;
 /// Type, robust, inheriting, protecting, shared, elided or not.
 const MUTEX_KINDS: u32 = 0x3f3;
 const MUTEX_ROBUST: u32 = 0x10;
 /// What a mutex with waiters holds.
 const CONTENDED: u32 = 2;
 
-/// `pthread_rwlock_t`: readers, writers, phase futex, writers futex, two pads, writer, shared.
+/// `pthread_rwlock_t`: readers, writers, phase futex, writers futex, two pads, writer and shared.
 const RWLOCK_WORDS: usize = 8;
 const RWLOCK_WRITERS: usize = 1;
 const RWLOCK_PHASE: usize = 2;
 const RWLOCK_WRITERS_FUTEX: usize = 3;
-const RWLOCK_WRITER: usize = 6;
-const RWLOCK_SHARED: usize = 7;
 /// `readers`: in the write phase, wanted or had by a writer; readers are counted above.
 const WRITE_PHASE: u32 = 1;
 const WRITE_LOCKED: u32 = 2;
@@ -33,6 +29,40 @@ const READERS_SHIFT: u32 = 3;
 const FUTEX_USED: u32 = 2;
 /// More readers than threads can be.
 const MAX_READERS: u32 = 1 << 22;
+
+/// In which words of its locks glibc keeps what differs between programs. Architecture: x86-64, and i386 beside it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    mutex_users: usize,
+    mutex_kind: usize,
+    rwlock_writer: usize,
+    rwlock_shared: usize,
+    /// What may be set in that word.
+    shared_bits: u32,
+}
+
+impl Layout {
+    const NATIVE: Self = Self {
+        mutex_users: 3,
+        mutex_kind: 4,
+        rwlock_writer: 6,
+        rwlock_shared: 7,
+        shared_bits: 1,
+    };
+    /// The word has four bytes: preferred side, shared, elision, a pad.
+    const COMPAT: Self = Self {
+        mutex_users: 4,
+        mutex_kind: 3,
+        rwlock_writer: 7,
+        rwlock_shared: 6,
+        shared_bits: 0x00ff_0103,
+    };
+
+    /// Of a 32-bit program, or another one.
+    pub(crate) fn of(compat: bool) -> Self {
+        if compat { Self::COMPAT } else { Self::NATIVE }
+    }
+}
 
 /// A thread that an ID in a lock may mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,23 +78,39 @@ pub(crate) enum Named {
 /// What surrounds a futex: reads `words.len()` words at an address, or says that it could not.
 pub(crate) type ReadWords<'a> = &'a dyn Fn(u64, &mut [u32]) -> bool;
 
+/// What the words say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) class: Class,
+    pub(crate) holder: Holder,
+    /// Where the lock begins.
+    pub(crate) address: u64,
+}
+
 /// What the words say; `None` when they say nothing.
 pub(crate) fn lock_at(
     futex: &Futex,
+    layout: Layout,
     read: ReadWords<'_>,
     named: &dyn Fn(u32) -> Named,
-) -> Option<(Class, Holder)> {
+) -> Option<Known> {
+    let here = |(class, holder)| Known {
+        class,
+        holder,
+        address: futex.address,
+    };
     match futex.operation {
         Operation::LockPi => {
             let mut word = [0];
             read(futex.address, &mut word).then_some(())?;
             let holder = owner(futex, word[0] & TID_MASK, named);
-            Some((Class::PiMutex, holder.unwrap_or(Holder::Unrecorded)))
+            Some(here((Class::PiMutex, holder.unwrap_or(Holder::Unrecorded))))
         }
         Operation::RequeuePi | Operation::Any => None,
         Operation::Wait | Operation::WaitBitset => join(futex, read, named)
-            .or_else(|| mutex(futex, read, named))
-            .or_else(|| rwlock(futex, read, named)),
+            .or_else(|| mutex(futex, layout, read, named))
+            .map(here)
+            .or_else(|| rwlock(futex, layout, read, named)),
     }
 }
 
@@ -98,6 +144,7 @@ fn join(
 /// Untimed waits on mutexes are FUTEX_WAIT; an untimed FUTEX_WAIT_BITSET is something else, whatever lies behind it.
 fn mutex(
     futex: &Futex,
+    layout: Layout,
     read: ReadWords<'_>,
     named: &dyn Fn(u32) -> Named,
 ) -> Option<(Class, Holder)> {
@@ -105,16 +152,16 @@ fn mutex(
         return None;
     }
     let mut words = [0; MUTEX_WORDS];
-    if !read(futex.address, &mut words) || words[MUTEX_KIND] & !MUTEX_KINDS != 0 {
+    if !read(futex.address, &mut words) || words[layout.mutex_kind] & !MUTEX_KINDS != 0 {
         return None;
     }
-    let robust = words[MUTEX_KIND] & MUTEX_ROBUST != 0;
+    let robust = words[layout.mutex_kind] & MUTEX_ROBUST != 0;
     let contended = match robust {
         false => futex.value == CONTENDED && words[0] == CONTENDED,
         true => futex.value & WAITERS != 0 && words[0] & WAITERS != 0,
     };
     let tid = words[MUTEX_OWNER];
-    if !contended || tid == 0 || words[MUTEX_USERS] == 0 || tid > TID_MASK {
+    if !contended || tid == 0 || words[layout.mutex_users] == 0 || tid > TID_MASK {
         return None;
     }
     owner(futex, tid, named).map(|holder| (Class::Mutex, holder))
@@ -124,9 +171,10 @@ fn mutex(
 /// may look like anything.
 fn rwlock(
     futex: &Futex,
+    layout: Layout,
     read: ReadWords<'_>,
     named: &dyn Fn(u32) -> Named,
-) -> Option<(Class, Holder)> {
+) -> Option<Known> {
     if futex.operation == Operation::WaitBitset && !futex.realtime {
         return None;
     }
@@ -136,13 +184,19 @@ fn rwlock(
             let base = futex.address.checked_sub(4 * slot as u64)?;
             let mut words = [0; RWLOCK_WORDS];
             let found = read(base, &mut words)
-                && words[RWLOCK_SHARED] <= 1
+                && words[layout.rwlock_shared] & !layout.shared_bits == 0
                 && words[4] == 0
                 && words[slot] == futex.value
                 && words[slot] & FUTEX_USED != 0;
-            found
-                .then(|| rwlock_holder(futex, slot, &words, named))
-                .flatten()
+            let writer = words[layout.rwlock_writer];
+            let (class, holder) = found
+                .then(|| rwlock_holder(futex, slot, &words, writer, named))
+                .flatten()?;
+            Some(Known {
+                class,
+                holder,
+                address: base,
+            })
         })
 }
 
@@ -150,11 +204,11 @@ fn rwlock_holder(
     futex: &Futex,
     slot: usize,
     words: &[u32; RWLOCK_WORDS],
+    writer: u32,
     named: &dyn Fn(u32) -> Named,
 ) -> Option<(Class, Holder)> {
     let state = words[0];
     // Between a writer's turn and its taking it there is none: then only the waiter's stack can tell that this is a rwlock.
-    let writer = words[RWLOCK_WRITER];
     let by_writer = || owner(futex, writer, named).filter(|_| writer != 0);
     let readers = state >> READERS_SHIFT;
     if slot == RWLOCK_WRITERS_FUTEX {
