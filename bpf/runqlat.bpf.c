@@ -114,10 +114,6 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	member->unseen = origin != MEMBER_FORKED;
 }
 
-static __always_inline void member_left(struct member *member, struct task_struct *task)
-{
-}
-
 static __always_inline struct runqlat_totals *totals_here(void)
 {
 	__u32 zero = 0;
@@ -182,14 +178,19 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 }
 
 /* Forgets a wait that is over without our having seen it end. */
-static __always_inline void drop_stale_wait(struct member *member, struct task_struct *task)
+static __always_inline void drop_stale_wait(struct member *member, struct task_struct *task, __u64 now)
 {
 	if (!member->runnable_ns || member->switches == switches_of(task))
 		return;
-	/* What began between two windows may have ended there. */
-	if (member->runnable_ns >= window_start_ns)
+	/* What began beside a window may have ended there, and what began in it after it. */
+	if (member->runnable_ns >= window_start_ns && in_window(now))
 		__sync_fetch_and_add(&losses.unseen, 1);
 	member->runnable_ns = 0;
+}
+
+static __always_inline void member_left(struct member *member, struct task_struct *task)
+{
+	drop_stale_wait(member, task, bpf_ktime_get_ns());
 }
 
 static __always_inline void begin_wait(struct member *member, struct task_struct *task, enum wait_cause cause,
@@ -210,11 +211,11 @@ static __always_inline void made_runnable(struct task_struct *task)
 	learn_clock(task);
 	if (!member)
 		return;
-	drop_stale_wait(member, task);
+	now = bpf_ktime_get_ns();
+	drop_stale_wait(member, task, now);
 	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
 	if (member->runnable_ns || is_on_cpu(task))
 		return;
-	now = bpf_ktime_get_ns();
 	sums = totals_here();
 	if (!sums || !is_followed(now))
 		return;
@@ -232,7 +233,7 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 
 	if (!member)
 		return;
-	drop_stale_wait(member, next);
+	drop_stale_wait(member, next, now);
 	since = member->runnable_ns;
 	member->runnable_ns = 0;
 	if (!in_window(now))
@@ -276,8 +277,10 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	}
 	if (stays_runnable(prev, preempt, state)) {
 		member = member_of(prev);
-		if (member)
+		if (member) {
+			drop_stale_wait(member, prev, now);
 			begin_wait(member, prev, CAUSE_PREEMPTED, now);
+		}
 	}
 	end_wait(cpu, prev, next, now, sums);
 }
