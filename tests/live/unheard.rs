@@ -6,12 +6,6 @@ use std::process::{Command, Stdio};
 use crate::kernel::{alone, require_live};
 use crate::tool::{COMMANDED, TRACERS, once};
 
-/// lockstat does not keep to it yet.
-fn kept(tools: &[&'static str]) -> Vec<&'static str> {
-    let tools = tools.iter().copied();
-    tools.filter(|tool| *tool != "lockstat").collect()
-}
-
 fn full() -> File {
     let device = File::options().write(true).open("/dev/full");
     device.expect("a device")
@@ -30,7 +24,7 @@ fn a_stderr_that_takes_nothing_costs_no_results() {
         return;
     }
     let _alone = alone();
-    for tool in kept(&TRACERS) {
+    for tool in TRACERS {
         for stderr in [closed(), full().into()] {
             let mut command = Command::new(crate::built(tool));
             command.arg("-j").args(once(tool, "200ms"));
@@ -55,7 +49,7 @@ fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
         command.args(args).stdout(Stdio::null()).stderr(stderr);
         command.status().expect("the tool runs").code()
     };
-    for tool in kept(&COMMANDED) {
+    for tool in COMMANDED {
         let args = ["--", "sh", "-c", "exit 7"];
         assert_eq!(status(tool, &args, closed()), Some(7), "{tool}");
         assert_eq!(status(tool, &args, full().into()), Some(7), "{tool}");

@@ -261,7 +261,7 @@ impl Args {
         );
         self.user = true;
         if !self.common.quiet {
-            eprintln!("lockstat: kernel locks are not traced: {SINCE}");
+            trace::say!("lockstat: kernel locks are not traced: {SINCE}");
         }
         Ok(())
     }

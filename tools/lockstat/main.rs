@@ -119,17 +119,17 @@ fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> 
     if before > 0 && !args.common.quiet {
         let waits = units::counted(before, "waits");
         match args.budget.max_overhead {
-            None => eprintln!("lockstat: begun before tracing, and left out: {waits}"),
-            Some(_) => eprintln!(
+            None => trace::say!("lockstat: begun before tracing, and left out: {waits}"),
+            Some(_) => trace::say!(
                 "lockstat: begun between windows, for kernel locks that are not known, and left out: {waits}, {} of them in windows",
                 units::duration(before_ns)
             ),
         }
     }
     if args.common.verbose {
-        eprintln!("lockstat: {}", capture.stacks.describe_unnamed());
+        trace::say!("lockstat: {}", capture.stacks.describe_unnamed());
         let missed = units::counted(capture.names.places.missed(), "locks");
-        eprintln!("lockstat: {missed} in memory that was gone when it was looked at");
+        trace::say!("lockstat: {missed} in memory that was gone when it was looked at");
     }
     for file in &args.output {
         file.say("lockstat", args.common.quiet);

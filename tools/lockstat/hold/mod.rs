@@ -146,7 +146,7 @@ fn probe(
     count(skel, Some((start_ns, 0)))?;
     say_begun(args, &probes, trap_ns);
     if args.common.verbose {
-        eprintln!("lockstat: probes put in place {}", method.describe());
+        trace::say!("lockstat: probes put in place {}", method.describe());
     }
     let (end_ns, stopped) = watch(args, skel, signals, (start_ns, trap_ns), &mut spent)?;
     count(skel, Some((start_ns, end_ns)))?;
@@ -155,7 +155,7 @@ fn probe(
     if let Some(stopped) = &stopped
         && !args.common.quiet
     {
-        eprintln!("lockstat: {}", stopped.describe(args.hold_limit));
+        trace::say!("lockstat: {}", stopped.describe(args.hold_limit));
     }
     spent.look();
     Ok(Price {
@@ -174,7 +174,7 @@ fn say_begun(args: &Args, probes: &Probes, trap_ns: u64) {
     if args.common.quiet {
         return;
     }
-    eprintln!(
+    trace::say!(
         "lockstat: tracing holds {}; {} probes at {:.1} us a hit, taken away above {}% of the target's CPU time",
         args.window.describe(),
         probes.len(),

@@ -61,10 +61,10 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     run::unless_closed(written, ())?;
     let losses = &snapshot.losses;
     if !args.common.quiet || !losses.is_empty() {
-        eprintln!("lockstat: {}; {}", losses.describe(0), cost.describe());
+        trace::say!("lockstat: {}; {}", losses.describe(0), cost.describe());
     }
     if args.common.verbose {
-        eprintln!("lockstat: {}", snapshot.unnamed);
+        trace::say!("lockstat: {}", snapshot.unnamed);
     }
     if args.common.strict && !losses.is_empty() {
         return Ok(Outcome::Lossy);
