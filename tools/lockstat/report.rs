@@ -10,6 +10,7 @@ use profile::style::Style;
 use profile::write::{self, Meta};
 use serde_json::{Map, Value};
 use trace::closing;
+use trace::losses::Losses;
 use trace::output::Format;
 use trace::stacks::StackTable;
 use trace::window::wall_clock;
@@ -64,7 +65,23 @@ fn write(
 
 fn meta(interval: &Interval) -> Meta {
     let (ledger, window) = (&interval.ledger, interval.harvest.window());
-    closing::meta(&ledger.losses, 0, &ledger.cost, window)
+    let waited_ns = waited_ns(&interval.harvest);
+    let losses_of_ns = losses_of_ns(&ledger.losses, waited_ns);
+    closing::meta(&ledger.losses, losses_of_ns, &ledger.cost, window)
+}
+
+/// What was seen to be waited, in classes that were not asked for, too: of estimates the part that was looked at, as losses are.
+pub(crate) fn waited_ns(harvest: &Harvest) -> u64 {
+    let shown: u64 = harvest.rows.iter().map(|row| row.total_ns).sum();
+    let left_out: u64 = harvest.left_out.iter().map(|sum| sum.total_ns).sum();
+    let looked = harvest.looked.unwrap_or(1.0);
+    ((shown + left_out) as f64 * looked) as u64
+}
+
+/// Time that losses are a share of: what was waited, and what found no room among the locks. What found none among the waiters is
+/// in its lock's sum.
+pub(crate) fn losses_of_ns(losses: &Losses, waited_ns: u64) -> u64 {
+    waited_ns + losses.time_ns("locks_full")
 }
 
 fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
@@ -133,4 +150,37 @@ fn write_human(
     table::write_left_out(&harvest.left_out, out)?;
     writeln!(out)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::row;
+    use crate::user::LeftOut;
+
+    #[test]
+    fn losses_of_time_are_shares_of_all_that_was_waited() {
+        let mut harvest = Harvest {
+            rows: vec![row(500), row(100)],
+            window_ns: 0..1_000,
+            left_out: vec![LeftOut {
+                class: "cond",
+                waits: 1,
+                total_ns: 200,
+            }],
+            chains: Vec::new(),
+            looked: None,
+        };
+        let mut losses = Losses::default();
+        losses.time("locks_full", "waits: table of locks full", 2, 200);
+        losses.time("waiters_full", "waits without waiter: table full", 1, 50);
+        let share = |harvest: &Harvest| losses.describe(losses_of_ns(&losses, waited_ns(harvest)));
+        assert_eq!(
+            share(&harvest),
+            "LOST 2 waits: table of locks full (20.00% of the time), 1 wait without waiter: table full (5.00% of the time)"
+        );
+        // Of 800 ns estimated a quarter was seen.
+        harvest.looked = Some(0.25);
+        assert!(share(&harvest).contains("table of locks full (50.00% of the time)"));
+    }
 }

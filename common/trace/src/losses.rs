@@ -41,6 +41,15 @@ impl Losses {
         });
     }
 
+    /// The time behind a counter that has one, ns.
+    pub fn time_ns(&self, key: &str) -> u64 {
+        let mut losses = self.0.iter();
+        losses
+            .find(|loss| loss.key == key)
+            .and_then(|loss| loss.time_ns)
+            .unwrap_or(0)
+    }
+
     /// Whether nothing at all was lost.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|loss| loss.count == 0)
@@ -112,6 +121,10 @@ mod tests {
             json!({"ring_full": 0, "rows_full": 3, "rows_full_ns": 250})
         );
         assert_eq!(losses.total(), 3);
+        assert_eq!(
+            (losses.time_ns("rows_full"), losses.time_ns("ring_full")),
+            (250, 0)
+        );
         losses.count("unseen", "waits: end not seen", 1);
         assert!(losses.describe(0).ends_with(", 1 wait: end not seen"));
     }
