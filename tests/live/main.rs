@@ -23,6 +23,7 @@ mod faults;
 mod harness;
 mod held;
 mod identities;
+mod inherited;
 mod interpreters;
 mod kernel;
 mod kernel_stacks;

@@ -10,9 +10,10 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::signals::was_ignored;
 use crate::targets::Settings;
 
-/// Signals that a shell's child starts with in their default disposition.
+/// Signals that this program or its runtime treats in its own way, which is not the command's.
 const RESET: [i32; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// A child that exists but has not begun to run the command.
@@ -48,7 +49,11 @@ impl Corked {
         unsafe {
             command.pre_exec(move || {
                 for signal in RESET {
-                    libc::signal(signal, libc::SIG_DFL);
+                    let action = match was_ignored(signal) {
+                        true => libc::SIG_IGN,
+                        false => libc::SIG_DFL,
+                    };
+                    libc::signal(signal, action);
                 }
                 // Else it would hold its own cork open, and wait for ever when the tool is killed.
                 for end in ours {

@@ -3,12 +3,43 @@
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
+
+/// Signals that were ignored when the program was started, bit n for signal n.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Before `main`: Rust's runtime ignores SIGPIPE on its way there, whatever it was before.
+#[used]
+// SAFETY: the linker's list of functions that are called at the start, once everything is linked.
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = note_ignored;
+
+extern "C" fn note_ignored() {
+    let ignored = (1..64).filter(|signal| is_ignored(*signal));
+    IGNORED.store(
+        ignored.fold(0, |mask, signal| mask | 1 << signal),
+        Ordering::Relaxed,
+    );
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero is a valid sigaction, which the kernel fills; nothing is changed.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Whether the caller wanted this signal ignored, as `nohup` does with SIGHUP: then it stays so, here and in the command.
+pub(crate) fn was_ignored(signal: i32) -> bool {
+    IGNORED.load(Ordering::Relaxed) >> signal & 1 == 1
+}
 
 /// Which signals have arrived.
 pub struct Signals {
@@ -18,7 +49,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes SIGINT, SIGTERM and SIGHUP over.
+    /// Takes SIGINT, SIGTERM and SIGHUP over, but for those that the caller wanted ignored.
     ///
     /// # Errors
     ///
@@ -28,7 +59,8 @@ impl Signals {
         let which = Arc::new(AtomicUsize::new(0));
         let (wake, writer) = UnixStream::pair().context("make signal socket")?;
         wake.set_nonblocking(true).context("make signal socket")?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
+        for signal in heeded.filter(|signal| !was_ignored(*signal)) {
             // Handlers run in this order: the second signal finds the flag set and gets the default action.
             flag::register_conditional_default(signal, Arc::clone(&ended))
                 .and_then(|_| flag::register(signal, Arc::clone(&ended)))
