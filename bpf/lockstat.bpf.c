@@ -148,11 +148,13 @@ int close_waits(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
+	member = member_of(task);
 	if (!edge_ns) {
 		note_run_queue(task);
+		if (member)
+			find_kernel_waits(member, task);
 		return 0;
 	}
-	member = member_of(task);
 	if (!member)
 		return 0;
 	if (in_windows) {

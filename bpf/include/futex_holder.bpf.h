@@ -11,46 +11,14 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
-#include "compat.bpf.h"
-#include "futex_call.bpf.h"
-#include "ids.bpf.h"
-#include "lock_tables.bpf.h"
+#include "futex_state.bpf.h"
+#include "lock_holders.bpf.h"
 
-/* kfuncs of 6.14, 6.2 and 6.2; without them nobody vouches for a number in memory, and there is no holder. */
+/* kfunc of 6.14; without it, or bpf_task_from_pid, nobody vouches for a number in memory, and there is no holder. */
 struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
-struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
-void bpf_task_release(struct task_struct *task) __ksym __weak;
 
-/* The futex word and what follows it. */
-#define LOCK_WORDS 8
 #define FUTEX_TID_MASK 0x3fffffff
 #define FUTEX_WAITERS 0x80000000
-
-/* Where a holder's ID was found. */
-enum holder_place {
-	HOLDER_NOWHERE = 0,
-	/* In the futex word: priority inheritance, robust mutexes, musl. */
-	HOLDER_IN_WORD,
-	/* glibc's mutex: two words behind. */
-	HOLDER_OF_MUTEX,
-	/* glibc's rwlock, from the word that says whether readers or a writer have it. */
-	HOLDER_OF_PHASE,
-	/* glibc's rwlock, from the word that writers wait on. */
-	HOLDER_OF_WRITERS,
-	/* pthread_join: the thread whose end is awaited. */
-	HOLDER_IS_JOINED,
-};
-
-/* What the lock looked like when a wait began. */
-struct lock_evidence {
-	__u32 words[LOCK_WORDS];
-	/* Of those; the rest of the page, or all of it, may not be there. */
-	__u32 words_read;
-	/* What the waiter expected the first one to be. */
-	__u32 value;
-	__u8 place;
-	__u8 pad[7];
-};
 
 static __always_inline void read_words(const struct futex_call *call, struct lock_evidence *evidence)
 {
@@ -61,19 +29,6 @@ static __always_inline void read_words(const struct futex_call *call, struct loc
 	__builtin_memset(evidence->words, 0, sizeof(evidence->words));
 	if (!bpf_probe_read_user(evidence->words, sizeof(__u32), (void *)call->address))
 		evidence->words_read = 1;
-}
-
-static __always_inline void describe_holder(struct task_struct *task, struct lock_holder *holder)
-{
-	holder->kind = HOLDER_OWNER;
-	holder->tid = tid_of(targets.pid_namespace, task);
-	holder->tgid = tgid_of(targets.pid_namespace, task);
-	holder->pid = BPF_CORE_READ(task, pid);
-	bpf_core_read(&holder->comm, sizeof(holder->comm), &task->comm);
-	if (is_on_cpu(task))
-		holder->state = HOLDER_ON_CPU;
-	else
-		holder->state = is_queued(task) ? HOLDER_RUNNABLE : HOLDER_BLOCKED;
 }
 
 /* The thread of that ID in the waiter's PID namespace, to be released. The waiter is current. */
@@ -101,7 +56,7 @@ static __always_inline bool accept_holder(const struct futex_call *call, struct 
 		return false;
 	sound = call->flags & FUTEX_IS_SHARED || task->tgid == waiter->tgid;
 	if (sound)
-		describe_holder(task, holder);
+		note_holder(holder, task, HOLDER_OWNER, config.holder_stacks);
 	bpf_task_release(task);
 	return sound;
 }

@@ -4,8 +4,36 @@
 #define __FUTEX_STATE_BPF_H__
 
 #include "futex_call.bpf.h"
-#include "futex_holder.bpf.h"
 #include "lock_tables.bpf.h"
+
+/* The futex word and what follows it. */
+#define LOCK_WORDS 8
+
+/* Where a holder's ID was found. */
+enum holder_place {
+	HOLDER_NOWHERE = 0,
+	/* In the futex word: priority inheritance, robust mutexes, musl. */
+	HOLDER_IN_WORD,
+	/* glibc's mutex: two words behind. */
+	HOLDER_OF_MUTEX,
+	/* glibc's rwlock, from the word that says whether readers or a writer have it. */
+	HOLDER_OF_PHASE,
+	/* glibc's rwlock, from the word that writers wait on. */
+	HOLDER_OF_WRITERS,
+	/* pthread_join: the thread whose end is awaited. */
+	HOLDER_IS_JOINED,
+};
+
+/* What the lock looked like when a wait began. */
+struct lock_evidence {
+	__u32 words[LOCK_WORDS];
+	/* Of those; the rest of the page, or all of it, may not be there. */
+	__u32 words_read;
+	/* What the waiter expected the first one to be. */
+	__u32 value;
+	__u8 place;
+	__u8 pad[7];
+};
 
 enum futex_phase {
 	/* Not waiting. */

@@ -13,6 +13,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "futex_holder.bpf.h"
 #include "futex_identity.bpf.h"
 #include "futex_requeue.bpf.h"
 #include "futex_state.bpf.h"
@@ -153,6 +154,9 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 
 static __always_inline void end_run_queue(struct futex_wait *futex, __u64 now)
 {
+	/* An interval's edge may lie before the wakeup. */
+	if (futex->runnable_ns >= now)
+		return;
 	add_run_queue(&futex->wait, futex->runnable_ns, now);
 	futex->runnable_ns = now;
 }
@@ -222,8 +226,7 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	futex->wait.released_ns = now;
 	if (!futex->wait.holder.kind) {
-		describe_holder(current_task(), &futex->wait.holder);
-		futex->wait.holder.kind = HOLDER_WAKER;
+		note_holder(&futex->wait.holder, current_task(), HOLDER_WAKER, false);
 	}
 	release_scratch(scratch);
 }
@@ -282,10 +285,9 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 		from = futex->wait.reported_ns;
 	futex->wait.waker = futex->wait.run_queue_ns = 0;
 	futex->wait.holder.kind = HOLDER_UNKNOWN;
-	if (edge_ns && edge_ns < from)
-		count_open_wait(&futex->wait, task);
-	count_wait(&futex->wait, task, epoch, from, false);
+	count_ended_wait(&futex->wait, task, from);
 	begin_futex_wait(futex, from);
+	futex->phase = FUTEX_IDLE;
 	futex->call.address = futex->requeued_to;
 	futex->call.operation = FUTEX_REQUEUED;
 	futex->wait.user_stack = stack;
@@ -299,31 +301,43 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	describe_here(futex, task);
 }
 
+/* It outlasted the run: the thread may have ended before the iterator comes by. */
+static __always_inline void futex_outlasted(struct futex_wait *futex, struct task_struct *task)
+{
+	if (in_windows || !edge_ns || futex->wait.begin_ns >= edge_ns || futex->wait.reported_ns >= edge_ns)
+		return;
+	if (futex->phase == FUTEX_RUNNABLE)
+		end_run_queue(futex, edge_ns);
+	futex->phase = FUTEX_IDLE;
+	walk_futex_waiter(futex, task);
+	count_open_wait(&futex->wait, task);
+}
+
 /* A futex call of a target returns: closes its wait. */
 static __always_inline void futex_returned(struct futex_wait *futex, struct task_struct *task, long ret)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (window_end_ns && now >= window_end_ns)
+	if (window_end_ns && now >= window_end_ns) {
+		futex_outlasted(futex, task);
 		return;
+	}
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, now);
+	/* From here on an edge is looked after here, and the iterator leaves it alone. */
+	futex->phase = FUTEX_IDLE;
 	note_woken_entry(task, &futex->call, ret);
 	futex->wait.is_given_up = ret < 0;
-	if (ret < 0)
+	if (ret < 0) {
 		futex->wait.waker = 0;
-	if (ret < 0 && futex->wait.holder.kind == HOLDER_WAKER)
-		futex->wait.holder.kind = HOLDER_UNKNOWN;
+		forget_waker(&futex->wait.holder);
+	}
 	walk_futex_waiter(futex, task);
 	if (futex->requeued_ns > futex->wait.begin_ns && futex->requeued_ns < now)
 		count_requeued(futex, task, now);
-	/* An interval ended meanwhile, and the iterator has not come by. */
-	if (edge_ns)
-		count_open_wait(&futex->wait, task);
-	count_wait(&futex->wait, task, epoch, now, false);
+	count_ended_wait(&futex->wait, task, now);
 	remember_wait(&futex->wait, task, now);
 	__sync_fetch_and_add(&futex_events, 1);
-	futex->phase = FUTEX_IDLE;
 	futex->restarts = ret == -ERESTART_RESTARTBLOCK;
 }
 

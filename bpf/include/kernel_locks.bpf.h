@@ -16,6 +16,7 @@
 #define __KERNEL_LOCKS_BPF_H__
 
 #include <bpf/bpf_tracing.h>
+#include "kernel_owner.bpf.h"
 #include "lock_chains.bpf.h"
 #include "lock_holders.bpf.h"
 #include "lock_names.bpf.h"
@@ -120,6 +121,24 @@ static __always_inline void walk_waiter(void *ctx, struct lock_wait *wait, struc
 	release_scratch(scratch);
 }
 
+/* Real-time mutexes name their owner, semaphores who came last, if the kernel looks for hung tasks. */
+static __always_inline void note_other_owner(struct lock_wait *wait, __u64 lock, bool with_stack)
+{
+	struct rt_mutex_base___owned *mutex = (void *)lock;
+	struct kernel_lock semaphore = {};
+	__u64 owner = 0;
+
+	if (wait->lock.class == KERNEL_RTMUTEX && bpf_core_type_exists(struct rt_mutex_base___owned)) {
+		owner = (__u64)BPF_CORE_READ(mutex, owner);
+	} else if (wait->lock.class == KERNEL_SEMAPHORE) {
+		describe_semaphore(&semaphore, lock);
+		owner = semaphore.owner;
+	}
+	owner &= ~OWNER_FLAGS;
+	if (owner)
+		note_holder(&wait->holder, (struct task_struct *)owner, HOLDER_OWNER, with_stack);
+}
+
 static __always_inline void note_kernel_holder(struct lock_wait *wait, __u64 lock)
 {
 	bool with_stack = config.holder_stacks && !wait->is_spinning;
@@ -128,6 +147,8 @@ static __always_inline void note_kernel_holder(struct lock_wait *wait, __u64 loc
 		note_mutex_owner(&wait->holder, (struct mutex *)lock, with_stack);
 	else if (wait->lock.class == KERNEL_RWSEM)
 		note_rwsem_owner(&wait->holder, (struct rw_semaphore *)lock, with_stack);
+	else
+		note_other_owner(wait, lock, with_stack);
 }
 
 static __always_inline void begin_wait(struct lock_wait *wait, struct task_struct *task, __u64 lock, __u32 flags,
@@ -273,15 +294,14 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 	/* It ends between two windows. */
 	if (in_windows && !in_window(now))
 		wait->is_counted = 1;
-	if (ret)
+	if (ret) {
 		wait->waker = 0;
+		forget_waker(&wait->holder);
+	}
 	if (deserves_walk(wait, now))
 		walk_waiter(ctx, wait, task);
 	name_lock(wait, task);
-	/* An interval ended meanwhile, and the iterator has not come by. */
-	if (edge_ns)
-		count_open_wait(wait, task);
-	count_wait(wait, task, epoch, now, false);
+	count_ended_wait(wait, task, now);
 	if (!wait->is_spinning && !in_windows)
 		remember_wait(wait, task, now);
 }

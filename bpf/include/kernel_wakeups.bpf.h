@@ -27,11 +27,15 @@ static __always_inline bool wants_kernel_releasers(void)
 
 static __always_inline void note_kernel_releaser(void *ctx, struct lock_wait *wait, __u64 now)
 {
+	struct task_struct *waker = current_task();
 	struct stack_scratch *scratch;
 	__u32 slot;
 
 	wait->released_ns = now;
 	wait->waker_pid = (__u32)bpf_get_current_pid_tgid();
+	/* The lock names nobody: whoever wakes last releases. But a semaphore may be released by an interrupt, which is nobody. */
+	if ((!wait->holder.kind || wait->holder.kind == HOLDER_WAKER) && wait->lock.class != KERNEL_SEMAPHORE)
+		note_holder(&wait->holder, waker, HOLDER_WAKER, false);
 	if (!wants_kernel_releasers())
 		return;
 	scratch = claim_scratch(&slot);

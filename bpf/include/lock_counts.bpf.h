@@ -75,6 +75,8 @@ static __noinline void add_to_lock(struct lock_wait *wait, __u32 half, __u64 len
 	}
 	if (!wait->is_counted)
 		__sync_fetch_and_add(&sum->contentions, 1);
+	else if (!in_windows)
+		__sync_fetch_and_add(&sum->carried_ns, total_ns);
 	__sync_fetch_and_add(&sum->total_ns, total_ns);
 	raise_to(&sum->max_ns, &sum->raising, length_ns);
 	__sync_fetch_and_add(&sum->spin_ns, wait->spin_ns);
@@ -211,6 +213,18 @@ static __always_inline void count_open_wait(struct lock_wait *wait, struct task_
 	wait->is_counted = 1;
 	wait->reported_ns = edge_ns;
 	wait->spin_ns = wait->block_ns = wait->run_queue_ns = 0;
+}
+
+/* A wait that is over at `now`. An interval may have ended meanwhile, behind that moment or before it, and the iterator may not have
+ * come by.
+ */
+static __always_inline void count_ended_wait(struct lock_wait *wait, struct task_struct *task, __u64 now)
+{
+	bool is_before_edge = edge_ns && now <= edge_ns;
+
+	if (edge_ns && !is_before_edge)
+		count_open_wait(wait, task);
+	count_wait(wait, task, is_before_edge ? open_epoch : epoch, now, false);
 }
 
 #endif

@@ -60,6 +60,13 @@ static __always_inline void note_holder(struct lock_holder *holder, struct task_
 		holder->stack = stack_of_other(holder->pid);
 }
 
+/* Who ended a wait that got no lock did not hold it. */
+static __always_inline void forget_waker(struct lock_holder *holder)
+{
+	if (holder->kind == HOLDER_WAKER)
+		holder->kind = HOLDER_UNKNOWN;
+}
+
 static __always_inline void note_mutex_owner(struct lock_holder *holder, struct mutex *mutex, bool with_stack)
 {
 	__u64 owner = BPF_CORE_READ(mutex, owner.counter) & ~OWNER_FLAGS;

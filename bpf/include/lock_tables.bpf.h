@@ -26,7 +26,7 @@ const volatile __u32 in_windows = 0;
 
 /* 0 or 1: waits that end now go there; user space reads the other one. */
 __u32 epoch = 0;
-/* Where `count_open_waits` puts waits that are still open at `edge_ns`, the end of the interval. */
+/* Where the closing iterator puts waits that are still open at `edge_ns`, the end of the interval. */
 __u32 open_epoch = 0;
 __u64 edge_ns = 0;
 
@@ -37,17 +37,17 @@ enum lock_side {
 
 /* Which lock. */
 struct lock_id {
-	/* Of the lock; of one that processes share: its offset in the file. */
+	/* Of the lock in the kernel, or in the process. */
 	__u64 address;
-	/* Inode of that file, else 0. */
+	/* Of a futex that stands for a thread and not for a lock: the waiter's stack, else 0. */
 	__u64 object;
 	/* The process that has it, where one has: private futexes, mmap_lock. */
 	__u32 tgid;
 	/* enum lock_side */
 	__u8 side;
-	/* enum kernel_lock_class or enum user_lock_class */
+	/* enum kernel_lock_class; of a futex, enum futex_operation. */
 	__u8 class;
-	/* Of the class of a futex, in per cent; 100 for kernel locks. */
+	/* 100; of a futex, enum futex_call_flags. */
 	__u8 confidence;
 	__u8 pad;
 };
@@ -88,7 +88,7 @@ struct lock_holder {
 	__u8 pad[2];
 };
 
-/* One wait. Written by the waiter's own context only, but for count_open_waits. */
+/* One wait. Written in the waiter's own context; in its wakers', who they are; and by the closing iterator. */
 struct lock_wait {
 	struct lock_id lock;
 	__u64 begin_ns;
@@ -132,6 +132,8 @@ struct lock_key {
 struct lock_sum {
 	__u64 contentions;
 	__u64 total_ns;
+	/* Of that: waits that an earlier interval has counted. */
+	__u64 carried_ns;
 	__u64 max_ns;
 	/* Who is about to raise max_ns. */
 	__u64 raising;

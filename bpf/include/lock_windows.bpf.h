@@ -46,14 +46,25 @@ static __always_inline void walk_sleeper(struct lock_wait *wait, struct task_str
 	release_scratch(scratch);
 }
 
-/* What a thread sleeps for that began to do so between two windows. */
+/* A futex with priority inheritance is a real-time mutex below, for which no contention is reported. */
+static __always_inline bool is_in_pi_futex(struct task_struct *task)
+{
+	struct futex_call call;
+
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return false;
+	futex_call_of(task, false, &call);
+	return is_pi_wait(&call) || call.operation == FUTEX_WAIT_REQUEUE_PI;
+}
+
+/* What a thread sleeps for that began to do so before tracing did, or between two windows. */
 static __always_inline void find_kernel_wait(struct kernel_waits *waits, struct task_struct *task, __u64 now)
 {
 	struct kernel_lock lock = {};
 	struct lock_wait *wait = &waits->waits[0];
 
 	kernel_lock_of(&lock, task, task_state(task));
-	if (!lock.kind)
+	if (!lock.kind || (lock.kind == KERNEL_LOCK_RT_MUTEX && is_in_pi_futex(task)))
 		return;
 	__builtin_memset(wait, 0, sizeof(*wait));
 	wait->lock.address = lock.address;
@@ -136,6 +147,20 @@ static __always_inline void open_in_window(struct member *member, struct task_st
 		member->kernel.depth = 0;
 		member->futex.phase = FUTEX_IDLE;
 	}
+}
+
+/* Run before the window, where there is one. */
+static __always_inline void find_kernel_waits(struct member *member, struct task_struct *task)
+{
+	struct kernel_waits *waits = &member->kernel;
+	__u64 switches = switches_of(task);
+
+	if (!config.kernel_locks || in_windows || waits->depth || is_on_cpu(task) || is_queued(task))
+		return;
+	find_kernel_wait(waits, task, bpf_ktime_get_ns());
+	/* It ran meanwhile, and its own programs may have been at work. */
+	if (is_on_cpu(task) || switches_of(task) != switches)
+		waits->depth = 0;
 }
 
 /* Its time up to the window's end; its number is that of its end. */

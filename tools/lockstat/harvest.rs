@@ -1,7 +1,7 @@
 //! One interval out of the BPF side's tables, as plain rows.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -167,6 +167,29 @@ where
     Ok(entries)
 }
 
+/// Half of what the BPF side's tables of what is known about locks hold.
+const CROWDED: usize = 8192;
+
+/// Makes room in such a table for later intervals' locks; one that comes back is described again. `used`: locks of this interval.
+pub(crate) fn forget_unused<V>(
+    map: &impl MapCore,
+    known: &[(lock_id, V)],
+    used: impl Iterator<Item = Identity>,
+) {
+    if known.len() < CROWDED {
+        return;
+    }
+    let used: HashSet<Identity> = used.collect();
+    for (id, _) in known {
+        if !used.contains(&Identity::from(id)) {
+            // SAFETY: a plain key is as many initialised bytes.
+            let key = unsafe { plain::as_bytes(id) };
+            // It is there, for nobody else deletes any.
+            let _ = map.delete(key);
+        }
+    }
+}
+
 impl From<&lock_id> for Identity {
     fn from(id: &lock_id) -> Self {
         Self {
@@ -185,7 +208,9 @@ impl From<&lock_id> for Identity {
 
 fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
     let mut waits = Histogram::default();
-    waits.add_exact(sum.contentions, sum.total_ns, sum.max_ns);
+    // An earlier interval has counted the others, and their lengths.
+    let counted_ns = sum.total_ns.saturating_sub(sum.carried_ns);
+    waits.add_exact(sum.contentions, counted_ns, sum.max_ns);
     LockRow {
         identity,
         seen_as: vec![identity],
@@ -256,6 +281,20 @@ fn holder(key: &holder_key, value: &holder_value) -> Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mean_is_of_waits_that_this_interval_counts() {
+        let sum = lock_sum {
+            contentions: 1,
+            total_ns: 10_001,
+            carried_ns: 10_000,
+            max_ns: 5_000,
+            ..lock_sum::default()
+        };
+        let identity = Identity::from(&lock_id::default());
+        let row = row(identity, 0, &sum);
+        assert_eq!((row.waits.mean(), row.total_ns), (1, 10_001));
+    }
 
     #[test]
     fn calls_that_differ_in_flags_only_wait_for_one_lock() {

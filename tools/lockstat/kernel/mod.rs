@@ -4,17 +4,17 @@ pub(crate) mod callers;
 mod names;
 pub(crate) mod symbols;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{lock_id, lock_name};
-use libbpf_rs::MapCore;
 use trace::maps;
 use trace::stacks::StackTable;
 
 pub(crate) use callers::outside;
 
+use crate::harvest::forget_unused;
 use crate::row::{Identity, LockRow, Side};
 use callers::Callers;
 use symbols::Symbols;
@@ -42,28 +42,9 @@ pub(crate) fn name(
         callers.find(row, first_walked, stacks);
         row.name = names::of(row, known, symbols);
     }
-    if entries.len() >= CROWDED {
-        let used: HashSet<Identity> = rows.iter().map(|row| row.identity).collect();
-        forget_unused(skel, entries.iter().map(|(id, _)| id), &used);
-    }
+    let used = rows.iter().map(|row| row.identity);
+    forget_unused(&skel.maps.lock_names, &entries, used);
     Ok(())
-}
-
-/// Half of what the BPF side's table holds.
-const CROWDED: usize = 8192;
-
-/// Makes room for the names of later intervals' locks; one that comes back is named again.
-fn forget_unused<'a>(
-    skel: &LockstatSkel<'_>,
-    named: impl Iterator<Item = &'a lock_id>,
-    used: &HashSet<Identity>,
-) {
-    for id in named.filter(|id| !used.contains(&Identity::from(*id))) {
-        // SAFETY: a plain key is as many initialised bytes.
-        let key = unsafe { plain::as_bytes(id) };
-        // It is there, for nobody else deletes any.
-        let _ = skel.maps.lock_names.delete(key);
-    }
 }
 
 /// `enum kernel_lock_class`.

@@ -16,7 +16,7 @@ use trace::places::Places;
 use trace::stacks::StackTable;
 
 use crate::chains::{Label, Labels};
-use crate::harvest::Names;
+use crate::harvest::{Names, forget_unused};
 use crate::merge;
 use crate::row::{Identity, LockRow, Side};
 pub(crate) use class::{Class, first_caller};
@@ -42,6 +42,8 @@ pub(crate) fn name(
     labels: &mut Labels,
 ) -> Result<Vec<LeftOut>> {
     let known = maps::entries::<lock_id, futex_lock>(&skel.maps.futex_locks)?;
+    let used = rows.iter().map(|row| row.identity);
+    forget_unused(&skel.maps.futex_locks, &known, used);
     let known: HashMap<Identity, futex_lock> = known
         .into_iter()
         .map(|(id, lock)| (Identity::from(&id), lock))
