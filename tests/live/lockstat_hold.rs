@@ -139,18 +139,24 @@ fn programs_without_glibc_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_is_asked_of_the_kernel_with_hold_probes_no_process() {
+fn what_the_kernel_offers_is_said_and_no_process_probed_or_looked_at() {
     if !require_live() {
         return;
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, _) = Workload::spawn("holds", Command::new(holds(dir.path())));
-    let output = hold(&workload, &["--probe", "1"]).finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(
-        output.stdout.contains("\nuses lock_entered, ") && output.stderr.is_empty(),
-        "{output:?}"
-    );
+    let now = Tool::start("lockstat", &["--now", "--probe"]);
+    for (tool, used) in [
+        (hold(&workload, &["--probe", "1"]), "\nuses lock_entered, "),
+        (now, "\nuses look\n"),
+    ] {
+        let output = tool.finish();
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(
+            output.stdout.contains(used) && output.stderr.is_empty(),
+            "{output:?}"
+        );
+    }
     workload.finish();
 }

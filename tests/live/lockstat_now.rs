@@ -398,17 +398,3 @@ fn busy_programs_are_healthy() {
     assert!(!text.contains("DEADLOCK"));
     uncontended.finish();
 }
-
-#[test]
-fn what_is_asked_of_the_kernel_with_now_looks_at_no_thread() {
-    if !require_live() {
-        return;
-    }
-    let _alone = crate::kernel::alone();
-    let output = Tool::start("lockstat", &["--now", "--probe"]).finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(
-        output.stdout.contains("\nuses look\n") && output.stderr.is_empty(),
-        "{output:?}"
-    );
-}
