@@ -1,6 +1,7 @@
 //! What the caller leaves a tool and its command: signals that are ignored, processes that cannot be made.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -79,5 +80,79 @@ fn a_command_ignores_what_the_caller_ignores() {
                 "{tool} {signals:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    for tool in COMMANDED {
+        let args = ["-q", "-j", "--", "sh", "-c", "exit 7"];
+        let output = ignoring(tool, &args, &[libc::SIGCHLD]).finish();
+        assert_eq!(output.code, 7, "{tool}: {}", output.stderr);
+        output.report();
+    }
+}
+
+/// A user of whom there may be one process, or a thread on top.
+#[test]
+fn a_command_for_which_there_is_no_process_says_so() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("our own");
+    // Where it is built nobody else may be let in.
+    let program = dir.path().join("runqlat");
+    fs::copy(crate::built("runqlat"), &program).expect("a copy");
+    for (processes, what) in [
+        (1, "start command: make a thread for it"),
+        (2, "start command"),
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=54321", "--inh-caps=+bpf,+perfmon"]);
+        command.args(["--ambient-caps=+bpf,+perfmon", "--"]);
+        command.arg(&program).args(["--", "true"]);
+        let limit = libc::rlimit {
+            rlim_cur: processes,
+            rlim_max: processes,
+        };
+        // SAFETY: setrlimit() reads a valid limit and is all that is called.
+        unsafe {
+            command.pre_exec(move || {
+                libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit);
+                Ok(())
+            });
+        }
+        let output = Tool::spawn("runqlat", command).finish();
+        assert_eq!(output.code, 1, "{}", output.stderr);
+        let why = "Resource temporarily unavailable (os error 11)";
+        assert_eq!(output.stderr, format!("runqlat: {what}: {why}\n"));
+    }
+}
+
+#[test]
+fn a_command_is_waited_for_though_nothing_can_be_written() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    for tool in COMMANDED.into_iter().filter(|tool| *tool != "lockstat") {
+        let done = dir.path().join(tool);
+        let script = format!("sleep 1; touch {}", done.display());
+        let full = File::options().write(true).open("/dev/full");
+        let mut command = Command::new(crate::built(tool));
+        command.args(["-q", "-j", "100ms", "--", "sh", "-c", &script]);
+        command.stdout(full.expect("a device"));
+        let output = command.output().expect("the tool runs");
+        assert_eq!(output.status.code(), Some(1), "{tool}");
+        let complaint = format!("{tool}: write to stdout: No space left on device (os error 28)\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), complaint);
+        assert!(done.exists(), "{tool}");
     }
 }

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::Closing;
-use trace::collect::finish;
+use trace::collect::finish_after;
 use trace::command::Corked;
 use trace::cost::{Cost, Meter};
 use trace::intervals::report_each;
@@ -70,13 +70,14 @@ fn trace(args: &Args) -> Result<Outcome> {
         None => setup::open_window(&mut skel)?,
     };
     harvest.begin(args);
+    let slow_ios = Arrivals::open(&skel.maps.slow_ios)?;
     setup::announce(args);
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
     let mut reports = Biolatency {
         args,
         names: Names::of(&kernel),
-        slow_ios: Arrivals::open(&skel.maps.slow_ios)?,
+        slow_ios,
         harvest,
         skel: &mut skel,
         hdr,
@@ -91,15 +92,15 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut reports,
         &mut end_ns,
     );
-    run::unless_closed(written, ())?;
     let budget = reports.sampler.as_ref();
     let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
     let (harvest, requests) = (reports.harvest, reports.requests);
-    let losses = harvest.losses(&skel)?;
     let cost = meter.read_within(skel.object(), budget);
     let window = Duration::from_nanos(end_ns - start_ns);
-    let outcome = close(args, window, requests, &losses, &cost);
-    finish(command, &signals, outcome)
+    let ran = run::unless_closed(written, ())
+        .and_then(|()| harvest.losses(&skel))
+        .map(|losses| close(args, window, requests, &losses, &cost));
+    finish_after(command, &signals, ran)
 }
 
 fn close(args: &Args, window: Duration, requests: u64, losses: &Losses, cost: &Cost) -> Outcome {

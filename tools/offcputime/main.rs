@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
-use trace::collect::finish;
+use trace::collect::finish_after;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::iterate;
@@ -82,8 +82,8 @@ fn trace(args: &Args) -> Result<Outcome> {
     };
     let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &mut stacks, &cost);
-    let outcome = run::unless_closed(written, Outcome::Done)?;
-    finish(command, &signals, outcome)
+    let ran = run::unless_closed(written, Outcome::Done);
+    finish_after(command, &signals, ran)
 }
 
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<OffcputimeSkel<'static>> {

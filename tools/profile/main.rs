@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
 use clap::CommandFactory;
 use libbpf_rs::skel::Skel;
-use trace::collect::finish;
+use trace::collect::finish_after;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::loader::{self, section};
@@ -94,8 +94,8 @@ fn trace(args: &Args) -> Result<Outcome> {
     moments.finish(&skel, &mut harvest.losses)?;
     let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &moments, &mut stacks, &cost);
-    let outcome = run::unless_closed(written, Outcome::Done)?;
-    finish(command, &signals, outcome)
+    let ran = run::unless_closed(written, Outcome::Done);
+    finish_after(command, &signals, ran)
 }
 
 fn load(

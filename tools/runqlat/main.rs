@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::Closing;
-use trace::collect::finish;
+use trace::collect::finish_after;
 use trace::command::Corked;
 use trace::cost::{Cost, Meter};
 use trace::intervals::report_each;
@@ -82,12 +82,12 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut reports,
         &mut end_ns,
     );
-    run::unless_closed(written, ())?;
     let budget = reports.sampler.as_ref();
     let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
     let cost = meter.read_within(skel.object(), budget);
-    let outcome = close(args, &skel, &cost, end_ns - start_ns)?;
-    finish(command, &signals, outcome)
+    let ran =
+        run::unless_closed(written, ()).and_then(|()| close(args, &skel, &cost, end_ns - start_ns));
+    finish_after(command, &signals, ran)
 }
 
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<'static>> {

@@ -117,3 +117,18 @@ pub fn finish(command: Option<Running>, signals: &Signals, outcome: Outcome) -> 
     }
     Ok(outcome.after_command(command.wait()?))
 }
+
+/// As [`finish`], of a run that may have failed: that does not leave the command alone.
+///
+/// # Errors
+///
+/// The run's, and as for [`finish`].
+pub fn finish_after(
+    command: Option<Running>,
+    signals: &Signals,
+    ran: Result<Outcome>,
+) -> Result<Outcome> {
+    let outcome = *ran.as_ref().unwrap_or(&Outcome::Done);
+    let finished = finish(command, signals, outcome);
+    ran.and(finished)
+}

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -14,7 +14,13 @@ use crate::signals::was_ignored;
 use crate::targets::Settings;
 
 /// Signals that this program or its runtime treats in its own way, which is not the command's.
-const RESET: [i32; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+const RESET: [i32; 5] = [
+    libc::SIGPIPE,
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+];
 
 /// A child that exists but has not begun to run the command.
 pub struct Corked {
@@ -71,9 +77,17 @@ impl Corked {
             });
         }
         // spawn() returns after exec, which waits for start(): hence the thread.
-        let spawning = std::thread::spawn(move || command.spawn());
+        let thread = Builder::new().spawn(move || command.spawn());
+        let spawning = thread.context("start command: make a thread for it")?;
         let mut pid = [0_u8; 4];
-        hello.read_exact(&mut pid).context("start command")?;
+        if let Err(silence) = hello.read_exact(&mut pid) {
+            // Nobody is there to say it: why, is known to the thread.
+            drop(cork);
+            return match spawning.join() {
+                Ok(Err(why)) => Err(why).context("start command"),
+                _ => Err(silence).context("start command"),
+            };
+        }
         Ok(Self {
             program: program.clone(),
             pid: u32::from_ne_bytes(pid),
@@ -150,9 +164,9 @@ impl Running {
         self.pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Whether it has exited.
+    /// Whether it has exited, or cannot be asked any more.
     pub fn exited(&mut self) -> bool {
-        self.child.try_wait().is_ok_and(|status| status.is_some())
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Sends it a signal.

@@ -41,6 +41,12 @@ pub(crate) fn was_ignored(signal: i32) -> bool {
     IGNORED.load(Ordering::Relaxed) >> signal & 1 == 1
 }
 
+/// Has children wait until they are asked for their status, though the caller may want none.
+pub(crate) fn keep_children() {
+    // SAFETY: installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Which signals have arrived.
 pub struct Signals {
     ended: Arc<AtomicBool>,
