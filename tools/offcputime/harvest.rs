@@ -135,6 +135,7 @@ impl Harvest {
         known: &mut KnownStacks,
         end_ns: u64,
     ) -> Result<()> {
+        let mut waiting = KnownStacks::new();
         while let Some((open, kernel)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
@@ -150,7 +151,7 @@ impl Harvest {
                 Some(ids) if open.is_known != 0 => *ids,
                 _ => open_stacks(args, &open, &kernel, stacks, end_ns),
             };
-            known.insert(open.tid, ids);
+            waiting.insert(open.tid, ids);
             if open.wanted == 0 {
                 self.accounting.filtered += 1;
                 self.accounting.filtered_ns += open.blocked_ns + open.runqueue_ns;
@@ -159,6 +160,8 @@ impl Harvest {
             self.open += 1;
             self.rows.push(open_row(&open, ids));
         }
+        // Others have run, or are gone.
+        *known = waiting;
         Ok(())
     }
 

@@ -23,6 +23,9 @@ use record::{Record, end_of, kind};
 pub use record::words;
 pub use ring::Ring;
 
+/// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
+const OUTSIDE_STACKS: usize = 65_536;
+
 /// Words of a waker's record: thread ID, name (2), kernel stack, user stack.
 const WAKER_WORDS: usize = 5;
 
@@ -68,6 +71,9 @@ pub struct StackTable {
     addresses: Vec<Address>,
     /// User stacks whose frame pointers led to where no code is.
     astray: u64,
+    /// Stacks that came beside the ring, and those that found no room.
+    outside: usize,
+    outside_full: u64,
     nothing: Arc<[Frame]>,
 }
 
@@ -84,6 +90,8 @@ impl StackTable {
             waker_names: HashMap::new(),
             addresses: Vec::new(),
             astray: 0,
+            outside: 0,
+            outside_full: 0,
             nothing: Arc::new([]),
         }
     }
@@ -122,6 +130,11 @@ impl StackTable {
             "mappings_forgotten",
             "exited processes forgotten",
             symbols.forgotten,
+        );
+        losses.count(
+            "open_stacks_full",
+            "stacks of open waits: table full",
+            self.outside_full,
         );
         self.unwinder.count_losses(losses);
     }
@@ -186,26 +199,48 @@ impl StackTable {
         places.learn(&addresses, Some(&mut self.symbolizer));
     }
 
-    /// Adds the user stack of a thread that is blocked in the kernel; returns its id.
+    /// Whether one more stack may come beside the ring; counted if not. A process may make as many as it likes.
+    fn has_room_outside(&mut self) -> bool {
+        let has_room = self.outside < OUTSIDE_STACKS;
+        if has_room {
+            self.outside += 1;
+        } else {
+            self.outside_full += 1;
+        }
+        has_room
+    }
+
+    /// Adds the user stack of a thread that is blocked in the kernel; returns its id, 0 when there is no room for it.
     pub fn insert_blocked(&mut self, tgid: u32, time_ns: u64, registers: Registers) -> u64 {
         self.unwinder.follow(tgid, &mut self.symbolizer);
         let (addresses, end) = self.unwinder.walk(tgid, registers);
         let id = self.outside_id(&addresses, tgid);
         // A pool's threads wait in one place, by the thousand.
-        if !self.user.contains_key(&id) {
-            let stack = self.user_stack(tgid, time_ns, &addresses, end);
-            self.user.insert(id, stack);
+        if self.user.contains_key(&id) {
+            return id;
         }
+        if !self.has_room_outside() {
+            return 0;
+        }
+        let stack = self.user_stack(tgid, time_ns, &addresses, end);
+        self.user.insert(id, stack);
         id
     }
 
-    /// Adds a kernel stack that came by another way than the ring; returns its id.
+    /// Adds a kernel stack that came by another way than the ring; returns its id, 0 when there is no room for it.
     pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
         let id = self.outside_id(addresses, 0);
-        self.kernel.entry(id).or_insert(KernelStack {
+        if self.kernel.contains_key(&id) {
+            return id;
+        }
+        if !self.has_room_outside() {
+            return 0;
+        }
+        let stack = KernelStack {
             addresses: addresses.into(),
             names: None,
-        });
+        };
+        self.kernel.insert(id, stack);
         id
     }
 
