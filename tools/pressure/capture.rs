@@ -174,12 +174,22 @@ impl Capture {
         Ok(sampler)
     }
 
-    /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
-    pub(crate) fn step(&mut self) -> Result<()> {
-        self.absorb_exited()?;
+    /// Whether stacks are asked for, with `-s`.
+    pub(crate) fn has_stacks(&self) -> bool {
+        self.stacks.is_some()
+    }
+
+    /// With `-s`: takes in stacks, and what processes have mapped.
+    pub(crate) fn absorb_stacks(&mut self) {
         if let Some(stacks) = &mut self.stacks {
             stacks.absorb();
         }
+    }
+
+    /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        self.absorb_exited()?;
+        self.absorb_stacks();
         if self.emulation.is_due() {
             psi::make_kernel_fold();
             self.fold()?;

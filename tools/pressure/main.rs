@@ -67,9 +67,9 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let mut outcome = Outcome::Done;
     loop {
-        let capture = Capture::prepare(args, &kernel, &source)?;
+        let mut capture = Capture::prepare(args, &kernel, &source)?;
         let fired = match &armed {
-            Some(armed) => match trigger::wait(args, armed, &signals)? {
+            Some(armed) => match trigger::wait(args, armed, &signals, &mut capture)? {
                 (Event::Interrupted, _) => return Ok(outcome),
                 (Event::Fired, urgency) => Some((monotonic_ns(), urgency)),
             },

@@ -11,6 +11,7 @@ use trace::signals::Signals;
 use trace::window::parse_duration;
 
 use crate::args::Args;
+use crate::capture::Capture;
 use crate::psi::{Resource, Source};
 use crate::urgency::Urgency;
 
@@ -157,14 +158,16 @@ impl std::fmt::Display for Trigger {
 }
 
 impl Armed {
-    /// Sleeps until it fires or a signal comes: no tracing, no timer.
+    /// Sleeps until it fires or a signal comes: no tracing, and no timer but with `-s`.
     ///
     /// # Errors
     ///
     /// When the cgroup is removed.
-    pub(crate) fn wait(&self, signals: &Signals) -> Result<Event> {
+    pub(crate) fn wait(&self, signals: &Signals, capture: &mut Capture) -> Result<Event> {
         loop {
-            let (trigger, signal) = poll(self.file.as_raw_fd(), signals.fd())?;
+            let timeout_ms = if capture.has_stacks() { ABSORB_MS } else { -1 };
+            let (trigger, signal) = poll(self.file.as_raw_fd(), signals.fd(), timeout_ms)?;
+            capture.absorb_stacks();
             if signals.ended() || signal != 0 {
                 return Ok(Event::Interrupted);
             }
@@ -178,8 +181,11 @@ impl Armed {
     }
 }
 
-/// What happened to the trigger's file and to the signals' one.
-fn poll(trigger: RawFd, signals: RawFd) -> Result<(i16, i16)> {
+/// With `-s`, how often what processes map is taken in while a trigger is waited for: its stream has no room for more.
+const ABSORB_MS: i32 = 200;
+
+/// What happened to the trigger's file and to the signals' one. `timeout_ms`: -1 for none.
+fn poll(trigger: RawFd, signals: RawFd, timeout_ms: i32) -> Result<(i16, i16)> {
     let entry = |fd, events| libc::pollfd {
         fd,
         events,
@@ -187,7 +193,7 @@ fn poll(trigger: RawFd, signals: RawFd) -> Result<(i16, i16)> {
     };
     let mut fds = [entry(trigger, libc::POLLPRI), entry(signals, libc::POLLIN)];
     // SAFETY: `fds` is an array of two valid entries.
-    let ready = unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) };
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout_ms) };
     let error = io::Error::last_os_error();
     if ready < 0 && error.kind() != io::ErrorKind::Interrupted {
         return Err(error).context("wait for the trigger");
@@ -196,7 +202,12 @@ fn poll(trigger: RawFd, signals: RawFd) -> Result<(i16, i16)> {
 }
 
 /// Everything is loaded and nothing attached: until it fires this costs memory and no time.
-pub(crate) fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<(Event, Urgency)> {
+pub(crate) fn wait(
+    args: &Args,
+    armed: &Armed,
+    signals: &Signals,
+    capture: &mut Capture,
+) -> Result<(Event, Urgency)> {
     if !args.common.quiet {
         let asked = args.trigger.filter(|asked| *asked != armed.trigger);
         let why = asked.map_or(String::new(), |asked| {
@@ -205,7 +216,7 @@ pub(crate) fn wait(args: &Args, armed: &Armed, signals: &Signals) -> Result<(Eve
         trace::say!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
     }
     let urgency = Urgency::raise();
-    let event = armed.wait(signals)?;
+    let event = armed.wait(signals, capture)?;
     Ok((event, urgency))
 }
 
