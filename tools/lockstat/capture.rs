@@ -45,6 +45,7 @@ pub(crate) struct Capture<'a> {
     end_ns: u64,
     deadline_ns: Option<u64>,
     waits: u64,
+    waited_ns: u64,
     ends: Option<String>,
 }
 
@@ -75,6 +76,7 @@ impl<'a> Capture<'a> {
             end_ns: 0,
             deadline_ns: None,
             waits: 0,
+            waited_ns: 0,
             ends: None,
         })
     }
@@ -123,6 +125,11 @@ impl<'a> Capture<'a> {
     /// Waits reported so far.
     pub(crate) fn waits(&self) -> u64 {
         self.waits
+    }
+
+    /// Waited in all reports so far, as [`report::waited_ns`] counts.
+    pub(crate) fn waited_ns(&self) -> u64 {
+        self.waited_ns
     }
 
     /// Ends the interval that began at `start_ns`.
@@ -235,6 +242,7 @@ impl Reports for Capture<'_> {
         *end_ns = harvest.window_ns.end;
         self.end_ns = *end_ns;
         self.waits += harvest.rows.iter().map(|row| row.contentions).sum::<u64>();
+        self.waited_ns += report::waited_ns(&harvest);
         let named = self.args.needs_names();
         let releasers = self.args.profiles_releasers();
         let profile = waits::profile(&harvest, &mut self.stacks, named, releasers);

@@ -111,7 +111,7 @@ fn close(args: &Args, capture: &Capture<'_>, window_ns: u64) -> Result<Outcome> 
         stacks: Some(capture.stacks.len()),
         ends: capture.ends(),
         losses: &ledger.losses,
-        losses_of_ns: 0,
+        losses_of_ns: report::losses_of_ns(&ledger.losses, capture.waited_ns()),
         cost: &ledger.cost,
     };
     closing.print(args.common.quiet);
