@@ -13,6 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "stall_corrections.bpf.h"
 #include "stall_phases.bpf.h"
 #include "stall_stacks.bpf.h"
 #include "stocktaking.bpf.h"

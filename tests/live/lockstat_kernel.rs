@@ -338,45 +338,6 @@ fn a_pipe_is_known_by_the_number_that_proc_has() {
     is_slept_for(&held);
 }
 
-const INODE: &str = include_str!("../workloads/locks/inode.c");
-
-/// Where the kernel says for what its hung tasks wait, and of rwsems' readers and writers.
-#[test]
-fn waits_that_neither_begin_nor_end_while_it_looks_are_counted() {
-    if !require_live() {
-        return;
-    }
-    let _alone = alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "inode", INODE, &[]);
-    let mut command = std::process::Command::new(program);
-    command.arg(dir.path().join("file"));
-    let (mut workload, _) = Workload::spawn("inode", command);
-    workload.go();
-    let truth = workload.results().remove(0);
-    let pid = workload.pid().to_string();
-    for window in [&["0.5"][..], &["-i", "0.2", "0.5"]] {
-        let output =
-            Tool::start("lockstat", &[&["-K", "-j", "-p", &pid], window].concat()).finish();
-        assert_eq!(output.code, 0, "{}", output.stderr);
-        for line in output.stdout.lines() {
-            let report: Value = serde_json::from_str(line).expect("JSON");
-            let [lock] = locks(&report) else {
-                panic!("one lock: {report}");
-            };
-            assert_eq!((&lock["class"], number(lock, "open")), (&"rwsem".into(), 2));
-            let expected = 2 * number(&report, "duration_ns");
-            assert_eq!(number(lock, "total_ns"), expected, "{lock}");
-            let [holder] = &lock["holders"].as_array().expect("a list")[..] else {
-                panic!("one holder: {lock}");
-            };
-            assert_eq!(holder["tid"], truth["holder"]);
-            assert_eq!(number(holder, "caused_ns"), expected);
-        }
-    }
-    workload.finish();
-}
-
 #[test]
 fn a_wait_that_does_not_end_is_counted_and_marked() {
     if !require_live() {

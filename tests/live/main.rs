@@ -31,6 +31,7 @@ mod lockstat;
 mod lockstat_chains;
 mod lockstat_handed_over;
 mod lockstat_hold;
+mod lockstat_hung;
 mod lockstat_kernel;
 mod lockstat_now;
 mod lockstat_now_kernel;
