@@ -55,7 +55,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes SIGINT, SIGTERM and SIGHUP over, but for those that the caller wanted ignored.
+    /// Takes SIGINT, SIGTERM and SIGHUP over; SIGHUP not where it was ignored, as `nohup` has it. SIGINT always: shells have the
+    /// background jobs of a script ignore it, and `kill -INT $!` is how scripts end tools of this kind.
     ///
     /// # Errors
     ///
@@ -65,8 +66,8 @@ impl Signals {
         let which = Arc::new(AtomicUsize::new(0));
         let (wake, writer) = UnixStream::pair().context("make signal socket")?;
         wake.set_nonblocking(true).context("make signal socket")?;
-        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
-        for signal in heeded.filter(|signal| !was_ignored(*signal)) {
+        let hangup = (!was_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             // Handlers run in this order: the second signal finds the flag set and gets the default action.
             flag::register_conditional_default(signal, Arc::clone(&ended))
                 .and_then(|_| flag::register(signal, Arc::clone(&ended)))
