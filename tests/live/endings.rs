@@ -186,7 +186,7 @@ fn a_commands_status_survives_a_reader_that_leaves() {
 }
 
 /// Enters the kernel twice below more frames than a stack holds, then exits with its argument.
-const DEEP: &str = r#"
+pub(crate) const DEEP: &str = r#"
 __attribute__((noinline)) int recurse(int depth)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };

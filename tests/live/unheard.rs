@@ -1,8 +1,10 @@
-//! Runs whose stderr nobody reads, or that cannot take any more: they end as they would have.
+//! Runs whose stdout or stderr nobody reads, or that cannot take any more: they end as they would have.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
 
+use crate::c_program::compile;
+use crate::endings::DEEP;
 use crate::kernel::{alone, require_live};
 use crate::tool::{COMMANDED, TRACERS, once};
 
@@ -74,5 +76,29 @@ fn a_reader_of_both_that_leaves_ends_it_quietly() {
         let output = Command::new("bash").args(["-c", &script]).output();
         let output = output.expect("bash runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{tool}");
+    }
+}
+
+#[test]
+fn a_reader_of_results_that_left_is_no_reason_to_keep_losses_back() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep = compile(dir.path(), "deep", DEEP, &[]);
+    let deep = deep.to_str().expect("plain");
+    let profile = ["-e", "tracepoint:syscalls:sys_enter_getppid"];
+    for (tool, options) in [("profile", &profile[..]), ("offcputime", &[])] {
+        let mut command = Command::new(crate::built(tool));
+        command
+            .args(options)
+            .args(["-f", "--strict", "--", deep, "0"]);
+        let output = command.stdout(closed()).output().expect("the tool runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{tool}: {stderr}");
+        for part in [" of tracing, ", " cut at 127 frames", ": cost "] {
+            assert!(stderr.contains(part), "{tool}: {stderr}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use trace::budget::Estimate;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::output::Format;
-use trace::run::Outcome;
+use trace::run::{self, Outcome};
 use trace::stacks::StackTable;
 
 use crate::args::Args;
@@ -55,7 +55,8 @@ pub(crate) fn report(
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
     let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-    dropped = dropped.max(written.context("write to stdout")?);
+    let written = run::unless_closed(written.context("write to stdout"), 0);
+    dropped = dropped.max(written?);
     Ok(close(args, harvest, stacks, cost, (&profile, dropped)))
 }
 

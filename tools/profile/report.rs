@@ -15,7 +15,7 @@ use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::options::terminal_width;
 use trace::output::Format;
-use trace::run::Outcome;
+use trace::run::{self, Outcome};
 use trace::stacks::StackTable;
 
 use crate::args::{Args, Rate};
@@ -48,7 +48,8 @@ pub(crate) fn report(
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
-    write(args, format, harvest, &profile, cost, &meta, &mut out).context("write to stdout")?;
+    let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
+    run::unless_closed(written.context("write to stdout"), ())?;
     Ok(close(args, harvest, &profile, stacks, cost))
 }
 
