@@ -1,4 +1,4 @@
-//! What the caller leaves a tool and its command: signals that are ignored, processes that cannot be made.
+//! What the caller leaves a tool and its command: signals that are ignored, processes that cannot be made, an older log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -144,7 +144,7 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
     let dir = tempfile::tempdir().expect("a directory");
     for tool in COMMANDED.into_iter().filter(|tool| *tool != "lockstat") {
         let done = dir.path().join(tool);
-        let script = format!("sleep 1; touch {}", done.display());
+        let script = format!("exec 2>/dev/null; sleep 1; touch {}", done.display());
         let full = File::options().write(true).open("/dev/full");
         let mut command = Command::new(crate::built(tool));
         command.args(["-q", "-j", "100ms", "--", "sh", "-c", &script]);
@@ -154,5 +154,31 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
         let complaint = format!("{tool}: write to stdout: No space left on device (os error 28)\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), complaint);
         assert!(done.exists(), "{tool}");
+    }
+}
+
+#[test]
+fn a_log_stays_until_there_is_something_to_write() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("old.hlog");
+    let path = log.to_str().expect("plain");
+    let old = "old".repeat(10_000);
+    for tool in ["runqlat", "biolatency"] {
+        fs::write(&log, &old).expect("a file");
+        let output = Tool::start(tool, &["--hdr", path, "--", "/no/such"]).finish();
+        assert_eq!(output.code, 1, "{tool}: {}", output.stderr);
+        assert!(fs::read_to_string(&log).is_ok_and(|kept| kept == old));
+        // Whether or not anything was waited for.
+        let output = Tool::start(tool, &["-P", "--comm", "nobody", "--hdr", path, "0.1", "1"]);
+        assert_eq!(output.finish().code, 0, "{tool}");
+        assert_eq!(fs::read_to_string(&log).expect("text"), "", "{tool}");
+        let output = Tool::start(tool, &["--hdr", path, "0.1", "1"]).finish();
+        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
+        let text = fs::read_to_string(&log).expect("text");
+        assert!(!text.contains("old"), "{tool}: {text}");
     }
 }

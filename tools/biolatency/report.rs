@@ -38,6 +38,8 @@ pub(crate) struct Report<'a> {
 impl Report<'_> {
     /// Adds the interval to the HDR log; `run_start_ns` is where its times begin.
     pub(crate) fn write_hdr(&self, hdr: &mut HdrLog, run_start_ns: u64) -> Result<()> {
+        // Though there may have been no request.
+        hdr.begin()?;
         let interval = self.interval;
         let offset = Duration::from_nanos(interval.start_ns - run_start_ns);
         let length = Duration::from_nanos(interval.end_ns - interval.start_ns);

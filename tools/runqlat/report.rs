@@ -33,6 +33,8 @@ pub(crate) fn write(
     out: &mut impl Write,
 ) -> Result<()> {
     if let Some(hdr) = hdr {
+        // Though no group may have waited.
+        hdr.begin()?;
         let offset = Duration::from_nanos(interval.start_ns - run_start_ns);
         let length = Duration::from_nanos(interval.end_ns - interval.start_ns);
         for waits in &interval.waits {

@@ -22,24 +22,44 @@ pub struct HdrLog {
     file: BufWriter<File>,
     serializer: V2DeflateSerializer,
     started: SystemTime,
+    is_begun: bool,
     has_header: bool,
 }
 
 impl HdrLog {
-    /// Creates the file. Values in it are ns.
+    /// Opens the file, which stays as it is until [`Self::begin`]. Values in it are ns.
     ///
     /// # Errors
     ///
-    /// When it cannot be created.
+    /// When it cannot be written to.
     pub fn create(path: &Path, started: SystemTime) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("write {}", path.display()))?;
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let file = file.with_context(|| format!("write {}", path.display()))?;
         Ok(Self {
             path: path.into(),
             file: BufWriter::new(file),
             serializer: V2DeflateSerializer::new(),
             started,
+            is_begun: false,
             has_header: false,
         })
+    }
+
+    /// There are results: what an earlier run has left is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be emptied.
+    pub fn begin(&mut self) -> Result<()> {
+        let file = self.file.get_ref();
+        // A pipe has nothing to lose.
+        if !self.is_begun && file.metadata().is_ok_and(|about| about.is_file()) {
+            let emptied = file.set_len(0);
+            emptied.with_context(|| format!("write {}", self.path.display()))?;
+        }
+        self.is_begun = true;
+        Ok(())
     }
 
     /// Adds an interval that began `offset` after the start. `tag` names the group, if there are several.
@@ -54,6 +74,7 @@ impl HdrLog {
         tag: Option<&str>,
         histogram: &Histogram,
     ) -> Result<()> {
+        self.begin()?;
         let values = convert(histogram)?;
         let mut builder = IntervalLogWriterBuilder::new();
         if !self.has_header {
