@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::kernel::require_live;
-use crate::tool::Tool;
+use crate::tool::{TRACERS, Tool, once};
 
 /// By their numbers in linux/capability.h.
 const DAC_OVERRIDE: u64 = 1 << 1;
@@ -179,4 +179,37 @@ fn somebody_elses_link_in_a_sticky_directory_is_not_followed() {
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(output.stderr.ends_with(&complaint), "{}", output.stderr);
     assert_eq!(fs::read_to_string(&kept).expect("a file"), "kept");
+}
+
+/// A budget is not kept to where nobody says what BPF programs cost.
+#[test]
+fn a_budget_that_cannot_be_measured_is_refused() {
+    if !require_live() {
+        return;
+    }
+    let _alone = crate::kernel::alone();
+    let without = |tool: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--"]);
+        command.arg(crate::built(tool)).args(["--max-overhead=50"]);
+        command.args(once(tool, "200ms"));
+        Tool::spawn(tool, command).finish()
+    };
+    let switch = "/proc/sys/kernel/bpf_stats_enabled";
+    let before = fs::read_to_string(switch).expect("sysctl");
+    fs::write(switch, "0").expect("root");
+    let refused = TRACERS.map(without);
+    fs::write(switch, "1").expect("root");
+    let measured = TRACERS.map(without);
+    fs::write(switch, before).expect("root");
+    for (tool, output) in TRACERS.iter().zip(refused) {
+        assert_eq!(output.code, 1, "{tool}: {}", output.stderr);
+        let why = "not permitted to measure BPF programs; run it as root, or sysctl kernel.bpf_stats_enabled=1";
+        assert_eq!(output.stderr, format!("{tool}: --max-overhead: {why}\n"));
+        assert_eq!(output.stdout, "");
+    }
+    for (tool, output) in TRACERS.iter().zip(measured) {
+        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
+        assert!(!output.stderr.contains("not measured"), "{}", output.stderr);
+    }
 }

@@ -52,6 +52,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let source = args.source()?;
     run::check_privileges()?;
+    args.budget.check()?;
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel);

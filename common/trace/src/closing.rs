@@ -31,10 +31,9 @@ pub struct Closing<'a> {
 }
 
 impl Closing<'_> {
-    /// Says it on stderr, unless there is nothing to say and quiet was asked for.
+    /// Says it on stderr, unless all went well and quiet was asked for.
     pub fn print(&self, quiet: bool) {
-        let is_stopped = self.cost.budget.is_some_and(|budget| budget.is_stopped);
-        if quiet && self.losses.is_empty() && !is_stopped {
+        if quiet && !self.is_worth_saying() {
             return;
         }
         let stacks = self
@@ -55,6 +54,13 @@ impl Closing<'_> {
         if let Some(budget) = &self.cost.budget {
             crate::say!("{}: {}", self.tool, budget.describe());
         }
+    }
+
+    /// Whether something was lost, or cost more than it was to.
+    fn is_worth_saying(&self) -> bool {
+        let budget = self.cost.budget.as_ref();
+        !self.losses.is_empty()
+            || budget.is_some_and(|budget| budget.is_stopped || budget.is_over())
     }
 
     /// The run's exit status, all else being well.
@@ -78,5 +84,45 @@ pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -
         comments,
         time_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
         ..Meta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_worth_saying(losses: &Losses, spent_ns: u64, is_stopped: bool) -> bool {
+        let budget = Summary {
+            percent: 2.0,
+            spent_ns,
+            elapsed_ns: 1_000,
+            cpus: 1,
+            is_stopped,
+            ..Summary::default()
+        };
+        let closing = Closing {
+            tool: "test",
+            window: Duration::ZERO,
+            events: (0, "events"),
+            stacks: None,
+            ends: None,
+            losses,
+            losses_of_ns: 0,
+            cost: &Cost {
+                budget: Some(budget),
+                ..Cost::default()
+            },
+        };
+        closing.is_worth_saying()
+    }
+
+    #[test]
+    fn quiet_runs_say_what_went_wrong() {
+        let (none, mut some) = (Losses::default(), Losses::default());
+        some.count("test", "events lost", 1);
+        assert!(!is_worth_saying(&none, 20, false));
+        assert!(is_worth_saying(&none, 21, false), "over the budget");
+        assert!(is_worth_saying(&none, 20, true), "stopped for it");
+        assert!(is_worth_saying(&some, 20, false), "lost");
     }
 }

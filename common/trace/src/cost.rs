@@ -15,7 +15,8 @@ use crate::window::clock_ns;
 /// Starts counting when made; holds the kernel's BPF statistics on until dropped.
 pub struct Meter {
     // Statistics cost every BPF program on the machine some 20 ns a run; they end with the descriptor.
-    statistics: Option<OwnedFd>,
+    _statistics: Option<OwnedFd>,
+    is_measuring: bool,
     started: Instant,
     own_cpu_ns: u64,
 }
@@ -75,7 +76,8 @@ impl Meter {
         // SAFETY: a non-negative result is a descriptor that nobody else owns.
         let statistics = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
         Self {
-            statistics,
+            is_measuring: statistics.is_some() || is_measuring_anyway(),
+            _statistics: statistics,
             started: Instant::now(),
             own_cpu_ns: own_cpu_ns(),
         }
@@ -106,7 +108,7 @@ impl Meter {
 
     /// Whether the kernel measures BPF programs.
     pub fn is_measuring(&self) -> bool {
-        self.statistics.is_some()
+        self.is_measuring
     }
 
     /// Reads the figures of an object's programs and maps.
@@ -116,7 +118,7 @@ impl Meter {
             wall_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             cpus: cpus_online(),
             peak_bytes: peak_bytes(),
-            bpf_ns: self.statistics.as_ref().map(|_| 0),
+            bpf_ns: self.is_measuring.then_some(0),
             ..Cost::default()
         };
         for program in object.progs() {
@@ -172,6 +174,12 @@ impl Cost {
         }
         object
     }
+}
+
+/// Whether the administrator has it measure all the time.
+fn is_measuring_anyway() -> bool {
+    let switch = fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled");
+    switch.is_ok_and(|switch| switch.trim() == "1")
 }
 
 fn program_info(fd: RawFd) -> Option<libbpf_sys::bpf_prog_info> {

@@ -19,7 +19,7 @@ mod summary;
 mod tally;
 mod windowed;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::cost::Meter;
@@ -60,6 +60,18 @@ impl Budget {
         self.max_overhead.map(begin).transpose()
     }
 
+    /// For a tool that begins to trace much later: whether a budget can be kept to at all.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not measure BPF programs.
+    pub fn check(&self) -> Result<()> {
+        match self.max_overhead {
+            Some(_) => check_measuring(&Meter::start()),
+            None => Ok(()),
+        }
+    }
+
     /// Of the programs that a budget detaches between windows, those that are not to be attached before.
     pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
         if self.max_overhead.is_some() {
@@ -68,6 +80,16 @@ impl Budget {
             &[]
         }
     }
+}
+
+/// What is not known cannot be kept below a limit.
+fn check_measuring(meter: &Meter) -> Result<()> {
+    if !meter.is_measuring() {
+        bail!(
+            "--max-overhead: not permitted to measure BPF programs; run it as root, or sysctl kernel.bpf_stats_enabled=1"
+        );
+    }
+    Ok(())
 }
 
 /// Reads `2`, `0.5`, `0.5%`.

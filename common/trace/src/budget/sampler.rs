@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::check_measuring;
 use super::controller::{Controller, Observed, Plan};
 use super::gate::Gate;
 use super::looked::Looked;
@@ -78,7 +79,7 @@ impl<'a> Sampler<'a> {
     ///
     /// # Errors
     ///
-    /// When the programs cannot be attached, and the tool's own.
+    /// When the programs cannot be measured or attached, and the tool's own.
     pub fn begin(
         (tool, verbose): (&'static str, bool),
         percent: f64,
@@ -86,6 +87,7 @@ impl<'a> Sampler<'a> {
         names: &[&str],
         windowed: &mut impl Windowed,
     ) -> Result<Self> {
+        check_measuring(meter)?;
         let now = monotonic_ns();
         let spent = meter.spent(windowed.object());
         let mut sampler = Self {
@@ -218,7 +220,6 @@ impl<'a> Sampler<'a> {
             open_ns: self.looked.open_ns(),
             is_stopped: self.must_stop,
             is_exact: self.is_exact(),
-            is_measured: self.meter.is_measuring(),
         }
     }
 

@@ -4,7 +4,7 @@ use profile::units;
 use serde_json::{Value, json};
 
 /// Of one collection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     /// The limit, percent of the machine's CPU time.
     pub percent: f64,
@@ -22,8 +22,6 @@ pub struct Summary {
     pub is_stopped: bool,
     /// Whether everything was traced.
     pub is_exact: bool,
-    /// Whether the kernel measured the BPF programs.
-    pub is_measured: bool,
 }
 
 impl Summary {
@@ -32,25 +30,19 @@ impl Summary {
         100.0 * self.spent_ns as f64 / (self.elapsed_ns * self.cpus).max(1) as f64
     }
 
+    /// Whether that is more than it was to cost.
+    pub fn is_over(&self) -> bool {
+        self.spent_percent() > self.percent
+    }
+
     /// For the closing lines and the comments of files.
     pub fn describe(&self) -> String {
         let spent = self.spent_percent();
-        let unmeasured = if self.is_measured {
-            ""
-        } else {
-            " (BPF time not measured)"
-        };
-        let held = if spent <= self.percent {
-            format!(
-                "{spent:.2}% of {} CPUs while tracing{unmeasured}, within {}%",
-                self.cpus, self.percent
-            )
-        } else {
-            format!(
-                "{spent:.2}% of {} CPUs while tracing{unmeasured}, OVER {}%",
-                self.cpus, self.percent
-            )
-        };
+        let verdict = if self.is_over() { "OVER" } else { "within" };
+        let held = format!(
+            "{spent:.2}% of {} CPUs while tracing, {verdict} {}%",
+            self.cpus, self.percent
+        );
         let held = if self.is_stopped {
             format!(
                 "{held}: stopped, because it cannot look more rarely; a larger --max-overhead lets it go on"
