@@ -216,13 +216,19 @@ fn an_unwritable_output_is_found_before_the_run() {
 
 #[test]
 fn a_misspelt_event_gets_near_matches() {
-    let output = run(env!("CARGO_BIN_EXE_profile"), &["-e", "cpu-clok", "1"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("did you mean cpu-clock?"),
-        "{}",
-        stderr(&output)
-    );
+    let profile = env!("CARGO_BIN_EXE_profile");
+    for (event, why) in [
+        ("cpu-clok", "no such event; did you mean cpu-clock?"),
+        ("uprobe:malloc", "write uprobe:PATH:SYMBOL"),
+    ] {
+        for args in [&["-e", event][..], &[&format!("--event={event}"), "1"]] {
+            let output = run(profile, args);
+            assert_eq!(output.status.code(), Some(1), "{event}");
+            assert_eq!(stderr(&output), format!("profile: -e {event}: {why}\n"));
+        }
+    }
+    let output = run(profile, &["-e", "cs", "-c", "none"]);
+    assert_eq!(output.status.code(), Some(2), "not the event");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! What can be asked of profile.
 
+use std::error::Error;
+
+use anyhow::{Result, anyhow};
 use bpf::profile::types::{profile_config, rodata, stack_config};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 use profile::write::Format as FileFormat;
@@ -136,8 +139,15 @@ impl Args {
     }
 
     /// The command line's; ends the program where that makes no sense.
-    pub(crate) fn from_command_line() -> Self {
-        let args = Self::parse();
+    ///
+    /// # Errors
+    ///
+    /// When there is no such event, whether the kernel or this program would have to know it.
+    pub(crate) fn from_command_line() -> Result<Self> {
+        let args = Self::try_parse().or_else(|error| match unknown_event(&error) {
+            Some(complaint) => Err(anyhow!(complaint)),
+            None => error.exit(),
+        })?;
         if args.frequency.is_some() && !args.event.has_frequency() {
             let problem = "-F is for clocks and hardware counters: every other event is taken as it comes; \
                            use -c PERIOD for one in so many";
@@ -145,7 +155,7 @@ impl Args {
                 .error(ErrorKind::ArgumentConflict, problem)
                 .exit()
         }
-        args
+        Ok(args)
     }
 
     /// Which optional programs these options need.
@@ -216,6 +226,18 @@ impl Args {
             pad: 0,
         };
     }
+}
+
+/// What is wrong with the event, if that is what is wrong.
+fn unknown_event(error: &clap::Error) -> Option<String> {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    };
+    let option = context(ContextKind::InvalidArg)?;
+    let is_event = option.starts_with("--event ") && error.kind() == ErrorKind::ValueValidation;
+    let (event, why) = (context(ContextKind::InvalidValue)?, error.source()?);
+    is_event.then(|| format!("-e {event}: {why}"))
 }
 
 /// Where the BPF side finds an event's weight; all zero: every event weighs 1.

@@ -38,7 +38,7 @@ mod report;
 mod sampled;
 
 fn main() -> ExitCode {
-    run::main("profile", || trace(&Args::from_command_line()))
+    run::main("profile", || trace(&Args::from_command_line()?))
 }
 
 fn trace(args: &Args) -> Result<Outcome> {
