@@ -1,5 +1,7 @@
 //! Tests on the live kernel: the tools against programs with known answers and the kernel's own accounts.
 
+#![allow(clippy::print_stderr, reason = "tests print")]
+
 mod bad_days;
 mod biolatency;
 mod biolatency_devices;

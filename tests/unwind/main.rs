@@ -1,5 +1,6 @@
 //! Unwind tables against gimli's evaluation, readelf, libgcc's unwinder, and files that lie. No root needed.
 
+#![allow(clippy::print_stderr, reason = "tests print")]
 #![allow(clippy::unwrap_used, reason = "a test ends where its setup fails")]
 
 mod fake;

@@ -1,5 +1,7 @@
 //! usekit-bench-files: how fast flame reads and draws, beside inferno, flamegraph.pl and Go's pprof, on the same files.
 
+#![allow(clippy::print_stderr, reason = "for who runs it")]
+
 mod check;
 mod generate;
 mod measure;

@@ -4,6 +4,8 @@
 //! thread with what it measured itself, then `done`, and keeps every thread until stdin ends. So a
 //! tracer can attach before the work, and `/proc/PID/task/TID` stays readable after it.
 
+#![allow(clippy::print_stderr, reason = "their output is read by tests")]
+
 #[macro_use]
 mod countdown;
 pub mod account;

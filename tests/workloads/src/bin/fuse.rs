@@ -3,6 +3,8 @@
 //! `fuse DIR MOUNTPOINT` speaks the protocol; the line that starts the work silences it: requests are taken and not
 //! answered any more.
 
+#![allow(clippy::print_stderr, reason = "its output is read by tests")]
+
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File, Metadata};
