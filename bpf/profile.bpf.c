@@ -269,8 +269,7 @@ int on_tracepoint(void *ctx)
 	return 0;
 }
 
-SEC("?uprobe")
-int on_uprobe(struct pt_regs *ctx)
+static __always_inline void function_entered(struct pt_regs *ctx)
 {
 	struct user_place probed = {
 		.ip = PT_REGS_IP_CORE(ctx),
@@ -279,6 +278,20 @@ int on_uprobe(struct pt_regs *ctx)
 	};
 
 	event_fired(ctx, &probed, probe_weight(ctx));
+}
+
+SEC("?uprobe")
+int on_uprobe(struct pt_regs *ctx)
+{
+	function_entered(ctx);
+	return 0;
+}
+
+/* 89ae89f53d20 (6.6): without a perf event between. */
+SEC("?uprobe.multi")
+int on_uprobe_multi(struct pt_regs *ctx)
+{
+	function_entered(ctx);
 	return 0;
 }
 

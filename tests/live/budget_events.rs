@@ -123,6 +123,73 @@ fn profile_under_a_storm_of_calls_keeps_its_budget_and_tells_the_truth() {
     assert!(whole as f64 > 0.99 * found, "{whole} of {found}");
 }
 
+/// As many calls as go into six seconds of wall time. A thousand take less than a microsecond or, where each traps, more than a
+/// millisecond: what the latter had of the CPU is said.
+const CALLING: &str = r#"
+__attribute__((noinline)) long hit(long n)
+{
+	__asm__ volatile("" : "+r"(n));
+	return n;
+}
+static long now(clockid_t clock)
+{
+	struct timespec at;
+
+	clock_gettime(clock, &at);
+	return at.tv_sec * 1000000000 + at.tv_nsec;
+}
+int main(void)
+{
+	long began, trapped = 0;
+
+	ready();
+	began = now(CLOCK_MONOTONIC);
+	while (now(CLOCK_MONOTONIC) - began < 6000000000) {
+		long from = now(CLOCK_THREAD_CPUTIME_ID), took;
+
+		for (int i = 0; i < 1000; i++)
+			hit(i);
+		took = now(CLOCK_THREAD_CPUTIME_ID) - from;
+		if (took > 200000)
+			trapped += took;
+	}
+	say("{\"trapped_ns\": %ld, \"wall_ns\": %ld}\ndone\n", trapped, now(CLOCK_MONOTONIC) - began);
+	await_go();
+}
+"#;
+
+/// What the kernel does around a program on a function takes longer than the program: one trap, microseconds.
+#[test]
+fn profile_of_a_function_pays_for_its_traps() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = compile(dir.path(), "calling", CALLING, &[]);
+    let event = format!("uprobe:{}:hit", path.display());
+    let (mut workload, pid) = Workload::spawn("calling", Command::new(path));
+    let options = ["-p", &pid.to_string(), "-e", &event];
+    let (output, results) = held("profile", &options, PERCENT, || {
+        workload.go();
+        workload.results()
+    });
+    workload.finish();
+    let budget = &output.report()["cost"]["budget"];
+    let trapped_ns = sum(&results, "trapped_ns") as f64;
+    let cpus = std::thread::available_parallelism().expect("CPUs").get() as f64;
+    let percent = 100.0 * trapped_ns / (sum(&results, "wall_ns") as f64 * cpus);
+    eprintln!("{percent:.2}% in traps: {budget}");
+    // Both are in the budget.
+    let own_ns = number(&output.report()["cost"], "own_cpu_ns") as f64;
+    assert!(percent <= PERCENT, "{percent:.2}% in traps: {budget}");
+    let spent_ns = number(budget, "spent_ns") as f64;
+    assert!(
+        (0.8 * trapped_ns..1.25 * (trapped_ns + own_ns)).contains(&spent_ns),
+        "{trapped_ns} ns in traps: {budget}"
+    );
+}
+
 /// A clock goes on from window to window where it was in its period.
 #[test]
 fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {

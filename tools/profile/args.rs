@@ -160,13 +160,18 @@ impl Args {
 
     /// Which optional programs these options need.
     pub(crate) fn programs(&self, targets: &Settings) -> Vec<(&'static str, bool)> {
+        let is_uprobe = matches!(self.event, Event::Uprobe { .. });
         vec![
             ("on_overflow", matches!(self.event, Event::Counter { .. })),
             (
                 "on_tracepoint",
                 matches!(self.event, Event::Tracepoint { .. }),
             ),
-            ("on_uprobe", matches!(self.event, Event::Uprobe { .. })),
+            ("on_uprobe", is_uprobe),
+            (
+                "on_uprobe_multi",
+                is_uprobe && self.budget.max_overhead.is_some(),
+            ),
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
             ("sched_process_exec", targets.follow),

@@ -7,12 +7,13 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
-use libbpf_rs::{Link, TracepointCategory, UprobeOpts};
+use libbpf_rs::{Link, TracepointCategory};
 use trace::libraries;
 
 use crate::args::{Args, Weight};
 use crate::counters::{Counters, Late};
 use crate::event::Event;
+use crate::traps::{Method, Place};
 
 /// Where tracefs may be mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -31,13 +32,16 @@ pub(crate) struct Links {
     attached: Vec<Link>,
     /// The kernel waits until no CPU can be in the program any more: on a busy machine for seconds.
     detaching: Option<JoinHandle<()>>,
+    /// On functions.
+    method: Method,
 }
 
 impl Links {
-    fn new(attached: Vec<Link>) -> Self {
+    fn new(attached: Vec<Link>, method: Method) -> Self {
         Self {
             attached,
             detaching: None,
+            method,
         }
     }
 
@@ -66,7 +70,19 @@ impl Attached {
                 let counters = Counters::open(args, skel, (name, *kind, *config))?;
                 Ok(Self::Counters(Box::new(counters)))
             }
-            _ => Ok(Self::Links(Links::new(attach(args, skel)?))),
+            _ => {
+                let method = Method::default();
+                let links = attach(args, skel, method)?;
+                Ok(Self::Links(Links::new(links, method)))
+            }
+        }
+    }
+
+    /// From the next pause on.
+    pub(crate) fn change(&mut self, method: Method) {
+        match self {
+            Self::Counters(_) => {}
+            Self::Links(links) => links.method = method,
         }
     }
 
@@ -92,7 +108,7 @@ impl Attached {
         match self {
             Self::Counters(counters) => counters.enable()?,
             Self::Links(links) if links.attached.is_empty() => {
-                *links = Links::new(attach(args, skel)?);
+                *links = Links::new(attach(args, skel, links.method)?, links.method);
             }
             Self::Links(_) => {}
         }
@@ -118,7 +134,7 @@ impl Attached {
 }
 
 /// What is no counter.
-fn attach(args: &Args, skel: &ProfileSkel<'_>) -> Result<Vec<Link>> {
+fn attach(args: &Args, skel: &ProfileSkel<'_>, method: Method) -> Result<Vec<Link>> {
     match &args.event {
         Event::Counter { .. } => Ok(Vec::new()),
         Event::Tracepoint { category, name } => {
@@ -130,15 +146,15 @@ fn attach(args: &Args, skel: &ProfileSkel<'_>) -> Result<Vec<Link>> {
                 format!("attach to tracepoint {category}:{name}")
             })?])
         }
-        Event::Uprobe { path, symbol } => attach_uprobe(args, skel, path, symbol),
+        Event::Uprobe { path, symbol } => attach_uprobe(args, skel, method, (path, symbol)),
     }
 }
 
 fn attach_uprobe(
     args: &Args,
     skel: &ProfileSkel<'_>,
-    path: &str,
-    symbol: &str,
+    method: Method,
+    (path, symbol): (&str, &str),
 ) -> Result<Vec<Link>> {
     let file = find_file(path).with_context(|| format!("uprobe: no file {path}"))?;
     let pid = match args.targets.pids.as_slice() {
@@ -146,14 +162,7 @@ fn attach_uprobe(
         [pid] => i32::try_from(*pid).context("PID")?,
         _ => -1,
     };
-    let options = UprobeOpts {
-        func_name: Some(symbol.to_owned()),
-        ..UprobeOpts::default()
-    };
-    let link = skel
-        .progs
-        .on_uprobe
-        .attach_uprobe_with_opts(pid, &file, 0, options);
+    let link = method.attach(skel, pid, &file, Place::Function(symbol));
     Ok(vec![link.with_context(|| {
         format!("uprobe: no function {symbol} in {}", file.display())
     })?])

@@ -68,7 +68,7 @@ impl Run<'_> {
     pub(crate) fn in_windows(&mut self, percent: f64, corked: Option<Corked>) -> Result<Collected> {
         let (args, ring) = (self.args, self.ring);
         let (moments, attached) = (&mut *self.moments, &mut *self.attached);
-        let mut sampled = Sampled::new(args, self.skel, self.stacks, moments, attached);
+        let mut sampled = Sampled::new(args, self.skel, self.stacks, moments, attached)?;
         let who = ("profile", args.common.verbose);
         let mut sampler = Sampler::begin(who, percent, self.meter, &[], &mut sampled)?;
         args.announce();

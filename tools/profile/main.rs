@@ -36,6 +36,7 @@ mod harvest;
 mod moments;
 mod report;
 mod sampled;
+mod traps;
 
 fn main() -> ExitCode {
     run::main("profile", || trace(&Args::from_command_line()?))

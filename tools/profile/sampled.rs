@@ -17,8 +17,10 @@ use trace::stacks::StackTable;
 
 use crate::args::Args;
 use crate::attach::Attached;
+use crate::event::Event;
 use crate::harvest::{self, Estimates, Harvest, Row, Totals};
 use crate::moments::Moments;
+use crate::traps;
 
 /// Most rows of all windows together; one has 65,536 at most.
 const MOST_ROWS: usize = 1 << 18;
@@ -44,6 +46,7 @@ pub(crate) struct Sampled<'a> {
     pub(crate) moments: &'a mut Moments,
     attached: &'a mut Attached,
     sums: Sums,
+    trap_ns: u64,
 }
 
 impl<'a> Sampled<'a> {
@@ -53,15 +56,26 @@ impl<'a> Sampled<'a> {
         stacks: &'a mut StackTable,
         moments: &'a mut Moments,
         attached: &'a mut Attached,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        let trap_ns = match &args.event {
+            Event::Uprobe { .. } => {
+                let (method, trap_ns) = traps::measure(skel)?;
+                // The first window attaches it anew.
+                attached.change(method);
+                attached.pause()?;
+                trap_ns
+            }
+            Event::Counter { .. } | Event::Tracepoint { .. } => 0,
+        };
+        Ok(Self {
             args,
             skel,
             stacks,
             moments,
             attached,
             sums: Sums::default(),
-        }
+            trap_ns,
+        })
     }
 
     pub(crate) fn follow_cpus(&mut self, now: bool) -> Result<()> {
@@ -94,6 +108,10 @@ impl<'a> Sampled<'a> {
 impl Windowed for Sampled<'_> {
     fn object(&self) -> &Object {
         self.skel.object()
+    }
+
+    fn trap_ns(&self) -> u64 {
+        self.trap_ns
     }
 
     fn is_ready(&self) -> bool {

@@ -24,7 +24,7 @@ pub struct Meter {
 /// What has been spent by some moment, CPU ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    /// In the programs that events run; 0 where the kernel refuses to measure.
+    /// In the programs that events run, and in the traps that lead to them; 0 where the kernel refuses to measure.
     pub events_ns: u64,
     /// By the tool itself: its iterators, and the process that reads names for it, included.
     pub own_ns: u64,
@@ -83,16 +83,20 @@ impl Meter {
         }
     }
 
-    /// What an object's programs and the tool have cost so far.
-    pub fn spent(&self, object: &Object) -> Spent {
+    /// What an object's programs and the tool have cost so far. `trap_ns`: what each run of a program on functions of programs
+    /// costs beside it.
+    pub fn spent(&self, object: &Object, trap_ns: u64) -> Spent {
         // Iterators run in the tool's own time.
         let by_events = object
             .progs()
             .filter(|program| !program.section().to_string_lossy().starts_with("iter/"));
         Spent {
             events_ns: by_events
-                .filter_map(|program| program_info(program.as_fd().as_raw_fd()))
-                .map(|info| info.run_time_ns)
+                .filter_map(|program| {
+                    let info = program_info(program.as_fd().as_raw_fd())?;
+                    let is_trap = program.section().to_string_lossy().contains("uprobe");
+                    Some(info.run_time_ns + u64::from(is_trap) * info.run_cnt * trap_ns)
+                })
                 .sum(),
             own_ns: own_cpu_ns(),
         }
@@ -180,6 +184,11 @@ impl Cost {
 fn is_measuring_anyway() -> bool {
     let switch = fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled");
     switch.is_ok_and(|switch| switch.trim() == "1")
+}
+
+/// How often a program has run, as far as BPF statistics were on.
+pub fn runs(program: &impl AsFd) -> u64 {
+    program_info(program.as_fd().as_raw_fd()).map_or(0, |info| info.run_cnt)
 }
 
 fn program_info(fd: RawFd) -> Option<libbpf_sys::bpf_prog_info> {

@@ -58,6 +58,8 @@ pub struct Sampler<'a> {
     began_ns: u64,
     /// Where the present stratum began.
     stratum_start_ns: u64,
+    /// What a trap costs, ns; 0 where there are none.
+    trap_ns: u64,
     at_begin: Spent,
     /// At the latest look.
     spent: Spent,
@@ -89,7 +91,8 @@ impl<'a> Sampler<'a> {
     ) -> Result<Self> {
         check_measuring(meter)?;
         let now = monotonic_ns();
-        let spent = meter.spent(windowed.object());
+        let trap_ns = windowed.trap_ns();
+        let spent = meter.spent(windowed.object(), trap_ns);
         let mut sampler = Self {
             tool,
             verbose,
@@ -101,6 +104,7 @@ impl<'a> Sampler<'a> {
             state: State::Shut(now),
             began_ns: now,
             stratum_start_ns: now,
+            trap_ns,
             at_begin: spent,
             spent,
             looked_ns: now,
@@ -115,7 +119,7 @@ impl<'a> Sampler<'a> {
         sampler.open(windowed)?;
         sampler.began_ns = sampler.stratum_start_ns;
         // What attaching and the first stock cost is not what follows costs.
-        sampler.spent = meter.spent(windowed.object());
+        sampler.spent = meter.spent(windowed.object(), trap_ns);
         sampler.at_begin = sampler.spent;
         Ok(sampler)
     }
@@ -220,6 +224,7 @@ impl<'a> Sampler<'a> {
             open_ns: self.looked.open_ns(),
             is_stopped: self.must_stop,
             is_exact: self.is_exact(),
+            trap_ns: self.trap_ns,
         }
     }
 
@@ -361,7 +366,7 @@ impl<'a> Sampler<'a> {
     }
 
     fn observe(&mut self, open_ns: u64, now: u64, windowed: &impl Windowed) -> Observed {
-        let spent = self.meter.spent(windowed.object());
+        let spent = self.meter.spent(windowed.object(), self.trap_ns);
         let since = spent.since(&self.spent);
         self.spent = spent;
         Observed {

@@ -22,6 +22,8 @@ pub struct Summary {
     pub is_stopped: bool,
     /// Whether everything was traced.
     pub is_exact: bool,
+    /// What each trap into the kernel was taken for, CPU ns, measured at the start; 0: there are none.
+    pub trap_ns: u64,
 }
 
 impl Summary {
@@ -43,6 +45,10 @@ impl Summary {
             "{spent:.2}% of {} CPUs while tracing, {verdict} {}%",
             self.cpus, self.percent
         );
+        let held = match self.trap_ns {
+            0 => held,
+            ns => format!("{held} (a trap taken for {})", units::duration(ns)),
+        };
         let held = if self.is_stopped {
             format!(
                 "{held}: stopped, because it cannot look more rarely; a larger --max-overhead lets it go on"
@@ -71,6 +77,7 @@ impl Summary {
             "open_ns": self.open_ns,
             "exact": self.is_exact,
             "stopped": self.is_stopped,
+            "trap_ns": self.trap_ns,
         })
     }
 }

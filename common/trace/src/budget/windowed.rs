@@ -36,6 +36,11 @@ pub trait Windowed {
     /// Its loaded programs.
     fn object(&self) -> &Object;
 
+    /// What each run of its programs on functions of programs costs beside them: a trap, ns.
+    fn trap_ns(&self) -> u64 {
+        0
+    }
+
     /// Whether [`Self::open`] can do its work at once, as far as this can be known.
     fn is_ready(&self) -> bool {
         true

@@ -1,0 +1,135 @@
+//! What a trap into the kernel costs on this machine: 1 us on bare metal, tens of them in nested virtual machines.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use bpf::profile::ProfileSkel;
+use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
+use trace::cost::runs;
+
+/// Measurements, of which the fastest counts: others were interrupted.
+const MEASUREMENTS: u32 = 5;
+/// Calls in each.
+const CALLS: u32 = 50;
+
+/// How a program is put on a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Behind a perf event. Since ef1b808e3b7c (6.13) it goes on trapping for tens of milliseconds while it is taken away.
+    #[default]
+    Event,
+    /// With uprobe_multi, which traps no more as soon as it is taken away.
+    Multi,
+}
+
+impl Method {
+    /// Puts the program at `offset` in a file, or where `function` begins, for one process or, with -1, all.
+    pub(crate) fn attach(
+        self,
+        skel: &ProfileSkel<'_>,
+        pid: i32,
+        file: &Path,
+        place: Place<'_>,
+    ) -> libbpf_rs::Result<Link> {
+        match (self, place) {
+            (Self::Event, Place::Function(name)) => {
+                let options = UprobeOpts {
+                    func_name: Some(name.into()),
+                    ..UprobeOpts::default()
+                };
+                let program = &skel.progs.on_uprobe;
+                program.attach_uprobe_with_opts(pid, file, 0, options)
+            }
+            (Self::Event, Place::Offset(offset)) => {
+                let program = &skel.progs.on_uprobe;
+                program.attach_uprobe_with_opts(pid, file, offset, UprobeOpts::default())
+            }
+            (Self::Multi, place) => {
+                let mut options = UprobeMultiOpts::default();
+                match place {
+                    Place::Function(name) => options.syms.push(name.into()),
+                    Place::Offset(offset) => options.offsets.push(offset),
+                }
+                let program = &skel.progs.on_uprobe_multi;
+                program.attach_uprobe_multi_with_opts(pid, file, "", options)
+            }
+        }
+    }
+
+    fn runs(self, skel: &ProfileSkel<'_>) -> u64 {
+        match self {
+            Self::Event => runs(&skel.progs.on_uprobe),
+            Self::Multi => runs(&skel.progs.on_uprobe_multi),
+        }
+    }
+}
+
+/// Where in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    Function(&'a str),
+    Offset(usize),
+}
+
+/// Measured on a function of our own with the program that is going to run, before anything counts: how it is best put on functions,
+/// and what a trap costs, ns. In another thread: uprobe_multi before 46ba0e49b642 (6.10) sees but one.
+pub(crate) fn measure(skel: &ProfileSkel<'_>) -> Result<(Method, u64)> {
+    let offset = own_offset(probed as *const () as usize)
+        .context("measure a trap: our own function is in no file")?;
+    let own = i32::try_from(std::process::id()).context("PID")?;
+    let without_ns = in_another_thread();
+    for method in [Method::Multi, Method::Event] {
+        let before = method.runs(skel);
+        let place = Place::Offset(offset);
+        let link = match method.attach(skel, own, Path::new("/proc/self/exe"), place) {
+            Err(_) if method == Method::Multi => continue,
+            link => link.context("measure a trap: attach to our own function")?,
+        };
+        let with_ns = in_another_thread();
+        drop(link);
+        if method.runs(skel) - before >= u64::from(MEASUREMENTS * CALLS) {
+            return Ok((method, with_ns.saturating_sub(without_ns)));
+        }
+    }
+    bail!("measure a trap: no program ran on our own function: uprobes do not work here")
+}
+
+fn in_another_thread() -> u64 {
+    thread::spawn(fastest_ns).join().unwrap_or(0)
+}
+
+#[inline(never)]
+extern "C" fn probed(n: u32) -> u32 {
+    black_box(n) + 1
+}
+
+/// A call's.
+fn fastest_ns() -> u64 {
+    let measured = (0..MEASUREMENTS).map(|_| {
+        let start = Instant::now();
+        for n in 0..CALLS {
+            black_box(probed(black_box(n)));
+        }
+        u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / u64::from(CALLS)
+    });
+    measured.min().unwrap_or(0)
+}
+
+/// Where in its file the code at an address of ours lies.
+fn own_offset(address: usize) -> Option<usize> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        let end = usize::from_str_radix(end, 16).ok()?;
+        let offset = usize::from_str_radix(fields.nth(1)?, 16).ok()?;
+        (start..end)
+            .contains(&address)
+            .then(|| address - start + offset)
+    })
+}
