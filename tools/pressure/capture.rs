@@ -86,7 +86,7 @@ impl Capture {
     pub(crate) fn prepare(args: &Args, kernel: &Kernel, source: &Source) -> Result<Self> {
         let programs = args.programs(kernel);
         if args.common.verbose {
-            eprint!("{}", probe::describe("pressure", kernel, &NEEDS, &programs));
+            probe::say("pressure", kernel, &NEEDS, &programs);
         }
         // The machine's pressure is everybody's: who is shown is decided afterwards.
         let mut everybody = Targets::default().resolve()?;
