@@ -8,7 +8,9 @@ use bpf::biolatency::types::{
     disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started, submitter,
 };
 use libbpf_rs::MapCore;
+use libbpf_rs::skel::Skel;
 use trace::budget::Estimates;
+use trace::cost::count_skipped;
 use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
 use trace::loader::section;
 use trace::losses::Losses;
@@ -258,6 +260,7 @@ impl Harvest {
     pub(crate) fn losses(&self, skel: &BiolatencySkel<'_>) -> Result<Losses> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let mut losses = Losses::default();
+        count_skipped(skel.object(), &mut losses);
         losses.count("groups_full", "requests: too many groups", bss.groups_full);
         losses.count("buckets_full", "requests: table full", bss.buckets_full);
         losses.count(

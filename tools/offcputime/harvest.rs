@@ -9,8 +9,10 @@ use bpf::offcputime::OffcputimeSkel;
 use bpf::offcputime::types::{
     offcputime_key, offcputime_totals, offcputime_value, open_phase, wait_call,
 };
+use libbpf_rs::skel::Skel;
 use profile::model::Task;
 use trace::budget::Estimate;
+use trace::cost::count_skipped;
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -172,6 +174,7 @@ impl Harvest {
     ) -> Result<()> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let losses = &mut self.losses;
+        count_skipped(skel.object(), losses);
         losses.time(
             "rows_full",
             "waits: table full",

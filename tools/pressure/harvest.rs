@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
+use trace::cost::count_skipped;
 use trace::histogram::harvest::wait_for_running_programs;
 use trace::iterate;
 use trace::loader::section;
@@ -244,6 +246,7 @@ const UNSEEN: [(&str, &str); 3] = [
 pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let mut losses = Losses::default();
+    count_skipped(skel.object(), &mut losses);
     losses.count(
         "exited_full",
         "tasks that ended: table full",

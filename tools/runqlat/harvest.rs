@@ -7,7 +7,9 @@ use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
 use libbpf_rs::MapCore;
+use libbpf_rs::skel::Skel;
 use trace::budget::Estimates;
+use trace::cost::count_skipped;
 use trace::histogram::harvest::{
     Group as Waits, take_groups, take_whole, wait_for_running_programs,
 };
@@ -171,6 +173,7 @@ pub(crate) fn progress(skel: &RunqlatSkel<'_>) -> Result<State> {
 pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let mut losses = Losses::default();
+    count_skipped(skel.object(), &mut losses);
     losses.count("groups_full", "waits: too many groups", bss.groups_full);
     losses.count("buckets_full", "waits: table full", bss.buckets_full);
     losses.count(

@@ -10,6 +10,7 @@ use libbpf_rs::Object;
 use serde_json::{Value, json};
 
 use crate::budget::Summary;
+use crate::losses::Losses;
 use crate::window::clock_ns;
 
 /// Starts counting when made; holds the kernel's BPF statistics on until dropped.
@@ -189,6 +190,17 @@ fn is_measuring_anyway() -> bool {
 /// How often a program has run, as far as BPF statistics were on.
 pub fn runs(program: &impl AsFd) -> u64 {
     program_info(program.as_fd().as_raw_fd()).map_or(0, |info| info.run_cnt)
+}
+
+/// Counts the events that the kernel kept from an object's programs because they were at work on that CPU, or another program that
+/// shares their guard.
+pub fn count_skipped(object: &Object, losses: &mut Losses) {
+    let skipped = object
+        .progs()
+        .filter_map(|program| program_info(program.as_fd().as_raw_fd()))
+        .map(|info| info.recursion_misses)
+        .sum();
+    losses.count("nested", "events during our own work", skipped);
 }
 
 fn program_info(fd: RawFd) -> Option<libbpf_sys::bpf_prog_info> {
