@@ -55,6 +55,25 @@ fn a_signal_that_the_caller_ignores_ends_nothing() {
     }
 }
 
+/// As the background jobs of a script are started, which end such tools with `kill -INT $!`.
+#[test]
+fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    for tool in TRACERS {
+        let mut args = once(tool, "3600");
+        args.push("-j");
+        let running = ignoring(tool, &args, &[libc::SIGINT]);
+        running.wait_attached();
+        running.signal(libc::SIGINT);
+        let output = running.finish();
+        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
+        output.report();
+    }
+}
+
 #[test]
 fn a_command_ignores_what_the_caller_ignores() {
     if !require_live() {
@@ -142,7 +161,7 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
-    for tool in COMMANDED.into_iter().filter(|tool| *tool != "lockstat") {
+    for tool in COMMANDED {
         let done = dir.path().join(tool);
         let script = format!("exec 2>/dev/null; sleep 1; touch {}", done.display());
         let full = File::options().write(true).open("/dev/full");

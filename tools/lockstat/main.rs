@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use profile::units;
 use trace::closing::Closing;
-use trace::collect::finish;
+use trace::collect::finish_after;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::intervals::report_each;
@@ -83,9 +83,9 @@ fn trace(mut args: Args) -> Result<Outcome> {
         &mut capture,
         &mut end_ns,
     );
-    run::unless_closed(written, ())?;
-    let outcome = close(&args, &capture, end_ns - start_ns)?;
-    finish(command, &signals, outcome)
+    let ran =
+        run::unless_closed(written, ()).and_then(|()| close(&args, &capture, end_ns - start_ns));
+    finish_after(command, &signals, ran)
 }
 
 /// What the mode would use; nothing is loaded.
