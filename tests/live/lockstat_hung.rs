@@ -1,16 +1,12 @@
 //! lockstat on threads that hang on a kernel lock throughout.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::c_program::compile;
 use crate::kernel::{alone, require_live};
 use crate::lockstat_kernel::locks;
+use crate::lockstat_now_kernel::behind_an_inode;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
-
-const INODE: &str = include_str!("../workloads/locks/inode.c");
+use crate::workload::number;
 
 /// Where the kernel says for what its hung tasks wait, and of rwsems' readers and writers.
 #[test]
@@ -19,13 +15,7 @@ fn waits_that_neither_begin_nor_end_while_it_looks_are_counted() {
         return;
     }
     let _alone = alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "inode", INODE, &[]);
-    let mut command = Command::new(program);
-    command.arg(dir.path().join("file"));
-    let (mut workload, _) = Workload::spawn("inode", command);
-    workload.go();
-    let truth = workload.results().remove(0);
+    let (workload, truth, _dir) = behind_an_inode();
     let pid = workload.pid().to_string();
     for window in [&["0.5"][..], &["-i", "0.2", "0.5"]] {
         let output =

@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+use tempfile::TempDir;
+
 use crate::c_program::compile;
 use crate::kernel::require_live;
 use crate::lockstat_now::{list, now, text};
@@ -9,19 +12,25 @@ use crate::workload::{Workload, number};
 
 const INODE: &str = include_str!("../workloads/locks/inode.c");
 
-#[test]
-fn a_kernel_lock_that_stands_still_names_its_owner() {
-    if !require_live() {
-        return;
-    }
-    let _alone = crate::kernel::alone();
+/// Threads that hang behind an inode, who they are, and its directory.
+pub(crate) fn behind_an_inode() -> (Workload, Value, TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "inode", INODE, &[]);
     let mut command = Command::new(program);
     command.arg(dir.path().join("file"));
     let (mut workload, _) = Workload::spawn("inode", command);
     workload.go();
-    let truth = &workload.results()[0];
+    let truth = workload.results().remove(0);
+    (workload, truth, dir)
+}
+
+#[test]
+fn a_kernel_lock_that_stands_still_names_its_owner() {
+    if !require_live() {
+        return;
+    }
+    let _alone = crate::kernel::alone();
+    let (workload, truth, _dir) = behind_an_inode();
     let report = now(workload.pid());
     let waits = report["waits"].as_array().expect("waits");
     assert_eq!(waits.len(), 2, "{report}");
