@@ -259,13 +259,27 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 		send_slow_wait(member, prev, next, wait_ns, now);
 }
 
+static __always_inline void leave_cpu(struct task_struct *task, bool runnable, __u32 state, __u64 now)
+{
+	struct member *member;
+
+	/* Who sleeps is asked what it has missed when it wakes. */
+	if (!runnable && !(state & TASK_DEAD))
+		return;
+	member = member_of(task);
+	if (!member)
+		return;
+	drop_stale_wait(member, task, now);
+	if (runnable)
+		begin_wait(member, task, CAUSE_PREEMPTED, now);
+}
+
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next,
 					  __u32 state)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct runqlat_totals *sums = totals_here();
 	struct cpu_history *cpu;
-	struct member *member;
 	__u32 zero = 0;
 
 	cpu = bpf_map_lookup_elem(&history, &zero);
@@ -275,13 +289,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		sums->switches++;
 		remember_slice(cpu, prev, now);
 	}
-	if (stays_runnable(prev, preempt, state)) {
-		member = member_of(prev);
-		if (member) {
-			drop_stale_wait(member, prev, now);
-			begin_wait(member, prev, CAUSE_PREEMPTED, now);
-		}
-	}
+	leave_cpu(prev, stays_runnable(prev, preempt, state), state, now);
 	end_wait(cpu, prev, next, now, sums);
 }
 

@@ -77,17 +77,19 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
         throttled.abs_diff(truth.periods) <= 1,
         "{throttled}, {truth:?}"
     );
+    // What a sandbox's kernel hid the end of is a loss, with its time.
+    let hidden_ns = number(&offcputime, "losses.out_of_order_ns");
     // With new quota it still has to wait for its turn.
     assert!(
-        throttled_ns * 100 >= truth.ns * 98,
-        "{throttled_ns}, {truth:?}"
+        (throttled_ns + hidden_ns) * 100 >= truth.ns * 98,
+        "{throttled_ns}, {hidden_ns} hidden, {truth:?}"
     );
     let run_delay_ns = number(&results[0], "total.run_delay_ns");
     near(
         throttled_ns + preempted_ns,
         run_delay_ns,
-        0.02,
-        "off the CPU",
+        0.02 + hidden_ns as f64 / run_delay_ns as f64,
+        &format!("off the CPU, {hidden_ns} hidden"),
     );
     let groups = entries(&runqlat, "groups").iter();
     let own: Vec<&Value> = groups.filter(|group| group["tid"] == tid).collect();
