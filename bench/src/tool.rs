@@ -32,9 +32,6 @@ impl Tool {
     pub(crate) fn start(program: &Path, args: &[String]) -> Result<Self> {
         // Files: a pipe that nobody reads could fill up and stop the tool.
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
-        // A shell's background jobs ignore it, and so would the tool.
-        // SAFETY: installs no handler.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let started = Instant::now();
         let child = Command::new(program)
             .args(args)

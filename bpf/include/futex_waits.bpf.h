@@ -225,9 +225,8 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	futex->wait.waker = waker_record(ctx, slot, scratch, stacks);
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	futex->wait.released_ns = now;
-	if (!futex->wait.holder.kind) {
+	if (!futex->wait.holder.kind)
 		note_holder(&futex->wait.holder, current_task(), HOLDER_WAKER, false);
-	}
 	release_scratch(scratch);
 }
 

@@ -14,7 +14,7 @@ static __always_inline void correct(struct member *member, struct task_struct *t
 {
 	bool on_cpu = is_on_cpu(task);
 
-	if (member->phase == PHASE_DEAD || now < member->since_ns + 1000000)
+	if (member->phase == PHASE_DEAD || now < member->since_ns + SWITCHING_NS)
 		return;
 	if (is_stale(member, task))
 		drop_phase(member, now);

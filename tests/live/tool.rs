@@ -141,7 +141,7 @@ impl Tool {
     /// Starts any command as the tool `name`, for a test that needs an environment of its own.
     pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
         watch_cpus();
-        // A shell's background jobs ignore it, and so would the tool.
+        // A shell's background jobs ignore it, and so would a tool's command.
         // SAFETY: installs no handler.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         command

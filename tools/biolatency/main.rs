@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::Closing;
-use trace::collect::finish_after;
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::{Cost, Meter};
 use trace::intervals::report_each;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
-        return Ok(run::print_completions(shell, Args::command()));
+        return run::print_completions(shell, Args::command());
     }
     let (mut targets, cgroup_id) = setup::resolve(&args.targets)?;
     let devs: Vec<u32> = args
@@ -100,7 +100,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let ran = run::unless_closed(written, ())
         .and_then(|()| harvest.losses(&skel))
         .map(|losses| close(args, window, requests, &losses, &cost));
-    finish_after(command, &signals, ran)
+    finish(command, &signals, ran)
 }
 
 fn close(args: &Args, window: Duration, requests: u64, losses: &Losses, cost: &Cost) -> Outcome {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use profile::units;
 use trace::closing::Closing;
-use trace::collect::finish_after;
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::intervals::report_each;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 
 fn trace(mut args: Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
-        return Ok(run::print_completions(shell, Args::command()));
+        return run::print_completions(shell, Args::command());
     }
     let mut targets = args.targets.resolve()?;
     args.output
@@ -85,7 +85,7 @@ fn trace(mut args: Args) -> Result<Outcome> {
     );
     let ran =
         run::unless_closed(written, ()).and_then(|()| close(&args, &capture, end_ns - start_ns));
-    finish_after(command, &signals, ran)
+    finish(command, &signals, ran)
 }
 
 /// What the mode would use; nothing is loaded.

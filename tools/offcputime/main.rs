@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
-use trace::collect::finish_after;
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::iterate;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 fn trace(args: &Args) -> Result<Outcome> {
     args.refuse_contradictions();
     if let Some(shell) = args.completions {
-        return Ok(run::print_completions(shell, Args::command()));
+        return run::print_completions(shell, Args::command());
     }
     let mut targets = args.targets.resolve()?;
     args.stacks
@@ -83,7 +83,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &mut stacks, &cost);
     let ran = run::unless_closed(written, Outcome::Done);
-    finish_after(command, &signals, ran)
+    finish(command, &signals, ran)
 }
 
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<OffcputimeSkel<'static>> {

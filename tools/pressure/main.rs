@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 
 fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
-        return Ok(run::print_completions(shell, Args::command()));
+        return run::print_completions(shell, Args::command());
     }
     let source = args.source()?;
     run::check_privileges()?;

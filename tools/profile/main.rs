@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
 use clap::CommandFactory;
 use libbpf_rs::skel::Skel;
-use trace::collect::finish_after;
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::loader::{self, section};
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
-        return Ok(run::print_completions(shell, Args::command()));
+        return run::print_completions(shell, Args::command());
     }
     let mut targets = args.targets.resolve()?;
     args.stacks
@@ -96,7 +96,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &moments, &mut stacks, &cost);
     let ran = run::unless_closed(written, Outcome::Done);
-    finish_after(command, &signals, ran)
+    finish(command, &signals, ran)
 }
 
 fn load(

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::Closing;
-use trace::collect::finish_after;
+use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::{Cost, Meter};
 use trace::intervals::report_each;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 fn trace(args: &Args) -> Result<Outcome> {
     if let Some(shell) = args.completions {
-        return Ok(run::print_completions(shell, Args::command()));
+        return run::print_completions(shell, Args::command());
     }
     let mut targets = args.targets.resolve()?;
     run::check_privileges()?;
@@ -87,7 +87,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = meter.read_within(skel.object(), budget);
     let ran =
         run::unless_closed(written, ()).and_then(|()| close(args, &skel, &cost, end_ns - start_ns));
-    finish_after(command, &signals, ran)
+    finish(command, &signals, ran)
 }
 
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<'static>> {

@@ -102,33 +102,24 @@ impl Until<'_> {
     }
 }
 
-/// After the report: passes a signal on to the command, if there is one, and waits for it; its failure outweighs losses.
+/// After the report: passes a signal on to the command, if there is one, and waits for it, though the run may have failed; its
+/// failure outweighs losses.
 ///
 /// # Errors
 ///
-/// When it cannot be waited for.
-pub fn finish(command: Option<Running>, signals: &Signals, outcome: Outcome) -> Result<Outcome> {
+/// The run's, and when the command cannot be waited for.
+pub fn finish(
+    command: Option<Running>,
+    signals: &Signals,
+    ran: Result<Outcome>,
+) -> Result<Outcome> {
     let Some(mut command) = command else {
-        return Ok(outcome);
+        return ran;
     };
     // Ctrl-C has reached the whole process group already.
     if let Some(signal) = signals.which().filter(|signal| *signal != libc::SIGINT) {
         command.forward(signal);
     }
-    Ok(outcome.after_command(command.wait()?))
-}
-
-/// As [`finish`], of a run that may have failed: that does not leave the command alone.
-///
-/// # Errors
-///
-/// The run's, and as for [`finish`].
-pub fn finish_after(
-    command: Option<Running>,
-    signals: &Signals,
-    ran: Result<Outcome>,
-) -> Result<Outcome> {
-    let outcome = *ran.as_ref().unwrap_or(&Outcome::Done);
-    let finished = finish(command, signals, outcome);
-    ran.and(finished)
+    let status = command.wait();
+    Ok(ran?.after_command(status?))
 }

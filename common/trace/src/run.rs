@@ -20,8 +20,6 @@ pub enum Outcome {
     Lossy,
     /// Exit status of `-- COMMAND`.
     Command(u8),
-    /// It could not be done, which has been said: exit status 1.
-    Failed,
 }
 
 impl Outcome {
@@ -36,19 +34,17 @@ impl Outcome {
 }
 
 /// `--completions SHELL`: prints the script that completes this tool's options.
-pub fn print_completions(shell: Shell, mut command: clap::Command) -> Outcome {
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn print_completions(shell: Shell, mut command: clap::Command) -> Result<Outcome> {
     let name = command.get_name().to_owned();
     // Not to stdout at once: it panics where that fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, &name, &mut script);
-    let written = io::stdout().write_all(&script).context("write to stdout");
-    match unless_closed(written, ()) {
-        Ok(()) => Outcome::Done,
-        Err(err) => {
-            complain(&name, &err);
-            Outcome::Failed
-        }
-    }
+    io::stdout().write_all(&script).context("write to stdout")?;
+    Ok(Outcome::Done)
 }
 
 /// Exit status for losses under `--strict`.
@@ -69,19 +65,13 @@ pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Lossy) => ExitCode::from(LOSSY),
         Ok(Outcome::Command(status)) => ExitCode::from(status),
-        Ok(Outcome::Failed) => ExitCode::FAILURE,
         Err(err) if err.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(err) => {
-            complain(tool, &err);
+            let line = with_remedy(format!("{err:#}").replace('\n', " "));
+            crate::say!("{tool}: {}", profile::escape::terminal(&line));
             ExitCode::FAILURE
         }
     }
-}
-
-/// What failed, and why, on one line.
-fn complain(tool: &str, err: &anyhow::Error) {
-    let line = with_remedy(format!("{err:#}").replace('\n', " "));
-    crate::say!("{tool}: {}", profile::escape::terminal(&line));
 }
 
 /// What runs short anywhere has the same remedy everywhere.
