@@ -1,6 +1,5 @@
 //! What a trap into the kernel costs on this machine: 1 us on bare metal, tens of them in nested virtual machines.
 
-use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 use std::thread;
@@ -10,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
 use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
 use trace::cost::runs;
+use trace::own_file_offset;
 
 /// Measurements, of which the fastest counts: others were interrupted.
 const MEASUREMENTS: u32 = 5;
@@ -78,8 +78,9 @@ pub(crate) enum Place<'a> {
 /// Measured on a function of our own with the program that is going to run, before anything counts: how it is best put on functions,
 /// and what a trap costs, ns. In another thread: uprobe_multi before 46ba0e49b642 (6.10) sees but one.
 pub(crate) fn measure(skel: &ProfileSkel<'_>) -> Result<(Method, u64)> {
-    let offset = own_offset(probed as *const () as usize)
+    let offset = own_file_offset(probed as *const () as u64)
         .context("measure a trap: our own function is in no file")?;
+    let offset = usize::try_from(offset).context("file offset")?;
     let own = i32::try_from(std::process::id()).context("PID")?;
     let without_ns = in_another_thread();
     for method in [Method::Multi, Method::Event] {
@@ -117,19 +118,4 @@ fn fastest_ns() -> u64 {
         u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / u64::from(CALLS)
     });
     measured.min().unwrap_or(0)
-}
-
-/// Where in its file the code at an address of ours lies.
-fn own_offset(address: usize) -> Option<usize> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let mut fields = line.split_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let start = usize::from_str_radix(start, 16).ok()?;
-        let end = usize::from_str_radix(end, 16).ok()?;
-        let offset = usize::from_str_radix(fields.nth(1)?, 16).ok()?;
-        (start..end)
-            .contains(&address)
-            .then(|| address - start + offset)
-    })
 }

@@ -35,4 +35,5 @@ pub mod unwind;
 pub mod waits;
 pub mod window;
 
+pub use mappings::own_file_offset;
 pub use profile::say;

@@ -18,6 +18,13 @@ use mapping::backing_of;
 pub(crate) use mapping::{Backing, FileKey, Mapping};
 pub(crate) use processes::Processes;
 
+/// Where in its file our own code at `address` lies; `None` if it is in none.
+pub fn own_file_offset(address: u64) -> Option<u64> {
+    let own = maps::read(std::process::id()).ok()?;
+    let found = own.iter().find(|mapping| mapping.covers(address))?;
+    matches!(found.backing, Backing::File(_)).then(|| found.file_offset(address))
+}
+
 /// Bytes of our own executable mapping that starts at `start`.
 pub(crate) fn mapped_size(start: u64) -> std::io::Result<u64> {
     let own = maps::read(std::process::id())?;
