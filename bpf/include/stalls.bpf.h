@@ -222,7 +222,9 @@ __attribute__((noinline)) int recount_locked(__u32 cpu, __u32 leaves, __u32 join
 	if (!at)
 		return 0;
 	since_ns = at->since_ns;
-	is_idle = hides_switches && has_gone_idle(at, now);
+	is_idle = has_gone_idle(at, now);
+	if (is_idle)
+		hides_switches = 1;
 	LOCKED(at, cpu, {
 		/* Unless it has switched since we looked. */
 		if (is_idle && at->since_ns == since_ns)

@@ -195,7 +195,7 @@ impl Capture {
             self.fold()?;
         }
         let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
-        if self.sees_all()? && is_due && harvest::unseen(&self.skel)? > 0 {
+        if self.sees_all()? && is_due && harvest::hides_switches(&self.skel)? {
             iterate::run(self.skel.links.correct_members.as_ref())?;
             self.corrected_ns = monotonic_ns();
         }

@@ -218,11 +218,10 @@ pub(crate) fn events(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(per_cpu.iter().sum())
 }
 
-/// Switches that were hidden from BPF.
-pub(crate) fn unseen(skel: &PressureSkel<'_>) -> Result<u64> {
-    Ok(section(skel.maps.bss_data.as_deref(), ".bss")?
-        .losses
-        .unseen)
+/// Whether switches have been found that were hidden from BPF.
+pub(crate) fn hides_switches(skel: &PressureSkel<'_>) -> Result<bool> {
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    Ok(bss.hides_switches != 0 || bss.losses.unseen > 0)
 }
 
 /// Tasks that have ended since tracing began.
