@@ -49,7 +49,7 @@ pub(crate) fn header(conditions: &Conditions) -> String {
         "# {title}\n\n\
          {date}; Linux {kernel}, {cpus} CPUs ({model}); ours: {ours}; libbpf-tools {theirs}; {bpftrace}; {perf}.\n\
          Load: `perf bench sched pipe`, for disks `fio --rw=randrw --bs=4k --direct=1` on a loop device over memory, \
-         on CPU {cpu}; {rounds} rounds, windows of {seconds} s, \
+         all on CPU {cpu}; {rounds} rounds, windows of {seconds} s, \
          in turns within one run.\n\n\
          Cells are min – **median** – max of the rounds; a ratio is ours / theirs of one round, so \
          below 1 is better.\n\

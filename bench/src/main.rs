@@ -24,6 +24,7 @@ mod summary;
 mod table;
 mod tool;
 mod unwind;
+mod workers;
 
 /// Measure our tools and others in turns under `perf bench sched pipe`, fio or a
 /// contended mutex.
