@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Mapping;
-use super::process::Space;
+use super::process::{MAX_COPIED, Space};
 use super::processes::Processes;
 use super::record::{Event, Record};
 use super::table::Table;
@@ -26,7 +26,7 @@ impl Processes {
     pub(super) fn apply(&mut self, Record { time_ns, event }: Record) {
         match event {
             Event::Map { tgid, mapping } => self.map(tgid, mapping),
-            Event::Exec { tgid } => self.begin(tgid, time_ns, true, Arc::default()),
+            Event::Exec { tgid } => self.begin(tgid, time_ns, true, self.no_mappings()),
             Event::Fork { child, parent } => self.fork(child, parent, time_ns),
             Event::Exit { tgid } => self.exit(tgid, time_ns),
             Event::Lost(_) => {}
@@ -35,13 +35,16 @@ impl Processes {
 
     fn map(&mut self, tgid: u32, mut mapping: Mapping) {
         mapping.path = self.paths.share(mapping.path);
+        self.make_room(MAX_COPIED);
+        let held = &self.held;
         let process = self.known.entry(tgid).or_default();
         if process.latest().is_none() {
             self.spaces += 1;
-            process.push(Space::new(self.spaces, 0, false));
+            let table = Arc::new(Table::new(held));
+            process.push(Space::new(self.spaces, 0, false, table));
         }
         if let Some(space) = process.at_mut(mapping.from_ns) {
-            self.losses.forgotten += space.map(mapping);
+            self.losses.forgotten += space.map(mapping, held);
             self.changed.insert(tgid);
         }
     }
@@ -55,10 +58,10 @@ impl Processes {
         match process.latest_mut() {
             // The maps file was read after this: it shows the new space already.
             Some(space) if space.read_ns > time_ns => space.from_ns = time_ns.max(space.from_ns),
-            _ => process.push(Space {
-                table,
-                ..Space::new(self.spaces, time_ns, complete)
-            }),
+            latest => {
+                self.ended += usize::from(latest.is_some());
+                process.push(Space::new(self.spaces, time_ns, complete, table));
+            }
         }
     }
 
@@ -68,7 +71,7 @@ impl Processes {
             Some(table) => self.begin(child, time_ns, true, table),
             // An older process of that number must not answer for it.
             None if self.known.contains_key(&child) => {
-                self.begin(child, time_ns, false, Arc::default());
+                self.begin(child, time_ns, false, self.no_mappings());
             }
             None => {}
         }
@@ -80,6 +83,7 @@ impl Processes {
         };
         process.exited_ns = Some(time_ns);
         self.changed.insert(tgid);
+        self.ended += 1;
         let mappings = process.weight();
         self.exited_mappings += mappings;
         self.exited.push_back(Exited {
@@ -105,6 +109,7 @@ impl Processes {
 mod tests {
     use std::collections::{HashMap, HashSet, VecDeque};
 
+    use super::super::held::Held;
     use super::super::paths::Paths;
     use super::super::processes::MappingLosses;
     use super::super::{Backing, FileKey};
@@ -116,6 +121,8 @@ mod tests {
             known: HashMap::new(),
             exited: VecDeque::new(),
             exited_mappings: 0,
+            ended: 0,
+            held: Held::default(),
             paths: Paths::default(),
             spaces: 0,
             losses: MappingLosses::default(),
@@ -204,6 +211,82 @@ mod tests {
         );
         assert_eq!(inode(&all, 5, 31, 0x1000), None);
         assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
+    }
+
+    #[test]
+    fn children_that_change_a_large_table_do_not_copy_it() {
+        let mut all = silent();
+        event(&mut all, 10, Event::Exec { tgid: 1 });
+        for i in 0..65_536 {
+            map(&mut all, 1, i * 0x2000, 1, 11);
+        }
+        let shared = all.held.count();
+        for child in 2..1002 {
+            event(&mut all, 20, Event::Fork { child, parent: 1 });
+            map(&mut all, child, 0x2000, 2, 21);
+        }
+        assert_eq!(all.held.count(), shared + 1000);
+        assert_eq!(all.losses.forgotten, 1000);
+        assert_eq!(inode(&all, 2, 30, 0x2000), Some(2));
+        assert_eq!(
+            inode(&all, 2, 30, 0x4000),
+            None,
+            "unknown, not the parent's"
+        );
+        assert_eq!(inode(&all, 1, 30, 0x2000), Some(1));
+    }
+
+    #[test]
+    fn the_oldest_spaces_go_first_and_then_nothing_more_is_taken_in() {
+        let mut all = silent();
+        all.held = Held::new(8 * MAX_COPIED);
+        // One program after another under one number: the last one and seven before it have room.
+        for exec in 0..9 {
+            event(&mut all, exec * 10, Event::Exec { tgid: 5 });
+            for i in 0..MAX_COPIED as u64 {
+                map(&mut all, 5, i * 0x2000, exec, exec * 10 + 1);
+            }
+            assert!(all.held.count() <= 8 * MAX_COPIED);
+        }
+        assert_eq!(inode(&all, 5, 5, 0), None, "the first");
+        assert_eq!(inode(&all, 5, 75, 0), Some(7));
+        assert_eq!(inode(&all, 5, 85, 0), Some(8));
+        let forgotten = all.losses.forgotten;
+        assert!((1..=3).contains(&forgotten));
+        for tgid in 10..30 {
+            event(&mut all, 100, Event::Exec { tgid });
+            for i in 0..MAX_COPIED as u64 {
+                map(&mut all, tgid, i * 0x2000, 1, 101);
+            }
+            assert!(all.held.count() <= 8 * MAX_COPIED);
+        }
+        assert_eq!(
+            inode(&all, 5, 105, 0),
+            Some(8),
+            "what runs is not forgotten"
+        );
+        assert_eq!(inode(&all, 10, 105, 0), Some(1));
+        assert_eq!(inode(&all, 29, 105, 0), None);
+        assert!(all.losses.forgotten >= 12 * MAX_COPIED as u64);
+    }
+
+    #[test]
+    fn many_processes_that_share_their_parents_table_fit() {
+        let mut all = silent();
+        event(&mut all, 10, Event::Exec { tgid: 1 });
+        for i in 0..1000 {
+            map(&mut all, 1, i * 0x2000, 1, 11);
+        }
+        for child in 2..20_002 {
+            event(&mut all, 20, Event::Fork { child, parent: 1 });
+        }
+        for child in 2..302 {
+            map(&mut all, child, 0x2000, 2, 21);
+        }
+        assert_eq!(inode(&all, 20_001, 30, 999 * 0x2000), Some(1));
+        assert_eq!(inode(&all, 301, 30, 999 * 0x2000), Some(1));
+        assert_eq!(inode(&all, 301, 30, 0x2000), Some(2));
+        assert_eq!(all.losses.forgotten, 0);
     }
 
     #[test]

@@ -3,11 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::held::Held;
 use super::table::Table;
 use super::{Backing, Mapping};
 
 /// exec and PID reuse start a new one; a shell wrapper does 2–3.
 const MAX_SPACES: usize = 8;
+/// Mappings of a table that is copied because its process changes what it shared with its parent: 0.6 MB. It is also what
+/// the BPF side lists of a process.
+pub(super) const MAX_COPIED: usize = 4096;
 
 /// One address space, from an exec, a fork or first sight until the next.
 #[derive(Clone, Debug)]
@@ -47,6 +51,18 @@ impl Process {
         self.spaces.push_back(space);
     }
 
+    /// When each of its spaces was left for the next, or ended with it; the oldest first.
+    pub(super) fn ended_ns(&self) -> impl Iterator<Item = u64> {
+        let left = self.spaces.iter().skip(1).map(|next| next.from_ns);
+        left.chain(self.exited_ns)
+    }
+
+    /// Forgets the oldest space; returns whether any is left.
+    pub(super) fn forget_oldest(&mut self) -> bool {
+        self.spaces.pop_front();
+        !self.spaces.is_empty()
+    }
+
     /// Mappings held in all spaces.
     pub(super) fn weight(&self) -> usize {
         self.spaces.iter().map(|s| s.table.len()).sum()
@@ -63,13 +79,13 @@ impl Process {
 }
 
 impl Space {
-    pub(super) fn new(id: u32, from_ns: u64, complete: bool) -> Self {
+    pub(super) fn new(id: u32, from_ns: u64, complete: bool, table: Arc<Table>) -> Self {
         Self {
             id,
             from_ns,
             read_ns: 0,
             complete,
-            table: Arc::default(),
+            table,
         }
     }
 
@@ -84,12 +100,27 @@ impl Space {
     }
 
     /// Applies a mapping that the kernel reported; returns how many mappings had to be forgotten.
-    pub(super) fn map(&mut self, mapping: Mapping) -> u64 {
-        let table = Arc::make_mut(&mut self.table);
-        if mapping.from_ns < self.read_ns {
-            table.insert_older(mapping, self.read_ns)
-        } else {
-            table.insert(mapping)
+    pub(super) fn map(&mut self, mapping: Mapping, held: &Held) -> u64 {
+        let read_ns = self.read_ns;
+        let (table, given_up) = self.table_mut(held);
+        given_up
+            + if mapping.from_ns < read_ns {
+                table.insert_older(mapping, read_ns)
+            } else {
+                table.insert(mapping)
+            }
+    }
+
+    /// The table, to be changed: a copy where others share it. Returns also whether it was given up for an empty one, as
+    /// too large to be copied: one call of each child would cost us megabytes. A sample that finds nothing then has the maps
+    /// file read.
+    pub(super) fn table_mut(&mut self, held: &Held) -> (&mut Table, u64) {
+        let most = MAX_COPIED.min(held.room());
+        let mut given_up = 0;
+        if self.table.len() > most && Arc::get_mut(&mut self.table).is_none() {
+            given_up = 1;
+            self.table = Arc::new(Table::new(held));
         }
+        (Arc::make_mut(&mut self.table), given_up)
     }
 }

@@ -4,14 +4,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::events::Exited;
+use super::held::Held;
 use super::paths::Paths;
 use super::process::{Process, Space};
 use super::sideband::Stream;
-use super::{Mapping, maps};
+use super::table::Table;
+use super::{Backing, Mapping, maps};
 use crate::window::monotonic_ns;
 
 /// How often one process' maps file is read again because an address was not found.
 const REREAD_NS: u64 = 100_000_000;
+/// Processes that are looked at for each space that ended since room was last made, so that it stays cheap.
+const LOOKED_AT: usize = 64;
 
 /// What could not be known about mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +26,7 @@ pub(crate) struct MappingLosses {
     pub(crate) records: u64,
     /// Processes that were gone before their maps could be read.
     pub(crate) gone: u64,
-    /// Exited processes and replaced mappings that were forgotten to bound memory.
+    /// Exited processes, old address spaces and mappings that were forgotten, or not taken in, to bound memory.
     pub(crate) forgotten: u64,
 }
 
@@ -33,6 +37,10 @@ pub(crate) struct Processes {
     pub(super) known: HashMap<u32, Process>,
     pub(super) exited: VecDeque<Exited>,
     pub(super) exited_mappings: usize,
+    /// Spaces that ended and may still be there.
+    pub(super) ended: usize,
+    /// Mappings in all tables.
+    pub(super) held: Held,
     pub(super) paths: Paths,
     pub(super) spaces: u32,
     pub(super) losses: MappingLosses,
@@ -52,6 +60,8 @@ impl Processes {
             known: HashMap::new(),
             exited: VecDeque::new(),
             exited_mappings: 0,
+            ended: 0,
+            held: Held::default(),
             paths: Paths::default(),
             spaces: 0,
             losses: MappingLosses {
@@ -66,6 +76,7 @@ impl Processes {
         let records = self.stream.as_ref().map_or(0, |s| s.lost);
         MappingLosses {
             records,
+            forgotten: self.losses.forgotten + self.paths.refused,
             ..self.losses.clone()
         }
     }
@@ -95,12 +106,21 @@ impl Processes {
         std::mem::take(&mut self.changed)
     }
 
-    /// What a process has mapped now; `None` when nothing is known of it.
-    pub(crate) fn current(&mut self, tgid: u32) -> Option<Vec<Mapping>> {
+    /// What a process has mapped of files now, by address, at most so many; `None` when nothing is known of it.
+    pub(crate) fn current(&mut self, tgid: u32, most: usize) -> Option<Vec<Mapping>> {
         self.snapshot(tgid);
         self.apply_until(monotonic_ns());
         let space = self.known.get(&tgid)?.latest()?;
-        Some(space.table.current().cloned().collect())
+        let is_code = |mapping: &&Mapping| mapping.backing != Backing::Anonymous;
+        Some(
+            space
+                .table
+                .current()
+                .filter(is_code)
+                .take(most)
+                .cloned()
+                .collect(),
+        )
     }
 
     /// Makes sure that the tables are as good as they get for a sample of `tgid` taken at `time_ns`.
@@ -165,23 +185,62 @@ impl Processes {
             return;
         };
         share(&mut self.paths, &mut mappings);
-        self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, since_ns);
+        self.make_room(mappings.len());
+        let space = self.known.get_mut(&tgid).and_then(Process::latest_mut);
+        if let Some(space) = space {
+            let (table, given_up) = space.table_mut(&self.held);
+            self.losses.forgotten += given_up + table.merge(mappings, since_ns);
+        }
         self.changed.insert(tgid);
     }
 
     /// Takes in the first reading of a process' maps file; an empty one is all that will be known.
     fn learn(&mut self, tgid: u32, mut mappings: Vec<Mapping>) {
         share(&mut self.paths, &mut mappings);
+        self.make_room(mappings.len());
+        let table = self.no_mappings();
         let process = self.known.entry(tgid).or_default();
         if process.latest().is_none() {
             self.spaces += 1;
-            process.push(Space::new(self.spaces, 0, false));
+            process.push(Space::new(self.spaces, 0, false, table));
         }
         let space = process.latest_mut().expect("just pushed");
         space.read_ns = monotonic_ns();
         space.complete = !mappings.is_empty();
-        self.losses.forgotten += Arc::make_mut(&mut space.table).merge(mappings, 0);
+        let (table, given_up) = space.table_mut(&self.held);
+        self.losses.forgotten += given_up + table.merge(mappings, 0);
         self.changed.insert(tgid);
+    }
+
+    /// A table without mappings.
+    pub(super) fn no_mappings(&self) -> Arc<Table> {
+        Arc::new(Table::new(&self.held))
+    }
+
+    /// Forgets the spaces that ended first until so many more mappings may be held; where that is not enough, tables refuse
+    /// what is new.
+    pub(super) fn make_room(&mut self, wanted: usize) {
+        let is_worth_it = self.ended > 0 && self.ended * LOOKED_AT >= self.known.len();
+        if self.held.room() >= wanted || !is_worth_it {
+            return;
+        }
+        let known = self.known.iter();
+        let mut ended: Vec<(u64, u32)> = known
+            .flat_map(|(&tgid, process)| process.ended_ns().map(move |ended_ns| (ended_ns, tgid)))
+            .collect();
+        ended.sort_unstable();
+        self.ended = ended.len();
+        for (_, tgid) in ended {
+            if self.held.room() >= wanted.max(self.held.reserve()) {
+                break;
+            }
+            self.ended -= 1;
+            self.losses.forgotten += 1;
+            let process = self.known.get_mut(&tgid);
+            if process.is_some_and(|process| !process.forget_oldest()) {
+                self.known.remove(&tgid);
+            }
+        }
     }
 
     fn apply_until(&mut self, until_ns: u64) {

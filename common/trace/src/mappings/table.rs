@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Mapping;
+use super::held::Held;
 
 /// vm.max_map_count is 65530 by default.
 const MAX_CURRENT: usize = 65_536;
@@ -10,15 +11,49 @@ const MAX_CURRENT: usize = 65_536;
 const MAX_REPLACED: usize = 1024;
 
 /// Current mappings by start address, never overlapping, and those that they replaced.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Table {
     current: BTreeMap<u64, Mapping>,
     replaced: VecDeque<Mapping>,
+    held: Held,
+}
+
+impl Clone for Table {
+    fn clone(&self) -> Self {
+        self.held.changed(0, self.len());
+        Self {
+            current: self.current.clone(),
+            replaced: self.replaced.clone(),
+            held: self.held.clone(),
+        }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.held.changed(self.len(), 0);
+    }
 }
 
 impl Table {
+    /// One that counts where all tables are counted.
+    pub(super) fn new(held: &Held) -> Self {
+        Self {
+            current: BTreeMap::new(),
+            replaced: VecDeque::new(),
+            held: held.clone(),
+        }
+    }
+
     /// A mapping made at `mapping.from_ns` takes the place of all that it overlaps. Returns how many were forgotten.
     pub(super) fn insert(&mut self, mapping: Mapping) -> u64 {
+        let before = self.len();
+        let dropped = self.replace(mapping);
+        self.held.changed(before, self.len());
+        dropped
+    }
+
+    fn replace(&mut self, mapping: Mapping) -> u64 {
         let overlapping: Vec<u64> = self.overlapping(&mapping).map(|m| m.start).collect();
         if let [start] = overlapping[..] {
             let same = &self.current[&start];
@@ -27,16 +62,25 @@ impl Table {
                 return 0;
             }
         }
+        // Where nothing more may be held, what is replaced gives its place and its past: a wrong name is worse than none.
+        let most = match self.held.room() {
+            0 => self.current.len().min(MAX_CURRENT),
+            _ => MAX_CURRENT,
+        };
         let mut dropped = 0;
+        let mut outside = Vec::new();
         for start in overlapping {
             let old = self.current.remove(&start).expect("key was just listed");
-            self.keep_outside(&old, &mapping);
+            outside.extend(outside_of(&old, &mapping).into_iter().flatten());
             dropped += self.retire(old, mapping.from_ns);
         }
-        if self.current.len() >= MAX_CURRENT {
-            return dropped + 1;
+        for part in std::iter::once(mapping).chain(outside) {
+            if self.current.len() < most {
+                self.current.insert(part.start, part);
+            } else {
+                dropped += 1;
+            }
         }
-        self.current.insert(mapping.start, mapping);
         dropped
     }
 
@@ -58,10 +102,12 @@ impl Table {
             .overlapping(&mapping)
             .any(|m| m.covers(mapping.start) && m.same_content(&mapping));
         if still_there {
-            0
-        } else {
-            self.retire(mapping, read_ns)
+            return 0;
         }
+        let before = self.len();
+        let dropped = self.retire(mapping, read_ns);
+        self.held.changed(before, self.len());
+        dropped
     }
 
     /// What is mapped now, by address.
@@ -100,32 +146,11 @@ impl Table {
         before.filter(|m| m.end > start).into_iter().chain(inside)
     }
 
-    /// The parts of `old` that `new` leaves in place.
-    fn keep_outside(&mut self, old: &Mapping, new: &Mapping) {
-        if old.start < new.start {
-            self.current.insert(
-                old.start,
-                Mapping {
-                    end: new.start,
-                    ..old.clone()
-                },
-            );
-        }
-        if old.end > new.end {
-            let offset = old.file_offset(new.end);
-            self.current.insert(
-                new.end,
-                Mapping {
-                    start: new.end,
-                    offset,
-                    ..old.clone()
-                },
-            );
-        }
-    }
-
     fn retire(&mut self, mut mapping: Mapping, until_ns: u64) -> u64 {
         mapping.until_ns = until_ns;
+        if self.held.room() == 0 {
+            return 1;
+        }
         self.replaced.push_back(mapping);
         if self.replaced.len() > MAX_REPLACED {
             self.replaced.pop_front();
@@ -133,6 +158,20 @@ impl Table {
         }
         0
     }
+}
+
+/// The parts of `old` that `new` leaves in place.
+fn outside_of(old: &Mapping, new: &Mapping) -> [Option<Mapping>; 2] {
+    let below = (old.start < new.start).then(|| Mapping {
+        end: new.start,
+        ..old.clone()
+    });
+    let above = (old.end > new.end).then(|| Mapping {
+        start: new.end,
+        offset: old.file_offset(new.end),
+        ..old.clone()
+    });
+    [below, above]
 }
 
 #[cfg(test)]
@@ -198,6 +237,38 @@ mod tests {
             None,
             "unmapped before the file was read"
         );
+    }
+
+    #[test]
+    fn a_full_table_gives_up_what_is_replaced_and_grows_no_more() {
+        let held = Held::new(3);
+        let mut table = Table::new(&held);
+        for (at, inode) in [(0x1000, 1), (0x4000, 2), (0x9000, 3)] {
+            assert_eq!(table.insert(mapping(at, at + 0x3000, inode, 0)), 0);
+        }
+        assert_eq!(table.insert(mapping(0x5000, 0x6000, 4, 10)), 3);
+        assert_eq!(inode(&table, 0x5000, 10), Some(4), "not the one below");
+        assert_eq!(
+            inode(&table, 0x4000, 10),
+            None,
+            "no room for what is left of it"
+        );
+        assert_eq!(table.insert(mapping(0x20000, 0x21000, 5, 20)), 1);
+        assert_eq!((held.count(), table.len()), (3, 3));
+        let copy = table.clone();
+        assert_eq!(held.count(), 6);
+        drop((table, copy));
+        assert_eq!(held.count(), 0);
+    }
+
+    #[test]
+    fn pieces_of_a_mapping_are_bounded_like_mappings() {
+        let mut table = Table::default();
+        table.insert(mapping(0, 1 << 40, 1, 0));
+        let pages = (1..=MAX_CURRENT as u64).map(|page| page * 0x2000);
+        let pieces = pages.map(|start| table.insert(mapping(start, start + 0x1000, 2, 1)));
+        assert!(pieces.sum::<u64>() > 0);
+        assert_eq!(table.current.len(), MAX_CURRENT);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl StackTable {
         );
         losses.count(
             "mappings_forgotten",
-            "exited processes forgotten",
+            "processes and mappings forgotten",
             symbols.forgotten,
         );
         losses.count(

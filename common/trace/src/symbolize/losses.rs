@@ -9,7 +9,7 @@ pub struct SymbolLosses {
     pub stream_records: u64,
     /// Processes that were gone before their mappings could be read.
     pub processes_gone: u64,
-    /// Exited processes and old mappings that were forgotten to bound memory.
+    /// Exited processes, old address spaces and mappings that were forgotten, or not taken in, to bound memory.
     pub forgotten: u64,
     /// Files with code that could not be opened.
     pub modules_unopened: u64,

@@ -62,6 +62,10 @@ use resolve::Resolver;
 /// Nothing of the kernel's address space is in a user stack except the vsyscall page.
 const LOW_4_GIB: u64 = 1 << 32;
 
+/// Mappings of a process that are looked at whenever one changes: four times what the BPF side lists, because among them
+/// may be files without tables.
+const MAX_EXECUTABLES: usize = 1 << 14;
+
 /// How to name.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -146,7 +150,7 @@ impl Symbolizer {
 
     /// The files that a process has mapped as code now; `None` when nothing is known of it.
     pub(crate) fn executables(&mut self, tgid: u32) -> Option<Vec<Executable>> {
-        let mappings = self.processes.current(tgid)?;
+        let mappings = self.processes.current(tgid, MAX_EXECUTABLES)?;
         let module = |mapping: &Mapping| match mapping.backing {
             Backing::Vdso => self.vdso,
             _ => self.modules.locate(tgid, mapping),
