@@ -111,15 +111,21 @@ static __always_inline void futex_entered(struct futex_wait *futex, struct task_
 	begin_futex_wait(futex, now);
 	futex->phase = FUTEX_RUNNING;
 	futex->wait.is_spinning = 1;
-	find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
+	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
+	/* Else, in a classic tracepoint's program, it is not for us to ask who that is: see lock_chains.bpf.h. */
+	if (bpf_ksym_exists(bpf_task_from_vpid))
+		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
 
-static __always_inline void end_spinning(struct futex_wait *futex, __u64 now)
+/* In a program that may ask for the holder. */
+static __always_inline void end_spinning(struct futex_wait *futex, struct task_struct *task, __u64 now)
 {
 	if (!futex->wait.is_spinning)
 		return;
 	end_part(&futex->wait, now);
 	futex->wait.is_spinning = 0;
+	if (!bpf_ksym_exists(bpf_task_from_vpid))
+		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
 
 /* The thread leaves its CPU. */
@@ -139,7 +145,7 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 		return;
 	if (futex->phase != FUTEX_IDLE) {
 		if (!runnable)
-			end_spinning(futex, now);
+			end_spinning(futex, task, now);
 		futex->phase = runnable ? FUTEX_RUNNABLE : FUTEX_BLOCKED;
 		futex->runnable_ns = now;
 		return;
