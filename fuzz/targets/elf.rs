@@ -18,6 +18,8 @@ mod goheader;
 mod minidebug;
 #[path = "../../common/trace/src/symbolize/pclntab.rs"]
 mod pclntab;
+#[path = "../../common/trace/src/symbolize/pieces.rs"]
+mod pieces;
 #[path = "../../common/trace/src/symbolize/relocations.rs"]
 mod relocations;
 

@@ -11,6 +11,8 @@ mod memory;
 #[path = "../../common/trace/src/symbolize"]
 mod symbolize {
     pub(crate) mod demangle;
+    #[expect(dead_code, reason = "that too much was asked for is asked elsewhere")]
+    pub(crate) mod pieces;
 
     /// What the real one has, beside the library that names are read with.
     mod elfnames {

@@ -1,25 +1,27 @@
 //! Names of variables: the data symbols of an ELF file.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 
-use object::read::{ReadCache, ReadRef};
+use object::read::ReadRef;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use unwind::PAGE;
 
 use crate::symbolize::demangle::demangled;
+use crate::symbolize::pieces::{Limits, Pieces};
 
-/// Largest table read at once: symbol tables of browsers have 30 MB.
-const MAX_READ: u64 = 64 << 20;
-/// All that is read of one file: what was read stays in memory until its last byte is.
-const MAX_READ_IN_ALL: u64 = 3 * MAX_READ;
+/// Largest table read at once: symbol tables of browsers have 30 MB; and all that is read of one file. Longer names are not
+/// read.
+const LIMITS: Limits = Limits {
+    piece: 64 << 20,
+    name: 1024,
+    all: 192 << 20,
+};
 /// More symbols than any real file has, and more variables.
 const MAX_SYMBOLS: usize = 4 << 20;
 const MAX_VARIABLES: usize = 1 << 19;
-/// Longer names are cut, much longer ones not read.
+/// Longer names are cut.
 const MAX_NAME: usize = 256;
-const MAX_MANGLED: u64 = 1024;
 
 /// A segment as the file describes it.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +60,8 @@ pub(super) struct Found {
 impl Variables {
     /// Reads the tables, also of its debug file if there is one; a file that makes no sense has none.
     pub(super) fn read(file: &File, debug: Option<&File>) -> Self {
-        let (cache, left) = (ReadCache::new(file), Cell::new(MAX_READ_IN_ALL));
-        let Ok(elf) = object::File::parse(Bounded(&cache, &left)) else {
+        let pieces = Pieces::new(file, LIMITS);
+        let Ok(elf) = object::File::parse(&pieces) else {
             return Self::default();
         };
         let loads = elf.segments().map(|segment| {
@@ -80,9 +82,9 @@ impl Variables {
         });
         let mut variables = data_symbols(&elf);
         if let Some(file) = debug {
-            let (cache, left) = (ReadCache::new(file), Cell::new(MAX_READ_IN_ALL));
+            let pieces = Pieces::new(file, LIMITS);
             // Only names and addresses are taken: its sections have no bytes.
-            let elf = object::File::parse(Bounded(&cache, &left));
+            let elf = object::File::parse(&pieces);
             variables.extend(elf.iter().flat_map(data_symbols));
         }
         // Of several names for one place the first in the table stays.
@@ -170,38 +172,6 @@ fn data_symbols<'a, R: ReadRef<'a>>(elf: &object::File<'a, R>) -> Vec<Variable> 
 
 fn cut(name: &str) -> Box<str> {
     name.chars().take(MAX_NAME).collect::<String>().into()
-}
-
-/// A file that is never read in one piece, and what may still be read of it.
-#[derive(Clone, Copy)]
-struct Bounded<'a, 'f>(&'a ReadCache<&'f File>, &'a Cell<u64>);
-
-impl Bounded<'_, '_> {
-    fn spend(self, bytes: u64) -> Result<(), ()> {
-        self.1.set(self.1.get().checked_sub(bytes).ok_or(())?);
-        Ok(())
-    }
-}
-
-impl<'a> ReadRef<'a> for Bounded<'a, '_> {
-    fn len(self) -> Result<u64, ()> {
-        ReadRef::len(self.0)
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
-        if size > MAX_READ {
-            return Err(());
-        }
-        self.spend(size)?;
-        self.0.read_bytes_at(offset, size)
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        let end = range.end.min(range.start.saturating_add(MAX_MANGLED));
-        let found = self.0.read_bytes_at_until(range.start..end, delimiter)?;
-        self.spend(found.len() as u64 + 1)?;
-        Ok(found)
-    }
 }
 
 #[cfg(test)]

@@ -11,13 +11,22 @@ use object::elf::{
     EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_DYNAMIC, PT_LOAD,
     PT_NOTE, R_AARCH64_RELATIVE, R_X86_64_RELATIVE, SHF_EXECINSTR,
 };
+use object::read::ReadRef;
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
-use object::read::{ReadCache, ReadRef};
 
-/// Largest single header table, note segment or string table that is read.
-const MAX_READ: u64 = 4 << 20;
+use super::pieces::{Limits, Pieces};
+
+/// Largest single header table, note segment or string table that is read, and four such in all: honest files take less than
+/// 1 MiB, but there may be 4096 notes of 4 MiB each in a file of 20 KB.
+const LIMITS: Limits = Limits {
+    piece: 4 << 20,
+    name: 4096,
+    all: 16 << 20,
+};
 /// The most segments and sections looked at; real files have 20 and 40 (thousands with -ffunction-sections objects).
 const MAX_ENTRIES: usize = 4096;
+/// Of a debug file's name: one more than any file's has.
+const MAX_LINK: usize = 256;
 
 /// A PT_LOAD segment.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +67,7 @@ pub(super) struct Headers {
     pub(super) build_id: Option<Vec<u8>>,
     /// `.debug_info` is inside.
     pub(super) dwarf: bool,
-    /// Name and CRC32 of the separate debug file.
+    /// Name, at most 256 bytes, and CRC32 of the separate debug file.
     pub(super) debug_link: Option<(Vec<u8>, u32)>,
     /// Refers to a dwz file.
     pub(super) supplementary: bool,
@@ -115,17 +124,18 @@ pub(super) fn is_elf(file: &File) -> bool {
     file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
 }
 
-/// Reads the headers; `None` when it is no ELF file or its program headers are broken.
+/// Reads the headers; `None` when it is no ELF file, its program headers are broken, or it would have too much read.
 pub(super) fn read(file: &File) -> Option<Headers> {
-    let cache = ReadCache::new(file);
-    let data = Bounded(&cache);
+    let data = Pieces::new(file, LIMITS);
     let mut class = [0; 5];
     file.read_exact_at(&mut class, 0).ok()?;
-    match class[4] {
-        1 => parse::<FileHeader32<Endianness>, _>(data),
-        2 => parse::<FileHeader64<Endianness>, _>(data),
+    let headers = match class[4] {
+        1 => parse::<FileHeader32<Endianness>, _>(&data),
+        2 => parse::<FileHeader64<Endianness>, _>(&data),
         _ => None,
-    }
+    };
+    // A link that was left out would be one that the file does not have.
+    headers.filter(|_| !data.overdrawn())
 }
 
 fn parse<'a, H, R>(data: R) -> Option<Headers>
@@ -267,6 +277,7 @@ where
     R: ReadRef<'a>,
 {
     let bytes = section.data(endian, data).ok()?;
+    // A longer name stays one that nothing is found by: the file does refer to another.
     let end = bytes.iter().position(|&b| b == 0)?;
     let crc = bytes
         .get((end + 1).next_multiple_of(4)..)?
@@ -278,28 +289,59 @@ where
     } else {
         u32::from_be_bytes(crc)
     };
-    Some((bytes[..end].to_vec(), crc))
+    Some((bytes[..end.min(MAX_LINK)].to_vec(), crc))
 }
 
-/// A file that is never read in one piece.
-#[derive(Clone, Copy)]
-struct Bounded<'a, 'f>(&'a ReadCache<&'f File>);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a> ReadRef<'a> for Bounded<'a, '_> {
-    fn len(self) -> Result<u64, ()> {
-        ReadRef::len(self.0)
+    /// A file of 64-bit headers, sparse, with so many notes or debug links of `size` bytes each.
+    fn sparse(notes: u16, links: u16, size: u64) -> File {
+        let names = b"\0.gnu_debuglink\0";
+        let sections_at = 64 + 56 * u64::from(notes);
+        let names_at = sections_at + 64 * (u64::from(links) + 2);
+        let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+        let mut put = |words: &[u64]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+        let halves = |h: [u16; 4]| h.iter().rev().fold(0, |w, h| w << 16 | u64::from(*h));
+        put(&[0, 64, sections_at, halves([0, 0, 64, 56])]);
+        put(&[halves([notes, 64, links + 2, links + 1])]);
+        let place = |n: u16| (1 << 20) + u64::from(n) * size;
+        for n in 0..notes {
+            put(&[4, place(n), 0, 0, size, size, 4]);
+        }
+        put(&[0; 8]);
+        for n in 0..links {
+            put(&[1 | 1 << 32, 0, 0, place(n), size, 0, 1, 0]);
+        }
+        put(&[3 << 32, 0, 0, names_at, names.len() as u64, 0, 1, 0]);
+        out.extend(names);
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&out, 0).unwrap();
+        file.set_len(place(notes.max(links))).unwrap();
+        file
     }
 
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
-        if size > MAX_READ {
-            Err(())
-        } else {
-            self.0.read_bytes_at(offset, size)
+    #[test]
+    fn few_large_notes_and_many_small_ones_are_read() {
+        for (notes, links, size) in [(1, 1, 4 << 20), (4000, 0, 1024), (0, 4000, 1024)] {
+            let headers = read(&sparse(notes, links, size)).expect("within the limits");
+            assert!(headers.sectioned);
+            assert_eq!(headers.debug_link.is_some(), links > 0);
         }
     }
 
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        let end = range.end.min(range.start.saturating_add(4096));
-        self.0.read_bytes_at_until(range.start..end, delimiter)
+    #[test]
+    fn a_file_that_would_have_gigabytes_read_is_refused() {
+        assert!(read(&sparse(300, 0, 4 << 20)).is_none());
+        assert!(read(&sparse(0, 300, 4 << 20)).is_none());
+    }
+
+    #[test]
+    fn a_link_longer_than_any_name_is_cut() {
+        let file = sparse(0, 1, 8192);
+        file.write_all_at(&[b'x'; 5000], 1 << 20).unwrap();
+        let (name, _) = read(&file).unwrap().debug_link.unwrap();
+        assert_eq!(name, [b'x'; MAX_LINK]);
     }
 }

@@ -33,6 +33,7 @@ mod opener;
 mod passing;
 mod pclntab;
 mod perfmap;
+pub(crate) mod pieces;
 mod reader;
 mod relocations;
 mod resolve;

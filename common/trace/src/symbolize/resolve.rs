@@ -1,7 +1,7 @@
 //! Names a batch of addresses of one file.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,7 +19,8 @@ const MAX_INFLATED: u64 = 4 << 30;
 /// Held in function tables of Go programs; kube-state-metrics, with 70,000 functions, takes 0.6 MiB.
 const MAX_GO_BYTES: usize = 64 << 20;
 
-/// Time that searching files of others (for debug files by checksum, for Go's tables) may take in a run.
+/// Time that reading headers of others' files and searching them (for debug files by checksum, for Go's tables) may take in a
+/// run.
 const MAX_SEARCHING: Duration = Duration::from_secs(20);
 
 /// What is known about a file once a name was asked of it.
@@ -42,7 +43,8 @@ pub(super) struct Resolver {
     /// Time spent on files that are not root's.
     searching: Duration,
     pub(super) changed: u64,
-    refused: u64,
+    /// Files whose headers make no sense, or were not read any more.
+    refused: HashSet<u32>,
 }
 
 /// An ELF address and, where known, its functions.
@@ -58,7 +60,7 @@ impl Resolver {
             max_sources,
             searching: Duration::ZERO,
             changed: 0,
-            refused: 0,
+            refused: HashSet::new(),
         }
     }
 
@@ -82,7 +84,7 @@ impl Resolver {
 
     /// Files whose contents were not used.
     pub(super) fn refused(&self) -> u64 {
-        self.refused + self.reader.refused()
+        self.refused.len() as u64 + self.reader.refused()
     }
 
     /// One result per file offset; without headers the offset stands for the address.
@@ -93,7 +95,7 @@ impl Resolver {
         offsets: &[u64],
     ) -> Vec<Resolved> {
         modules.reopen(id);
-        if !self.sources.contains_key(&id) {
+        if !self.sources.contains_key(&id) && !self.refused.contains(&id) {
             self.load(modules, id);
         }
         let source = self.sources.get(&id);
@@ -144,8 +146,9 @@ impl Resolver {
         let Some(file) = module.unchanged() else {
             return;
         };
-        let Some(headers) = elf::read(file) else {
-            self.refused += 1;
+        let read = || elf::read(file);
+        let Some(headers) = Self::searched(&mut self.searching, module.owner(), read) else {
+            self.refused.insert(id);
             return;
         };
         self.build_ids.insert(id, headers.build_id.clone());
