@@ -178,3 +178,66 @@ fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
         output.stdout
     );
 }
+
+/// A thread that waits for a condition all the while.
+const IDLE: &str = r#"
+#include <pthread.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+static volatile pid_t idle_tid;
+static void *idles(void *argument)
+{
+	pthread_mutex_lock(&mutex);
+	idle_tid = syscall(SYS_gettid);
+	pthread_cond_wait(&never, &mutex);
+	return argument;
+}
+int main(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, idles, NULL);
+	while (!idle_tid)
+		;
+	await_sleep(idle_tid);
+	ready();
+	say("done\n");
+	await_go();
+	return 0;
+}
+"#;
+
+#[test]
+fn a_wait_longer_than_intervals_is_in_what_each_of_them_leaves_out() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let stage = include_str!("../workloads/locks/stage.h");
+    let source = format!("{stage}{IDLE}");
+    let program = c_program::compile(dir.path(), "idle", &source, &["-pthread"]);
+    let (mut program, pid) = Workload::spawn("idle", Command::new(program));
+    let pid = pid.to_string();
+    let args = ["-U", "-j", "-i", "500ms", "-p", &pid, "1500ms"];
+    let output = Tool::start("lockstat", &args).finish();
+    program.go();
+    program.results();
+    program.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let reports = output.reports();
+    assert!(reports.len() >= 3, "{}", output.stdout);
+    for report in &reports {
+        let left_out = report["left_out"].as_array().expect("a list");
+        let idle = left_out.iter().find(|sum| sum["class"] == "cond");
+        let idle = idle.unwrap_or_else(|| panic!("no cond in {report}"));
+        let interval_ns = number(report, "duration_ns");
+        let idle_ns = number(idle, "total_ns");
+        assert!(idle_ns.abs_diff(interval_ns) <= SLACK_NS, "{report}");
+    }
+    let waits: u64 = reports
+        .iter()
+        .map(|report| number(&report["left_out"][0], "waits"))
+        .sum();
+    assert_eq!(waits, 1, "counted once: {}", output.stdout);
+}

@@ -52,21 +52,22 @@ pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
     rows
 }
 
-/// What is judged without any stack or memory, calls that raced, is what its surer neighbours at the same address are.
+/// What is judged without any stack or memory, calls that raced, is what its surer neighbours at the same address are: of those
+/// that are as sure, the one that was waited for longest. An earlier interval has counted waits that go on; they have time.
 fn settle_classes(locks: &mut [Lock]) {
-    let mut surest: HashMap<(u32, u64), (u8, Class, &'static str)> = HashMap::new();
+    let mut surest: HashMap<(u32, u64), (u8, u64, Class, &'static str)> = HashMap::new();
     for lock in locks.iter() {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
-        let verdict = (lock.row.confidence, lock.class, lock.row.class);
+        let row = &lock.row;
+        let verdict = (row.confidence, row.total_ns, lock.class, row.class);
         let best = surest.entry(at).or_insert(verdict);
-        if verdict.0 > best.0 {
-            *best = verdict;
-        }
+        *best = verdict.max(*best);
     }
     for lock in locks.iter_mut() {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
-        let (confidence, class, word) = surest[&at];
-        if lock.row.contentions == 0 || lock.row.confidence < UNSURE {
+        let (confidence, _, class, word) = surest[&at];
+        let only_raced = lock.row.contentions == 0 && lock.row.total_ns == 0;
+        if only_raced || lock.row.confidence < UNSURE {
             (lock.class, lock.row.class) = (class, word);
             lock.row.confidence = confidence;
         }

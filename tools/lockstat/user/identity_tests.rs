@@ -12,6 +12,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
     };
     row.class = class.word();
     row.contentions = contentions;
+    row.total_ns *= contentions.min(1);
     row.confidence = if contentions > 0 { 99 } else { 0 };
     Lock {
         row,
@@ -53,6 +54,40 @@ fn a_race_belongs_to_the_lock_at_its_address() {
         panic!("one mutex, not {}", rows.len())
     };
     assert_eq!((row.raced, row.contentions), (11, 3));
+}
+
+/// The word on which parking_lot lets a thread wait for everything.
+#[test]
+fn waits_carried_over_keep_their_own_class_whatever_else_the_thread_waits_for() {
+    let parked = || {
+        let mut carried = futex(0x1000, Class::Cond, Place::Nowhere, 0);
+        carried.row.identity.object = 1;
+        (carried.row.total_ns, carried.row.open) = (500, 1);
+        let mut ended = futex(0x1000, Class::ParkingLot, Place::Nowhere, 3);
+        ended.row.identity.object = 2;
+        (carried.row.confidence, ended.row.confidence) = (95, 95);
+        (carried.in_glibc, ended.in_glibc) = (false, false);
+        let mut race = futex(0x1000, Class::Unknown, Place::Nowhere, 0);
+        (race.row.identity.object, race.row.raced) = (0, 1);
+        [carried, ended, race]
+    };
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let mut locks = parked().map(Some);
+        let in_order = order.map(|n| locks[n].take().expect("each once"));
+        let mut rows: Vec<_> = unite(in_order.into())
+            .into_iter()
+            .map(|(class, row)| (class, row.contentions, row.open, row.raced, row.total_ns))
+            .collect();
+        rows.sort_unstable();
+        assert_eq!(
+            rows,
+            [
+                (Class::ParkingLot, 3, 0, 1, 1_000),
+                (Class::Cond, 0, 1, 0, 500)
+            ],
+            "{order:?}"
+        );
+    }
 }
 
 #[test]

@@ -170,7 +170,9 @@ fn left_out(hidden: &[(Class, LockRow)]) -> Vec<LeftOut> {
         sum.waits += row.contentions;
         sum.total_ns += row.total_ns;
     }
-    let mut classes: Vec<LeftOut> = classes.into_values().filter(|c| c.waits > 0).collect();
+    let mut classes: Vec<LeftOut> = classes.into_values().collect();
+    // Waits that an earlier interval has counted and that go on have time only; calls that raced have neither.
+    classes.retain(|sum| sum.waits > 0 || sum.total_ns > 0);
     classes.sort_by_key(|sum| Reverse((sum.total_ns, sum.class)));
     classes
 }
