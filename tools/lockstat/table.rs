@@ -198,10 +198,13 @@ fn how(row: &LockRow) -> Vec<String> {
 /// How far the truth may be from the estimates.
 fn sureness(row: &LockRow, margins: Margins) -> String {
     let percent = |margin: f64, of: u64| format!("\u{b1}{:.1}%", 100.0 * margin / of.max(1) as f64);
-    if !(margins.contentions.is_finite() && margins.total_ns.is_finite()) {
+    if margins.contentions.is_infinite() {
         return "seen in one window only".into();
     }
-    let total = percent(margins.total_ns, row.total_ns);
+    let total = match margins.total_ns.is_finite() {
+        true => percent(margins.total_ns, row.total_ns),
+        false => "\u{b1}? (nothing seen)".into(),
+    };
     if is_number_known(row) {
         let waits = percent(margins.contentions, row.contentions);
         format!("total {total}, waits {waits}")

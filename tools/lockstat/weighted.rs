@@ -60,8 +60,6 @@ struct Sum {
     holders: HashMap<(Task, HolderKind, u64), Holder>,
     contentions: Series,
     total: Series,
-    /// Waits whose end was seen.
-    ends: u64,
 }
 
 impl Sums {
@@ -119,7 +117,7 @@ impl Sums {
         let mut scale = Scale::new(looked.scale(elapsed_ns), &mut self.random);
         let (is_exact, share) = (looked.is_exact(), looked.share(elapsed_ns));
         let rows = self.locks.drain();
-        let rows = rows.map(|(_, sum)| sum.finish(&mut scale, share));
+        let rows = rows.map(|(_, sum)| sum.finish(&mut scale));
         let rows = rows.map(|row| LockRow {
             margins: row.margins.filter(|_| !is_exact),
             ..row
@@ -150,7 +148,6 @@ impl Sum {
             holders: HashMap::new(),
             contentions: silent.clone(),
             total: silent.clone(),
-            ends: 0,
         }
     }
 
@@ -161,7 +158,6 @@ impl Sum {
         room: &mut Room,
         homeless: &mut Homeless,
     ) {
-        self.ends += part.contentions;
         let sum = &mut self.row;
         sum.contentions += scale.of(part.contentions);
         sum.waits.add_weighted(&part.waits, scale.by, scale.random);
@@ -211,13 +207,12 @@ impl Sum {
         }
     }
 
-    /// Waits that are open at the end have ended in no window. `share`: of the time that was looked at.
-    fn finish(self, scale: &mut Scale<'_>, share: f64) -> LockRow {
+    /// Waits that are open at the end have ended in no window.
+    fn finish(self, scale: &mut Scale<'_>) -> LockRow {
         let (contentions, total) = (
-            self.contentions.estimate(scale.by),
+            self.contentions.estimate_events(scale.by),
             self.total.estimate(scale.by),
         );
-        let ends = self.ends;
         let mut whole = Self::new(&self.row, &Series::default());
         whole.add(
             LockRow {
@@ -237,21 +232,11 @@ impl Sum {
         row.holders = whole.holders.into_values().collect();
         row.sort();
         row.margins = Some(Margins {
-            contentions: contentions.margin.max(rarity(ends, share)),
+            contentions: contentions.margin,
             total_ns: total.margin,
         });
         row
     }
-}
-
-/// How far an estimate may be off, at 95 %, that so many events stand for which were seen in a share of the time: windows that all saw
-/// none do not differ, and yet there may have been some.
-fn rarity(events: u64, share: f64) -> f64 {
-    let seen = match events {
-        0 => 3.0,
-        seen => 1.96 * (seen as f64).sqrt(),
-    };
-    seen * (1.0 - share).max(0.0).sqrt() / share
 }
 
 /// Multiplies what was seen by what it stands for.

@@ -137,23 +137,10 @@ fn write_human(
     profile: &Profile,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let accounting = &harvest.accounting;
-    let errors = harvest.estimates.as_ref();
-    let margin = |of: fn(&Estimates) -> Estimate| {
-        let percent = errors.map(|errors| of(errors).percent());
-        percent.map_or(String::new(), |percent| format!(" \u{b1}{percent:.1}%"))
-    };
     writeln!(
         out,
-        "{}, {}: on CPU {}{}, waiting for a CPU {}{}, blocked {}{}\n",
-        units::counted(accounting.threads, "threads"),
-        units::duration(accounting.lifetime_ns),
-        units::duration(accounting.oncpu_ns),
-        margin(|errors| errors.oncpu),
-        units::duration(accounting.runqueue_ns),
-        margin(|errors| errors.runqueue),
-        units::duration(accounting.blocked_ns),
-        margin(|errors| errors.blocked),
+        "{}\n",
+        headline(&harvest.accounting, harvest.estimates.as_ref())
     )?;
     if profile.samples.is_empty() {
         return writeln!(out, "No thread waited.");
@@ -167,6 +154,26 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)
+}
+
+/// What threads did, and how sure that is.
+fn headline(accounting: &Accounting, errors: Option<&Estimates>) -> String {
+    let margin = |of: fn(&Estimates) -> Estimate| {
+        errors.map_or(String::new(), |errors| {
+            format!(" {}", of(errors).describe())
+        })
+    };
+    format!(
+        "{}, {}: on CPU {}{}, waiting for a CPU {}{}, blocked {}{}",
+        units::counted(accounting.threads, "threads"),
+        units::duration(accounting.lifetime_ns),
+        units::duration(accounting.oncpu_ns),
+        margin(|errors| errors.oncpu),
+        units::duration(accounting.runqueue_ns),
+        margin(|errors| errors.runqueue),
+        units::duration(accounting.blocked_ns),
+        margin(|errors| errors.blocked),
+    )
 }
 
 fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
@@ -259,4 +266,39 @@ fn check(accounting: &Accounting, open: u64) -> String {
         units::duration(accounting.lifetime_ns),
         units::counted(open, "waits still open"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::budget::Series;
+
+    #[test]
+    fn what_is_not_sure_is_said_in_words() {
+        let (mut once, mut never) = (Series::default(), Series::default());
+        once.push(1_000.0, 10_000, 1_000_000);
+        never.push(0.0, 10_000, 1_000_000);
+        never.push(0.0, 10_000, 1_000_000);
+        let errors = Estimates {
+            oncpu: once.estimate(1.0),
+            runqueue: never.estimate(1.0),
+            blocked: Estimate {
+                total: 200.0,
+                error: 2.0,
+                margin: 5.0,
+            },
+        };
+        let accounting = Accounting {
+            threads: 1,
+            lifetime_ns: 100_200,
+            oncpu_ns: 100_000,
+            blocked_ns: 200,
+            ..Accounting::default()
+        };
+        assert_eq!(
+            headline(&accounting, Some(&errors)),
+            "1 thread, 100 us: on CPU 100 us \u{b1}? (a single look), waiting for a CPU 0 ns \u{b1}? (nothing seen), \
+             blocked 200 ns \u{b1}2.5%"
+        );
+    }
 }

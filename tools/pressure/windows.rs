@@ -377,6 +377,18 @@ mod tests {
     }
 
     #[test]
+    fn losses_that_no_window_saw_are_not_known() {
+        let mut sums = Sums::default();
+        for _ in 0..20 {
+            sums.add(vec![task(1, 10, 0)], &window(2, 100), &Filter::default());
+        }
+        let estimates = sums.finish(2_000).estimates.expect("not all was looked at");
+        let json = estimates.to_json();
+        assert!(json["cpu_ns"]["margin_95"].is_number(), "{json}");
+        assert!(json["io_ns"]["margin_95"].is_null(), "{json}");
+    }
+
+    #[test]
     fn a_whole_interval_in_one_window_is_exact() {
         let mut sums = Sums::default();
         sums.add(vec![task(1, 10, 0)], &window(100, 100), &Filter::default());

@@ -67,6 +67,22 @@ pub(crate) struct Estimates {
     pub(crate) looked: f64,
 }
 
+impl Estimates {
+    /// The line below a report. `what`: the values, in the plural; `is_weighed`: they are weights.
+    pub(crate) fn describe(&self, what: &str, is_weighed: bool) -> String {
+        let of = if is_weighed {
+            self.weight
+        } else {
+            self.samples
+        };
+        format!(
+            "estimated, looking {:.1}% of the time: all {what} {}",
+            100.0 * self.looked,
+            of.describe()
+        )
+    }
+}
+
 /// Samples that may be missing at the window's edges, per CPU.
 const EDGE_SAMPLES: u64 = 2;
 /// The kernel's account of idle time is itself made of ticks: one sample in this many may be missing because of it.

@@ -149,7 +149,8 @@ fn write_human(
         None => profile.values[0].name.into(),
     };
     if all == 0 {
-        return writeln!(out, "No {what}.");
+        writeln!(out, "No {what}.")?;
+        return write_sureness(args, harvest, &what, out);
     }
     // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
     let sampled = args.weight.is_none() && harvest.estimates.is_none();
@@ -170,18 +171,22 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
-    let Some(estimates) = &harvest.estimates else {
-        return Ok(());
-    };
-    let of = match args.weight {
-        Some(_) => &estimates.weight,
-        None => &estimates.samples,
-    };
-    let (looked, off) = (100.0 * estimates.looked, of.percent());
-    writeln!(
-        out,
-        "\nestimated, looking {looked:.1}% of the time: all {what} \u{b1}{off:.1}%"
-    )
+    write_sureness(args, harvest, &what, out)
+}
+
+fn write_sureness(
+    args: &Args,
+    harvest: &Harvest,
+    what: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    match &harvest.estimates {
+        Some(estimates) => {
+            let line = estimates.describe(what, args.weight.is_some());
+            writeln!(out, "\n{line}")
+        }
+        None => Ok(()),
+    }
 }
 
 fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {

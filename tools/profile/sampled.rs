@@ -218,7 +218,7 @@ impl Sums {
             // A clock's ticks are held to the kernel's account only where all of them were taken.
             expected: None,
             estimates: Some(Estimates {
-                samples: self.samples.estimate(scale),
+                samples: self.samples.estimate_events(scale),
                 weight: self.weight.estimate(scale),
                 looked: 1.0,
             }),
@@ -228,4 +228,38 @@ impl Sums {
 
 fn figures(totals: &Totals) -> [f64; 4] {
     [totals.events, totals.idle, totals.others, totals.samples].map(|figure| figure as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(number: u64) -> Window {
+        Window {
+            start_ns: number * 100,
+            end_ns: number * 100 + 2,
+            stratum_ns: 100,
+        }
+    }
+
+    #[test]
+    fn windows_without_samples_do_not_make_sure_of_it() {
+        let mut sums = Sums::default();
+        for number in 0..20 {
+            sums.add(Vec::new(), Totals::default(), &window(number));
+        }
+        let harvest = sums.harvest(1.0, Duration::from_nanos(2_000));
+        let estimates = harvest.estimates.expect("not all was looked at");
+        let line = |is_weighed| estimates.describe("cpu-clock", is_weighed);
+        assert!(
+            line(false).ends_with("all cpu-clock at most 149"),
+            "{}",
+            line(false)
+        );
+        assert!(
+            line(true).ends_with("\u{b1}? (nothing seen)"),
+            "{}",
+            line(true)
+        );
+    }
 }

@@ -4,6 +4,7 @@
 //! from differences between neighbouring strata (the successive-difference estimator for one unit per stratum: Wolter,
 //! Introduction to Variance Estimation, 2nd ed. 2007, ch. 8), which a slow change of the load hardly enlarges.
 
+use profile::units;
 use serde_json::{Value, json};
 
 /// Standard errors on either side that an interval of 95 % takes; Student's t for few strata.
@@ -18,6 +19,8 @@ const PRESENCE: f64 = 0.05;
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     total: f64,
+    /// In windows.
+    seen: f64,
     variance: f64,
     /// Strata looked at in part.
     sampled: u32,
@@ -36,7 +39,7 @@ const NEARLY_ALL: f64 = 0.1;
 pub struct Estimate {
     /// In the quantity's unit.
     pub total: f64,
-    /// Standard error, same unit; infinite when a single window was sampled.
+    /// Standard error, same unit, by differences between windows; infinite when it is not known.
     pub error: f64,
     /// Half the width of the 95 % interval, same unit.
     pub margin: f64,
@@ -48,6 +51,7 @@ impl Series {
         let (open, stratum) = (open_ns.max(1) as f64, stratum_ns.max(open_ns).max(1) as f64);
         let rate = seen / open;
         self.total += rate * stratum;
+        self.seen += seen;
         self.open += open;
         self.strata += stratum;
         if stratum_ns <= open_ns {
@@ -67,8 +71,26 @@ impl Series {
     }
 
     /// The sum over all strata, times `scale`. What that adds is a stretch of time, the last one, in which nobody looked: it may
-    /// have had nothing, or twice as much.
+    /// have had nothing, or twice as much. Windows that saw nothing do not differ, and yet there may have been some: where they
+    /// were not all of the time, nobody knows how much.
     pub fn estimate(&self, scale: f64) -> Estimate {
+        if self.total == 0.0 && self.sampled > 0 {
+            return Estimate::UNKNOWN;
+        }
+        self.by_differences(scale)
+    }
+
+    /// The same of a number of events: how many there may have been is known where none was seen, too.
+    pub fn estimate_events(&self, scale: f64) -> Estimate {
+        let estimate = self.by_differences(scale);
+        let share = self.open / (self.strata * scale).max(1.0);
+        Estimate {
+            margin: estimate.margin.max(rarity(self.seen, share)),
+            ..estimate
+        }
+    }
+
+    fn by_differences(&self, scale: f64) -> Estimate {
         let error = match self.sampled {
             0 => 0.0,
             // The gap between two intervals that were looked at throughout.
@@ -100,7 +122,7 @@ impl Series {
 }
 
 impl Estimate {
-    /// Of what was not looked at.
+    /// Of what was not looked at, or not seen.
     pub const UNKNOWN: Self = Self {
         total: 0.0,
         error: f64::INFINITY,
@@ -113,22 +135,30 @@ impl Estimate {
         json!({"total": self.total, "margin_95": margin})
     }
 
-    /// The same for people: "±3.4%".
+    /// The same for people: "±3.4%", half the width of the 95 % interval as a share of the total.
     pub fn describe(&self) -> String {
-        if self.margin.is_finite() {
-            format!("\u{b1}{:.1}%", self.percent())
-        } else {
-            "\u{b1}? (a single look)".into()
+        match (self.total == 0.0, self.margin.is_finite()) {
+            (true, false) => "\u{b1}? (nothing seen)".into(),
+            (false, false) => "\u{b1}? (a single look)".into(),
+            // There is no share of nothing.
+            (true, true) if self.margin > 0.0 => {
+                format!("at most {}", units::count(self.margin.ceil() as u64))
+            }
+            (true, true) => "\u{b1}0.0%".into(),
+            (false, true) => {
+                format!("\u{b1}{:.1}%", 100.0 * self.margin / self.total.abs())
+            }
         }
     }
+}
 
-    /// Half the width of the 95 % interval as a share of the total, in percent.
-    pub fn percent(&self) -> f64 {
-        if self.margin == 0.0 {
-            0.0
-        } else {
-            100.0 * self.margin / self.total.abs().max(f64::MIN_POSITIVE)
-        }
+/// How far an estimate may be off, at 95 %, that so many events stand for which were seen in a share of the time, by their number
+/// alone: windows that all saw none do not differ, nor do few that saw one each by chance.
+fn rarity(seen: f64, share: f64) -> f64 {
+    let unsure = if seen > 0.0 { 1.96 * seen.sqrt() } else { 3.0 };
+    match (1.0 - share).max(0.0) {
+        0.0 => 0.0,
+        unseen => unsure * unseen.sqrt() / share,
     }
 }
 
@@ -220,7 +250,62 @@ mod tests {
     fn a_single_window_has_no_known_error() {
         let mut series = Series::default();
         series.push(1.0, 10, 100);
-        assert!(series.estimate(1.0).percent().is_infinite());
+        assert!(series.estimate(1.0).margin.is_infinite());
+        assert!(series.estimate_events(1.0).margin.is_infinite());
+    }
+
+    #[test]
+    fn what_was_not_seen_may_have_been_there() {
+        let mut series = Series::default();
+        for _ in 0..20 {
+            series.push(0.0, 2_000_000, 100_000_000);
+        }
+        let time = series.estimate(1.0);
+        assert_eq!(
+            (time.total, time.to_json()["margin_95"].clone()),
+            (0.0, Value::Null)
+        );
+        assert_eq!(time.describe(), "\u{b1}? (nothing seen)");
+        let events = series.estimate_events(1.0);
+        assert_eq!(events.total, 0.0);
+        // Of 150 the windows would have seen 3, and none one time in twenty.
+        assert!((145.0..155.0).contains(&events.margin), "{events:?}");
+        assert_eq!(events.describe(), "at most 149");
+    }
+
+    #[test]
+    fn the_number_of_rare_events_is_as_sure_as_it_says() {
+        let mut random = 42;
+        for expected in [0.3, 1.0, 2.0, 10.0] {
+            let mut inside = 0;
+            const RUNS: u32 = 400;
+            for _ in 0..RUNS {
+                let (mut truth, mut series) = (0.0, Series::default());
+                for _ in 0..20 {
+                    // As many as to expect `expected` in a thirtieth of all 20 strata; a window of theirs is a thirtieth long.
+                    let here = round_fairly(30.0 * expected / 20.0, &mut random);
+                    let seen = (0..here)
+                        .filter(|_| uniform(&mut random) < 1.0 / 30.0)
+                        .count();
+                    truth += here as f64;
+                    series.push(seen as f64, 10, 300);
+                }
+                let estimate = series.estimate_events(1.0);
+                inside += u32::from((estimate.total - truth).abs() <= estimate.margin);
+            }
+            let share = f64::from(inside) / f64::from(RUNS);
+            assert!(share >= 0.9, "{expected} expected: {share}");
+        }
+    }
+
+    #[test]
+    fn what_was_looked_at_throughout_and_not_there_was_not_there() {
+        let mut series = Series::default();
+        series.push(0.0, 1_000, 1_000);
+        for none in [series.estimate(1.0), series.estimate_events(1.0)] {
+            assert_eq!((none.total, none.margin), (0.0, 0.0));
+            assert_eq!(none.describe(), "\u{b1}0.0%");
+        }
     }
 
     #[test]

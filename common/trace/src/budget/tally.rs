@@ -50,7 +50,7 @@ impl Tally {
         }
         let scale = self.looked.scale(elapsed_ns);
         (!self.looked.is_exact()).then(|| Estimates {
-            count: self.count.estimate(scale),
+            count: self.count.estimate_events(scale),
             time: self.time.estimate(scale),
             looked: self.looked.share(elapsed_ns),
         })
@@ -78,5 +78,35 @@ impl Estimates {
             "sum_ns": self.time.to_json(),
             "looked": self.looked,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_saw_nothing_do_not_make_sure_of_it() {
+        let mut tally = Tally::default();
+        for number in 0..20 {
+            let start_ns = number * 100;
+            let end_ns = start_ns + 10;
+            tally.add(
+                0,
+                0,
+                &Window {
+                    start_ns,
+                    end_ns,
+                    stratum_ns: 100,
+                },
+            );
+        }
+        let estimates = tally.estimates(2_000).expect("not all was looked at");
+        assert!((25.0..35.0).contains(&estimates.count.margin));
+        assert!(estimates.time.margin.is_infinite());
+        assert_eq!(
+            estimates.describe("waits"),
+            "estimated, looking 10.0% of the time: number of waits at most 29, their time \u{b1}? (nothing seen)"
+        );
     }
 }
