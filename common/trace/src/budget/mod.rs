@@ -15,6 +15,7 @@ mod groups;
 mod looked;
 mod sampler;
 mod series;
+mod strata;
 mod summary;
 mod tally;
 mod windowed;

@@ -6,7 +6,7 @@ use super::check_measuring;
 use super::controller::{Controller, Observed, Plan};
 use super::gate::Gate;
 use super::looked::Looked;
-use super::series::uniform;
+use super::strata::Strata;
 use super::summary::Summary;
 use super::windowed::{Window, Windowed};
 use crate::cost::{Meter, Spent, cpus_online, own_cpu_ns};
@@ -56,8 +56,7 @@ pub struct Sampler<'a> {
     plan: Plan,
     state: State,
     began_ns: u64,
-    /// Where the present stratum began.
-    stratum_start_ns: u64,
+    strata: Strata,
     /// What a trap costs, ns; 0 where there are none.
     trap_ns: u64,
     at_begin: Spent,
@@ -67,7 +66,6 @@ pub struct Sampler<'a> {
     check_ns: u64,
     /// CPU time of the present window's edges so far, ns.
     edges_ns: u64,
-    random: u64,
     windows: u64,
     looked: Looked,
     /// When the cheapest plan of all began, and what had been spent by then, ns.
@@ -103,21 +101,20 @@ impl<'a> Sampler<'a> {
             plan: Plan::Everything,
             state: State::Shut(now),
             began_ns: now,
-            stratum_start_ns: now,
+            strata: Strata::new(now),
             trap_ns,
             at_begin: spent,
             spent,
             looked_ns: now,
             check_ns: FIRST_CHECK_NS,
             edges_ns: 0,
-            random: now | 1,
             windows: 0,
             looked: Looked::default(),
             cheapest_since: None,
             must_stop: false,
         };
         sampler.open(windowed)?;
-        sampler.began_ns = sampler.stratum_start_ns;
+        sampler.began_ns = sampler.strata.start_ns();
         // What attaching and the first stock cost is not what follows costs.
         sampler.spent = meter.spent(windowed.object(), trap_ns);
         sampler.at_begin = sampler.spent;
@@ -184,14 +181,20 @@ impl<'a> Sampler<'a> {
     /// As for [`Self::begin`].
     pub fn end(&mut self, windowed: &mut impl Windowed) -> Result<u64> {
         if let State::Open(start_ns, end_ns) = self.state {
-            // Cut short, it says nothing of what the next ones will cost.
+            let open_ns = monotonic_ns().saturating_sub(self.looked_ns);
             self.finish_window(start_ns, end_ns, windowed)?;
+            // Cut short, a window says nothing of what the next ones will cost. Looking all the time is judged, or else intervals
+            // that are shorter than the time between two checks never were.
+            if end_ns.is_none() && open_ns >= FIRST_CHECK_NS {
+                let seen = self.observe(open_ns, monotonic_ns(), windowed);
+                self.plan = self.controller.after_everything(&seen);
+            }
             self.pick_next();
         }
         let now = monotonic_ns();
         self.observe(0, now, windowed);
         Ok(if self.is_exact() {
-            self.stratum_start_ns
+            self.strata.start_ns()
         } else {
             now
         })
@@ -237,7 +240,7 @@ impl<'a> Sampler<'a> {
         };
         let start_ns = windowed.open(length_ns, self.windows == 0)?;
         if self.windows == 0 {
-            self.stratum_start_ns = start_ns;
+            self.strata.begin(start_ns);
         }
         self.edges_ns = own_cpu_ns() - before_ns;
         self.looked_ns = start_ns;
@@ -290,38 +293,21 @@ impl<'a> Sampler<'a> {
         elapsed_ns >= PATIENCE_NS && (seen.spent_ns - spent_ns) as f64 > may_spend
     }
 
-    /// `end_ns`: as told when it was opened. Returns the window's length, ns.
+    /// `planned_end_ns`: as told when it was opened. Returns the window's length, ns.
     fn finish_window(
         &mut self,
         start_ns: u64,
-        end_ns: Option<u64>,
+        planned_end_ns: Option<u64>,
         windowed: &mut impl Windowed,
     ) -> Result<u64> {
         let before_ns = own_cpu_ns();
         let shut_ns = windowed.shut()?;
         self.gate.close();
-        let end_ns = end_ns.unwrap_or(shut_ns).min(shut_ns).max(start_ns + 1);
-        let since_ns = end_ns - self.stratum_start_ns;
-        let (stratum_end_ns, stratum_ns) = match (self.state, self.plan) {
-            (
-                State::Open(_, Some(planned_end_ns)),
-                Plan::Windows {
-                    open_ns,
-                    stratum_ns,
-                },
-            ) if end_ns < planned_end_ns => {
-                // Cut short: each moment of it counts for as much as planned, or else some microseconds, in which we have just
-                // run, would stand for a whole stratum.
-                let weight = stratum_ns as f64 / open_ns as f64;
-                let stands_for = weight * (end_ns - start_ns) as f64;
-                (end_ns, since_ns.min(stands_for as u64))
-            }
-            (State::Open(_, Some(_)), Plan::Windows { stratum_ns, .. }) => {
-                let stratum_end_ns = end_ns.max(self.stratum_start_ns + stratum_ns);
-                (stratum_end_ns, stratum_end_ns - self.stratum_start_ns)
-            }
-            _ => (end_ns, since_ns),
-        };
+        let end_ns = planned_end_ns
+            .unwrap_or(shut_ns)
+            .min(shut_ns)
+            .max(start_ns + 1);
+        let stratum_ns = self.strata.finish(start_ns, end_ns, planned_end_ns);
         let window = Window {
             start_ns,
             end_ns,
@@ -331,30 +317,12 @@ impl<'a> Sampler<'a> {
         self.edges_ns += own_cpu_ns() - before_ns;
         self.windows += 1;
         self.looked.add(&window);
-        self.stratum_start_ns = stratum_end_ns;
         Ok(window.open_ns())
     }
 
     /// Where in the next stratum its window opens.
     fn pick_next(&mut self) {
-        let now = monotonic_ns();
-        match self.plan {
-            // The last window took so long, waiting for what is under way, that this one would open the moment that ends, and stand
-            // for all that time. It is nobody's.
-            Plan::Windows { stratum_ns, .. } if now > self.stratum_start_ns + stratum_ns => {
-                self.stratum_start_ns = now;
-            }
-            _ => {}
-        }
-        let room = match self.plan {
-            Plan::Everything => 0,
-            Plan::Windows {
-                open_ns,
-                stratum_ns,
-            } => stratum_ns.saturating_sub(open_ns),
-        };
-        let offset = uniform(&mut self.random) * room as f64;
-        self.state = State::Shut(self.stratum_start_ns + offset as u64);
+        self.state = State::Shut(self.strata.next(self.plan, monotonic_ns()));
     }
 
     /// The tool is not ready for the window that is due.
