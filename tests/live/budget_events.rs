@@ -8,6 +8,7 @@ use crate::c_program::compile;
 use crate::cpu_times::stolen_samples;
 use crate::disk::{LoopDisk, fio};
 use crate::kernel::{alone, require_live};
+use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
 /// Requests that the kernel stamps count where they end, others, with their submitters, where they begin. They come at a rate of
@@ -62,6 +63,36 @@ fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
             "{found} of {total}"
         );
     }
+}
+
+/// Between two intervals nobody looks. With 64 requests under way at any time some 15 complete in each of those gaps.
+#[test]
+fn requests_that_complete_between_intervals_are_no_loss() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let disk = LoopDisk::new(64);
+    let load = [
+        "--rw=randread",
+        "--bs=4k",
+        "--rate_iops=20000",
+        "--iodepth=64",
+        "--ioengine=libaio",
+        "--time_based",
+        "--runtime=3",
+    ];
+    let options = ["-d", &disk.name, "-P", "--max-overhead", "50", "-j", "0.1"];
+    let tool = Tool::start("biolatency", &options);
+    tool.wait_attached();
+    fio(&disk.path, &load);
+    tool.interrupt();
+    let output = tool.finish();
+    let reports = output.reports();
+    assert!(reports.len() >= 20, "{}", reports.len());
+    let unseen = number(&reports[reports.len() - 1]["losses"], "unseen");
+    // A sandbox's kernel may hide some for what they are.
+    assert!(unseen <= 10, "{unseen} in {} intervals", reports.len());
 }
 
 /// 200 calls every millisecond, whatever they take.
