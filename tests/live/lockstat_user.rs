@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::lockstat_played::{Played, assert_time, named, play, play_among, play_for};
+use crate::tool::Tool;
 use crate::workload::{Workload, number};
 use crate::{c_program, kernel};
 
@@ -228,6 +229,48 @@ fn assert_shared(played: &Played, locks: &[Value]) {
     played.assert_held(lock, "owner");
     assert_eq!(lock["pid"], 0, "no process's own");
     assert!(number(lock, "inode") > 0);
+    let device = lock["device"].as_str().expect("a device");
+    assert!(device.contains(':'), "{device}");
+}
+
+/// As in two containers, which have /dev/shm of their own.
+#[test]
+fn files_of_one_number_on_two_devices_are_two_locks() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), OTHER, &[]);
+    let contained = || {
+        let script = "mount -t tmpfs none /mnt && exec \"$1\" /mnt/pool";
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", script, "sh"]);
+        unshare.arg(program.get_program());
+        Workload::spawn("locks", unshare).0
+    };
+    let mut both = [contained(), contained()];
+    let options = ["-U", "-j", "--class", "all", "--comm", "locks"];
+    let tool = Tool::start("lockstat", &options);
+    tool.wait_attached();
+    both.iter_mut().for_each(Workload::go);
+    both.iter_mut().for_each(|one| drop(one.results()));
+    tool.interrupt();
+    let output = tool.finish();
+    both.into_iter().for_each(Workload::finish);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.report();
+    let locks = report["locks"].as_array().expect("locks").iter();
+    let pools: Vec<&Value> = locks.filter(|lock| lock["name"] == "pool+0x1000").collect();
+    let [one, other] = pools[..] else {
+        panic!("not two locks in files: {pools:#?}")
+    };
+    assert_eq!(one["inode"], other["inode"], "file systems alike");
+    assert_ne!(one["device"], other["device"]);
+    assert_eq!(
+        (&one["contentions"], &other["contentions"]),
+        (&1.into(), &1.into())
+    );
 }
 
 #[test]

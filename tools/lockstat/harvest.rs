@@ -200,6 +200,7 @@ impl From<&lock_id> for Identity {
             },
             address: id.address,
             object: id.object,
+            device: None,
             tgid: id.tgid,
             class: id.class,
         }

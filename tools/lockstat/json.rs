@@ -63,6 +63,7 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
         "address": format!("{:#x}", row.identity.address),
         "pid": row.identity.tgid,
         "inode": row.identity.object,
+        "device": row.identity.device.map(|(major, minor)| format!("{major}:{minor}")),
         "contentions": row.contentions,
         "open": row.open,
         "raced": row.raced,

@@ -31,6 +31,8 @@ pub(crate) struct Identity {
     pub(crate) address: u64,
     /// Inode of that file, else 0.
     pub(crate) object: u64,
+    /// Major and minor number of the device that the file is on, where there is one.
+    pub(crate) device: Option<(u32, u32)>,
     /// The process that has it, where one has; else 0.
     pub(crate) tgid: u32,
     /// Value of the BPF side's enum.
@@ -207,6 +209,7 @@ pub(crate) mod tests {
                 side: Side::Kernel,
                 address: 0xffff_8881_0000_0000,
                 object: 0,
+                device: None,
                 tgid: 0,
                 class: 3,
             },

@@ -80,6 +80,7 @@ mod tests {
             side: Side::User,
             address,
             object: 0,
+            device: None,
             tgid: 1,
             class: 0,
         }

@@ -1,5 +1,7 @@
 //! What a thread waits for and who has it, as plain data.
 
+use trace::places::InFile;
+
 /// What kind of thing is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -71,7 +73,7 @@ pub(crate) enum Identity {
     /// A word of one address space.
     Private { space: u64, address: u64 },
     /// A word of a file that several processes may have mapped.
-    Shared { inode: u64, offset: u64 },
+    Shared(InFile),
     /// A lock of the kernel's.
     Kernel(u64),
     /// The end of a thread, by its ID.

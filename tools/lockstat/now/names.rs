@@ -50,10 +50,10 @@ pub(crate) fn name(
             Some(place) => format!("{} {:#x}", place.name, address.address),
             None => format!("{:#x}", address.address),
         };
-        if let Some((inode, offset)) = place.and_then(|place| place.file)
+        if let Some(at) = place.and_then(|place| place.file)
             && !wait.private
         {
-            wait.lock = Identity::Shared { inode, offset };
+            wait.lock = Identity::Shared(at);
         }
     }
     // What has no name of its own is known by who takes it.

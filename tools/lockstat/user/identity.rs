@@ -116,9 +116,10 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
             object: hash(lock.row.first_caller.as_deref()),
             ..private
         },
-        (_, Some((inode, offset))) if lock.evidence.shared => Identity {
-            address: offset.wrapping_sub(inside),
-            object: inode,
+        (_, Some(at)) if lock.evidence.shared => Identity {
+            address: at.offset.wrapping_sub(inside),
+            object: at.inode,
+            device: Some(at.device),
             tgid: 0,
             ..private
         },

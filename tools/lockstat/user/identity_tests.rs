@@ -1,5 +1,6 @@
 use super::*;
 use crate::row::{Side, tests::row};
+use trace::places::InFile;
 
 fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
     let mut row = row(1_000);
@@ -7,6 +8,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
         side: Side::User,
         address,
         object: 0,
+        device: None,
         tgid: 7,
         class: 9,
     };
@@ -91,22 +93,30 @@ fn waits_carried_over_keep_their_own_class_whatever_else_the_thread_waits_for() 
 }
 
 #[test]
-fn processes_share_a_lock_by_file_and_offset() {
-    let shared = |tgid: u32, address: u64| {
+fn processes_share_a_lock_by_device_file_and_offset() {
+    let shared = |tgid: u32, address: u64, minor: u32| {
         let mut lock = futex(address, Class::Mutex, Place::Mutex, 1);
         lock.row.identity.tgid = tgid;
         lock.evidence.shared = true;
         lock.place = Some(Memory {
             name: "pool+0x40".into(),
             is_variable: false,
-            file: Some((4711, 0x40)),
+            file: Some(InFile {
+                device: (0, minor),
+                inode: 4711,
+                offset: 0x40,
+            }),
         });
         lock
     };
-    let rows = unite(vec![shared(1, 0x2040), shared(2, 0x9040)]);
+    let rows = unite(vec![shared(1, 0x2040, 40), shared(2, 0x9040, 40)]);
     assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].1.identity.device, Some((0, 40)));
     assert_eq!(rows[0].1.name.own, "pool+0x40");
     assert_eq!(rows[0].1.identity.object, 4711);
+    // Another container's file of the same number.
+    let rows = unite(vec![shared(1, 0x2040, 40), shared(2, 0x9040, 41)]);
+    assert_eq!(rows.len(), 2);
 }
 
 #[test]

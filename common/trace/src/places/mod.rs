@@ -24,8 +24,19 @@ pub struct Place {
     pub name: String,
     /// It has a name that means the same in every run: a variable.
     pub is_variable: bool,
-    /// Inode and offset, where the memory is shared with whoever else has the file mapped.
-    pub file: Option<(u64, u64)>,
+    /// Where in a file, if the memory is shared with whoever else has that mapped.
+    pub file: Option<InFile>,
+}
+
+/// A byte of a file, the same in all mappings of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InFile {
+    /// Major and minor number: inodes of another file system may have the same number.
+    pub device: (u32, u32),
+    /// The file's number there.
+    pub inode: u64,
+    /// Bytes.
+    pub offset: u64,
 }
 
 /// Looks addresses up, and remembers: variables of files also when the process is gone.
@@ -84,7 +95,11 @@ impl Places {
                 is_variable: false,
                 file: None,
             });
-            place.file = shared.then_some((key.inode, offset));
+            place.file = shared.then_some(InFile {
+                device: (key.major, key.minor),
+                inode: key.inode,
+                offset,
+            });
             return Some(place);
         }
         if path.is_empty() {
