@@ -267,8 +267,8 @@ pub(crate) fn helper_ends(pid: libc::pid_t) {
     helpers.gone_ns += cpu_ns_of(pid);
 }
 
-/// 0 when there is no such process.
-fn cpu_ns_of(pid: libc::pid_t) -> u64 {
+/// CPU time of a process; 0 when there is no such one.
+pub(crate) fn cpu_ns_of(pid: libc::pid_t) -> u64 {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: `clock` is valid to write to.
     match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {

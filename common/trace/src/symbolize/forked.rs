@@ -65,6 +65,11 @@ impl Forked {
         self.pid
     }
 
+    /// CPU time that it has used.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        cost::cpu_ns_of(self.pid)
+    }
+
     /// Whether it could go on if it had a CPU.
     pub(super) fn is_runnable(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();

@@ -5,10 +5,12 @@
 //! follow names in it. None of that can be caught in the process in which it happens. Here it happens in one that has
 //! nothing to lose (see `child`): if it dies, or takes too long, that file is refused, and the next process goes on.
 //!
-//! Who makes it die pays: after a second time that owner's files are not read any more in this run, and after [`MAX_LOST`]
-//! in all only those are that nobody but root can have written.
+//! Who makes it die pays: after a second time that owner's files are not read any more in this run. Time is counted, too
+//! (see `spent`), also that of answers: a small file can take long without any harm to the process. What nobody but root can have
+//! written has an account for each file system, since all containers may have the same root; everything else has one together.
 
 mod child;
+mod spent;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -23,6 +25,7 @@ use super::elfnames::Functions;
 use super::forked::{Forked, left};
 use super::passing;
 use child::Terms;
+use spent::{MAX_LOST, MAX_LOST_OF_ROOT, Spent};
 use wire::{Answer, MAX_ADDRESSES, MAX_ANSWER, PREFIX, Question};
 
 /// For an answer: indexing the debug information of the largest programs takes some seconds on a busy machine.
@@ -31,8 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_DEATHS: u32 = 2;
 /// As many for those that only root can have written: honest files that the libraries do not understand, most likely.
 const MAX_DEATHS_OF_ROOT: u32 = 8;
-/// Time that all files together may cost in vain.
-const MAX_LOST: Duration = Duration::from_secs(30);
 /// Heap of the reading process: compressed debug information of a browser unpacks to 3 GiB.
 const MAX_HEAP: u64 = 4 << 30;
 /// On a machine with little memory, at least.
@@ -46,7 +47,8 @@ pub(super) struct Reader {
     inline: bool,
     process: Option<Process>,
     deaths: HashMap<Owner, u32>,
-    lost: Duration,
+    /// By file system for files of root, `None` for all others.
+    spent: HashMap<Option<u64>, Spent>,
     /// Files whose debug information made it die.
     without_dwarf: HashSet<u64>,
     /// Files that made it die all the same, or that were not given to it because of what their owner did before.
@@ -59,7 +61,7 @@ impl Reader {
             inline,
             process: None,
             deaths: HashMap::new(),
-            lost: Duration::ZERO,
+            spent: HashMap::new(),
             without_dwarf: HashSet::new(),
             bad: HashSet::new(),
         }
@@ -107,8 +109,7 @@ impl Reader {
         let Ok(metadata) = file.metadata() else {
             return Heard::Refused;
         };
-        let owner = (metadata.uid(), metadata.dev());
-        if self.bad.contains(&id) || !self.is_admitted(owner, &metadata) {
+        if self.bad.contains(&id) || !self.is_admitted(&metadata) {
             return Heard::Refused;
         }
         let question = Question {
@@ -123,29 +124,45 @@ impl Reader {
         let Ok(mut process) = started else {
             return Heard::Refused;
         };
-        let began = Instant::now();
-        match process.ask(&question, file, began + PATIENCE) {
+        let (began, cpu_ns) = (Instant::now(), process.forked.cpu_ns());
+        let heard = process.ask(&question, file, began + PATIENCE);
+        let spent = self.spent.entry(account(&metadata)).or_default();
+        match heard {
             Ok(answer) => {
+                // Of a busy machine's time the file is not guilty.
+                let took = Duration::from_nanos(process.forked.cpu_ns().saturating_sub(cpu_ns));
+                spent.answer(took, metadata.blocks().saturating_mul(512));
                 self.process = Some(process);
                 answer.map_or(Heard::Refused, Heard::Names)
             }
             Err(_) => {
-                self.lost += began.elapsed();
-                *self.deaths.entry(owner).or_default() += 1;
+                spent.lost += began.elapsed();
+                *self.deaths.entry(owner(&metadata)).or_default() += 1;
                 Heard::Nothing
             }
         }
     }
 
-    fn is_admitted(&self, owner: Owner, metadata: &Metadata) -> bool {
-        let roots = metadata.uid() == 0 && metadata.mode() & 0o022 == 0;
-        let deaths = self.deaths.get(&owner).copied().unwrap_or(0);
-        if roots {
-            deaths < MAX_DEATHS_OF_ROOT
-        } else {
-            deaths < MAX_DEATHS && self.lost < MAX_LOST
-        }
+    fn is_admitted(&self, metadata: &Metadata) -> bool {
+        let account = account(metadata);
+        let deaths = self.deaths.get(&owner(metadata)).copied().unwrap_or(0);
+        let lost = self.spent.get(&account).map_or(Duration::ZERO, |s| s.lost);
+        let (most, longest) = match account {
+            Some(_) => (MAX_DEATHS_OF_ROOT, MAX_LOST_OF_ROOT),
+            None => (MAX_DEATHS, MAX_LOST),
+        };
+        deaths < most && lost < longest
     }
+}
+
+fn owner(metadata: &Metadata) -> Owner {
+    (metadata.uid(), metadata.dev())
+}
+
+/// Whose time it is: see [`Reader::spent`].
+fn account(metadata: &Metadata) -> Option<u64> {
+    let is_roots = metadata.uid() == 0 && metadata.mode() & 0o022 == 0;
+    is_roots.then(|| metadata.dev())
 }
 
 /// What came of a question.

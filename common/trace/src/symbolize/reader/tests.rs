@@ -1,7 +1,11 @@
-//! A file that is cut short at the worst moment.
+//! Files that are cut short at the worst moment, and those that take long.
 
-use std::io::Write;
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use xz2::read::XzEncoder;
 
 use super::*;
 
@@ -89,4 +93,59 @@ fn a_file_cut_short_while_it_is_read_costs_its_own_names() {
     assert!(reader.process.is_none(), "it did not survive that");
     assert_eq!(name(&reader.resolve(3, &other, false, &[92])), Some("f"));
     assert_eq!(reader.refused(), 1);
+}
+
+/// Writes a file of 39 KB with nothing but `.gnu_debugdata` that unpacks to more than is allowed.
+fn write_bomb(path: &Path) {
+    let zeros = io::repeat(0).take((256 << 20) + 1);
+    let mut packed = Vec::new();
+    XzEncoder::new(zeros, 0).read_to_end(&mut packed).unwrap();
+    let names = b"\0.gnu_debugdata\0";
+    let (names_at, data_at) = (64 + 3 * 64, 320);
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    let mut put = |words: &[u64]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+    // No segments and three sections, the names of which are in the last.
+    put(&[0, 0, 64, 64 << 32, 64 << 16 | 3 << 32 | 2 << 48]);
+    put(&[0; 8]);
+    put(&[1 | 1 << 32, 0, 0, data_at, packed.len() as u64, 0, 1, 0]);
+    put(&[3 << 32, 0, 0, names_at, names.len() as u64, 0, 1, 0]);
+    out.extend(names);
+    out.resize(usize::try_from(data_at).unwrap(), 0);
+    out.extend(packed);
+    assert!(out.len() < 64 << 10);
+    fs::write(path, out).unwrap();
+}
+
+/// The time of a file that is refused with politeness is time all the same.
+#[test]
+fn a_small_file_that_takes_long_is_paid_for_by_its_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let [bomb, whole] = ["bomb", "whole"].map(|name| dir.path().join(name));
+    write_bomb(&bomb);
+    write_symbols(&whole, 1000);
+    // Whoever owns them, anybody can have written that.
+    for path in [&bomb, &whole] {
+        fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+    }
+    let (bomb, whole) = (File::open(&bomb).unwrap(), File::open(&whole).unwrap());
+    let mut reader = Reader::new(true);
+    assert_eq!(name(&reader.resolve(1, &whole, false, &[84])), Some("f"));
+    let lost = |reader: &Reader| reader.spent[&None].lost;
+    let before = lost(&reader);
+    assert_eq!(name(&reader.resolve(2, &bomb, false, &[84])), None);
+    let took = lost(&reader) - before;
+    assert!(took > Duration::from_millis(50), "{took:?}");
+    assert_eq!(name(&reader.resolve(1, &whole, false, &[92])), Some("f"));
+    reader.spent.entry(None).or_default().lost = MAX_LOST - Duration::from_millis(1);
+    assert_eq!(name(&reader.resolve(3, &bomb, false, &[84])), None);
+    assert_eq!(name(&reader.resolve(4, &whole, false, &[84])), None);
+    assert_eq!(reader.refused(), 3);
+    assert!(reader.process.is_some(), "nothing died of it");
+    // Root's files are read nevertheless.
+    let path = dir.path().join("roots");
+    write_symbols(&path, 1000);
+    let roots = File::open(&path).unwrap();
+    if roots.metadata().unwrap().uid() == 0 {
+        assert_eq!(name(&reader.resolve(5, &roots, false, &[84])), Some("f"));
+    }
 }
