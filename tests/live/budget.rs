@@ -32,7 +32,8 @@ impl Pipes {
     fn on(cpu: u32) -> Child {
         let mut command = Command::new("taskset");
         command.args(["-c", &cpu.to_string(), "perf", "bench", "sched", "pipe"]);
-        command.args(["-l", "1000000000"]);
+        // For some minutes: where the tests are killed it does not go on for ever.
+        command.args(["-l", "50000000"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.process_group(0);
         command.spawn().expect("perf and taskset are installed")
