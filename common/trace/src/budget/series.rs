@@ -22,8 +22,9 @@ pub struct Series {
     /// In windows.
     seen: f64,
     variance: f64,
-    /// Strata looked at in part.
+    /// Strata looked at in part, and what of the total is theirs.
     sampled: u32,
+    sampled_total: f64,
     /// Rate, length, share not looked at.
     last: Option<(f64, f64, f64)>,
     /// Length of all windows and of all strata, ns.
@@ -31,7 +32,7 @@ pub struct Series {
     strata: f64,
 }
 
-/// Share of a single stratum up to which what was not seen of it is taken for its error.
+/// Share of a single sampled stratum, or of all strata, up to which what was not seen of it is taken for its error.
 const NEARLY_ALL: f64 = 0.1;
 
 /// A total and what is known of it.
@@ -57,6 +58,7 @@ impl Series {
         if stratum_ns <= open_ns {
             return;
         }
+        self.sampled_total += rate * stratum;
         let unseen = 1.0 - open / stratum;
         if let Some((last_rate, last_stratum, last_unseen)) = self.last {
             let half = (rate - last_rate).powi(2) / 2.0;
@@ -93,11 +95,9 @@ impl Series {
     fn by_differences(&self, scale: f64) -> Estimate {
         let error = match self.sampled {
             0 => 0.0,
-            // The gap between two intervals that were looked at throughout.
-            1 if self.last.is_some_and(|(_, _, unseen)| unseen <= NEARLY_ALL) => {
-                self.last.map_or(0.0, |(_, _, unseen)| unseen) * self.total.abs() / T_95[0]
-            }
-            1 => f64::INFINITY,
+            1 => self
+                .of_single()
+                .map_or(f64::INFINITY, |off| off * scale / T_95[0]),
             _ => self.variance.sqrt() * scale,
         };
         let presence = PRESENCE * (1.0 - self.open / self.strata.max(1.0));
@@ -118,6 +118,17 @@ impl Series {
                     t * error + presence * (self.total * scale).abs()
                 },
         }
+    }
+
+    /// How far a single sampled stratum may be off where it hardly matters: almost all of it was seen, as of the gap between two
+    /// intervals that were looked at throughout, or it is a small part of all. What of it was not seen may have had nothing, or
+    /// twice as much; and if its window saw less than the others, as much as they.
+    fn of_single(&self) -> Option<f64> {
+        let (_, stratum, unseen) = self.last?;
+        let part = stratum / self.strata;
+        let others = (self.total - self.sampled_total) / (self.strata - stratum).max(1.0);
+        let likely = self.sampled_total.abs().max(others.abs() * stratum);
+        (unseen.min(part) <= NEARLY_ALL).then_some(unseen * likely)
     }
 }
 
@@ -252,6 +263,33 @@ mod tests {
         series.push(1.0, 10, 100);
         assert!(series.estimate(1.0).margin.is_infinite());
         assert!(series.estimate_events(1.0).margin.is_infinite());
+    }
+
+    #[test]
+    fn a_single_window_beside_much_that_was_looked_at_is_not_all_that_is_unsure() {
+        let traced = |last_seen: f64| {
+            let mut series = Series::default();
+            for _ in 0..10 {
+                series.push(1_000.0, 1_000, 1_000);
+            }
+            series.push(last_seen, 10, 1_000);
+            series.estimate(1.0)
+        };
+        let alike = traced(10.0);
+        assert_eq!(alike.total, 11_000.0);
+        // What was not seen of the last stratum: 990.
+        assert!((990.0..1_700.0).contains(&alike.margin), "{alike:?}");
+        let (much, nothing) = (traced(40.0), traced(0.0));
+        assert!(much.margin > 3.9 * 990.0, "{much:?}");
+        let truth = 10_990.0;
+        assert!(
+            (nothing.total - truth).abs() <= nothing.margin,
+            "{nothing:?}"
+        );
+        let mut half = Series::default();
+        half.push(1_000.0, 1_000, 1_000);
+        half.push(10.0, 10, 1_000);
+        assert!(half.estimate(1.0).margin.is_infinite());
     }
 
     #[test]
