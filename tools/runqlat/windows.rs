@@ -7,7 +7,9 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
-use trace::budget::{Groups, Sampler, Window, Windowed, open_edges_settled, shut_edges};
+use trace::budget::{
+    Groups, Sampler, Window, Windowed, open_edges_settled, round_fairly, shut_edges,
+};
 use trace::cost::Meter;
 use trace::histogram::harvest::Group as Waits;
 use trace::iterate;
@@ -32,7 +34,15 @@ const MOST_CULPRITS: usize = 1 << 16;
 #[derive(Default)]
 pub(crate) struct Sums {
     groups: Groups<group_id>,
-    culprits: HashMap<u32, Culprit>,
+    culprits: HashMap<u32, Caused>,
+}
+
+/// Estimates of what one task caused; whole numbers only at the end: who has one wait in each window would lose or gain the same
+/// fraction every time.
+struct Caused {
+    culprit: Culprit,
+    caused_ns: f64,
+    waits: f64,
 }
 
 /// The tool at the edge of a window.
@@ -108,18 +118,21 @@ impl Sums {
         let weight = window.weight();
         let homeless = self.groups.add(waits, window, |_| true);
         let mut nameless = 0;
-        for mut part in culprits {
-            part.caused_ns = (part.caused_ns as f64 * weight).round() as u64;
-            part.waits = (part.waits as f64 * weight).round() as u64;
+        for culprit in culprits {
+            let part = Caused {
+                caused_ns: weight * culprit.caused_ns as f64,
+                waits: weight * culprit.waits as f64,
+                culprit,
+            };
             let is_full = self.culprits.len() >= MOST_CULPRITS;
-            match self.culprits.get_mut(&part.tid) {
+            match self.culprits.get_mut(&part.culprit.tid) {
                 Some(sum) => {
                     sum.caused_ns += part.caused_ns;
                     sum.waits += part.waits;
                 }
                 None if is_full => nameless += 1,
                 None => {
-                    self.culprits.insert(part.tid, part);
+                    self.culprits.insert(part.culprit.tid, part);
                 }
             }
         }
@@ -137,12 +150,7 @@ impl Sums {
         let scale = self.groups.scale(elapsed_ns);
         let (mut waits, estimates) = self.groups.finish(elapsed_ns);
         waits.sort_by_key(|waits| waits.id.id);
-        let mut culprits: Vec<_> = self.culprits.into_values().collect();
-        for culprit in &mut culprits {
-            culprit.caused_ns = (culprit.caused_ns as f64 * scale).round() as u64;
-            culprit.waits = (culprit.waits as f64 * scale).round() as u64;
-        }
-        culprits.sort_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
+        let culprits = ranked(self.culprits.into_values(), scale);
         Ok(Interval {
             start_ns,
             end_ns,
@@ -153,5 +161,63 @@ impl Sums {
             losses: harvest::losses(skel)?,
             estimates,
         })
+    }
+}
+
+/// What all have caused in the interval, the most first.
+fn ranked(all: impl Iterator<Item = Caused>, scale: f64) -> Vec<Culprit> {
+    let mut random = 1;
+    let mut whole = |value: f64| round_fairly(scale * value, &mut random);
+    let culprits = all.map(|caused| Culprit {
+        caused_ns: whole(caused.caused_ns),
+        waits: whole(caused.waits),
+        ..caused.culprit
+    });
+    let mut culprits: Vec<_> = culprits.collect();
+    culprits.sort_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
+    culprits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_wait(tid: u32) -> Culprit {
+        Culprit {
+            tgid: 1,
+            tid,
+            comm: "x".into(),
+            caused_ns: 1_000,
+            waits: 1,
+        }
+    }
+
+    /// Windows that each stand for 2.46 of their kind.
+    fn window(number: u64) -> Window {
+        Window {
+            start_ns: number * 246,
+            end_ns: number * 246 + 100,
+            stratum_ns: 246,
+        }
+    }
+
+    #[test]
+    fn one_wait_per_window_is_not_rounded_the_same_way_each_time() {
+        let mut sums = Sums::default();
+        for number in 0..100 {
+            sums.add(&[], vec![one_wait(7)], &window(number));
+        }
+        let found = ranked(sums.culprits.into_values(), 1.0);
+        assert_eq!((found.len(), found[0].waits.abs_diff(246) <= 1), (1, true));
+        assert!(found[0].caused_ns.abs_diff(246_000) <= 1);
+    }
+
+    #[test]
+    fn nor_are_many_who_were_seen_once() {
+        let mut sums = Sums::default();
+        sums.add(&[], (0..1_000).map(one_wait).collect(), &window(0));
+        let found = ranked(sums.culprits.into_values(), 1.0);
+        let waits: u64 = found.iter().map(|culprit| culprit.waits).sum();
+        assert!((2_380..2_540).contains(&waits), "{waits}");
     }
 }
