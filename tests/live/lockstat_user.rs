@@ -173,6 +173,7 @@ fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
             let name = lock["name"].as_str().expect("a name");
             assert!(name.contains(&format!("rustlocks::{}", one.name)), "{name}");
         }
+        assert_eq!(number(lock, "inode"), 0, "none is in a file: {lock:#}");
         let caller = lock["caller"].as_str().expect("a caller");
         assert!(caller.starts_with("rustlocks::"), "{caller}");
     }

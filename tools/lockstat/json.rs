@@ -54,6 +54,8 @@ fn task(task: &Task) -> Value {
 fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
     let waiters: Vec<Value> = row.waiters.iter().map(waiter).collect();
     let holders: Vec<Value> = row.holders.iter().map(|one| holder(one, stacks)).collect();
+    // Of other locks it tells apart what has no address.
+    let inode = row.identity.device.map_or(0, |_| row.identity.object);
     let mut object = json!({
         "side": row.identity.side.word(),
         "class": row.class,
@@ -62,7 +64,7 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
         "kind": row.name.kind,
         "address": format!("{:#x}", row.identity.address),
         "pid": row.identity.tgid,
-        "inode": row.identity.object,
+        "inode": inode,
         "device": row.identity.device.map(|(major, minor)| format!("{major}:{minor}")),
         "contentions": row.contentions,
         "open": row.open,

@@ -29,7 +29,7 @@ pub(crate) struct Identity {
     pub(crate) side: Side,
     /// Of the lock; of one that processes share: its offset in the file.
     pub(crate) address: u64,
-    /// Inode of that file, else 0.
+    /// Inode of that file; else 0, or what tells apart locks that nobody sees.
     pub(crate) object: u64,
     /// Major and minor number of the device that the file is on, where there is one.
     pub(crate) device: Option<(u32, u32)>,
