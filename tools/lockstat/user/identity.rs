@@ -27,7 +27,9 @@ pub(super) struct Lock {
 /// Where the words that are waited on lie in glibc's locks.
 const RWLOCK_PHASE: u64 = 8;
 const RWLOCK_WRITERS: u64 = 12;
-const COND_GROUPS: u64 = 40;
+/// Both groups' words of a condition variable: at 32 without __g_refs (glibc 2.41, and older ones' later patches), else at 40. In a
+/// structure nobody can tell which.
+const COND_GROUPS: std::ops::Range<u64> = 32..48;
 
 /// One row per lock, named; waits first seen in one way come with those seen in another.
 pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
@@ -94,11 +96,17 @@ fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, LockRow)>) -> u6
             })
         }
         (Class::Barrier, _) if lock.in_glibc => address % 8,
-        (Class::Cond, _) if lock.in_glibc && address >= COND_GROUPS => {
-            (address - COND_GROUPS) % 8 + COND_GROUPS
-        }
+        // One of its own in a variable of its own; else the words are all that is known.
+        (Class::Cond, _) if lock.in_glibc => offset_in_variable(lock)
+            .filter(|offset| COND_GROUPS.contains(offset))
+            .unwrap_or(address % 8),
         _ => 0,
     }
+}
+
+fn offset_in_variable(lock: &Lock) -> Option<u64> {
+    let place = lock.place.as_ref().filter(|place| place.is_variable)?;
+    split(&place.name).map(|(_, offset)| offset)
 }
 
 fn identity(lock: &Lock, inside: u64) -> Identity {
@@ -163,15 +171,18 @@ fn name(lock: &Lock, inside: u64) -> LockName {
 
 /// `name+0x1c` with `inside` less behind the plus.
 fn before(name: &str, inside: u64) -> String {
-    let parsed = name.rsplit_once("+0x").and_then(|(start, digits)| {
-        let offset = u64::from_str_radix(digits, 16).ok()?;
-        Some((start, offset.checked_sub(inside)?))
-    });
-    match parsed {
+    let parsed = split(name);
+    match parsed.and_then(|(start, offset)| Some((start, offset.checked_sub(inside)?))) {
         Some((start, 0)) => start.into(),
         Some((start, offset)) => format!("{start}+{offset:#x}"),
         None => name.into(),
     }
+}
+
+/// `name+0x1c` as the name and the offset.
+fn split(name: &str) -> Option<(&str, u64)> {
+    let (start, digits) = name.rsplit_once("+0x")?;
+    Some((start, u64::from_str_radix(digits, 16).ok()?))
 }
 
 #[cfg(test)]

@@ -47,6 +47,39 @@ fn both_words_of_a_rwlock_are_one_lock() {
     assert_eq!(row.name.own, "app.bss: lock");
 }
 
+/// glibc moved the words that are waited on from 40 to 32.
+#[test]
+fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
+    let cond = |address: u64| futex(address, Class::Cond, Place::Nowhere, 1);
+    for words in [[0x1020, 0x1024], [0x1028, 0x102c]] {
+        let rows = unite(words.map(cond).into());
+        let [(Class::Cond, row)] = &rows[..] else {
+            panic!("one condition variable, not {}", rows.len())
+        };
+        assert_eq!(row.identity.address, 0x1000);
+        assert_eq!((row.contentions, &*row.name.own), (2, "app.bss: lock"));
+    }
+    // Somewhere in a structure, or on the heap.
+    for words in [[0x1048, 0x104c], [0x1050, 0x1054]] {
+        let rows = unite(words.map(cond).into());
+        let [(Class::Cond, row)] = &rows[..] else {
+            panic!("one condition variable, not {}", rows.len())
+        };
+        assert_eq!(row.identity.address, words[0]);
+        let name = format!("app.bss: lock+{:#x}", words[0] - 0x1000);
+        assert_eq!((row.contentions, &row.name.own), (2, &name));
+        let heap = words.map(|word| {
+            let mut lock = cond(word);
+            let place = lock.place.as_mut().expect("a place");
+            (place.name, place.is_variable) = ("[heap]".into(), false);
+            lock
+        });
+        let rows = unite(heap.into());
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].1.name.own, format!("[heap] {:#x}", words[0]));
+    }
+}
+
 #[test]
 fn a_race_belongs_to_the_lock_at_its_address() {
     let mut race = futex(0x1000, Class::Unknown, Place::Nowhere, 0);
