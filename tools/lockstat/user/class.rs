@@ -218,6 +218,16 @@ pub(crate) fn first_caller<'a>(
     Some(caller.0)
 }
 
+/// Who asked for a lock of Go's runtime that a thread waits for on a word of its own, not the lock's: lock_spinbit.go does so since
+/// Go 1.24. `None`: it does not. Leaf first.
+pub(crate) fn go_caller<'a>(functions: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let functions = functions.take(MAX_FRAMES);
+    let mut callers = functions.skip_while(|name| bare(name) != "runtime.semasleep");
+    let own = callers.next()?;
+    let caller = callers.find(|name| !bare(name).starts_with("runtime.lock"));
+    Some(caller.unwrap_or(own))
+}
+
 fn is_library(name: &str, file: Option<&str>) -> bool {
     const FILES: [&str; 4] = ["libc.so", "libpthread", "ld-musl", "ld-linux"];
     let base = file.map(|file| file.rsplit('/').next().unwrap_or(file));

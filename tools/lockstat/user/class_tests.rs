@@ -153,6 +153,27 @@ fn without_names_numbers_decide_and_say_how_sure() {
 }
 
 #[test]
+fn gos_locks_since_1_24_are_known_by_the_functions_of_the_runtime_that_take_them() {
+    let spinbit = [
+        "runtime.futex",
+        "runtime.futexsleep",
+        "runtime.semasleep",
+        "runtime.lock2",
+        "runtime.lockWithRank",
+        "runtime.lock",
+        "runtime.findRunnable",
+        "runtime.schedule",
+    ];
+    assert_eq!(judge(Evidence::default(), &spinbit), (Class::Go, 95));
+    assert_eq!(go_caller(spinbit.into_iter()), Some("runtime.findRunnable"));
+    let cut_off = spinbit[..5].iter().copied();
+    assert_eq!(go_caller(cut_off), Some("runtime.semasleep"));
+    // Before, the lock's own word.
+    let older = ["runtime.futex", "runtime.futexsleep", "runtime.lock2"];
+    assert_eq!(go_caller(older.into_iter()), None);
+}
+
+#[test]
 fn callers_are_outside_the_lock_library() {
     let frames = [
         (

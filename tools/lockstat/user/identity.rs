@@ -1,7 +1,7 @@
 //! Which futexes are one lock, and what it is called.
 //!
 //! A lock may be waited for in several ways (with and without a timeout) and at several of its words (a rwlock's); processes
-//! may share it; and parking_lot's waiters wait on words of their own, so that only the place in the code is common.
+//! may share it; and waiters of parking_lot's and newer Go's wait on words of their own, so that only the place in the code is common.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,6 +18,8 @@ pub(super) struct Lock {
     pub(super) row: LockRow,
     pub(super) class: Class,
     pub(super) evidence: Evidence,
+    /// The words waited on are the waiters', not the lock's, which is nowhere to be seen.
+    pub(super) is_hidden: bool,
     /// It is glibc's that waits.
     pub(super) in_glibc: bool,
     /// What lies at its address.
@@ -57,21 +59,23 @@ pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
 /// What is judged without any stack or memory, calls that raced, is what its surer neighbours at the same address are: of those
 /// that are as sure, the one that was waited for longest. An earlier interval has counted waits that go on; they have time.
 fn settle_classes(locks: &mut [Lock]) {
-    let mut surest: HashMap<(u32, u64), (u8, u64, Class, &'static str)> = HashMap::new();
+    let mut surest: HashMap<(u32, u64), (u8, u64, Class, &'static str, bool)> = HashMap::new();
     for lock in locks.iter() {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
         let row = &lock.row;
-        let verdict = (row.confidence, row.total_ns, lock.class, row.class);
+        let (sure, ns) = (row.confidence, row.total_ns);
+        let verdict = (sure, ns, lock.class, row.class, lock.is_hidden);
         let best = surest.entry(at).or_insert(verdict);
         *best = verdict.max(*best);
     }
     for lock in locks.iter_mut() {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
-        let (confidence, _, class, word) = surest[&at];
+        let (confidence, _, class, word, is_hidden) = surest[&at];
         let only_raced = lock.row.contentions == 0 && lock.row.total_ns == 0;
         if only_raced || lock.row.confidence < UNSURE {
             (lock.class, lock.row.class) = (class, word);
             lock.row.confidence = confidence;
+            lock.is_hidden = is_hidden;
         }
     }
 }
@@ -118,13 +122,13 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
         class: lock.class as u8,
         ..futex
     };
-    match (lock.class, shared) {
-        (Class::ParkingLot, _) => Identity {
+    match shared {
+        _ if lock.is_hidden => Identity {
             address: 0,
             object: hash(lock.row.first_caller.as_deref()),
             ..private
         },
-        (_, Some(at)) if lock.evidence.shared => Identity {
+        Some(at) if lock.evidence.shared => Identity {
             address: at.offset.wrapping_sub(inside),
             object: at.inode,
             device: Some(at.device),
@@ -144,9 +148,9 @@ fn hash(caller: Option<&str>) -> u64 {
 /// A variable's name; else where its memory is, and for many like it who waits there.
 fn name(lock: &Lock, inside: u64) -> LockName {
     let caller = lock.row.first_caller.as_deref();
-    if lock.class == Class::ParkingLot {
-        // The lock itself is nowhere to be seen.
-        let own = caller.map_or_else(|| "[parking_lot]".into(), |name| format!("in {name}"));
+    if lock.is_hidden {
+        let unknown = || format!("[{}]", lock.class.word());
+        let own = caller.map_or_else(unknown, |name| format!("in {name}"));
         return LockName {
             own,
             kind: String::new(),

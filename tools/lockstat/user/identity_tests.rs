@@ -23,6 +23,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
             place,
             ..Evidence::default()
         },
+        is_hidden: class == Class::ParkingLot,
         in_glibc: true,
         place: Some(Memory {
             name: format!("app.bss: lock+{:#x}", address - 0x1000),
@@ -153,9 +154,23 @@ fn processes_share_a_lock_by_device_file_and_offset() {
 }
 
 #[test]
-fn parking_lot_waiters_meet_where_they_wait() {
+fn waiters_on_words_of_their_own_meet_where_they_wait() {
+    meet(
+        Class::ParkingLot,
+        true,
+        &[("in evict", 1), ("in insert", 2)],
+    );
+    meet(Class::Go, true, &[("in evict", 1), ("in insert", 2)]);
+    // Older Go's wait on the lock.
+    let own = [("app.bss: lock+0x10", 2), ("app.bss: lock+0x1020", 1)];
+    meet(Class::Go, false, &own);
+}
+
+/// Three threads' waits, two of them on one word, two of them from one function: as the names say.
+fn meet(class: Class, is_hidden: bool, expected: &[(&str, u64)]) {
     let parked = |address: u64, caller: &str| {
-        let mut lock = futex(address, Class::ParkingLot, Place::Nowhere, 1);
+        let mut lock = futex(address, class, Place::Nowhere, 1);
+        lock.is_hidden = is_hidden;
         lock.row.first_caller = Some(caller.into());
         lock
     };
@@ -169,5 +184,5 @@ fn parking_lot_waiters_meet_where_they_wait() {
         .map(|(_, row)| (row.name.own.as_str(), row.contentions))
         .collect();
     names.sort_unstable();
-    assert_eq!(names, [("in evict", 1), ("in insert", 2)]);
+    assert_eq!(names, expected);
 }

@@ -7,6 +7,7 @@ mod open;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
@@ -85,22 +86,27 @@ fn judge(
     let first_walked = known.map_or(0, |known| known.user_stack);
     let verdict = verdict(&row, &evidence, first_walked, stacks);
     for waiter in &mut row.waiters {
-        waiter.caller = caller(waiter.user, stacks);
+        waiter.caller = caller(waiter.user, verdict.class, stacks);
     }
     let mut callers = row
         .waiters
         .iter()
         .filter_map(|waiter| waiter.caller.clone());
-    row.first_caller = callers.next().or_else(|| caller(first_walked, stacks));
+    let first = || caller(first_walked, verdict.class, stacks);
+    row.first_caller = callers.next().or_else(first);
     row.class = verdict.class.word();
     row.confidence = verdict.confidence;
     let stacks_of_row = row.waiters.iter().map(|waiter| waiter.user);
-    let in_glibc = stacks_of_row
-        .chain([first_walked])
-        .find(|id| *id != 0)
-        .is_some_and(|id| is_glibc(id, stacks));
+    let ids = stacks_of_row.chain([first_walked]).filter(|id| *id != 0);
+    let in_glibc = ids.clone().next().is_some_and(|id| is_glibc(id, stacks));
+    let is_hidden = match verdict.class {
+        Class::ParkingLot => true,
+        Class::Go => ids.clone().any(|id| go_caller(id, stacks).is_some()),
+        _ => false,
+    };
     Lock {
         in_glibc,
+        is_hidden,
         place: known
             .and_then(|known| places.get(known.address_id))
             .cloned(),
@@ -145,11 +151,21 @@ fn verdict(row: &LockRow, evidence: &Evidence, first: u64, stacks: &mut StackTab
 /// As sure as only a stack with names makes it.
 const BY_NAME: u8 = 95;
 
-fn caller(stack: u64, stacks: &mut StackTable) -> Option<std::sync::Arc<str>> {
+fn caller(stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {
+    if class == Class::Go
+        && let Some(caller) = go_caller(stack, stacks)
+    {
+        return Some(caller);
+    }
     let frames = stacks.user_names(stack);
     let leaf_first = frames.iter().rev();
     let caller = class::first_caller(leaf_first.map(|f| (&*f.name, f.module.as_deref())));
     caller.map(Into::into)
+}
+
+fn go_caller(stack: u64, stacks: &mut StackTable) -> Option<Arc<str>> {
+    let frames = stacks.user_names(stack);
+    class::go_caller(frames.iter().rev().map(|frame| &*frame.name)).map(Into::into)
 }
 
 fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {
