@@ -8,6 +8,7 @@ use bpf::profile::types::moment;
 use profile::model::Task;
 use profile::write::Moment;
 use trace::arrivals::Arrivals;
+use trace::budget::round_fairly;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::task::comm_text;
@@ -28,6 +29,7 @@ pub(crate) struct Moments {
     pub(crate) rows: Vec<Row>,
     pub(crate) all: Vec<Moment>,
     too_many: u64,
+    random: u64,
 }
 
 impl Moments {
@@ -54,11 +56,13 @@ impl Moments {
                 continue;
             }
             let sample = self.row(&moment);
+            self.random |= 1;
+            let weight = round_fairly(moment.weight as f64 * weight, &mut self.random);
             self.all.push(Moment {
                 time_ns: moment.time_ns,
                 cpu: moment.cpu,
                 tid: moment.tid,
-                weight: (moment.weight as f64 * weight).round() as u64,
+                weight,
                 sample,
             });
         }

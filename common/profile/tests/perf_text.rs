@@ -9,6 +9,7 @@ use fixtures::random::Random;
 use fixtures::{sample, task, waits};
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::{Folder, Options};
+use profile::ask::heat::Heat;
 use profile::read::{ReadOptions, read};
 use profile::write::{Format, Meta, Moment, write_moments, write_recording};
 
@@ -175,4 +176,50 @@ fn samples_that_were_kept_have_their_times_threads_and_processors() {
     let all = read(text.as_bytes(), &ReadOptions::default()).expect("events");
     assert_eq!([early.total(), all.total()], [2, 3]);
     assert_eq!(all.header.period_ns, meta.period_ns);
+}
+
+/// Of windows, or every so many events: the file says that periods count, and its readers follow.
+#[test]
+fn samples_that_stand_for_several_keep_their_weight() {
+    let mut profile = waits();
+    profile.tool = "profile";
+    profile.values[0].name = "samples";
+    profile.values[0].unit = "count";
+    profile.values.truncate(1);
+    profile.samples = vec![
+        sample(task("app", 7, 0), "main read", "", 1, &[2]),
+        sample(task("pool", 7, 9), "main step", "", 1, &[1]),
+    ];
+    let moment = |time_ns, weight, sample| Moment {
+        time_ns,
+        cpu: 0,
+        tid: 7,
+        weight,
+        sample,
+    };
+    let moments = [
+        moment(1_000_000_000, 1, 0),
+        moment(1_100_000_000, 50, 1),
+        moment(3_000_000_000, 7, 0),
+    ];
+    let meta = Meta {
+        period_ns: 10_000_000,
+        event: "cpu-clock".into(),
+        ..Meta::default()
+    };
+    let mut text = Vec::new();
+    write_moments(&profile, &moments, &meta, &mut text).expect("memory");
+    let text = String::from_utf8(text).expect("text");
+    assert!(
+        text.contains("# usekit: value samples in count\n"),
+        "{text}"
+    );
+    assert!(text.contains("1.100000: 50 cpu-clock:\n"), "{text}");
+    let all = read(text.as_bytes(), &ReadOptions::default()).expect("events");
+    assert_eq!((all.total(), all.unit()), (58, "count"));
+    assert_eq!(all.header.period_ns, meta.period_ns);
+    // Three events say nothing of how sure 58 samples are.
+    assert!(!all.header.has_counts);
+    let heat = Heat::read(&mut text.as_bytes()).expect("events");
+    assert_eq!((heat.total, heat.seconds[0][5]), (58, 50));
 }

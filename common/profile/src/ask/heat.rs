@@ -28,7 +28,7 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// Counts the events of `perf script` text, those of idle tasks apart.
+    /// Counts the events of `perf script` text, each for as many samples as it stands for, those of idle tasks apart.
     ///
     /// # Errors
     ///
@@ -36,21 +36,21 @@ impl Heat {
     pub fn read(input: &mut impl BufRead) -> Result<Self, ReadError> {
         let mut heat = Self::default();
         let mut first = None;
-        times_of(input, |time, event| {
+        times_of(input, |time, weight, event| {
             // The same zero as that of --from and --to.
             let offset = time - *first.get_or_insert(time);
             if event.comm == "swapper" && event.pid == 0 {
-                heat.idle += 1;
+                heat.idle = heat.idle.saturating_add(weight);
             } else {
-                heat.add(offset);
+                heat.add(offset, weight);
             }
         })?;
         Ok(heat)
     }
 
-    fn add(&mut self, offset: f64) {
+    fn add(&mut self, offset: f64, weight: u64) {
         if !(0.0..LONGEST as f64).contains(&offset) {
-            self.outside += 1;
+            self.outside = self.outside.saturating_add(weight);
             return;
         }
         let second = offset as usize;
@@ -59,8 +59,9 @@ impl Heat {
         if second >= self.seconds.len() {
             self.seconds.resize(second + 1, [0; PARTS]);
         }
-        self.seconds[second][part] += 1;
-        self.total += 1;
+        let place = &mut self.seconds[second][part];
+        *place = place.saturating_add(weight);
+        self.total = self.total.saturating_add(weight);
     }
 
     fn most(&self) -> u64 {

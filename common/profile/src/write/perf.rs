@@ -2,7 +2,7 @@
 //!
 //! Where single samples were kept, each is an event with its time. Tools that add up in the kernel know none: every event
 //! has time 0 then. A sample profile has an event per sample, because most readers count events and not periods; other
-//! values are the period of one event per stack.
+//! values, and samples that stand for several, are the period of their event.
 
 use std::io::{self, Write};
 
@@ -61,14 +61,16 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
-/// An event per sample, at its time. `keys`: of the samples that the moments are of.
+/// An event per sample, at its time; its period is what it counts for, where that is not 1 for all. `keys`: of the samples that the
+/// moments are of.
 pub(super) fn write_moments(
     recording: &Recording,
     keys: &[RowKey],
     moments: &[Moment],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let is_samples = recording.unit() == "count";
+    // Readers that add up periods are told to; the others count events.
+    let is_samples = recording.unit() == "count" && moments.iter().all(|moment| moment.weight == 1);
     write_header(recording, is_samples, out)?;
     writeln!(out, "# usekit: times are of the monotonic clock\n")?;
     let event = event_name(recording);
@@ -86,8 +88,7 @@ pub(super) fn write_moments(
             time_ns: moment.time_ns,
             task: TaskKey { tid, ..key.task },
         };
-        let period = if is_samples { 1 } else { moment.weight };
-        let mut text = event_line(recording, &place, event, period);
+        let mut text = event_line(recording, &place, event, moment.weight);
         stack_text(recording, key.stack, &mut text);
         writeln!(out, "{text}")?;
     }
@@ -107,7 +108,11 @@ fn write_header(recording: &Recording, is_samples: bool, out: &mut impl Write) -
             out,
             "# usekit: value {} in {}",
             terminal(&name),
-            if unit.is_empty() { "count" } else { unit }
+            if unit.is_empty() {
+                "count".into()
+            } else {
+                terminal(unit)
+            }
         )?;
     }
     writeln!(out, "# usekit: period_ns {}", header.period_ns)?;

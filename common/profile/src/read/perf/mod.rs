@@ -16,6 +16,9 @@ pub use lines::{Event, StackLine, header, stack_line};
 
 use super::{Lines, ReadError};
 
+/// What a file with weighed samples says of itself: `# usekit: value samples in count`.
+const WEIGHED: (&str, &str) = ("# usekit: value ", " in count");
+
 /// Calls `each` with the time (s, of the machine's clock) and the weight of every event; for heat maps.
 ///
 /// # Errors
@@ -23,15 +26,20 @@ use super::{Lines, ReadError};
 /// When the text cannot be read.
 pub fn times_of(
     input: &mut impl Read,
-    mut each: impl FnMut(f64, &Event<'_>),
+    mut each: impl FnMut(f64, u64, &Event<'_>),
 ) -> Result<(), ReadError> {
     let mut lines = Lines::new(input);
+    let mut weighs = false;
     while lines.advance()? {
-        if !lines.line().starts_with(b"\t")
-            && !lines.line().starts_with(b"#")
-            && let Some(event) = header(&String::from_utf8_lossy(lines.line()))
+        let line = lines.line();
+        if line.starts_with(b"#") {
+            let remark = String::from_utf8_lossy(line);
+            weighs |= remark.starts_with(WEIGHED.0) && remark.trim_end().ends_with(WEIGHED.1);
+        } else if !line.starts_with(b"\t")
+            && let Some(event) = header(&String::from_utf8_lossy(line))
         {
-            each(event.time, &event);
+            let weight = event.period.filter(|_| weighs).unwrap_or(1);
+            each(event.time, weight, &event);
         }
     }
     Ok(())

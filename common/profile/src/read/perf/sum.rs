@@ -121,6 +121,8 @@ impl<'a> Sum<'a> {
                     name: name.into(),
                     unit: unit.into(),
                 };
+                // Events are fewer than what is counted: shares of them say nothing.
+                header.has_counts &= unit != "count";
                 self.weighs = true;
             }
         } else if let Some(tool) = remark.strip_prefix("tool ") {
@@ -202,8 +204,11 @@ impl<'a> Sum<'a> {
         {
             header.duration_ns = ((last - first) * 1e9) as u64;
         }
-        if !self.weighs {
-            let mean_ns = self.periods.0.checked_div(self.periods.1);
+        let mean_ns = match self.weighs {
+            true => None,
+            false => self.periods.0.checked_div(self.periods.1),
+        };
+        if header.values[0].unit == "count" {
             header.period_ns = self.period_ns.or(mean_ns).unwrap_or(0);
         }
         let Some(name) = name else {
