@@ -56,26 +56,39 @@ pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
     rows
 }
 
-/// What is judged without any stack or memory, calls that raced, is what its surer neighbours at the same address are: of those
-/// that are as sure, the one that was waited for longest. An earlier interval has counted waits that go on; they have time.
+/// How sure a class is; of those that are as sure, the one that was waited for longest counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Settled {
+    confidence: u8,
+    total_ns: u64,
+    class: Class,
+    word: &'static str,
+    is_hidden: bool,
+}
+
+/// What is judged without any stack or memory, calls that raced, is what its surest neighbour at the same address is. An earlier
+/// interval has counted waits that go on; they have time.
 fn settle_classes(locks: &mut [Lock]) {
-    let mut surest: HashMap<(u32, u64), (u8, u64, Class, &'static str, bool)> = HashMap::new();
+    let mut surest: HashMap<(u32, u64), Settled> = HashMap::new();
     for lock in locks.iter() {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
-        let row = &lock.row;
-        let (sure, ns) = (row.confidence, row.total_ns);
-        let verdict = (sure, ns, lock.class, row.class, lock.is_hidden);
-        let best = surest.entry(at).or_insert(verdict);
-        *best = verdict.max(*best);
+        let settled = Settled {
+            confidence: lock.row.confidence,
+            total_ns: lock.row.total_ns,
+            class: lock.class,
+            word: lock.row.class,
+            is_hidden: lock.is_hidden,
+        };
+        let best = surest.entry(at).or_insert(settled);
+        *best = settled.max(*best);
     }
     for lock in locks.iter_mut() {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
-        let (confidence, _, class, word, is_hidden) = surest[&at];
+        let best = surest[&at];
         let only_raced = lock.row.contentions == 0 && lock.row.total_ns == 0;
         if only_raced || lock.row.confidence < UNSURE {
-            (lock.class, lock.row.class) = (class, word);
-            lock.row.confidence = confidence;
-            lock.is_hidden = is_hidden;
+            (lock.class, lock.is_hidden) = (best.class, best.is_hidden);
+            (lock.row.class, lock.row.confidence) = (best.word, best.confidence);
         }
     }
 }
