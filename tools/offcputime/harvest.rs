@@ -25,6 +25,7 @@ use trace::waits::Wait;
 use trace::window::monotonic_ns;
 
 use crate::args::Args;
+use crate::losses::Lost;
 
 /// Time of one thread on one pair of stacks.
 pub(crate) struct Row {
@@ -57,6 +58,7 @@ pub(crate) struct Accounting {
     pub(crate) filtered_ns: u64,
     /// Switches and wakeups.
     pub(crate) events: u64,
+    pub(crate) lost: Lost,
 }
 
 impl Accounting {
@@ -175,24 +177,9 @@ impl Harvest {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let losses = &mut self.losses;
         count_skipped(skel.object(), losses);
-        losses.time(
-            "rows_full",
-            "waits: table full",
-            bss.losses.rows_full,
-            bss.losses.rows_full_ns,
-        );
-        losses.time(
-            "unreported",
-            "waits: stack not walked",
-            bss.losses.unreported,
-            bss.losses.unreported_ns,
-        );
-        losses.time(
-            "out_of_order",
-            "switches not seen",
-            bss.losses.out_of_order,
-            self.accounting.unseen_ns,
-        );
+        self.accounting
+            .lost
+            .count(losses, self.accounting.unseen_ns);
         losses.count("negative", "times running backwards", bss.losses.negative);
         losses.count("members_lost", "threads: no memory", bss.members_lost);
         losses.count(
@@ -237,19 +224,23 @@ pub(crate) fn progress(skel: &OffcputimeSkel<'_>, stacks: &StackTable) -> Result
 
 pub(crate) fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
     let per_cpu: Vec<offcputime_totals> = maps::per_cpu(&skel.maps.totals, 0)?;
-    Ok(per_cpu
-        .iter()
-        .fold(Accounting::default(), |sum, cpu| Accounting {
-            threads: sum.threads + cpu.threads_exited,
-            lifetime_ns: sum.lifetime_ns + cpu.lifetime_ns,
-            oncpu_ns: sum.oncpu_ns + cpu.oncpu_ns,
-            runqueue_ns: sum.runqueue_ns + cpu.runqueue_ns,
-            blocked_ns: sum.blocked_ns + cpu.blocked_ns,
-            unseen_ns: sum.unseen_ns + cpu.unseen_ns,
-            filtered: sum.filtered + cpu.filtered,
-            filtered_ns: sum.filtered_ns + cpu.filtered_ns,
-            events: sum.events + cpu.events,
-        }))
+    let lost = Lost::read(skel)?;
+    let none = Accounting {
+        lost,
+        ..Accounting::default()
+    };
+    Ok(per_cpu.iter().fold(none, |sum, cpu| Accounting {
+        threads: sum.threads + cpu.threads_exited,
+        lifetime_ns: sum.lifetime_ns + cpu.lifetime_ns,
+        oncpu_ns: sum.oncpu_ns + cpu.oncpu_ns,
+        runqueue_ns: sum.runqueue_ns + cpu.runqueue_ns,
+        blocked_ns: sum.blocked_ns + cpu.blocked_ns,
+        unseen_ns: sum.unseen_ns + cpu.unseen_ns,
+        filtered: sum.filtered + cpu.filtered,
+        filtered_ns: sum.filtered_ns + cpu.filtered_ns,
+        events: sum.events + cpu.events,
+        lost,
+    }))
 }
 
 fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownStacks) -> Row {

@@ -28,6 +28,7 @@ mod args;
 mod collection;
 mod harvest;
 mod idle;
+mod losses;
 mod report;
 mod sampled;
 

@@ -16,6 +16,7 @@ use trace::waits::Wait;
 
 use crate::args::Args;
 use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
+use crate::losses::Lost;
 
 /// What events run, and what is detached between windows.
 pub(crate) const GATED: [&str; 6] = [
@@ -48,7 +49,7 @@ struct Sums {
     rows: Bounded<Key, Sum>,
     /// Waits that found no room there, and their time, ns.
     rows_full: (f64, f64),
-    accounting: [f64; 8],
+    accounting: [f64; FIGURES],
     threads: u64,
     open: u64,
     oncpu: Series,
@@ -136,7 +137,7 @@ impl Default for Sums {
         Self {
             rows: Bounded::new(MOST_ROWS),
             rows_full: (0.0, 0.0),
-            accounting: [0.0; 8],
+            accounting: [0.0; FIGURES],
             threads: 0,
             open: 0,
             oncpu: Series::default(),
@@ -205,6 +206,8 @@ impl Sums {
                 is_open: sum.is_open,
             }
         });
+        // However little of it: what was lost is said.
+        let lost = |value: f64| whole(value).max(u64::from(value > 0.0));
         let [
             lifetime,
             oncpu,
@@ -214,7 +217,16 @@ impl Sums {
             filtered,
             filtered_ns,
             events,
+            ..,
         ] = self.accounting.map(whole);
+        let [
+            ..,
+            rows_full,
+            rows_full_ns,
+            unreported,
+            unreported_ns,
+            out_of_order,
+        ] = self.accounting.map(lost);
         Harvest {
             rows: rows.collect(),
             accounting: Accounting {
@@ -227,6 +239,13 @@ impl Sums {
                 filtered,
                 filtered_ns,
                 events,
+                lost: Lost {
+                    rows_full,
+                    rows_full_ns,
+                    unreported,
+                    unreported_ns,
+                    out_of_order,
+                },
             },
             losses,
             window,
@@ -240,8 +259,11 @@ impl Sums {
     }
 }
 
+const FIGURES: usize = 13;
+
 /// What is added up over windows.
-fn figures(accounting: &Accounting) -> [f64; 8] {
+fn figures(accounting: &Accounting) -> [f64; FIGURES] {
+    let lost = &accounting.lost;
     [
         accounting.lifetime_ns,
         accounting.oncpu_ns,
@@ -251,6 +273,66 @@ fn figures(accounting: &Accounting) -> [f64; 8] {
         accounting.filtered,
         accounting.filtered_ns,
         accounting.events,
+        lost.rows_full,
+        lost.rows_full_ns,
+        lost.unreported,
+        lost.unreported_ns,
+        lost.out_of_order,
     ]
     .map(|figure| figure as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the maps have after so many windows, each with a fifth of the time lost.
+    fn after(windows: u64) -> Accounting {
+        Accounting {
+            lifetime_ns: 1_000 * windows,
+            unseen_ns: 40 * windows,
+            events: 10 * windows,
+            lost: Lost {
+                rows_full: 5 * windows,
+                rows_full_ns: 200 * windows,
+                unreported: windows,
+                unreported_ns: 100 * windows,
+                out_of_order: 2 * windows,
+            },
+            ..Accounting::default()
+        }
+    }
+
+    fn part(accounting: Accounting) -> Harvest {
+        Harvest {
+            rows: Vec::new(),
+            accounting,
+            losses: Losses::default(),
+            window: Duration::ZERO,
+            open: 0,
+            estimates: None,
+        }
+    }
+
+    #[test]
+    fn what_windows_lost_stands_for_their_strata_like_all_else() {
+        let mut sums = Sums::default();
+        for (number, stratum_ns) in [(1, 100), (2, 300)] {
+            let window = Window {
+                start_ns: number * 1_000,
+                end_ns: number * 1_000 + 10,
+                stratum_ns,
+            };
+            sums.add(&part(after(number)), after(number), &window);
+        }
+        let accounting = sums.harvest(1.0, Duration::ZERO).accounting;
+        let lost = accounting.lost;
+        assert_eq!(
+            (accounting.lifetime_ns, accounting.unseen_ns),
+            (40_000, 1_600)
+        );
+        assert_eq!((lost.rows_full, lost.rows_full_ns), (200, 8_000));
+        assert_eq!((lost.unreported, lost.unreported_ns), (40, 4_000));
+        assert_eq!(lost.out_of_order, 80);
+    }
 }
