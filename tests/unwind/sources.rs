@@ -176,6 +176,35 @@ fn what_claims_to_be_compressed_has_a_limit() {
     assert!(table(&file).pages.is_empty(), "zeros");
 }
 
+/// How many bytes may be held of a file before it is too large, which it is to be at one byte less.
+fn needed(sections: &[(&str, u64, &[u8])]) -> u64 {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&elf(sections)).unwrap();
+    let fits = |limit: &u64| match Image::read_within(&file, *limit) {
+        Ok(_) => true,
+        Err(Error::TooLarge(_)) => false,
+        Err(error) => panic!("{error}"),
+    };
+    let least = (0..4096).find(fits).expect("small sections");
+    assert!((least..4096).all(|limit| fits(&limit)));
+    least
+}
+
+#[test]
+fn all_that_is_held_at_once_has_a_limit() {
+    let frame = debug_frame(TEXT, 40);
+    let packed = compressed(1, frame.len() as u64, &zlib(&frame));
+    let (plain, small) = (frame.len() as u64, packed.len() as u64);
+    let (eh, go, text) = ([0; 100], [7; 200], [0x90; 16]);
+    let code = (".text", 6, &text[..]);
+    assert_eq!(needed(&[(".debug_frame", 0, &frame)]), plain);
+    let both = needed(&[(".debug_frame", COMPRESSED, &packed)]);
+    assert_eq!(both, plain + small, "packed and unpacked");
+    let sections = [(".eh_frame", 2, &eh[..]), (".gopclntab", 2, &go), code];
+    assert_eq!(needed(&sections), 300, "Go's table counts, too");
+    assert_eq!(needed(&sections[1..]), 200);
+}
+
 #[test]
 fn eh_frame_counts_where_both_describe_a_function() {
     let shared = cie(0, &[]);

@@ -13,7 +13,7 @@ use crate::cfi::{Counts, table};
 use crate::error::Error;
 use crate::header::Kind;
 use crate::key;
-use crate::sections::{CfiSection, add, add_go, from_segment};
+use crate::sections::{CfiSection, MAX_CFI, add, add_go, from_segment};
 use crate::source::{Bounded, Cursor, Source};
 use crate::table::Table;
 use crate::text::Text;
@@ -61,12 +61,17 @@ pub struct Image {
 impl Image {
     /// Reads a file.
     pub fn read(file: &File) -> Result<Self, Error> {
-        Self::from_source(file)
+        Self::from_source(file, MAX_CFI)
+    }
+
+    /// The same of a file of which no more than `limit` bytes are to be held; [`Error::TooLarge`] for what has more.
+    pub fn read_within(file: &File, limit: u64) -> Result<Self, Error> {
+        Self::from_source(file, limit.min(MAX_CFI))
     }
 
     /// The same for an image in memory, such as the vDSO's.
     pub fn from_memory(bytes: &[u8]) -> Result<Self, Error> {
-        Self::from_source(bytes)
+        Self::from_source(bytes, MAX_CFI)
     }
 
     /// The segments that are mapped.
@@ -118,7 +123,7 @@ impl Image {
         )
     }
 
-    fn from_source<S: Source + ?Sized>(source: &S) -> Result<Self, Error> {
+    fn from_source<S: Source + ?Sized>(source: &S, limit: u64) -> Result<Self, Error> {
         check_machine(source)?;
         let cache = ReadCache::new(Cursor::new(source));
         let data = Bounded(&cache);
@@ -143,14 +148,15 @@ impl Image {
                 .map(|section| (table.section_name(LE, section).unwrap_or_default(), section))
                 .collect();
             for (name, section) in &named {
-                add(source, name, section, &mut sections)?;
+                add(source, name, section, limit, &mut sections)?;
             }
-            add_go(source, &named, &mut sections)?;
+            add_go(source, &named, limit, &mut sections)?;
         }
         if !sections.iter().any(|section| section.kind == Kind::EhFrame)
             && let Some(header) = segments.iter().find(|s| s.p_type(LE) == PT_GNU_EH_FRAME)
         {
-            sections.extend(from_segment(source, header, &loads)?);
+            let found = from_segment(source, header, &loads, (limit, &sections))?;
+            sections.extend(found);
         }
         Ok(Self { loads, sections })
     }

@@ -12,8 +12,8 @@ use crate::header::{Kind, used};
 use crate::plt::is_plt;
 use crate::source::{Source, read};
 
-/// The most bytes of call frame information, inflated.
-const MAX_CFI: u64 = 256 << 20;
+/// The most bytes of call frame information and Go's table that any file is read with, inflated.
+pub(crate) const MAX_CFI: u64 = 256 << 20;
 /// The most sections with it; real files have one of each kind.
 const MAX_SECTIONS: usize = 8;
 
@@ -25,10 +25,17 @@ pub(crate) struct CfiSection {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// What may be held of a file beside what was read of it already.
+fn left(limit: u64, sections: &[CfiSection]) -> u64 {
+    let taken: u64 = sections.iter().map(|s| s.bytes.len() as u64).sum();
+    limit.saturating_sub(taken)
+}
+
 /// Adds Go's function table, unless there is the `.debug_frame` that says the same.
 pub(crate) fn add_go<S: Source + ?Sized>(
     source: &S,
     named: &[(&[u8], &SectionHeader64<LE>)],
+    limit: u64,
     sections: &mut Vec<CfiSection>,
 ) -> Result<(), Error> {
     let find = |name: &[u8]| named.iter().find(|(other, _)| *other == name);
@@ -45,7 +52,7 @@ pub(crate) fn add_go<S: Source + ?Sized>(
     {
         return Ok(());
     }
-    if size > MAX_CFI {
+    if size > left(limit, sections) {
         return Err(Error::TooLarge("Go's function table"));
     }
     sections.push(CfiSection {
@@ -61,6 +68,7 @@ pub(crate) fn add<S: Source + ?Sized>(
     source: &S,
     name: &[u8],
     section: &SectionHeader64<LE>,
+    limit: u64,
     sections: &mut Vec<CfiSection>,
 ) -> Result<(), Error> {
     let kind = match name {
@@ -73,16 +81,16 @@ pub(crate) fn add<S: Source + ?Sized>(
     let Some((offset, size)) = section.file_range(LE) else {
         return Ok(());
     };
-    let taken: u64 = sections.iter().map(|s| s.bytes.len() as u64).sum();
-    let limit = MAX_CFI.saturating_sub(taken);
-    if size > limit || sections.len() >= MAX_SECTIONS {
+    let left = left(limit, sections);
+    if size > left || sections.len() >= MAX_SECTIONS {
         return Err(Error::TooLarge("call frame information"));
     }
     let raw = read(source, offset, size)?;
+    // Until it is unpacked both are held.
     let bytes = if section.sh_flags(LE).contains(SHF_COMPRESSED) {
-        inflate(&raw, limit)?
+        inflate(&raw, left - size)?
     } else if name == b".zdebug_frame" {
-        inflate_gnu(&raw, limit)?
+        inflate_gnu(&raw, left - size)?
     } else {
         raw
     };
@@ -102,6 +110,7 @@ pub(crate) fn from_segment<S: Source + ?Sized>(
     source: &S,
     header: &ProgramHeader64<LE>,
     loads: &[Load],
+    (limit, sections): (u64, &[CfiSection]),
 ) -> Result<Option<CfiSection>, Error> {
     /// Bytes before the search table, with the widest encodings.
     const FIXED: u64 = 4 + 8 + 8;
@@ -120,7 +129,7 @@ pub(crate) fn from_segment<S: Source + ?Sized>(
         Some((load.offset.checked_add(skip)?, size))
     });
     let (offset, size) = found.ok_or(Error::Malformed(".eh_frame_hdr"))?;
-    let mut bytes = read(source, offset, size.min(MAX_CFI))?;
+    let mut bytes = read(source, offset, size.min(left(limit, sections)))?;
     bytes.truncate(used(&bytes, Kind::EhFrame));
     bytes.shrink_to_fit();
     Ok(Some(CfiSection {

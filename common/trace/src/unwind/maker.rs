@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -16,6 +16,9 @@ use crate::privileges;
 
 /// More would only fight for memory bandwidth with what is being traced.
 const MOST_THREADS: usize = 4;
+/// Bytes of call frame information that each thread may hold; of files with more there is one at a time. Few have as much: a browser
+/// has 30 MiB, the compiler of Rust 10.
+const LARGE: u64 = 16 << 20;
 
 /// A file to make a table of.
 struct Job {
@@ -56,6 +59,8 @@ impl Known {
 struct Queue {
     jobs: Mutex<Pending>,
     more: Condvar,
+    /// Held by who makes a table of a large file.
+    large: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -85,7 +90,7 @@ impl Queue {
 /// Threads that make tables.
 pub(super) struct Maker {
     queue: Arc<Queue>,
-    done: Sender<Made>,
+    done: SyncSender<Made>,
     results: Receiver<Made>,
     /// Becomes readable with every result.
     ready: Arc<OwnedFd>,
@@ -96,7 +101,8 @@ pub(super) struct Maker {
 impl Maker {
     /// Nothing is made before [`Maker::start`].
     pub(super) fn new() -> io::Result<Self> {
-        let (done, results) = mpsc::channel();
+        // Threads wait with what they have made: tables have up to 64 MiB.
+        let (done, results) = mpsc::sync_channel(MOST_THREADS);
         Ok(Self {
             queue: Arc::new(Queue::default()),
             done,
@@ -119,7 +125,9 @@ impl Maker {
                     let _ = privileges::give_up_all();
                     while let Some(job) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
-                        let outcome = catch_unwind(AssertUnwindSafe(|| make(&job.file, &known)));
+                        let outcome = catch_unwind(AssertUnwindSafe(|| {
+                            make(&job.file, &known, &queue.large)
+                        }));
                         let made = Made {
                             module: job.module,
                             file: job.file,
@@ -173,8 +181,23 @@ impl Drop for Maker {
     }
 }
 
-fn make(file: &File, known: &Known) -> Outcome {
-    let mut image = match Image::read(file) {
+/// Reads a file; of a large one with the right to be the only one until its table is made.
+fn read<'a>(
+    file: &File,
+    large: &'a Mutex<()>,
+) -> (Result<Image, Error>, Option<MutexGuard<'a, ()>>) {
+    match Image::read_within(file, LARGE) {
+        Err(Error::TooLarge(_)) => {
+            let turn = large.lock().unwrap_or_else(PoisonError::into_inner);
+            (Image::read(file), Some(turn))
+        }
+        image => (image, None),
+    }
+}
+
+fn make(file: &File, known: &Known, large: &Mutex<()>) -> Outcome {
+    let (image, _turn) = read(file, large);
+    let mut image = match image {
         Ok(image) if image.has_cfi() => image,
         Ok(_) | Err(Error::NotElf | Error::OtherMachine) => return Outcome::Nothing,
         Err(_) => return Outcome::Broken,
@@ -217,6 +240,7 @@ fn drain(ready: &OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::time::Duration;
 
     #[test]
@@ -244,5 +268,38 @@ mod tests {
         assert!(matches!(outcomes[0].outcome, Outcome::Nothing));
         assert!(matches!(outcomes[1].outcome, Outcome::Table(_, same, None) if same == key));
         assert!(maker.wait(soon).is_none() && maker.take().is_none());
+    }
+
+    #[test]
+    fn of_large_files_there_is_one_at_a_time() {
+        let large = Mutex::new(());
+        let own = File::open("/proc/self/exe").unwrap();
+        assert!(matches!(read(&own, &large), (Ok(_), None)));
+        let file = sparse(LARGE + 1);
+        let (image, turn) = read(&file, &large);
+        assert!(image.is_ok_and(|image| image.has_cfi()));
+        assert!(turn.is_some() && large.try_lock().is_err());
+        drop(turn);
+        assert!(matches!(
+            make(&file, &Known::default(), &large),
+            Outcome::Table(..)
+        ));
+        assert!(large.try_lock().is_ok(), "the next one's turn");
+    }
+
+    /// A file with nothing but `.eh_frame` of so many zeros.
+    fn sparse(size: u64) -> File {
+        let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+        let mut put = |words: &[u64]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+        // No segments and three sections, the names of which are in the last.
+        put(&[0, 0, 64, 64 << 32, 64 << 16 | 3 << 32 | 2 << 48]);
+        put(&[0; 8]);
+        put(&[1 | 1 << 32, 2, 0, 512, size, 0, 8, 0]);
+        put(&[11 | 3 << 32, 0, 0, 256, 21, 0, 1, 0]);
+        out.extend(b"\0.eh_frame\0.shstrtab\0");
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&out).unwrap();
+        file.set_len(512 + size).unwrap();
+        file
     }
 }
