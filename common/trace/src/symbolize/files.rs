@@ -55,7 +55,7 @@ pub(super) fn self_path(fd: &impl AsRawFd) -> String {
 }
 
 /// How many descriptors this process may have open; what is held of other processes is cut to fit.
-pub(super) fn descriptor_limit() -> usize {
+pub(crate) fn descriptor_limit() -> usize {
     usize::try_from(descriptors_allowed())
         .unwrap_or(usize::MAX)
         .clamp(256, 4096)

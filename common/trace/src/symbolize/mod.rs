@@ -13,7 +13,6 @@ pub(crate) mod demangle;
 mod elf;
 mod elfnames;
 pub(crate) mod files;
-mod forked;
 mod frames;
 mod functions;
 mod gofile;

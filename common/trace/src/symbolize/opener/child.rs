@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 
-use super::super::forked::memory;
 use super::super::passing::{receive, send_with};
 use super::wire::{ANSWER_BYTES, Answer, Facts, MAX_QUESTION, PREFIX, Question};
+use crate::forked::memory;
 use crate::privileges::{Capability, keep_only};
 
 /// Bytes between two signs of life.

@@ -14,15 +14,13 @@ use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use super::forked::{Forked, left};
 use super::passing;
+use crate::forked::Forked;
 pub(super) use wire::Facts;
 use wire::{Answer, Question};
 
 /// For a sign of life: the next step, or the next MiB of a copy.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// For one that could go on if it had a CPU.
-const PATIENCE_WITH_LOAD: Duration = Duration::from_secs(10);
 /// Files given up in vain, each of which cost so much; then no more are opened.
 const MAX_HANGS: u32 = 8;
 /// All copies together.
@@ -168,24 +166,12 @@ fn ask(
     }
 }
 
-/// The next message, as soon as it is there; one that has no CPU to say it is waited for longer.
+/// The next message, as soon as it is there.
 fn hear(process: &mut Forked) -> io::Result<(Answer, Option<File>)> {
-    let give_up = Instant::now() + PATIENCE_WITH_LOAD;
     let mut bytes = [0; wire::ANSWER_BYTES];
-    loop {
-        process
-            .socket
-            .set_read_timeout(Some(PATIENCE.min(left(give_up)?)))?;
-        match passing::receive(&mut process.socket, &mut bytes) {
-            Ok(file) => {
-                let answer = Answer::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-                return Ok((answer, file));
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && process.is_runnable() => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let file = process.hear(PATIENCE, |socket| passing::receive(socket, &mut bytes))?;
+    let answer = Answer::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((answer, file))
 }
 
 /// Where it is looked up.

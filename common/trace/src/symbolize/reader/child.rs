@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 
 use super::super::elf;
 use super::super::elfnames::ElfNames;
-use super::super::forked::limit;
 use super::super::minidebug::unpacks_within;
 use super::super::passing::receive;
 use super::wire::{self, Answer, MAX_QUESTION, PREFIX, Question};
+use crate::forked::limit;
 use crate::privileges::{Capability, keep_only};
 
 /// How the process is to be.

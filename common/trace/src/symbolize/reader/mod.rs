@@ -22,8 +22,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use super::elfnames::Functions;
-use super::forked::{Forked, left};
 use super::passing;
+use crate::forked::{Forked, left};
 use child::Terms;
 use spent::{MAX_LOST, MAX_LOST_OF_ROOT, Spent};
 use wire::{Answer, MAX_ADDRESSES, MAX_ANSWER, PREFIX, Question};

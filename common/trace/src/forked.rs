@@ -15,21 +15,23 @@ use crate::cost;
 
 /// Where the socket is put.
 const SOCKET: RawFd = 3;
+/// For a process that could go on if it had a CPU.
+const PATIENCE_WITH_LOAD: Duration = Duration::from_secs(10);
 /// Until a killed process is gone, which takes microseconds; one that waits for a file system that does not answer stays
 /// until that does, while the report is waited for.
 const TO_DIE: Duration = Duration::from_millis(50);
 
 /// A running process; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Forked {
+pub(crate) struct Forked {
     pid: libc::pid_t,
-    pub(super) socket: UnixStream,
+    pub(crate) socket: UnixStream,
 }
 
 impl Forked {
     /// Forks; `serve` runs in the child, under the name `name`, and the child ends with it. Nothing of the parent is
     /// dropped there: that is the parent's to do.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &CStr,
         serve: impl FnOnce(UnixStream) -> io::Result<()>,
     ) -> io::Result<Self> {
@@ -46,7 +48,7 @@ impl Forked {
     }
 
     /// Reads all of `bytes`, by the deadline.
-    pub(super) fn read(&mut self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+    pub(crate) fn read(&mut self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             self.socket.set_read_timeout(Some(left(deadline)?))?;
             match self.socket.read(bytes) {
@@ -59,9 +61,27 @@ impl Forked {
         Ok(())
     }
 
+    /// Waits `patience` for what `attempt` takes from the socket, longer for a process that has no CPU to say it.
+    pub(crate) fn hear<T>(
+        &mut self,
+        patience: Duration,
+        mut attempt: impl FnMut(&mut UnixStream) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let give_up = Instant::now() + patience.max(PATIENCE_WITH_LOAD);
+        loop {
+            let patience = patience.min(left(give_up)?);
+            self.socket.set_read_timeout(Some(patience))?;
+            match attempt(&mut self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.is_runnable() => {}
+                done => return done,
+            }
+        }
+    }
+
     /// Its process ID.
     #[cfg(test)]
-    pub(super) fn pid(&self) -> libc::pid_t {
+    pub(crate) fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
@@ -71,7 +91,7 @@ impl Forked {
     }
 
     /// Whether it could go on if it had a CPU.
-    pub(super) fn is_runnable(&self) -> bool {
+    fn is_runnable(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let state = stat.rsplit_once(") ").map(|(_, fields)| fields);
         state.is_some_and(|fields| fields.starts_with('R'))
@@ -97,7 +117,7 @@ impl Drop for Forked {
 }
 
 /// Time until `deadline`.
-pub(super) fn left(deadline: Instant) -> io::Result<Duration> {
+pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
@@ -162,14 +182,14 @@ fn settle(socket: RawFd, name: &CStr, parent: libc::pid_t) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn check(result: libc::c_int) -> io::Result<()> {
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
 }
 
-pub(super) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: value,
         rlim_max: value,
@@ -203,7 +223,7 @@ fn keep_descriptors(socket: RawFd) -> io::Result<()> {
 }
 
 /// A file in memory, which also is where there is no /dev.
-pub(super) fn memory(name: &CStr) -> io::Result<File> {
+pub(crate) fn memory(name: &CStr) -> io::Result<File> {
     // SAFETY: a valid C string.
     let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     check(descriptor)?;
@@ -213,7 +233,7 @@ pub(super) fn memory(name: &CStr) -> io::Result<File> {
 
 /// Before Linux 5.9.
 fn close_from(first: RawFd) {
-    let most = super::files::descriptor_limit().max(65_536);
+    let most = crate::symbolize::files::descriptor_limit().max(65_536);
     for descriptor in first..RawFd::try_from(most).unwrap_or(65_536) {
         // SAFETY: of this process, a fork, which uses none of them.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
