@@ -103,7 +103,7 @@ fn a_tool_inside_a_container_takes_and_gives_its_own_ids() {
 }
 
 /// Names of threads and processes that only the tools have.
-const OWN: [&str; 3] = ["unwind-tables", "open-files", "read-names"];
+const OWN: [&str; 4] = ["unwind-tables", "open-files", "read-names", "read-memory"];
 
 /// In a PID namespace the tool has two IDs, and must know which of them counts before the first event. Nobody else's tool is there, and
 /// who is outside, coming up at any moment, has no ID there.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -200,4 +200,129 @@ fn a_perf_map_whose_file_system_is_silent_is_done_without() {
     assert!(all.0 > 300, "{all:?}");
     drop(served);
     load.finish();
+}
+
+/// Sleeps beside a page of the file that its first argument names: with its "stack" there, or on a "futex" in the last word before
+/// it, which looks like the beginning of a mutex. Without a file it sleeps as anybody.
+const BESIDE: &str = r#"
+#include <linux/futex.h>
+
+/* read(0, byte, 1) with nothing but the page for a stack. */
+static void rest_on(char *page)
+{
+	static char byte;
+	long result = SYS_read;
+
+	__asm__ volatile("mov %%rsp, %%r12\n\tmov %%rbp, %%r13\n\tmov %%rbx, %%rsp\n\tmov %%rbx, %%rbp\n\t"
+			 "syscall\n\t"
+			 "mov %%r12, %%rsp\n\tmov %%r13, %%rbp"
+			 : "+a"(result)
+			 : "b"(page), "D"(0L), "S"(&byte), "d"(1L)
+			 : "rcx", "r11", "r12", "r13", "memory");
+}
+__attribute__((noinline)) static void rest(void)
+{
+	WITH_FRAME;
+	await_go();
+}
+int main(int argc, char **argv)
+{
+	int file = argc > 1 ? open(argv[1], O_RDONLY) : -1;
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned int *word = (unsigned int *)(pages + 4092);
+
+	if (argc > 1 && mmap(pages + 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED)
+		return 1;
+	*word = 2;
+	ready();
+	say("{\"page\": %lu, \"word\": %lu}\ndone\n", (unsigned long)pages + 4096, (unsigned long)word);
+	if (argc < 2)
+		rest();
+	else if (!strcmp(argv[2], "stack"))
+		rest_on(pages + 4096);
+	else
+		syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 2, NULL);
+	return 0;
+}
+"#;
+
+/// A process that sleeps beside a silent file, in this way as `/proc` says, and another one that has none.
+fn beside(served: &mut Served, way: &str) -> [Workload; 2] {
+    let program = compile(served.dir.path(), "beside", BESIDE, &[]);
+    fs::write(served.dir.path().join("files/page"), [0; 4096]).expect("a file");
+    let (mut with, without) = (Command::new(&program), Command::new(&program));
+    with.arg(served.dir.path().join("place/page")).arg(way);
+    let mut loads = [with, without].map(|command| Workload::spawn("beside", command).0);
+    served.fall_silent();
+    for load in &mut loads {
+        load.go();
+    }
+    let place = loads[0].results().remove(0);
+    loads[1].results();
+    let field = if way == "stack" { "page" } else { "word" };
+    let address = format!("{:#x}", number(&place, field));
+    let asleep = || {
+        let call = fs::read_to_string(format!("/proc/{}/syscall", loads[0].pid()));
+        call.is_ok_and(|call| call.contains(&address))
+    };
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !asleep() {
+        assert!(Instant::now() < give_up, "it does not go to sleep");
+        std::thread::yield_now();
+    }
+    loads
+}
+
+#[test]
+fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
+    if !require_live() || !can_serve() {
+        return;
+    }
+    let _alone = alone();
+    let mut served = Served::new();
+    let loads = beside(&mut served, "stack");
+    let [stuck, other] = loads.each_ref().map(Workload::pid);
+    let tool = Tool::start("offcputime", &["-j", "-p", &format!("{stuck},{other}")]);
+    tool.wait_attached();
+    let held = Held::by(tool.pid());
+    let (output, took) = tool.finish_timed();
+    eprintln!("the report after {took:?}");
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(took <= TO_REPORT, "{took:?}");
+    held.assert_gone("a tool that met a silent stack");
+    let report = output.report();
+    assert_eq!(report["losses"]["memory_hung"], 1, "{report}");
+    let stacks = report["stacks"].as_array().expect("stacks");
+    let of = |pid: u32| -> Vec<&Value> {
+        let stacks = stacks.iter();
+        let stacks = stacks.filter(|stack| number(stack, "pid") == u64::from(pid));
+        let frames = stacks.map(|stack| stack["user"].as_array().expect("frames"));
+        frames.flatten().collect()
+    };
+    assert_eq!(of(stuck).len(), 1, "where it sleeps: {report}");
+    assert!(
+        of(other).iter().any(|frame| frame["name"] == "rest"),
+        "{report}"
+    );
+    drop(served);
+}
+
+#[test]
+fn a_lock_word_beside_a_silent_file_is_given_up() {
+    if !require_live() || !can_serve() {
+        return;
+    }
+    let _alone = alone();
+    let mut served = Served::new();
+    let loads = beside(&mut served, "futex");
+    let pid = loads[0].pid().to_string();
+    let output = Tool::start("lockstat", &["--now", "-j", "-p", &pid]).finish();
+    let report = output.report();
+    assert_eq!(report["losses"]["memory_hung"], 1, "{report}");
+    assert_eq!(
+        report["waits"],
+        serde_json::json!([]),
+        "nothing is invented"
+    );
+    drop(served);
 }

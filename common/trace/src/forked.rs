@@ -86,7 +86,7 @@ impl Forked {
     }
 
     /// CPU time that it has used.
-    pub(super) fn cpu_ns(&self) -> u64 {
+    pub(crate) fn cpu_ns(&self) -> u64 {
         cost::cpu_ns_of(self.pid)
     }
 

@@ -21,6 +21,7 @@ pub mod maps;
 pub mod memory;
 pub mod options;
 pub mod output;
+mod pages;
 pub mod perf;
 pub mod places;
 pub mod privileges;

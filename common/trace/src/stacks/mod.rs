@@ -14,6 +14,7 @@ use profile::frame::Frame;
 use profile::model::{StackEnd, Task, Waker};
 
 use crate::losses::Losses;
+use crate::pages;
 use crate::places::Places;
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::task;
@@ -135,6 +136,11 @@ impl StackTable {
             "open_stacks_full",
             "stacks of open waits: table full",
             self.outside_full,
+        );
+        losses.count(
+            "memory_hung",
+            "processes not read, their memory did not answer",
+            pages::given_up(),
         );
         self.unwinder.count_losses(losses);
     }

@@ -9,12 +9,10 @@ use profile::model::StackEnd;
 use unwind::{Cfa, End, Frame, Rule};
 
 use super::Method;
-use crate::memory;
+use crate::pages;
 
 /// Frames walked at most, as in BPF.
 const MAX_DEPTH: usize = 127;
-/// Words of stack that are fetched at once.
-const WINDOW: usize = 64;
 
 /// User-space registers of a thread inside the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -94,41 +92,33 @@ fn how(end: End) -> StackEnd {
 /// Another process's memory; the last piece that was read is kept, for stacks are read upwards.
 struct Memory {
     tgid: u32,
-    window: RefCell<(u64, Vec<u64>)>,
+    block: RefCell<(u64, Vec<u8>)>,
 }
 
 impl Memory {
     fn new(tgid: u32) -> Self {
         Self {
             tgid,
-            window: RefCell::new((0, Vec::new())),
+            block: RefCell::new((0, Vec::new())),
         }
     }
 
     fn read(&self, address: u64) -> Option<u64> {
-        if !address.is_multiple_of(8) {
-            return Some(u64::from_ne_bytes(self.fetch(address, 8)?.try_into().ok()?));
-        }
-        let mut window = self.window.borrow_mut();
-        let found = |(start, words): &(u64, Vec<u64>)| {
-            let index = usize::try_from(address.checked_sub(*start)? / 8).ok()?;
-            words.get(index).copied()
+        let mut block = self.block.borrow_mut();
+        let found = |(start, bytes): &(u64, Vec<u8>)| {
+            let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
+            let word = bytes.get(offset..)?.first_chunk()?;
+            Some(u64::from_ne_bytes(*word))
         };
-        if let Some(word) = found(&window) {
+        if let Some(word) = found(&block) {
             return Some(word);
         }
-        // A whole window may reach beyond the stack's end, of which then nothing is read.
-        let bytes = self
-            .fetch(address, WINDOW * 8)
-            .or_else(|| self.fetch(address, 8))?;
-        *window = (address, crate::stacks::words(&bytes).collect());
-        found(&window)
-    }
-
-    fn fetch(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
-        let mut buffer = vec![0; bytes];
-        let read = memory::read(self.tgid, address, &mut buffer).ok()?;
-        (read == bytes).then_some(buffer)
+        let mut bytes = vec![0; pages::BLOCK];
+        // Less than a block where the stack ends.
+        let read = pages::read(self.tgid, address, &mut bytes).ok()?;
+        bytes.truncate(read);
+        *block = (address, bytes);
+        found(&block)
     }
 }
 
@@ -137,9 +127,7 @@ mod tests {
     use super::*;
 
     fn own(registers: Registers) -> Walk {
-        walk(std::process::id(), registers, Method::Auto, |_| {
-            Rule::UNCOVERED
-        })
+        walk(pages::own(), registers, Method::Auto, |_| Rule::UNCOVERED)
     }
 
     #[test]
