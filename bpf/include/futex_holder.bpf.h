@@ -42,7 +42,15 @@ static __always_inline struct task_struct *task_of_vpid(struct task_struct *wait
 	return NULL;
 }
 
-/* Takes `vpid` for the holder if such a thread lives and can hold the lock: a private one's is in the same process. */
+/* Whether the numbers of one are the other's: a thread writes down its ID as it knows it itself. */
+static __always_inline bool counts_like(struct task_struct *task, struct task_struct *waiter)
+{
+	return BPF_CORE_READ(task, thread_pid, level) == BPF_CORE_READ(waiter, thread_pid, level);
+}
+
+/* Takes `vpid` for the holder if such a thread lives and can hold the lock: a private one's is in the same process. A shared one's
+ * may have meant another thread, of another namespace: see is_sure().
+ */
 static __always_inline bool accept_holder(const struct futex_call *call, struct task_struct *waiter, __u32 vpid,
 					  struct lock_holder *holder)
 {
@@ -54,7 +62,7 @@ static __always_inline bool accept_holder(const struct futex_call *call, struct 
 	task = task_of_vpid(waiter, vpid);
 	if (!task)
 		return false;
-	sound = call->flags & FUTEX_IS_SHARED || task->tgid == waiter->tgid;
+	sound = task->tgid == waiter->tgid || (call->flags & FUTEX_IS_SHARED && counts_like(task, waiter));
 	if (sound)
 		note_holder(holder, task, HOLDER_OWNER, config.holder_stacks);
 	bpf_task_release(task);

@@ -41,6 +41,7 @@ static __always_inline void count_open_futex_wait(struct futex_wait *futex, stru
 		return;
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, edge_ns);
+	drop_unsure_holder(futex);
 	identify_futex(futex, task);
 	describe_here(futex, task);
 	count_open_wait(&futex->wait, task);

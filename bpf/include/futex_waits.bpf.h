@@ -167,10 +167,28 @@ static __always_inline void end_run_queue(struct futex_wait *futex, __u64 now)
 	futex->runnable_ns = now;
 }
 
+/* Whether the holder stands when `waker_pid` ends the wait. A lock that processes share may name its owner as that one knows
+ * itself in another PID namespace, where the number means somebody else: such an owner is one if it releases the lock.
+ */
+static __always_inline bool is_sure(const struct futex_wait *futex, __u32 waker_pid)
+{
+	if (futex->wait.holder.kind == HOLDER_OWNER && futex->call.flags & FUTEX_IS_SHARED)
+		return futex->wait.holder.pid == waker_pid;
+	return futex->wait.holder.kind;
+}
+
+/* Before the wait is counted. */
+static __always_inline void drop_unsure_holder(struct futex_wait *futex)
+{
+	if (!is_sure(futex, futex->wait.waker_pid))
+		futex->wait.holder.kind = HOLDER_UNKNOWN;
+}
+
 /* A wait ends where its thread runs again; whether it got the lock, its release tells. */
 static __always_inline void futex_resumed(struct futex_wait *futex, struct task_struct *task, __u64 now)
 {
 	futex->wait.is_given_up = !futex->wait.released_ns;
+	drop_unsure_holder(futex);
 	count_wait(&futex->wait, task, epoch, now, false);
 	__sync_fetch_and_add(&futex_events, 1);
 	futex->phase = FUTEX_IDLE;
@@ -231,7 +249,7 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	futex->wait.waker = waker_record(ctx, slot, scratch, stacks);
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	futex->wait.released_ns = now;
-	if (!futex->wait.holder.kind)
+	if (!is_sure(futex, futex->wait.waker_pid))
 		note_holder(&futex->wait.holder, current_task(), HOLDER_WAKER, false);
 	release_scratch(scratch);
 }
@@ -314,6 +332,7 @@ static __always_inline void futex_outlasted(struct futex_wait *futex, struct tas
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, edge_ns);
 	futex->phase = FUTEX_IDLE;
+	drop_unsure_holder(futex);
 	walk_futex_waiter(futex, task);
 	count_open_wait(&futex->wait, task);
 }
@@ -337,6 +356,7 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 		futex->wait.waker = 0;
 		forget_waker(&futex->wait.holder);
 	}
+	drop_unsure_holder(futex);
 	walk_futex_waiter(futex, task);
 	if (futex->requeued_ns > futex->wait.begin_ns && futex->requeued_ns < now)
 		count_requeued(futex, task, now);

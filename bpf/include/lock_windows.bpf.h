@@ -192,6 +192,7 @@ static __always_inline void close_in_window(struct member *member, struct task_s
 		return;
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, edge_ns);
+	drop_unsure_holder(futex);
 	count_in_window(&futex->wait, task);
 }
 

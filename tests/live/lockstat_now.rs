@@ -12,7 +12,7 @@ use crate::kernel::require_live;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
-const STUCK: &str = include_str!("../workloads/locks/stuck.c");
+pub(crate) const STUCK: &str = include_str!("../workloads/locks/stuck.c");
 
 /// Runs `stuck`, until all its threads sleep for ever; gives what it knows of them, by thread.
 fn stuck(dir: &Path, args: &[&str]) -> (Workload, HashMap<u64, Value>) {

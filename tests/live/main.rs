@@ -40,6 +40,7 @@ mod lockstat_now_kernel;
 mod lockstat_perf;
 mod lockstat_periods;
 mod lockstat_played;
+mod lockstat_shared;
 mod lockstat_storms;
 mod lockstat_user;
 mod moments;

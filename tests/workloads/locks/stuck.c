@@ -4,8 +4,11 @@
  * t mutex that is waited for with a time-out, w rwlock that is written first and read then, p mutex with priority inheritance.
  * `gone`: two threads wait for a mutex whose holder has exited. `join`: a thread joins another that waits for its mutex.
  * `shared`: as `ring mm 0`, but each thread in a process of its own.
+ * `apart N`: a process waits for a mutex that another one holds, each in a PID namespace of its own; the waiter's number there is 1, the
+ * holder's N. In the end it is released.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 
 #define MOST 16
@@ -28,7 +31,7 @@ struct waiter {
 
 struct shared {
 	struct lock locks[MOST];
-	pthread_barrier_t ready;
+	pthread_barrier_t ready, over;
 	struct waiter waiters[2 * MOST];
 } *all;
 
@@ -215,6 +218,71 @@ static void join(void)
 		sched_yield();
 }
 
+static void hold_apart(int number)
+{
+	/* The one before it keeps the namespace alive. */
+	while (getpid() < number)
+		if (fork())
+			pause();
+	take_first(&all->locks[0]);
+	pthread_barrier_wait(&all->ready);
+	pthread_barrier_wait(&all->over);
+	pthread_mutex_unlock(&all->locks[0].mutex);
+	pause();
+}
+
+static void wait_apart(void)
+{
+	static int nobody;
+	struct waiter *waiter = &all->waiters[0];
+
+	pthread_barrier_wait(&all->ready);
+	waiter->second = &all->locks[0];
+	waiter->class = "mutex";
+	waiter->holder = &nobody;
+	__atomic_store_n(&waiter->address, futex_of(waiter->second), __ATOMIC_SEQ_CST);
+	take_second(waiter->second);
+	pthread_barrier_wait(&all->ready);
+	pause();
+}
+
+/* In a PID namespace of its own, where it is the first; here it is a grandchild. */
+static void enter(int number)
+{
+	int child;
+
+	if (fork())
+		return;
+	prctl(PR_SET_PDEATHSIG, 9);
+	if (unshare(CLONE_NEWPID))
+		_exit(7);
+	child = fork();
+	if (child) {
+		if (!number)
+			__atomic_store_n(&all->waiters[0].tid, child, __ATOMIC_SEQ_CST);
+		pause();
+	}
+	prctl(PR_SET_PDEATHSIG, 9);
+	if (number)
+		hold_apart(number);
+	else
+		wait_apart();
+}
+
+static void apart(int number)
+{
+	pthread_barrierattr_t attributes;
+
+	pthread_barrierattr_init(&attributes);
+	pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&all->ready, &attributes, 2);
+	pthread_barrier_init(&all->over, &attributes, 2);
+	prepare(&all->locks[0], 'm', 1);
+	waiters = 1;
+	enter(number);
+	enter(0);
+}
+
 int main(int argc, char **argv)
 {
 	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -223,6 +291,8 @@ int main(int argc, char **argv)
 		ring(argv[2], atoi(argv[3]), 0);
 	else if (!strcmp(argv[1], "shared"))
 		ring("mm", 0, 1);
+	else if (!strcmp(argv[1], "apart"))
+		apart(atoi(argv[2]));
 	else if (!strcmp(argv[1], "gone"))
 		gone();
 	else
@@ -239,5 +309,9 @@ int main(int argc, char **argv)
 	}
 	say("done\n");
 	await_go();
+	if (!strcmp(argv[1], "apart")) {
+		pthread_barrier_wait(&all->over);
+		pthread_barrier_wait(&all->ready);
+	}
 	_exit(0);
 }

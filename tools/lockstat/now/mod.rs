@@ -7,6 +7,7 @@ mod json;
 mod lock;
 mod names;
 mod report;
+mod shared;
 mod snapshot;
 mod thread;
 mod verdict;

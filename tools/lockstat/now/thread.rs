@@ -156,6 +156,8 @@ pub(crate) struct Threads {
     by_task: HashMap<u64, usize>,
     by_own_id: HashMap<(u32, u32), usize>,
     by_tid: HashMap<u32, usize>,
+    /// Programs run that have no number in the tool's PID namespace.
+    pub(crate) has_outsiders: bool,
 }
 
 impl Threads {
@@ -169,6 +171,8 @@ impl Threads {
             bytes = bytes.get(stack.len() * 8..).unwrap_or_default();
             if raw.tid != 0 {
                 threads.push(Thread::decode(&raw, stack));
+            } else {
+                threads.has_outsiders |= raw.mm != 0;
             }
         }
         Ok(threads)

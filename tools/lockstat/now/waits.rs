@@ -8,6 +8,7 @@ use super::class;
 use super::futex::Futex;
 use super::graph::{Edge, Releaser};
 use super::lock::{Class, Holder, Identity, Wait};
+use super::shared::SharedMemory;
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
 use super::words::{self, Known, Layout, Named};
 
@@ -28,6 +29,7 @@ pub(crate) struct Found {
 ///
 /// The memory of address spaces in `locked` is not read.
 pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
+    let shared = SharedMemory::new(threads, locked);
     let wanted = threads.all.iter().filter(|thread| thread.wanted);
     let mut open: Vec<u32> = wanted.map(|thread| thread.task.tgid).collect();
     let mut seen: HashSet<u32> = open.iter().copied().collect();
@@ -39,7 +41,7 @@ pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
             if !members.contains(&thread.task.tgid) {
                 continue;
             }
-            let Some(wait) = wait_of(threads, index, locked) else {
+            let Some(wait) = wait_of(threads, index, locked, &shared) else {
                 continue;
             };
             if let Some(holder) = wait.wait.holder.thread() {
@@ -54,13 +56,18 @@ pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
     found
 }
 
-fn wait_of(threads: &Threads, index: usize, locked: &HashSet<u64>) -> Option<Found> {
+fn wait_of(
+    threads: &Threads,
+    index: usize,
+    locked: &HashSet<u64>,
+    shared: &SharedMemory<'_>,
+) -> Option<Found> {
     let thread = &threads.all[index];
     if !thread.is_asleep() || thread.is_dead() {
         return None;
     }
     match (Futex::of(thread), thread.kernel_lock) {
-        (Some(futex), _) => Some(user_wait(threads, index, &futex, locked)),
+        (Some(futex), _) => Some(user_wait(threads, index, &futex, locked, shared)),
         (None, Some(lock)) => Some(Found {
             wait: kernel_wait(threads, index, &lock),
             unsure: None,
@@ -69,12 +76,23 @@ fn wait_of(threads: &Threads, index: usize, locked: &HashSet<u64>) -> Option<Fou
     }
 }
 
-fn user_wait(threads: &Threads, index: usize, futex: &Futex, locked: &HashSet<u64>) -> Found {
+fn user_wait(
+    threads: &Threads,
+    index: usize,
+    futex: &Futex,
+    locked: &HashSet<u64>,
+    shared: &SharedMemory<'_>,
+) -> Found {
     let thread = &threads.all[index];
     let tgid = thread.task.tgid;
     let is_locked = locked.contains(&thread.space);
     let read = |address: u64, words: &mut [u32]| !is_locked && read_words(tgid, address, words);
-    let named = |tid: u32| named(threads, thread, tid);
+    let is_own = || futex.private || shared.has_own_numbers(thread, futex.address);
+    let named = |tid: u32| match tid {
+        0 => Named::Nobody,
+        _ if is_own() => named(threads, thread, tid),
+        _ => Named::Unsure,
+    };
     let known = words::lock_at(futex, Layout::of(thread.compat), &read, &named);
     let Known {
         class,
@@ -93,9 +111,10 @@ fn user_wait(threads: &Threads, index: usize, futex: &Futex, locked: &HashSet<u6
         },
     };
     let mut word = [0];
-    // An ID that nobody has may be no ID at all: the waiter's stack has to confirm the lock.
+    // An ID that nobody has, or nobody knows whose it is, may be no ID at all: the waiter's stack has to confirm the lock.
     let is_unsure = match holder {
         Holder::Gone(_) => true,
+        Holder::Unrecorded if known.is_some() => !futex.private,
         _ => known.is_none() && class::may_be_lock(futex),
     };
     let unsure = is_unsure.then(|| {

@@ -73,6 +73,8 @@ pub(crate) enum Named {
     Stranger(usize),
     /// Nobody has the ID.
     Nobody,
+    /// Whoever wrote it may have meant a thread of another PID namespace.
+    Unsure,
 }
 
 /// What surrounds a futex: reads `words.len()` words at an address, or says that it could not.
@@ -122,6 +124,7 @@ fn owner(futex: &Futex, tid: u32, named: &dyn Fn(u32) -> Named) -> Option<Holder
         (_, Named::Stranger(_)) if futex.private => None,
         (_, Named::Stranger(thread)) => Some(Holder::Thread(thread)),
         (_, Named::Nobody) => Some(Holder::Gone(tid)),
+        (_, Named::Unsure) => Some(Holder::Unrecorded),
     }
 }
 
@@ -137,7 +140,7 @@ fn join(
     }
     match named(futex.value) {
         Named::Own(thread) => Some((Class::Join, Holder::Thread(thread))),
-        Named::Nobody | Named::Stranger(_) => None,
+        Named::Nobody | Named::Stranger(_) | Named::Unsure => None,
     }
 }
 

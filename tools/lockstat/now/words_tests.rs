@@ -19,6 +19,7 @@ fn named(tid: u32) -> Named {
     match tid {
         100..200 => Named::Own(tid as usize - 100),
         200..300 => Named::Stranger(tid as usize - 100),
+        300..400 => Named::Unsure,
         _ => Named::Nobody,
     }
 }
@@ -72,6 +73,11 @@ fn a_mutex_names_its_owner() {
     assert_eq!(
         at(&[2, 0, 201, 1, 0x80], shared),
         Some((Class::Mutex, Holder::Thread(101)))
+    );
+    assert_eq!(
+        at(&[2, 0, 301, 1, 0x80], shared),
+        Some((Class::Mutex, Holder::Unrecorded)),
+        "a number of who knows which namespace"
     );
     assert_eq!(at(&[2, 0, 101, 0, 0], plain), None, "no users");
     assert_eq!(at(&[2, 0, 101, 1, 0x7777], plain), None, "no mutex");
