@@ -130,6 +130,35 @@ fn nothing_from_a_file_reaches_the_terminal_raw() {
     }
 }
 
+#[test]
+fn errors_show_names_from_files_escaped_and_on_one_line() {
+    let kind = r#"{"$schema": "speedscope", "shared": {"frames": [{"name": "f"}]}, "profiles": [
+        {"type": "\u001b]0;title\u0007\nflame: all is well", "name": "", "unit": "none"}]}"#;
+    let dir = tempfile::tempdir().expect("a directory");
+    let of_unit = |name: &str, unit: &str| {
+        let text = format!(
+            r#"{{"tool": "x", "values": [{{"name": "v\u001b[2J", "unit": "{unit}"}}],
+                "stacks": [{{"count": 1, "values": [1], "user": [{{"name": "f"}}]}}]}}"#
+        );
+        crate::file(&dir, name, &text)
+    };
+    let files = [of_unit("a.json", r"x\n\u001b[31m"), of_unit("b.json", "y")];
+    let [a, b] = [crate::text(&files[0]), crate::text(&files[1])];
+    for (args, input) in [
+        (&["top", "-"][..], kind),
+        (&["merge", a, b], ""),
+        (&["diff", a, b], ""),
+        (&["top", a, "--value", "none\u{202e}"], ""),
+    ] {
+        let output = flame_with(args, input);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{args:?}: {message:?}");
+        let is_raw = message.contains(['\x1b', '\x07', '\u{202e}']);
+        assert!(message.contains('\\') && !is_raw, "{args:?}: {message:?}");
+    }
+}
+
 /// Tables that unpack to far more than the file are no reason to run out of memory.
 #[test]
 fn a_small_file_of_very_many_names_is_refused() {

@@ -83,7 +83,9 @@ fn main() -> ExitCode {
         // head has read enough.
         Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,
         Err(err) => {
-            profile::say!("flame: {err:#}");
+            // In them are names that a file chose.
+            let line = format!("{err:#}").replace('\n', " ");
+            profile::say!("flame: {}", profile::escape::terminal(&line));
             ExitCode::FAILURE
         }
     }
