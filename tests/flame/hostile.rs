@@ -159,6 +159,26 @@ fn errors_show_names_from_files_escaped_and_on_one_line() {
     }
 }
 
+#[test]
+fn a_unit_makes_no_lines_of_perf_script_text() {
+    let unit = r"x\n\nevil 1/1 [000] 0.0: 9 ev:\n\t1 injected+0x0 (m)\n\n";
+    let input = format!(
+        r#"{{"tool": "x", "values": [{{"name": "v", "unit": "{unit}"}}],
+            "stacks": [{{"comm": "a", "count": 1, "values": [5], "user": [{{"name": "f"}}]}}]}}"#
+    );
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("a.perf.txt");
+    let converted = flame_with(&["convert", "-", crate::text(&path)], input);
+    assert!(converted.status.success(), "{}", stderr(&converted));
+    let text = std::fs::read_to_string(&path).expect("written");
+    assert!(text.contains(r"injected"), "escaped, not left out: {text}");
+    let stacks = stdout(&crate::flame(&["merge", crate::text(&path)]));
+    assert!(
+        stacks.contains("a;f ") && !stacks.contains("injected"),
+        "{stacks}"
+    );
+}
+
 /// Tables that unpack to far more than the file are no reason to run out of memory.
 #[test]
 fn a_small_file_of_very_many_names_is_refused() {
