@@ -179,6 +179,62 @@ fn a_unit_makes_no_lines_of_perf_script_text() {
     );
 }
 
+/// Each of these is a few MB and unpacks to gigabytes, or takes many times as much in memory.
+#[test]
+fn small_json_files_of_large_values_are_refused() {
+    let start = r#"{"tool": "x", "values": [{"name": "v", "unit": "count"}], "#;
+    let stack = r#""stacks": [{"count": 1, "values": [1], "user": [{"name": "f"}]}]"#;
+    let long = "n".repeat(65 << 20);
+    let name = format!(
+        r#"{start}"stacks": [{{"count": 1, "values": [1], "user": [{{"name": "{long}"}}]}}]}}"#
+    );
+    assert!(complaint(gzip(name.as_bytes())).contains("more than 64 MiB for a stack"));
+    let comment = format!(r#"{start}"event": "{}", {stack}}}"#, &long[..17 << 20]);
+    assert!(complaint(gzip(comment.as_bytes())).contains("16 MiB beside stacks"));
+    let again = format!(r#""later": 0, "losses": "{}", "#, &long[..6 << 20]).repeat(3);
+    assert!(complaint(gzip(format!("{start}{again}{stack}}}").as_bytes())).contains("16 MiB"));
+    let values = format!(
+        r#"{start}"stacks": [{{"count": 1, "values": [{}1]}}]}}"#,
+        "1,".repeat(16_384)
+    );
+    assert!(complaint(values).contains("more than 16,384"));
+    // What is not kept may be long.
+    let later = format!(r#"{start}"later": "{}", {stack}}}"#, &long[..17 << 20]);
+    let output = flame_with(&["merge", "-"], gzip(later.as_bytes()));
+    assert_eq!(stdout(&output), "[empty];f 1\n");
+}
+
+/// Packed numbers take eight times the memory that they take in a file.
+#[test]
+fn pprof_samples_of_very_many_numbers_are_refused() {
+    let packed = |tag: u8, count: u32| {
+        let mut bytes = vec![tag];
+        let mut left = count;
+        while left >= 0x80 {
+            bytes.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        bytes.push(left as u8);
+        bytes.extend(vec![0; count as usize]);
+        bytes
+    };
+    let sample = |inner: &[u8]| {
+        let mut bytes = packed(0x12, inner.len() as u32);
+        bytes.truncate(bytes.len() - inner.len());
+        [&[0x0a, 0, 0x32, 0][..], &bytes, inner].concat()
+    };
+    let locations = sample(&packed(0x0a, 64 << 20));
+    assert!(complaint(gzip(&locations)).contains("more than 16,384 frames"));
+    let values = sample(&packed(0x12, 64 << 20));
+    assert!(complaint(gzip(&values)).contains("not as many as their types"));
+    let labels = sample(&[0x1a, 0].repeat(16_385));
+    assert!(complaint(gzip(&labels)).contains("more than 16,384"));
+    let mut comments = sample(&[0x12, 1, 5]);
+    comments.extend(packed(0x6a, 64 << 20));
+    let output = flame_with(&["merge", "-"], gzip(&comments));
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 /// Tables that unpack to far more than the file are no reason to run out of memory.
 #[test]
 fn a_small_file_of_very_many_names_is_refused() {

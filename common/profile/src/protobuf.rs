@@ -145,13 +145,17 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The numbers of a repeated field, packed or not.
-pub(crate) fn numbers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Damaged> {
+/// The numbers of a repeated field, packed or not, until there is one more than `most`: packed ones take eight times the
+/// memory that they take in the document.
+pub(crate) fn numbers(field: Field<'_>, into: &mut Vec<u64>, most: usize) -> Result<(), Damaged> {
+    if into.len() > most {
+        return Ok(());
+    }
     match field {
         Field::Number(value) => into.push(value),
         Field::Bytes(bytes, base) => {
             let mut fields = Fields::new(bytes, base);
-            while fields.at < bytes.len() {
+            while fields.at < bytes.len() && into.len() <= most {
                 into.push(fields.varint()?);
             }
         }

@@ -1,9 +1,8 @@
 //! Our own JSON, see [`crate::json`]: stack by stack, so that memory follows what is different in it, not its length.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, BufRead, Read};
+use std::io::BufRead;
 
 use serde::Deserialize;
 use serde::de::{
@@ -11,15 +10,16 @@ use serde::de::{
 };
 use serde_json::Value as Json;
 
-use super::{DEEPEST, ReadError};
+use super::limits::{Limited, Limits, few};
+use super::{DEEPEST, MOST_REMARKS, ReadError};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
 use crate::recording::{
     FrameKey, Header, NameId, Recording, RowKey, StackId, TaskKey, Value, WakerKey,
 };
 
-/// Most remarks and build IDs that are kept of a file.
-const MOST_REMARKS: usize = 100_000;
+/// Bytes of them that are kept.
+const LONGEST_REMARKS: usize = 16 << 20;
 
 #[derive(Deserialize)]
 struct ValueObject {
@@ -40,11 +40,12 @@ struct StackObject {
     #[serde(default)]
     idle: bool,
     count: u64,
+    #[serde(deserialize_with = "few")]
     values: Vec<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     user: Vec<FrameObject>,
     user_end: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     kernel: Vec<FrameObject>,
     waker: Option<WakerObject>,
 }
@@ -57,10 +58,10 @@ struct WakerObject {
     pid: u32,
     #[serde(default)]
     tid: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     user: Vec<FrameObject>,
     user_end: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     kernel: Vec<FrameObject>,
 }
 
@@ -83,48 +84,36 @@ struct FrameObject {
 
 /// Reads every object: a file may have one per interval. Their values must be the same.
 pub(super) fn read(input: &mut impl BufRead) -> Result<Recording, ReadError> {
-    let offset = Cell::new(0);
-    let counted = Counted {
+    let limits = Limits::default();
+    let limited = Limited {
         input,
-        offset: &offset,
+        limits: &limits,
     };
+    let mut remarks = Remarks::default();
     let wrong = |err: serde_json::Error| {
         if err.is_io() {
-            return ReadError::io(&err.into(), offset.get());
+            return ReadError::io(&err.into(), limits.offset.get());
         }
-        ReadError::at(format!("not usekit's JSON: {err}"), offset.get())
+        ReadError::at(format!("not usekit's JSON: {err}"), limits.offset.get())
     };
     let mut recording: Option<Recording> = None;
-    let mut deserializer = serde_json::Deserializer::from_reader(counted);
+    let mut deserializer = serde_json::Deserializer::from_reader(limited);
     loop {
+        limits.begin_ignored();
         match deserializer.end() {
             Ok(()) => break,
             Err(err) if err.is_io() => return Err(wrong(err)),
             // Another object follows.
             Err(_) => {}
         }
-        let object = Object(&mut recording).deserialize(&mut deserializer);
-        object.map_err(wrong)?;
+        let object = Object(&mut recording, &mut remarks, &limits);
+        object.deserialize(&mut deserializer).map_err(wrong)?;
     }
     recording.ok_or_else(|| ReadError::whole("holds no profile"))
 }
 
-/// Knows how far reading has come.
-struct Counted<'a, R> {
-    input: &'a mut R,
-    offset: &'a Cell<u64>,
-}
-
-impl<R: BufRead> Read for Counted<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        self.offset.set(self.offset.get() + read as u64);
-        Ok(read)
-    }
-}
-
 /// One object, added to what those before it were.
-struct Object<'a>(&'a mut Option<Recording>);
+struct Object<'a>(&'a mut Option<Recording>, &'a mut Remarks, &'a Limits);
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
     type Value = ();
@@ -146,15 +135,28 @@ impl<'de> Visitor<'de> for Object<'_> {
         // Stacks come behind what their values are; elsewhere they have to wait.
         let mut early: Option<Vec<StackObject>> = None;
         let mut is_done = false;
+        let limits = self.2;
+        limits.begin_object();
         while let Some(key) = map.next_key::<String>()? {
             match &*key {
                 "stacks" if about.values.is_some() && !is_done => {
                     let recording = about.recording(self.0)?;
-                    map.next_value_seed(Stacks(recording))?;
+                    let left = limits.begin_stack();
+                    map.next_value_seed(Stacks(recording, limits))?;
+                    limits.resume(left);
                     is_done = true;
                 }
-                "stacks" => early = Some(map.next_value()?),
-                key => about.take(key, &mut map)?,
+                "stacks" => {
+                    let left = limits.begin_early();
+                    early = Some(map.next_value()?);
+                    limits.resume(left);
+                }
+                key if About::FIELDS.contains(&key) => about.take(key, &mut map)?,
+                _ => {
+                    let left = limits.begin_ignored();
+                    map.next_value::<IgnoredAny>()?;
+                    limits.resume(left);
+                }
             }
         }
         let recording = about.recording(self.0)?;
@@ -164,7 +166,7 @@ impl<'de> Visitor<'de> for Object<'_> {
         if !is_done && early.is_none() {
             return Err(A::Error::missing_field("stacks"));
         }
-        about.finish(&mut recording.header);
+        about.finish(&mut recording.header, self.1);
         Ok(())
     }
 }
@@ -184,7 +186,32 @@ struct About {
     build_ids: BTreeMap<String, String>,
 }
 
+/// What was kept of all objects, bytes.
+#[derive(Default)]
+struct Remarks(usize);
+
+impl Remarks {
+    fn have_room(&mut self, bytes: usize) -> bool {
+        self.0 = self.0.saturating_add(bytes);
+        self.0 <= LONGEST_REMARKS
+    }
+}
+
 impl About {
+    /// What [`About::take`] knows.
+    const FIELDS: [&str; 10] = [
+        "tool",
+        "event",
+        "duration_ns",
+        "time_ns",
+        "sample_period_ns",
+        "values",
+        "comments",
+        "losses",
+        "cost",
+        "build_ids",
+    ];
+
     fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "tool" => self.tool = map.next_value()?,
@@ -242,7 +269,7 @@ impl About {
     }
 
     /// The first object says what it is, all say how long it took and what was lost.
-    fn finish(self, header: &mut Header) {
+    fn finish(self, header: &mut Header, remarks: &mut Remarks) {
         header.duration_ns = header.duration_ns.saturating_add(self.duration_ns);
         if header.tool.is_empty() {
             (header.tool, header.event) = (self.tool, self.event);
@@ -254,13 +281,20 @@ impl About {
             self.comments
         };
         let room = MOST_REMARKS.saturating_sub(header.comments.len());
-        header.comments.extend(comments.into_iter().take(room));
-        header.build_ids.extend(self.build_ids);
+        let comments = comments.into_iter().take(room);
+        let comments = comments.take_while(|comment| remarks.have_room(comment.len()));
+        header.comments.extend(comments);
+        for (file, id) in self.build_ids {
+            if header.build_ids.len() >= MOST_REMARKS || !remarks.have_room(file.len() + id.len()) {
+                break;
+            }
+            header.build_ids.insert(file, id);
+        }
     }
 }
 
 /// The stacks, one after the other.
-struct Stacks<'a>(&'a mut Recording);
+struct Stacks<'a>(&'a mut Recording, &'a Limits);
 
 impl<'de> DeserializeSeed<'de> for Stacks<'_> {
     type Value = ();
@@ -280,6 +314,7 @@ impl<'de> Visitor<'de> for Stacks<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut stacks: A) -> Result<(), A::Error> {
         while let Some(stack) = stacks.next_element()? {
             add(&stack, self.0).map_err(A::Error::custom)?;
+            self.1.begin_stack();
         }
         Ok(())
     }

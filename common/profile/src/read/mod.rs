@@ -3,6 +3,7 @@
 mod error;
 mod folded;
 mod json;
+mod limits;
 mod lines;
 pub mod perf;
 mod pprof;
@@ -23,6 +24,8 @@ const LARGEST_DOCUMENT: u64 = 1 << 30;
 const START: u64 = 64 << 10;
 /// Most frames of one stack.
 const DEEPEST: usize = 16 << 10;
+/// Most remarks and build IDs that are kept of a file.
+const MOST_REMARKS: usize = 100_000;
 
 /// What the reader is told about a file.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! pprof's `profile.proto`, of ours and of others.
 
-use super::{DEEPEST, ReadError};
+use super::{DEEPEST, MOST_REMARKS, ReadError};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
 use crate::protobuf::{Damaged, Field, Fields, numbers};
@@ -93,7 +93,7 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
             }
             chain.extend_from_slice(&frames[id]);
             if chain.len() > DEEPEST {
-                return Err(ReadError::at("more than 16,384 frames", base as u64));
+                return Err(too_deep(base));
             }
         }
         let key = parts.key(&sample, &chain, &mut recording)?;
@@ -119,10 +119,13 @@ impl SampleParts {
         self.labels.clear();
         for field in Fields::new(bytes, base) {
             match field? {
-                (1, field) => numbers(field, &mut self.locations)?,
-                (2, field) => numbers(field, &mut self.values)?,
+                (1, field) => numbers(field, &mut self.locations, DEEPEST)?,
+                (2, field) => numbers(field, &mut self.values, DEEPEST)?,
                 (3, Field::Bytes(bytes, base)) => self.labels.push(fields_of(bytes, base)?),
                 _ => {}
+            }
+            if self.locations.len().max(self.labels.len()) > DEEPEST {
+                return Err(too_deep(base));
             }
         }
         if self.values.iter().any(|value| *value >> 63 == 1) {
@@ -177,7 +180,7 @@ impl<'a> Parts<'a> {
                 self.period_type = (name, unit);
             }
             (12, Field::Number(value)) => self.period = value,
-            (13, field) => numbers(field, &mut self.comments)?,
+            (13, field) => numbers(field, &mut self.comments, MOST_REMARKS)?,
             _ => {}
         }
         Ok(())
@@ -232,7 +235,7 @@ impl<'a> Parts<'a> {
         }
         let mut comments = Vec::new();
         let mut tool = String::new();
-        for comment in &self.comments {
+        for comment in self.comments.iter().take(MOST_REMARKS) {
             let comment = self.text(*comment)?.into_owned();
             match comment.strip_prefix("made by usekit ") {
                 Some(name) => name.clone_into(&mut tool),
@@ -373,6 +376,10 @@ impl<'a> Parts<'a> {
     }
 }
 
+fn too_deep(base: usize) -> ReadError {
+    ReadError::at("more than 16,384 frames", base as u64)
+}
+
 fn location(bytes: &[u8], base: usize) -> Result<(u64, Location), ReadError> {
     let [id, mapping, address] = fields_of(bytes, base)?;
     let mut location = Location {
@@ -384,6 +391,9 @@ fn location(bytes: &[u8], base: usize) -> Result<(u64, Location), ReadError> {
         if let (4, Field::Bytes(bytes, base)) = field? {
             let [function, line] = fields_of(bytes, base)?;
             location.lines.push((function, line));
+            if location.lines.len() > DEEPEST {
+                return Err(too_deep(base));
+            }
         }
     }
     Ok((id, location))
