@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
-use trace::closing::Closing;
+use trace::closing::{self, Closing};
 use trace::cost::Meter;
 use trace::privileges;
 use trace::probe::{self, Kernel};
@@ -115,7 +115,10 @@ fn report(
     let closing = Closing {
         tool: "pressure",
         window: Duration::from_nanos(window_ns),
-        events: (harvest::events(&capture.skel)?, "switches and wakeups"),
+        events: (
+            harvest::events(&capture.skel)?,
+            closing::switches_and_wakeups(&cost),
+        ),
         stacks: capture.stacks(),
         ends: None,
         losses: &losses,

@@ -8,7 +8,7 @@ use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
-use trace::closing::Closing;
+use trace::closing::{self, Closing};
 use trace::collect::finish;
 use trace::command::Corked;
 use trace::cost::{Cost, Meter};
@@ -132,7 +132,7 @@ fn close(args: &Args, skel: &RunqlatSkel<'_>, cost: &Cost, window_ns: u64) -> Re
     let closing = Closing {
         tool: "runqlat",
         window: Duration::from_nanos(window_ns),
-        events: (events, "switches and wakeups"),
+        events: (events, closing::switches_and_wakeups(cost)),
         stacks: None,
         ends: None,
         losses: &losses,

@@ -73,6 +73,14 @@ impl Closing<'_> {
     }
 }
 
+/// Events of tools that count each that they saw, for what it is: the line above one that says that all figures are estimates.
+pub fn switches_and_wakeups(cost: &Cost) -> &'static str {
+    match &cost.budget {
+        Some(budget) if !budget.is_exact => "switches and wakeups seen",
+        _ => "switches and wakeups",
+    }
+}
+
 /// What files of other formats say about a run: its losses, times as a share of `losses_of_ns`, its cost, and when it began.
 pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -> Meta {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -124,5 +132,24 @@ mod tests {
         assert!(is_worth_saying(&none, 21, false), "over the budget");
         assert!(is_worth_saying(&none, 20, true), "stopped for it");
         assert!(is_worth_saying(&some, 20, false), "lost");
+    }
+
+    #[test]
+    fn what_was_counted_in_windows_is_no_estimate() {
+        let cost = |budget| Cost {
+            budget,
+            ..Cost::default()
+        };
+        let summary = |is_exact| Summary {
+            is_exact,
+            ..Summary::default()
+        };
+        let named = |budget| switches_and_wakeups(&cost(budget));
+        assert_eq!(named(None), "switches and wakeups");
+        assert_eq!(named(Some(summary(true))), "switches and wakeups");
+        assert_eq!(
+            units::counted(5, named(Some(summary(false)))),
+            "5 switches and wakeups seen"
+        );
     }
 }
