@@ -17,6 +17,7 @@ mod chains_loads;
 mod containers;
 mod cpu_quota;
 mod cpu_times;
+mod descriptors;
 mod disk;
 mod elf_entry;
 mod endings;

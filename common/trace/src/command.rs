@@ -10,6 +10,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::descriptors::Limit;
 use crate::signals::was_ignored;
 use crate::targets::Settings;
 
@@ -50,6 +51,7 @@ impl Corked {
         let (child_cork, cork) = pipe()?;
         let mut command = Command::new(program);
         command.args(arguments);
+        let limit = Limit::before();
         let ours = [hello.as_raw_fd(), cork.as_raw_fd()];
         // SAFETY: the closure makes async-signal-safe calls only and allocates nothing.
         unsafe {
@@ -61,6 +63,7 @@ impl Corked {
                     };
                     libc::signal(signal, action);
                 }
+                limit.set();
                 // Else it would hold its own cork open, and wait for ever when the tool is killed.
                 for end in ours {
                     libc::close(end);

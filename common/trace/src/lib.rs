@@ -7,6 +7,7 @@ pub mod closing;
 pub mod collect;
 pub mod command;
 pub mod cost;
+mod descriptors;
 mod forked;
 pub mod glob;
 pub mod histogram;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap_complete::Shell;
 
-use crate::signals;
+use crate::{descriptors, signals};
 
 /// How a run that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ const USAGE: u8 = 2;
 /// Runs a tool: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
 pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     signals::keep_children();
+    descriptors::raise_limit();
     // Not the whole machine until Ctrl-C: a script's variable was empty. A later one is the command's own.
     let mut behind = std::env::args_os().skip_while(|arg| arg != "--");
     if behind.next().is_some() && behind.next().is_none() {

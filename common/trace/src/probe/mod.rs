@@ -6,6 +6,8 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
 
+use crate::descriptors::Limit;
+
 mod features;
 mod report;
 mod trial;
@@ -19,17 +21,6 @@ const HIDE: &str = "USEKIT_HIDE_HOOKS";
 
 /// Programs, maps, links and rings of the largest tool, and some files of what it traces.
 const FEWEST_DESCRIPTORS: u64 = 128;
-
-/// The soft limit of open files.
-pub(crate) fn descriptors_allowed() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: fills one rlimit.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur
-}
 
 /// The running kernel's types, and what follows from them.
 pub struct Kernel {
@@ -45,7 +36,7 @@ impl Kernel {
     /// When the kernel has none, or this process may not open enough files to try anything.
     pub fn probe() -> Result<Self> {
         // What fails for want of a descriptor looks like what the kernel does not have.
-        let limit = descriptors_allowed();
+        let limit = Limit::now().soft;
         ensure!(
             limit >= FEWEST_DESCRIPTORS,
             "{limit} file descriptors are not enough; allow more with ulimit -n 1024"

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::opener::{Opened, Wanted, open};
-use crate::probe::descriptors_allowed;
+use crate::descriptors::Limit;
 
 /// Opens a directory as a root to look in; works without any permission on the directory itself.
 pub(super) fn open_root(path: &str) -> io::Result<OwnedFd> {
@@ -56,7 +56,7 @@ pub(super) fn self_path(fd: &impl AsRawFd) -> String {
 
 /// How many descriptors this process may have open; what is held of other processes is cut to fit.
 pub(crate) fn descriptor_limit() -> usize {
-    usize::try_from(descriptors_allowed())
+    usize::try_from(Limit::now().soft)
         .unwrap_or(usize::MAX)
         .clamp(256, 4096)
 }

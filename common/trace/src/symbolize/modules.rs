@@ -168,8 +168,17 @@ impl Modules {
         let root = open_root(&format!("/proc/{tgid}/root"))
             .ok()
             .and_then(|r| self.share(r));
-        let mapped = open_mapped(tgid, mapping.start, mapping.end).ok();
-        let (found, root) = match mapped.filter(|mapped| matches(&mapped.facts, key, true)) {
+        let mapped = open_mapped(tgid, mapping.start, mapping.end);
+        if let Err(error) = &mapped
+            && error.raw_os_error() == Some(libc::EMFILE)
+        {
+            // It says nothing about the file: the next time may be better.
+            return;
+        }
+        let (found, root) = match mapped
+            .ok()
+            .filter(|mapped| matches(&mapped.facts, key, true))
+        {
             Some(found) => (Some(found), root),
             None => self.search(key, &mapping.path, root),
         };

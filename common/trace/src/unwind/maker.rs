@@ -96,11 +96,13 @@ pub(super) struct Maker {
     ready: Arc<OwnedFd>,
     /// Jobs whose results have not been taken.
     open: usize,
+    /// That many may be: each holds a descriptor.
+    most: usize,
 }
 
 impl Maker {
-    /// Nothing is made before [`Maker::start`].
-    pub(super) fn new() -> io::Result<Self> {
+    /// Nothing is made before [`Maker::start`]; of at most `most` files at a time.
+    pub(super) fn new(most: usize) -> io::Result<Self> {
         // Threads wait with what they have made: tables have up to 64 MiB.
         let (done, results) = mpsc::sync_channel(MOST_THREADS);
         Ok(Self {
@@ -109,6 +111,7 @@ impl Maker {
             results,
             ready: Arc::new(event_fd()?),
             open: 0,
+            most,
         })
     }
 
@@ -148,7 +151,21 @@ impl Maker {
         self.ready.as_raw_fd()
     }
 
+    /// Whether a file may be ordered.
+    pub(super) fn has_room(&self) -> bool {
+        self.open < self.most
+    }
+
+    /// Whether many may: half of what was ordered is made.
+    pub(super) fn has_much_room(&self) -> bool {
+        self.open <= self.most / 2
+    }
+
+    /// Has a table made; where there is no room, the file is closed and never comes back.
     pub(super) fn order(&mut self, module: Option<u32>, file: File) {
+        if !self.has_room() {
+            return;
+        }
         self.queue.lock().jobs.push(Job { module, file });
         self.queue.more.notify_one();
         self.open += 1;
@@ -244,9 +261,29 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn no_more_files_are_held_than_there_is_room_for() {
+        let mut maker = Maker::new(8).unwrap();
+        let mut ordered = 0;
+        while maker.has_room() {
+            maker.order(Some(ordered), File::open("/etc/passwd").unwrap());
+            ordered += 1;
+        }
+        maker.order(Some(ordered), File::open("/etc/passwd").unwrap());
+        assert_eq!((ordered, maker.queue.lock().jobs.len()), (8, 8));
+        assert!(!maker.has_much_room());
+        maker.start(&Known::default()).unwrap();
+        let soon = Instant::now() + Duration::from_secs(60);
+        for _ in 0..4 {
+            assert!(maker.wait(soon).is_some());
+        }
+        assert!(maker.has_room() && maker.has_much_room());
+        assert_eq!((0..9).filter(|_| maker.wait(soon).is_some()).count(), 4);
+    }
+
+    #[test]
     fn results_come_for_every_order_and_known_contents_are_not_made_again() {
         let known = Known::default();
-        let mut maker = Maker::new().unwrap();
+        let mut maker = Maker::new(8).unwrap();
         maker.start(&known).unwrap();
         let own = || File::open("/proc/self/exe").unwrap();
         let soon = Instant::now() + Duration::from_secs(60);

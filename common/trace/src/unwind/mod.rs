@@ -29,6 +29,7 @@ pub use outside::Registers;
 
 use crate::losses::Losses;
 use crate::mappings::Backing;
+use crate::symbolize::files::descriptor_limit;
 use crate::symbolize::{Executable, Symbolizer};
 use files::Files;
 use maker::{Made, Maker};
@@ -92,6 +93,8 @@ pub struct Unwinder {
     maker: Maker,
     /// By the symbolizer's number.
     modules: HashMap<u32, State>,
+    /// Processes with files that found no room at the maker's.
+    postponed: HashSet<u32>,
     processes: Processes,
     files: Files,
 }
@@ -115,7 +118,7 @@ impl Unwinder {
     /// When the maps cannot be shared.
     pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
         let tables = Tables::default();
-        let maker = Maker::new().context("make an event counter")?;
+        let maker = Maker::new(descriptor_limit() / 8).context("make an event counter")?;
         if method != Method::Fp {
             let started = maker.start(&tables.known());
             started.context("start threads for unwind tables")?;
@@ -130,6 +133,7 @@ impl Unwinder {
             tables,
             maker,
             modules: HashMap::new(),
+            postponed: HashSet::new(),
             processes: Processes::new(maps.processes),
             files: Files::new(maps.files),
         })
@@ -174,6 +178,7 @@ impl Unwinder {
         while let Some(made) = self.maker.take() {
             self.add(made, symbolizer);
         }
+        self.resume(symbolizer);
         if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
             self.drop_unused();
         }
@@ -191,6 +196,7 @@ impl Unwinder {
         let deadline = Instant::now() + patience;
         while let Some(made) = self.maker.wait(deadline) {
             self.add(made, symbolizer);
+            self.resume(symbolizer);
         }
     }
 
@@ -321,6 +327,10 @@ impl Unwinder {
             }
             None => {}
         }
+        if !self.maker.has_room() {
+            self.postponed.insert(tgid);
+            return None;
+        }
         let file = symbolizer.module_file(id)?.try_clone().ok()?;
         self.maker.order(Some(id), file);
         self.modules
@@ -350,6 +360,20 @@ impl Unwinder {
                 self.refresh(tgid, symbolizer);
             }
         }
+    }
+
+    /// Orders what found no room before.
+    fn resume(&mut self, symbolizer: &mut Symbolizer) {
+        if self.postponed.is_empty() || !self.maker.has_much_room() {
+            return;
+        }
+        let mut waiting: Vec<u32> = std::mem::take(&mut self.postponed).into_iter().collect();
+        while self.maker.has_room()
+            && let Some(tgid) = waiting.pop()
+        {
+            self.refresh(tgid, symbolizer);
+        }
+        self.postponed.extend(waiting);
     }
 
     fn drop_unused(&mut self) {

@@ -154,7 +154,11 @@ fn ask(
                 return Ok((Err(io::Error::from_raw_os_error(error)), began.elapsed()));
             }
             Answer::File(facts) => {
-                let file = file.ok_or(io::ErrorKind::InvalidData)?;
+                // The kernel hands over a message without its descriptor where we may have no more.
+                let Some(file) = file else {
+                    let error = io::Error::from_raw_os_error(libc::EMFILE);
+                    return Ok((Err(error), began.elapsed()));
+                };
                 let copying = if facts.copied {
                     began.elapsed()
                 } else {
@@ -183,4 +187,39 @@ fn directory(wanted: &Wanted<'_>) -> (u64, u64, Vec<u8>) {
         .rposition(|&byte| byte == b'/')
         .unwrap_or(0);
     (device, inode, wanted.path[..end].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_its_file_is_no_hang() {
+        // As the opening process looks to a tool that may have no more descriptors.
+        let process = Forked::start(c"open-files", |mut socket| {
+            let mut question = [0; 4096];
+            loop {
+                let _ = passing::receive(&mut socket, &mut question[..wire::PREFIX])?;
+                let length = question[..wire::PREFIX].iter().rev();
+                let length = length.fold(0, |sum, &byte| sum << 8 | usize::from(byte));
+                io::Read::read_exact(&mut socket, &mut question[..length])?;
+                socket.write_all(&Answer::Found(1).encode())?;
+                socket.write_all(&Answer::File(Facts::default()).encode())?;
+            }
+        });
+        let mut opener = Opener {
+            process: Some(process.unwrap()),
+            ..Opener::default()
+        };
+        for _ in 0..=MAX_HANGS {
+            let opened = opener.open(&Wanted {
+                root: None,
+                path: b"/proc/self/exe",
+                follow: true,
+            });
+            assert_eq!(opened.unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        }
+        assert_eq!((opener.hangs, opener.devices.len()), (0, 0));
+        assert!(opener.process.is_some());
+    }
 }
