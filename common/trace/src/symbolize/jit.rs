@@ -5,11 +5,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::began::began;
 use super::files::{open_in_nofollow, open_root};
-use super::opener::Opened;
+use super::opener::{Facts, Opened};
 use super::perfmap::PerfMap;
 
 /// node and the JVM write 1–20 MiB.
@@ -188,12 +188,18 @@ fn open(tgid: u32, time_ns: u64) -> Result<File, Missing> {
         return Err(Missing::Absent);
     }
     // A process of this ID that is gone may have left one.
-    let is_current = facts.modified_at() + CLOCKS_APART >= began.wall;
-    if is_theirs && is_current {
+    if is_theirs && is_since(&facts, began.wall) {
         Ok(file)
     } else {
         Err(Missing::Disbelieved)
     }
+}
+
+/// Whether it was written at that time or later; what lies beyond all clocks was not.
+fn is_since(facts: &Facts, wall: SystemTime) -> bool {
+    let modified = facts.modified_at();
+    let latest = modified.and_then(|at| at.checked_add(CLOCKS_APART));
+    latest.is_some_and(|at| at >= wall)
 }
 
 /// Effective user ID and innermost process ID out of `/proc/PID/status`.
@@ -206,12 +212,29 @@ fn identity(status: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::identity;
+    use super::*;
 
     #[test]
     fn the_innermost_pid_and_the_effective_uid() {
         let status = "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4711\t17\t1\n";
         assert_eq!(identity(status), Some((0, 1)));
         assert_eq!(identity("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn times_that_owners_have_made_up() {
+        let now = SystemTime::now();
+        let is_since = |seconds, nanoseconds| {
+            let modified = (seconds, nanoseconds);
+            let facts = Facts {
+                modified,
+                ..Facts::default()
+            };
+            is_since(&facts, now)
+        };
+        assert!(!is_since(i64::MAX, 999_999_999), "no clock shows that");
+        assert!(!is_since(i64::MAX, i64::MAX));
+        assert!(!is_since(i64::MIN, i64::MIN) && !is_since(0, 0));
+        assert!(is_since(i64::MAX, 0));
     }
 }

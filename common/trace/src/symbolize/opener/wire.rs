@@ -74,11 +74,12 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// On the clock of files; before 1970 is 1970.
-    pub(crate) fn modified_at(&self) -> SystemTime {
+    /// On the clock of files; before 1970 is 1970. `None` is no time that a clock could show: owners set what they like.
+    pub(crate) fn modified_at(&self) -> Option<SystemTime> {
         let (seconds, nanoseconds) = self.modified;
         let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-        UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
+        let rest = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0));
+        UNIX_EPOCH.checked_add(seconds)?.checked_add(rest)
     }
 }
 
