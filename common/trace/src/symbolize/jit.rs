@@ -159,7 +159,11 @@ impl Jits {
 }
 
 fn read(file: &mut File, limit: u64) -> io::Result<Vec<u8>> {
+    if file.metadata()?.len() > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let mut bytes = Vec::new();
+    // It may grow meanwhile.
     file.seek(SeekFrom::Start(0))?;
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -219,6 +223,18 @@ mod tests {
         let status = "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4711\t17\t1\n";
         assert_eq!(identity(status), Some((0, 1)));
         assert_eq!(identity("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_file_is_refused_by_its_size_before_it_is_read() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        file.seek(SeekFrom::Start(7)).unwrap();
+        let refused = read(&mut file, 1000).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(file.stream_position().unwrap(), 7, "nothing was read");
+        file.set_len(1000).unwrap();
+        assert_eq!(read(&mut file, 1000).unwrap(), [0; 1000]);
     }
 
     #[test]
