@@ -354,4 +354,24 @@ int wait_returned_multi(struct pt_regs *ctx)
 	return leave(ctx, true);
 }
 
+/* Processes that targets forked, with breakpoints in the memory that they inherited: user space takes them out. Those that share the
+ * memory until they execute a program have no breakpoints of their own.
+ */
+__u64 forks = 0;
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(target_forks, struct task_struct *parent, struct task_struct *child)
+{
+	if (is_leader(child) && is_wanted_tgid(parent) && BPF_CORE_READ(child, mm) != BPF_CORE_READ(parent, mm))
+		__sync_fetch_and_add(&forks, 1);
+	return 0;
+}
+
+/* Only there to be taken away again. */
+SEC("uprobe.multi")
+int nothing_multi(struct pt_regs *ctx)
+{
+	return 0;
+}
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

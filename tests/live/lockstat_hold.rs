@@ -117,6 +117,42 @@ fn a_tight_loop_is_released_within_a_second_and_told_so() {
     workload.finish();
 }
 
+/// They inherit the breakpoints, and their traps are neither counted nor in the limit.
+#[test]
+fn children_that_a_target_forks_are_freed_of_the_probes_while_it_keeps_them() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(holds(dir.path()));
+    command.arg("fork");
+    let (mut workload, _) = Workload::spawn("holds", command);
+    let tool = hold(&workload, &["-j", "-v"]);
+    tool.wait_attached();
+    workload.go();
+    let children = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    workload.finish();
+    let report = json(&output);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(children.len(), 2, "a child and its child");
+    for child in &children {
+        let (pair_ns, untraced_ns) = (number(child, "pair_ns"), number(child, "untraced_ns"));
+        assert!(pair_ns <= 20 * untraced_ns + 100, "{child}, {report}");
+    }
+    assert_eq!(report["stopped"], Value::Null);
+    assert_eq!(report["forked"]["processes"], 1, "the target's own");
+    // One by one, the kernel frees a child at its first trap.
+    let freed_within_ns = number(&report["forked"], "freed_within_ns");
+    assert_eq!(
+        freed_within_ns > 0,
+        output.stderr.contains("uprobe_multi"),
+        "{report}"
+    );
+}
+
 #[test]
 fn programs_without_glibc_are_refused_with_the_reason() {
     if !require_live() {

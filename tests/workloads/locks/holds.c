@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/wait.h>
 
 static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER, waited = PTHREAD_MUTEX_INITIALIZER, recursive;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -138,10 +139,46 @@ static void hold_waited(void)
 	line(&waited, "mutex", 62 + first[2] + second[2], first[0] + second[0], 0, 0);
 }
 
+/* What locking and giving back takes without anybody in the way, ns. */
+static long long pair(void)
+{
+	long long start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	for (int i = 0; i < 1000; i++) {
+		pthread_mutex_lock(&plain);
+		pthread_mutex_unlock(&plain);
+	}
+	return (clock_ns(CLOCK_THREAD_CPUTIME_ID) - start) / 1000;
+}
+
+/* A child, and one of that child's, each lock until it is about as fast as without probes, or 20 s have passed. */
+static void fork_and_lock(long long untraced)
+{
+	long long now, end = clock_ns(CLOCK_MONOTONIC) + 20000000000LL;
+	pid_t child = fork(), grandchild;
+
+	if (child) {
+		waitpid(child, NULL, 0);
+		return;
+	}
+	grandchild = fork();
+	do
+		now = pair();
+	while (now > 20 * untraced + 100 && clock_ns(CLOCK_MONOTONIC) < end);
+	say("{\"untraced_ns\": %lld, \"pair_ns\": %lld}\n", untraced, now);
+	if (grandchild)
+		waitpid(grandchild, NULL, 0);
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
+	long long untraced = pair();
+
 	ready();
-	if (argc > 1) {
+	if (argc > 1 && !strcmp(argv[1], "fork")) {
+		fork_and_lock(untraced);
+	} else if (argc > 1) {
 		/* A tight loop, until told to measure what a pair costs now. */
 		pthread_t loop;
 		void *spin(void *unused)

@@ -25,6 +25,10 @@ pub(crate) fn object(harvest: &Harvest, price: &Price, cost: &Cost) -> Value {
         "probed_ns": price.probed_ns,
         "detached_in_ns": price.detached_in_ns,
         "stopped": stopped,
+        "forked": {
+            "processes": price.forked.processes,
+            "freed_within_ns": price.forked.freed_within_ns,
+        },
         "taken_before": harvest.taken_before,
         "locks": harvest.rows.iter().map(row).collect::<Vec<Value>>(),
         "losses": harvest.losses.to_json(),

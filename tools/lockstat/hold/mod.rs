@@ -1,5 +1,6 @@
 //! `--hold`: how long locks are held, by probes on glibc's functions; off as soon as it costs the target too much.
 
+mod children;
 mod guard;
 mod harvest;
 mod json;
@@ -23,6 +24,7 @@ use trace::targets::Settings;
 use trace::window::{monotonic_ns, nanoseconds};
 
 use crate::args::Args;
+use children::{Children, Forked};
 use guard::{Guard, Spent, Stopped};
 use harvest::Harvest;
 use probes::{Method, Probed, Probes};
@@ -50,8 +52,8 @@ pub(crate) const NOT_WITH: [&str; 19] = [
     "max_overhead",
 ];
 
-/// What is loaded; measuring decides which five are attached.
-pub(crate) const PROGRAMS: [(&str, bool); 10] = [
+/// What is loaded; measuring decides which five probes are attached.
+pub(crate) const PROGRAMS: [(&str, bool); 12] = [
     ("lock_entered", true),
     ("lock_returned", true),
     ("unlock_entered", true),
@@ -62,6 +64,8 @@ pub(crate) const PROGRAMS: [(&str, bool); 10] = [
     ("unlock_entered_multi", true),
     ("wait_entered_multi", true),
     ("wait_returned_multi", true),
+    ("target_forks", true),
+    ("nothing_multi", true),
 ];
 
 /// Between two looks of the guard.
@@ -79,6 +83,7 @@ pub(crate) struct Price {
     pub(crate) window_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) stopped: Option<Stopped>,
+    pub(crate) forked: Forked,
     /// Taking the probes away took so long, ns.
     pub(crate) detached_in_ns: u64,
 }
@@ -98,6 +103,7 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     let meter = Meter::start();
     let libraries = probes::find(&targets.tgids)?;
     let mut skel = load(targets)?;
+    targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
     let trap = measure(&mut skel)?;
     let price = probe(args, &mut skel, &signals, &libraries, trap)?;
     let harvest = Harvest::gather(&skel, &targets.tgids, price.end_ns, args.symbolizer()?)?;
@@ -140,6 +146,7 @@ fn probe(
 ) -> Result<Price> {
     let (before, probed_from_ns) = (probes::hits(skel)?, monotonic_ns());
     let mut spent = Spent::since_now(&args.targets.pids);
+    let mut children = Children::since_now(skel, libraries, method)?;
     let probes = Probes::attach(skel, libraries, method)?;
     privileges::keep_for_tracing("lockstat", &[]);
     let start_ns = monotonic_ns();
@@ -148,7 +155,8 @@ fn probe(
     if args.common.verbose {
         trace::say!("lockstat: probes put in place {}", method.describe());
     }
-    let (end_ns, stopped) = watch(args, skel, signals, (start_ns, trap_ns), &mut spent)?;
+    let times = (start_ns, trap_ns);
+    let (end_ns, stopped) = watch(args, skel, signals, times, (&mut spent, &mut children))?;
     count(skel, Some((start_ns, end_ns)))?;
     drop(probes);
     let detached_in_ns = monotonic_ns() - end_ns;
@@ -166,6 +174,7 @@ fn probe(
         window_ns: end_ns - start_ns,
         end_ns,
         stopped,
+        forked: children.end(skel)?,
         detached_in_ns,
     })
 }
@@ -189,7 +198,7 @@ fn watch(
     skel: &LockstatHoldSkel<'_>,
     signals: &Signals,
     (start_ns, trap_ns): (u64, u64),
-    spent: &mut Spent,
+    (spent, children): (&mut Spent, &mut Children<'_>),
 ) -> Result<(u64, Option<Stopped>)> {
     let deadline_ns = args
         .window
@@ -207,6 +216,7 @@ fn watch(
             break;
         }
         signals::wait(&[signals.fd()], STEP.min(Duration::from_nanos(left)));
+        children.look(skel)?;
         now_ns = monotonic_ns();
         let traps = probes::hits(skel)? - before;
         if !spent.look() {

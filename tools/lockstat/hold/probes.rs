@@ -234,6 +234,22 @@ impl Batch<'_> {
     }
 }
 
+/// Takes breakpoints out of all processes that no probe is for, by a probe on ourselves at each place.
+pub(crate) fn sweep(skel: &LockstatHoldSkel<'_>, libraries: &[Probed]) -> Result<()> {
+    let own = i32::try_from(std::process::id()).context("PID")?;
+    for probed in libraries {
+        let offsets = probed.offsets.values().copied().map(usize::try_from);
+        let options = UprobeMultiOpts {
+            offsets: offsets.collect::<Result<_, _>>().context("offset")?,
+            ..UprobeMultiOpts::default()
+        };
+        let path = probed.library.probe_path();
+        let nothing = &skel.progs.nothing_multi;
+        drop(nothing.attach_uprobe_multi_with_opts(own, path, "", options)?);
+    }
+    Ok(())
+}
+
 /// Traps so far.
 pub(crate) fn hits(skel: &LockstatHoldSkel<'_>) -> Result<u64> {
     Ok(maps::per_cpu::<u64>(&skel.maps.hits, 0)?.iter().sum())

@@ -8,6 +8,7 @@ use profile::units;
 use trace::histogram::text::{self, Unit};
 
 use super::Price;
+use super::children::Forked;
 use super::harvest::{Harvest, Row};
 use crate::args::Args;
 
@@ -20,6 +21,9 @@ pub(crate) fn write(
     writeln!(out, "{}", price.describe())?;
     if let Some(stopped) = &price.stopped {
         writeln!(out, "{}", stopped.describe(args.hold_limit))?;
+    }
+    if price.forked.processes > 0 {
+        writeln!(out, "{}", price.forked.describe())?;
     }
     if harvest.taken_before > 0 {
         let before = units::counted(harvest.taken_before, "holds");
@@ -79,6 +83,20 @@ fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
         terminal(&row.name),
         row.tgid,
     )
+}
+
+impl Forked {
+    /// `2 processes forked meanwhile had probes, too, …`
+    fn describe(&self) -> String {
+        let processes = units::counted(self.processes, "processes");
+        match self.freed_within_ns {
+            0 => format!("{processes} forked meanwhile trapped once at each probe, uncounted"),
+            ns => format!(
+                "{processes} forked meanwhile had the probes, too, for {} at most: traps that are in no sum here",
+                units::duration(ns)
+            ),
+        }
+    }
 }
 
 impl Price {
