@@ -72,6 +72,9 @@ static __always_inline bool accept_holder(const struct futex_call *call, struct 
 /* glibc's `__kind`: the type in two bits, robust, inheriting, protected, process-shared, elision yes or no. */
 #define MUTEX_KIND_BITS 0x3f3
 
+/* Preferred side, shared, elision: bytes of i386's rwlock. */
+#define RWLOCK_FLAG_BITS 0x00ff0103
+
 /* A locked glibc mutex has users, fewer than the machine has threads, and a kind that exists. */
 static __always_inline bool is_like_mutex(const struct lock_evidence *evidence, bool compat)
 {
@@ -86,6 +89,7 @@ static __always_inline __u32 owner_id(const struct futex_call *call, struct lock
 	/* i386 has `kind` and `nusers` the other way round, and a word more in front of a rwlock's writer. */
 	bool compat = call->flags & FUTEX_IS_COMPAT;
 	__u32 word = evidence->words[0];
+	bool at_phase;
 
 	if (call->operation == FUTEX_LOCK_PI || call->operation == FUTEX_LOCK_PI2 || call->value & FUTEX_WAITERS) {
 		evidence->place = HOLDER_IN_WORD;
@@ -103,10 +107,11 @@ static __always_inline __u32 owner_id(const struct futex_call *call, struct lock
 	}
 	if (call->value != 3)
 		return 0;
-	evidence->place = HOLDER_OF_PHASE;
-	if (evidence->words[compat ? 5 : 4])
+	/* Such a lock begins at a multiple of 8, but in 32-bit programs at any word: there flags stand before who has it. */
+	at_phase = compat ? evidence->words[5] && !(evidence->words[4] & ~RWLOCK_FLAG_BITS) : !(call->address & 7);
+	evidence->place = at_phase ? HOLDER_OF_PHASE : HOLDER_OF_WRITERS;
+	if (at_phase)
 		return evidence->words[compat ? 5 : 4];
-	evidence->place = HOLDER_OF_WRITERS;
 	return evidence->words[compat ? 4 : 3];
 }
 

@@ -15,7 +15,7 @@ use crate::workload::{Workload, number};
 pub(crate) const STUCK: &str = include_str!("../workloads/locks/stuck.c");
 
 /// Runs `stuck`, until all its threads sleep for ever; gives what it knows of them, by thread.
-fn stuck(dir: &Path, args: &[&str]) -> (Workload, HashMap<u64, Value>) {
+pub(crate) fn stuck(dir: &Path, args: &[&str]) -> (Workload, HashMap<u64, Value>) {
     stuck_as(dir, &["-g"], args)
 }
 
@@ -69,7 +69,7 @@ fn assert_waits(report: &Value, known: &HashMap<u64, Value>) {
 }
 
 /// The program's own knowledge: from any member, holder by holder, back to it.
-fn circle(known: &HashMap<u64, Value>, from: u64) -> Vec<u64> {
+pub(crate) fn circle(known: &HashMap<u64, Value>, from: u64) -> Vec<u64> {
     let mut circle = vec![from];
     loop {
         let next = number(&known[&circle[circle.len() - 1]], "holder");
@@ -158,6 +158,11 @@ fn a_circle_through_a_rwlock_and_one_through_a_pi_mutex() {
 }
 
 #[test]
+fn a_circle_of_writers_behind_writers() {
+    assert_ring("WW", 1, "DEADLOCK");
+}
+
+#[test]
 fn a_circle_that_a_time_out_will_end_is_called_that() {
     assert_ring("mt", 0, "DEADLOCK until a time-out");
 }
@@ -233,27 +238,6 @@ fn a_32_bit_programs_locks_name_their_holders_too() {
         assert!(text(workload.pid()).contains("\nDEADLOCK"));
         workload.finish();
     }
-}
-
-#[test]
-fn two_processes_over_a_shared_mutex() {
-    if !require_live() {
-        return;
-    }
-    let _alone = crate::kernel::alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let (workload, known) = stuck(dir.path(), &["shared"]);
-    // Asked for one of them, the other one is found.
-    let report = now(workload.pid());
-    let deadlocks = report["deadlocks"].as_array().expect("deadlocks");
-    assert_eq!(deadlocks.len(), 1, "{report}");
-    let members = list(&deadlocks[0]["threads"]);
-    assert_eq!(members.len(), 2);
-    assert_eq!(members, circle(&known, members[0]));
-    let waits = report["waits"].as_array().expect("waits");
-    let pids: Vec<u64> = waits.iter().map(|wait| number(wait, "pid")).collect();
-    assert!(pids.len() == 2 && pids[0] != pids[1], "{report}");
-    workload.finish();
 }
 
 #[test]

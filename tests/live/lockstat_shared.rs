@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::kernel::{alone, require_live};
-use crate::lockstat_now::{STUCK, now, text};
+use crate::lockstat_now::{STUCK, circle, list, now, stuck, text};
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -23,6 +23,36 @@ fn apart(dir: &Path, number: &str) -> Workload {
 fn report(output: &Output) -> Value {
     assert_eq!(output.code, 0, "{}", output.stderr);
     serde_json::from_str(output.stdout.lines().last().expect("a report")).expect("JSON")
+}
+
+#[test]
+fn two_processes_over_shared_locks() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    for kinds in ["mm", "WW"] {
+        let (workload, known) = stuck(dir.path(), &["shared", kinds]);
+        // Asked for one of them, the other one is found.
+        let report = now(workload.pid());
+        let deadlocks = report["deadlocks"].as_array().expect("deadlocks");
+        assert_eq!(deadlocks.len(), 1, "{report}");
+        let members = list(&deadlocks[0]["threads"]);
+        assert_eq!(members.len(), 2);
+        assert_eq!(members, circle(&known, members[0]));
+        let waits = report["waits"].as_array().expect("waits");
+        let pids: Vec<u64> = waits.iter().map(|wait| number(wait, "pid")).collect();
+        assert!(pids.len() == 2 && pids[0] != pids[1], "{report}");
+        for wait in waits {
+            let truth = &known[&number(wait, "tid")];
+            assert_eq!(wait["class"], truth["class"], "{wait}");
+            let lock = wait["lock"].as_str().expect("a name");
+            let address = truth["address"].as_str().expect("an address");
+            assert!(lock.ends_with(&format!(" {address}")), "{wait}");
+        }
+        workload.finish();
+    }
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
             }
         }
     }
-    assert_eq!(played.len(), 16);
+    assert_eq!(played.len(), 17);
     let report = output.report();
     let losses = report["losses"].as_object().expect("losses").values();
     let lost: u64 = losses.filter_map(Value::as_u64).sum();

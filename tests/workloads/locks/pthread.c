@@ -4,7 +4,7 @@ pthread_mutex_t lock_normal = PTHREAD_MUTEX_INITIALIZER, lock_recursive, lock_er
 		lock_spun;
 pthread_mutex_t lock_timed = PTHREAD_MUTEX_INITIALIZER, lock_late = PTHREAD_MUTEX_INITIALIZER;
 pthread_rwlock_t lock_read = PTHREAD_RWLOCK_INITIALIZER, lock_written = PTHREAD_RWLOCK_INITIALIZER;
-pthread_rwlock_t lock_readers = PTHREAD_RWLOCK_INITIALIZER;
+pthread_rwlock_t lock_readers = PTHREAD_RWLOCK_INITIALIZER, lock_between;
 struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
@@ -150,6 +150,15 @@ static void init_mutex(pthread_mutex_t *mutex, int type, int robust, int protoco
 	check(pthread_mutex_init(mutex, &attr));
 }
 
+static void init_shared_rwlock(pthread_rwlock_t *lock)
+{
+	pthread_rwlockattr_t attr;
+
+	check(pthread_rwlockattr_init(&attr));
+	check(pthread_rwlockattr_setpshared(&attr, PTHREAD_PROCESS_SHARED));
+	check(pthread_rwlock_init(lock, &attr));
+}
+
 /* The waiter has asked the kernel, which lets it spin as long as its owner has a CPU. */
 static void work_while_awaited(void *lock)
 {
@@ -189,6 +198,7 @@ int main(void)
 		RWLOCK(lock_read, take_read, hold_write),
 		RWLOCK(lock_written, take_write, hold_write),
 		RWLOCK(lock_readers, take_write, hold_read),
+		RWLOCK(lock_between, take_write, hold_write),
 		{ "lock_cond", "cond", wait_rung, NULL, ring, &lock_cond, ROUNDS, 0 },
 		{ "lock_sem", "sem", wait_sem, NULL, post_sem, &lock_sem, ROUNDS, 0 },
 		{ "lock_barrier", "barrier", meet, NULL, meet, &lock_barrier, ROUNDS, 0 },
@@ -200,6 +210,7 @@ int main(void)
 	init_mutex(&lock_robust, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PRIO_NONE);
 	init_mutex(&lock_inheriting, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_INHERIT);
 	init_mutex(&lock_spun, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_INHERIT);
+	init_shared_rwlock(&lock_between);
 	check(sem_init(&lock_sem, 0, 0));
 	check(pthread_barrier_init(&lock_barrier, NULL, 2));
 	ready();

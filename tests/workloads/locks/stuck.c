@@ -1,9 +1,9 @@
 /* Threads that wait for each other's locks for ever, and say who waits for what, held by whom.
  *
  * `ring KINDS N`: thread i takes lock i, then lock i + 1; N more threads wait for lock 0. A lock's kind is one letter: m mutex,
- * t mutex that is waited for with a time-out, w rwlock that is written first and read then, p mutex with priority inheritance.
+ * t mutex that is waited for with a time-out, w rwlock that is written first and read then, W one that is written twice, p mutex with priority inheritance.
  * `gone`: two threads wait for a mutex whose holder has exited. `join`: a thread joins another that waits for its mutex.
- * `shared`: as `ring mm 0`, but each thread in a process of its own.
+ * `shared KINDS`: as `ring KINDS 0`, but each thread in a process of its own.
  * `apart N`: a process waits for a mutex that another one holds, each in a PID namespace of its own; the waiter's number there is 1, the
  * holder's N. In the end it is released.
  */
@@ -37,15 +37,21 @@ struct shared {
 
 static int waiters;
 
+static int is_rwlock(struct lock *lock)
+{
+	return lock->kind == 'w' || lock->kind == 'W';
+}
+
 static void *futex_of(struct lock *lock)
 {
-	/* Readers sleep on the phase, the third word. */
-	return lock->kind == 'w' ? (char *)&lock->rwlock + 8 : (char *)&lock->mutex;
+	/* Readers sleep on the phase, the third word, and writers behind a writer on the next one. */
+	return is_rwlock(lock) ? (char *)&lock->rwlock + (lock->kind == 'w' ? 8 : 12) : (char *)&lock->mutex;
 }
 
 static void prepare(struct lock *lock, char kind, int shared)
 {
 	pthread_mutexattr_t attributes;
+	pthread_rwlockattr_t for_rwlock;
 
 	lock->kind = kind;
 	pthread_mutexattr_init(&attributes);
@@ -54,12 +60,15 @@ static void prepare(struct lock *lock, char kind, int shared)
 	if (shared)
 		pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	pthread_mutex_init(&lock->mutex, &attributes);
-	pthread_rwlock_init(&lock->rwlock, NULL);
+	pthread_rwlockattr_init(&for_rwlock);
+	if (shared)
+		pthread_rwlockattr_setpshared(&for_rwlock, PTHREAD_PROCESS_SHARED);
+	pthread_rwlock_init(&lock->rwlock, &for_rwlock);
 }
 
 static void take_first(struct lock *lock)
 {
-	if (lock->kind == 'w')
+	if (is_rwlock(lock))
 		pthread_rwlock_wrlock(&lock->rwlock);
 	else
 		pthread_mutex_lock(&lock->mutex);
@@ -75,6 +84,8 @@ __attribute__((noinline)) static void take_second(struct lock *lock)
 	late.tv_sec += 3600;
 	if (lock->kind == 'w')
 		pthread_rwlock_rdlock(&lock->rwlock);
+	else if (lock->kind == 'W')
+		pthread_rwlock_wrlock(&lock->rwlock);
 	else if (lock->kind == 't')
 		pthread_mutex_timedlock(&lock->mutex, &late);
 	else
@@ -92,6 +103,7 @@ static void *work(void *argument)
 		take_first(waiter->first);
 	pthread_barrier_wait(&all->ready);
 	waiter->class = waiter->second->kind == 'w' ? "rwlock (read)" :
+			waiter->second->kind == 'W' ? "rwlock (write)" :
 			waiter->second->kind == 'p' ? "PI mutex" : "mutex";
 	waiter->holder = &waiter->second->holder;
 	__atomic_store_n(&waiter->address, futex_of(waiter->second), __ATOMIC_SEQ_CST);
@@ -290,7 +302,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "ring"))
 		ring(argv[2], atoi(argv[3]), 0);
 	else if (!strcmp(argv[1], "shared"))
-		ring("mm", 0, 1);
+		ring(argv[2], 0, 1);
 	else if (!strcmp(argv[1], "apart"))
 		apart(atoi(argv[2]));
 	else if (!strcmp(argv[1], "gone"))

@@ -18,7 +18,6 @@ const CONTENDED: u32 = 2;
 
 /// `pthread_rwlock_t`: readers, writers, phase futex, writers futex, two pads, writer and shared.
 const RWLOCK_WORDS: usize = 8;
-const RWLOCK_WRITERS: usize = 1;
 const RWLOCK_PHASE: usize = 2;
 const RWLOCK_WRITERS_FUTEX: usize = 3;
 /// `readers`: in the write phase, wanted or had by a writer; readers are counted above.
@@ -39,6 +38,8 @@ pub(crate) struct Layout {
     rwlock_shared: usize,
     /// What may be set in that word.
     shared_bits: u32,
+    /// What a rwlock's address is a multiple of.
+    rwlock_alignment: u64,
 }
 
 impl Layout {
@@ -48,6 +49,7 @@ impl Layout {
         rwlock_writer: 6,
         rwlock_shared: 7,
         shared_bits: 1,
+        rwlock_alignment: 8,
     };
     /// The word has four bytes: preferred side, shared, elision, a pad.
     const COMPAT: Self = Self {
@@ -56,7 +58,18 @@ impl Layout {
         rwlock_writer: 7,
         rwlock_shared: 6,
         shared_bits: 0x00ff_0103,
+        rwlock_alignment: 4,
     };
+
+    /// Which word of a rwlock a futex may be, seen from where such locks begin.
+    fn rwlock_slots(self, futex: u64) -> impl Iterator<Item = usize> {
+        let slots = [RWLOCK_PHASE, RWLOCK_WRITERS_FUTEX].into_iter();
+        let begins = move |slot: &usize| {
+            let base = futex.wrapping_sub(4 * *slot as u64);
+            base.is_multiple_of(self.rwlock_alignment)
+        };
+        slots.filter(begins)
+    }
 
     /// Of a 32-bit program, or another one.
     pub(crate) fn of(compat: bool) -> Self {
@@ -181,26 +194,24 @@ fn rwlock(
     if futex.operation == Operation::WaitBitset && !futex.realtime {
         return None;
     }
-    [RWLOCK_PHASE, RWLOCK_WRITERS_FUTEX]
-        .into_iter()
-        .find_map(|slot| {
-            let base = futex.address.checked_sub(4 * slot as u64)?;
-            let mut words = [0; RWLOCK_WORDS];
-            let found = read(base, &mut words)
-                && words[layout.rwlock_shared] & !layout.shared_bits == 0
-                && words[4] == 0
-                && words[slot] == futex.value
-                && words[slot] & FUTEX_USED != 0;
-            let writer = words[layout.rwlock_writer];
-            let (class, holder) = found
-                .then(|| rwlock_holder(futex, slot, &words, writer, named))
-                .flatten()?;
-            Some(Known {
-                class,
-                holder,
-                address: base,
-            })
+    layout.rwlock_slots(futex.address).find_map(|slot| {
+        let base = futex.address.checked_sub(4 * slot as u64)?;
+        let mut words = [0; RWLOCK_WORDS];
+        let found = read(base, &mut words)
+            && words[layout.rwlock_shared] & !layout.shared_bits == 0
+            && words[4] == 0
+            && words[slot] == futex.value
+            && words[slot] & FUTEX_USED != 0;
+        let writer = words[layout.rwlock_writer];
+        let (class, holder) = found
+            .then(|| rwlock_holder(futex, slot, &words, writer, named))
+            .flatten()?;
+        Some(Known {
+            class,
+            holder,
+            address: base,
         })
+    })
 }
 
 fn rwlock_holder(
@@ -216,8 +227,8 @@ fn rwlock_holder(
     let readers = state >> READERS_SHIFT;
     if slot == RWLOCK_WRITERS_FUTEX {
         // Writers queue behind the writer in line; if that one waits for readers, so do they.
-        let plausible = words[RWLOCK_WRITERS] > 0 && state & WRITE_LOCKED != 0;
-        return plausible
+        // `writers` counts none by default, but where writers are preferred.
+        return (state & WRITE_LOCKED != 0)
             .then(by_writer)
             .flatten()
             .map(|holder| (Class::RwLockWrite, holder));

@@ -161,6 +161,20 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
         lock_at64(&writers, &memory(&[3, 2, 1, 3, 0, 0, 106, 0]), &named),
         Some((Class::RwLockWrite, Holder::Thread(6)))
     );
+    // Shared, and an odd number of writers: at the next word the lock would look like one, too.
+    let shared = Futex {
+        private: false,
+        ..writers
+    };
+    assert_eq!(
+        lock_at64(&shared, &memory(&[3, 1, 1, 3, 0, 0, 106, 1, 0]), &named),
+        Some((Class::RwLockWrite, Holder::Thread(6)))
+    );
+    // As they are by default: nobody counts writers that wait.
+    assert_eq!(
+        lock_at64(&writers, &memory(&[3, 0, 1, 3, 0, 0, 106, 0]), &named),
+        Some((Class::RwLockWrite, Holder::Thread(6)))
+    );
     assert_eq!(
         lock_at64(&phase(3), &memory(&[0, 0, 3, 0, 77, 0, 105, 0]), &named),
         None,
