@@ -206,47 +206,9 @@ impl Sums {
                 is_open: sum.is_open,
             }
         });
-        // However little of it: what was lost is said.
-        let lost = |value: f64| whole(value).max(u64::from(value > 0.0));
-        let [
-            lifetime,
-            oncpu,
-            runqueue,
-            blocked,
-            unseen,
-            filtered,
-            filtered_ns,
-            events,
-            ..,
-        ] = self.accounting.map(whole);
-        let [
-            ..,
-            rows_full,
-            rows_full_ns,
-            unreported,
-            unreported_ns,
-            out_of_order,
-        ] = self.accounting.map(lost);
         Harvest {
             rows: rows.collect(),
-            accounting: Accounting {
-                threads: self.threads,
-                lifetime_ns: lifetime,
-                oncpu_ns: oncpu,
-                runqueue_ns: runqueue,
-                blocked_ns: blocked,
-                unseen_ns: unseen,
-                filtered,
-                filtered_ns,
-                events,
-                lost: Lost {
-                    rows_full,
-                    rows_full_ns,
-                    unreported,
-                    unreported_ns,
-                    out_of_order,
-                },
-            },
+            accounting: accounting_of(self.accounting, self.threads, scale),
             losses,
             window,
             open: self.open,
@@ -256,6 +218,46 @@ impl Sums {
                 blocked: self.blocked.estimate(scale),
             }),
         }
+    }
+}
+
+/// Undoes [`figures`], of sums over windows.
+fn accounting_of(sums: [f64; FIGURES], threads: u64, scale: f64) -> Accounting {
+    let whole = |value: f64| (scale * value).round() as u64;
+    // However little of it: what was lost is said.
+    let lost = |value: f64| whole(value).max(u64::from(value > 0.0));
+    let [
+        lifetime,
+        oncpu,
+        runqueue,
+        blocked,
+        unseen,
+        filtered,
+        filtered_ns,
+        events,
+        rows_full,
+        rows_full_ns,
+        unreported,
+        unreported_ns,
+        out_of_order,
+    ] = sums;
+    Accounting {
+        threads,
+        lifetime_ns: whole(lifetime),
+        oncpu_ns: whole(oncpu),
+        runqueue_ns: whole(runqueue),
+        blocked_ns: whole(blocked),
+        unseen_ns: whole(unseen),
+        filtered: whole(filtered),
+        filtered_ns: whole(filtered_ns),
+        events: whole(events),
+        lost: Lost {
+            rows_full: lost(rows_full),
+            rows_full_ns: lost(rows_full_ns),
+            unreported: lost(unreported),
+            unreported_ns: lost(unreported_ns),
+            out_of_order: lost(out_of_order),
+        },
     }
 }
 
