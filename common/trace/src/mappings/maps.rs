@@ -13,7 +13,7 @@ const MAX_MAPPINGS: usize = 65_536;
 const MAX_THREADS: usize = 16;
 
 /// The executable mappings of a process; none for a kernel thread and for a zombie.
-pub(super) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
+pub(crate) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
     read_file(Path::new(&format!("/proc/{tgid}/maps")))
 }
 

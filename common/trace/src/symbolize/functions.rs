@@ -1,18 +1,23 @@
 //! Where functions begin in the files that a process has mapped, for probes on them.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 
 use anyhow::{Result, bail};
+use object::Endianness;
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, Sym};
-use object::{Endianness, SectionIndex};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use super::files;
+use crate::mappings::maps;
 
 /// Libraries of C have a few MB.
 const MAX_BYTES: u64 = 64 << 20;
+/// Program headers that are looked at, and those among them that are loaded; real files have 10 and 4. Every symbol may have to be
+/// looked up in all of them.
+const MAX_HEADERS: usize = 4096;
+const MAX_LOADS: usize = 64;
 
 /// A file that a process has mapped as code.
 #[derive(Debug)]
@@ -25,30 +30,19 @@ pub struct Library {
 impl Library {
     /// The files among a process's code whose base name `is_wanted`, each once.
     pub fn mapped(tgid: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<Self> {
-        let bytes = fs::read(format!("/proc/{tgid}/maps")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
         let mut found: Vec<Self> = Vec::new();
-        for line in text.lines() {
-            let mut fields = line.splitn(6, ' ');
-            let (Some(range), Some(permissions)) = (fields.next(), fields.next()) else {
-                continue;
-            };
-            let path = fields.nth(3).unwrap_or_default().trim_start();
+        for mapping in maps::read(tgid).unwrap_or_default() {
+            let path = String::from_utf8_lossy(&mapping.path);
             let base = path.rsplit('/').next().unwrap_or_default();
-            let is_code = permissions.contains('x') && path.starts_with('/');
-            if !is_code || !is_wanted(base) || found.iter().any(|known| known.path == path) {
+            let is_file = path.starts_with('/');
+            if !is_file || !is_wanted(base) || found.iter().any(|known| known.path == path) {
                 continue;
             }
-            let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
-            let range = range.split_once('-');
-            let range =
-                range.and_then(|(start, end)| Some((hexadecimal(start)?, hexadecimal(end)?)));
-            let Some((start, end)) = range else { continue };
             // A probe is on the file itself.
-            let opened = files::open_mapped(tgid, start, end);
+            let opened = files::open_mapped(tgid, mapping.start, mapping.end);
             if let Some(opened) = opened.ok().filter(|opened| !opened.facts.copied) {
                 found.push(Self {
-                    path: path.to_owned(),
+                    path: path.into_owned(),
                     file: opened.file,
                 });
             }
@@ -81,45 +75,63 @@ fn functions(bytes: &[u8], names: &[&str]) -> Result<HashMap<String, u64>> {
     let endian = header.endian()?;
     let sections = header.sections(endian, bytes)?;
     let segments = header.program_headers(endian, bytes)?;
-    let versions = sections.versions(endian, bytes)?;
+    let segments = segments.iter().take(MAX_HEADERS);
+    let loads: Vec<_> = segments
+        .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
+        .take(MAX_LOADS)
+        .collect();
+    let offset = |address: u64| {
+        loads.iter().find_map(|load| {
+            let within = address.checked_sub(load.p_vaddr(endian))?;
+            let is_there = within < load.p_filesz(endian);
+            is_there.then(|| load.p_offset(endian).wrapping_add(within))
+        })
+    };
+    let versions = sections.gnu_versym(endian, bytes)?;
+    let versions = versions.map_or(&[][..], |(versions, _)| versions);
     let mut found = HashMap::new();
     // Programs that were linked statically have no dynamic symbols.
     for table in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
         let symbols = sections.symbols(endian, bytes, table)?;
+        if symbols.is_empty() {
+            continue;
+        }
+        let strings = sections.section(symbols.string_section())?;
+        let strings = strings.data(endian, bytes)?;
         for (index, symbol) in symbols.enumerate() {
             let is_function = [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type());
-            if !is_function || symbol.st_shndx(endian) == elf::SHN_UNDEF {
+            let version = versions.get(index.0).map(|version| version.0.get(endian));
+            let is_old = table == elf::SHT_DYNSYM && version.is_some_and(|v| v.is_hidden());
+            if !is_function || is_old || symbol.st_shndx(endian) == elf::SHN_UNDEF {
                 continue;
             }
-            let Ok(name) = symbol.name(endian, symbols.strings()) else {
+            let name_at = usize::try_from(symbol.st_name(endian))?;
+            let Some(name) = names
+                .iter()
+                .find(|name| is_string(strings, name_at, name.as_bytes()))
+            else {
                 continue;
             };
-            let Some(name) = names.iter().find(|wanted| wanted.as_bytes() == name) else {
-                continue;
-            };
-            let is_old = table == elf::SHT_DYNSYM
-                && symbols.section() != SectionIndex(0)
-                && versions
-                    .as_ref()
-                    .is_some_and(|versions| versions.version_index(endian, index).is_hidden());
-            let address = symbol.st_value(endian);
-            let offset = segments.iter().find_map(|segment| {
-                let start = segment.p_vaddr(endian);
-                let within = address.checked_sub(start)?;
-                let is_there =
-                    segment.p_type(endian) == elf::PT_LOAD && within < segment.p_filesz(endian);
-                is_there.then(|| segment.p_offset(endian).wrapping_add(within))
-            });
-            if let Some(offset) = offset.filter(|_| !is_old) {
-                found.entry((*name).to_owned()).or_insert(offset);
+            if !found.contains_key(*name)
+                && let Some(offset) = offset(symbol.st_value(endian))
+            {
+                found.insert((*name).to_owned(), offset);
             }
         }
     }
     Ok(found)
 }
 
+/// Whether that name is there. Where it ends otherwise is not looked for: a million symbols may name one string of a million bytes.
+fn is_string(strings: &[u8], at: usize, name: &[u8]) -> bool {
+    let rest = strings.get(at..).and_then(|rest| rest.strip_prefix(name));
+    rest.is_some_and(|rest| rest.first() == Some(&0))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -155,5 +167,72 @@ mod tests {
     fn broken_files_are_errors() {
         assert!(functions(b"", &["f"]).is_err());
         assert!(functions(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0], &["f"]).is_err());
+    }
+
+    /// A file with these program headers (type, address; each of 4096 bytes at its address), function symbols (name's place, address)
+    /// and strings.
+    fn program(segments: &[(u64, u64)], symbols: &[(u64, u64)], strings: &[u8]) -> Vec<u8> {
+        let segments_at = 64;
+        let symbols_at = segments_at + 56 * segments.len() as u64;
+        let strings_at = symbols_at + 24 * symbols.len() as u64;
+        let sections_at = (strings_at + strings.len() as u64).next_multiple_of(8);
+        let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
+        let mut put = |words: &[u64]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+        put(&[0, segments_at, sections_at, 64 << 32 | 56 << 48]);
+        put(&[segments.len() as u64 | 64 << 16 | 3 << 32 | 2 << 48]);
+        for (kind, address) in segments {
+            put(&[*kind, *address, *address, 0, 4096, 4096, 1]);
+        }
+        for (name, address) in symbols {
+            // A global function in the first section.
+            put(&[name | 0x12 << 32 | 1 << 48, *address, 8]);
+        }
+        out.extend(strings);
+        out.resize(usize::try_from(sections_at).expect("small"), 0);
+        let mut put = |words: &[u64]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+        put(&[0; 8]);
+        let size = strings_at - symbols_at;
+        put(&[2 << 32, 0, 0, symbols_at, size, 2, 8, 24]);
+        put(&[3 << 32, 0, 0, strings_at, strings.len() as u64, 0, 1, 0]);
+        out
+    }
+
+    #[test]
+    fn the_first_definition_with_an_offset_counts() {
+        let segments = [(6, 0x1000), (1, 0x2000), (1, 0x4000)];
+        let symbols = [(1, 0x9000), (3, 0x4010), (1, 0x2020), (1, 0x4020)];
+        let file = program(&segments, &symbols, b"\0f\0g\0ff\0");
+        let found = functions(&file, &["f", "g", "ff", "h"]).expect("an ELF file");
+        let expected = [("f".to_owned(), 0x2020), ("g".to_owned(), 0x4010)];
+        assert_eq!(found, HashMap::from(expected));
+    }
+
+    #[test]
+    fn headers_are_looked_at_up_to_a_limit() {
+        for (before, found) in [(MAX_HEADERS - 1, 1), (MAX_HEADERS, 0)] {
+            let mut segments = vec![(6, 0x1000); before];
+            segments.push((1, 0x2000));
+            let file = program(&segments, &[(1, 0x2000)], b"\0f\0");
+            let functions = functions(&file, &["f"]).expect("an ELF file");
+            assert_eq!(functions.len(), found, "behind {before}");
+        }
+    }
+
+    #[test]
+    fn many_symbols_do_not_take_long() {
+        // Of none is there an offset, and all share the longest of names: both had every symbol cost what the whole file has.
+        let mut segments = vec![(1, 0x2000); 60_000];
+        segments.push((1, 0x8000));
+        let (own, longest): (Vec<_>, Vec<_>) = (0..200_000).map(|n| ((1, 0), (3 + n, 0))).unzip();
+        let strings = [b"\0f\0".as_slice(), &[b'f'; 20_000_000], b"\0"].concat();
+        let file = program(&segments, &[own, longest].concat(), &strings);
+        let began = Instant::now();
+        let found = functions(&file, &["f"]).expect("an ELF file");
+        assert!(found.is_empty());
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }
