@@ -49,10 +49,11 @@ static __always_inline bool counts_like(struct task_struct *task, struct task_st
 }
 
 /* Takes `vpid` for the holder if such a thread lives and can hold the lock: a private one's is in the same process. A shared one's
- * may have meant another thread, of another namespace: see is_sure().
+ * may have meant another thread, of another namespace: see is_sure(). Only a process's own threads can be joined; any other number is
+ * somebody's counter.
  */
 static __always_inline bool accept_holder(const struct futex_call *call, struct task_struct *waiter, __u32 vpid,
-					  struct lock_holder *holder)
+					  enum holder_place place, struct lock_holder *holder)
 {
 	struct task_struct *task;
 	bool sound;
@@ -62,7 +63,8 @@ static __always_inline bool accept_holder(const struct futex_call *call, struct 
 	task = task_of_vpid(waiter, vpid);
 	if (!task)
 		return false;
-	sound = task->tgid == waiter->tgid || (call->flags & FUTEX_IS_SHARED && counts_like(task, waiter));
+	sound = task->tgid == waiter->tgid || (place != HOLDER_IS_JOINED && call->flags & FUTEX_IS_SHARED &&
+					       counts_like(task, waiter));
 	if (sound)
 		note_holder(holder, task, HOLDER_OWNER, config.holder_stacks);
 	bpf_task_release(task);
@@ -71,6 +73,7 @@ static __always_inline bool accept_holder(const struct futex_call *call, struct 
 
 /* glibc's `__kind`: the type in two bits, robust, inheriting, protected, process-shared, elision yes or no. */
 #define MUTEX_KIND_BITS 0x3f3
+#define MUTEX_ROBUST 0x10
 
 /* Preferred side, shared, elision: bytes of i386's rwlock. */
 #define RWLOCK_FLAG_BITS 0x00ff0103
@@ -83,6 +86,13 @@ static __always_inline bool is_like_mutex(const struct lock_evidence *evidence, 
 	return users && users <= 1 << 22 && !(kind & ~MUTEX_KIND_BITS);
 }
 
+/* glibc's robust mutex has its owner's ID twice, and says that it is one. With that bit musl has errors and counts in the word. */
+static __always_inline bool is_like_robust(const struct lock_evidence *evidence, bool compat)
+{
+	return evidence->words_read == LOCK_WORDS && evidence->words[compat ? 3 : 4] & MUTEX_ROBUST &&
+	       evidence->words[2] == (evidence->words[0] & FUTEX_TID_MASK);
+}
+
 /* Where the owner's ID would be, given how the lock is waited for; 0 if nowhere. */
 static __always_inline __u32 owner_id(const struct futex_call *call, struct lock_evidence *evidence)
 {
@@ -91,10 +101,12 @@ static __always_inline __u32 owner_id(const struct futex_call *call, struct lock
 	__u32 word = evidence->words[0];
 	bool at_phase;
 
-	if (call->operation == FUTEX_LOCK_PI || call->operation == FUTEX_LOCK_PI2 || call->value & FUTEX_WAITERS) {
+	if (is_pi_wait(call) || (call->value & FUTEX_WAITERS && is_like_robust(evidence, compat))) {
 		evidence->place = HOLDER_IN_WORD;
 		return word & FUTEX_TID_MASK;
 	}
+	if (call->value & FUTEX_WAITERS)
+		return 0;
 	if (call->flags & FUTEX_IS_SHARED && call->value == word && word > 3) {
 		evidence->place = HOLDER_IS_JOINED;
 		return word;
@@ -128,7 +140,7 @@ static __always_inline void find_holder(const struct futex_call *call, struct ta
 	if (!evidence->words_read || call->operation >= FUTEX2_WAITV)
 		return;
 	vpid = owner_id(call, evidence);
-	if (!accept_holder(call, waiter, vpid, holder))
+	if (!accept_holder(call, waiter, vpid, evidence->place, holder))
 		evidence->place = HOLDER_NOWHERE;
 }
 

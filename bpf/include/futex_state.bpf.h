@@ -12,7 +12,7 @@
 /* Where a holder's ID was found. */
 enum holder_place {
 	HOLDER_NOWHERE = 0,
-	/* In the futex word: priority inheritance, robust mutexes, musl. */
+	/* In the futex word: priority inheritance, glibc's robust mutexes. */
 	HOLDER_IN_WORD,
 	/* glibc's mutex: two words behind. */
 	HOLDER_OF_MUTEX,

@@ -20,7 +20,11 @@ pub(crate) fn stuck(dir: &Path, args: &[&str]) -> (Workload, HashMap<u64, Value>
 }
 
 /// The same, compiled otherwise.
-fn stuck_as(dir: &Path, flags: &[&str], args: &[&str]) -> (Workload, HashMap<u64, Value>) {
+pub(crate) fn stuck_as(
+    dir: &Path,
+    flags: &[&str],
+    args: &[&str],
+) -> (Workload, HashMap<u64, Value>) {
     let program = compile(dir, "stuck", STUCK, flags);
     let mut command = Command::new(program);
     command.args(args);

@@ -1,4 +1,4 @@
-//! lockstat on locks that processes share, each of which may know threads by other numbers.
+//! lockstat on numbers in locks that mean no thread, or one of another PID namespace.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,8 +6,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::compile;
+use crate::containers;
 use crate::kernel::{alone, require_live};
-use crate::lockstat_now::{STUCK, circle, list, now, stuck, text};
+use crate::lockstat_now::{STUCK, circle, list, now, stuck, stuck_as, text};
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -124,5 +125,101 @@ fn who_holds_a_lock_across_pid_namespaces_is_known_by_releasing_it() {
                 assert_ne!(number(holder, "tid"), waiter, "{lock}");
             }
         }
+    }
+}
+
+/// musl's own gcc, in other words.
+const MUSL: [&str; 3] = [
+    "-static",
+    "-specs",
+    "/usr/lib/x86_64-linux-musl/musl-gcc.specs",
+];
+
+/// Its locks name nobody, and have other words than glibc's.
+#[test]
+fn threads_that_are_stuck_in_musls_locks_wait_for_these() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (workload, known) = stuck_as(dir.path(), &MUSL, &["ring", "mm", "1"]);
+    let report = now(workload.pid());
+    let waits = report["waits"].as_array().expect("waits");
+    assert_eq!(waits.len(), 3, "{report}");
+    for wait in waits {
+        let truth = &known[&number(wait, "tid")];
+        assert_eq!(wait["class"], "mutex", "{wait}");
+        assert_eq!(wait["address"], truth["address"], "{wait}");
+        assert_eq!(wait["holder"]["kind"], "unrecorded", "{wait}");
+    }
+    workload.finish();
+}
+
+/// Twenty threads wait for one mutex; musl says EBUSY in it, which is 16.
+const CROWD: &str = r#"
+#define THREADS 20
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile pid_t tids[THREADS];
+static int passed;
+
+static void *pass(void *tid)
+{
+	*(volatile pid_t *)tid = syscall(SYS_gettid);
+	pthread_mutex_lock(&lock);
+	pthread_mutex_unlock(&lock);
+	__atomic_add_fetch(&passed, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	ready();
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_create(&thread, NULL, pass, (void *)&tids[i]);
+		while (!tids[i])
+			sched_yield();
+		await_sleep(tids[i]);
+	}
+	pthread_mutex_unlock(&lock);
+	while (__atomic_load_n(&passed, __ATOMIC_SEQ_CST) < THREADS)
+		sched_yield();
+	say("done\n");
+	await_go();
+	return 0;
+}
+"#;
+
+#[test]
+fn an_error_in_musls_lock_is_no_thread() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let source = format!("{}{CROWD}", include_str!("../workloads/locks/stage.h"));
+    let program = Command::new(compile(dir.path(), "crowd", &source, &MUSL));
+    let script = "mount -t proc none /proc && exec \"$@\"";
+    let (mut workload, tgid) = containers::enter(script, &program);
+    let pid = tgid.to_string();
+    let tool = Tool::start("lockstat", &["-U", "-j", "--class", "all", "-p", &pid]);
+    tool.wait_attached();
+    workload.go();
+    workload.results();
+    tool.interrupt();
+    let report = report(&tool.finish());
+    workload.finish();
+    let locks = report["locks"].as_array().expect("locks");
+    let mut crowds = locks
+        .iter()
+        .filter(|lock| number(lock, "contentions") >= 20);
+    let crowd = crowds.next().expect("a lock that all wait for");
+    let holders = crowd["holders"].as_array().expect("holders");
+    assert!(!holders.is_empty(), "{crowd}");
+    for holder in holders {
+        assert_eq!(holder["known_as"], "waker", "{crowd}");
     }
 }

@@ -220,7 +220,7 @@ fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
             }
         }
     }
-    assert_eq!(played.len(), 5);
+    assert_eq!(played.len(), 6);
 }
 
 /// Two processes, three mappings, one lock: known by the file.

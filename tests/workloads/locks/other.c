@@ -1,7 +1,7 @@
 /* Futex calls that no lock of glibc makes, and memory that processes share. */
 #include <sys/wait.h>
 
-uint32_t word_plain, word_waitv[2], word_futex2, word_from, word_to, word_stopped;
+uint32_t word_plain, word_waitv[2], word_futex2, word_from, word_to, word_stopped, word_counter;
 
 struct waitv_entry {
 	uint64_t value, address;
@@ -17,6 +17,17 @@ static void wake(void *word)
 static void wait_plain(void *word)
 {
 	call_futex(word, 128, *(volatile uint32_t *)word, NULL, NULL, 0);
+}
+
+/* Not private, and a number that happens to be that of somebody else's thread. */
+static void wait_counted(void *word)
+{
+	call_futex(word, 0, *(volatile uint32_t *)word, NULL, NULL, 0);
+}
+
+static void wake_counted(void *word)
+{
+	call_futex(word, 1, 1, NULL, NULL, 0);
 }
 
 /* The second of two is woken. */
@@ -130,11 +141,13 @@ int main(int argc, char **argv)
 	int leave[2];
 	struct stage stages[] = {
 		{ "word_plain", "unknown", wait_plain, NULL, wake, &word_plain, ROUNDS, 0 },
+		{ "word_counter", "unknown", wait_counted, NULL, wake_counted, &word_counter, ROUNDS, 0 },
 		{ "word_waitv", "unknown", wait_many, NULL, wake_many, NULL, ROUNDS, 0 },
 		{ "word_futex2", "unknown", wait_futex2, NULL, wake, &word_futex2, ROUNDS, 0 },
 		{ "word_from", "unknown", wait_plain, NULL, move_then_wake, &word_from, ROUNDS, 0 },
 	};
 
+	word_counter = getppid();
 	ready();
 	for (unsigned i = 0; i < sizeof(stages) / sizeof(*stages); i++)
 		play(&stages[i]);

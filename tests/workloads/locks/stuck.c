@@ -44,6 +44,10 @@ static int is_rwlock(struct lock *lock)
 
 static void *futex_of(struct lock *lock)
 {
+#ifndef __GLIBC__
+	/* musl's mutex has its type first. */
+	return is_rwlock(lock) ? (char *)&lock->rwlock : (char *)&lock->mutex + 4;
+#endif
 	/* Readers sleep on the phase, the third word, and writers behind a writer on the next one. */
 	return is_rwlock(lock) ? (char *)&lock->rwlock + (lock->kind == 'w' ? 8 : 12) : (char *)&lock->mutex;
 }

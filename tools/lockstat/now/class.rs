@@ -25,11 +25,18 @@ impl From<Function> for Class {
     }
 }
 
+const MUSL_WAITERS: u32 = 0x8000_0000;
+/// A normal mutex of musl's that somebody sleeps on: EBUSY, whoever has it.
+const MUSL_MUTEX: u32 = MUSL_WAITERS | 16;
+
 /// Whether a futex whose words say nothing may be a lock's, so that its caller is worth asking for.
 pub(crate) fn may_be_lock(futex: &Futex) -> bool {
     match futex.operation {
-        // glibc's locks and Go's, and parking_lot's, which sleeps with 1 in a word of the thread's own.
-        Operation::Wait => futex.value == 2 || futex.value == 1,
+        // glibc's locks, whose priority ceiling may stand above 19 bits, and Go's; parking_lot's, which sleeps with 1 in a word of
+        // the thread's own; musl's, whose highest bit says that somebody sleeps.
+        Operation::Wait => {
+            futex.value == 1 || futex.value & 0x7_ffff == 2 || futex.value & MUSL_WAITERS != 0
+        }
         // Rust's mutex, and its rwlock, whose state has one of its highest bits set for those who sleep.
         Operation::WaitBitset => {
             futex.value == 2
@@ -52,6 +59,12 @@ pub(crate) fn by_callers<'a>(
     }
     match waited_in(functions).map(Class::from) {
         Some(known) if known != Class::LibraryLock => known,
+        _ if futex.operation == Operation::Wait
+            && futex.value == MUSL_MUTEX
+            && word == Some(MUSL_MUTEX) =>
+        {
+            Class::Mutex
+        }
         // What is left with a 2 that still stands is one of the C library's own locks.
         _ if futex.operation == Operation::Wait && futex.value == 2 && word == Some(2) => {
             Class::LibraryLock
@@ -111,5 +124,12 @@ mod tests {
         let mutex = ["__lll_lock_wait", "___pthread_mutex_lock", "main"];
         assert_eq!(class(Operation::Wait, 2, &mutex), Class::Mutex);
         assert_eq!(class(Operation::Wait, 1, &["poll_loop"]), Class::Event);
+        let ceiling = ["__lll_lock_wait", "__pthread_mutex_lock_full", "main"];
+        assert_eq!(class(Operation::Wait, 7 << 19 | 2, &ceiling), Class::Mutex);
+        // musl's, whose stacks may have no names.
+        assert_eq!(class(Operation::Wait, 0x8000_0010, &[]), Class::Mutex);
+        let read = ["__timedwait_cp", "__pthread_rwlock_timedrdlock"];
+        let written = class(Operation::Wait, 0xffff_ffff, &read);
+        assert_eq!(written, Class::RwLockRead);
     }
 }

@@ -237,7 +237,7 @@ impl Wait {
             self.class = class;
             self.holder = Holder::Unrecorded;
             if let Identity::Private { address, .. } = &mut self.lock {
-                *address = begin(class, futex.address);
+                *address = begin(class, futex);
             }
         }
         if self.class == Class::ParkingLot {
@@ -248,11 +248,15 @@ impl Wait {
 }
 
 /// Where a lock begins that its words did not tell. glibc's rwlocks begin at a multiple of 8, and their waiters sleep on the words 8
-/// and 12 bytes behind that: one lock.
-fn begin(class: Class, futex: u64) -> u64 {
+/// and 12 bytes behind that, which hold 2 or 3: one lock. musl's sleep on its first word, whose highest bit says so.
+fn begin(class: Class, futex: &Futex) -> u64 {
+    let address = futex.address;
     match class {
-        Class::RwLockRead | Class::RwLockWrite if futex.is_multiple_of(8) => futex.wrapping_sub(8),
-        Class::RwLockRead | Class::RwLockWrite => futex.wrapping_sub(12),
-        _ => futex,
+        Class::RwLockRead | Class::RwLockWrite if futex.value > 3 => address,
+        Class::RwLockRead | Class::RwLockWrite if address.is_multiple_of(8) => {
+            address.wrapping_sub(8)
+        }
+        Class::RwLockRead | Class::RwLockWrite => address.wrapping_sub(12),
+        _ => address,
     }
 }

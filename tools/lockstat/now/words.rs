@@ -172,11 +172,11 @@ fn mutex(
         return None;
     }
     let robust = words[layout.mutex_kind] & MUTEX_ROBUST != 0;
+    let tid = words[MUTEX_OWNER];
     let contended = match robust {
         false => futex.value == CONTENDED && words[0] == CONTENDED,
-        true => futex.value & WAITERS != 0 && words[0] & WAITERS != 0,
+        true => futex.value & WAITERS != 0 && words[0] & (WAITERS | TID_MASK) == WAITERS | tid,
     };
-    let tid = words[MUTEX_OWNER];
     if !contended || tid == 0 || words[layout.mutex_users] == 0 || tid > TID_MASK {
         return None;
     }
@@ -201,7 +201,7 @@ fn rwlock(
             && words[layout.rwlock_shared] & !layout.shared_bits == 0
             && words[4] == 0
             && words[slot] == futex.value
-            && words[slot] & FUTEX_USED != 0;
+            && words[slot] & !1 == FUTEX_USED;
         let writer = words[layout.rwlock_writer];
         let (class, holder) = found
             .then(|| rwlock_holder(futex, slot, &words, writer, named))
