@@ -126,7 +126,10 @@ fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
     let (said, output) = run(PTHREAD, &["--folded", "--waker"]);
     let played: Vec<Played> = said.iter().map(Played::of).collect();
     for (names, waiter) in [
-        (&["lock_written", "lock_readers"][..], "take_write;"),
+        (
+            &["lock_written", "lock_readers", "lock_between"][..],
+            "take_write;",
+        ),
         (&["lock_read"], "take_read;"),
     ] {
         let ours = played.iter().filter(|one| names.contains(&&*one.name));

@@ -216,7 +216,12 @@ fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
                     name
                 };
                 assert_futex(one, &locks, variable, one.waited_ns);
-                one.assert_held(named(&locks, variable), "waker");
+                let lock = named(&locks, variable);
+                one.assert_held(lock, "waker");
+                assert!(
+                    name != "word_counter" || lock["class"] == "unknown",
+                    "{lock}"
+                );
             }
         }
     }
