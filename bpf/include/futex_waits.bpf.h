@@ -369,6 +369,8 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 /* A task that is found by the iterator may have been waiting for long. */
 static __always_inline void futex_found(struct futex_wait *futex, struct task_struct *task)
 {
+	__u64 preempted = BPF_CORE_READ(task, nivcsw);
+
 	futex->switches_seen = BPF_CORE_READ(task, nvcsw);
 	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD) && saved_is_compat(user_regs_of(task)))
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
@@ -379,6 +381,9 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 	begin_futex_wait(futex, bpf_ktime_get_ns());
 	/* The word itself is the waiter's to read. */
 	futex->evidence.value = futex->call.value;
+	/* It ran meanwhile: this may be over, and its own programs may have been at work. */
+	if (is_on_cpu(task) || BPF_CORE_READ(task, nvcsw) != futex->switches_seen || BPF_CORE_READ(task, nivcsw) != preempted)
+		futex->phase = FUTEX_IDLE;
 }
 
 #endif
