@@ -41,7 +41,7 @@ fn patch(library: &[u8], at: u16) -> Vec<u8> {
     let marker = [0x0e, 0x80, 0x80, 0x01];
     let found = library.windows(4).position(|bytes| bytes == marker);
     let found = found.expect("the offset is in it");
-    let [low, high] = (at * 8 % 128 | (at * 8 / 128) << 8).to_le_bytes();
+    let [low, high] = ((at * 8 % 128) | ((at * 8 / 128) << 8)).to_le_bytes();
     patched[found + 1] |= low;
     patched[found + 2] |= high;
     patched
