@@ -89,10 +89,11 @@ fn assert_pthread(played: &[Played], locks: &[Value]) {
         };
         assert_eq!(number(lock, "gave_up"), gave_up, "{}", one.name);
         if one.name == "lock_spun" {
-            // The way into the kernel and out again is the waiter's CPU time, too.
-            let (spun_ns, ways_ns) = (number(lock, "spin_ns"), one.rounds * 100_000);
+            // The way into the kernel and out again is the waiter's CPU time, too, and what interrupts it.
+            let others_ns = one.rounds * 100_000 + one.worked_ns / 50;
+            let spun_ns = number(lock, "spin_ns");
             eprintln!("lock_spun: {spun_ns} of {} ns of CPU time", one.worked_ns);
-            assert!(spun_ns + ways_ns > one.worked_ns, "{lock:#}");
+            assert!(spun_ns + others_ns > one.worked_ns, "{lock:#}");
         }
     }
 }
@@ -139,9 +140,10 @@ fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
                 assert_named(one, lock);
                 let holders = lock["holders"].as_array().expect("holders").iter();
                 let tids: Vec<u64> = holders.map(|holder| number(holder, "tid")).collect();
-                // Nobody woke who gave up.
+                // Nobody woke who gave up; before 6.14 nobody is asked for the owner of who only spins.
+                let may_be_unknown = ["lock_late", "lock_spun"].contains(&one.name.as_str());
                 assert!(
-                    tids == [one.holder] || (one.name == "lock_late" && tids.is_empty()),
+                    tids == [one.holder] || (may_be_unknown && tids.is_empty()),
                     "{}: {lock:#}",
                     one.name
                 );
