@@ -186,8 +186,8 @@ static __always_inline void remember(struct request *rq, const struct started *f
 	/* One that was given back may have been freed: device mapper does so with its clones when the disk below is busy. With a
 	 * budget nobody looks between intervals, and what was under way may have completed then.
 	 */
-	if (!in_windows && last && last->submitter != SUBMITTER_OTHER && last->issue_ns >= window_start_ns &&
-	    !last->is_requeued)
+	if (!in_windows && last && last->submitter != SUBMITTER_OTHER && last->issue_ns &&
+	    last->issue_ns >= window_start_ns && !last->is_requeued)
 		__sync_fetch_and_add(&never_completed, 1);
 	if (bpf_map_update_elem(&started, &key, first, BPF_ANY))
 		__sync_fetch_and_add(&started_full, 1);

@@ -1,6 +1,6 @@
 //! From attaching to the last interval.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -174,9 +174,9 @@ impl Capture {
         Ok(sampler)
     }
 
-    /// Whether stacks are asked for, with `-s`.
-    pub(crate) fn has_stacks(&self) -> bool {
-        self.stacks.is_some()
+    /// With `-s`: readable when [`Self::absorb_stacks`] is due, which threads that make unwind tables wait for.
+    pub(crate) fn stacks_fd(&self) -> Option<RawFd> {
+        self.stacks.as_ref().map(Stacks::fd)
     }
 
     /// With `-s`: takes in stacks, and what processes have mapped.

@@ -31,7 +31,8 @@ pub(crate) fn report_each(
         let mut until = Until::new(signals, None, capture.start_ns(), None);
         until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
         let progress = Progress::new(args.interval(), args.common.quiet);
-        collect(&mut until, &[], &progress, || {
+        let fds = Vec::from_iter(capture.stacks_fd());
+        collect(&mut until, &fds, &progress, || {
             capture.step()?;
             if let Some(sampler) = &mut sampler {
                 sampler.step(&mut Windows(capture))?;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -66,6 +67,11 @@ impl Stacks {
         table.prepare(everybody.processes_at_start(), None);
         let named = if shows_all { usize::MAX } else { TOP };
         Ok(Self { table, ring, named })
+    }
+
+    /// Readable when there are unwind tables to be taken in.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.table.fd()
     }
 
     /// Takes in what has come, while the processes are still there.

@@ -165,8 +165,8 @@ impl Armed {
     /// When the cgroup is removed.
     pub(crate) fn wait(&self, signals: &Signals, capture: &mut Capture) -> Result<Event> {
         loop {
-            let timeout_ms = if capture.has_stacks() { ABSORB_MS } else { -1 };
-            let (trigger, signal) = poll(self.file.as_raw_fd(), signals.fd(), timeout_ms)?;
+            let stacks = capture.stacks_fd();
+            let (trigger, signal) = poll(self.file.as_raw_fd(), signals.fd(), stacks)?;
             capture.absorb_stacks();
             if signals.ended() || signal != 0 {
                 return Ok(Event::Interrupted);
@@ -184,16 +184,22 @@ impl Armed {
 /// With `-s`, how often what processes map is taken in while a trigger is waited for: its stream has no room for more.
 const ABSORB_MS: i32 = 200;
 
-/// What happened to the trigger's file and to the signals' one. `timeout_ms`: -1 for none.
-fn poll(trigger: RawFd, signals: RawFd, timeout_ms: i32) -> Result<(i16, i16)> {
+/// What happened to the trigger's file and to the signals' one. `stacks`: with `-s`, what wakes it now and then, too.
+fn poll(trigger: RawFd, signals: RawFd, stacks: Option<RawFd>) -> Result<(i16, i16)> {
     let entry = |fd, events| libc::pollfd {
         fd,
         events,
         revents: 0,
     };
-    let mut fds = [entry(trigger, libc::POLLPRI), entry(signals, libc::POLLIN)];
-    // SAFETY: `fds` is an array of two valid entries.
-    let ready = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout_ms) };
+    let timeout_ms = stacks.map_or(-1, |_| ABSORB_MS);
+    // One below 0 is left out.
+    let mut fds = [
+        entry(trigger, libc::POLLPRI),
+        entry(signals, libc::POLLIN),
+        entry(stacks.unwrap_or(-1), libc::POLLIN),
+    ];
+    // SAFETY: `fds` is an array of three valid entries.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), 3, timeout_ms) };
     let error = io::Error::last_os_error();
     if ready < 0 && error.kind() != io::ErrorKind::Interrupted {
         return Err(error).context("wait for the trigger");
