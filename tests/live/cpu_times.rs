@@ -4,6 +4,10 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use serde_json::Value;
+
+use crate::workload::number;
+
 /// `/proc/stat` counts in these, ns.
 const TICK_NS: u64 = 10_000_000;
 
@@ -60,6 +64,14 @@ pub(crate) fn stolen_ns() -> u64 {
 /// the time that they use up does not.
 pub(crate) fn stolen_samples(hertz: f64) -> f64 {
     hertz * stolen_ns() as f64 / 1e9
+}
+
+/// Ticks that `profile` reports the machine's busy CPUs to owe it, by their idle time, and that the kernel did not deliver: a hypervisor
+/// may halt a CPU for some 50 ms and not call it stolen. The CPU time of who ran there goes on.
+pub(crate) fn untaken_samples(report: &Value) -> f64 {
+    let events = |field: &str| number(report, &format!("events.{field}"));
+    let taken = events("samples") + events("other_tasks");
+    events("expected").saturating_sub(taken) as f64
 }
 
 /// Time from switch to switch is the kernel's CPU time, which leaves out what a hypervisor took, up to a share of it.

@@ -8,7 +8,7 @@ use trace::targets::cgroup2_mount;
 use trace::window::monotonic_ns;
 
 use crate::c_program::compile;
-use crate::cpu_times::{assert_cpu_time, stolen_samples};
+use crate::cpu_times::{assert_cpu_time, stolen_samples, untaken_samples};
 use crate::kernel::{alone, require_live, skip};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -73,12 +73,12 @@ fn near(found: u64, truth: u64, tolerance: f64, what: &str) {
 }
 
 /// Ticks of a clock.
-fn assert_sampled(found: u64, truth: u64) {
-    let stolen = stolen_samples(997.0);
-    let (least, most) = (0.95 * truth as f64, 1.05 * truth as f64 + stolen);
+fn assert_sampled(profile: &Value, found: u64, truth: u64) {
+    let (untaken, stolen) = (untaken_samples(profile), stolen_samples(997.0));
+    let (least, most) = (0.95 * truth as f64 - untaken, 1.05 * truth as f64 + stolen);
     assert!(
         (least..=most).contains(&(found as f64)),
-        "samples: {found}, {truth} and at most {stolen} more expected"
+        "samples: {found}, {truth}, {untaken} less to {stolen} more expected"
     );
 }
 
@@ -123,7 +123,7 @@ fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64, phase: &V
     assert_eq!(count, ROUNDS, "{offcputime:#}");
     assert_asleep(time, phase);
     let truth = number(phase, "burn_ns") * 997 / 1_000_000_000;
-    assert_sampled(samples(profile, tid), truth);
+    assert_sampled(profile, samples(profile, tid), truth);
     // The phase's sleeps, and the read for the next "go", unless that had come before it.
     let woken = wakeups(runqlat, tid);
     assert!((ROUNDS..=ROUNDS + 1).contains(&woken), "{runqlat:#}");
@@ -192,7 +192,7 @@ fn a_thread_is_all_that_is_traced() {
     assert_eq!(number(&offcputime, "accounting.threads"), 1);
     let truth = number(thread, "total.oncpu_ns");
     assert_cpu_time(number(&offcputime, "accounting.oncpu_ns"), truth, 0.02);
-    assert_sampled(samples(&profile, tid), truth * 997 / 1_000_000_000);
+    assert_sampled(&profile, samples(&profile, tid), truth * 997 / 1_000_000_000);
 }
 
 fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {
