@@ -121,7 +121,7 @@ END { clear(@since); }"#;
 
 const PROFILE_BT: &str = "profile:hz:99 /pid/ { @[kstack, ustack, comm] = count(); }";
 
-static CASES: [Case; 10] = [
+static CASES: [Case; 11] = [
     // Its default of 1,024 stacks overflows on any real machine, and a full map is cheap.
     Case {
         name: "offcputime",
@@ -286,6 +286,23 @@ static CASES: [Case; 10] = [
                     "FILE",
                 ],
                 Answer::None,
+            ),
+        ],
+        load: Kind::Locks,
+    },
+    // What a wait costs beside its stack: the load keeps no frame pointers, and a walk by them ends where it begins.
+    Case {
+        name: "lockstat-fp",
+        question: None,
+        contenders: &[
+            ours(
+                &["-U", "-p", "PID", "--unwind", "fp", LONG],
+                Answer::Contentions,
+            ),
+            by(
+                Maker::Bpftrace,
+                &["-e", LOCKSTAT_BT, "PID"],
+                Answer::Contentions,
             ),
         ],
         load: Kind::Locks,

@@ -41,7 +41,7 @@ struct Args {
 
     /// Measure this case only (repeatable): offcputime, offcputime-fp,
     /// offcputime-p, unwinding, runqlat, runqlat-p, runqlat-P, biolatency,
-    /// biolatency-D, profile, lockstat
+    /// biolatency-D, profile, lockstat, lockstat-fp
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 

@@ -192,7 +192,11 @@ fn a_thread_is_all_that_is_traced() {
     assert_eq!(number(&offcputime, "accounting.threads"), 1);
     let truth = number(thread, "total.oncpu_ns");
     assert_cpu_time(number(&offcputime, "accounting.oncpu_ns"), truth, 0.02);
-    assert_sampled(&profile, samples(&profile, tid), truth * 997 / 1_000_000_000);
+    assert_sampled(
+        &profile,
+        samples(&profile, tid),
+        truth * 997 / 1_000_000_000,
+    );
 }
 
 fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {

@@ -116,7 +116,11 @@ pub(crate) fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64
 /// Whether so many samples, or sleeps, were expected in a report.
 fn is_about(report: &Value, found: u64, expected: f64, error: f64) -> bool {
     let of_clock = report["event"] == "cpu-clock";
-    let untaken = if of_clock { untaken_samples(report) } else { 0.0 };
+    let untaken = if of_clock {
+        untaken_samples(report)
+    } else {
+        0.0
+    };
     let hertz = HERTZ.parse().expect("a number");
     let least = (1.0 - error) * expected - untaken;
     let most = (1.0 + error) * expected + stolen_samples(hertz);
@@ -278,7 +282,8 @@ fn commands_short_and_long() {
     assert_samples(&report, 400_000_000, &program);
     // A tenth of a second after its start: even of that the better part is whole.
     let (all, early) = whole(&report, "early", &program);
-    assert!(all >= 90 && early * 10 >= all * 8, "{early} of {all}");
+    assert!(is_about(&report, all, 99.7, 0.1), "{all}");
+    assert!(early * 10 >= all * 8, "{early} of {all}");
 
     let quick = compile(
         dir.path(),

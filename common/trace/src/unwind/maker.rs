@@ -5,13 +5,14 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 use std::{io, num::NonZero};
 
 use unwind::{Error, Image, Table};
 
+use super::queue::{Job, Queue};
 use crate::privileges;
 
 /// More would only fight for memory bandwidth with what is being traced.
@@ -19,12 +20,6 @@ const MOST_THREADS: usize = 4;
 /// Bytes of call frame information that each thread may hold; of files with more there is one at a time. Few have as much: a browser
 /// has 30 MiB, the compiler of Rust 10.
 const LARGE: u64 = 16 << 20;
-
-/// A file to make a table of.
-struct Job {
-    module: Option<u32>,
-    file: File,
-}
 
 /// What became of it.
 pub(super) struct Made {
@@ -54,42 +49,11 @@ impl Known {
     }
 }
 
-/// Jobs that no thread has begun. The last comes first: who maps a file now is sampled now.
-#[derive(Default)]
-struct Queue {
-    jobs: Mutex<Pending>,
-    more: Condvar,
-    /// Held by who makes a table of a large file.
-    large: Mutex<()>,
-}
-
-#[derive(Default)]
-struct Pending {
-    jobs: Vec<Job>,
-    closed: bool,
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a job; `None` when there will be none.
-    fn next(&self) -> Option<Job> {
-        let pending = self.more.wait_while(self.lock(), |pending| {
-            pending.jobs.is_empty() && !pending.closed
-        });
-        let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
-        if pending.closed {
-            return None;
-        }
-        pending.jobs.pop()
-    }
-}
-
 /// Threads that make tables.
 pub(super) struct Maker {
     queue: Arc<Queue>,
+    /// Held by who makes a table of a file with much call frame information.
+    large: Arc<Mutex<()>>,
     done: SyncSender<Made>,
     results: Receiver<Made>,
     /// Becomes readable with every result.
@@ -106,7 +70,8 @@ impl Maker {
         // Threads wait with what they have made: tables have up to 64 MiB.
         let (done, results) = mpsc::sync_channel(MOST_THREADS);
         Ok(Self {
-            queue: Arc::new(Queue::default()),
+            queue: Arc::new(Queue::new(threads())),
+            large: Arc::default(),
             done,
             results,
             ready: Arc::new(event_fd()?),
@@ -117,23 +82,23 @@ impl Maker {
 
     /// Starts the threads; they end with what they are at when this is dropped.
     pub(super) fn start(&self, known: &Known) -> io::Result<()> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        for _ in 0..threads.min(MOST_THREADS) {
+        for _ in 0..threads() {
             let (queue, done) = (Arc::clone(&self.queue), self.done.clone());
+            let large = Arc::clone(&self.large);
             let (ready, known) = (Arc::clone(&self.ready), known.clone());
             thread::Builder::new()
                 .name("unwind-tables".into())
                 .spawn(move || {
                     // Reads open files only. Where this is refused, it does not matter to the tables.
                     let _ = privileges::give_up_all();
-                    while let Some(job) = queue.next() {
+                    while let Some(turn) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
-                        let outcome = catch_unwind(AssertUnwindSafe(|| {
-                            make(&job.file, &known, &queue.large)
-                        }));
+                        let outcome =
+                            catch_unwind(AssertUnwindSafe(|| make(&turn.job.file, &known, &large)));
+                        let Job { module, file } = queue.end(turn);
                         let made = Made {
-                            module: job.module,
-                            file: job.file,
+                            module,
+                            file,
                             outcome: outcome.unwrap_or(Outcome::Broken),
                         };
                         if done.send(made).is_err() {
@@ -166,9 +131,13 @@ impl Maker {
         if !self.has_room() {
             return;
         }
-        self.queue.lock().jobs.push(Job { module, file });
-        self.queue.more.notify_one();
+        self.queue.put(Job { module, file });
         self.open += 1;
+    }
+
+    /// Another process maps a file that was ordered.
+    pub(super) fn hurry(&self, module: u32) {
+        self.queue.hurry(module);
     }
 
     /// A result that is there already.
@@ -193,9 +162,13 @@ impl Maker {
 
 impl Drop for Maker {
     fn drop(&mut self) {
-        self.queue.lock().closed = true;
-        self.queue.more.notify_all();
+        self.queue.close();
     }
+}
+
+fn threads() -> usize {
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    cpus.min(MOST_THREADS)
 }
 
 /// Reads a file; of a large one with the right to be the only one until its table is made.
@@ -269,7 +242,7 @@ mod tests {
             ordered += 1;
         }
         maker.order(Some(ordered), File::open("/etc/passwd").unwrap());
-        assert_eq!((ordered, maker.queue.lock().jobs.len()), (8, 8));
+        assert_eq!((ordered, maker.queue.len()), (8, 8));
         assert!(!maker.has_much_room());
         maker.start(&Known::default()).unwrap();
         let soon = Instant::now() + Duration::from_secs(60);

@@ -11,6 +11,7 @@ mod free;
 mod maker;
 mod outside;
 mod processes;
+mod queue;
 mod rules;
 mod start_stack;
 mod tables;
@@ -322,7 +323,9 @@ impl Unwinder {
             Some(State::With(module)) => return Some(module.clone()),
             Some(State::Without | State::NoRoom) => return None,
             Some(State::Making(waiting)) => {
-                waiting.insert(tgid);
+                if waiting.insert(tgid) {
+                    self.maker.hurry(id);
+                }
                 return None;
             }
             None => {}

@@ -1,0 +1,202 @@
+//! Files that wait for a table, and whose turn it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a file whose table may take a tenth of a second and more: browsers, compilers, what has all its debug information.
+const LONG: u64 = 8 << 20;
+
+/// A file to make a table of.
+pub(super) struct Job {
+    /// The symbolizer's number; `None`: nobody maps the file yet.
+    pub(super) module: Option<u32>,
+    pub(super) file: File,
+}
+
+/// A job that was begun.
+pub(super) struct Turn {
+    pub(super) job: Job,
+    is_long: bool,
+}
+
+/// Jobs that no thread has begun. Short ones come first, for they hold up nobody, and of these the last: who maps a file now is
+/// sampled now. The C library, which everybody maps, is always among the last.
+pub(super) struct Queue {
+    jobs: Mutex<Pending>,
+    more: Condvar,
+}
+
+/// Short jobs are above long ones, and newer above older.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_short: bool,
+    order: u64,
+}
+
+#[derive(Default)]
+struct Pending {
+    jobs: BTreeMap<Rank, Job>,
+    ranks: HashMap<u32, Rank>,
+    /// Of the next job.
+    order: u64,
+    /// Long ones that may be begun now: never as many as there are threads, if there is more than one.
+    long_allowed: usize,
+    closed: bool,
+}
+
+impl Pending {
+    fn put(&mut self, job: Job, is_short: bool) {
+        let rank = Rank {
+            is_short,
+            order: self.order,
+        };
+        self.order += 1;
+        if let Some(module) = job.module {
+            self.ranks.insert(module, rank);
+        }
+        self.jobs.insert(rank, job);
+    }
+
+    fn may_begin(&self) -> bool {
+        let first = self.jobs.last_key_value();
+        first.is_some_and(|(rank, _)| rank.is_short || self.long_allowed > 0)
+    }
+
+    fn take(&mut self) -> Option<Turn> {
+        let (rank, job) = self.jobs.pop_last()?;
+        if let Some(module) = job.module {
+            self.ranks.remove(&module);
+        }
+        self.long_allowed -= usize::from(!rank.is_short);
+        Some(Turn {
+            job,
+            is_long: !rank.is_short,
+        })
+    }
+}
+
+impl Queue {
+    /// For so many threads.
+    pub(super) fn new(threads: usize) -> Self {
+        let pending = Pending {
+            long_allowed: threads.saturating_sub(1).max(1),
+            ..Pending::default()
+        };
+        Self {
+            jobs: Mutex::new(pending),
+            more: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a job.
+    pub(super) fn put(&self, job: Job) {
+        let is_short = job.file.metadata().is_ok_and(|file| file.len() < LONG);
+        self.lock().put(job, is_short);
+        self.more.notify_one();
+    }
+
+    /// Makes a job the next one of its length, if nobody has begun it.
+    pub(super) fn hurry(&self, module: u32) {
+        let mut pending = self.lock();
+        if let Some(rank) = pending.ranks.get(&module).copied()
+            && let Some(job) = pending.jobs.remove(&rank)
+        {
+            pending.put(job, rank.is_short);
+        }
+    }
+
+    /// Waits for a job; `None` when there will be none.
+    pub(super) fn next(&self) -> Option<Turn> {
+        let waiting = |pending: &mut Pending| !pending.closed && !pending.may_begin();
+        let pending = self.more.wait_while(self.lock(), waiting);
+        let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
+        if pending.closed {
+            return None;
+        }
+        pending.take()
+    }
+
+    /// To be called when a job is done.
+    pub(super) fn end(&self, turn: Turn) -> Job {
+        if turn.is_long {
+            self.lock().long_allowed += 1;
+            self.more.notify_one();
+        }
+        turn.job
+    }
+
+    /// Nothing is begun any more.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.more.notify_all();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(module: u32, bytes: u64) -> Job {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        Job {
+            module: Some(module),
+            file,
+        }
+    }
+
+    fn next(queue: &Queue) -> (Option<u32>, Turn) {
+        let turn = queue.next().unwrap();
+        (turn.job.module, turn)
+    }
+
+    #[test]
+    fn what_is_mapped_again_comes_next_and_what_takes_long_last() {
+        let queue = Queue::new(2);
+        for (module, bytes) in [(1, 10), (2, LONG), (3, 10), (4, LONG - 1), (5, LONG)] {
+            queue.put(job(module, bytes));
+        }
+        queue.hurry(1);
+        queue.hurry(2);
+        queue.hurry(6);
+        let order = (0..5).map(|_| {
+            let (module, turn) = next(&queue);
+            queue.end(turn);
+            module.unwrap()
+        });
+        assert_eq!(order.collect::<Vec<_>>(), [1, 4, 3, 2, 5]);
+        queue.close();
+        assert!(queue.next().is_none());
+    }
+
+    #[test]
+    fn one_thread_is_left_for_what_is_short() {
+        let queue = Queue::new(2);
+        queue.put(job(1, LONG));
+        queue.put(job(2, LONG));
+        let (_, long) = next(&queue);
+        assert!(!queue.lock().may_begin(), "the other thread waits");
+        queue.put(job(3, 10));
+        assert_eq!(next(&queue).0, Some(3));
+        assert!(!queue.lock().may_begin());
+        queue.end(long);
+        assert_eq!(next(&queue).0, Some(1));
+    }
+
+    #[test]
+    fn a_thread_alone_makes_everything() {
+        let queue = Queue::new(1);
+        queue.put(job(1, LONG));
+        assert_eq!(next(&queue).0, Some(1));
+    }
+}
