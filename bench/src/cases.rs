@@ -293,18 +293,11 @@ static CASES: [Case; 11] = [
     // What a wait costs beside its stack: the load keeps no frame pointers, and a walk by them ends where it begins.
     Case {
         name: "lockstat-fp",
-        question: None,
-        contenders: &[
-            ours(
-                &["-U", "-p", "PID", "--unwind", "fp", LONG],
-                Answer::Contentions,
-            ),
-            by(
-                Maker::Bpftrace,
-                &["-e", LOCKSTAT_BT, "PID"],
-                Answer::Contentions,
-            ),
-        ],
+        question: Some("the same, without the threads' stacks"),
+        contenders: &[ours(
+            &["-U", "-p", "PID", "--unwind", "fp", LONG],
+            Answer::Contentions,
+        )],
         load: Kind::Locks,
     },
 ];
