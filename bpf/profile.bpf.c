@@ -10,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "follow.bpf.h"
+#include "neighbours.bpf.h"
 #include "targets.bpf.h"
 #include "stacks.bpf.h"
 #include "window.bpf.h"
@@ -266,7 +267,7 @@ int on_tracepoint(void *ctx)
 	struct user_place inside = {};
 
 	event_fired(ctx, &inside, tracepoint_weight(ctx));
-	return 0;
+	return PASS_ON;
 }
 
 static __always_inline void function_entered(struct pt_regs *ctx)

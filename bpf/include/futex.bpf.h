@@ -13,6 +13,7 @@
 #include <bpf/bpf_tracing.h>
 #include "futex_open.bpf.h"
 #include "futex_waits.bpf.h"
+#include "neighbours.bpf.h"
 
 /* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. */
 struct syscall_entry {
@@ -28,7 +29,7 @@ struct syscall_return {
 };
 
 /* A futex call of any kind returns. Most are wakes, which concern nobody's wait. */
-static __always_inline int call_returned(long ret)
+static __always_inline void call_returned(long ret)
 {
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
@@ -36,14 +37,13 @@ static __always_inline int call_returned(long ret)
 
 	if (member && member->futex.phase != FUTEX_IDLE) {
 		futex_returned(&member->futex, task, ret);
-		return 0;
+		return;
 	}
 	futex_call_of(task, true, &call);
 	if (is_futex_requeue(&call))
 		note_requeue(&call, task, ret);
 	else if (member && is_futex_wait(&call))
 		futex_raced(&member->futex, &call, task, ret);
-	return 0;
 }
 
 static __always_inline bool is_compat_futex(__u32 number)
@@ -52,21 +52,21 @@ static __always_inline bool is_compat_futex(__u32 number)
 	       (number == SYSCALL_COMPAT_RESTART || futex_kind(number, true) != FUTEX_NONE);
 }
 
-static __always_inline int call_entered(bool may_be_pi)
+static __always_inline void call_entered(bool may_be_pi)
 {
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
 
 	if (member && (may_be_pi || member->futex.phase != FUTEX_IDLE))
 		futex_entered(&member->futex, task);
-	return 0;
 }
 
 /* Most calls begin no wait that could be seen here already, and should not pay for those that do. */
 SEC("?tp/syscalls/sys_enter_futex")
 int futex_entry(struct syscall_entry *ctx)
 {
-	return call_entered(is_pi_operation(ctx->args[1] & FUTEX_OPERATION_BITS));
+	call_entered(is_pi_operation(ctx->args[1] & FUTEX_OPERATION_BITS));
+	return PASS_ON;
 }
 
 /* Attached to the return of every call that waits for futexes, restart_syscall(2) among them, which takes up timed waits that
@@ -75,7 +75,8 @@ int futex_entry(struct syscall_entry *ctx)
 SEC("?tp/syscalls/sys_exit_futex")
 int futex_exit(struct syscall_return *ctx)
 {
-	return call_returned(ctx->ret);
+	call_returned(ctx->ret);
+	return PASS_ON;
 }
 
 /* 0 → futex_exit */
@@ -91,13 +92,15 @@ int compat_returns(struct syscall_return *ctx)
 {
 	if (is_compat_futex(ctx->number))
 		bpf_tail_call(ctx, &futex_returns, 0);
-	return 0;
+	return PASS_ON;
 }
 
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(compat_entries, struct pt_regs *regs, long number)
 {
-	return is_compat_futex(number) ? call_entered(true) : 0;
+	if (is_compat_futex(number))
+		call_entered(true);
+	return 0;
 }
 
 #endif

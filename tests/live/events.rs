@@ -1,6 +1,7 @@
 //! profile's other events against programs that cause a known number of them.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -58,8 +59,11 @@ int main(void)
 "#;
 
 fn trace(dir: &Path, options: &[&str]) -> Output {
-    let program = compile(dir, "busy", BUSY, &[]);
-    let (mut workload, tgid) = Workload::spawn("busy", std::process::Command::new(program));
+    trace_of(Command::new(compile(dir, "busy", BUSY, &[])), options)
+}
+
+fn trace_of(command: Command, options: &[&str]) -> Output {
+    let (mut workload, tgid) = Workload::spawn("busy", command);
     let pid = tgid.to_string();
     let tool = Tool::start("profile", &[&["-j", "-p", &pid], options].concat());
     tool.wait_attached();
@@ -105,6 +109,30 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
     // malloc(0) weighs nothing, which is said.
     assert_eq!(number(&weighed["losses"], "bad_weight"), 7);
     assert_eq!(weighed["values"][0]["unit"], "arg1 of malloc");
+}
+
+/// A program on a tracepoint can keep its events from everybody else.
+#[test]
+fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "busy", BUSY, &[]);
+    let event = "syscalls:sys_enter_getppid";
+    let mut perf = Command::new("perf");
+    perf.args(["stat", "-x", ",", "-e", event, "-o"])
+        .arg(dir.path().join("counts"))
+        .arg("--")
+        .arg(program);
+    let options = ["-e", &format!("tracepoint:{event}")];
+    let output = trace_of(perf, &options);
+    assert_eq!(sums(&output.report(), ""), (CALLS + 7, CALLS + 7));
+    let counts = std::fs::read_to_string(dir.path().join("counts")).expect("perf's counts");
+    let line = counts.lines().find(|line| line.contains(event));
+    let count = line.and_then(|line| line.split(',').next());
+    assert_eq!(count, Some((CALLS + 7).to_string().as_str()), "{counts}");
 }
 
 #[test]
