@@ -14,8 +14,8 @@ endif
 
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run setup/as-root setup/deps setup/dist setup/inferno setup/install setup/python setup/speedscope \
-            tests/run $(addprefix tests/kernels/,boot features fetch guest image run scenarios table)
+SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install python speedscope trixie) tests/run \
+            $(addprefix tests/kernels/,boot features fetch guest image run scenarios table)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test kernels soak check fuzz bench bench-files dist dist-test install docs clean deps deps-test deps-kernels deps-bench

@@ -13,9 +13,9 @@ use crate::{c_program, kernel};
 /// What programs begin with: rounds of holding a lock until somebody sleeps on it.
 const STAGE: &str = include_str!("../workloads/locks/stage.h");
 const OTHER: &str = include_str!("../workloads/locks/other.c");
-const PTHREAD: &str = include_str!("../workloads/locks/pthread.c");
+pub(crate) const PTHREAD: &str = include_str!("../workloads/locks/pthread.c");
 
-fn compile(dir: &Path, source: &str, flags: &[&str]) -> Command {
+pub(crate) fn compile(dir: &Path, source: &str, flags: &[&str]) -> Command {
     let source = format!("{STAGE}{source}");
     let flags = [&["-pthread"], flags].concat();
     Command::new(c_program::compile(dir, "locks", &source, &flags))
@@ -63,7 +63,7 @@ fn assert_joined(played: &Played, locks: &[Value]) {
     assert_time("join", total_ns, played.waited_ns);
 }
 
-fn assert_pthread(played: &[Played], locks: &[Value]) {
+pub(crate) fn assert_pthread(played: &[Played], locks: &[Value]) {
     for one in played {
         match one.class.as_str() {
             "raced" => {

@@ -179,6 +179,8 @@ fn by_call(evidence: &Evidence) -> Verdict {
         // glibc's locks without owner: of the heap, of stdio.
         (WAIT, _, 2) => (Class::Mutex, 60),
         (WAIT_BITSET, _, u32::MAX) => (Class::Park, 50),
+        // sem_wait jumps to what waits: in a C library without debug information its name is in no stack.
+        (WAIT_BITSET, Place::Nowhere, 0) if evidence.realtime => (Class::Sem, 50),
         // A writer that waits for readers, whom nobody knows by name.
         (WAIT_BITSET, _, 2) if evidence.realtime => (Class::Rwlock, 50),
         (WAIT_BITSET, _, 2) if !evidence.shared => (Class::Mutex, 50),

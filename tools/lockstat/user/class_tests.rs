@@ -32,6 +32,20 @@ fn names_and_memory_that_agree_are_sure() {
 }
 
 #[test]
+fn a_wait_in_glibcs_way_for_a_number_above_0_is_for_a_semaphore_unless_names_say_else() {
+    let with = |realtime, value| Evidence {
+        realtime,
+        ..call(operation::WAIT_BITSET, value, Place::Nowhere)
+    };
+    let nameless = ["libc.so.6+0x8ef04", "libc.so.6+0x99d74", "wait_sem"];
+    assert_eq!(judge(with(true, 0), &nameless), (Class::Sem, 50));
+    let cond = ["libc.so.6+0x8ef04", "pthread_cond_wait"];
+    assert_eq!(judge(with(true, 0), &cond), (Class::Cond, 95));
+    assert_eq!(judge(with(true, 7), &nameless).0, Class::Unknown);
+    assert_eq!(judge(with(false, 0), &nameless).0, Class::Unknown);
+}
+
+#[test]
 fn the_kernel_says_what_inherits_priority() {
     let pi = call(operation::LOCK_PI, 0, Place::Word);
     assert_eq!(judge(pi, &["___pthread_mutex_lock"]), (Class::Pi, 99));

@@ -1,0 +1,97 @@
+//! Locks of a C library and of a Go newer than the system's: where either keeps its words has changed.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::c_program::run;
+use crate::kernel;
+use crate::lockstat_played::{named, play};
+use crate::lockstat_user::{PTHREAD, assert_pthread, compile};
+use crate::workload::number;
+
+/// What a script of `setup` prints, which finds something newer or puts it below the target directory: a word a line.
+fn newer(name: &str) -> Vec<String> {
+    let target = crate::built("lockstat").with_file_name(format!("../{name}"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../setup/{name}"));
+    let words = run(Command::new(script).arg(target));
+    words.lines().map(str::to_owned).collect()
+}
+
+/// glibc 2.41: condition variables lost a word in front of those that are waited for.
+#[test]
+fn locks_of_a_newer_c_library_are_counted_held_and_named() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let loader = newer("glibc");
+    let program = compile(dir.path(), PTHREAD, &[]);
+    let mut command = Command::new(&loader[0]);
+    command.args(&loader[1..]).arg(program.get_program());
+    let (played, locks, _) = play(command, &["--strict"]);
+    assert_pthread(&played, &locks);
+    assert_eq!(named(&locks, "lock_normal")["caller"], "take_mutex");
+}
+
+/// Go 1.24: each thread sleeps on a word of its own. The sleeps of those that fight are waits for the channel's lock and for Go's
+/// scheduler, all of them.
+#[test]
+fn a_lock_of_a_newer_gos_runtime_is_one_lock_for_all_threads() {
+    if !kernel::require_live() {
+        return;
+    }
+    let _cpus = kernel::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (source, program) = (dir.path().join("channel.go"), dir.path().join("locks"));
+    let text = include_str!("../workloads/locks/channel.go");
+    std::fs::write(&source, text).expect("a file");
+    run(Command::new(&newer("go")[0])
+        .arg("build")
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .env("GOTOOLCHAIN", "local")
+        .env("GOCACHE", dir.path().join("cache"))
+        .env("HOME", dir.path()));
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(program);
+    let (played, locks, _) = play(command, &[]);
+    let fought: Vec<&Value> = locks
+        .iter()
+        .filter(|lock| {
+            matches!(
+                lock["name"].as_str(),
+                Some("in runtime.chansend" | "in runtime.chanrecv")
+            )
+        })
+        .collect();
+    assert_eq!(fought.len(), 2, "{locks:#?}");
+    assert!(
+        fought.iter().all(|lock| lock["class"] == "go"),
+        "{fought:#?}"
+    );
+    for thread in &played {
+        let of = |lock: &Value| {
+            let waiters = lock["waiters"].as_array().expect("waiters").iter();
+            let own = waiters.filter(|waiter| number(waiter, "tid") == thread.waiter);
+            own.map(|waiter| number(waiter, "count")).sum::<u64>()
+        };
+        let (all, channel): (u64, u64) = (
+            locks.iter().map(of).sum(),
+            fought.iter().map(|lock| of(lock)).sum(),
+        );
+        eprintln!(
+            "{} sleeps, {all} waits, {channel} of them for the channel",
+            thread.rounds
+        );
+        // Until the thread begins to count, and when it has.
+        assert!(
+            all.abs_diff(thread.rounds) <= 5 && channel > 20,
+            "{locks:#?}"
+        );
+    }
+    assert_eq!(played.len(), 4);
+}

@@ -1,0 +1,61 @@
+// Threads on one CPU fight for a channel's lock, which is one of the runtime's own: who is driven off the CPU with it has the
+// others sleep.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const threads = 4
+
+// Of a thread that is told to be nothing but this, all sleeps are the runtime's.
+func sleeps() (count uint64) {
+	text, _ := os.ReadFile("/proc/thread-self/status")
+	_, after, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+	fmt.Sscan(after, &count)
+	return
+}
+
+func fight(cache chan int, start chan bool, said chan string) {
+	runtime.LockOSThread()
+	<-start
+	before := sleeps()
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		for i := 0; i < 1000; i++ {
+			select {
+			case cache <- i:
+			default:
+			}
+			select {
+			case <-cache:
+			default:
+			}
+		}
+	}
+	count := sleeps() - before
+	said <- fmt.Sprintf("{\"name\": \"channel\", \"class\": \"go\", \"rounds\": %d, \"waited_ns\": 0, \"waiter\": %d, \"holder\": 0}",
+		count, syscall.Gettid())
+}
+
+func main() {
+	runtime.GOMAXPROCS(threads)
+	stdin := bufio.NewReader(os.Stdin)
+	fmt.Printf("ready %d\n", os.Getpid())
+	stdin.ReadString('\n')
+	cache, start, said := make(chan int, 1000), make(chan bool), make(chan string)
+	for i := 0; i < threads; i++ {
+		go fight(cache, start, said)
+	}
+	close(start)
+	for i := 0; i < threads; i++ {
+		fmt.Println(<-said)
+	}
+	fmt.Println("done")
+	stdin.ReadString('\n')
+}
