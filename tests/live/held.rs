@@ -97,6 +97,21 @@ impl Held {
         .collect()
     }
 
+    /// Living processes that have any of it.
+    fn holders(&self) -> Vec<String> {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let holds = |pid: &u32| {
+            let other = Self::by(*pid);
+            !other.programs.is_disjoint(&self.programs) || !other.maps.is_disjoint(&self.maps)
+        };
+        let named = |pid: u32| {
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("{} {pid}", comm.trim_end())
+        };
+        ids.filter(holds).map(named).collect()
+    }
+
     pub(crate) fn assert_gone(&self, what: &str) {
         let give_up = Instant::now() + PATIENCE;
         loop {
@@ -104,7 +119,11 @@ impl Held {
             if left.is_empty() {
                 return;
             }
-            assert!(Instant::now() < give_up, "{what}: still there: {left:?}");
+            assert!(
+                Instant::now() < give_up,
+                "{what}: still there: {left:?}, {:?}",
+                self.holders()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
