@@ -29,6 +29,7 @@ fn stop(tool: &Tool) -> Held {
 /// Stops it to see what it holds, and kills it.
 fn kill(tool: Tool) -> Held {
     let held = stop(&tool);
+    assert!(held.is_there(), "{held:?}");
     finish(tool);
     held
 }

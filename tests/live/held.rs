@@ -71,6 +71,11 @@ impl Held {
         maps.values().sum()
     }
 
+    /// Whether the kernel shows anything of it.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.left().is_empty()
+    }
+
     /// What is still there. IDs are given out once, so that other users of BPF do not matter.
     fn left(&self) -> Vec<String> {
         let there = |kind: &str, ids: &BTreeSet<u32>, exists: fn(u32) -> bool| {
@@ -79,13 +84,13 @@ impl Held {
         };
         [
             there("programs", &self.programs, |id| {
-                exists(libbpf_rs::libbpf_sys::bpf_prog_get_fd_by_id, id)
+                exists(libbpf_rs::libbpf_sys::bpf_prog_get_next_id, id)
             }),
             there("links", &self.links, |id| {
-                exists(libbpf_rs::libbpf_sys::bpf_link_get_fd_by_id, id)
+                exists(libbpf_rs::libbpf_sys::bpf_link_get_next_id, id)
             }),
             there("maps", &self.maps, |id| {
-                exists(libbpf_rs::libbpf_sys::bpf_map_get_fd_by_id, id)
+                exists(libbpf_rs::libbpf_sys::bpf_map_get_next_id, id)
             }),
             there("children", &self.children, |id| {
                 let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
@@ -129,10 +134,11 @@ impl Held {
     }
 }
 
-fn exists(open: unsafe extern "C" fn(u32) -> i32, id: u32) -> bool {
-    // SAFETY: takes a number; a non-negative result is a new descriptor, closed here.
-    unsafe {
-        let fd = open(id);
-        fd >= 0 && libc::close(fd) == 0
-    }
+/// By listing IDs, and not by opening what has them: a program array that is opened while the kernel clears it, since its last user
+/// has gone, is never freed (prog_array_map_clear, here on 6.18).
+fn exists(next: unsafe extern "C" fn(u32, *mut u32) -> i32, id: u32) -> bool {
+    let mut found = 0;
+    // SAFETY: takes a number and fills one.
+    let status = unsafe { next(id - 1, &raw mut found) };
+    status == 0 && found == id
 }
