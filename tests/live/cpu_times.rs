@@ -67,11 +67,12 @@ pub(crate) fn stolen_samples(hertz: f64) -> f64 {
 }
 
 /// Ticks that `profile` reports the machine's busy CPUs to owe it, by their idle time, and that the kernel did not deliver: a hypervisor
-/// may halt a CPU for some 50 ms and not call it stolen. The CPU time of who ran there goes on.
+/// may halt a CPU for some 50 ms and not call it stolen. The CPU time of who ran there goes on. At most those of 100 ms.
 pub(crate) fn untaken_samples(report: &Value) -> f64 {
     let events = |field: &str| number(report, &format!("events.{field}"));
     let taken = events("samples") + events("other_tasks");
-    events("expected").saturating_sub(taken) as f64
+    let most = 0.1 * number(report, "frequency_hz") as f64;
+    (events("expected").saturating_sub(taken) as f64).min(most)
 }
 
 /// Time from switch to switch is the kernel's CPU time, which leaves out what a hypervisor took, up to a share of it.

@@ -137,8 +137,11 @@ impl Held {
 /// By listing IDs, and not by opening what has them: a program array that is opened while the kernel clears it, since its last user
 /// has gone, is never freed (prog_array_map_clear, here on 6.18).
 fn exists(next: unsafe extern "C" fn(u32, *mut u32) -> i32, id: u32) -> bool {
+    let Some(before) = id.checked_sub(1) else {
+        return false;
+    };
     let mut found = 0;
     // SAFETY: takes a number and fills one.
-    let status = unsafe { next(id - 1, &raw mut found) };
+    let status = unsafe { next(before, &raw mut found) };
     status == 0 && found == id
 }

@@ -153,13 +153,27 @@ pub(crate) fn classify<'a>(
     if is_pi(evidence.operation) {
         return by_call;
     }
+    let mut functions = functions.peekable();
+    let leaf = functions.peek().copied();
     match waited_in(functions).map(Class::from) {
         // The kernel moved it to a lock: it is no longer in what its stack says.
         Some(Class::Cond) if evidence.operation == operation::REQUEUED => verdict(Class::Mutex, 80),
         Some(class) if class == by_call.class => verdict(class, 99),
         Some(class) => verdict(class, 95),
+        None if leaf.is_some_and(|leaf| is_nameless_semaphore(evidence, leaf)) => {
+            verdict(Class::Sem, 50)
+        }
         None => by_call,
     }
+}
+
+/// sem_wait jumps to what waits: in a C library without debug information its name is in no stack. A condition variable's waits are
+/// the same calls, and their function's name is in the stack.
+fn is_nameless_semaphore(evidence: &Evidence, leaf: &str) -> bool {
+    let is_call = evidence.operation == operation::WAIT_BITSET && evidence.realtime;
+    let is_nowhere = evidence.place == Place::Nowhere && evidence.value == 0;
+    let in_glibc = leaf.starts_with("libc.so") || leaf.starts_with("libpthread");
+    is_call && is_nowhere && in_glibc
 }
 
 fn is_pi(operation: u8) -> bool {
@@ -179,8 +193,6 @@ fn by_call(evidence: &Evidence) -> Verdict {
         // glibc's locks without owner: of the heap, of stdio.
         (WAIT, _, 2) => (Class::Mutex, 60),
         (WAIT_BITSET, _, u32::MAX) => (Class::Park, 50),
-        // sem_wait jumps to what waits: in a C library without debug information its name is in no stack.
-        (WAIT_BITSET, Place::Nowhere, 0) if evidence.realtime => (Class::Sem, 50),
         // A writer that waits for readers, whom nobody knows by name.
         (WAIT_BITSET, _, 2) if evidence.realtime => (Class::Rwlock, 50),
         (WAIT_BITSET, _, 2) if !evidence.shared => (Class::Mutex, 50),

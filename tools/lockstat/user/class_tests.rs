@@ -42,6 +42,8 @@ fn a_wait_in_glibcs_way_for_a_number_above_0_is_for_a_semaphore_unless_names_say
     let cond = ["libc.so.6+0x8ef04", "pthread_cond_wait"];
     assert_eq!(judge(with(true, 0), &cond), (Class::Cond, 95));
     assert_eq!(judge(with(true, 7), &nameless).0, Class::Unknown);
+    assert_eq!(judge(with(true, 0), &["static+0x1"]).0, Class::Unknown);
+    assert_eq!(judge(with(true, 0), &[]).0, Class::Unknown);
     assert_eq!(judge(with(false, 0), &nameless).0, Class::Unknown);
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Made {
 
 /// A table, or why there is none.
 pub(super) enum Outcome {
+    /// The file has more call frame information than its length says, and waits for its turn; nobody is told.
+    Later,
     /// No call frame information for this machine: JIT code in a memfd, a 32-bit library.
     Nothing,
     /// The file contradicts itself.
@@ -93,8 +95,13 @@ impl Maker {
                     let _ = privileges::give_up_all();
                     while let Some(turn) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
+                        let large = turn.is_long.then_some(&*large);
                         let outcome =
-                            catch_unwind(AssertUnwindSafe(|| make(&turn.job.file, &known, &large)));
+                            catch_unwind(AssertUnwindSafe(|| make(&turn.job.file, &known, large)));
+                        if matches!(outcome, Ok(Outcome::Later)) {
+                            queue.put_back(turn);
+                            continue;
+                        }
                         let Job { module, file } = queue.end(turn);
                         let made = Made {
                             module,
@@ -171,22 +178,24 @@ fn threads() -> usize {
     cpus.min(MOST_THREADS)
 }
 
-/// Reads a file; of a large one with the right to be the only one until its table is made.
+/// Reads a file; of a large one with the right to be the only one until its table is made. `None`: without such a right.
 fn read<'a>(
     file: &File,
-    large: &'a Mutex<()>,
-) -> (Result<Image, Error>, Option<MutexGuard<'a, ()>>) {
+    large: Option<&'a Mutex<()>>,
+) -> Option<(Result<Image, Error>, Option<MutexGuard<'a, ()>>)> {
     match Image::read_within(file, LARGE) {
         Err(Error::TooLarge(_)) => {
-            let turn = large.lock().unwrap_or_else(PoisonError::into_inner);
-            (Image::read(file), Some(turn))
+            let turn = large?.lock().unwrap_or_else(PoisonError::into_inner);
+            Some((Image::read(file), Some(turn)))
         }
-        image => (image, None),
+        image => Some((image, None)),
     }
 }
 
-fn make(file: &File, known: &Known, large: &Mutex<()>) -> Outcome {
-    let (image, _turn) = read(file, large);
+fn make(file: &File, known: &Known, large: Option<&Mutex<()>>) -> Outcome {
+    let Some((image, _turn)) = read(file, large) else {
+        return Outcome::Later;
+    };
     let mut image = match image {
         Ok(image) if image.has_cfi() => image,
         Ok(_) | Err(Error::NotElf | Error::OtherMachine) => return Outcome::Nothing,
@@ -284,14 +293,18 @@ mod tests {
     fn of_large_files_there_is_one_at_a_time() {
         let large = Mutex::new(());
         let own = File::open("/proc/self/exe").unwrap();
-        assert!(matches!(read(&own, &large), (Ok(_), None)));
+        assert!(matches!(read(&own, None), Some((Ok(_), None))));
         let file = sparse(LARGE + 1);
-        let (image, turn) = read(&file, &large);
+        assert!(matches!(
+            make(&file, &Known::default(), None),
+            Outcome::Later
+        ));
+        let (image, turn) = read(&file, Some(&large)).unwrap();
         assert!(image.is_ok_and(|image| image.has_cfi()));
         assert!(turn.is_some() && large.try_lock().is_err());
         drop(turn);
         assert!(matches!(
-            make(&file, &Known::default(), &large),
+            make(&file, &Known::default(), Some(&large)),
             Outcome::Table(..)
         ));
         assert!(large.try_lock().is_ok(), "the next one's turn");

@@ -7,6 +7,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes of a file whose table may take a tenth of a second and more: browsers, compilers, what has all its debug information.
 const LONG: u64 = 8 << 20;
 
+/// Every so many turns the oldest job is begun, whatever comes anew: nobody's files may keep another's waiting for ever.
+const OLDEST_EVERY: u64 = 8;
+
 /// A file to make a table of.
 pub(super) struct Job {
     /// The symbolizer's number; `None`: nobody maps the file yet.
@@ -17,7 +20,7 @@ pub(super) struct Job {
 /// A job that was begun.
 pub(super) struct Turn {
     pub(super) job: Job,
-    is_long: bool,
+    pub(super) is_long: bool,
 }
 
 /// Jobs that no thread has begun. Short ones come first, for they hold up nobody, and of these the last: who maps a file now is
@@ -40,6 +43,7 @@ struct Pending {
     ranks: HashMap<u32, Rank>,
     /// Of the next job.
     order: u64,
+    turns: u64,
     /// Long ones that may be begun now: never as many as there are threads, if there is more than one.
     long_allowed: usize,
     closed: bool,
@@ -63,8 +67,28 @@ impl Pending {
         first.is_some_and(|(rank, _)| rank.is_short || self.long_allowed > 0)
     }
 
+    /// The oldest job that may be begun.
+    fn oldest(&self) -> Option<Rank> {
+        let short = Rank {
+            is_short: true,
+            order: 0,
+        };
+        let first_short = self.jobs.range(short..).next();
+        let first_long = self.jobs.range(..short).next();
+        let first_long = first_long.filter(|_| self.long_allowed > 0);
+        let ranks = first_short.into_iter().chain(first_long);
+        ranks.map(|(rank, _)| *rank).min_by_key(|rank| rank.order)
+    }
+
     fn take(&mut self) -> Option<Turn> {
-        let (rank, job) = self.jobs.pop_last()?;
+        self.turns += 1;
+        let newest = self.jobs.last_key_value().map(|(rank, _)| *rank);
+        let rank = if self.turns.is_multiple_of(OLDEST_EVERY) {
+            self.oldest()
+        } else {
+            newest
+        }?;
+        let job = self.jobs.remove(&rank)?;
         if let Some(module) = job.module {
             self.ranks.remove(&module);
         }
@@ -130,6 +154,12 @@ impl Queue {
         turn.job
     }
 
+    /// A job that looked short and is not has to wait like others.
+    pub(super) fn put_back(&self, turn: Turn) {
+        self.lock().put(turn.job, false);
+        self.more.notify_one();
+    }
+
     /// Nothing is begun any more.
     pub(super) fn close(&self) {
         self.lock().closed = true;
@@ -191,6 +221,34 @@ mod tests {
         assert!(!queue.lock().may_begin());
         queue.end(long);
         assert_eq!(next(&queue).0, Some(1));
+    }
+
+    #[test]
+    fn new_jobs_keep_no_old_one_waiting_for_ever() {
+        let queue = Queue::new(2);
+        queue.put(job(1, LONG));
+        queue.put(job(2, 10));
+        let mut begun = Vec::new();
+        for newest in 3..3 + 2 * OLDEST_EVERY as u32 {
+            queue.put(job(newest, 10));
+            let (module, turn) = next(&queue);
+            queue.end(turn);
+            begun.extend(module.filter(|module| *module < 3));
+        }
+        assert_eq!(begun, [1, 2]);
+    }
+
+    #[test]
+    fn what_only_looked_short_is_begun_as_a_long_one() {
+        let queue = Queue::new(2);
+        queue.put(job(1, 10));
+        let (_, turn) = next(&queue);
+        assert!(!turn.is_long);
+        queue.put_back(turn);
+        queue.put(job(2, 10));
+        assert_eq!(next(&queue).0, Some(2));
+        let (module, turn) = next(&queue);
+        assert!(module == Some(1) && turn.is_long);
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Tables {
     /// Takes in what was made of a file.
     pub(super) fn take(&mut self, outcome: Outcome, words: &mut Words, rules: &mut Rules) -> Taken {
         let (image, key, table) = match outcome {
-            Outcome::Nothing => return Taken::Nothing,
+            Outcome::Nothing | Outcome::Later => return Taken::Nothing,
             Outcome::Broken => {
                 self.losses.broken += 1;
                 return Taken::Nothing;
