@@ -178,11 +178,11 @@ fn threads() -> usize {
     cpus.min(MOST_THREADS)
 }
 
+/// A file that was read, and the right to be at a large one.
+type Read<'a> = (Result<Image, Error>, Option<MutexGuard<'a, ()>>);
+
 /// Reads a file; of a large one with the right to be the only one until its table is made. `None`: without such a right.
-fn read<'a>(
-    file: &File,
-    large: Option<&'a Mutex<()>>,
-) -> Option<(Result<Image, Error>, Option<MutexGuard<'a, ()>>)> {
+fn read<'a>(file: &File, large: Option<&'a Mutex<()>>) -> Option<Read<'a>> {
     match Image::read_within(file, LARGE) {
         Err(Error::TooLarge(_)) => {
             let turn = large?.lock().unwrap_or_else(PoisonError::into_inner);
