@@ -39,7 +39,7 @@ fn locks_of_a_newer_c_library_are_counted_held_and_named() {
 /// Go 1.24: each thread sleeps on a word of its own. The sleeps of those that fight are waits for the channel's lock and for Go's
 /// scheduler, all of them.
 #[test]
-fn a_lock_of_a_newer_gos_runtime_is_one_lock_for_all_threads() {
+fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
     if !kernel::require_live() {
         return;
     }
@@ -59,30 +59,26 @@ fn a_lock_of_a_newer_gos_runtime_is_one_lock_for_all_threads() {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(program);
     let (played, locks, _) = play(command, &[]);
-    let fought: Vec<&Value> = locks
-        .iter()
-        .filter(|lock| {
-            matches!(
-                lock["name"].as_str(),
-                Some("in runtime.chansend" | "in runtime.chanrecv")
-            )
-        })
-        .collect();
-    assert_eq!(fought.len(), 2, "{locks:#?}");
-    assert!(
-        fought.iter().all(|lock| lock["class"] == "go"),
-        "{fought:#?}"
-    );
+    let runtimes = |lock: &&Value| lock["name"] == "locks of Go's runtime";
+    let fought: Vec<&Value> = locks.iter().filter(runtimes).collect();
+    let [fought] = fought[..] else {
+        panic!("one row: {locks:#?}")
+    };
+    assert_eq!(fought["class"], "go");
+    let of_channel = |waiter: &&Value| {
+        let caller = waiter["caller"].as_str();
+        matches!(caller, Some("runtime.chansend" | "runtime.chanrecv"))
+    };
     for thread in &played {
-        let of = |lock: &Value| {
+        let own = |lock: &Value, wanted: &dyn Fn(&&Value) -> bool| {
             let waiters = lock["waiters"].as_array().expect("waiters").iter();
             let own = waiters.filter(|waiter| number(waiter, "tid") == thread.waiter);
-            own.map(|waiter| number(waiter, "count")).sum::<u64>()
+            own.filter(wanted)
+                .map(|waiter| number(waiter, "count"))
+                .sum::<u64>()
         };
-        let (all, channel): (u64, u64) = (
-            locks.iter().map(of).sum(),
-            fought.iter().map(|lock| of(lock)).sum(),
-        );
+        let all: u64 = locks.iter().map(|lock| own(lock, &|_| true)).sum();
+        let channel = own(fought, &of_channel);
         eprintln!(
             "{} sleeps, {all} waits, {channel} of them for the channel",
             thread.rounds

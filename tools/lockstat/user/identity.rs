@@ -136,6 +136,12 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
         ..futex
     };
     match shared {
+        // A thread's word is that of all locks that it waits for: which waits are for one lock, nothing says.
+        _ if lock.is_hidden && lock.class == Class::Go => Identity {
+            address: 0,
+            object: hash(None),
+            ..private
+        },
         _ if lock.is_hidden => Identity {
             address: 0,
             object: hash(lock.row.first_caller.as_deref()),
@@ -161,6 +167,12 @@ fn hash(caller: Option<&str>) -> u64 {
 /// A variable's name; else where its memory is, and for many like it who waits there.
 fn name(lock: &Lock, inside: u64) -> LockName {
     let caller = lock.row.first_caller.as_deref();
+    if lock.is_hidden && lock.class == Class::Go {
+        return LockName {
+            own: "locks of Go's runtime".to_owned(),
+            kind: String::new(),
+        };
+    }
     if lock.is_hidden {
         let unknown = || format!("[{}]", lock.class.word());
         let own = caller.map_or_else(unknown, |name| format!("in {name}"));
