@@ -5,30 +5,28 @@
 
 mod record;
 mod ring;
+mod wakers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
 use profile::frame::Frame;
-use profile::model::{StackEnd, Task, Waker};
+use profile::model::{StackEnd, Waker};
 
 use crate::losses::Losses;
 use crate::pages;
 use crate::places::Places;
 use crate::symbolize::{self, Location, Origin, Symbolizer};
-use crate::task;
 use crate::unwind::{Registers, Unwinder};
 use record::{Record, end_of, kind};
+use wakers::WakerIds;
 
 pub use record::words;
 pub use ring::Ring;
 
 /// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
 const OUTSIDE_STACKS: usize = 65_536;
-
-/// Words of a waker's record: thread ID, name (2), kernel stack, user stack.
-const WAKER_WORDS: usize = 5;
 
 struct UserStack {
     locations: Arc<[Location]>,
@@ -39,12 +37,6 @@ struct UserStack {
 struct KernelStack {
     addresses: Arc<[u64]>,
     names: Option<Arc<[Frame]>>,
-}
-
-struct WakerIds {
-    task: Task,
-    kernel: u64,
-    user: u64,
 }
 
 /// An address in a process that the BPF side has interned, to be looked up while the process lives.
@@ -306,8 +298,9 @@ impl StackTable {
                     },
                 );
             }
-            kind::WAKER if record.addresses.len() == WAKER_WORDS => {
-                self.wakers.insert(record.id, WakerIds::decode(record));
+            kind::WAKER => {
+                let ids = WakerIds::decode(record);
+                self.wakers.extend(ids.map(|ids| (record.id, ids)));
             }
             kind::ADDRESS => self
                 .addresses
@@ -378,22 +371,5 @@ impl StackTable {
         let waker = Arc::new(waker);
         self.waker_names.insert(id, Arc::clone(&waker));
         Some(waker)
-    }
-}
-
-impl WakerIds {
-    fn decode(record: &Record) -> Self {
-        let [tid, name0, name1, kernel, user] = record.addresses[..] else {
-            unreachable!("the caller checked the number of words")
-        };
-        let mut comm = [0; 16];
-        comm[..8].copy_from_slice(&name0.to_ne_bytes());
-        comm[8..].copy_from_slice(&name1.to_ne_bytes());
-        let task = Task {
-            comm: task::comm_text(&comm),
-            tgid: record.tgid,
-            tid: u32::try_from(tid).unwrap_or(0),
-        };
-        Self { task, kernel, user }
     }
 }
