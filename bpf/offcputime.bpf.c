@@ -21,12 +21,23 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "left_out.bpf.h"
 #include "offcpu_config.bpf.h"
 #include "offcpu_phases.bpf.h"
 #include "offcpu_rows.bpf.h"
 #include "offcpu_open.bpf.h"
 #include "wakers.bpf.h"
 #include "wakeups.bpf.h"
+
+/* Of a resumed thread, which is current. */
+static __always_inline __u64 own_user_stack(struct member *member, struct task_struct *task, struct stack_scratch *scratch)
+{
+	if (config.stacks.no_user)
+		return 0;
+	if (stacks_from_ns && has_user_stack(task) && goes_without_stack(member->ended_off_ns))
+		return STACK_LEFT_OUT;
+	return user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
+}
 
 /* Where the resumed thread cannot walk its stack, it does so before it leaves. */
 static __always_inline void keep_user_stack(struct member *member, struct task_struct *task)
@@ -106,7 +117,6 @@ int BPF_PROG(sched_exit, bool is_switch)
 	struct task_struct *task = current_task();
 	struct stack_scratch *scratch;
 	struct member *member;
-	__u64 user = 0;
 
 	if (!is_switch)
 		return 0;
@@ -118,9 +128,7 @@ int BPF_PROG(sched_exit, bool is_switch)
 		return 0;
 	if (!member->ended_off_ns && !resumed_unseen(ctx, member, scratch))
 		return 0;
-	if (!config.stacks.no_user)
-		user = user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
-	report(member, task, member->kernel_stack, user);
+	report(member, task, member->kernel_stack, own_user_stack(member, task, scratch));
 	return 0;
 }
 

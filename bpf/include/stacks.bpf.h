@@ -29,6 +29,9 @@ enum stack_kind {
 	STACK_ADDRESS = 4,
 };
 
+/* Ids that are no hashes: 0 is "no stack", this one a stack that nobody walked because it was to cost nothing. */
+#define STACK_LEFT_OUT 1
+
 struct stack_config {
 	__u32 no_user;
 	__u32 no_kernel;
@@ -77,8 +80,7 @@ static __always_inline __u64 stack_hash(const struct stack_record *stack, __u64 
 	hash ^= hash >> 33;
 	hash *= 0xff51afd7ed558ccdULL;
 	hash ^= hash >> 33;
-	/* 0 means "no stack". */
-	return hash ?: 1;
+	return hash > STACK_LEFT_OUT ? hash : hash + STACK_LEFT_OUT + 1;
 }
 
 static __always_inline __u64 ring_wakeup(bool urgent)
@@ -189,10 +191,15 @@ static __always_inline __u64 intern_user_stack(struct stack_scratch *scratch, st
 	return intern_stack(&scratch->record, (__u64)BPF_CORE_READ(task, mm), lacks_tables(scratch));
 }
 
+static __always_inline bool has_user_stack(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD);
+}
+
 /* The stack of `task`, which is current and inside the kernel. */
 static __always_inline __u64 user_stack(__u32 slot, struct stack_scratch *scratch, struct task_struct *task, __u32 tgid)
 {
-	if (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+	if (!has_user_stack(task))
 		return 0;
 	unwind_from_kernel(slot, scratch, task, tgid);
 	return intern_user_stack(scratch, task, tgid);

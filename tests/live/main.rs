@@ -7,6 +7,7 @@ mod biolatency;
 mod biolatency_devices;
 mod biolatency_groups;
 mod budget;
+mod budget_detail;
 mod budget_events;
 mod c_program;
 mod call_shares;

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
+use bpf::offcputime::types::left_out_sums;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
-use trace::budget::{Bounded, Sampler, Series, Window, Windowed, open_edges, shut_edges};
+use trace::budget::{Bounded, LeftOut, Sampler, Series, Window, Windowed, open_edges, shut_edges};
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
+use trace::maps;
 use trace::stacks::StackTable;
 use trace::waits::Wait;
 
@@ -101,6 +103,31 @@ impl<'a> Sampled<'a> {
 impl Windowed for Sampled<'_> {
     fn object(&self) -> &Object {
         self.skel.object()
+    }
+
+    fn leave_out(&mut self, below_ns: u64) -> Result<bool> {
+        let is_walked = !self.args.stacks.kernel_stacks;
+        let walks_on_exit = section(self.skel.maps.rodata_data, ".rodata")?
+            .config
+            .walk_on_exit
+            != 0;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        // Where a thread's stack is walked before it leaves its CPU, the length of its wait is not known.
+        let can = is_walked && walks_on_exit && bss.walk_on_leaving == 0;
+        if can {
+            bss.stacks_from_ns = below_ns;
+        }
+        Ok(can)
+    }
+
+    fn left_out(&self) -> Result<LeftOut> {
+        let per_cpu: Vec<left_out_sums> = maps::per_cpu(&self.skel.maps.left_out, 0)?;
+        let none = LeftOut::default();
+        Ok(per_cpu.iter().fold(none, |sum, cpu| LeftOut {
+            waits: sum.waits + cpu.waits,
+            ns: sum.ns + cpu.ns,
+            of_ns: sum.of_ns + cpu.of_ns,
+        }))
     }
 
     fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {

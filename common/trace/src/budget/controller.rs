@@ -41,6 +41,21 @@ pub(super) struct Observed {
     pub(super) spent_ns: u64,
 }
 
+/// What looking all the time costs, and may cost, CPU ns per ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) cost: f64,
+    /// Debts and savings included.
+    pub(super) allowed: f64,
+}
+
+impl Load {
+    /// Whether it costs no more than it may.
+    pub(super) fn is_affordable(self) -> bool {
+        self.cost <= self.allowed
+    }
+}
+
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Plan {
@@ -142,7 +157,7 @@ impl Controller {
     }
 
     /// After a while of looking all the time, `open_ns` long.
-    pub(super) fn after_everything(&mut self, seen: &Observed) -> Plan {
+    pub(super) fn after_everything(&mut self, seen: &Observed) -> Load {
         self.last_ns = seen.elapsed_ns;
         let open = seen.open_ns.max(1) as f64;
         let events = seen.events_ns as f64 / open;
@@ -150,11 +165,9 @@ impl Controller {
         // Names and unwind tables of what is new come in bursts: judged over a second or so.
         let newest = (open / SMOOTHED_NS).min(1.0);
         self.own += newest * (seen.own_ns as f64 / open - self.own);
-        let cost = events + self.own;
-        if cost <= self.allowed(seen.elapsed_ns, seen.spent_ns) {
-            Plan::Everything
-        } else {
-            self.windows(seen)
+        Load {
+            cost: events + self.own,
+            allowed: self.allowed(seen.elapsed_ns, seen.spent_ns),
         }
     }
 
@@ -168,7 +181,8 @@ impl Controller {
         }
     }
 
-    fn windows(&self, seen: &Observed) -> Plan {
+    /// Where not everything can be looked at.
+    pub(super) fn windows(&self, seen: &Observed) -> Plan {
         let allowed = self.allowed(seen.elapsed_ns, seen.spent_ns);
         let allowed = AIM * (allowed - self.beside).max(self.limit / 10.0);
         let events = self.events.unwrap_or(0.0).max(1e-6);
@@ -219,7 +233,8 @@ mod tests {
                 spent_ns: spent as u64,
             };
             plan = match plan {
-                Plan::Everything => controller.after_everything(&seen),
+                Plan::Everything if controller.after_everything(&seen).is_affordable() => plan,
+                Plan::Everything => controller.windows(&seen),
                 Plan::Windows { .. } => controller.after_window(&seen),
             };
         }

@@ -1,6 +1,6 @@
 //! `--max-overhead PCT`: what a collection may cost, and what is done to keep it there.
 //!
-//! Where tracing everything costs too much, the programs that events run are attached for short windows at random times
+//! Where tracing everything costs too much, a tool that can leaves out detail first, see [`LeftOut`]. Where that does not do, the programs that events run are attached for short windows at random times
 //! only. What is seen in a window stands for the stratum of time around it: shares of time need no more than the state of
 //! every thread at the window's edges, so that a long wait is in every window that it spans and none is lost for being one
 //! event among many.
@@ -10,6 +10,7 @@
 
 mod bounded;
 mod controller;
+mod detail;
 mod gate;
 mod groups;
 mod looked;
@@ -26,6 +27,7 @@ use clap::Args;
 use crate::cost::Meter;
 
 pub use bounded::Bounded;
+pub use detail::LeftOut;
 pub use groups::Groups;
 pub use looked::Looked;
 pub use sampler::{Next, Sampler};

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::check_measuring;
 use super::controller::{Controller, Observed, Plan};
+use super::detail::{Detail, LeftOut};
 use super::gate::Gate;
 use super::looked::Looked;
 use super::strata::Strata;
@@ -53,6 +54,8 @@ pub struct Sampler<'a> {
     meter: &'a Meter,
     gate: Gate,
     controller: Controller,
+    detail: Detail,
+    left_out: LeftOut,
     plan: Plan,
     state: State,
     began_ns: u64,
@@ -98,6 +101,8 @@ impl<'a> Sampler<'a> {
             meter,
             gate: Gate::new(windowed.object(), names),
             controller: Controller::new(percent, cpus_online()),
+            detail: Detail::default(),
+            left_out: LeftOut::default(),
             plan: Plan::Everything,
             state: State::Shut(now),
             began_ns: now,
@@ -187,7 +192,9 @@ impl<'a> Sampler<'a> {
             // that are shorter than the time between two checks never were.
             if end_ns.is_none() && open_ns >= FIRST_CHECK_NS {
                 let seen = self.observe(open_ns, monotonic_ns(), windowed);
-                self.plan = self.controller.after_everything(&seen);
+                if !self.controller.after_everything(&seen).is_affordable() {
+                    self.plan = self.controller.windows(&seen);
+                }
             }
             self.pick_next();
         }
@@ -228,6 +235,8 @@ impl<'a> Sampler<'a> {
             is_stopped: self.must_stop,
             is_exact: self.is_exact(),
             trap_ns: self.trap_ns,
+            left_out: self.left_out,
+            left_out_below_ns: self.detail.most_ns(),
         }
     }
 
@@ -253,13 +262,19 @@ impl<'a> Sampler<'a> {
         let seen = self.observe(now - self.looked_ns, now, windowed);
         self.looked_ns = now;
         self.check_ns = CHECK_NS;
-        let next = self.controller.after_everything(&seen);
-        if !next.is_everything() {
-            self.finish_window(start_ns, None, windowed)?;
-            self.plan = next;
-            self.say_plan();
-            self.pick_next();
+        let load = self.controller.after_everything(&seen);
+        let was = self.detail;
+        if self.detail.holds(load, windowed)? {
+            if self.detail != was {
+                self.say(&self.detail.describe());
+            }
+            return Ok(());
         }
+        self.finish_window(start_ns, None, windowed)?;
+        self.detail.restore(windowed)?;
+        self.plan = self.controller.windows(&seen);
+        self.say(&self.plan.describe());
+        self.pick_next();
         Ok(())
     }
 
@@ -276,7 +291,7 @@ impl<'a> Sampler<'a> {
         self.plan = self.controller.after_window(&seen);
         self.must_stop = self.is_hopeless(&seen);
         if was.is_everything() != self.plan.is_everything() {
-            self.say_plan();
+            self.say(&self.plan.describe());
         }
     }
 
@@ -314,6 +329,7 @@ impl<'a> Sampler<'a> {
             stratum_ns,
         };
         windowed.take(&window)?;
+        self.left_out = windowed.left_out()?;
         self.edges_ns += own_cpu_ns() - before_ns;
         self.windows += 1;
         self.looked.add(&window);
@@ -347,9 +363,9 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    fn say_plan(&self) {
+    fn say(&self, what: &str) {
         if self.verbose {
-            crate::say!("{}: budget: {}", self.tool, self.plan.describe());
+            crate::say!("{}: budget: {what}", self.tool);
         }
     }
 }

@@ -3,6 +3,8 @@
 use profile::units;
 use serde_json::{Value, json};
 
+use super::detail::LeftOut;
+
 /// Of one collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
@@ -24,6 +26,10 @@ pub struct Summary {
     pub is_exact: bool,
     /// What each trap into the kernel was taken for, CPU ns, measured at the start; 0: there are none.
     pub trap_ns: u64,
+    /// Waits that went without user stack.
+    pub left_out: LeftOut,
+    /// How short those were, at most, ns.
+    pub left_out_below_ns: u64,
 }
 
 impl Summary {
@@ -56,6 +62,7 @@ impl Summary {
         } else {
             held
         };
+        let held = format!("{held}{}", self.describe_left_out());
         if self.is_exact {
             return format!("budget: {held}; everything was traced");
         }
@@ -63,6 +70,19 @@ impl Summary {
             "budget: {held}; looked {:.1}% of the time, in {} at random: all figures are estimates",
             100.0 * self.open_ns as f64 / self.elapsed_ns.max(1) as f64,
             units::counted(self.windows, "windows"),
+        )
+    }
+
+    fn describe_left_out(&self) -> String {
+        let LeftOut { waits, ns, .. } = self.left_out;
+        if waits == 0 {
+            return String::new();
+        }
+        format!(
+            "; no user stacks of {} below {}, {} in all",
+            units::counted(waits, "waits"),
+            units::duration(self.left_out_below_ns),
+            units::duration(ns),
         )
     }
 
@@ -78,6 +98,11 @@ impl Summary {
             "exact": self.is_exact,
             "stopped": self.is_stopped,
             "trap_ns": self.trap_ns,
+            "stacks_left_out": {
+                "waits": self.left_out.waits,
+                "ns": self.left_out.ns,
+                "below_ns": self.left_out_below_ns,
+            },
         })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Result;
 use libbpf_rs::Object;
 
+use super::detail::LeftOut;
 use crate::window::monotonic_ns;
 
 /// A window that is over, and what it stands for.
@@ -44,6 +45,24 @@ pub trait Windowed {
     /// Whether [`Self::open`] can do its work at once, as far as this can be known.
     fn is_ready(&self) -> bool {
         true
+    }
+
+    /// Leaves out the user stacks of waits shorter than this, ns, from now on; 0: of none. Returns whether it can.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::open`].
+    fn leave_out(&mut self, _below_ns: u64) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// What has been left out so far.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::open`].
+    fn left_out(&self) -> Result<LeftOut> {
+        Ok(LeftOut::default())
     }
 
     /// The programs are attached: takes stock of what is under way, then lets time count from now on, for `length_ns` or

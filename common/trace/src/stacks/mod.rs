@@ -28,6 +28,11 @@ pub use ring::Ring;
 /// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
 const OUTSIDE_STACKS: usize = 65_536;
 
+/// Of the BPF side: a user stack that was not walked, to keep within a budget.
+const LEFT_OUT: u64 = 1;
+/// The frame that stands for it.
+const LEFT_OUT_NAME: &str = "[user stack left out]";
+
 struct UserStack {
     locations: Arc<[Location]>,
     end: StackEnd,
@@ -68,6 +73,7 @@ pub struct StackTable {
     outside: usize,
     outside_full: u64,
     nothing: Arc<[Frame]>,
+    left_out: Arc<[Frame]>,
 }
 
 impl StackTable {
@@ -86,6 +92,7 @@ impl StackTable {
             outside: 0,
             outside_full: 0,
             nothing: Arc::new([]),
+            left_out: symbolize::remark(LEFT_OUT_NAME),
         }
     }
 
@@ -319,10 +326,16 @@ impl StackTable {
         Some(self.user.get(&id)?.end)
     }
 
-    /// User frames of stack `id`, root → leaf; empty for id 0 and for stacks whose record was lost.
+    /// User frames of stack `id`, root → leaf; empty for id 0 and for stacks whose record was lost, a
+    /// frame that says so for those that were not walked on purpose.
     pub fn user_names(&mut self, id: u64) -> Arc<[Frame]> {
         let Some(stack) = self.user.get_mut(&id) else {
-            return Arc::clone(&self.nothing);
+            let frames = if id == LEFT_OUT {
+                &self.left_out
+            } else {
+                &self.nothing
+            };
+            return Arc::clone(frames);
         };
         Arc::clone(
             stack

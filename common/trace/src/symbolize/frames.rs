@@ -62,6 +62,11 @@ pub(super) fn unmapped(address: u64) -> Frames {
     )
 }
 
+/// What stands for a stack of which there are no addresses.
+pub(crate) fn remark(text: &str) -> Arc<[Frame]> {
+    without_module(text.into(), FrameKind::User, 0)
+}
+
 fn without_module(name: String, kind: FrameKind, address: u64) -> Arc<[Frame]> {
     Arc::new([Frame {
         name: name.into(),

@@ -46,6 +46,7 @@ use std::sync::Arc;
 
 use profile::frame::Frame;
 
+pub(crate) use frames::remark;
 pub use functions::Library;
 pub use interrupt::interrupt_part;
 pub use location::Location;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* left_out.bpf.h: what a collection with a budget does without before it does without time: the user stacks of short waits,
+ * which may cost several times what all else about a wait does, and hold little of the time.
+ */
+#ifndef __LEFT_OUT_BPF_H__
+#define __LEFT_OUT_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+/* Waits shorter than this get no user stack; 0: all do. */
+__u64 stacks_from_ns = 0;
+
+/* Counted while some get none. */
+struct left_out_sums {
+	__u64 waits;
+	__u64 ns;
+	/* Of these, together with those that did get one. */
+	__u64 of_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct left_out_sums);
+} left_out SEC(".maps");
+
+/* Whether a wait that is over and took `length_ns` is to go without; counted. */
+static __always_inline bool goes_without_stack(__u64 length_ns)
+{
+	struct left_out_sums *sums;
+	__u32 zero = 0;
+
+	if (!stacks_from_ns)
+		return false;
+	sums = bpf_map_lookup_elem(&left_out, &zero);
+	if (!sums)
+		return false;
+	sums->of_ns += length_ns;
+	if (length_ns >= stacks_from_ns)
+		return false;
+	sums->waits++;
+	sums->ns += length_ns;
+	return true;
+}
+
+#endif

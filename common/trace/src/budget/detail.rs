@@ -1,0 +1,230 @@
+//! What is left out before any time is: the user stacks of short waits.
+//!
+//! Walking a deep stack costs several times what all else about a wait does. Without those of short waits every wait is still
+//! counted, with its length, its thread and its kernel stack; so totals stay exact, where windows would make estimates of them.
+//! But a load that has nothing but short waits would be left without stacks: where they hold much of the time, windows are better.
+
+use anyhow::Result;
+
+use super::controller::Load;
+use super::windowed::Windowed;
+
+/// Waits shorter than this go without, ns, one step after the other.
+const BELOW_NS: [u64; 3] = [10_000, 100_000, 1_000_000];
+/// Largest share of the waits' time that may go without.
+const MOST_TIME: f64 = 0.05;
+/// What a step can save, as a factor: measured were 1.5 with 3 functions on the stack, 4.3 with 80. Where more is to be saved,
+/// windows are not put off.
+const MOST_SAVED: f64 = 4.0;
+/// Where everything costs less than this share of what is allowed, the step before will not cost too much.
+const CHEAP: f64 = 0.8 / MOST_SAVED;
+
+/// Waits, and those of them that got no user stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Without.
+    pub waits: u64,
+    /// Their time, ns.
+    pub ns: u64,
+    /// Time of all waits that ended while some were left out, ns.
+    pub of_ns: u64,
+}
+
+impl LeftOut {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            waits: self.waits - before.waits,
+            ns: self.ns - before.ns,
+            of_ns: self.of_ns - before.of_ns,
+        }
+    }
+
+    /// Of the time.
+    fn share(&self) -> f64 {
+        self.ns as f64 / self.of_ns.max(1) as f64
+    }
+}
+
+/// The steps of one collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Detail {
+    /// How many of [`BELOW_NS`] have been taken.
+    steps: usize,
+    /// What had been left out before the latest step.
+    before: LeftOut,
+    most_ns: u64,
+}
+
+impl Detail {
+    /// Waits shorter than this have gone without at some time, ns; 0: none have.
+    pub(super) fn most_ns(&self) -> u64 {
+        self.most_ns
+    }
+
+    /// For `-v`.
+    pub(super) fn describe(&self) -> String {
+        match self.below_ns() {
+            0 => "every user stack is walked".into(),
+            ns => format!(
+                "no user stacks of waits below {}",
+                profile::units::duration(ns)
+            ),
+        }
+    }
+
+    /// Whether everything may go on being traced at this `load`, if need be with a step more or less left out.
+    ///
+    /// # Errors
+    ///
+    /// The tool's.
+    pub(super) fn holds(&mut self, load: Load, windowed: &mut impl Windowed) -> Result<bool> {
+        let left_out = windowed.left_out()?;
+        let is_much = left_out.since(&self.before).share() > MOST_TIME;
+        if !load.is_affordable() {
+            let may_help = load.cost <= MOST_SAVED * load.allowed && !is_much;
+            if !may_help || self.steps == BELOW_NS.len() {
+                return Ok(false);
+            }
+            self.before = left_out;
+            return self.go_to(self.steps + 1, windowed);
+        }
+        if self.steps > 0 && load.cost <= CHEAP * load.allowed {
+            self.before = left_out;
+            return self.go_to(self.steps - 1, windowed);
+        }
+        Ok(!is_much)
+    }
+
+    /// Back to every stack.
+    ///
+    /// # Errors
+    ///
+    /// The tool's.
+    pub(super) fn restore(&mut self, windowed: &mut impl Windowed) -> Result<()> {
+        if self.steps > 0 {
+            self.go_to(0, windowed)?;
+        }
+        Ok(())
+    }
+
+    fn go_to(&mut self, steps: usize, windowed: &mut impl Windowed) -> Result<bool> {
+        let was = self.steps;
+        self.steps = steps;
+        if !windowed.leave_out(self.below_ns())? {
+            self.steps = was;
+            return Ok(false);
+        }
+        self.most_ns = self.most_ns.max(self.below_ns());
+        Ok(true)
+    }
+
+    fn below_ns(&self) -> u64 {
+        self.steps.checked_sub(1).map_or(0, |step| BELOW_NS[step])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::Object;
+
+    use super::super::windowed::Window;
+    use super::*;
+
+    /// A tool whose waits, in a second, take so long all in all and so long where they are short.
+    struct Tool {
+        can: bool,
+        below_ns: u64,
+        short_ns: u64,
+        sums: LeftOut,
+    }
+
+    impl Windowed for Tool {
+        fn object(&self) -> &Object {
+            unreachable!("there are no programs")
+        }
+
+        fn leave_out(&mut self, below_ns: u64) -> Result<bool> {
+            self.below_ns = below_ns;
+            Ok(self.can)
+        }
+
+        fn left_out(&self) -> Result<LeftOut> {
+            Ok(self.sums)
+        }
+
+        fn open(&mut self, _: Option<u64>, _: bool) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn shut(&mut self) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn take(&mut self, _: &Window) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Tool {
+        fn new(short_ns: u64) -> Self {
+            Self {
+                can: true,
+                below_ns: 0,
+                short_ns,
+                sums: LeftOut::default(),
+            }
+        }
+
+        /// Of a second.
+        fn pass(&mut self) {
+            if self.below_ns > 0 {
+                self.sums.ns += self.short_ns;
+                self.sums.of_ns += 1_000_000_000;
+            }
+        }
+    }
+
+    /// Whether everything was still traced after each second that cost so much of what was allowed, and without stacks of which waits.
+    fn run(tool: &mut Tool, costs: &[f64]) -> Vec<(bool, u64)> {
+        let mut detail = Detail::default();
+        let after = |&cost: &f64| {
+            tool.pass();
+            let load = Load { cost, allowed: 1.0 };
+            let holds = detail.holds(load, tool).expect("the tool has no errors");
+            (holds, tool.below_ns)
+        };
+        costs.iter().map(after).collect()
+    }
+
+    #[test]
+    fn a_step_is_taken_where_everything_costs_too_much_and_back_where_it_is_cheap() {
+        let found = run(&mut Tool::new(1_000_000), &[0.9, 2.0, 1.2, 0.9, 0.1, 0.1]);
+        let steps = [0, 10_000, 100_000, 100_000, 10_000, 0];
+        assert_eq!(found, steps.map(|below_ns| (true, below_ns)));
+    }
+
+    #[test]
+    fn after_the_last_step_there_are_windows() {
+        let found = run(&mut Tool::new(1_000_000), &[2.0; 4]);
+        let holds: Vec<bool> = found.iter().map(|(holds, _)| *holds).collect();
+        assert_eq!(holds, [true, true, true, false]);
+    }
+
+    #[test]
+    fn what_is_much_too_dear_is_not_tried() {
+        assert_eq!(run(&mut Tool::new(0), &[4.1]), [(false, 0)]);
+    }
+
+    #[test]
+    fn a_load_of_short_waits_keeps_its_stacks() {
+        let found = run(&mut Tool::new(60_000_000), &[2.0, 0.9]);
+        assert_eq!(found, [(true, 10_000), (false, 10_000)]);
+    }
+
+    #[test]
+    fn who_cannot_leave_out_stacks_does_not() {
+        let mut tool = Tool::new(0);
+        tool.can = false;
+        assert!(!run(&mut tool, &[0.9, 1.1])[1].0);
+    }
+}
