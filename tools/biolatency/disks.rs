@@ -97,6 +97,26 @@ pub(crate) fn dev_text(dev: u32) -> String {
     format!("{}:{}", dev >> MINOR_BITS, dev & ((1 << MINOR_BITS) - 1))
 }
 
+/// What was completed: read, written, discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Completed {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Completed {
+    /// What is more than `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+}
+
+/// Of the kernel's counts, whatever the disk's own blocks are.
+const SECTOR_BYTES: u64 = 512;
+
 /// What the kernel says about a disk or partition in `/proc/diskstats`, whoever uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -104,8 +124,7 @@ pub(crate) struct Stat {
     pub(crate) in_flight: u64,
     /// Time with something in flight, ms.
     pub(crate) busy_ms: u64,
-    /// Requests that were completed: read, written, discarded.
-    pub(crate) completed: u64,
+    pub(crate) completed: Completed,
     /// bios and requests that went into another request.
     pub(crate) merged: u64,
 }
@@ -132,9 +151,14 @@ fn parse_stat(line: &str) -> Option<(u32, Stat)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     let dev = u32::try_from(number(0)? << MINOR_BITS | number(1)?).ok()?;
+    // Discards came with bdca3c87fb7a (4.19).
+    let of_discards = |at| number(at).unwrap_or(0);
     let stat = Stat {
         name: (*fields.get(2)?).to_owned(),
-        completed: number(3)? + number(7)? + number(14).unwrap_or(0),
+        completed: Completed {
+            requests: number(3)? + number(7)? + of_discards(14),
+            bytes: SECTOR_BYTES * (number(5)? + number(9)? + of_discards(16)),
+        },
         merged: number(4)? + number(8)?,
         in_flight: number(11)?,
         busy_ms: number(12)?,
@@ -155,7 +179,10 @@ mod tests {
             name: "vda".into(),
             in_flight: 2,
             busy_ms: 280_108,
-            completed: 2_924_927 + 275_363 + 290_981,
+            completed: Completed {
+                requests: 2_924_927 + 275_363 + 290_981,
+                bytes: 512 * (256_661_114 + 256_446_936 + 150_585_000),
+            },
             merged: 169_746 + 504_320,
         };
         assert_eq!(stat, expected);

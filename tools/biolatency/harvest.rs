@@ -20,6 +20,7 @@ use trace::task::comm_text;
 use trace::window::monotonic_ns;
 
 use crate::args::{Args, Phase};
+use crate::completions::Completions;
 use crate::disk_use::{DiskUse, Failures, add_up, add_whole};
 use crate::disks::{self, Stat};
 use crate::windows::Sums;
@@ -279,12 +280,14 @@ impl Harvest {
             "requests: issue not seen",
             bss.losses.unstamped,
         );
+        let unseen = self.completions.unseen();
         losses.count(
             "unseen",
             "requests: completion not seen",
             // Two views of the same; each knows of requests that the other does not.
-            self.completions.unseen.max(bss.never_completed),
+            unseen.requests.max(bss.never_completed),
         );
+        losses.count("unseen_bytes", "bytes: completion not seen", unseen.bytes);
         losses.count(
             "cut_off",
             "requests under way when a look ended",
@@ -302,48 +305,5 @@ impl Harvest {
             bss.targets_full,
         );
         Ok(losses)
-    }
-}
-
-/// Holds our count of completions to the kernel's: where a kernel shields some tasks from BPF, interrupts that hit those
-/// go unseen.
-#[derive(Default)]
-struct Completions {
-    /// The kernel's counts at the beginning; `None` when not all I/O is asked for.
-    before: Option<HashMap<u32, u64>>,
-    seen: HashMap<u32, u64>,
-    unseen: u64,
-}
-
-impl Completions {
-    fn begin(args: &Args, stats: &HashMap<u32, Stat>) -> Self {
-        let counts = || {
-            stats
-                .iter()
-                .map(|(dev, stat)| (*dev, stat.completed))
-                .collect()
-        };
-        Self {
-            before: args.is_everyones().then(counts),
-            seen: HashMap::new(),
-            unseen: 0,
-        }
-    }
-
-    fn add(&mut self, disks: &[DiskUse], stats: &HashMap<u32, Stat>) {
-        let Some(before) = &self.before else {
-            return;
-        };
-        for disk in disks {
-            // Read, written, discarded: what is in the kernel's count.
-            let requests = disk.classes.iter().take(3).map(|class| class.requests);
-            *self.seen.entry(disk.dev).or_default() += requests.sum::<u64>();
-        }
-        let unseen = self.seen.iter().map(|(dev, seen)| {
-            let now = stats.get(dev).map_or(0, |stat| stat.completed);
-            let there = now.saturating_sub(before.get(dev).copied().unwrap_or(0));
-            there.saturating_sub(*seen)
-        });
-        self.unseen = unseen.sum();
     }
 }

@@ -23,6 +23,7 @@ use intervals::Biolatency;
 use names::Names;
 
 mod args;
+mod completions;
 mod disk_use;
 mod disks;
 mod harvest;
