@@ -11,11 +11,14 @@
 /* Waits shorter than this get no user stack; 0: all do. */
 __u64 stacks_from_ns = 0;
 
+/* A sleeping thread's wait counts for no more beside them: the sleepers of a whole machine would hide any load. */
+#define LEFT_OUT_LONG_NS 10000000
+
 /* Counted while some get none. */
 struct left_out_sums {
 	__u64 waits;
 	__u64 ns;
-	/* Of these, together with those that did get one. */
+	/* Of all waits, each up to LEFT_OUT_LONG_NS. */
 	__u64 of_ns;
 };
 
@@ -29,16 +32,17 @@ struct {
 /* Whether a wait that is over and took `length_ns` is to go without; counted. */
 static __always_inline bool goes_without_stack(__u64 length_ns)
 {
+	__u64 from_ns = *(volatile __u64 *)&stacks_from_ns;
 	struct left_out_sums *sums;
 	__u32 zero = 0;
 
-	if (!stacks_from_ns)
+	if (!from_ns)
 		return false;
 	sums = bpf_map_lookup_elem(&left_out, &zero);
 	if (!sums)
 		return false;
-	sums->of_ns += length_ns;
-	if (length_ns >= stacks_from_ns)
+	sums->of_ns += length_ns < LEFT_OUT_LONG_NS ? length_ns : LEFT_OUT_LONG_NS;
+	if (length_ns >= from_ns)
 		return false;
 	sums->waits++;
 	sums->ns += length_ns;

@@ -106,14 +106,14 @@ impl Windowed for Sampled<'_> {
     }
 
     fn leave_out(&mut self, below_ns: u64) -> Result<bool> {
-        let is_walked = !self.args.stacks.kernel_stacks;
+        let wants_stacks = !self.args.stacks.kernel_stacks;
         let walks_on_exit = section(self.skel.maps.rodata_data, ".rodata")?
             .config
             .walk_on_exit
             != 0;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         // Where a thread's stack is walked before it leaves its CPU, the length of its wait is not known.
-        let can = is_walked && walks_on_exit && bss.walk_on_leaving == 0;
+        let can = wants_stacks && walks_on_exit && bss.walk_on_leaving == 0;
         if can {
             bss.stacks_from_ns = below_ns;
         }

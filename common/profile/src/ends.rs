@@ -62,6 +62,7 @@ fn why(end: StackEnd) -> Option<&'static str> {
         StackEnd::NoTable => Some("in code without unwind table or frame pointer"),
         StackEnd::Unreadable => Some("at unreadable memory"),
         StackEnd::Unsupported => Some("at unusual call frame information"),
+        StackEnd::LeftOut => Some("left out to keep within the budget"),
     }
 }
 

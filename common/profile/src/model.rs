@@ -41,16 +41,19 @@ pub enum StackEnd {
     Unreadable,
     /// At call frame information that unwind tables cannot say.
     Unsupported,
+    /// Nowhere: it was not walked, to keep within a budget.
+    LeftOut,
 }
 
 impl StackEnd {
     /// All of them, the complete one first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Root,
         Self::Depth,
         Self::NoTable,
         Self::Unreadable,
         Self::Unsupported,
+        Self::LeftOut,
     ];
 
     /// A stable lower-case word.
@@ -61,6 +64,7 @@ impl StackEnd {
             Self::NoTable => "no-table",
             Self::Unreadable => "unreadable",
             Self::Unsupported => "unsupported",
+            Self::LeftOut => "left-out",
         }
     }
 }

@@ -42,9 +42,11 @@ pub(super) struct Observed {
 }
 
 /// What looking all the time costs, and may cost, CPU ns per ns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Load {
     pub(super) cost: f64,
+    /// Of which BPF time.
+    pub(super) events: f64,
     /// Debts and savings included.
     pub(super) allowed: f64,
 }
@@ -167,6 +169,7 @@ impl Controller {
         self.own += newest * (seen.own_ns as f64 / open - self.own);
         Load {
             cost: events + self.own,
+            events,
             allowed: self.allowed(seen.elapsed_ns, seen.spent_ns),
         }
     }
@@ -179,6 +182,11 @@ impl Controller {
         } else {
             self.windows(seen)
         }
+    }
+
+    /// BPF time is going to be so much while all is looked at, CPU ns per ns.
+    pub(super) fn expect(&mut self, events: f64) {
+        self.events = Some(events);
     }
 
     /// Where not everything can be looked at.

@@ -1,6 +1,7 @@
 //! `--max-overhead PCT`: what a collection may cost, and what is done to keep it there.
 //!
-//! Where tracing everything costs too much, a tool that can leaves out detail first, see [`LeftOut`]. Where that does not do, the programs that events run are attached for short windows at random times
+//! Where tracing everything costs too much, a tool that can leaves out detail first, see [`LeftOut`]. Where that does not do, the
+//! programs that events run are attached for short windows at random times
 //! only. What is seen in a window stands for the stratum of time around it: shares of time need no more than the state of
 //! every thread at the window's edges, so that a long wait is in every window that it spans and none is lost for being one
 //! event among many.
@@ -40,8 +41,8 @@ pub use windowed::{Window, Windowed, open_edges, open_edges_settled, shut_edges}
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct Budget {
-    /// Keep the cost of tracing below PCT % of the machine's CPU time: by
-    /// looking only part of the time, at random; results become estimates
+    /// Keep the cost of tracing below PCT % of the machine's CPU time, if
+    /// need be by looking only part of the time: results are estimates
     #[arg(long, value_name = "PCT", value_parser = parse_percent)]
     pub max_overhead: Option<f64>,
 }

@@ -21,8 +21,9 @@ const FIRST_CHECK_NS: u64 = 2_000_000;
 /// Time between two looks whether a tool is ready for a window, ns.
 const UNREADY_NS: u64 = 5_000_000;
 
-/// Share of the budget up to which more than windows is done.
+/// Share of the budget up to which more than windows is done; and the same while everything is traced, and costs what it costs.
 const FOR_NAMES: f64 = 0.6;
+const FOR_NAMES_OF_EVERYTHING: f64 = 0.9;
 
 /// How long a collection may cost more than it should where nothing can be left out any more, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -156,7 +157,11 @@ impl<'a> Sampler<'a> {
         let since_ns = own_cpu_ns().saturating_sub(self.spent.own_ns);
         let spent_ns = self.spent.since(&self.at_begin).total() + since_ns;
         let elapsed_ns = monotonic_ns().saturating_sub(self.began_ns);
-        spent_ns as f64 <= FOR_NAMES * self.controller.limit() * elapsed_ns as f64
+        let share = match self.state {
+            State::Open(_, None) => FOR_NAMES_OF_EVERYTHING,
+            _ => FOR_NAMES,
+        };
+        spent_ns as f64 <= share * self.controller.limit() * elapsed_ns as f64
     }
 
     /// Does what is due.
@@ -264,14 +269,16 @@ impl<'a> Sampler<'a> {
         self.check_ns = CHECK_NS;
         let load = self.controller.after_everything(&seen);
         let was = self.detail;
-        if self.detail.holds(load, windowed)? {
+        if self.detail.holds(load, now, windowed)? {
             if self.detail != was {
                 self.say(&self.detail.describe());
             }
             return Ok(());
         }
         self.finish_window(start_ns, None, windowed)?;
-        self.detail.restore(windowed)?;
+        if let Some(events) = self.detail.restore(windowed)? {
+            self.controller.expect(events);
+        }
         self.plan = self.controller.windows(&seen);
         self.say(&self.plan.describe());
         self.pick_next();

@@ -29,7 +29,7 @@ pub use ring::Ring;
 const OUTSIDE_STACKS: usize = 65_536;
 
 /// Of the BPF side: a user stack that was not walked, to keep within a budget.
-const LEFT_OUT: u64 = 1;
+pub const LEFT_OUT: u64 = 1;
 /// The frame that stands for it.
 const LEFT_OUT_NAME: &str = "[user stack left out]";
 
@@ -275,12 +275,12 @@ impl StackTable {
         }
     }
 
-    /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's.
+    /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's; 0 and [`LEFT_OUT`] are taken.
     fn outside_id(&self, addresses: &[u64], tgid: u32) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         (addresses, tgid, "outside").hash(&mut hasher);
-        hasher.finish() | 1
+        hasher.finish() | 2
     }
 
     fn insert(&mut self, record: &Record) {
@@ -323,7 +323,10 @@ impl StackTable {
 
     /// How user stack `id` ended; `None` for id 0 and for stacks whose record was lost.
     pub fn user_end(&self, id: u64) -> Option<StackEnd> {
-        Some(self.user.get(&id)?.end)
+        match id {
+            LEFT_OUT => Some(StackEnd::LeftOut),
+            _ => Some(self.user.get(&id)?.end),
+        }
     }
 
     /// User frames of stack `id`, root → leaf; empty for id 0 and for stacks whose record was lost, a
