@@ -66,7 +66,7 @@ struct unwind {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
-	/* rbx, if the frame that was just left had saved it; else 0. */
+	/* rbx, if the frame that was just left had kept or saved it, or a signal interrupted this one; else 0. */
 	__u64 bx;
 	/* All registers of a leaf. */
 	struct user_regs regs;

@@ -20,6 +20,9 @@ static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
 }
 
 /* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
+/* The dynamic linker's lazy binding aligns its stack and remembers the old one in rbx. */
+#define DWARF_RBX 3
+
 static __always_inline __u64 leaf_register(const struct unwind *at, __u32 number)
 {
 	return register_by_number(&at->regs, number);
@@ -70,7 +73,7 @@ static __always_inline int step_by_frame_pointer(struct unwind *at)
 	return STEP_ON;
 }
 
-/* Offsets in the kernel's struct rt_sigframe, from sp in the handler's return stub: struct sigcontext begins at 40. */
+/* Offsets in the kernel's struct rt_sigframe, from sp in the handler's return stub: struct sigcontext begins at 40; rbx is behind rbp. */
 #define SIGFRAME_BP (40 + 10 * 8)
 #define SIGFRAME_SP (40 + 15 * 8)
 
@@ -78,12 +81,14 @@ static __always_inline int step_out_of_signal(struct unwind *at)
 {
 	__u64 frame = at->sp;
 
-	if (!read_user(&at->bp, sizeof(at->bp), frame + SIGFRAME_BP) ||
-	    !read_user(at->frame, 2 * sizeof(__u64), frame + SIGFRAME_SP))
+	if (!read_user(at->frame, 2 * sizeof(__u64), frame + SIGFRAME_BP))
+		return STACK_END_UNREADABLE;
+	at->bp = at->frame[0];
+	at->bx = at->frame[1];
+	if (!read_user(at->frame, 2 * sizeof(__u64), frame + SIGFRAME_SP))
 		return STACK_END_UNREADABLE;
 	at->sp = at->frame[0];
 	at->ip = at->frame[1];
-	at->bx = 0;
 	at->exact = 1;
 	at->leaf = 0;
 	return at->ip ? STEP_ON : STACK_END_ROOT;
@@ -95,9 +100,14 @@ static __always_inline int leave_frame(struct unwind *at, struct unwind_rule rul
 	__s64 saved = rule.fp_offset;
 	__u64 bytes = -saved;
 
-	at->bx = 0;
-	if (RULE_BX_SLOT(rule) && !read_user(&at->bx, sizeof(at->bx), cfa - 8 * RULE_BX_SLOT(rule)))
-		return STACK_END_UNREADABLE;
+	if (RULE_BX_SLOT(rule) == BX_KEPT) {
+		if (at->leaf)
+			at->bx = leaf_register(at, DWARF_RBX);
+	} else {
+		at->bx = 0;
+		if (RULE_BX_SLOT(rule) && !read_user(&at->bx, sizeof(at->bx), cfa - 8 * RULE_BX_SLOT(rule)))
+			return STACK_END_UNREADABLE;
+	}
 	if (RULE_FP(rule) == FP_AT_CFA && saved <= -16 && saved >= -FRAME_WORDS * 8 && !(saved & 7)) {
 		if (!read_user(at->frame, bytes & (2 * FRAME_WORDS * 8 - 1), cfa - bytes))
 			return STACK_END_UNREADABLE;
@@ -118,9 +128,6 @@ static __always_inline int leave_frame(struct unwind *at, struct unwind_rule rul
 	at->exact = at->leaf = 0;
 	return at->ip ? STEP_ON : STACK_END_ROOT;
 }
-
-/* The dynamic linker's lazy binding aligns its stack and remembers the old one in rbx. */
-#define DWARF_RBX 3
 
 static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule rule)
 {

@@ -59,8 +59,10 @@ enum unwind_fp {
 	FP_LOST,
 };
 
-/* Words below the CFA where the caller's rbx is; 0: not said. Only in files whose CFA is in rbx somewhere. */
+/* Words below the CFA where the caller's rbx is, or BX_KEPT; 0: not said. Only in files whose CFA is in rbx somewhere. */
 #define RULE_BX_SLOT(rule) ((rule).fp >> 2)
+/* Code that has not touched it. */
+#define BX_KEPT 63
 #define RULE_FP(rule) ((rule).fp & 3)
 
 struct unwind_rule {

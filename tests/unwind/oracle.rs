@@ -175,20 +175,14 @@ impl Comparison<'_> {
                 }
             }
             (Err(End::Root), None) => self.outcome.ends += 1,
-            (Ok(ours), Some([ip, sp, bp])) => {
+            (Ok(ours), Some([ip, sp, bp, saved_bx])) => {
                 self.outcome.signals += u64::from(ours.exact);
                 self.outcome.lost += u64::from(ours.bp.is_none());
                 if (ours.ip, ours.sp) != (*ip, *sp) || ours.bp.is_some_and(|ours| ours != *bp) {
                     return Err(detail());
                 }
                 if let Some(bx) = ours.bx {
-                    let saved = match row.register(Register(3)) {
-                        Some(RegisterRule::Offset(offset)) => {
-                            memory(sp.wrapping_add_signed(offset))
-                        }
-                        _ => None,
-                    };
-                    if saved != Some(bx) {
+                    if bx != *saved_bx {
                         return Err(detail());
                     }
                     self.outcome.bx += 1;
@@ -227,8 +221,8 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// The caller's rip, rsp and rbp; `None` for the outermost frame.
-    fn caller(&self, row: &UnwindTableRow<usize>) -> Option<[u64; 3]> {
+    /// The caller's rip, rsp, rbp and rbx; `None` for the outermost frame.
+    fn caller(&self, row: &UnwindTableRow<usize>) -> Option<[u64; 4]> {
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 self.registers[usize::from(register.0)].wrapping_add_signed(*offset)
@@ -247,7 +241,9 @@ impl Machine<'_> {
         };
         let ip = value(16, self.registers[16])?;
         let sp = value(7, cfa).unwrap();
-        Some([ip, sp, value(6, self.registers[6]).unwrap_or_default()])
+        let other = |number: u16| value(number, self.registers[usize::from(number)]);
+        let [bp, bx] = [6, 3].map(|number| other(number).unwrap_or_default());
+        Some([ip, sp, bp, bx])
     }
 
     fn run(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> u64 {

@@ -16,6 +16,8 @@ struct Code {
 pub(crate) struct Process {
     code: Vec<Code>,
     tables: Vec<Table>,
+    /// Paths by index of their tables.
+    files: Vec<String>,
     readable: Vec<Range<u64>>,
 }
 
@@ -24,6 +26,7 @@ impl Process {
         let mut process = Self {
             code: Vec::new(),
             tables: Vec::new(),
+            files: Vec::new(),
             readable: Vec::new(),
         };
         let mut images: HashMap<String, (usize, Image)> = HashMap::new();
@@ -57,6 +60,7 @@ impl Process {
             let (table, image) = images.entry(path.into()).or_insert_with(|| {
                 let image = image.unwrap();
                 process.tables.push(image.table().unwrap().0);
+                process.files.push(path.into());
                 (process.tables.len() - 1, image)
             });
             let bias = image.bias(range.start, hex(words[2])).unwrap();
@@ -92,6 +96,11 @@ impl Process {
             .iter()
             .find(|code| code.range.contains(&address))
             .map(|code| code.table)
+    }
+
+    /// Index of the table of the file called so.
+    pub(crate) fn table_of(&self, name: &str) -> Option<usize> {
+        self.files.iter().position(|path| path.ends_with(name))
     }
 
     fn word(&self, address: u64) -> Option<u64> {

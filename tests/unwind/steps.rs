@@ -1,8 +1,11 @@
 //! Every single instruction of some library functions: wherever they are interrupted, their callers are the same.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::hint::black_box;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
 
 use unwind::{End, Frame};
 
@@ -104,7 +107,7 @@ extern "C" fn order(a: *const c_void, b: *const c_void) -> c_int {
 }
 
 /// Functions that take no lock and no memory: the handler may do both.
-fn work() {
+fn work(bind: extern "C" fn() -> c_int) {
     let mut numbers = [5u64, 3, 9, 1, 7, 2, 8, 4, 6];
     let mut text = [0u8; 64];
     let mut now = libc::timespec {
@@ -128,21 +131,42 @@ fn work() {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now);
         libc::getppid();
     }
+    bind();
     black_box((numbers, text, now.tv_sec));
 }
 
 #[inline(never)]
-fn trace(steps: &mut Steps) {
+fn trace(steps: &mut Steps, bind: extern "C" fn() -> c_int) {
     // The first is in this function, which moves on.
     steps.callers = libgcc().split_off(1);
     STEPS.set(steps);
     // SAFETY: they change one flag, and the handler is installed.
     unsafe {
         unwind_test_trap_on();
-        work();
+        work(bind);
         unwind_test_trap_off();
     }
     STEPS.set(std::ptr::null_mut());
+}
+
+/// A function of a library that nobody has called yet; in it the dynamic linker binds another one.
+fn binds_lazily(dir: &Path) -> extern "C" fn() -> c_int {
+    let (source, library) = (dir.join("lazy.c"), dir.join("lazy.so"));
+    let text = "int getppid(void); int binds(void) { return getppid() + 1; }";
+    std::fs::write(&source, text).expect("a file");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-shared", "-fPIC", "-Wl,-z,lazy", "-o"])
+        .args([&library, &source]);
+    assert!(gcc.status().expect("gcc").success());
+    let library = CString::new(library.as_os_str().as_bytes()).expect("a path");
+    // SAFETY: the library stays, and the function is of this type.
+    unsafe {
+        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY);
+        assert!(!handle.is_null(), "{library:?}");
+        let function = libc::dlsym(handle, c"binds".as_ptr());
+        assert!(!function.is_null(), "binds");
+        std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(function)
+    }
 }
 
 #[test]
@@ -154,6 +178,8 @@ fn wherever_a_function_is_interrupted_its_callers_are_the_same() {
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut());
     }
+    let dir = tempfile::tempdir().expect("a directory");
+    let bind = binds_lazily(dir.path());
     let mut steps = Steps {
         process: Process::this(),
         callers: Vec::new(),
@@ -161,7 +187,7 @@ fn wherever_a_function_is_interrupted_its_callers_are_the_same() {
         by_table: vec![0; 100],
         wrong: Vec::new(),
     };
-    trace(&mut steps);
+    trace(&mut steps, bind);
     eprintln!(
         "{} instructions, by file {:?}",
         steps.count,
@@ -174,4 +200,7 @@ fn wherever_a_function_is_interrupted_its_callers_are_the_same() {
         steps.callers
     );
     assert!(steps.count > 1000);
+    let linker = steps.process.table_of("/ld-linux-x86-64.so.2");
+    let linkers = linker.map_or(0, |table| steps.by_table[table]);
+    assert!(linkers > 500, "{linkers} of the dynamic linker");
 }

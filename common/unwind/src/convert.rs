@@ -4,7 +4,7 @@ use gimli::{CfaRule, EndianSlice, LittleEndian, Register, RegisterRule, UnwindEx
 use gimli::{UnwindContextStorage, UnwindSection, UnwindTableRow};
 
 use crate::expression::{RA, RBP, RBX, RSP, Shape};
-use crate::rule::{Cfa, FpMode, MAX_BX_SLOT, Rule};
+use crate::rule::{BX_KEPT, Cfa, FpMode, MAX_BX_SLOT, Rule};
 
 /// How the bytes of a section are read.
 pub(crate) type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -36,8 +36,11 @@ pub(crate) fn rule<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S, bx:
 }
 
 fn bx_slot(row: &Row) -> u8 {
-    let Some(RegisterRule::Offset(offset)) = row.register(Register(RBX)) else {
-        return 0;
+    let offset = match row.register(Register(RBX)) {
+        Some(RegisterRule::Offset(offset)) => offset,
+        // A callee saves it before it uses it; till then nothing is said.
+        Some(RegisterRule::SameValue) | None => return BX_KEPT,
+        Some(_) => return 0,
     };
     let slot = (offset % 8 == 0).then_some(-(offset / 8));
     let slot = slot.and_then(|slot| u8::try_from(slot).ok());

@@ -27,7 +27,7 @@ pub enum Cfa {
     /// The outermost frame.
     End = 7,
     /// CFA = register low + high. Only in a leaf are registers other than rsp and rbp known, but for an rbx that the
-    /// callee saved where [`Rule::bx_slot`] says.
+    /// callee has kept, or saved where [`Rule::bx_slot`] says.
     Register = 8,
     /// CFA = rsp + high, and the return address is in register low. Leaf only.
     RaRegister = 9,
@@ -62,13 +62,15 @@ pub struct Rule {
     pub fp_offset: i16,
     /// Bytes, or what `cfa` packs into it.
     pub cfa_offset: i32,
-    /// The caller's rbx is at CFA - 8 × this; 0: not said. Said only in files that have rows with a CFA in rbx: the
-    /// dynamic linker's lazy binding, whose callees leave it where it was or save it.
+    /// The caller's rbx is at CFA - 8 × this, or still in rbx: [`BX_KEPT`]; 0: not said. Said only in files that have rows with a
+    /// CFA in rbx: the dynamic linker's lazy binding, whose callees leave it where it was or save it.
     pub bx_slot: u8,
 }
 
-/// The largest [`Rule::bx_slot`]: six bits.
-pub(crate) const MAX_BX_SLOT: u8 = 63;
+/// The [`Rule::bx_slot`] of code that has not touched rbx: the largest of six bits.
+pub(crate) const BX_KEPT: u8 = 63;
+/// The largest that is a place.
+pub(crate) const MAX_BX_SLOT: u8 = BX_KEPT - 1;
 
 impl Rule {
     /// No call frame information.
@@ -145,7 +147,7 @@ mod tests {
             fp: FpMode::AtCfa,
             fp_offset: -16,
             cfa_offset: 0x0102_0304,
-            bx_slot: MAX_BX_SLOT,
+            bx_slot: BX_KEPT,
         };
         assert_eq!(rule.to_bytes(), [2, 0xfd, 0xf0, 0xff, 4, 3, 2, 1]);
         assert_eq!(Rule::UNCOVERED.to_bytes(), [0; 8]);

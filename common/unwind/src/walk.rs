@@ -2,12 +2,13 @@
 
 use crate::code;
 use crate::expression::{RBP, RBX, RSP};
-use crate::rule::{Cfa, FpMode, Rule};
+use crate::rule::{BX_KEPT, Cfa, FpMode, Rule};
 use crate::table::Table;
 
 /// Offset of rbp in the signal frame, in bytes from rsp at the trampoline: the ucontext is there, and in it, from
 /// byte 40 on, r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
 const SIGNAL_BP: u64 = 40 + 80;
+const SIGNAL_BX: u64 = 40 + 88;
 const SIGNAL_SP: u64 = 40 + 120;
 const SIGNAL_IP: u64 = 40 + 128;
 
@@ -35,7 +36,7 @@ pub struct Frame {
     pub sp: u64,
     /// rbp, unless it is lost.
     pub bp: Option<u64>,
-    /// rbx, if the callee saved it.
+    /// rbx, if the callee kept or saved it.
     pub bx: Option<u64>,
     /// `ip` is where the frame is, not where it returns to: a leaf, or what a signal interrupted.
     pub exact: bool,
@@ -111,6 +112,10 @@ impl Frame {
         };
         let bx = match rule.bx_slot {
             0 => None,
+            BX_KEPT => match &self.leaf {
+                Some(all) => Some(all[usize::from(RBX)]),
+                None => self.bx,
+            },
             slot => Some(read(cfa.wrapping_sub(8 * u64::from(slot)))?),
         };
         Ok(Frame {
@@ -169,7 +174,7 @@ impl Frame {
             ip,
             sp: read(SIGNAL_SP)?,
             bp: Some(read(SIGNAL_BP)?),
-            bx: None,
+            bx: Some(read(SIGNAL_BX)?),
             exact: true,
             leaf: None,
         })

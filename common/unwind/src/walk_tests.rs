@@ -136,6 +136,7 @@ fn a_signal_frame_continues_with_what_it_interrupted() {
     let stack = [
         (0x8000, code(1)),
         (frame + 120, 0x7000),
+        (frame + 128, 0x5000),
         (frame + 160, 0x6000),
         (frame + 168, first),
         (0x7008, code(3)),
@@ -233,7 +234,7 @@ fn depth_is_bounded_and_unreadable_stacks_end() {
 }
 
 #[test]
-fn rbx_is_known_where_the_callee_saved_it() {
+fn rbx_is_known_where_the_callee_saved_or_kept_it() {
     let saves = Rule {
         bx_slot: 2,
         ..rule(Cfa::Sp, 16)
@@ -247,6 +248,27 @@ fn rbx_is_known_where_the_callee_saved_it() {
     assert_eq!(run(leaf(), &silent, &stack).1, End::Unsupported);
     // What one frame saved says nothing about the frame after the next.
     let between = [saves, rule(Cfa::Sp, 8), resolves];
-    let stack = [(0x8000, 0x8100), (0x8008, code(1)), (0x8010, code(2))];
+    let stack = [
+        (0x8000, 0x8100),
+        (0x8008, code(1)),
+        (0x8010, code(2)),
+        (0x8110, code(3)),
+    ];
     assert_eq!(run(leaf(), &between, &stack).1, End::Unsupported);
+    // Unless that has kept it; so may a leaf have.
+    let keeps = Rule {
+        bx_slot: BX_KEPT,
+        ..rule(Cfa::Sp, 8)
+    };
+    let found = run(leaf(), &[saves, keeps, resolves, Rule::END], &stack);
+    assert_eq!(found, ((0..4).map(code).collect(), End::Root));
+    let mut registers = [0; 16];
+    registers[3] = 0x8100;
+    let leaf = Frame {
+        leaf: Some(registers),
+        ..leaf()
+    };
+    let stack = [(0x8000, code(1)), (0x8110, code(2))];
+    let found = run(leaf, &[keeps, resolves, Rule::END], &stack);
+    assert_eq!(found, ((0..3).map(code).collect(), End::Root));
 }
