@@ -27,7 +27,7 @@ fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
         "--iodepth=4",
         "--ioengine=libaio",
         "--time_based",
-        // What the first looks cost, when nothing is known, is made up for in some 5 s.
+        // What the first looks cost, when nothing is known, is made up for in some seconds.
         "--runtime=10",
     ];
     for kind in ["-Q", "-P"] {

@@ -10,8 +10,10 @@ const STRATUM_NS: f64 = 100e6;
 const LONGEST_STRATUM_NS: f64 = 2e9;
 /// Share of what is allowed that is aimed at: load changes between two looks.
 const AIM: f64 = 0.8;
-/// Time in which savings may be spent, and debts are to be paid, ns.
-const HORIZON_NS: f64 = 5e9;
+/// Time in which savings may be spent, ns.
+const SAVINGS_NS: f64 = 5e9;
+/// Time in which debts are to be paid, ns: the collection may end at any moment.
+const DEBTS_NS: f64 = 2e9;
 /// Looking all the time has to be cheaper than what is allowed by this factor before it begins.
 const HYSTERESIS: f64 = 0.8;
 /// Time over which the tool's own CPU is averaged while it looks all the time, ns.
@@ -143,7 +145,8 @@ impl Controller {
     /// CPU ns per ns from now on, debts and savings included.
     fn allowed(&self, elapsed_ns: u64, spent_ns: u64) -> f64 {
         let saved = self.limit * elapsed_ns as f64 - spent_ns as f64;
-        (self.limit + saved / HORIZON_NS).clamp(self.limit / 10.0, self.limit * 1.5)
+        let horizon_ns = if saved < 0.0 { DEBTS_NS } else { SAVINGS_NS };
+        (self.limit + saved / horizon_ns).clamp(self.limit / 10.0, self.limit * 1.5)
     }
 
     /// After a window of the sampled kind.
