@@ -62,7 +62,7 @@ pub struct Rule {
     pub fp_offset: i16,
     /// Bytes, or what `cfa` packs into it.
     pub cfa_offset: i32,
-    /// The caller's rbx is at CFA - 8 × this, or still in rbx: [`BX_KEPT`]; 0: not said. Said only in files that have rows with a
+    /// The caller's rbx is at CFA - 8 × this, or still in rbx (`BX_KEPT`); 0: not said. Said only in files that have rows with a
     /// CFA in rbx: the dynamic linker's lazy binding, whose callees leave it where it was or save it.
     pub bx_slot: u8,
 }
