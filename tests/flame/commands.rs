@@ -15,6 +15,15 @@ fn top_counts_each_function_once_per_stack_with_its_interval() {
 }
 
 #[test]
+fn a_profile_without_stacks_is_said_to_be_one() {
+    let output = flame_with(&["top", "-"], "");
+    assert!(output.status.success());
+    assert_eq!(stderr(&output), "flame: stdin: there are no stacks in it\n");
+    let output = flame_with(&["top", "-"], "a;b 1\n");
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
 fn top_goes_by_what_is_asked_for() {
     let table = stdout(&flame_with(&["top", "-", "--by", "comm"], STACKS));
     assert!(table.contains("92.0 ±") && table.contains("app"), "{table}");

@@ -62,6 +62,10 @@ impl Input {
                 values.join(", ")
             );
         }
+        // No failure: nothing may have happened while it was recorded.
+        if recording.rows().len() == 0 {
+            profile::say!("flame: {}: there are no stacks in it", name(path));
+        }
         Ok(recording)
     }
 }
