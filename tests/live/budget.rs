@@ -129,6 +129,15 @@ pub(crate) fn held<T>(
         "{cost:.2}% of the CPUs:\n{}",
         output.stderr
     );
+    let reports = output.reports();
+    let said = reports
+        .last()
+        .map(|last| &last["cost"]["budget"]["spent_percent"]);
+    let said = said.and_then(Value::as_f64).expect("what it cost");
+    assert!(
+        said > 0.0 && said <= 1.05 * percent,
+        "{said}% of {percent}%"
+    );
     (output, results)
 }
 

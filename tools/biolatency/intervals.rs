@@ -6,8 +6,10 @@ use std::os::fd::RawFd;
 use anyhow::Result;
 use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::slow_io;
+use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::budget::Sampler;
+use trace::cost::{Cost, Meter};
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
 use trace::progress::State;
@@ -31,6 +33,7 @@ pub(crate) struct Biolatency<'a> {
     pub(crate) start_ns: u64,
     /// Requests in the intervals so far.
     pub(crate) requests: u64,
+    pub(crate) meter: &'a Meter,
     /// With `--max-overhead`.
     pub(crate) sampler: Option<(Sampler<'a>, Sums)>,
 }
@@ -71,6 +74,7 @@ impl Reports for Biolatency<'_> {
             args: self.args,
             names: &self.names,
             interval: &interval,
+            cost: self.cost(interval.end_ns),
         };
         if let Some(hdr) = &mut self.hdr {
             report.write_hdr(hdr, self.start_ns)?;
@@ -80,6 +84,13 @@ impl Reports for Biolatency<'_> {
 }
 
 impl Biolatency<'_> {
+    /// Of the run, which has got to `end_ns`.
+    pub(crate) fn cost(&self, end_ns: u64) -> Cost {
+        let budget = self.sampler.as_ref();
+        let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+        self.meter.read_within(self.skel.object(), budget)
+    }
+
     fn take(&mut self, start_ns: u64) -> Result<Interval> {
         let Some((sampler, sums)) = &mut self.sampler else {
             return self.harvest.take(self.args, self.skel, start_ns);

@@ -1,6 +1,7 @@
 //! An interval as JSON.
 
 use serde_json::{Map, Value, json};
+use trace::cost::Cost;
 
 use crate::args::Args;
 use crate::disk_use::{CLASSES, DiskUse};
@@ -9,9 +10,9 @@ use crate::harvest::Interval;
 use crate::labels;
 use crate::names::Names;
 
-/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…}}`, the last two since
-/// the start of the run; where not everything was looked at `estimates`, too.
-pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value {
+/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…},
+/// "cost": {…}}`, the last three since the start of the run; where not everything was looked at `estimates`, too.
+pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
         .groups
         .iter()
@@ -33,6 +34,7 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval) -> Value
         "under_way": interval.under_way.map(|(count, _)| count),
         "begun_before": interval.begun_before,
         "losses": interval.losses.to_json(),
+        "cost": cost.to_json(),
     });
     if let Some(estimates) = &interval.estimates {
         object["estimates"] = estimates.to_json();

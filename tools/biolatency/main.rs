@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
-use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::Closing;
 use trace::collect::finish;
@@ -84,6 +83,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         hdr,
         start_ns,
         requests: 0,
+        meter: &meter,
         sampler,
     };
     let written = report_each(
@@ -93,10 +93,8 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut reports,
         &mut end_ns,
     );
-    let budget = reports.sampler.as_ref();
-    let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+    let cost = reports.cost(end_ns);
     let (harvest, requests) = (reports.harvest, reports.requests);
-    let cost = meter.read_within(skel.object(), budget);
     let window = Duration::from_nanos(end_ns - start_ns);
     let ran = run::unless_closed(written, ())
         .and_then(|()| harvest.losses(&skel))

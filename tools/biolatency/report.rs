@@ -10,6 +10,7 @@ use bpf::biolatency::types::group_id;
 use profile::escape::terminal;
 use profile::units::{self, three_digits};
 use trace::cgroups;
+use trace::cost::Cost;
 use trace::histogram::harvest::Group;
 use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
@@ -33,6 +34,8 @@ pub(crate) struct Report<'a> {
     pub(crate) args: &'a Args,
     pub(crate) names: &'a Names,
     pub(crate) interval: &'a Interval,
+    /// Of the run so far.
+    pub(crate) cost: Cost,
 }
 
 impl Report<'_> {
@@ -60,7 +63,7 @@ impl Report<'_> {
     /// Writes it to stdout.
     pub(crate) fn write(&self, out: &mut impl Write) -> Result<()> {
         let written = if self.args.common.json {
-            let object = json::interval(self.args, self.names, self.interval);
+            let object = json::interval(self.args, self.names, self.interval, &self.cost);
             writeln!(out, "{object}").map_err(Into::into)
         } else {
             self.write_human(out)

@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use libbpf_rs::skel::Skel;
 use profile::style::Style;
 use trace::budget::{Next, Sampler};
 use trace::collect::{Until, collect};
+use trace::cost::Meter;
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
 use trace::window::{Ticker, monotonic_ns};
@@ -20,7 +22,7 @@ use crate::{harvest, json};
 pub(crate) fn report_each(
     args: &Args,
     capture: &mut Capture,
-    mut sampler: Option<&mut Sampler<'_>>,
+    (meter, mut sampler): (&Meter, Option<&mut Sampler<'_>>),
     signals: &Signals,
 ) -> Result<()> {
     let start_ns = capture.start_ns();
@@ -58,7 +60,10 @@ pub(crate) fn report_each(
         };
         let stdout = &mut io::stdout().lock();
         let written = if args.common.json {
-            writeln!(stdout, "{}", json::interval(&interval))
+            let budget = sampler.as_ref();
+            let budget = budget.map(|sampler| sampler.summary(capture.start_ns()));
+            let cost = meter.read_within(capture.skel.object(), budget);
+            writeln!(stdout, "{}", json::interval(&interval, &cost))
         } else {
             report::write(&interval, look, stdout)
         };

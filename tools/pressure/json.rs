@@ -1,6 +1,7 @@
 //! An interval as one JSON object; times in ns, shares in percent.
 
 use serde_json::{Map, Value, json};
+use trace::cost::Cost;
 
 use crate::hints;
 use crate::interval::{Interval, index_of};
@@ -9,8 +10,8 @@ use crate::psi::{Lost, Resource, Share};
 use crate::ranking;
 use crate::stacks;
 
-/// Everything that people are shown, and all parties.
-pub(crate) fn interval(interval: &Interval) -> Value {
+/// Everything that people are shown, all parties, and what the run has cost so far.
+pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
     let mut resources = Map::new();
     for resource in Resource::ALL {
         resources.insert(resource.word().into(), of_resource(interval, resource));
@@ -58,6 +59,7 @@ pub(crate) fn interval(interval: &Interval) -> Value {
         "resources": resources,
         "cgroups": cgroups,
         "losses": interval.losses.to_json(),
+        "cost": cost.to_json(),
     });
     if let Some(estimates) = &interval.estimates {
         object["estimates"] = estimates.to_json();

@@ -105,7 +105,7 @@ fn report(
     };
     privileges::keep_for_tracing("pressure", also);
     announce(args, source, delay_ns.map(Duration::from_nanos));
-    let written = intervals::report_each(args, &mut capture, sampler.as_mut(), signals);
+    let written = intervals::report_each(args, &mut capture, (&meter, sampler.as_mut()), signals);
     run::unless_closed(written, ())?;
     let losses = capture.losses()?;
     let window_ns = capture.start_ns().saturating_sub(start_ns);

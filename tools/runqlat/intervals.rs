@@ -6,8 +6,10 @@ use std::os::fd::RawFd;
 use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::slow_wait;
+use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::budget::Sampler;
+use trace::cost::{Cost, Meter};
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
 use trace::iterate::Reseeding;
@@ -28,6 +30,7 @@ pub(crate) struct Runqlat<'a> {
     /// When the window opened.
     pub(crate) start_ns: u64,
     pub(crate) reseeding: Reseeding,
+    pub(crate) meter: &'a Meter,
     /// With `--max-overhead`.
     pub(crate) sampler: Option<(Sampler<'a>, Sums)>,
 }
@@ -61,15 +64,25 @@ impl Reports for Runqlat<'_> {
             }
         };
         *end_ns = interval.end_ns;
+        let cost = self.cost(interval.end_ns);
         let stdout = &mut io::stdout().lock();
         // Those in the interval that came since the last step.
         slow::print(self.args, &self.slow_waits, stdout)?;
         report::write(
             self.args,
-            &interval,
+            (&interval, &cost),
             self.hdr.as_mut(),
             self.start_ns,
             stdout,
         )
+    }
+}
+
+impl Runqlat<'_> {
+    /// Of the run, which has got to `end_ns`.
+    pub(crate) fn cost(&self, end_ns: u64) -> Cost {
+        let budget = self.sampler.as_ref();
+        let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+        self.meter.read_within(self.skel.object(), budget)
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::Result;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use clap::{CommandFactory, Parser};
-use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::{self, Closing};
 use trace::collect::finish;
@@ -73,6 +72,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         hdr,
         start_ns,
         reseeding: Reseeding::default(),
+        meter: &meter,
         sampler,
     };
     let written = report_each(
@@ -82,9 +82,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         &mut reports,
         &mut end_ns,
     );
-    let budget = reports.sampler.as_ref();
-    let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
-    let cost = meter.read_within(skel.object(), budget);
+    let cost = reports.cost(end_ns);
     let ran =
         run::unless_closed(written, ()).and_then(|()| close(args, &skel, &cost, end_ns - start_ns));
     finish(command, &signals, ran)

@@ -12,6 +12,7 @@ use profile::escape::terminal;
 use profile::units;
 use serde_json::{Value, json};
 use trace::cgroups;
+use trace::cost::Cost;
 use trace::histogram::harvest::Group as Waits;
 use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
@@ -24,10 +25,10 @@ const TOP_CULPRITS: usize = 10;
 /// Waits not yet over that are named.
 const TOP_OPEN: usize = 3;
 
-/// Writes one interval; `run_start_ns` is where the HDR log's times begin.
+/// Writes one interval, and in JSON what the run has cost so far; `run_start_ns` is where the HDR log's times begin.
 pub(crate) fn write(
     args: &Args,
-    interval: &Interval,
+    (interval, cost): (&Interval, &Cost),
     hdr: Option<&mut HdrLog>,
     run_start_ns: u64,
     out: &mut impl Write,
@@ -44,7 +45,7 @@ pub(crate) fn write(
         }
     }
     let written = if args.common.json {
-        writeln!(out, "{}", to_json(args, interval)).map_err(Into::into)
+        writeln!(out, "{}", to_json(args, interval, cost)).map_err(Into::into)
     } else {
         write_human(args, interval, out)
     };
@@ -137,7 +138,7 @@ fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>)
 
 /// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […],
 /// "still_waiting": […], "under_way_at_start", "losses": {…}}`, the last two since the start of the run.
-fn to_json(args: &Args, interval: &Interval) -> Value {
+fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
         .waits
         .iter()
@@ -166,6 +167,7 @@ fn to_json(args: &Args, interval: &Interval) -> Value {
         "still_waiting": open,
         "under_way_at_start": interval.under_way_at_start,
         "losses": interval.losses.to_json(),
+        "cost": cost.to_json(),
     });
     if let Some(estimates) = &interval.estimates {
         object["estimates"] = estimates.to_json();
