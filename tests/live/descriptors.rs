@@ -47,8 +47,17 @@ fn patch(library: &[u8], at: u16) -> Vec<u8> {
     patched
 }
 
-/// Maps a file as code until the test program ends.
-fn map(path: &Path) {
+/// A file that is mapped as code. All tools that look at the whole machine read it, so that it may not outlast its test.
+struct Code(*mut libc::c_void, usize);
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of which nothing is used.
+        unsafe { libc::munmap(self.0, self.1) };
+    }
+}
+
+fn map(path: &Path) -> Code {
     let file = File::open(path).expect("just written");
     let length = usize::try_from(file.metadata().expect("open").len()).expect("small");
     let protection = libc::PROT_READ | libc::PROT_EXEC;
@@ -65,6 +74,7 @@ fn map(path: &Path) {
         )
     };
     assert_ne!(at, libc::MAP_FAILED);
+    Code(at, length)
 }
 
 #[test]
@@ -101,11 +111,12 @@ fn more_files_than_may_be_open_get_their_tables_all_the_same() {
     cc.args([path("library.so"), path("library.s")]);
     assert!(cc.status().expect("cc runs").success());
     let library = fs::read(path("library.so")).expect("just made");
-    for at in 0..FILES {
+    let copy = |at| {
         let copy = path(&format!("{at}.so"));
         fs::write(&copy, patch(&library, at)).expect("written");
-        map(&copy);
-    }
+        map(&copy)
+    };
+    let _mapped: Vec<Code> = (0..FILES).map(copy).collect();
     let results = path("results.json");
     let script = format!(
         "ulimit -n 256; exec {} -v -p {} -o {} 1",
