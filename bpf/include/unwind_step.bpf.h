@@ -19,10 +19,10 @@ static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
 	return !bpf_probe_read_user(to, bytes, (void *)from);
 }
 
-/* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
 /* The dynamic linker's lazy binding aligns its stack and remembers the old one in rbx. */
 #define DWARF_RBX 3
 
+/* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
 static __always_inline __u64 leaf_register(const struct unwind *at, __u32 number)
 {
 	return register_by_number(&at->regs, number);

@@ -80,8 +80,7 @@ fn a_signal_under_load_ends_with_everything_up_to_then() {
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "endless", BURN, &[]);
-    // Whoever runs the tests with nohup ignores it, and so would what they start.
-    // SAFETY: no handler of ours is taken away.
+    // SAFETY: takes no handler away. Under nohup it is ignored, by all that is started here.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
         let start = || {

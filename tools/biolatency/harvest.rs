@@ -252,7 +252,8 @@ impl Harvest {
             .sum();
         Ok(State {
             events: done + now,
-            lost: self.losses(skel)?.total(),
+            // Bytes are no events.
+            lost: self.losses(skel)?.total() - self.completions.unseen().bytes,
             ..State::default()
         })
     }

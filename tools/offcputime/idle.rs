@@ -17,16 +17,18 @@ const HABIT: f64 = 0.9;
 pub(crate) fn mark(rows: &[Row]) -> Vec<bool> {
     let mut per_thread: HashMap<(u32, u32), u64> = HashMap::new();
     let mut per_place: HashMap<(u32, u32, u64, i16), u64> = HashMap::new();
-    for row in rows.iter().filter(|row| row.user != LEFT_OUT) {
+    for row in rows {
         let ns = row.blocked_ns + row.runqueue_ns;
         *per_thread.entry((row.task.tgid, row.task.tid)).or_default() += ns;
-        *per_place.entry(key(row)).or_default() += ns;
+        if row.user != LEFT_OUT {
+            *per_place.entry(key(row)).or_default() += ns;
+        }
     }
     rows.iter()
         .map(|row| {
             let of_place = per_place.get(&key(row)).copied().unwrap_or(0);
-            let all = per_thread.get(&(row.task.tgid, row.task.tid));
-            let is_habit = all.is_some_and(|all| of_place as f64 >= HABIT * *all as f64);
+            let all = per_thread[&(row.task.tgid, row.task.tid)];
+            let is_habit = of_place as f64 >= HABIT * all as f64;
             row.user != LEFT_OUT && row.wait.may_be_idle() && is_habit
         })
         .collect()

@@ -118,7 +118,10 @@ impl Detail {
     /// Whether there is another step, and the one before it has mended something.
     fn may_help(&self, load: Load) -> bool {
         let is_enough = load.cost <= MOST_SAVED * load.allowed;
-        let has_helped = self.steps == 0 || load.cost <= LEAST_SAVED * self.mended.cost;
+        // What a step back left behind was none of its business.
+        let has_helped = self.steps == 0
+            || self.mended.is_affordable()
+            || load.cost <= LEAST_SAVED * self.mended.cost;
         is_enough && has_helped && self.steps < BELOW_NS.len()
     }
 
@@ -258,6 +261,13 @@ mod tests {
     fn a_step_that_saves_nothing_is_the_last() {
         let found = run(&mut Tool::new(0), &[2.0, 1.9]);
         assert_eq!(found, [(true, 10_000), (false, 0)]);
+    }
+
+    #[test]
+    fn after_a_step_back_the_next_one_is_tried_again() {
+        let found = run(&mut Tool::new(0), &[2.0, 1.2, 0.1, 1.1]);
+        let steps = [10_000, 100_000, 10_000, 100_000];
+        assert_eq!(found, steps.map(|below_ns| (true, below_ns)));
     }
 
     #[test]

@@ -277,7 +277,7 @@ impl<'a> Sampler<'a> {
         }
         self.finish_window(start_ns, None, windowed)?;
         if let Some(events) = self.detail.restore(windowed)? {
-            self.controller.expect(events);
+            self.controller.expect(events.max(load.events));
         }
         self.plan = self.controller.windows(&seen);
         self.say(&self.plan.describe());
