@@ -41,7 +41,7 @@ enum unwind_cfa {
 	CFA_SIGNAL,
 	/* The outermost frame. */
 	CFA_END,
-	/* DWARF register (cfa_offset & 255) + (cfa_offset >> 8): in a leaf, and rbx where the callee saved it. */
+	/* DWARF register (cfa_offset & 255) + (cfa_offset >> 8): in a leaf, and rbx where the callee kept or saved it. */
 	CFA_REGISTER,
 	/* Leaf only: sp + (cfa_offset >> 8), the return address in DWARF register (cfa_offset & 255). */
 	CFA_RA_REGISTER,

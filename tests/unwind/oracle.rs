@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
     pub(crate) broken: Vec<String>,
     /// Rows where rbp is lost.
     pub(crate) lost: u64,
-    /// Addresses where the caller's rbx is known.
+    /// Addresses where the caller's rbx is known, and has been saved.
     pub(crate) bx: u64,
     pub(crate) ends: u64,
     pub(crate) signals: u64,
@@ -185,7 +185,9 @@ impl Comparison<'_> {
                     if bx != *saved_bx {
                         return Err(detail());
                     }
-                    self.outcome.bx += 1;
+                    let is_saved =
+                        matches!(row.register(Register(3)), Some(RegisterRule::Offset(_)));
+                    self.outcome.bx += u64::from(is_saved);
                 }
             }
             _ => return Err(detail()),

@@ -137,7 +137,7 @@ fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>)
 }
 
 /// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […],
-/// "still_waiting": […], "under_way_at_start", "losses": {…}}`, the last two since the start of the run.
+/// "still_waiting": […], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since the start of the run.
 fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
         .waits
