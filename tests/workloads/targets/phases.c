@@ -1,31 +1,39 @@
-/* Work in phases, one per argument, each after a "go": takes that name, then sleeps and burns, 23 times. */
+/*
+ * Work in phases, one per argument, each after a "go": takes that name, then sleeps and burns, 23 times. sleep_late_ns is by how
+ * much more than a millisecond sleeps were longer than asked for, but for their CPU time and their waits for a CPU.
+ */
 int main(int argc, char **argv)
 {
 	say("ready %d\n", getpid());
 	for (int phase = 1; phase < argc && await_go(); phase++) {
-		long long burnt = 0, slept = 0, worked = 0, waited = 0, start;
+		long long burnt = 0, slept = 0, worked = 0, waited = 0, late = 0, start;
 
 		if (prctl(PR_SET_NAME, argv[phase]))
 			return 1;
 		start = clock_ns(CLOCK_MONOTONIC);
 		for (int i = 0; i < 23; i++) {
 			const struct timespec pause = { .tv_nsec = 10000000 };
-			long long before = clock_ns(CLOCK_MONOTONIC), cpu, now;
+			long long before = clock_ns(CLOCK_MONOTONIC), cpu, now, queued, all, rest;
 
 			cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-			waited -= schedstat(1);
+			queued = schedstat(1);
 			nanosleep(&pause, NULL);
-			waited += schedstat(1);
+			queued = schedstat(1) - queued;
 			now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-			slept += clock_ns(CLOCK_MONOTONIC) - before;
+			all = clock_ns(CLOCK_MONOTONIC) - before;
+			rest = all - queued - (now - cpu) - pause.tv_nsec;
+			slept += all;
+			waited += queued;
 			worked += now - cpu;
+			late += rest > 1000000 ? rest - 1000000 : 0;
 			cpu = now;
 			while (now < cpu + 10000000)
 				now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 			burnt += now - cpu;
 		}
-		say("{\"start_ns\": %lld, \"sleep_ns\": %lld, \"sleep_cpu_ns\": %lld, \"sleep_wait_ns\": %lld, \"burn_ns\": %lld}\ndone\n",
-		    start, slept, worked, waited, burnt);
+		say("{\"start_ns\": %lld, \"sleep_ns\": %lld, \"sleep_cpu_ns\": %lld, \"sleep_wait_ns\": %lld, \"sleep_late_ns\": %lld, "
+		    "\"burn_ns\": %lld}\ndone\n",
+		    start, slept, worked, waited, late, burnt);
 	}
 	await_go();
 	return 0;
