@@ -306,6 +306,11 @@ fn heat_puts_samples_where_their_times_are_and_ranges_choose_them() {
         &perf,
     ));
     assert_eq!(late, "a;late 1\n");
+    let none = flame_with(&["merge", "-", "--from", "100"], &perf);
+    assert_eq!(
+        stderr(&none).lines().next(),
+        Some("flame: stdin: there are no stacks in it between --from and --to")
+    );
     assert_eq!(
         flame_with(&["top", "-", "--from", "1"], STACKS)
             .status

@@ -136,7 +136,8 @@ fn a_partition_is_told_from_its_disk() {
     let name = partition.trim_start_matches("/dev/");
     assert_eq!(groups(&report)[0]["disk"], name);
     is_all(&report, number(&groups(&report)[0], "count"), 101);
-    assert_eq!(number(disk_of(&report, name), "ops.read.bytes"), 101 << 12);
+    let bytes = number(disk_of(&report, name), "ops.read.bytes");
+    is_all(&report, bytes / 4096, 101);
     let report = trace(&disk.name, &["-D"], work);
     is_all(&report, number(&groups(&report)[0], "count"), 408);
     run("delpart", &[&disk.path, "1"]);
@@ -262,10 +263,8 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
     is_all(&report, number(found, "ops.read.requests"), requests);
     // The tool's window is a little longer.
     assert!(number(found, "merged") >= after.merged - before.merged);
-    assert_eq!(
-        sum(&groups(&report).iter().collect::<Vec<_>>(), "count"),
-        requests
-    );
+    let counted = sum(&groups(&report).iter().collect::<Vec<_>>(), "count");
+    is_all(&report, counted, requests);
 }
 
 /// Queued and device time tile a request's life; what is before it is what fio spends on submitting: with four requests
@@ -352,8 +351,6 @@ fn a_cgroup_is_charged_for_its_io() {
     let _ = fs::remove_dir(&cgroup);
     assert_eq!(groups(&report).len(), 1, "{report}");
     is_all(&report, number(&groups(&report)[0], "count"), 211);
-    assert_eq!(
-        number(disk_of(&report, &disk.name), "ops.read.requests"),
-        211
-    );
+    let found = disk_of(&report, &disk.name);
+    is_all(&report, number(found, "ops.read.requests"), 211);
 }

@@ -15,12 +15,14 @@ pub(crate) struct Played {
     pub(crate) class: String,
     pub(crate) rounds: u64,
     pub(crate) waited_ns: u64,
-    /// Of these, before the wait was moved to another futex.
-    pub(crate) moved_ns: u64,
+    /// Of these, just before the wait was moved to another futex, and just after.
+    pub(crate) moved_ns: RangeInclusive<u64>,
     /// CPU time of the waiter while it waited.
     pub(crate) worked_ns: u64,
     /// What it waited for a CPU in rounds in which it was driven from one.
     driven_off_ns: u64,
+    /// By how much more than a millisecond its rounds were longer than most.
+    late_ns: u64,
     pub(crate) waiter: u64,
     pub(crate) holder: u64,
 }
@@ -28,14 +30,16 @@ pub(crate) struct Played {
 impl Played {
     pub(crate) fn of(result: &Value) -> Self {
         let text = |field: &str| result[field].as_str().expect("text").to_owned();
+        let ns = |field: &str| result[field].as_u64().unwrap_or(0);
         Self {
             name: text("name"),
             class: text("class"),
             rounds: number(result, "rounds"),
             waited_ns: number(result, "waited_ns"),
-            moved_ns: result["moved_ns"].as_u64().unwrap_or(0),
-            worked_ns: result["worked_ns"].as_u64().unwrap_or(0),
-            driven_off_ns: result["driven_off_ns"].as_u64().unwrap_or(0),
+            moved_ns: ns("moving_ns")..=ns("moved_ns"),
+            worked_ns: ns("worked_ns"),
+            driven_off_ns: ns("driven_off_ns"),
+            late_ns: ns("late_ns"),
             waiter: number(result, "waiter"),
             holder: number(result, "holder"),
         }
@@ -58,19 +62,35 @@ impl Played {
         waiters.any(|waiter| number(waiter, "tid") == self.waiter)
     }
 
-    /// Counts are exact, times within 2 % of the program's: what it was on its CPU, or driven from it, it need not have been
-    /// asleep.
+    /// Counts are exact, times within 2 % of the program's.
     pub(crate) fn assert_counted(&self, lock: &Value) {
         self.assert_count(lock);
+        assert_time_in(&self.name, number(lock, "total_ns"), self.asleep_ns());
+    }
+
+    /// What it was on its CPU, or driven from it, it need not have been asleep. What a hypervisor takes is in neither.
+    pub(crate) fn asleep_ns(&self) -> RangeInclusive<u64> {
+        self.waited_ns.saturating_sub(self.awake_ns())..=self.waited_ns
+    }
+
+    /// Where a wait is moved: the first part of that, and the second.
+    pub(crate) fn asleep_parts_ns(&self) -> [RangeInclusive<u64>; 2] {
+        let least_ns = |most: u64| most.saturating_sub(self.awake_ns());
+        let (moving, moved) = (*self.moved_ns.start(), *self.moved_ns.end());
+        [
+            least_ns(moving)..=moved,
+            least_ns(self.waited_ns - moved)..=self.waited_ns - moving,
+        ]
+    }
+
+    fn awake_ns(&self) -> u64 {
         // But for a PI lock it spins, and waits.
         let worked_ns = if self.class == "pi" {
             0
         } else {
             self.worked_ns
         };
-        let awake_ns = worked_ns + self.driven_off_ns;
-        let asleep_ns = self.waited_ns.saturating_sub(awake_ns)..=self.waited_ns;
-        assert_time_in(&self.name, number(lock, "total_ns"), asleep_ns);
+        worked_ns + self.driven_off_ns + self.late_ns
     }
 
     pub(crate) fn assert_count(&self, lock: &Value) {
@@ -97,7 +117,7 @@ pub(crate) fn assert_time(name: &str, total_ns: u64, expected_ns: u64) {
 }
 
 /// Within 2 % of what the program says of itself: at least so much, and at most.
-fn assert_time_in(name: &str, total_ns: u64, expected_ns: RangeInclusive<u64>) {
+pub(crate) fn assert_time_in(name: &str, total_ns: u64, expected_ns: RangeInclusive<u64>) {
     let most_ns = *expected_ns.end() as f64;
     let (share, least) = (
         total_ns as f64 / most_ns,

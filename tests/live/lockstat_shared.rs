@@ -1,4 +1,4 @@
-//! lockstat on numbers in locks that mean no thread, or one of another PID namespace.
+//! lockstat on locks between processes, in files, and on numbers in locks that mean no thread, or one of another PID namespace.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,6 +9,7 @@ use crate::c_program::compile;
 use crate::containers;
 use crate::kernel::{alone, require_live};
 use crate::lockstat_now::{STUCK, circle, list, now, stuck, stuck_as, text};
+use crate::lockstat_user::{self, OTHER};
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -222,4 +223,44 @@ fn an_error_in_musls_lock_is_no_thread() {
     for holder in holders {
         assert_eq!(holder["known_as"], "waker", "{crowd}");
     }
+}
+
+/// As in two containers, which have /dev/shm of their own.
+#[test]
+fn files_of_one_number_on_two_devices_are_two_locks() {
+    if !require_live() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = lockstat_user::compile(dir.path(), OTHER, &[]);
+    let contained = || {
+        let script = "mount -t tmpfs none /mnt && exec \"$1\" /mnt/pool";
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", script, "sh"]);
+        unshare.arg(program.get_program());
+        Workload::spawn("locks", unshare).0
+    };
+    let mut both = [contained(), contained()];
+    let options = ["-U", "-j", "--class", "all", "--comm", "locks"];
+    let tool = Tool::start("lockstat", &options);
+    tool.wait_attached();
+    both.iter_mut().for_each(Workload::go);
+    both.iter_mut().for_each(|one| drop(one.results()));
+    tool.interrupt();
+    let output = tool.finish();
+    both.into_iter().for_each(Workload::finish);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.report();
+    let locks = report["locks"].as_array().expect("locks").iter();
+    let pools: Vec<&Value> = locks.filter(|lock| lock["name"] == "pool+0x1000").collect();
+    let [one, other] = pools[..] else {
+        panic!("not two locks in files: {pools:#?}")
+    };
+    assert_eq!(one["inode"], other["inode"], "file systems alike");
+    assert_ne!(one["device"], other["device"]);
+    assert_eq!(
+        (&one["contentions"], &other["contentions"]),
+        (&1.into(), &1.into())
+    );
 }

@@ -69,6 +69,7 @@ mod soak_loads;
 mod stuck_files;
 mod symbols;
 mod targets;
+mod targets_cgroup;
 mod tool;
 mod traced;
 mod traps;

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::kernel::require_live;
+use crate::offcputime::{assert_waited, stacks, waited};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -30,27 +31,17 @@ fn the_older_kernels_path_counts_the_same() {
     tool.interrupt();
     let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
     for thread in &results {
-        let kind = thread["kind"].as_str().expect("a kind");
-        let stacks = report["stacks"].as_array().expect("stacks").iter();
-        let own = stacks.filter(|stack| stack["tid"] == thread["tid"] && stack["reason"] == kind);
-        let (mut found, mut users) = (0, 0);
-        for stack in own {
-            found += stack["values"]
-                .as_array()
-                .expect("values")
-                .iter()
-                .filter_map(Value::as_u64)
-                .sum::<u64>();
-            users += stack["user"].as_array().expect("frames").len();
-        }
-        let truth = number(thread, "off_ns");
-        // Switches that a sandbox's kernel hides cannot be made up for on this path, but they are counted.
-        let unseen = number(&report["losses"], "out_of_order_ns");
-        let allowed = truth / 100 + unseen;
-        assert!(
-            found.abs_diff(truth) <= allowed,
-            "{kind}: {found} ns, the program measured {truth} ns, {unseen} ns lost"
+        let (kind, tid) = (
+            thread["kind"].as_str().expect("a kind"),
+            number(thread, "tid"),
         );
+        let found = waited(&report, tid, kind) + waited(&report, tid, "preempted");
+        // Switches that a sandbox's kernel hides cannot be made up for on this path, but they are counted.
+        assert_waited(found, thread, number(&report["losses"], "out_of_order_ns"));
+        let own = stacks(&report, tid).filter(|stack| stack["reason"] == kind);
+        let users: usize = own
+            .map(|stack| stack["user"].as_array().expect("frames").len())
+            .sum();
         assert!(users > 0, "{kind}: no user frames");
     }
     workload.finish();

@@ -1,15 +1,13 @@
 //! Whose events count: processes, threads, names and cgroups, also when they change during the run.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
-use trace::targets::cgroup2_mount;
-use trace::window::monotonic_ns;
 
 use crate::c_program::compile;
 use crate::cpu_times::{assert_cpu_time, stolen_samples, untaken_samples};
-use crate::kernel::{alone, require_live, skip};
+use crate::kernel::{alone, require_live};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -17,14 +15,14 @@ const PHASES: &str = include_str!("../workloads/targets/phases.c");
 
 const ROUNDS: u64 = 23;
 
-fn start_phases(dir: &Path, names: &[&str]) -> Workload {
+pub(crate) fn start_phases(dir: &Path, names: &[&str]) -> Workload {
     let program = compile(dir, "phases", PHASES, &[]);
     let mut command = std::process::Command::new(program);
     command.args(names);
     Workload::spawn("phases", command).0
 }
 
-fn phase(workload: &mut Workload) -> Value {
+pub(crate) fn phase(workload: &mut Workload) -> Value {
     workload.go();
     workload.results().pop().expect("one result a phase")
 }
@@ -56,7 +54,7 @@ impl Tools {
     }
 }
 
-fn stacks(report: &Value) -> &[Value] {
+pub(crate) fn stacks(report: &Value) -> &[Value] {
     report["stacks"].as_array().expect("stacks")
 }
 
@@ -107,28 +105,38 @@ fn wakeups(report: &Value, tid: u64) -> u64 {
 /// A sleep's time off the CPU is all of it but the CPU time that going to sleep and waking took, the tools' included, and but what
 /// it waited for a CPU, preempted on the way there or back: that is no sleep's. The kernel charges the way from wakeup to
 /// switch as CPU time, too, when the CPU was idle. What a hypervisor takes on the way is in none of these, and the kernel tells it in
-/// steps of 10 ms only, so that time by which a sleep is late may be its own or not.
-fn assert_asleep(found: u64, phase: &Value) {
+/// steps of 10 ms only, so that time by which a sleep is late may be its own or not. `hidden` is what we say was lost.
+fn assert_asleep(found: u64, phase: &Value, hidden: u64) {
     let most = number(phase, "sleep_ns");
     let awake = number(phase, "sleep_cpu_ns") + number(phase, "sleep_wait_ns");
     let late = number(phase, "sleep_late_ns");
-    let least = 0.99 * (most - awake - late) as f64;
+    let least = 0.99 * (most - awake - late - hidden) as f64;
     assert!(
         (least as u64..=most).contains(&found),
-        "asleep: {found}, {phase}"
+        "asleep: {found}, {hidden} hidden, {phase}"
     );
 }
 
 /// All three tools saw one phase of a thread and nothing else of it.
-fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64, phase: &Value) {
+pub(crate) fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64, phase: &Value) {
     let (time, count) = sleeps(offcputime, tid);
-    assert_eq!(count, ROUNDS, "{offcputime:#}");
-    assert_asleep(time, phase);
+    // Switches that a sandbox's kernel hides can be made up for since 6.18 only.
+    let lost = |field: &str| number(offcputime, &format!("losses.{field}"));
+    let hidden = lost("out_of_order");
+    assert!(
+        (ROUNDS - hidden.min(ROUNDS / 4)..=ROUNDS).contains(&count),
+        "{offcputime:#}"
+    );
+    assert_asleep(time, phase, lost("out_of_order_ns"));
     let truth = number(phase, "burn_ns") * 997 / 1_000_000_000;
     assert_sampled(profile, samples(profile, tid), truth);
     // The phase's sleeps, and the read for the next "go", unless that had come before it.
     let woken = wakeups(runqlat, tid);
-    assert!((ROUNDS..=ROUNDS + 1).contains(&woken), "{runqlat:#}");
+    let unseen = number(runqlat, "losses.unseen");
+    assert!(
+        woken + unseen >= ROUNDS && woken <= ROUNDS + 1,
+        "{runqlat:#}"
+    );
 }
 
 #[test]
@@ -288,81 +296,6 @@ fn a_name_counts_while_a_thread_has_it() {
         lifetime,
         0.01,
         "life under that name",
-    );
-}
-
-/// A cgroup below the root of v2; gone when dropped, its processes moved back.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new(parent: &Path, name: &str) -> Self {
-        let path = parent.join(name);
-        fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self(path)
-    }
-
-    fn take(&self, tgid: u64) {
-        fs::write(self.0.join("cgroup.procs"), tgid.to_string()).expect("the process moves");
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
-/// The root of cgroup v2, if cgroups can be made in it.
-fn cgroup_root() -> Option<PathBuf> {
-    let root = PathBuf::from(cgroup2_mount()?);
-    let probe = root.join(format!("usekit-probe-{}", std::process::id()));
-    fs::create_dir(&probe).ok()?;
-    fs::remove_dir(&probe).ok()?;
-    Some(root)
-}
-
-#[test]
-fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
-    if !require_live() {
-        return;
-    }
-    let Some(root) = cgroup_root() else {
-        return skip("cgroup v2 cannot be written");
-    };
-    let _alone = alone();
-    let dir = tempfile::tempdir().expect("a directory");
-    let outer = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
-    let inner = Cgroup::new(&outer.0, "inner");
-    let mut mover = start_phases(dir.path(), &["outside", "inside", "outside-again"]);
-    let mut resident = start_phases(dir.path(), &["resident"]);
-    let (mover_id, resident_id) = (u64::from(mover.pid()), u64::from(resident.pid()));
-    outer.take(resident_id);
-
-    let tools = Tools::start(&["--cgroup", outer.0.to_str().expect("plain")]);
-    phase(&mut mover);
-    let moved_in = monotonic_ns();
-    inner.take(mover_id);
-    let inside = phase(&mut mover);
-    let moved_out = monotonic_ns();
-    fs::write(root.join("cgroup.procs"), mover_id.to_string()).expect("the process moves");
-    phase(&mut mover);
-    let resided = phase(&mut resident);
-    let reports = tools.reports();
-    mover.finish();
-    resident.finish();
-    drop(inner);
-    assert_phase(&reports, mover_id, &inside);
-    assert_phase(&reports, resident_id, &resided);
-    for stack in [stacks(&reports[0]), stacks(&reports[1])].concat() {
-        let tid = number(&stack, "tid");
-        assert!(tid == mover_id || tid == resident_id, "{stack}");
-    }
-    let window = number(&reports[0], "duration_ns");
-    near(
-        number(&reports[0], "accounting.lifetime_ns"),
-        window + moved_out - moved_in,
-        0.01,
-        "life in that cgroup",
     );
 }
 

@@ -4,15 +4,24 @@
 use std::collections::HashMap;
 
 use crate::args::Args;
-use crate::disk_use::DiskUse;
+use crate::disk_use::{DiskUse, FLUSH, PASSTHROUGH};
 use crate::disks::{Completed, Stat};
+
+/// Of one disk.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// Read, written, discarded: what every kernel counts.
+    data: Completed,
+    /// Passed through to the driver: some kernels count these with the data, older ones and where `queue/iostats_passthrough` is set.
+    commands: Completed,
+}
 
 /// Since the beginning of the run, by disk.
 #[derive(Default)]
 pub(crate) struct Completions {
     /// The kernel's at the beginning; `None` when not all I/O is asked for.
     before: Option<HashMap<u32, Completed>>,
-    seen: HashMap<u32, Completed>,
+    seen: HashMap<u32, Seen>,
     unseen: Completed,
 }
 
@@ -32,17 +41,17 @@ impl Completions {
         };
         for disk in disks {
             let seen = self.seen.entry(disk.dev).or_default();
-            // Read, written, discarded: what is in the kernel's count.
-            for class in &disk.classes[..3] {
-                seen.requests += class.requests;
-                seen.bytes += class.bytes;
+            for class in &disk.classes[..FLUSH] {
+                seen.data.add(class.completed());
             }
+            seen.commands.add(disk.classes[PASSTHROUGH].completed());
         }
         self.unseen = Completed::default();
         for (dev, seen) in &self.seen {
             let now = stats.get(dev).map(|stat| stat.completed);
             let before = before.get(dev).copied().unwrap_or_default();
-            let unseen = now.unwrap_or_default().since(before).since(*seen);
+            let counted = now.unwrap_or_default().since(before);
+            let unseen = counted.since(seen.data).since(seen.commands);
             self.unseen.requests += unseen.requests;
             self.unseen.bytes += unseen.bytes;
         }
@@ -97,5 +106,21 @@ mod tests {
             bytes: 4_096,
         };
         assert_eq!(completions.unseen(), unseen);
+    }
+
+    #[test]
+    fn commands_may_be_in_the_kernels_count_or_not() {
+        let args = Args::parse_from(["biolatency"]);
+        let mut disk = seen(10, 40_960);
+        disk[0].classes[PASSTHROUGH] = Class {
+            requests: 2,
+            bytes: 512,
+            ..Class::default()
+        };
+        for counted in [stats(10, 40_960), stats(12, 41_472)] {
+            let mut completions = Completions::begin(&args, &stats(0, 0));
+            completions.add(&disk, &counted);
+            assert_eq!(completions.unseen(), Completed::default());
+        }
     }
 }

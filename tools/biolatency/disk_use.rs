@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bpf::biolatency::types::{disk_epoch, disk_sum};
 use trace::budget::round_fairly;
 
-use crate::disks::Stat;
+use crate::disks::{Completed, Stat};
 
 /// Counts of one disk's requests of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,22 @@ pub(crate) struct Whole {
 
 /// Words for `enum request_class`.
 pub(crate) const CLASSES: [&str; 5] = ["read", "write", "discard", "flush", "passthrough"];
+
+/// Index into [`CLASSES`].
+pub(crate) const READ: usize = 0;
+pub(crate) const WRITE: usize = 1;
+pub(crate) const DISCARD: usize = 2;
+pub(crate) const FLUSH: usize = 3;
+pub(crate) const PASSTHROUGH: usize = 4;
+
+impl Class {
+    pub(crate) fn completed(&self) -> Completed {
+        Completed {
+            requests: self.requests,
+            bytes: self.bytes,
+        }
+    }
+}
 
 impl DiskUse {
     /// Ours, which completions tell; while something is under way the kernel's, in ticks of its clock, if that is more.

@@ -105,6 +105,11 @@ pub(crate) struct Completed {
 }
 
 impl Completed {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.requests += more.requests;
+        self.bytes += more.bytes;
+    }
+
     /// What is more than `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {

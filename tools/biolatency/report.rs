@@ -16,18 +16,13 @@ use trace::histogram::hdr::HdrLog;
 use trace::histogram::text;
 
 use crate::args::Args;
-use crate::disk_use::{CLASSES, Class, DiskUse};
+use crate::disk_use::{CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, READ, WRITE};
 use crate::harvest::Interval;
 use crate::names::Names;
 use crate::{json, labels};
 
 /// Requests under way for so long are worth a line.
 const STUCK_NS: u64 = 1_000_000_000;
-
-/// Index into [`CLASSES`].
-const READ: usize = 0;
-const WRITE: usize = 1;
-const FLUSH: usize = 3;
 
 /// One interval on its way out.
 pub(crate) struct Report<'a> {
@@ -205,8 +200,8 @@ fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<
     let merged = disk.whole.map_or(0, |whole| whole.merged);
     let in_flight = disk.whole.map_or(0, |whole| whole.in_flight);
     let counts = [
-        (disk.classes[2].requests, "discards"),
-        (disk.classes[4].requests, "driver commands"),
+        (disk.classes[DISCARD].requests, "discards"),
+        (disk.classes[PASSTHROUGH].requests, "driver commands"),
         (merged, "merged"),
         (disk.partial, "partial completions"),
         (disk.requeued, "requeued"),

@@ -64,9 +64,17 @@ impl Input {
         }
         // No failure: nothing may have happened while it was recorded.
         if recording.rows().len() == 0 {
-            profile::say!("flame: {}: there are no stacks in it", name(path));
+            profile::say!("flame: {}: {}", name(path), self.none_found());
         }
         Ok(recording)
+    }
+
+    fn none_found(&self) -> &'static str {
+        if self.from.is_some() || self.to.is_some() {
+            "there are no stacks in it between --from and --to"
+        } else {
+            "there are no stacks in it"
+        }
     }
 }
 

@@ -55,6 +55,7 @@ static void wait_futex2(void *word)
 /* Moved to another word first, then woken there: each has its part of the time. */
 static void move_then_wake(void *unused)
 {
+	moving_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 	if (call_futex(&word_from, 3 | 128, 0, (void *)1, &word_to, 0) != 1)
 		_exit(4);
 	moved_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
@@ -91,6 +92,9 @@ static void play_shared(const char *path, int leave[2])
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), done[2];
 	struct shared *ours, *theirs;
 	pthread_mutexattr_t attr;
+	struct {
+		long long waited_ns, worked_ns, driven_off_ns;
+	} took;
 	pid_t child;
 	char c;
 
@@ -104,11 +108,18 @@ static void play_shared(const char *path, int leave[2])
 	hold_mutex(&ours->mutex);
 	child = fork();
 	if (!child) {
-		long long start = clock_ns(CLOCK_MONOTONIC);
+		long preempted;
 
+		waiter_tid = getpid();
+		took.driven_off_ns = -queued_ns();
+		preempted = preemptions();
+		took.worked_ns = -clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		took.waited_ns = -clock_ns(CLOCK_MONOTONIC);
 		take_mutex(&theirs->mutex);
-		start = clock_ns(CLOCK_MONOTONIC) - start;
-		if (write(done[1], &start, sizeof(start)) != sizeof(start))
+		took.waited_ns += clock_ns(CLOCK_MONOTONIC);
+		took.worked_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		took.driven_off_ns = preemptions() == preempted ? 0 : took.driven_off_ns + queued_ns();
+		if (write(done[1], &took, sizeof(took)) != sizeof(took))
 			_exit(1);
 		if (read(leave[0], &c, 1) != 1)
 			_exit(1);
@@ -129,10 +140,11 @@ static void play_shared(const char *path, int leave[2])
 	for (int i = 0; i < 10; i++)
 		hold_on();
 	release_mutex(&ours->mutex);
-	if (read(done[0], (void *)&waited_ns, sizeof(waited_ns)) != sizeof(waited_ns))
+	if (read(done[0], &took, sizeof(took)) != sizeof(took))
 		_exit(8);
-	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waited_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
-	    waited_ns, child, getpid());
+	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waited_ns\": %lld, \"worked_ns\": %lld, "
+	    "\"driven_off_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
+	    took.waited_ns, took.worked_ns, took.driven_off_ns, child, getpid());
 	unlink(path);
 }
 

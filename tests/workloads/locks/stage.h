@@ -26,12 +26,16 @@ struct stage {
 
 static volatile pid_t waiter_tid;
 static int to_waiter[2], to_holder[2];
-/* What all rounds took, what of that was over when the wait was moved elsewhere, and when the present one began. */
-static volatile long long waited_ns, moved_ns, began_ns;
+/* What all rounds took, and when the present one began. */
+static volatile long long waited_ns, began_ns;
+/* Of what they took: over just before the wait was moved elsewhere, and just after. */
+static volatile long long moving_ns, moved_ns;
 /* CPU time of the waiter meanwhile. */
 static volatile long long worked_ns;
 /* What it waited for a CPU in rounds in which it was driven from one, on its way to sleep or back. */
 static volatile long long driven_off_ns;
+/* What each round took. */
+static long long round_ns[ROUNDS];
 
 static long call_futex(volatile uint32_t *word, int operation, uint32_t value, const struct timespec *timeout, uint32_t *word2,
 		       uint32_t value3)
@@ -158,7 +162,8 @@ static void *waiter(void *argument)
 		worked_ns -= clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		stage->wait(stage->lock);
-		waited_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
+		round_ns[round] = clock_ns(CLOCK_MONOTONIC) - began_ns;
+		waited_ns += round_ns[round];
 		worked_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		if (preemptions() != preempted)
 			driven_off_ns += queued_ns() - queued;
@@ -172,8 +177,8 @@ static void play(struct stage *stage)
 {
 	pthread_t thread;
 
-	waited_ns = moved_ns = worked_ns = driven_off_ns = 0;
-	if (pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
+	waited_ns = moving_ns = moved_ns = worked_ns = driven_off_ns = 0;
+	if (stage->rounds > ROUNDS || pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
 		_exit(8);
 	await_byte(to_holder);
 	for (int round = 0; round < stage->rounds; round++) {
@@ -193,9 +198,10 @@ static void play(struct stage *stage)
 		if (!stage->unattended)
 			await_byte(to_holder);
 	}
-	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moved_ns\": %lld, "
-	    "\"worked_ns\": %lld, \"driven_off_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
-	    stage->name, stage->class, stage->rounds, waited_ns, moved_ns, worked_ns, driven_off_ns, waiter_tid,
-	    (int)syscall(SYS_gettid));
+	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moving_ns\": %lld, "
+	    "\"moved_ns\": %lld, \"worked_ns\": %lld, \"driven_off_ns\": %lld, \"late_ns\": %lld, \"waiter\": %d, "
+	    "\"holder\": %d}\n",
+	    stage->name, stage->class, stage->rounds, waited_ns, moving_ns, moved_ns, worked_ns, driven_off_ns,
+	    late_ns(round_ns, stage->rounds), waiter_tid, (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }

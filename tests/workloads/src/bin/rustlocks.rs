@@ -5,10 +5,11 @@
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::sync::{Condvar, Mutex, RwLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use usekit_workloads::{protocol, task};
+use usekit_workloads::lateness::late_ns;
+use usekit_workloads::{clock, protocol, task};
 
 const ROUNDS: u64 = 7;
 const HOLD: Duration = Duration::from_millis(20);
@@ -109,6 +110,31 @@ struct Talk {
     tid: i32,
 }
 
+/// What the waiter knows of its waits at the end.
+#[derive(Default)]
+struct Waited {
+    rounds_ns: Vec<u64>,
+    /// CPU time meanwhile.
+    worked_ns: u64,
+    /// What it waited for a CPU in rounds in which it was driven from one.
+    driven_off_ns: u64,
+}
+
+impl Waited {
+    fn time(&mut self, wait: fn()) {
+        let before = task::totals(task::tid());
+        let cpu_ns = clock::thread_cpu_ns();
+        let start_ns = clock::mono_ns();
+        wait();
+        self.rounds_ns.push(clock::mono_ns() - start_ns);
+        self.worked_ns += clock::thread_cpu_ns() - cpu_ns;
+        let added = task::totals(task::tid()).since(&before);
+        if added.nivcsw > 0 {
+            self.driven_off_ns += added.run_delay_ns;
+        }
+    }
+}
+
 /// One wait of the other thread, from its being told to its end; `hold` calls its argument while the lock is held.
 fn play(name: &str, class: &str, wait: fn(), hold: fn(&mut dyn FnMut())) {
     let (waiter, mut talk) = start(wait);
@@ -129,20 +155,18 @@ fn play_parked() {
     finish("park", "park", waiter, &talk);
 }
 
-fn start(wait: fn()) -> (thread::JoinHandle<u64>, Talk) {
+fn start(wait: fn()) -> (thread::JoinHandle<Waited>, Talk) {
     let (mut told, go) = pipe().expect("a pipe");
     let (mut done, mut tell) = pipe().expect("a pipe");
     let waiter = thread::spawn(move || {
         tell.write_all(&task::tid().to_ne_bytes()).expect("a pipe");
-        let mut waited_ns = 0;
+        let mut waited = Waited::default();
         for _ in 0..ROUNDS {
             hear(&mut told);
-            let start = Instant::now();
-            wait();
-            waited_ns += start.elapsed().as_nanos() as u64;
+            waited.time(wait);
             tell.write_all(b"x").expect("a pipe");
         }
-        waited_ns
+        waited
     });
     let mut tid = [0; 4];
     done.read_exact(&mut tid).expect("a pipe");
@@ -160,13 +184,16 @@ fn await_sleep(talk: &mut Talk) {
     thread::sleep(HOLD);
 }
 
-fn finish(name: &str, class: &str, waiter: thread::JoinHandle<u64>, talk: &Talk) {
-    let waited_ns = waiter.join().expect("nobody panics");
+fn finish(name: &str, class: &str, waiter: thread::JoinHandle<Waited>, talk: &Talk) {
+    let waited = waiter.join().expect("nobody panics");
     let fields = json!({
         "name": name,
         "class": class,
         "rounds": ROUNDS,
-        "waited_ns": waited_ns,
+        "waited_ns": waited.rounds_ns.iter().sum::<u64>(),
+        "worked_ns": waited.worked_ns,
+        "driven_off_ns": waited.driven_off_ns,
+        "late_ns": late_ns(waited.rounds_ns),
         "waiter": talk.tid,
         "holder": task::tid(),
     });

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use usekit_workloads::account::Account;
 use usekit_workloads::clock;
+use usekit_workloads::lateness::late_ns;
 use usekit_workloads::stage::Stage;
 
 /// How often and how long one kind waits.
@@ -45,7 +46,8 @@ impl Plan {
 
     fn measure(self, mut operation: impl FnMut(u64)) -> Map<String, Value> {
         let bias_ns = Stopwatch::bias_ns();
-        let (mut wait_ns, mut off_ns, mut slept, mut majflt) = (0, 0, 0, 0);
+        let (mut wait_ns, mut slept, mut majflt) = (0, 0, 0);
+        let mut off_ns = Vec::new();
         let account = Account::open();
         for i in 0..self.waits {
             let before = usage();
@@ -54,7 +56,7 @@ impl Plan {
             let (wall, off) = watch.stop();
             let after = usage();
             wait_ns += wall;
-            off_ns += off.saturating_sub(bias_ns);
+            off_ns.push(off.saturating_sub(bias_ns));
             slept += u64::from(after.ru_nvcsw > before.ru_nvcsw);
             majflt += after.ru_majflt - before.ru_majflt;
         }
@@ -63,7 +65,8 @@ impl Plan {
         fields.insert("waits".into(), self.waits.into());
         fields.insert("slept".into(), slept.into());
         fields.insert("wait_ns".into(), wait_ns.into());
-        fields.insert("off_ns".into(), off_ns.into());
+        fields.insert("off_ns".into(), off_ns.iter().sum::<u64>().into());
+        fields.insert("late_ns".into(), late_ns(off_ns).into());
         fields.insert("majflt".into(), majflt.into());
         fields
     }

@@ -1,0 +1,98 @@
+//! A process that goes into a cgroup, and out of it.
+
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use trace::targets::cgroup2_mount;
+use trace::window::monotonic_ns;
+
+use crate::kernel::{alone, require_live, skip};
+use crate::targets::{Tools, assert_phase, phase, stacks, start_phases};
+use crate::workload::number;
+
+/// A cgroup below the root of v2; gone when dropped, its processes moved back.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(parent: &Path, name: &str) -> Self {
+        let path = parent.join(name);
+        fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self(path)
+    }
+
+    fn take(&self, tgid: u64) {
+        fs::write(self.0.join("cgroup.procs"), tgid.to_string()).expect("the process moves");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// From before to after, on the tools' clock.
+fn timed(act: impl FnOnce()) -> RangeInclusive<u64> {
+    let before = monotonic_ns();
+    act();
+    before..=monotonic_ns()
+}
+
+/// The root of cgroup v2, if cgroups can be made in it.
+fn cgroup_root() -> Option<PathBuf> {
+    let root = PathBuf::from(cgroup2_mount()?);
+    let probe = root.join(format!("usekit-probe-{}", std::process::id()));
+    fs::create_dir(&probe).ok()?;
+    fs::remove_dir(&probe).ok()?;
+    Some(root)
+}
+
+#[test]
+fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
+    if !require_live() {
+        return;
+    }
+    let Some(root) = cgroup_root() else {
+        return skip("cgroup v2 cannot be written");
+    };
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let outer = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
+    let inner = Cgroup::new(&outer.0, "inner");
+    let mut mover = start_phases(dir.path(), &["outside", "inside", "outside-again"]);
+    let mut resident = start_phases(dir.path(), &["resident"]);
+    let (mover_id, resident_id) = (u64::from(mover.pid()), u64::from(resident.pid()));
+    outer.take(resident_id);
+
+    let tools = Tools::start(&["--cgroup", outer.0.to_str().expect("plain")]);
+    phase(&mut mover);
+    let moved_in = timed(|| inner.take(mover_id));
+    let inside = phase(&mut mover);
+    let moved_out = timed(|| {
+        fs::write(root.join("cgroup.procs"), mover_id.to_string()).expect("the process moves");
+    });
+    phase(&mut mover);
+    let resided = phase(&mut resident);
+    let reports = tools.reports();
+    mover.finish();
+    resident.finish();
+    drop(inner);
+    assert_phase(&reports, mover_id, &inside);
+    assert_phase(&reports, resident_id, &resided);
+    for stack in [stacks(&reports[0]), stacks(&reports[1])].concat() {
+        let tid = number(&stack, "tid");
+        assert!(tid == mover_id || tid == resident_id, "{stack}");
+    }
+    let window = number(&reports[0], "duration_ns");
+    let lifetime = number(&reports[0], "accounting.lifetime_ns");
+    let (least, most) = (
+        window + moved_out.start() - moved_in.end(),
+        window + moved_out.end() - moved_in.start(),
+    );
+    let slack = window / 500;
+    assert!(
+        (least - slack..=most + slack).contains(&lifetime),
+        "life in that cgroup: {lifetime}, {least} to {most}"
+    );
+}
