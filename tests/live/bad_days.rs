@@ -164,7 +164,9 @@ fn files_of_two_formats_agree() {
     let (folded, json) = (name("a.folded"), name("b.json"));
     let output = run(
         "profile",
-        &["-q", "-I", "-F", "499", "-o", &folded, "-o", &json, "500ms"],
+        &[
+            "-q", "-I", "-F", "499", "--unwind", "fp", "-o", &folded, "-o", &json, "500ms",
+        ],
     );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let sum: u64 = fs::read_to_string(folded)

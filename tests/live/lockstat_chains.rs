@@ -134,7 +134,7 @@ fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
     ] {
         let ours = played.iter().filter(|one| names.contains(&&*one.name));
         let (least_ns, most_ns) = ours
-            .map(|one| one.asleep_ns())
+            .map(Played::asleep_ns)
             .fold((0, 0), |(least, most), one| {
                 (least + one.start(), most + one.end())
             });

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::c_program::run;
 use crate::cpu_times::stolen_ns;
@@ -71,6 +72,22 @@ impl Server {
             .args(load)
             .arg(&script)
             .arg("postgres"));
+    }
+
+    /// Until the processes that served clients have gone, locks and all.
+    fn await_no_clients(&self) {
+        let is_client = |entry: std::io::Result<fs::DirEntry>| {
+            let command = entry.and_then(|entry| fs::read(entry.path().join("cmdline")));
+            command.is_ok_and(|command| {
+                let command = String::from_utf8_lossy(&command);
+                command.starts_with("postgres: ") && command.contains("[local]")
+            })
+        };
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while fs::read_dir("/proc").expect("/proc").any(is_client) {
+            assert!(Instant::now() < give_up, "clients stay");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -155,6 +172,7 @@ fn processes_that_wait_for_one_row_are_shown_where_they_do() {
     tool.wait_attached();
     recording.begin();
     server.one_hot_row();
+    server.await_no_clients();
     tool.interrupt();
     let output = tool.finish();
     let fields = ["-F", "tid,time,event,trace", "--ns", "--show-lost-events"];

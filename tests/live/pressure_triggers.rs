@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::cpu_times::stolen_ns;
 use crate::kernel::{alone, require_live};
 use crate::own_cgroup::OwnCgroup;
 use crate::tool::Tool;
@@ -80,7 +81,11 @@ fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
         .skip_while(|word| *word != "ms")
         .nth(1);
     let late: f64 = late.and_then(|ms| ms.parse().ok()).expect("a number");
-    assert!(late <= PROMISED_MS, "{late} ms after the trigger");
+    let stolen = stolen_ns() as f64 / 1e6;
+    assert!(
+        late <= PROMISED_MS + stolen,
+        "{late} ms after the trigger, {stolen} ms stolen"
+    );
     eprintln!("{late} ms after the trigger");
     let report: Value = serde_json::from_str(&output.stdout).expect("one object");
     let length = number(&report, "end_ns") - number(&report, "start_ns");
