@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::workload::number;
 
 /// `/proc/stat` counts in these, ns.
-const TICK_NS: u64 = 10_000_000;
+pub(crate) const TICK_NS: u64 = 10_000_000;
 
 struct CpuTimes {
     at: Instant,

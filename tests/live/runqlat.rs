@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cpu_times::stolen_ns;
+use crate::cpu_times::{TICK_NS, stolen_ns};
 use crate::kernel::{alone, require_live};
 use crate::traced::{assert_no_gaps, observed, traced};
 use crate::workload::{Workload, number};
@@ -35,8 +35,11 @@ fn hidden_ns(report: &Value, longest_ns: u64) -> u64 {
     number(&report["losses"], "unseen") * longest_ns
 }
 
+/// Each thread's waits; of one of them a hypervisor may have halted the CPU between the kernel's look at its clock and ours, of which
+/// the kernel tells in steps of 10 ms.
 fn assert_run_delay(report: &Value, results: &[Value]) {
     let unseen = number(&report["losses"], "unseen");
+    let (mut halted, most_ns) = (0, TICK_NS + stolen_ns());
     for thread in results {
         let tid = number(thread, "tid");
         let truth = number(thread, "total.run_delay_ns");
@@ -44,8 +47,10 @@ fn assert_run_delay(report: &Value, results: &[Value]) {
         let found = group["sum_ns"].as_u64().unwrap_or(0);
         let longest_ns = group["max_ns"].as_u64().unwrap_or(0);
         let allowed = (TOLERANCE * truth as f64) as u64 + hidden_ns(report, longest_ns);
+        let off = found.abs_diff(truth).saturating_sub(allowed);
+        halted += u32::from(off > 0);
         assert!(
-            found.abs_diff(truth) <= allowed,
+            off <= most_ns && halted <= 1,
             "thread {tid}: waited {found} ns, schedstat says {truth} ns; {unseen} waits unseen"
         );
     }
