@@ -30,9 +30,12 @@ pub(crate) fn trace(disk: &str, options: &[&str], work: impl FnOnce()) -> Value 
     assert_eq!(lines.len(), 1);
     let report = lines.remove(0);
     for (loss, count) in report["losses"].as_object().expect("losses") {
-        let is_hidden =
-            ["unseen", "unseen_bytes", "unattributed", "nested"].contains(&loss.as_str());
-        assert!(is_hidden || *count == 0, "{loss}: {count}");
+        let most = match loss.as_str() {
+            "unseen" | "unseen_bytes" | "unattributed" => u64::MAX,
+            "nested" => 10,
+            _ => 0,
+        };
+        assert!(count.as_u64() <= Some(most), "{loss}: {count}");
     }
     report
 }

@@ -20,6 +20,7 @@ const LOADS: &str = "
     perhaps: START > main > plt_storm > *+0x*|*@plt
     START > main > calls_library > library_entry > library_call > library_leaf
     START > main > opens > .. > constructor > constructor_leaf
+    young: _init*|constructor*@other.so
 ";
 /// Bound at the first call, and at the start, before the tools are there.
 const LAZY: &str = "asleep: START > main > binds > _dl_runtime_resolve*|ld*+0x* > .. > resolver";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Out of every `PERIOD_US` the process may run `QUOTA_US`: less than even a busy machine gives it.
 pub(crate) const PERIOD_US: u32 = 50_000;
-pub(crate) const QUOTA_US: u32 = 5_000;
+const QUOTA_US: u32 = 5_000;
 
 /// A cgroup with a quota; gone when dropped, its process moved back.
 pub(crate) struct CpuQuota {

@@ -223,6 +223,13 @@ fn killed_before_its_command(tool: &str) -> bool {
         comm == "sleep\n"
     });
     running.signal(libc::SIGKILL);
+    if begun {
+        // It would sleep on with the tool's stdout.
+        for id in &held.children {
+            // SAFETY: sends a signal.
+            unsafe { libc::kill(*id as i32, libc::SIGKILL) };
+        }
+    }
     running.finish();
     if !begun {
         held.assert_gone(tool);

@@ -50,7 +50,7 @@ fn assert_run_delay(report: &Value, results: &[Value]) {
         let off = found.abs_diff(truth).saturating_sub(allowed);
         halted += u32::from(off > 0);
         assert!(
-            off <= most_ns && halted <= 1,
+            off <= most_ns.min(truth / 10) && halted <= 1,
             "thread {tid}: waited {found} ns, schedstat says {truth} ns; {unseen} waits unseen"
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::cpu_times::{assert_cpu_time, stolen_samples, untaken_samples};
+use crate::cpu_times::{assert_cpu_time, stolen_of, stolen_samples, untaken_samples};
 use crate::kernel::{alone, require_live};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -109,8 +109,9 @@ fn wakeups(report: &Value, tid: u64) -> u64 {
 fn assert_asleep(found: u64, phase: &Value, hidden: u64) {
     let most = number(phase, "sleep_ns");
     let awake = number(phase, "sleep_cpu_ns") + number(phase, "sleep_wait_ns");
-    let late = number(phase, "sleep_late_ns");
-    let least = 0.99 * (most - awake - late - hidden) as f64;
+    let late = stolen_of(number(phase, "sleep_late_ns"));
+    let hidden = hidden.min(most / 4);
+    let least = 0.99 * most.saturating_sub(awake + late + hidden) as f64;
     assert!(
         (least as u64..=most).contains(&found),
         "asleep: {found}, {hidden} hidden, {phase}"

@@ -1,34 +1,32 @@
 //! Holds what we have seen complete to the kernel's own count: where a kernel shields some tasks from BPF, interrupts that hit
 //! those go unseen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::args::Args;
 use crate::disk_use::{DiskUse, FLUSH, PASSTHROUGH};
-use crate::disks::{Completed, Stat};
-
-/// Of one disk.
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    /// Read, written, discarded: what every kernel counts.
-    data: Completed,
-    /// Passed through to the driver: some kernels count these with the data, older ones and where `queue/iostats_passthrough` is set.
-    commands: Completed,
-}
+use crate::disks::{Completed, Stat, counts_commands};
 
 /// Since the beginning of the run, by disk.
 #[derive(Default)]
 pub(crate) struct Completions {
     /// The kernel's at the beginning; `None` when not all I/O is asked for.
     before: Option<HashMap<u32, Completed>>,
-    seen: HashMap<u32, Seen>,
+    /// Those that count driver commands, too.
+    with_commands: HashSet<u32>,
+    seen: HashMap<u32, Completed>,
     unseen: Completed,
 }
 
 impl Completions {
     pub(crate) fn begin(args: &Args, stats: &HashMap<u32, Stat>) -> Self {
         let counts = || stats.iter().map(|(dev, stat)| (*dev, stat.completed));
+        let with_commands = stats
+            .iter()
+            .filter(|(_, stat)| counts_commands(&stat.name))
+            .map(|(dev, _)| *dev);
         Self {
+            with_commands: with_commands.collect(),
             before: args.is_everyones().then(|| counts().collect()),
             ..Self::default()
         }
@@ -41,17 +39,19 @@ impl Completions {
         };
         for disk in disks {
             let seen = self.seen.entry(disk.dev).or_default();
+            // Read, written, discarded: what is in the kernel's count.
             for class in &disk.classes[..FLUSH] {
-                seen.data.add(class.completed());
+                seen.add(class.completed());
             }
-            seen.commands.add(disk.classes[PASSTHROUGH].completed());
+            if self.with_commands.contains(&disk.dev) {
+                seen.add(disk.classes[PASSTHROUGH].completed());
+            }
         }
         self.unseen = Completed::default();
         for (dev, seen) in &self.seen {
             let now = stats.get(dev).map(|stat| stat.completed);
             let before = before.get(dev).copied().unwrap_or_default();
-            let counted = now.unwrap_or_default().since(before);
-            let unseen = counted.since(seen.data).since(seen.commands);
+            let unseen = now.unwrap_or_default().since(before).since(*seen);
             self.unseen.requests += unseen.requests;
             self.unseen.bytes += unseen.bytes;
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_may_be_in_the_kernels_count_or_not() {
+    fn commands_are_seen_where_the_kernel_counts_them() {
         let args = Args::parse_from(["biolatency"]);
         let mut disk = seen(10, 40_960);
         disk[0].classes[PASSTHROUGH] = Class {
@@ -117,10 +117,12 @@ mod tests {
             bytes: 512,
             ..Class::default()
         };
-        for counted in [stats(10, 40_960), stats(12, 41_472)] {
+        // Two that are counted are commands, or else data.
+        for (counts, requests, bytes) in [(true, 0, 0), (false, 2, 512)] {
             let mut completions = Completions::begin(&args, &stats(0, 0));
-            completions.add(&disk, &counted);
-            assert_eq!(completions.unseen(), Completed::default());
+            completions.with_commands = HashSet::from_iter(counts.then_some(7));
+            completions.add(&disk, &stats(12, 41_472));
+            assert_eq!(completions.unseen(), Completed { requests, bytes });
         }
     }
 }

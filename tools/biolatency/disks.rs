@@ -152,6 +152,27 @@ pub(crate) fn all_are_stamped(start: bool) -> bool {
     })
 }
 
+/// Whether the kernel counts what is passed through to a disk's driver with its requests: always before 41fa722239b4 (5.18), and
+/// where `iostats_passthrough` (6.13) asks for it.
+pub(crate) fn counts_commands(name: &str) -> bool {
+    let setting = format!(
+        "/sys/block/{}/queue/iostats_passthrough",
+        name.replace('/', "!")
+    );
+    match fs::read_to_string(setting) {
+        Ok(text) => text.trim() != "0",
+        Err(_) => fs::read_to_string("/proc/sys/kernel/osrelease")
+            .is_ok_and(|release| is_before_5_18(&release)),
+    }
+}
+
+fn is_before_5_18(release: &str) -> bool {
+    let mut numbers = release
+        .split('.')
+        .map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) < (Some(5), Some(18))
+}
+
 fn parse_stat(line: &str) -> Option<(u32, Stat)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -192,6 +213,14 @@ mod tests {
         };
         assert_eq!(stat, expected);
         assert_eq!(parse_stat("254 0 vda 1"), None);
+    }
+
+    #[test]
+    fn kernels_are_told_by_their_first_two_numbers() {
+        assert!(is_before_5_18("5.10.0-46-cloud-amd64") && is_before_5_18("5.17.1"));
+        assert!(
+            !is_before_5_18("5.18.0") && !is_before_5_18("6.1.0-56") && !is_before_5_18("10.0")
+        );
     }
 
     #[test]

@@ -34,8 +34,8 @@ static volatile long long moving_ns, moved_ns;
 static volatile long long worked_ns;
 /* What it waited for a CPU in rounds in which it was driven from one, on its way to sleep or back. */
 static volatile long long driven_off_ns;
-/* What each round took. */
-static long long round_ns[ROUNDS];
+/* What each round took but for these two. */
+static long long asleep_ns[ROUNDS];
 
 static long call_futex(volatile uint32_t *word, int operation, uint32_t value, const struct timespec *timeout, uint32_t *word2,
 		       uint32_t value3)
@@ -150,7 +150,7 @@ static long long queued_ns(void)
 static void *waiter(void *argument)
 {
 	struct stage *stage = argument;
-	long long queued;
+	long long queued, worked, waited;
 	long preempted;
 
 	waiter_tid = syscall(SYS_gettid);
@@ -159,14 +159,16 @@ static void *waiter(void *argument)
 		await_byte(to_waiter);
 		queued = queued_ns();
 		preempted = preemptions();
-		worked_ns -= clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		worked = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		stage->wait(stage->lock);
-		round_ns[round] = clock_ns(CLOCK_MONOTONIC) - began_ns;
-		waited_ns += round_ns[round];
-		worked_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID);
-		if (preemptions() != preempted)
-			driven_off_ns += queued_ns() - queued;
+		waited = clock_ns(CLOCK_MONOTONIC) - began_ns;
+		worked = clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked;
+		queued = preemptions() != preempted ? queued_ns() - queued : 0;
+		asleep_ns[round] = waited - worked - queued;
+		waited_ns += waited;
+		worked_ns += worked;
+		driven_off_ns += queued;
 		send_byte(to_holder);
 	}
 	return NULL;
@@ -202,6 +204,6 @@ static void play(struct stage *stage)
 	    "\"moved_ns\": %lld, \"worked_ns\": %lld, \"driven_off_ns\": %lld, \"late_ns\": %lld, \"waiter\": %d, "
 	    "\"holder\": %d}\n",
 	    stage->name, stage->class, stage->rounds, waited_ns, moving_ns, moved_ns, worked_ns, driven_off_ns,
-	    late_ns(round_ns, stage->rounds), waiter_tid, (int)syscall(SYS_gettid));
+	    late_ns(asleep_ns, stage->rounds), waiter_tid, (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }

@@ -270,7 +270,7 @@ impl<'a> Sampler<'a> {
         let load = self.controller.after_everything(&seen);
         let was = self.detail;
         if self.detail.holds(load, now, windowed)? {
-            if self.detail.below_ns() != was.below_ns() {
+            if self.detail != was {
                 self.say(&self.detail.describe());
             }
             return Ok(());

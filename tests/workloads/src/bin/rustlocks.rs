@@ -113,7 +113,9 @@ struct Talk {
 /// What the waiter knows of its waits at the end.
 #[derive(Default)]
 struct Waited {
-    rounds_ns: Vec<u64>,
+    waited_ns: u64,
+    /// What each round took but for the two that follow.
+    asleep_ns: Vec<u64>,
     /// CPU time meanwhile.
     worked_ns: u64,
     /// What it waited for a CPU in rounds in which it was driven from one.
@@ -126,12 +128,19 @@ impl Waited {
         let cpu_ns = clock::thread_cpu_ns();
         let start_ns = clock::mono_ns();
         wait();
-        self.rounds_ns.push(clock::mono_ns() - start_ns);
-        self.worked_ns += clock::thread_cpu_ns() - cpu_ns;
+        let waited_ns = clock::mono_ns() - start_ns;
+        let worked_ns = clock::thread_cpu_ns() - cpu_ns;
         let added = task::totals(task::tid()).since(&before);
-        if added.nivcsw > 0 {
-            self.driven_off_ns += added.run_delay_ns;
-        }
+        let driven_off_ns = if added.nivcsw > 0 {
+            added.run_delay_ns
+        } else {
+            0
+        };
+        self.asleep_ns
+            .push(waited_ns.saturating_sub(worked_ns + driven_off_ns));
+        self.waited_ns += waited_ns;
+        self.worked_ns += worked_ns;
+        self.driven_off_ns += driven_off_ns;
     }
 }
 
@@ -190,10 +199,10 @@ fn finish(name: &str, class: &str, waiter: thread::JoinHandle<Waited>, talk: &Ta
         "name": name,
         "class": class,
         "rounds": ROUNDS,
-        "waited_ns": waited.rounds_ns.iter().sum::<u64>(),
+        "waited_ns": waited.waited_ns,
         "worked_ns": waited.worked_ns,
         "driven_off_ns": waited.driven_off_ns,
-        "late_ns": late_ns(waited.rounds_ns),
+        "late_ns": late_ns(waited.asleep_ns),
         "waiter": talk.tid,
         "holder": task::tid(),
     });
