@@ -107,7 +107,7 @@ static __always_inline bool resumed_unseen(void *ctx, struct member *member, str
 		return false;
 	if (!sums || !in_window(now) || !switched_in(member, now, sums))
 		return false;
-	member->kernel_stack = config.stacks.no_kernel ? 0 : kernel_stack(ctx, scratch);
+	member->kernel_stack = config.stacks.no_kernel ? 0 : kernel_stack(ctx, SCRATCH_SWITCH, scratch);
 	return true;
 }
 

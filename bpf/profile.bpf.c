@@ -160,7 +160,7 @@ static __always_inline void sample(void *ctx, struct task_struct *task, const st
 		key.tid = tid_of(targets.pid_namespace, task);
 	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
 	if (!config.stacks.no_kernel)
-		key.kernel_stack = kernel_stack(ctx, scratch);
+		key.kernel_stack = kernel_stack(ctx, slot, scratch);
 	if (!config.stacks.no_user && outside->ip)
 		key.user_stack =
 			user_stack_from(slot, scratch, task, key.tgid, outside->ip, outside->sp, outside->bp);

@@ -58,7 +58,8 @@ static __always_inline void identify_futex(struct futex_wait *futex, struct task
 	lock->confidence = futex->call.flags & (FUTEX_IS_SHARED | FUTEX_IS_REALTIME | FUTEX_IS_COMPAT);
 }
 
-static __always_inline __u64 intern_address(struct stack_scratch *scratch, struct task_struct *task, struct lock_id *lock)
+static __always_inline __u64 intern_address(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
+					     struct lock_id *lock)
 {
 	struct stack_record *stack = &scratch->record;
 
@@ -67,11 +68,12 @@ static __always_inline __u64 intern_address(struct stack_scratch *scratch, struc
 	stack->kind = STACK_ADDRESS;
 	stack->end = 0;
 	stack->tgid = lock->tgid;
-	return intern_stack(stack, (__u64)BPF_CORE_READ(task, mm), true);
+	return intern_stack(slot, (__u64)BPF_CORE_READ(task, mm), true);
 }
 
 /* Once per lock, and again when a wait finds what none before it found: a holder. */
-static __always_inline void describe_lock(struct futex_wait *futex, struct task_struct *task, struct stack_scratch *scratch)
+static __always_inline void describe_lock(struct futex_wait *futex, struct task_struct *task, __u32 slot,
+					   struct stack_scratch *scratch)
 {
 	struct futex_lock *known = bpf_map_lookup_elem(&futex_locks, &futex->wait.lock), first = {};
 	long error;
@@ -85,7 +87,7 @@ static __always_inline void describe_lock(struct futex_wait *futex, struct task_
 	}
 	first.evidence = futex->evidence;
 	first.user_stack = futex->wait.user_stack;
-	first.address_id = intern_address(scratch, task, &futex->wait.lock);
+	first.address_id = intern_address(slot, scratch, task, &futex->wait.lock);
 	error = bpf_map_update_elem(&futex_locks, &futex->wait.lock, &first, BPF_NOEXIST);
 	if (error && error != -17 /* EEXIST: two came to a new lock at once */)
 		__sync_fetch_and_add(&futex_losses.undescribed, 1);

@@ -86,7 +86,7 @@ static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct t
 	}
 	futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
 	identify_futex(futex, task);
-	describe_lock(futex, task, scratch);
+	describe_lock(futex, task, slot, scratch);
 	release_scratch(scratch);
 }
 
@@ -265,7 +265,7 @@ static __always_inline void describe_here(struct futex_wait *futex, struct task_
 		__sync_fetch_and_add(&futex_losses.undescribed, 1);
 		return;
 	}
-	describe_lock(futex, task, scratch);
+	describe_lock(futex, task, slot, scratch);
 	release_scratch(scratch);
 }
 

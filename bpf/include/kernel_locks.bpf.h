@@ -115,7 +115,7 @@ static __always_inline void walk_waiter(void *ctx, struct lock_wait *wait, struc
 		__sync_fetch_and_add(&kernel_lock_losses.unwalked, 1);
 		return;
 	}
-	wait->kernel_stack = kernel_stack(ctx, scratch);
+	wait->kernel_stack = kernel_stack(ctx, slot, scratch);
 	if (task->pid)
 		wait->user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
 	release_scratch(scratch);

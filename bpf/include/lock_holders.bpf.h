@@ -35,7 +35,7 @@ static __always_inline __u64 stack_of_other(pid_t pid)
 	if (task) {
 		bytes = bpf_get_task_stack(task, scratch->record.addresses, sizeof(scratch->record.addresses), 0);
 		bpf_task_release(task);
-		id = intern_kernel_stack(&scratch->record, bytes);
+		id = intern_kernel_stack(slot, scratch, bytes);
 	}
 	release_scratch(scratch);
 	return id;

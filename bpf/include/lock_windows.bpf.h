@@ -42,7 +42,7 @@ static __always_inline void walk_sleeper(struct lock_wait *wait, struct task_str
 		return;
 	}
 	bytes = bpf_get_task_stack(task, scratch->record.addresses, sizeof(scratch->record.addresses), 0);
-	wait->kernel_stack = intern_kernel_stack(&scratch->record, bytes);
+	wait->kernel_stack = intern_kernel_stack(slot, scratch, bytes);
 	release_scratch(scratch);
 }
 

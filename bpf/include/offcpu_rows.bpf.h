@@ -125,7 +125,7 @@ static __always_inline __u64 resumed_kernel_stack(struct task_struct *task)
 	if (id)
 		return id;
 	bytes = bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0);
-	id = intern_kernel_stack(stack, bytes);
+	id = intern_kernel_stack(SCRATCH_SWITCH, scratch, bytes);
 	if (id && syscall < SYSCALLS_MAX)
 		learn_dispatcher(stack->addresses, stack->depth);
 	remember_walk(print, id);

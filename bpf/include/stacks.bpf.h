@@ -91,14 +91,28 @@ static __always_inline __u64 ring_wakeup(bool urgent)
 											   BPF_RB_NO_WAKEUP;
 }
 
-/* The id of a captured stack, known to user space; 0 when it could not be handed over. `urgent` wakes the reader. */
-static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed, bool urgent)
+static __always_inline struct stack_scratch *scratch_at(__u32 slot)
 {
-	__u64 id = stack_hash(stack, seed);
-	__u64 bytes = STACK_HEADER_BYTES + stack->depth * sizeof(__u64);
+	return bpf_map_lookup_elem(&stack_scratches, &slot);
+}
+
+/* The id of the stack captured in a scratch, known to user space; 0 when it could not be handed over. `urgent` wakes the reader.
+ * A function of its own, so that the verifier walks the hash once and not wherever a stack is taken.
+ */
+__noinline __u64 intern_stack(__u32 slot, __u64 seed, bool urgent)
+{
+	struct stack_scratch *scratch = scratch_at(slot);
+	struct stack_record *stack;
+	__u64 id, bytes;
 	__u8 sent = 1;
 	long err;
 
+	if (!scratch)
+		return 0;
+	stack = &scratch->record;
+	id = stack_hash(stack, seed);
+	/* Read anew: the verifier would else go through what follows once for each length that the hash ended at. */
+	bytes = STACK_HEADER_BYTES + *(volatile __u16 *)&stack->depth * sizeof(__u64);
 	if (bpf_map_lookup_elem(&stacks_sent, &id))
 		return id;
 	err = bpf_map_update_elem(&stacks_sent, &id, &sent, BPF_NOEXIST);
@@ -121,8 +135,10 @@ static __always_inline __u64 intern_stack(struct stack_record *stack, __u64 seed
 }
 
 /* `bytes`: what bpf_get_stack or bpf_get_task_stack returned; 0 and -EFAULT mean that there is no such side. */
-static __always_inline __u64 intern_kernel_stack(struct stack_record *stack, long bytes)
+static __always_inline __u64 intern_kernel_stack(__u32 slot, struct stack_scratch *scratch, long bytes)
 {
+	struct stack_record *stack = &scratch->record;
+
 	if (bytes <= 0) {
 		if (bytes < 0 && bytes != -14)
 			__sync_fetch_and_add(&stack_losses.unwalked, 1);
@@ -134,12 +150,7 @@ static __always_inline __u64 intern_kernel_stack(struct stack_record *stack, lon
 	stack->tgid = 0;
 	if (stack->depth >= MAX_STACK_DEPTH)
 		__sync_fetch_and_add(&stack_losses.truncated, 1);
-	return intern_stack(stack, 0, false);
-}
-
-static __always_inline struct stack_scratch *scratch_at(__u32 slot)
-{
-	return bpf_map_lookup_elem(&stack_scratches, &slot);
+	return intern_stack(slot, 0, false);
 }
 
 /* A scratch of this CPU that no other context uses. */
@@ -166,11 +177,11 @@ static __always_inline void release_scratch(struct stack_scratch *scratch)
 	__sync_fetch_and_add(&scratch->busy, -1);
 }
 
-static __always_inline __u64 kernel_stack(void *ctx, struct stack_scratch *scratch)
+static __always_inline __u64 kernel_stack(void *ctx, __u32 slot, struct stack_scratch *scratch)
 {
 	struct stack_record *stack = &scratch->record;
 
-	return intern_kernel_stack(stack, bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0));
+	return intern_kernel_stack(slot, scratch, bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0));
 }
 
 /* User space may not know yet what the process has mapped: the sooner it reads this, the fewer stacks go without tables. */
@@ -182,13 +193,14 @@ static __always_inline bool lacks_tables(const struct stack_scratch *scratch)
 }
 
 /* What was walked into the scratch; the memory map's address tells an exec under the same ID apart. */
-static __always_inline __u64 intern_user_stack(struct stack_scratch *scratch, struct task_struct *task, __u32 tgid)
+static __always_inline __u64 intern_user_stack(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
+						__u32 tgid)
 {
 	scratch->record.kind = STACK_USER;
 	scratch->record.tgid = tgid;
 	if (scratch->record.end == STACK_END_DEPTH)
 		__sync_fetch_and_add(&stack_losses.truncated, 1);
-	return intern_stack(&scratch->record, (__u64)BPF_CORE_READ(task, mm), lacks_tables(scratch));
+	return intern_stack(slot, (__u64)BPF_CORE_READ(task, mm), lacks_tables(scratch));
 }
 
 static __always_inline bool has_user_stack(struct task_struct *task)
@@ -202,7 +214,7 @@ static __always_inline __u64 user_stack(__u32 slot, struct stack_scratch *scratc
 	if (!has_user_stack(task))
 		return 0;
 	unwind_from_kernel(slot, scratch, task, tgid);
-	return intern_user_stack(scratch, task, tgid);
+	return intern_user_stack(slot, scratch, task, tgid);
 }
 
 /* As user_stack, from registers of the thread outside the kernel: where a clock tick or a breakpoint found it. */
@@ -218,7 +230,7 @@ static __always_inline __u64 user_stack_from(__u32 slot, struct stack_scratch *s
 	at->exact = 1;
 	at->compat = user_is_compat(&at->regs);
 	unwind_user(slot, scratch, task, tgid);
-	return intern_user_stack(scratch, task, tgid);
+	return intern_user_stack(slot, scratch, task, tgid);
 }
 
 #endif

@@ -83,7 +83,7 @@ static __always_inline bool walk_current(void *ctx, struct stall_stack *key, str
 		return false;
 	}
 	if (with_kernel)
-		key->kernel_stack = kernel_stack(ctx, scratch);
+		key->kernel_stack = kernel_stack(ctx, slot, scratch);
 	key->user_stack = user_stack(slot, scratch, task, key->tgid);
 	release_scratch(scratch);
 	return true;
@@ -93,17 +93,17 @@ static __always_inline bool walk_current(void *ctx, struct stall_stack *key, str
 static __always_inline __u64 walk_other(struct task_struct *task)
 {
 	struct stack_scratch *scratch;
-	struct stack_record *stack;
 	__u64 id = 0;
 	__u32 slot;
+	long bytes;
 
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		__sync_fetch_and_add(&stall_stacks_busy, 1);
 		return 0;
 	}
-	stack = &scratch->record;
-	id = intern_kernel_stack(stack, bpf_get_task_stack(task, stack->addresses, sizeof(stack->addresses), 0));
+	bytes = bpf_get_task_stack(task, scratch->record.addresses, sizeof(scratch->record.addresses), 0);
+	id = intern_kernel_stack(slot, scratch, bytes);
 	release_scratch(scratch);
 	return id;
 }

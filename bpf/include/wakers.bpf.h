@@ -8,8 +8,8 @@
 #include "stacks.bpf.h"
 
 /* Five "addresses": thread, name (2) and the ids of two stacks. */
-static __always_inline __u64 intern_waker(struct stack_scratch *scratch, __u32 tgid, __u32 tid, const __u8 comm[16],
-					  __u64 kernel, __u64 user)
+static __always_inline __u64 intern_waker(__u32 slot, struct stack_scratch *scratch, __u32 tgid, __u32 tid,
+					  const __u8 comm[16], __u64 kernel, __u64 user)
 {
 	struct stack_record *stack = &scratch->record;
 
@@ -21,7 +21,7 @@ static __always_inline __u64 intern_waker(struct stack_scratch *scratch, __u32 t
 	stack->kind = STACK_WAKER;
 	stack->end = 0;
 	stack->tgid = tgid;
-	return intern_stack(stack, tgid, false);
+	return intern_stack(slot, tgid, false);
 }
 
 /* The task that is current, with the stacks that `wanted` does not exclude. */
@@ -34,11 +34,11 @@ static __always_inline __u64 waker_record(void *ctx, __u32 slot, struct stack_sc
 	__u8 comm[16];
 
 	if (!wanted->no_kernel)
-		kernel = kernel_stack(ctx, scratch);
+		kernel = kernel_stack(ctx, slot, scratch);
 	if (!wanted->no_user)
 		user = user_stack(slot, scratch, waker, tgid);
 	bpf_get_current_comm(comm, sizeof(comm));
-	return intern_waker(scratch, tgid, tid_of(targets.pid_namespace, waker), comm, kernel, user);
+	return intern_waker(slot, scratch, tgid, tid_of(targets.pid_namespace, waker), comm, kernel, user);
 }
 
 #endif
