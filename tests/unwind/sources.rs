@@ -155,6 +155,18 @@ fn a_known_plt_needs_no_description() {
 }
 
 #[test]
+fn a_static_programs_stubs_need_no_description() {
+    let stub = [0xff, 0x25, 1, 2, 3, 4, 0x66, 0x90];
+    let mut file = elf(&[(".plt", 6, &[stub, stub, stub].concat())]);
+    let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+    file[sections + 64 + 16..sections + 64 + 24].copy_from_slice(&TEXT.to_le_bytes());
+    let table = table(&file);
+    assert_eq!(table.lookup(TEXT), sp(8));
+    assert_eq!(table.lookup(TEXT + 23), sp(8));
+    assert_eq!(table.lookup(TEXT + 24), Rule::UNCOVERED);
+}
+
+#[test]
 fn what_claims_to_be_compressed_has_a_limit() {
     let frame = debug_frame(TEXT, 40);
     let size = frame.len() as u64;

@@ -1,5 +1,6 @@
-//! Procedure linkage tables that nobody describes: LLVM's linker, which links every Rust program, writes the same
-//! code as GNU linkers but no call frame information for it. The rules are only given to code that was recognized.
+//! Procedure linkage tables that nobody describes. LLVM's linker, which links every Rust program, writes the same
+//! code as GNU linkers but no call frame information for it; GNU linkers write none for the stubs through which static programs
+//! call what is chosen when they start (`memcpy`). The rules are only given to code that was recognized.
 
 use crate::cfi::Counts;
 use crate::entries::{Context, Entry, Section};
@@ -10,6 +11,8 @@ use crate::text::Text;
 
 /// Bytes in the header and in each entry.
 const ENTRY: usize = 16;
+/// Bytes in a static program's stub.
+const STUB: usize = 8;
 /// Where the header, reached with one word pushed, has pushed another.
 const HEADER_PUSHED: u64 = 6;
 /// Where an entry has pushed its index.
@@ -21,8 +24,25 @@ pub(crate) struct Plt<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Whether all of it is `push; jmp` and then any number of `jmp; push; jmp`.
+/// All of it is code that is known here.
 pub(crate) fn is_plt(bytes: &[u8]) -> bool {
+    is_lazy(bytes) || is_stubs(bytes)
+}
+
+/// All of it is any number of `jmp`, with `endbr64` before each or without: nothing is pushed there.
+fn is_stubs(bytes: &[u8]) -> bool {
+    let (stubs, rest) = bytes.as_chunks::<STUB>();
+    let plain = |stub: &[u8; STUB]| matches!(stub, [0xff, 0x25, _, _, _, _, 0x66, 0x90]);
+    if rest.is_empty() && !stubs.is_empty() && stubs.iter().all(plain) {
+        return true;
+    }
+    let (stubs, rest) = bytes.as_chunks::<ENTRY>();
+    let marked = |stub: &[u8; ENTRY]| matches!(stub, [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, ..]);
+    rest.is_empty() && !stubs.is_empty() && stubs.iter().all(marked)
+}
+
+/// All of it is `push; jmp` and then any number of `jmp; push; jmp`.
+fn is_lazy(bytes: &[u8]) -> bool {
     let (entries, rest) = bytes.as_chunks::<ENTRY>();
     let Some((header, entries)) = entries.split_first() else {
         return false;
@@ -62,6 +82,9 @@ impl Section for Plt<'_> {
             cfa_offset,
             ..Rule::default()
         };
+        if is_stubs(self.bytes) {
+            return rows.push(entry.start, rule(Cfa::Sp, 8));
+        }
         // What GNU linkers say of it. The pages of the table start at multiples of 16 as the entries do.
         rows.push(entry.start, rule(Cfa::Sp, 16))?;
         rows.push(entry.start + HEADER_PUSHED, rule(Cfa::Sp, 24))?;
@@ -82,5 +105,18 @@ mod tests {
         assert!(!is_plt(&[entry, entry].concat()));
         assert!(!is_plt(&[&header[..], &entry[..15]].concat()));
         assert!(!is_plt(&[]));
+    }
+
+    #[test]
+    fn stubs_are_jumps_alone() {
+        let stub = [0xff, 0x25, 1, 2, 3, 4, 0x66, 0x90];
+        let marked = [
+            0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 1, 2, 3, 4, 0x66, 0x0f, 0x1f, 0x44, 0, 0,
+        ];
+        assert!(is_stubs(&[stub, stub, stub].concat()));
+        assert!(is_stubs(&[marked, marked].concat()));
+        assert!(!is_stubs(&[&stub[..], &marked].concat()));
+        assert!(!is_stubs(&stub[..7]));
+        assert!(!is_stubs(&[]));
     }
 }
