@@ -1,6 +1,6 @@
 //! From attaching to the last interval.
 
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -109,8 +109,6 @@ impl Capture {
             let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
             open.maps.stalls.set_max_entries(cpus)?;
             open.maps.stall_locks.set_max_entries(cpus)?;
-            // Which map it goes through is said when it is attached.
-            open.progs.correct_cpus.set_autoattach(false);
             if !args.stacks {
                 // Preallocated, and not used.
                 open.maps.stall_stacks.set_max_entries(1)?;
@@ -156,8 +154,6 @@ impl Capture {
         meter: &'a Meter,
     ) -> Result<Option<Sampler<'a>>> {
         loader::attach(&mut self.skel)?;
-        let cpus = self.skel.maps.stalls.as_fd();
-        self.skel.links.correct_cpus = Some(self.skel.progs.correct_cpus.attach_iter(cpus)?);
         let who = ("pressure", args.common.verbose);
         let sampler = args
             .budget
@@ -204,7 +200,7 @@ impl Capture {
 
     /// To be called when the kernel has just folded its CPUs into one.
     fn fold(&mut self) -> Result<()> {
-        iterate::run(self.skel.links.correct_cpus.as_ref())?;
+        harvest::correct_cpus(&mut self.skel)?;
         self.emulation.fold(&self.skel, self.sees_all()?)
     }
 

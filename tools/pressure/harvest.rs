@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
 use libbpf_rs::skel::Skel;
@@ -222,6 +222,22 @@ pub(crate) fn events(skel: &PressureSkel<'_>) -> Result<u64> {
 pub(crate) fn hides_switches(skel: &PressureSkel<'_>) -> Result<bool> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     Ok(bss.hides_switches != 0 || bss.losses.unseen > 0)
+}
+
+/// Sets right which CPUs are idle.
+pub(crate) fn correct_cpus(skel: &mut PressureSkel<'_>) -> Result<()> {
+    let mut corrected = 0;
+    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.corrected_cpus = corrected;
+    // As many in each turn as there are tasks, in a container perhaps the tool's own alone.
+    while corrected < skel.maps.stalls.max_entries() {
+        iterate::run(skel.links.correct_cpus.as_ref())?;
+        let before = corrected;
+        corrected = section(skel.maps.bss_data.as_deref(), ".bss")?.corrected_cpus;
+        if corrected <= before {
+            bail!("the BPF iterator saw no task");
+        }
+    }
+    Ok(())
 }
 
 /// Tasks that have ended since tracing began.
