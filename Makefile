@@ -59,6 +59,10 @@ bench-files: deps-bench ## how fast flame reads and draws, beside inferno and pp
 	$(CARGO) build --release --locked -p usekit-flame -p usekit-bench
 	$(RELEASE)/usekit-bench-files --ours-dir $(RELEASE) --inferno-dir "$$(setup/inferno $(dir $(RELEASE))bench-tools)" $(BENCH_FILES)
 
+overload: build deps-bench ## when the tools begin and end beside loads that leave no CPU (OVERLOAD='--runs 20 --theirs --load epoll=2')
+	$(CARGO) build --release --locked -p usekit-bench
+	setup/as-root $(RELEASE)/usekit-bench-overload --ours-dir $(RELEASE) $(OVERLOAD)
+
 FUZZ_SECONDS ?= 10
 fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_SECONDS=10 each)
 	fuzz/run $(FUZZ_SECONDS) unwind

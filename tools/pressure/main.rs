@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::closing::{self, Closing};
 use trace::cost::Meter;
+use trace::detaching;
 use trace::privileges;
 use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
@@ -127,6 +128,9 @@ fn report(
         cost: &cost,
     };
     closing.print(args.common.quiet);
+    if !args.repeat {
+        detaching::hand_over();
+    }
     Ok(closing.outcome(args.common.strict))
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use trace::scheduling;
 use trace::signals::Signals;
 use trace::window::parse_duration;
 
@@ -222,6 +223,7 @@ pub(crate) fn wait(
         trace::say!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
     }
     let urgency = Urgency::raise();
+    let _resting = scheduling::rest();
     let event = armed.wait(signals, capture)?;
     Ok((event, urgency))
 }

@@ -54,18 +54,25 @@ impl Closing<'_> {
         if let Some(budget) = &self.cost.budget {
             crate::say!("{}: {}", self.tool, budget.describe());
         }
+        if self.cost.starved.times > 0 {
+            crate::say!("{}: {}", self.tool, self.cost.starved.describe());
+        }
     }
 
     /// Whether something was lost, or cost more than it was to.
     fn is_worth_saying(&self) -> bool {
         let budget = self.cost.budget.as_ref();
-        !self.losses.is_empty()
-            || budget.is_some_and(|budget| budget.is_stopped || budget.is_over())
+        self.is_lossy() || budget.is_some_and(|budget| budget.is_stopped || budget.is_over())
+    }
+
+    /// Something was lost, or may have been while the tool was not run.
+    fn is_lossy(&self) -> bool {
+        !self.losses.is_empty() || self.cost.starved.times > 0
     }
 
     /// The run's exit status, all else being well.
     pub fn outcome(&self, strict: bool) -> Outcome {
-        if strict && !self.losses.is_empty() {
+        if strict && self.is_lossy() {
             Outcome::Lossy
         } else {
             Outcome::Done
@@ -88,6 +95,9 @@ pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -
     let budget = cost.budget.iter().map(Summary::describe);
     let mut comments = vec![losses.describe(losses_of_ns), cost.describe()];
     comments.extend(budget);
+    if cost.starved.times > 0 {
+        comments.push(cost.starved.describe());
+    }
     Meta {
         comments,
         time_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
@@ -98,6 +108,45 @@ pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduling::Starved;
+
+    #[test]
+    fn time_without_a_cpu_is_said_and_strict() {
+        let losses = Losses::default();
+        let cost = |times| Cost {
+            starved: Starved {
+                times,
+                ns: times * 12_300_000_000,
+            },
+            ..Cost::default()
+        };
+        for (times, is_said, outcome) in [(0, false, Outcome::Done), (1, true, Outcome::Lossy)] {
+            let cost = cost(times);
+            let run = closing(&losses, &cost);
+            assert_eq!(
+                (run.is_worth_saying(), run.outcome(true)),
+                (is_said, outcome)
+            );
+            let comments = meta(&losses, 0, &cost, Duration::ZERO).comments;
+            assert_eq!(
+                comments.iter().any(|said| said.contains("for 12.3 s")),
+                is_said
+            );
+        }
+    }
+
+    fn closing<'a>(losses: &'a Losses, cost: &'a Cost) -> Closing<'a> {
+        Closing {
+            tool: "test",
+            window: Duration::ZERO,
+            events: (0, "events"),
+            stacks: None,
+            ends: None,
+            losses,
+            losses_of_ns: 0,
+            cost,
+        }
+    }
 
     fn is_worth_saying(losses: &Losses, spent_ns: u64, is_stopped: bool) -> bool {
         let budget = Summary {
@@ -108,20 +157,11 @@ mod tests {
             is_stopped,
             ..Summary::default()
         };
-        let closing = Closing {
-            tool: "test",
-            window: Duration::ZERO,
-            events: (0, "events"),
-            stacks: None,
-            ends: None,
-            losses,
-            losses_of_ns: 0,
-            cost: &Cost {
-                budget: Some(budget),
-                ..Cost::default()
-            },
+        let cost = Cost {
+            budget: Some(budget),
+            ..Cost::default()
         };
-        closing.is_worth_saying()
+        closing(losses, &cost).is_worth_saying()
     }
 
     #[test]

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::budget::Next;
 use crate::command::Running;
+use crate::detaching;
 use crate::progress::{Progress, State};
 use crate::run::Outcome;
 use crate::signals::{self, Signals};
@@ -102,8 +103,8 @@ impl Until<'_> {
     }
 }
 
-/// After the report: passes a signal on to the command, if there is one, and waits for it, though the run may have failed; its
-/// failure outweighs losses.
+/// After the report, with the programs still attached: passes a signal on to the command, if there is one, and waits for it,
+/// though the run may have failed; its failure outweighs losses.
 ///
 /// # Errors
 ///
@@ -113,9 +114,19 @@ pub fn finish(
     signals: &Signals,
     ran: Result<Outcome>,
 ) -> Result<Outcome> {
-    let Some(mut command) = command else {
-        return ran;
+    let ran = match command {
+        Some(command) => finish_command(command, signals, ran),
+        None => ran,
     };
+    detaching::hand_over();
+    ran
+}
+
+fn finish_command(
+    mut command: Running,
+    signals: &Signals,
+    ran: Result<Outcome>,
+) -> Result<Outcome> {
     // Ctrl-C has reached the whole process group already.
     if let Some(signal) = signals.which().filter(|signal| *signal != libc::SIGINT) {
         command.forward(signal);

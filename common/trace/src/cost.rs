@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::budget::Summary;
 use crate::losses::Losses;
+use crate::scheduling::{self, Starved};
 use crate::window::clock_ns;
 
 /// Starts counting when made; holds the kernel's BPF statistics on until dropped.
@@ -65,6 +66,8 @@ pub struct Cost {
     pub peak_bytes: u64,
     /// Kernel memory of the tool's BPF maps, bytes.
     pub map_bytes: u64,
+    /// When the machine did not run the tool.
+    pub starved: Starved,
     /// What `--max-overhead` took.
     pub budget: Option<Summary>,
 }
@@ -123,6 +126,7 @@ impl Meter {
             wall_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             cpus: cpus_online(),
             peak_bytes: peak_bytes(),
+            starved: scheduling::starved(),
             bpf_ns: self.is_measuring.then_some(0),
             ..Cost::default()
         };
@@ -173,6 +177,7 @@ impl Cost {
             "cpus": self.cpus,
             "peak_bytes": self.peak_bytes.max(peak_bytes()),
             "map_bytes": self.map_bytes,
+            "starved_ns": self.starved.ns,
         });
         if let Some(budget) = &self.budget {
             object["budget"] = budget.to_json();

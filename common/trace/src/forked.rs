@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::cost;
+use crate::{cost, scheduling};
 
 /// Where the socket is put.
 const SOCKET: RawFd = 3;
@@ -42,6 +42,7 @@ impl Forked {
             0 => run(&theirs, name, parent, serve),
             pid => {
                 cost::helper_began(pid);
+                scheduling::watch_process(pid);
                 Ok(Self { pid, socket: ours })
             }
         }
@@ -101,6 +102,7 @@ impl Forked {
 impl Drop for Forked {
     fn drop(&mut self) {
         cost::helper_ends(self.pid);
+        scheduling::forget_process(self.pid);
         // SAFETY: our child, not reaped yet, so that the number is still its own. It is not waited for without end: the
         // file system that it may be waiting for need not ever answer.
         unsafe {
@@ -125,8 +127,8 @@ pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
     Ok(left)
 }
 
-/// Forks with all signals held back until the child has put its handlers aside.
-fn fork() -> io::Result<libc::pid_t> {
+/// Forks with all signals held back in the child, until it has put its handlers aside.
+pub(crate) fn fork() -> io::Result<libc::pid_t> {
     // SAFETY: sigset_t is plain memory that sigfillset fills. The child calls what is safe in the fork of a program with
     // threads: it allocates, which glibc provides for, and takes no lock that another thread may have held.
     unsafe {
@@ -213,13 +215,19 @@ fn keep_descriptors(socket: RawFd) -> io::Result<()> {
             check(libc::dup2(nothing, standard))?;
         }
         check(libc::dup2(socket, SOCKET))?;
-        let first = libc::c_uint::try_from(SOCKET + 1).expect("a small number");
-        if libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) != 0 {
-            close_from(SOCKET + 1);
-        }
     }
+    close_from(SOCKET + 1);
     std::mem::forget(nothing);
     Ok(())
+}
+
+/// Closes all descriptors from that number on. They must be the caller's alone: of a fork, or of a thread that shares none.
+pub(crate) fn close_from(first: RawFd) {
+    let from = libc::c_uint::try_from(first).expect("a small number");
+    // SAFETY: plain numbers.
+    if unsafe { libc::syscall(libc::SYS_close_range, from, libc::c_uint::MAX, 0) } != 0 {
+        close_one_by_one(first);
+    }
 }
 
 /// A file in memory, which also is where there is no /dev.
@@ -232,7 +240,7 @@ pub(crate) fn memory(name: &CStr) -> io::Result<File> {
 }
 
 /// Before Linux 5.9.
-fn close_from(first: RawFd) {
+fn close_one_by_one(first: RawFd) {
     let most = crate::symbolize::files::descriptor_limit().max(65_536);
     for descriptor in first..RawFd::try_from(most).unwrap_or(65_536) {
         // SAFETY: of this process, a fork, which uses none of them.

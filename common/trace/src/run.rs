@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap_complete::Shell;
 
-use crate::{descriptors, signals};
+use crate::{descriptors, detaching, scheduling, signals};
 
 /// How a run that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +56,22 @@ const USAGE: u8 = 2;
 pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     signals::keep_children();
     descriptors::raise_limit();
+    scheduling::guard();
     // Not the whole machine until Ctrl-C: a script's variable was empty. A later one is the command's own.
     let mut behind = std::env::args_os().skip_while(|arg| arg != "--");
     if behind.next().is_some() && behind.next().is_none() {
         crate::say!("error: no command after '--'\n\nFor more information, try '--help'.");
         return ExitCode::from(USAGE);
     }
-    match run() {
+    let ran = run();
+    let status = status_of(tool, ran);
+    detaching::wait(tool);
+    scheduling::end();
+    status
+}
+
+fn status_of(tool: &str, ran: Result<Outcome>) -> ExitCode {
+    match ran {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Lossy) => ExitCode::from(LOSSY),
         Ok(Outcome::Command(status)) => ExitCode::from(status),

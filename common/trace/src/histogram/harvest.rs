@@ -31,17 +31,15 @@ pub struct Group<I> {
     pub histogram: Histogram,
 }
 
-/// Far longer than a BPF program runs, preempted or not.
-const INSTEAD_OF_GRACE: Duration = Duration::from_millis(100);
+/// A program on a tracepoint runs for microseconds, with preemption off where the scheduler calls it.
+const PROGRAM_ENDS: Duration = Duration::from_millis(20);
 
-/// An RCU grace period: every BPF program that saw the old half has ended.
+/// Until every BPF program that saw the old half has ended.
+///
+/// This is no RCU grace period, which membarrier(2) would wait for: on an overloaded machine the kernel's RCU thread may have
+/// no CPU for half a minute. A program that a hypervisor stops for longer has its event counted two intervals later.
 pub fn wait_for_running_programs() {
-    // SAFETY: takes no pointers.
-    let waited = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-    // Refused where CPUs run without ticks (nohz_full=).
-    if waited != 0 {
-        std::thread::sleep(INSTEAD_OF_GRACE);
-    }
+    std::thread::sleep(PROGRAM_ENDS);
 }
 
 /// Takes a histogram of everything out of `wholes`, and clears it there. `index` is the half times the number of such

@@ -13,7 +13,7 @@ use std::{io, num::NonZero};
 use unwind::{Error, Image, Table};
 
 use super::queue::{Job, Queue};
-use crate::privileges;
+use crate::{privileges, scheduling};
 
 /// More would only fight for memory bandwidth with what is being traced.
 const MOST_THREADS: usize = 4;
@@ -91,6 +91,7 @@ impl Maker {
             thread::Builder::new()
                 .name("unwind-tables".into())
                 .spawn(move || {
+                    scheduling::watch_thread();
                     // Reads open files only. Where this is refused, it does not matter to the tables.
                     let _ = privileges::give_up_all();
                     while let Some(turn) = queue.next() {

@@ -1,0 +1,212 @@
+//! A CPU for the tool on a machine that has none left, and an account of when it had none.
+//!
+//! Tools are used on overloaded machines, where a tool that is not run can neither end in time nor empty its rings. Fair
+//! scheduling does not prevent this: on Linux 6.18 a group of threads that wake each other can keep all other groups and the
+//! kernel's own threads from running for 20 s and more (6d71a9c61604; a revert was posted in February 2026); an autogroup
+//! (sched(7)) will do. Real-time hogs do so on every kernel.
+//!
+//! A guard, a thread with 1 % of a CPU before all others, looks ten times a second whether the tool's threads get what they
+//! want. One that does not is put into the deadline class for as long as that lasts: it has 80 % of a CPU at most, and the
+//! kernel refuses where that would leave others without any. Others that starve meanwhile have real-time priority. Without `CAP_SYS_NICE` the guard only keeps the account.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use class::{Class, set_class};
+use profile::units;
+use watched::Watched;
+
+use crate::privileges::{self, Capability};
+use crate::window::monotonic_ns;
+
+mod class;
+mod watched;
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_nanos(PERIOD_NS);
+const PERIOD_NS: u64 = 100_000_000;
+/// CPU time that the guard may take of it.
+const RUNTIME: Duration = Duration::from_millis(1);
+/// Times without a CPU shorter than that are not worth a word.
+const SHORTEST_NS: u64 = 1_000_000_000;
+
+static GUARD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+static RESTS: AtomicBool = AtomicBool::new(false);
+/// [`end`] waits for the guard.
+static ENDS: AtomicBool = AtomicBool::new(false);
+static WATCHED: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+/// As in [`Starved`].
+static TIMES: AtomicU64 = AtomicU64::new(0);
+static STARVED_NS: AtomicU64 = AtomicU64::new(0);
+/// Time of the guard's last look, or of the end of a [`Rest`], ns; 0: there was none.
+static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// When the machine did not run the tool, though it had something to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Starved {
+    /// Number of such times, of a second and more each.
+    pub times: u64,
+    /// Their sum, ns.
+    pub ns: u64,
+}
+
+impl Starved {
+    /// For the end of a run in which there were such times.
+    pub fn describe(&self) -> String {
+        format!(
+            "the machine did not run this tool for {}; it is overloaded, or the tool was stopped",
+            units::duration(self.ns)
+        )
+    }
+}
+
+/// Has the calling thread guarded, which is the tool's main one.
+pub fn guard() {
+    watch_thread();
+    let ordinary = class::class_of(0)
+        .ok()
+        .filter(|class| class.can_starve() && set_class(0, Class::real_time_inherited()).is_ok());
+    // For a moment the class is inherited: a new thread that has no CPU could not ask for one.
+    let guard = thread::Builder::new()
+        .name("guard".into())
+        .spawn(look_after);
+    // Without a guard the tool works all the same.
+    *GUARD.lock().unwrap_or_else(PoisonError::into_inner) = guard.ok();
+    if let Some(ordinary) = ordinary {
+        let _ = set_class(0, ordinary);
+    }
+}
+
+/// Has the calling thread guarded, too.
+pub(crate) fn watch_thread() {
+    // SAFETY: has no preconditions.
+    watch(Watched::thread(unsafe { libc::gettid() }));
+}
+
+/// Has all of the tool's threads guarded: a new one that has no CPU could not ask for it.
+pub(crate) fn watch_threads() {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let tids = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());
+    for tid in tids {
+        let is_watched = watched().iter().any(|watched| watched.is(tid));
+        if !is_watched && class::class_of(tid).is_ok_and(|class| class.can_starve()) {
+            watch(Watched::thread(tid));
+        }
+    }
+}
+
+/// The same of a process that the tool has forked.
+pub(crate) fn watch_process(pid: libc::pid_t) {
+    watch(Watched::process(pid));
+}
+
+/// To be called before the process is reaped.
+pub(crate) fn forget_process(pid: libc::pid_t) {
+    watched().retain(|watched| !watched.is(pid));
+}
+
+/// Nothing is looked after, and nothing wakes, while the result lives.
+pub fn rest() -> Rest {
+    RESTS.store(true, Ordering::Release);
+    Rest(())
+}
+
+/// See [`rest`].
+#[derive(Debug)]
+#[must_use]
+pub struct Rest(());
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        LOOKED_NS.store(monotonic_ns(), Ordering::Release);
+        RESTS.store(false, Ordering::Release);
+        if let Some(guard) = &*GUARD.lock().unwrap_or_else(PoisonError::into_inner) {
+            guard.thread().unpark();
+        }
+    }
+}
+
+/// To be called last: there will be no guard while the kernel takes the process apart, which takes a CPU, too. Its threads
+/// are raised for that.
+pub fn end() {
+    let Some(guard) = GUARD.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        return;
+    };
+    RESTS.store(false, Ordering::Release);
+    ENDS.store(true, Ordering::Release);
+    guard.thread().unpark();
+    // It does not panic; if it did, there is nothing left to do.
+    let _ = guard.join();
+}
+
+/// The account until now. A time that has just ended, of which the guard has not yet heard, is in it.
+pub fn starved() -> Starved {
+    let looked_ns = LOOKED_NS.load(Ordering::Acquire);
+    let unheard_ns = match looked_ns {
+        0 => 0,
+        _ => late_ns(monotonic_ns().saturating_sub(looked_ns)),
+    };
+    let is_unheard = unheard_ns >= SHORTEST_NS && !RESTS.load(Ordering::Acquire);
+    Starved {
+        times: TIMES.load(Ordering::Relaxed) + u64::from(is_unheard),
+        ns: STARVED_NS.load(Ordering::Relaxed) + if is_unheard { unheard_ns } else { 0 },
+    }
+}
+
+fn watch(one: Option<Watched>) {
+    watched().extend(one);
+}
+
+fn watched() -> MutexGuard<'static, Vec<Watched>> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn look_after() {
+    let _ = set_class(0, Class::deadline(RUNTIME, PERIOD))
+        .or_else(|_| set_class(0, Class::real_time()));
+    // The files that it reads are open.
+    let _ = privileges::keep_only(&[Capability::SysNice]);
+    LOOKED_NS.store(monotonic_ns(), Ordering::Release);
+    while !ENDS.load(Ordering::Acquire) {
+        thread::park_timeout(PERIOD);
+        while RESTS.load(Ordering::Acquire) {
+            thread::park();
+        }
+        let now_ns = monotonic_ns();
+        let last_ns = LOOKED_NS.swap(now_ns, Ordering::AcqRel);
+        look(now_ns.saturating_sub(last_ns));
+    }
+    for one in &mut *watched() {
+        one.raise();
+    }
+}
+
+/// By how much a look came too late, ns: no thread had a CPU, or the process was stopped.
+fn late_ns(elapsed_ns: u64) -> u64 {
+    elapsed_ns.saturating_sub(PERIOD_NS)
+}
+
+fn look(elapsed_ns: u64) {
+    note_starved(late_ns(elapsed_ns));
+    // Lateness is counted once, not for each thread again.
+    let elapsed_ns = elapsed_ns.min(2 * PERIOD_NS);
+    // A thread that has the lock may have no CPU.
+    let mut watched = match WATCHED.try_lock() {
+        Ok(watched) => watched,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    for one in &mut *watched {
+        note_starved(one.look(elapsed_ns));
+    }
+}
+
+fn note_starved(ns: u64) {
+    if ns >= SHORTEST_NS {
+        TIMES.fetch_add(1, Ordering::Relaxed);
+        STARVED_NS.fetch_add(ns, Ordering::Relaxed);
+    }
+}
