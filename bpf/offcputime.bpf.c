@@ -24,10 +24,10 @@
 #include "left_out.bpf.h"
 #include "offcpu_config.bpf.h"
 #include "offcpu_phases.bpf.h"
+#include "offcpu_late.bpf.h"
 #include "offcpu_rows.bpf.h"
 #include "offcpu_open.bpf.h"
 #include "wakers.bpf.h"
-#include "wakeups.bpf.h"
 
 /* Of a resumed thread, which is current. */
 static __always_inline __u64 own_user_stack(struct member *member, struct task_struct *task, struct stack_scratch *scratch)
@@ -49,6 +49,37 @@ static __always_inline void keep_user_stack(struct member *member, struct task_s
 			user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
 }
 
+/* Closes its interval, with its own stacks: here, or where sched_exit walks. */
+static __always_inline void report_resumed(struct member *member, struct task_struct *task)
+{
+	if (!switches_of(task)) {
+		/* It starts in ret_from_fork, not in __schedule: sched_exit_tp will not see it. */
+		report(member, task, 0, 0);
+		return;
+	}
+	member->kernel_stack = resumed_kernel_stack(task);
+	if (!walks_on_exit())
+		report(member, task, member->kernel_stack, member->user_stack);
+}
+
+static __always_inline void switched_late(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state,
+					  struct offcputime_totals *sums)
+{
+	struct member *member;
+
+	if (!takes_late) {
+		settle_late(prev, PHASE_RUNNING);
+		settle_late(next, PHASE_RUNNABLE);
+		return;
+	}
+	member = late_member_of(prev);
+	if (member)
+		left_late(member, !preempt && (state & TASK_DEAD), sums);
+	member = late_member_of(next);
+	if (member && runs_late(member, sums))
+		report_resumed(member, next);
+}
+
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next,
 					  __u32 state)
 {
@@ -59,10 +90,8 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	if (!sums)
 		return;
 	if (!in_window(now)) {
-		if (is_late(now)) {
-			settle_late(prev, PHASE_RUNNING);
-			settle_late(next, PHASE_RUNNABLE);
-		}
+		if (is_late(now))
+			switched_late(preempt, prev, next, state, sums);
 		return;
 	}
 	member = member_of(prev);
@@ -70,17 +99,30 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	    !config.stacks.no_user)
 		keep_user_stack(member, prev);
 	member = member_of(next);
-	if (!member || !switched_in(member, now, sums))
-		return;
-	if (!switches_of(next)) {
-		/* It starts in ret_from_fork, not in __schedule: sched_exit_tp will not see it. */
-		report(member, next, 0, 0);
-		return;
-	}
-	member->kernel_stack = resumed_kernel_stack(next);
-	if (!walks_on_exit())
-		report(member, next, member->kernel_stack, member->user_stack);
+	if (member && switched_in(member, now, sums))
+		report_resumed(member, next);
 }
+
+static __always_inline void made_runnable(struct task_struct *task)
+{
+	struct offcputime_totals *sums = totals_here();
+	__u64 now = bpf_ktime_get_ns();
+	struct member *member;
+
+	if (!sums)
+		return;
+	if (in_window(now)) {
+		made_runnable_in_window(task, now, sums);
+	} else if (is_late(now) && takes_late) {
+		member = late_member_of(task);
+		if (member)
+			made_runnable_late(member, task, sums);
+	} else if (is_late(now)) {
+		settle_late(task, is_on_cpu(task) ? PHASE_RUNNING : PHASE_BLOCKED);
+	}
+}
+
+#include "wakeups.bpf.h"
 
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)

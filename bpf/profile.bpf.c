@@ -77,7 +77,7 @@ struct profile_losses {
 
 struct profile_losses losses = {};
 
-/* Whether events count. Only a window with an end that is known beforehand (--max-overhead) asks for the time. */
+/* Events count. Only a window whose end is known beforehand asks for the time. */
 static __always_inline bool is_open(void)
 {
 	return window_start_ns && (!window_end_ns || bpf_ktime_get_ns() < window_end_ns);

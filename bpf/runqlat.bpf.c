@@ -28,6 +28,8 @@ struct member {
 	 * (kernels that shield some tasks run no BPF program while those are current).
 	 */
 	__u64 switches;
+	/* For how long it had waited when the window closed, if that wait is over; else 0. */
+	__u64 outlasted_ns;
 };
 
 /* A process, thread, CPU or cgroup. */
@@ -42,6 +44,7 @@ struct group_id {
 #include "waits.bpf.h"
 #include "culprits.bpf.h"
 #include "queue_clock.bpf.h"
+#include "queue_open.bpf.h"
 
 enum group_by {
 	BY_MACHINE = 0,
@@ -283,8 +286,13 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	__u32 zero = 0;
 
 	cpu = bpf_map_lookup_elem(&history, &zero);
-	if (!sums || !cpu || !is_followed(now))
+	if (!sums || !cpu)
 		return;
+	if (!is_followed(now)) {
+		if (is_late(now))
+			outlast_window(next);
+		return;
+	}
 	if (in_window(now)) {
 		sums->switches++;
 		remember_slice(cpu, prev, now);
@@ -335,40 +343,6 @@ int open_waits(struct bpf_iter__task *ctx)
 	member->switches = switches;
 	member->cause = CAUSE_WAKEUP;
 	member->unseen = !since;
-	return 0;
-}
-
-/* A target that still waits when the window closes. */
-struct open_wait {
-	__u64 wait_ns;
-	__u32 tgid;
-	__u32 tid;
-	__u8 comm[16];
-};
-
-const struct open_wait *unused_open_wait __attribute__((unused));
-
-SEC("iter/task")
-int list_waiting(struct bpf_iter__task *ctx)
-{
-	struct task_struct *task = ctx->task;
-	struct open_wait open = {};
-	struct member *member;
-	__u64 now = bpf_ktime_get_ns();
-
-	if (!task)
-		return 0;
-	member = member_of(task);
-	if (!member || !member->runnable_ns || member->runnable_ns > now)
-		return 0;
-	/* With windows its turn may have come when nobody looked, and it may be waiting for another. */
-	if (is_on_cpu(task) || member->switches != switches_of(task))
-		return 0;
-	open.wait_ns = now - member->runnable_ns;
-	open.tgid = tgid_of(targets.pid_namespace, task);
-	open.tid = tid_of(targets.pid_namespace, task);
-	bpf_core_read(&open.comm, sizeof(open.comm), &task->comm);
-	bpf_seq_write(ctx->meta->seq, &open, sizeof(open));
 	return 0;
 }
 

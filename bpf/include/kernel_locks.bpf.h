@@ -233,6 +233,9 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 	__u32 at = find_wait(waits, lock);
 	struct lock_wait *wait;
 
+	/* What was under way at the window's end is counted as it was then. */
+	if (!in_windows && is_late(now))
+		return;
 	waits->events++;
 	if (at < KERNEL_WAITS && !(flags & LCB_F_MUTEX)) {
 		/* It cannot wait twice. */

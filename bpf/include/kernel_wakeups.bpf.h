@@ -80,7 +80,9 @@ static __always_inline void kernel_waiter_runs(struct kernel_waits *waits)
 	waits->runnable_ns = 0;
 	wait = sleeping_wait(waits);
 	now = bpf_ktime_get_ns();
-	if (wait && !(window_end_ns && now >= window_end_ns))
+	if (is_late(now))
+		now = window_end_ns;
+	if (wait && wait->reported_ns < now)
 		add_run_queue(wait, from, now);
 }
 

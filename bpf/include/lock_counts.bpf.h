@@ -157,6 +157,8 @@ static __always_inline void end_part(struct lock_wait *wait, __u64 now)
 
 	if (from < window_start_ns)
 		from = window_start_ns;
+	if (window_end_ns && now > window_end_ns)
+		now = window_end_ns;
 	if (window_start_ns && now > from) {
 		if (wait->is_spinning)
 			wait->spin_ns += now - from;

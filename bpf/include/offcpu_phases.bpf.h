@@ -42,7 +42,9 @@ struct member {
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;
-	__u8 pad[2];
+	/* The interval to be reported was open at the window's end. */
+	__u8 is_open;
+	__u8 pad;
 };
 
 #include "members.bpf.h"
@@ -160,7 +162,11 @@ static __always_inline void member_left(struct member *member, struct task_struc
 	struct offcputime_totals *sums = totals_here();
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!sums || !in_window(now) || member->phase == PHASE_DEAD)
+	if (takes_late && is_late(now))
+		now = window_end_ns;
+	else if (!in_window(now))
+		return;
+	if (!sums || member->joined_ns >= now || member->phase == PHASE_DEAD)
 		return;
 	settle(member, phase_now(task));
 	if (member->phase == PHASE_RUNNING)
@@ -210,31 +216,25 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 	return true;
 }
 
-static __always_inline void made_runnable(struct task_struct *task)
+static __always_inline void end_blocking(struct member *member, __u64 now, struct offcputime_totals *sums)
 {
-	struct offcputime_totals *sums = totals_here();
-	__u64 now = bpf_ktime_get_ns();
-	struct member *member;
+	sums->blocked_ns += elapsed(member->since_ns, now);
+	member->since_ns = member->runnable_ns = now;
+	member->phase = PHASE_RUNNABLE;
+}
 
-	if (!sums)
-		return;
-	if (!in_window(now)) {
-		if (is_late(now))
-			settle_late(task, is_on_cpu(task) ? PHASE_RUNNING : PHASE_BLOCKED);
-		return;
-	}
-	member = member_of(task);
+static __always_inline void made_runnable_in_window(struct task_struct *task, __u64 now, struct offcputime_totals *sums)
+{
+	struct member *member = member_of(task);
+
 	if (!member)
 		return;
 	/* Wakeups also reach tasks that are on a CPU or were preempted half-way to sleep: nothing changes for those. */
 	if (is_unsettled(member))
 		settle(member, is_on_cpu(task) ? PHASE_RUNNING : PHASE_BLOCKED);
 	sums->events++;
-	if (member->phase != PHASE_BLOCKED)
-		return;
-	sums->blocked_ns += elapsed(member->since_ns, now);
-	member->since_ns = member->runnable_ns = now;
-	member->phase = PHASE_RUNNABLE;
+	if (member->phase == PHASE_BLOCKED)
+		end_blocking(member, now, sums);
 }
 
 static __always_inline bool is_wanted_state(struct member *member)
@@ -249,23 +249,17 @@ static __always_inline bool is_wanted_state(struct member *member)
 	return member->state & mask;
 }
 
-/* Closes the interval; returns whether it is to be reported. */
-static __always_inline bool switched_in(struct member *member, __u64 now, struct offcputime_totals *sums)
+/* Closes the interval of a thread that is off its CPU; returns whether it is to be reported. */
+static __always_inline bool close_interval(struct member *member, __u64 now, struct offcputime_totals *sums)
 {
 	__u64 off_ns;
 
-	settle(member, PHASE_RUNNABLE);
-	sums->events++;
 	if (member->phase == PHASE_BLOCKED) {
 		__sync_fetch_and_add(&losses.out_of_order, 1);
 		sums->blocked_ns += elapsed(member->since_ns, now);
 		member->runnable_ns = now;
-	} else if (member->phase == PHASE_RUNNABLE) {
-		sums->runqueue_ns += elapsed(member->since_ns, now);
 	} else {
-		count_unseen(member, now, sums);
-		member->since_ns = now;
-		return false;
+		sums->runqueue_ns += elapsed(member->since_ns, now);
 	}
 	member->phase = PHASE_RUNNING;
 	member->since_ns = now;
@@ -278,6 +272,18 @@ static __always_inline bool switched_in(struct member *member, __u64 now, struct
 	member->ended_off_ns = off_ns;
 	member->ended_runqueue_ns = elapsed(member->runnable_ns, now);
 	return true;
+}
+
+/* Closes the interval; returns whether it is to be reported. */
+static __always_inline bool switched_in(struct member *member, __u64 now, struct offcputime_totals *sums)
+{
+	settle(member, PHASE_RUNNABLE);
+	sums->events++;
+	if (member->phase == PHASE_BLOCKED || member->phase == PHASE_RUNNABLE)
+		return close_interval(member, now, sums);
+	count_unseen(member, now, sums);
+	member->since_ns = now;
+	return false;
 }
 
 #endif

@@ -24,7 +24,9 @@ struct offcputime_key {
 	__u8 wait_flags;
 	/* User space knows the user stack: it was told of this wait before the window. */
 	__u8 is_known;
-	__u8 pad[6];
+	/* The wait was open at the window's end. */
+	__u8 is_open;
+	__u8 pad[5];
 };
 
 struct offcputime_value {
@@ -86,6 +88,7 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 		.kernel_stack = kernel,
 		.user_stack = user,
 		.wait_flags = member->wait_flags,
+		.is_open = member->is_open,
 		.call = { .syscall = NO_SYSCALL },
 	};
 

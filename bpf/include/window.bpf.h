@@ -10,6 +10,9 @@ __u64 window_start_ns = 0;
 /* 0 until user space closes the window; later events are not counted. */
 __u64 window_end_ns = 0;
 
+/* The window closes by the clock, and user space has not come yet: late events close what was open at its end. */
+__u32 takes_late = 0;
+
 static __always_inline bool in_window(__u64 now)
 {
 	return window_start_ns && now >= window_start_ns && (!window_end_ns || now < window_end_ns);

@@ -44,6 +44,8 @@ pub(crate) struct Capture<'a> {
     sampler: Option<(Sampler<'a>, Sums)>,
     end_ns: u64,
     deadline_ns: Option<u64>,
+    /// When the interval under way closes by the clock, ns.
+    closes_ns: Option<u64>,
     waits: u64,
     waited_ns: u64,
     ends: Option<String>,
@@ -75,6 +77,7 @@ impl<'a> Capture<'a> {
             sampler: None,
             end_ns: 0,
             deadline_ns: None,
+            closes_ns: None,
             waits: 0,
             waited_ns: 0,
             ends: None,
@@ -153,6 +156,12 @@ impl<'a> Capture<'a> {
         })
     }
 
+    /// When the interval that began at `start_ns` ends, ns, which is asked for when it has.
+    fn closed_at(&self, start_ns: u64) -> u64 {
+        let now = monotonic_ns();
+        self.closes_ns.map_or(now, |end| end.min(now)).max(start_ns)
+    }
+
     /// Windows need no returns of calls.
     fn follow_compat_programs(&mut self) -> Result<()> {
         if !self.args.sees_calls() {
@@ -177,7 +186,7 @@ impl<'a> Capture<'a> {
     /// Ends the interval that began at `start_ns`; what it found, and when it ended.
     fn take(&mut self, start_ns: u64) -> Result<Harvest> {
         let Some((sampler, sums)) = &mut self.sampler else {
-            let edge_ns = monotonic_ns();
+            let edge_ns = self.closed_at(start_ns);
             let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
             let ended = self.turn(start_ns, edge_ns, is_last)?;
             self.absorb();
@@ -213,6 +222,17 @@ impl Reports for Capture<'_> {
 
     fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
+    }
+
+    fn close_at(&mut self, end_ns: u64) -> Result<()> {
+        if self.sampler.is_none() {
+            let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+            bss.open_epoch = bss.epoch & 1;
+            bss.edge_ns = end_ns;
+            bss.window_end_ns = end_ns;
+            self.closes_ns = Some(end_ns);
+        }
+        Ok(())
     }
 
     fn step(&mut self) -> Result<State> {

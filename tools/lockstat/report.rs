@@ -88,6 +88,7 @@ fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
     let ledger = &interval.ledger;
     let mut extra = Map::from_iter([
         ("start_ns".into(), interval.harvest.window_ns.start.into()),
+        ("end_ns".into(), interval.harvest.window_ns.end.into()),
         ("user_ends".into(), ends::to_json(&interval.profile)),
         ("locks".into(), json::locks(&interval.harvest, stacks)),
         ("chains".into(), json::chains(&interval.harvest.chains)),

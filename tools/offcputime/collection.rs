@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
-use trace::budget::{Sampler, Summary};
+use trace::budget::{Sampler, Summary, open_edges, shut_edges};
 use trace::collect::{Until, collect};
 use trace::command::{Corked, Running};
 use trace::cost::Meter;
@@ -11,7 +11,7 @@ use trace::loader::section;
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
-use trace::window::monotonic_ns;
+use trace::window::nanoseconds;
 
 use crate::args::Args;
 use crate::harvest::{self, Harvest};
@@ -32,20 +32,25 @@ type Collected = (Harvest, Option<Summary>, Option<Running>);
 
 impl Run<'_> {
     pub(crate) fn everything(&mut self, corked: Option<Corked>) -> Result<Collected> {
-        let start_ns = monotonic_ns();
-        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
+        let duration = self.args.window.duration;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.takes_late = duration.is_some().into();
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        let start_ns = open_edges(start_ns, end_ns, duration.map(nanoseconds));
         announce(self.args);
         let mut command = corked.map(Corked::start).transpose()?;
         let mut reseeding = Reseeding::default();
         let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
         let progress = Progress::new(self.args.window.duration, self.args.common.quiet);
-        let duration = self.args.window.duration;
         let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
         collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
             look_around(skel, stacks, ring, &mut reseeding)
         })?;
-        let end_ns = monotonic_ns();
-        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        shut_edges(&mut bss.window_end_ns);
+        let end_ns = bss.window_end_ns;
+        self.stacks.absorb(self.ring);
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
         self.stacks.absorb(self.ring);
         let harvest = Harvest::gather(self.args, self.skel, self.stacks, start_ns, end_ns)?;
         Ok((harvest, None, command))

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::mem::size_of;
-use std::time::Duration;
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
@@ -22,7 +21,7 @@ use trace::stacks::{StackTable, words};
 use trace::task::comm_text;
 use trace::unwind::Registers;
 use trace::waits::Wait;
-use trace::window::monotonic_ns;
+use trace::window::{Edges, monotonic_ns};
 
 use crate::args::Args;
 use crate::losses::Lost;
@@ -74,7 +73,7 @@ pub(crate) struct Harvest {
     pub(crate) rows: Vec<Row>,
     pub(crate) accounting: Accounting,
     pub(crate) losses: Losses,
-    pub(crate) window: Duration,
+    pub(crate) window: Edges,
     /// Intervals that were still open at the end.
     pub(crate) open: u64,
     /// Where not everything was looked at.
@@ -117,7 +116,7 @@ impl Harvest {
             rows: Vec::new(),
             accounting: totals(skel)?,
             losses: Losses::default(),
-            window: Duration::from_nanos(end_ns - start_ns),
+            window: Edges { start_ns, end_ns },
             open: 0,
             estimates: None,
         };
@@ -127,6 +126,8 @@ impl Harvest {
                 .iter()
                 .map(|(key, value)| finished_row(key, value, known)),
         );
+        let closed_late = harvest.rows.iter().filter(|row| row.is_open);
+        harvest.open = closed_late.map(|row| row.count).sum();
         harvest.add_open_phases(args, closing, stacks, known, end_ns)?;
         Ok(harvest)
     }
@@ -261,7 +262,7 @@ fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownSta
         blocked_ns: value.blocked_ns,
         runqueue_ns: value.runqueue_ns,
         count: value.count,
-        is_open: false,
+        is_open: key.is_open != 0,
     }
 }
 

@@ -81,14 +81,14 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         tool: "offcputime",
         values: VALUES.to_vec(),
         samples: samples.collect(),
-        duration_ns: u64::try_from(harvest.window.as_nanos()).unwrap_or(u64::MAX),
+        duration_ns: harvest.window.ns(),
     }
 }
 
 /// What other programs are told about the run.
 fn meta(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Meta {
     let of_ns = harvest.accounting.lifetime_ns;
-    let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window);
+    let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window.duration());
     meta.comments.extend(ends::describe(profile));
     meta.build_ids = stacks.build_ids();
     meta
@@ -178,6 +178,7 @@ fn headline(accounting: &Accounting, errors: Option<&Estimates>) -> String {
 
 fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
     let mut extra = Map::new();
+    harvest.window.add_to(&mut extra);
     extra.insert("user_ends".into(), ends::to_json(profile));
     extra.insert(
         "accounting".into(),
@@ -218,7 +219,7 @@ fn close(
     let accounting = &harvest.accounting;
     let closing = Closing {
         tool: "offcputime",
-        window: harvest.window,
+        window: harvest.window.duration(),
         events: (accounting.events, "switches and wakeups"),
         stacks: Some(stacks.len()),
         ends: ends::describe(profile),

@@ -1,7 +1,5 @@
 //! A collection in windows: what each of them showed, added up by what it stands for.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
 use bpf::offcputime::types::left_out_sums;
@@ -15,6 +13,7 @@ use trace::losses::Losses;
 use trace::maps;
 use trace::stacks::StackTable;
 use trace::waits::Wait;
+use trace::window::Edges;
 
 use crate::args::Args;
 use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
@@ -90,8 +89,8 @@ impl<'a> Sampled<'a> {
     /// Everything, once the collection has ended.
     pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
         let scale = sampler.scale(end_ns);
-        let window = Duration::from_nanos(end_ns.saturating_sub(sampler.began_ns()));
-        let mut harvest = self.sums.harvest(scale, window);
+        let start_ns = sampler.began_ns();
+        let mut harvest = self.sums.harvest(scale, Edges { start_ns, end_ns });
         if sampler.is_exact() {
             harvest.estimates = None;
         }
@@ -213,7 +212,7 @@ impl Sums {
         }
     }
 
-    fn harvest(mut self, scale: f64, window: Duration) -> Harvest {
+    fn harvest(mut self, scale: f64, window: Edges) -> Harvest {
         let whole = |value: f64| (scale * value).round() as u64;
         let mut losses = Losses::default();
         let (count, time_ns) = self.rows_full;
@@ -337,7 +336,7 @@ mod tests {
             rows: Vec::new(),
             accounting,
             losses: Losses::default(),
-            window: Duration::ZERO,
+            window: Edges::default(),
             open: 0,
             estimates: None,
         }
@@ -354,7 +353,7 @@ mod tests {
             };
             sums.add(&part(after(number)), after(number), &window);
         }
-        let accounting = sums.harvest(1.0, Duration::ZERO).accounting;
+        let accounting = sums.harvest(1.0, Edges::default()).accounting;
         let lost = accounting.lost;
         assert_eq!(
             (accounting.lifetime_ns, accounting.unseen_ns),

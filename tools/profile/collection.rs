@@ -10,6 +10,7 @@ use trace::loader::section;
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
+use trace::window::{Edges, nanoseconds};
 
 use crate::args::Args;
 use crate::attach::Attached;
@@ -37,10 +38,11 @@ impl Run<'_> {
     pub(crate) fn everything(&mut self, corked: Option<Corked>) -> Result<Collected> {
         let idle_before_ns = busy::idle_ns(self.args.cpu);
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let start_ns = open_edges(&mut bss.window_start_ns, &mut bss.window_end_ns, None);
+        let duration = self.args.window.duration;
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        let start_ns = open_edges(start_ns, end_ns, duration.map(nanoseconds));
         self.args.announce();
         let mut command = corked.map(Corked::start).transpose()?;
-        let duration = self.args.window.duration;
         let progress = Progress::new(duration, self.args.common.quiet);
         let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
         let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
@@ -52,13 +54,15 @@ impl Run<'_> {
             harvest::progress(skel, stacks)
         })?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let window_ns = shut_edges(&mut bss.window_end_ns) - start_ns;
+        let looked_ns = shut_edges(&mut bss.window_end_ns);
+        let end_ns = bss.window_end_ns;
         let idle_ns = busy::idle_ns(self.args.cpu).saturating_sub(idle_before_ns);
         self.stacks.absorb(ring);
         self.attached.follow_cpus(self.skel, true)?;
         let span = Span {
-            window_ns,
+            window: Edges { start_ns, end_ns },
             idle_ns,
+            late_ns: looked_ns - end_ns,
             late_cpus: self.attached.late_cpus(),
         };
         let harvest = Harvest::gather(self.args, self.skel, self.stacks, &span)?;

@@ -1,7 +1,5 @@
 //! What the BPF side has gathered, as plain data.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use bpf::profile::ProfileSkel;
 use bpf::profile::types::{profile_key, profile_totals, profile_value};
@@ -16,6 +14,7 @@ use trace::maps;
 use trace::progress::State;
 use trace::stacks::StackTable;
 use trace::task::comm_text;
+use trace::window::Edges;
 
 use crate::args::{Args, Rate};
 use crate::counters::Late;
@@ -50,7 +49,7 @@ pub(crate) struct Harvest {
     pub(crate) rows: Vec<Row>,
     pub(crate) totals: Totals,
     pub(crate) losses: Losses,
-    pub(crate) window: Duration,
+    pub(crate) window: Edges,
     /// Samples that a clock takes of CPUs as busy as these were; `None`: the event is no clock.
     pub(crate) expected: Option<u64>,
     /// Where not everything was looked at.
@@ -88,11 +87,16 @@ const EDGE_SAMPLES: u64 = 2;
 /// The kernel's account of idle time is itself made of ticks: one sample in this many may be missing because of it.
 const TOLERANCE: u64 = 20;
 
+/// For a look at the CPUs' idle time.
+const MOST_LATE_NS: u64 = 50_000_000;
+
 /// What CPUs did while everything was looked at.
 pub(crate) struct Span {
-    pub(crate) window_ns: u64,
+    pub(crate) window: Edges,
     /// Of all CPUs, by the kernel's account.
     pub(crate) idle_ns: u64,
+    /// Idle time was asked for so long after the window's end, ns.
+    pub(crate) late_ns: u64,
     /// CPUs that came online meanwhile.
     pub(crate) late_cpus: Late,
 }
@@ -108,19 +112,19 @@ impl Harvest {
             rows: rows(skel)?,
             totals: totals(skel)?,
             losses: Losses::default(),
-            window: Duration::from_nanos(span.window_ns),
+            window: span.window,
             expected: None,
             estimates: None,
         };
         let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
-        // How long a CPU was there that came later, nobody knows.
-        if args.event.is_clock() && span.late_cpus.is_empty() {
+        // How long a CPU was there that came later, nobody knows, nor how much of the idle time of a late look was the window's.
+        if args.event.is_clock() && span.late_cpus.is_empty() && span.late_ns < MOST_LATE_NS {
             let period_ns = match args.rate() {
                 Rate::Every(period_ns) => period_ns,
                 Rate::Hertz(hertz) => 1_000_000_000 / hertz,
             };
             harvest.expected =
-                Some((span.window_ns * cpus).saturating_sub(span.idle_ns) / period_ns);
+                Some((span.window.ns() * cpus).saturating_sub(span.idle_ns) / period_ns);
         }
         harvest.count_losses(skel, stacks, cpus, &span.late_cpus)?;
         Ok(harvest)

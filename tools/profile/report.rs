@@ -1,7 +1,6 @@
 //! What profile says: a profile out of plain rows, in each format.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use profile::escape::terminal;
@@ -17,6 +16,7 @@ use trace::options::terminal_width;
 use trace::output::Format;
 use trace::run::{self, Outcome};
 use trace::stacks::StackTable;
+use trace::window::Edges;
 
 use crate::args::{Args, Rate};
 use crate::harvest::{Harvest, Row};
@@ -53,7 +53,7 @@ pub(crate) fn report(
     Ok(close(args, harvest, &profile, stacks, cost))
 }
 
-fn profile_of(args: &Args, rows: &[Row], window: Duration, stacks: &mut StackTable) -> Profile {
+fn profile_of(args: &Args, rows: &[Row], window: Edges, stacks: &mut StackTable) -> Profile {
     let samples = rows.iter().map(|row| Sample {
         task: row.task.clone(),
         reason: None,
@@ -72,7 +72,7 @@ fn profile_of(args: &Args, rows: &[Row], window: Duration, stacks: &mut StackTab
             unit: unit(args),
         }],
         samples: samples.collect(),
-        duration_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+        duration_ns: window.ns(),
     }
 }
 
@@ -84,7 +84,7 @@ fn meta(
     stacks: &StackTable,
     cost: &Cost,
 ) -> Meta {
-    let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window);
+    let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window.duration());
     meta.comments.extend(ends::describe(profile));
     meta.event = args.event.short_name();
     meta.build_ids = stacks.build_ids();
@@ -192,6 +192,7 @@ fn write_sureness(
 fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
     let totals = &harvest.totals;
     let mut extra = Map::new();
+    harvest.window.add_to(&mut extra);
     extra.insert("user_ends".into(), ends::to_json(profile));
     let (key, rate) = match args.rate() {
         Rate::Hertz(hertz) => ("frequency_hz", hertz),
@@ -233,7 +234,7 @@ fn close(
 ) -> Outcome {
     let closing = Closing {
         tool: "profile",
-        window: harvest.window,
+        window: harvest.window.duration(),
         events: (harvest.totals.samples, "samples"),
         stacks: Some(stacks.len()),
         ends: ends::describe(profile),

@@ -1,7 +1,5 @@
 //! A collection in windows: what each of them showed, added up by what it stands for.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use bpf::profile::ProfileSkel;
 use libbpf_rs::Object;
@@ -14,6 +12,7 @@ use trace::cost::cpus_online;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::stacks::StackTable;
+use trace::window::Edges;
 
 use crate::args::Args;
 use crate::attach::Attached;
@@ -84,10 +83,10 @@ impl<'a> Sampled<'a> {
 
     /// Everything, once the collection has ended.
     pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
-        let window_ns = end_ns.saturating_sub(sampler.began_ns());
+        let start_ns = sampler.began_ns();
         let (scale, is_exact) = (sampler.scale(end_ns), sampler.is_exact());
         let looked = sampler.share(end_ns);
-        let mut harvest = self.sums.harvest(scale, Duration::from_nanos(window_ns));
+        let mut harvest = self.sums.harvest(scale, Edges { start_ns, end_ns });
         harvest.estimates = harvest
             .estimates
             .filter(|_| !is_exact)
@@ -184,7 +183,7 @@ impl Sums {
         self.weight.push(weights, open_ns, stratum_ns);
     }
 
-    fn harvest(mut self, scale: f64, window: Duration) -> Harvest {
+    fn harvest(mut self, scale: f64, window: Edges) -> Harvest {
         let mut random = 1;
         let mut whole = |value: f64| round_fairly(scale * value, &mut random);
         let rows = self.rows.drain().map(|((task, user, kernel), sum)| Row {
@@ -248,7 +247,7 @@ mod tests {
         for number in 0..20 {
             sums.add(Vec::new(), Totals::default(), &window(number));
         }
-        let harvest = sums.harvest(1.0, Duration::from_nanos(2_000));
+        let harvest = sums.harvest(1.0, Edges::default());
         let estimates = harvest.estimates.expect("not all was looked at");
         let line = |is_weighed| estimates.describe("cpu-clock", is_weighed);
         assert!(

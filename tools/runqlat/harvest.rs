@@ -58,11 +58,18 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    pub(crate) fn take(args: &Args, skel: &mut RunqlatSkel<'_>, start_ns: u64) -> Result<Self> {
+    /// Takes what began at `start_ns` and ends now, or has ended at `closes_ns`.
+    pub(crate) fn take(
+        args: &Args,
+        skel: &mut RunqlatSkel<'_>,
+        start_ns: u64,
+        closes_ns: Option<u64>,
+    ) -> Result<Self> {
         let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let epoch = bss.epoch;
         bss.epoch = 1 - epoch;
-        let end_ns = monotonic_ns();
+        let now = monotonic_ns();
+        let end_ns = closes_ns.map_or(now, |end| end.min(now)).max(start_ns);
         wait_for_running_programs();
         let waits = waits(args, skel, epoch)?;
         Ok(Self {

@@ -73,6 +73,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         start_ns,
         reseeding: Reseeding::default(),
         meter: &meter,
+        closes_ns: None,
         sampler,
     };
     let written = report_each(

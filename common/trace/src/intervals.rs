@@ -29,6 +29,16 @@ pub trait Reports {
         None
     }
 
+    /// The interval under way is the last one and ends at `end_ns`, ns, by the clock. Where the BPF side sees to that, nothing that
+    /// happens until the report is asked for is counted, or costs what counting does.
+    ///
+    /// # Errors
+    ///
+    /// The tool's own; they end the run.
+    fn close_at(&mut self, _end_ns: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Takes the interval that began at `start_ns` out of the BPF side and writes it. `end_ns` becomes the interval's end as
     /// soon as it is taken, whether or not writing succeeds.
     ///
@@ -60,6 +70,13 @@ pub fn report_each(
         let tick_ns = ticker.as_ref().map(Ticker::next_ns);
         until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
         let whole = until.deadline_ns.map(|end| end.saturating_sub(*end_ns));
+        // What has passed already is counted.
+        let is_last = |end_ns: &u64| {
+            (every.count == Some(count) || deadline_ns == Some(*end_ns)) && *end_ns > monotonic_ns()
+        };
+        if let Some(end_ns) = until.deadline_ns.filter(is_last) {
+            reports.close_at(end_ns)?;
+        }
         let progress = Progress::new(whole.map(Duration::from_nanos), quiet);
         collect(&mut until, &reports.fds(), &progress, || reports.step())?;
         let is_due = deadline_ns.is_some_and(|deadline| monotonic_ns() >= deadline);

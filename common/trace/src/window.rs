@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use serde_json::{Map, Value};
 
 /// Longest duration accepted: a year; anything beyond is a slip of the hand.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
@@ -62,6 +63,33 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         return Err("must be more than 0 and at most a year".into());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Begin and end of what was traced, as [`monotonic_ns`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// When events began to count, ns.
+    pub start_ns: u64,
+    /// When they ceased to, ns.
+    pub end_ns: u64,
+}
+
+impl Edges {
+    /// Length, ns.
+    pub fn ns(self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Length.
+    pub fn duration(self) -> Duration {
+        Duration::from_nanos(self.ns())
+    }
+
+    /// For JSON: `start_ns` and `end_ns`.
+    pub fn add_to(self, object: &mut Map<String, Value>) {
+        object.insert("start_ns".into(), self.start_ns.into());
+        object.insert("end_ns".into(), self.end_ns.into());
+    }
 }
 
 /// Now, on the clock that the BPF side stamps with (`CLOCK_MONOTONIC` outside all time namespaces), ns.

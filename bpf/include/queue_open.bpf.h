@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* queue_open.bpf.h: waits on a run queue that are open when the window ends. */
+#ifndef __QUEUE_OPEN_BPF_H__
+#define __QUEUE_OPEN_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "members.bpf.h"
+#include "queue_clock.bpf.h"
+#include "waits.bpf.h"
+
+/* It waited when the window closed, and user space has not come yet to ask. */
+static __always_inline void outlast_window(struct task_struct *next)
+{
+	struct member *member = member_of(next);
+
+	if (!member || !member->runnable_ns)
+		return;
+	if (member->runnable_ns < window_end_ns && member->switches == switches_of(next))
+		member->outlasted_ns = window_end_ns - member->runnable_ns;
+	member->runnable_ns = 0;
+}
+
+/* A target that waits when the window closes. */
+struct open_wait {
+	__u64 wait_ns;
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+};
+
+const struct open_wait *unused_open_wait __attribute__((unused));
+
+/* 0: it does not wait. */
+static __always_inline __u64 waits_since(struct member *member, struct task_struct *task, __u64 now)
+{
+	if (!member->runnable_ns || member->runnable_ns >= now)
+		return 0;
+	/* With windows its turn may have come when nobody looked, and it may be waiting for another. */
+	if (is_on_cpu(task) || member->switches != switches_of(task))
+		return 0;
+	return now - member->runnable_ns;
+}
+
+SEC("iter/task")
+int list_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct open_wait open = {};
+	struct member *member;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!task)
+		return 0;
+	member = member_of(task);
+	if (!member)
+		return 0;
+	open.wait_ns = member->outlasted_ns;
+	if (!open.wait_ns)
+		open.wait_ns = waits_since(member, task, !in_windows && is_late(now) ? window_end_ns : now);
+	if (!open.wait_ns)
+		return 0;
+	open.tgid = tgid_of(targets.pid_namespace, task);
+	open.tid = tid_of(targets.pid_namespace, task);
+	bpf_core_read(&open.comm, sizeof(open.comm), &task->comm);
+	bpf_seq_write(ctx->meta->seq, &open, sizeof(open));
+	return 0;
+}
+
+#endif

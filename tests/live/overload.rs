@@ -1,0 +1,178 @@
+//! Tools that the machine does not run.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::kernel::{alone, has_tracepoint};
+use crate::tool::{TRACERS, Tool};
+use crate::workload::Workload;
+
+/// Of a thread's `stat`, behind its name: number of fields before its scheduling policy.
+const POLICY: usize = 38;
+/// SCHED_DEADLINE.
+const DEADLINE: &str = "6";
+
+/// Path of the guard's directory in /proc.
+fn guard_of(tool: &Tool) -> String {
+    let threads = fs::read_dir(format!("/proc/{}/task", tool.pid())).expect("it runs");
+    threads
+        .filter_map(|thread| thread.ok()?.path().to_str().map(str::to_owned))
+        .find(|path| fs::read_to_string(format!("{path}/comm")).is_ok_and(|comm| comm == "guard\n"))
+        .expect("a guard")
+}
+
+/// How often a thread has been put on a CPU.
+fn turns(thread: &str) -> u64 {
+    let schedstat = fs::read_to_string(format!("{thread}/schedstat")).expect("it runs");
+    let last = schedstat.split_whitespace().last().expect("three numbers");
+    last.parse().expect("a number")
+}
+
+fn await_looks(guard: &str) {
+    let (before, give_up) = (turns(guard), Instant::now() + Duration::from_secs(60));
+    while turns(guard) < before + 2 {
+        assert!(Instant::now() < give_up, "the guard sleeps");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn time_without_a_cpu_is_said() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let tool = Tool::start("runqlat", &["-j", "--strict"]);
+    tool.wait_attached();
+    let guard = guard_of(&tool);
+    await_looks(&guard);
+    let before_stop = Instant::now();
+    tool.signal(libc::SIGSTOP);
+    let stopped = Instant::now();
+    std::thread::sleep(Duration::from_millis(1_600));
+    let at_least = stopped.elapsed();
+    tool.signal(libc::SIGCONT);
+    await_looks(&guard);
+    let at_most = before_stop.elapsed();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    let said = "runqlat: the machine did not run this tool for ";
+    assert!(output.stderr.contains(said), "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    let starved_ns = report["cost"]["starved_ns"].as_u64().expect("a time");
+    let starved = Duration::from_nanos(starved_ns);
+    // It looks every 100 ms, and may just have looked when it was stopped, or been about to.
+    let period = Duration::from_millis(100);
+    assert!(
+        (at_least - period..at_most).contains(&starved),
+        "{starved:?}, stopped for {at_least:?} to {at_most:?}"
+    );
+}
+
+#[test]
+fn every_tool_has_a_guard_before_all_others() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    for name in TRACERS {
+        let tool = Tool::start(name, &[]);
+        tool.wait_attached();
+        let stat = fs::read_to_string(format!("{}/stat", guard_of(&tool))).expect("it runs");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name");
+        assert_eq!(fields.split(' ').nth(POLICY), Some(DEADLINE), "{name}");
+        tool.interrupt();
+        let output = tool.finish();
+        assert_eq!(output.code, 0, "{name}: {}", output.stderr);
+        assert!(!output.stderr.contains("did not run"), "{}", output.stderr);
+    }
+}
+
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Stops a tool as soon as its window is open, and calls `meanwhile` when it is over. What it prints then.
+fn stopped_beyond_its_window(tool: &Tool, meanwhile: impl FnOnce()) {
+    tool.wait_attached();
+    tool.signal(libc::SIGSTOP);
+    std::thread::sleep(WINDOW);
+    meanwhile();
+    tool.signal(libc::SIGCONT);
+}
+
+#[test]
+fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    // Waits for a line, then for what never comes.
+    let mut waiter = Command::new("sh")
+        .args(["-c", "read line; exec sleep 1000"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    let pid = waiter.id().to_string();
+    let is_in = |what: &str| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs");
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        comm.trim() == what && stat.contains(") S ")
+    };
+    while !is_in("sh") {
+        std::thread::yield_now();
+    }
+    let tool = Tool::start("offcputime", &["-j", "-p", &pid, "1"]);
+    stopped_beyond_its_window(&tool, || {
+        let mut line = waiter.stdin.take().expect("a pipe");
+        line.write_all(b"line\n").expect("it reads");
+        while !is_in("sleep") {
+            std::thread::yield_now();
+        }
+    });
+    let output = tool.finish();
+    waiter.kill().expect("it runs");
+    waiter.wait().expect("our child");
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.report();
+    let window_ns = u64::try_from(WINDOW.as_nanos()).expect("a second");
+    assert_eq!(report["duration_ns"], window_ns);
+    let accounting = &report["accounting"];
+    assert_eq!(accounting["blocked_ns"], window_ns, "{accounting}");
+    assert_eq!(accounting["lifetime_ns"], window_ns, "{accounting}");
+    assert_eq!(accounting["open_at_end"], 1, "{accounting}");
+    let stacks = report["stacks"].as_array().expect("a list");
+    let [wait] = &stacks[..] else {
+        panic!("one wait: {stacks:?}");
+    };
+    assert_eq!(wait["comm"], "sh");
+    assert_eq!(wait["reason"], "pipe");
+    // Where it says itself that it goes on, it walks its own stack.
+    if has_tracepoint("sched_exit_tp") {
+        let user = wait["user"].as_array().expect("a stack");
+        let leaf = user.last().expect("a frame")["name"].as_str();
+        assert!(leaf.is_some_and(|name| name.contains("read")), "{wait}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_cpu_at_the_end_is_named_though_the_tool_is_stopped() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let args = ["--threads", "2", "--cpu", "0", "--seconds", "1000"];
+    let mut spinners = Workload::start("spinner", &args);
+    spinners.go();
+    let pid = spinners.pid().to_string();
+    let tool = Tool::start("runqlat", &["-j", "-p", &pid, "1", "1"]);
+    stopped_beyond_its_window(&tool, || ());
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.report();
+    let window_ns = u64::try_from(WINDOW.as_nanos()).expect("a second");
+    let edge = |name: &str| report[name].as_u64().expect("a time");
+    assert_eq!(edge("end_ns") - edge("start_ns"), window_ns);
+    // One runs and one waits, or both wait for somebody else.
+    let waiting = report["still_waiting"].as_array().expect("a list").len();
+    assert!((1..=2).contains(&waiting), "{report}");
+}
