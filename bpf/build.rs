@@ -2,13 +2,12 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clang::find_clang;
 use libbpf_cargo::SkeletonBuilder;
 
-/// Newest first; Debian installs `clang-NN` without a plain `clang` beside it.
-const CLANG_VERSIONS: std::ops::RangeInclusive<u32> = 14..=24;
+mod clang;
 
 fn main() -> Result<()> {
     let dir = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
@@ -48,24 +47,4 @@ fn main() -> Result<()> {
 
 fn tool_name(source: &Path) -> Option<&str> {
     source.file_name()?.to_str()?.strip_suffix(".bpf.c")
-}
-
-/// `$CLANG`, else `clang`, else the newest `clang-NN`.
-fn find_clang() -> Result<PathBuf> {
-    if let Some(clang) = env::var_os("CLANG") {
-        return Ok(clang.into());
-    }
-    let versioned = CLANG_VERSIONS
-        .rev()
-        .map(|version| format!("clang-{version}"));
-    for name in std::iter::once("clang".to_owned()).chain(versioned) {
-        if Command::new(&name)
-            .arg("--version")
-            .output()
-            .is_ok_and(|out| out.status.success())
-        {
-            return Ok(name.into());
-        }
-    }
-    bail!("no clang found: install it (Debian: apt-get install clang) or set CLANG to its path")
 }

@@ -1,12 +1,13 @@
-//! offcputime against programs that time their own waits.
+//! offcputime against a log of the kernel's own events, and programs that time their own waits.
 
+use oracle::offcpu;
 use serde_json::Value;
 
-use crate::cpu_times::{assert_cpu_time, stolen_of};
-use crate::kernel::{alone, require_live};
+use crate::cpu_times::stolen_of;
+use crate::kernel::alone;
 use crate::slow_disk::SlowDisk;
 use crate::tool::Tool;
-use crate::traced::traced;
+use crate::traced::{sandwiched, traced};
 use crate::workload::{Workload, number};
 
 /// Error allowed per thread and reason.
@@ -79,10 +80,9 @@ pub(crate) fn assert_waited(found: u64, thread: &Value, unseen: u64) {
 
 #[test]
 fn each_kind_of_wait_has_its_reason_and_its_time() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = trace("waiter", &["--waits", "23", "--millis", "20"], &[]);
     assert!(results.len() >= 8);
     for thread in &results {
@@ -100,10 +100,9 @@ fn each_kind_of_wait_has_its_reason_and_its_time() {
 
 #[test]
 fn page_faults_from_disk_are_told_from_reads() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = std::env::current_dir().expect("a directory");
     let dir_arg = dir.to_str().expect("a plain path");
     let mut workload = Workload::start(
@@ -136,10 +135,9 @@ fn page_faults_from_disk_are_told_from_reads() {
 
 #[test]
 fn a_thread_that_sleeps_throughout_is_there_in_full() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = trace("asleep", &[], &[]);
     let window = report["duration_ns"].as_u64().expect("a duration");
     assert_eq!(results.len(), 4);
@@ -167,10 +165,9 @@ fn spinners() -> (Value, Vec<Value>) {
 
 #[test]
 fn phases_add_up_to_threads_times_wall() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = spinners();
     let accounting = &report["accounting"];
     let lifetime = number(accounting, "lifetime_ns");
@@ -190,37 +187,49 @@ fn phases_add_up_to_threads_times_wall() {
     );
 }
 
-#[test]
-fn time_on_and_for_a_cpu_is_schedstats() {
-    if !require_live() {
-        return;
+/// Each of a workload's threads is off its CPU as often as in the log of the kernel's events, for a time inside its bracket.
+fn assert_times_are_the_kernels(workload: Workload) {
+    let (report, results, logs) = sandwiched("offcputime", workload, &["-m", "0"]);
+    let edges = number(&report, "start_ns")..number(&report, "end_ns");
+    for thread in &results {
+        let tid = number(thread, "tid");
+        let truth = offcpu::intervals(&logs, u32::try_from(tid).expect("a thread ID"), &edges);
+        let truth = truth.expect("logs that agree");
+        let count = stacks(&report, tid)
+            .map(|stack| number(stack, "count"))
+            .sum();
+        let sum_ns = stacks(&report, tid).map(total).sum();
+        eprintln!("thread {tid}: {count} times, {sum_ns} ns; {truth:?}");
+        assert!(
+            truth.holds(count, sum_ns),
+            "thread {tid}: {count} times, {sum_ns} ns; {truth:?}"
+        );
     }
-    let _alone = alone();
-    let (report, results) = spinners();
-    let accounting = &report["accounting"];
-    let oncpu = results
-        .iter()
-        .map(|thread| number(thread, "total.oncpu_ns"))
-        .sum();
-    assert_cpu_time(number(accounting, "oncpu_ns"), oncpu, 0.02);
-    let delay = results
-        .iter()
-        .map(|thread| number(thread, "total.run_delay_ns"))
-        .sum();
-    assert_close(
-        number(accounting, "runqueue_ns"),
-        delay,
-        0.02,
-        "run queue against schedstat",
-    );
+    assert_eq!(report["losses"]["unreported"], 0);
+}
+
+#[test]
+fn spinners_are_off_their_cpu_as_long_as_the_kernel_says() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    assert_times_are_the_kernels(Workload::spinners(4, 1));
+}
+
+#[test]
+fn waiters_are_off_their_cpus_as_long_as_the_kernel_says() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let args = ["--waits", "23", "--millis", "20"];
+    assert_times_are_the_kernels(Workload::start("waiter", &args));
 }
 
 #[test]
 fn the_waker_of_a_pipe_read_is_its_writer() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = trace(
         "waiter",
         &["--waits", "23", "--kinds", "pipe"],

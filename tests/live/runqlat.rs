@@ -1,14 +1,12 @@
-//! runqlat against the kernel's own run delay and against known numbers of wakeups.
+//! runqlat against a log of the kernel's own events and against known numbers of wakeups.
 
+use oracle::run_queue;
 use serde_json::Value;
 
-use crate::cpu_times::{TICK_NS, stolen_ns};
-use crate::kernel::{alone, require_live};
-use crate::traced::{assert_no_gaps, observed, traced};
+use crate::cpu_times::stolen_ns;
+use crate::kernel::alone;
+use crate::traced::{assert_no_gaps, observed, sandwiched, traced};
 use crate::workload::{Workload, number};
-
-/// Error allowed against `/proc/PID/task/TID/schedstat`.
-const TOLERANCE: f64 = 0.02;
 
 /// By thread.
 fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
@@ -35,59 +33,52 @@ fn hidden_ns(report: &Value, longest_ns: u64) -> u64 {
     number(&report["losses"], "unseen") * longest_ns
 }
 
-/// Each thread's waits; of one of them a hypervisor may have halted the CPU between the kernel's look at its clock and ours, of which
-/// the kernel tells in steps of 10 ms.
-fn assert_run_delay(report: &Value, results: &[Value]) {
-    let unseen = number(&report["losses"], "unseen");
-    let (mut halted, most_ns) = (0, TICK_NS + stolen_ns());
-    for thread in results {
+/// Traces all of a workload's threads; each has as many waits as the log of the kernel's events, in a sum inside its bracket.
+fn assert_waits_are_the_kernels(workload: Workload) {
+    let (report, results, logs) = sandwiched("runqlat", workload, &["-L"]);
+    let mut hidden = 0;
+    for thread in &results {
         let tid = number(thread, "tid");
-        let truth = number(thread, "total.run_delay_ns");
-        let group = group(report, tid);
-        let found = group["sum_ns"].as_u64().unwrap_or(0);
-        let longest_ns = group["max_ns"].as_u64().unwrap_or(0);
-        let allowed = (TOLERANCE * truth as f64) as u64 + hidden_ns(report, longest_ns);
-        let off = found.abs_diff(truth).saturating_sub(allowed);
-        halted += u32::from(off > 0);
+        let truth = run_queue::waits(&logs, u32::try_from(tid).expect("a thread ID"));
+        let truth = truth.expect("logs that agree");
+        let group = group(&report, tid);
+        let figure = |name: &str| group[name].as_u64().unwrap_or(0);
+        let (count, sum_ns) = (figure("count"), figure("sum_ns"));
+        eprintln!("thread {tid}: {count} waits, {sum_ns} ns; {truth:?}");
         assert!(
-            off <= most_ns.min(truth / 10) && halted <= 1,
-            "thread {tid}: waited {found} ns, schedstat says {truth} ns; {unseen} waits unseen"
+            truth.holds(count, sum_ns),
+            "thread {tid}: {count} waits, {sum_ns} ns; {truth:?}"
         );
+        hidden += truth.hidden;
+    }
+    for (loss, count) in report["losses"].as_object().expect("losses") {
+        let truth = if loss == "unseen" { hidden } else { 0 };
+        assert_eq!(*count, truth, "{loss}");
     }
 }
 
 #[test]
-fn spinners_on_one_cpu_wait_as_long_as_schedstat_says() {
-    if !require_live() {
+fn spinners_on_one_cpu_wait_as_long_as_the_kernel_says() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
-    let (report, results) = trace(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "3"],
-        &[],
-    );
-    assert_eq!(results.len(), 4);
-    assert_run_delay(&report, &results);
+    };
+    assert_waits_are_the_kernels(Workload::spinners(4, 1));
 }
 
 #[test]
-fn a_storm_of_wakeups_waits_as_long_as_schedstat_says() {
-    if !require_live() {
+fn a_storm_of_wakeups_waits_as_long_as_the_kernel_says() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
-    let (report, results) = trace("waker", &["--storm", "--cpu", "0", "--seconds", "3"], &[]);
-    assert!(results.len() > 4);
-    assert_run_delay(&report, &results);
+    };
+    let args = ["--storm", "--cpu", "0", "--seconds", "1"];
+    assert_waits_are_the_kernels(Workload::start("waker", &args));
 }
 
 #[test]
 fn every_wakeup_of_a_prime_number_is_counted() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = trace("waker", &["--count", "997", "--cpu", "0"], &["--wakeup"]);
     for consumer in &results {
         let group = group(&report, number(consumer, "tid"));
@@ -101,10 +92,9 @@ fn every_wakeup_of_a_prime_number_is_counted() {
 
 #[test]
 fn the_spinners_are_named_as_what_each_other_waited_behind() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = trace(
         "spinner",
         &["--threads", "2", "--cpu", "0", "--seconds", "2"],
@@ -147,10 +137,9 @@ fn the_spinners_are_named_as_what_each_other_waited_behind() {
 
 #[test]
 fn intervals_add_up_and_do_not_drift() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::start("waker", &["--count", "997", "--cpu", "0"]);
     let pid = workload.pid().to_string();
     let (output, results) = observed(
@@ -177,10 +166,9 @@ fn intervals_add_up_and_do_not_drift() {
 
 #[test]
 fn slow_waits_of_a_sleeper_are_all_printed_and_never_behind_an_idle_task() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::start("waiter", &["--waits", "23", "--kinds", "sleep"]);
     let pid = workload.pid().to_string();
     let args = [

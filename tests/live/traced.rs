@@ -1,5 +1,6 @@
 //! A workload under a tool, from before its work to after it.
 
+use oracle::{Below, Logs};
 use serde_json::Value;
 
 use crate::tool::{Output, Tool};
@@ -39,6 +40,27 @@ pub(crate) fn reported(
 ) -> (Value, Vec<Value>) {
     let (output, results) = observed(tool, &[&["-j"], options].concat(), workload);
     (output.report(), results)
+}
+
+/// As [`traced`], with what the kernel did meanwhile.
+pub(crate) fn sandwiched(
+    tool: &str,
+    mut workload: Workload,
+    options: &[&str],
+) -> (Value, Vec<Value>, Logs) {
+    let pid = workload.pid().to_string();
+    let below = Below::attach().expect("the oracle");
+    let tool = Tool::start(tool, &[&["-j", "-p", &pid], options].concat());
+    tool.wait_attached();
+    let around = below.around().expect("the oracle");
+    workload.go();
+    let results = workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let logs = around.take().expect("whole logs");
+    workload.finish();
+    (output.report(), results, logs)
 }
 
 /// The same of a process, which then ends.

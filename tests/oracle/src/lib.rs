@@ -1,0 +1,92 @@
+//! The sandwich: two logs of the same events, one attached before a tool and one after it.
+//!
+//! Whatever a hypervisor, an interrupt or another probe does between two programs on one tracepoint, the tool's time of an event
+//! lies between the logs' times of it. So do the sums of its intervals, without any tolerance: disturbance widens the bracket
+//! by exactly what it was. Needs Linux 5.18 or later (fa2c3254d7cf, the state of who leaves).
+
+use anyhow::Result;
+
+pub use bracket::Bracket;
+pub use event::{Event, Kind};
+pub use log::Log;
+
+pub mod bracket;
+mod event;
+mod log;
+pub mod offcpu;
+pub mod run_queue;
+
+/// The skeleton of `oracle.bpf.c`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used,
+    clippy::wildcard_imports,
+    clippy::too_many_lines,
+    clippy::redundant_closure_for_method_calls
+)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/oracle.skel.rs"));
+}
+
+/// A log attached before the tool.
+#[derive(Debug)]
+pub struct Below(Log);
+
+/// With one attached after it, too.
+#[derive(Debug)]
+pub struct Around {
+    before: Log,
+    after: Log,
+}
+
+/// What the two logs hold.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    /// Of the log attached before the tool: its times are not later than the tool's.
+    pub before: Vec<Event>,
+    /// Of the one attached after it: not earlier.
+    pub after: Vec<Event>,
+}
+
+impl Below {
+    /// To be called before the tool attaches.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be attached.
+    pub fn attach() -> Result<Self> {
+        Ok(Self(Log::attach()?))
+    }
+
+    /// To be called when the tool has attached. Both logs begin.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::attach`].
+    pub fn around(self) -> Result<Around> {
+        let mut around = Around {
+            before: self.0,
+            after: Log::attach()?,
+        };
+        around.before.begin()?;
+        around.after.begin()?;
+        Ok(around)
+    }
+}
+
+impl Around {
+    /// Ends both logs.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is not whole.
+    pub fn take(self) -> Result<Logs> {
+        Ok(Logs {
+            before: self.before.take()?,
+            after: self.after.take()?,
+        })
+    }
+}
