@@ -14,11 +14,11 @@ endif
 
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install python speedscope trixie) tests/run \
+SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install python speedscope trixie) tests/run tests/truth \
             $(addprefix tests/kernels/,boot features fetch guest image run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels soak check fuzz bench bench-files dist dist-test install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels truth soak check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -43,6 +43,10 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 	@if test -f .clang-format && command -v clang-format >/dev/null; \
 	then find bpf -name '*.bpf.[ch]' -exec clang-format --dry-run -Werror {} +; \
 	else echo 'clang-format is not set up: BPF sources not checked'; fi
+
+truth: deps-test ## what is statistical, by a sequential test of each; a ledger of every run (TRUTH='budget profile')
+	tests/truth $(TRUTH)
+	$(if $(TRUTH),,$(MAKE) --no-print-directory overload OVERLOAD='--runs 1 --most 2')
 
 SOAK_SECONDS ?= 10
 soak: deps-test ## the heaviest loads, SOAK_SECONDS=10 times as long as in the tests; what they cost is printed

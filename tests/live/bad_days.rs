@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::kernel::require_live;
+use crate::kernel::beside;
 use crate::tool::{COMMANDED, TRACERS, Tool};
 use crate::workload::{Workload, number};
 
@@ -24,9 +24,9 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_target_that_exits_leaves_a_whole_report() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for tool in ["offcputime", "profile", "runqlat"] {
         let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "1"]);
         let running = Tool::start(tool, &["-j", "-p", &workload.pid().to_string()]);
@@ -48,9 +48,9 @@ fn a_target_that_exits_leaves_a_whole_report() {
 
 #[test]
 fn a_closed_pipe_ends_quietly() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for (tool, args) in [
         ("offcputime", &["1"][..]),
         ("runqlat", &["-P", "100ms", "5"]),
@@ -84,9 +84,9 @@ fn a_closed_pipe_ends_quietly() {
 
 #[test]
 fn sigterm_ends_with_the_report() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for tool in TRACERS {
         let running = Tool::start(tool, &["-j"]);
         running.wait_attached();
@@ -102,9 +102,9 @@ fn sigterm_ends_with_the_report() {
 
 #[test]
 fn a_second_ctrl_c_quits_at_once() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     // A command that ignores Ctrl-C keeps the tool waiting after its report.
     let mut child = Command::new(crate::built("offcputime"))
         .args([
@@ -132,9 +132,9 @@ fn a_second_ctrl_c_quits_at_once() {
 
 #[test]
 fn a_full_disk_is_named_and_leaves_nothing() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let link = dir.path().join("full.json");
     std::os::unix::fs::symlink("/dev/full", &link).expect("a link");
@@ -156,9 +156,9 @@ fn a_full_disk_is_named_and_leaves_nothing() {
 
 #[test]
 fn files_of_two_formats_agree() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let name = |name: &str| dir.path().join(name).to_str().expect("plain").to_owned();
     let (folded, json) = (name("a.folded"), name("b.json"));
@@ -195,9 +195,9 @@ fn files_of_two_formats_agree() {
 
 #[test]
 fn a_commands_status_is_passed_on_and_its_children_are_followed() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
         for tool in COMMANDED {
             let output = run(tool, &["-q", "--", "sh", "-c", script]);
@@ -245,9 +245,9 @@ fn a_commands_status_is_passed_on_and_its_children_are_followed() {
 
 #[test]
 fn targets_are_threads_names_and_cgroups() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let mut workload = Workload::start("spinner", &["--threads", "4", "--seconds", "1"]);
     let pid = workload.pid().to_string();
     let by_name = Tool::start("profile", &["-j", "--threads", "--comm", "spinner-[01]"]);
@@ -281,9 +281,9 @@ fn targets_are_threads_names_and_cgroups() {
 
 #[test]
 fn hostile_names_stay_text() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let mut workload = Workload::start("hostile", &["--seconds", "1"]);
     let pid = workload.pid().to_string();
     let folded = Tool::start("offcputime", &["-f", "-p", &pid]);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::disk::{LoopDisk, Stat, fio, run};
-use crate::kernel::{alone, require_live, skip};
+use crate::kernel::{alone, skip};
 use crate::tool::Tool;
 use crate::workload::number;
 
@@ -106,10 +106,9 @@ fn agrees_with_stat(report: &Value, name: &str, before: &Stat, after: &Stat) {
 /// With and without a scheduler: where there is none, requests are never inserted.
 #[test]
 fn counts_bytes_and_times_are_those_of_the_kernels_account() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for scheduler in ["none", "mq-deadline"] {
         let disk = LoopDisk::new(128);
         disk.set("scheduler", scheduler);
@@ -139,10 +138,9 @@ fn counts_bytes_and_times_are_those_of_the_kernels_account() {
 /// Flush sequences: the write, its data part and the flushes around it.
 #[test]
 fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(64);
     let work = || {
         let options = [
@@ -176,10 +174,9 @@ fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
 /// One request at a time keeps a disk busy for the sum of their times; eight at a time, for an eighth or more.
 #[test]
 fn a_disk_is_busy_while_requests_are_under_way() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(64);
     for (depth, least, most) in [("1", 0.98, 1.02), ("8", 0.125, 1.02)] {
         let report = trace(&disk.name, &["-Q"], || {
@@ -212,10 +209,9 @@ fn a_disk_is_busy_while_requests_are_under_way() {
 /// The disk has no FUA, so that the kernel sends a flush after each of these writes, whose data complete before it does.
 #[test]
 fn a_write_with_a_flush_after_it_is_one() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(64);
     let options = [
         "--rw=randwrite",
@@ -251,10 +247,9 @@ fn a_write_with_a_flush_after_it_is_one() {
 /// Others use the machine's disk, too: what the kernel counted inside and around the run are the bounds.
 #[test]
 fn the_machines_disk_is_counted_whole() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let Some(name) = crate::slow_disk::disk_name(dir.path()) else {
         return skip("/var/tmp is on no disk");
@@ -308,10 +303,9 @@ fn the_machines_disk_is_counted_whole() {
 /// A read that ends beyond the backing file: half of it completes, the rest is requeued and fails.
 #[test]
 fn partial_completions_requeues_and_errors_are_seen() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(1);
     let file = std::fs::OpenOptions::new().write(true).open(&disk.file);
     file.expect("the file")

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::biolatency::{disk, groups, trace, traced};
 use crate::disk::{LoopDisk, fio, run};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::workload::number;
 
 /// A bin of fio's histogram: its value is the bin's largest.
@@ -36,10 +36,9 @@ fn fio_percentile(bins: &serde_json::Map<String, Value>, percent: f64) -> (f64, 
 /// requests wait for a real disk, and threads for one each.
 #[test]
 fn percentiles_are_fios() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::on_disk(256);
     // One request for each of fio's.
     disk.set("nomerges", "2");
@@ -71,10 +70,9 @@ fn percentiles_are_fios() {
 /// scsi_debug fails reads of ten sectors from 0x1234 on, if told so.
 #[test]
 fn a_disk_with_bad_sectors_has_medium_errors() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let options = ["scsi_debug", "dev_size_mb=16", "opts=2"];
     let loaded = std::process::Command::new("modprobe")
         .args(options)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::biolatency::{disk as disk_of, groups, is_all, trace, traced, unseen};
 use crate::c_program::compile;
 use crate::disk::{LoopDisk, fio, run};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::workload::number;
 
@@ -31,10 +31,9 @@ fn sum(groups: &[&Value], field: &str) -> u64 {
 
 #[test]
 fn submitters_have_what_they_submitted() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(16);
     let mut pids = Vec::new();
     let report = trace(&disk.name, &["-P"], || {
@@ -60,10 +59,9 @@ fn submitters_have_what_they_submitted() {
 
 #[test]
 fn a_commands_requests_are_its_own() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(16);
     let of = format!("if={}", disk.path);
     let shell = format!("dd {of} of=/dev/null bs=4k count=503 iflag=direct status=none; exit 7");
@@ -77,10 +75,9 @@ fn a_commands_requests_are_its_own() {
 /// Before Linux 6.5 there is no tracepoint for a request's start or end of account: what is seen first has to do.
 #[test]
 fn the_older_kernels_path_finds_the_same_requests() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(16);
     disk.set("scheduler", "mq-deadline");
     let mut command = Command::new(crate::built("biolatency"));
@@ -110,10 +107,9 @@ fn the_older_kernels_path_finds_the_same_requests() {
 
 #[test]
 fn a_partition_is_told_from_its_disk() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(16);
     run("addpart", &[&disk.path, "1", "2048", "20480"]);
     let partition = format!("{}p1", disk.path);
@@ -146,10 +142,9 @@ fn a_partition_is_told_from_its_disk() {
 /// No writeback throttling, no statistics of the disk: our own stamps, which see what the kernel's account sees.
 #[test]
 fn without_the_kernels_stamps_ours_are_as_good() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::on_disk(256);
     disk.set("wbt_lat_usec", "0");
     // Long enough for the ways in and out to be small.
@@ -242,10 +237,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn merged_requests_are_in_the_one_that_they_went_into() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(16);
     disk.set("scheduler", "mq-deadline");
     let dir = tempfile::tempdir().expect("a directory");
@@ -271,10 +265,9 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
 /// for 32 reads, most of the time is there.
 #[test]
 fn phases_tell_where_the_time_went() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::on_disk(64);
     disk.set("scheduler", "mq-deadline");
     disk.set("nr_requests", "4");
@@ -319,10 +312,9 @@ fn phases_tell_where_the_time_went() {
 
 #[test]
 fn a_cgroup_is_charged_for_its_io() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let v1 = std::path::Path::new("/sys/fs/cgroup/blkio");
     let root = if v1.join("cgroup.procs").exists() {
         v1

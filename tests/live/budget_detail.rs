@@ -1,6 +1,5 @@
 //! `--max-overhead` where it is enough to leave out the user stacks of short waits.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use crate::budget::{held, sum};
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live, skip};
+use crate::kernel::{alone, has_tracepoint, skip};
 use crate::workload::{Workload, number};
 
 /// Two threads that hand each other a byte from deep within their functions, on one CPU: every turn is a wait of microseconds.
@@ -106,14 +105,6 @@ int main(int argc, char **argv)
 }
 "#;
 
-fn has_tracepoint(name: &str) -> bool {
-    let types = fs::read("/sys/kernel/btf/vmlinux").expect("BTF");
-    let name = format!("btf_trace_{name}\0");
-    types
-        .windows(name.len())
-        .any(|part| part == name.as_bytes())
-}
-
 /// What a run under `percent` found, and what the program says.
 fn run(program: &Path, percent: f64, options: &[&str]) -> (Value, Vec<Value>) {
     let (mut workload, pid) = Workload::spawn("deep", Command::new(program));
@@ -150,15 +141,15 @@ fn is_left_out(stack: &Value) -> bool {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn stacks_of_short_waits_are_left_out_before_any_time_is() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
+    };
     // Older kernels walk stacks before the length of a wait is known.
     if !has_tracepoint("sched_exit_tp") {
         return skip("there is no sched_exit_tp");
     }
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "deep", DEEP, &["-pthread"]);
     let (all, _) = run(&program, 100.0, &[]);

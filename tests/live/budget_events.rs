@@ -7,18 +7,18 @@ use crate::budget::{PERCENT, assert_inside, held, sum};
 use crate::c_program::compile;
 use crate::cpu_times::stolen_samples;
 use crate::disk::{LoopDisk, fio};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
 /// Requests that the kernel stamps count where they end, others, with their submitters, where they begin. They come at a rate of
 /// their own: where the CPUs are all busy a load is slower while it is looked at.
 #[test]
+#[ignore = "statistical: make truth"]
 fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(128);
     let load = [
         "--rw=randread",
@@ -69,10 +69,9 @@ fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
 /// Between two intervals nobody looks. With 64 requests under way at any time some 15 complete in each of those gaps.
 #[test]
 fn requests_that_complete_between_intervals_are_no_loss() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let disk = LoopDisk::new(64);
     let load = [
         "--rw=randread",
@@ -121,11 +120,11 @@ int main(void)
 
 /// Programs are detached between windows.
 #[test]
+#[ignore = "statistical: make truth"]
 fn profile_under_a_storm_of_calls_keeps_its_budget_and_tells_the_truth() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = Command::new(compile(dir.path(), "paced", PACED, &[]));
     let (mut workload, pid) = Workload::spawn("paced", program);
@@ -196,11 +195,11 @@ int main(void)
 
 /// What the kernel does around a program on a function takes longer than the program: one trap, microseconds.
 #[test]
+#[ignore = "statistical: make truth"]
 fn profile_of_a_function_pays_for_its_traps() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let path = compile(dir.path(), "calling", CALLING, &[]);
     let event = format!("uprobe:{}:hit", path.display());
@@ -231,11 +230,11 @@ fn profile_of_a_function_pays_for_its_traps() {
 
 /// A clock goes on from window to window where it was in its period.
 #[test]
+#[ignore = "statistical: make truth"]
 fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "10"]);
     let options = ["-p", &workload.pid().to_string(), "-F", "9997"];
     // Everything would be 1.4 %.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::c_program::run;
 use crate::chains::{Case, cases, compile, hold_to, source};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 
 /// gcc moves landing pads out of the way, to a part of the function with a name of its own.
 const CXX: &str = "
@@ -37,9 +37,9 @@ const CXX_VARIANTS: [(&str, &[&str]); 4] = [
 
 #[test]
 fn exceptions_in_flight_have_their_owners_above_them() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let case = |(variant, flags): (&str, &[&str])| {
         let what = format!("exceptions-{variant}");
@@ -47,7 +47,6 @@ fn exceptions_in_flight_have_their_owners_above_them() {
         Case::new(&what, &program, CXX)
     };
     let cases = cases(&CXX_VARIANTS, case);
-    let _alone = alone();
     hold_to(cases, &["--no-inline"]);
 }
 
@@ -77,9 +76,9 @@ fn rustc(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
 
 #[test]
 fn rust_without_frame_pointers_is_whole() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &[&str]); 3] = [
         ("rust-O", &["-O"]),
@@ -91,16 +90,14 @@ fn rust_without_frame_pointers_is_whole() {
     ];
     let case = |(what, flags)| Case::new(what, &rustc(dir.path(), what, flags), RUST);
     let cases = cases(&variants, case);
-    let _alone = alone();
     hold_to(cases, &["--no-inline"]);
 }
 
 #[test]
 fn inlined_rust_functions_are_frames_of_the_chain() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = rustc(dir.path(), "rust-g", &["-O", "-g"]);
     let mut case = Case::new("rust-g", &program, RUST_INLINED);
@@ -139,9 +136,9 @@ fn go(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
 
 #[test]
 fn goroutines_are_whole_stripped_or_not() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &[&str]); 4] = [
         ("go", &[]),
@@ -157,6 +154,5 @@ fn goroutines_are_whole_stripped_or_not() {
         case
     };
     let cases = cases(&variants, case);
-    let _alone = alone();
     hold_to(cases, &["--no-inline"]);
 }

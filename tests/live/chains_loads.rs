@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::c_program::{self, BURN, run};
 use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, report, stacks_of};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::symbols::{self, profile_workload};
 use crate::workload::{Workload, number};
 
@@ -42,9 +42,9 @@ fn with_library(dir: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf
 
 #[test]
 fn the_dynamic_linker_is_seen_through() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let other = libraries(dir.path(), &[]);
     let variants: [(&str, &[&str], &str); 4] = [
@@ -64,16 +64,14 @@ fn the_dynamic_linker_is_seen_through() {
         case
     };
     let cases = cases(&variants, case);
-    let _alone = alone();
     hold_to(cases, &["--no-inline"]);
 }
 
 #[test]
 fn a_function_has_its_caller_at_its_first_instruction() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile("gcc", dir.path(), "calls", "calls.c", &["-O2"]);
     let chains = [
@@ -100,10 +98,9 @@ fn a_function_has_its_caller_at_its_first_instruction() {
 
 #[test]
 fn a_handler_has_its_own_name_before_it_has_begun() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let flags = ["-O2", "-falign-functions=1"];
     let program = compile("gcc", dir.path(), "stepped", "stepped.c", &flags);
@@ -122,10 +119,9 @@ fn a_handler_has_its_own_name_before_it_has_begun() {
 
 #[test]
 fn nothing_unknown_is_called_complete() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile("gcc", dir.path(), "unknown", "unknown.c", &["-O2"]);
     let (mut workload, tgid) = Workload::spawn("unknown", Command::new(&program));
@@ -153,10 +149,9 @@ fn nothing_unknown_is_called_complete() {
 /// Their tables are not read, and code without frame pointers may have left the 0 of the outermost frame in the register.
 #[test]
 fn no_stack_of_a_32_bit_program_is_called_complete() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let flags = ["-O2", "-m32", "-fomit-frame-pointer"];
     let program = c_program::compile(dir.path(), "narrow", BURN, &flags);
@@ -171,10 +166,9 @@ fn no_stack_of_a_32_bit_program_is_called_complete() {
 
 #[test]
 fn wakers_have_whole_stacks_too() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for flags in [&["-O2"][..], &["-O2", "-static"]] {
         let program = compile("gcc", dir.path(), "waker", "waker.c", flags);
@@ -285,10 +279,9 @@ fn assert_equal(found: &[u64], gdb: &[u64], what: &Stack) {
 
 #[test]
 fn gdb_finds_the_same_frames() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let other = libraries(dir.path(), &[]);
     let program = with_library(dir.path(), "parked", "parked.c", &["-Wl,-z,lazy"]);

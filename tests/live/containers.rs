@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
 use crate::cpu_times::watch_cpus;
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, beside};
 use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, samples, stacks};
 use crate::workload::{Workload, number};
 
@@ -35,10 +35,9 @@ fn contained(program: &Path) -> (Workload, u32) {
 
 #[test]
 fn a_program_inside_a_container_is_named_by_its_id_outside() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "inside", BURN, &["-g"]);
     let (workload, tgid) = contained(&program);
@@ -57,10 +56,9 @@ fn a_program_inside_a_container_is_named_by_its_id_outside() {
 
 #[test]
 fn a_command_that_enters_a_container_is_followed_and_named() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "inside", BURN, &[]);
     let script = format!(
@@ -77,10 +75,9 @@ fn a_command_that_enters_a_container_is_followed_and_named() {
 /// A tool inside a PID namespace means the IDs that it sees there.
 #[test]
 fn a_tool_inside_a_container_takes_and_gives_its_own_ids() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "inside", BURN, &[]);
     let script = format!(
@@ -109,9 +106,9 @@ const OWN: [&str; 4] = ["unwind-tables", "open-files", "read-names", "read-memor
 /// who is outside, coming up at any moment, has no ID there.
 #[test]
 fn a_tool_leaves_itself_out_with_all_that_it_starts() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let switches = ["-e", "context-switches", "-c", "1"];
     for (tool, list, args) in [
         ("offcputime", "stacks", &["700ms"][..]),

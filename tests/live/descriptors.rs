@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 
 /// Mapped files; more than the limit below has room for.
@@ -79,10 +79,9 @@ fn map(path: &Path) -> Code {
 
 #[test]
 fn a_command_has_its_callers_limit_and_the_tool_what_is_allowed() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let tool = crate::built("profile");
     let script = format!(
         "ulimit -Sn 300; ulimit -Hn 3000; exec {} -q -- \
@@ -99,10 +98,9 @@ fn a_command_has_its_callers_limit_and_the_tool_what_is_allowed() {
 
 #[test]
 fn more_files_than_may_be_open_get_their_tables_all_the_same() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = |name: &str| dir.path().join(name);
     fs::write(path("library.s"), LIBRARY).expect("written");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
 use crate::disk::on_full_disk;
-use crate::kernel::{alone, require_live, schedstat};
+use crate::kernel::{alone, beside, schedstat};
 use crate::tool::{COMMANDED, TRACERS, Tool, once};
 use crate::workload::{Workload, number};
 
@@ -30,10 +30,9 @@ fn await_cpu_time(pid: u32, tid: u64, ns: u64) {
 
 #[test]
 fn a_killed_target_is_accounted_for_up_to_its_end() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "endless", BURN, &[]);
     for asleep in [false, true] {
@@ -74,10 +73,9 @@ fn a_killed_target_is_accounted_for_up_to_its_end() {
 
 #[test]
 fn a_signal_under_load_ends_with_everything_up_to_then() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "endless", BURN, &[]);
     // SAFETY: takes no handler away. Under nohup it is ignored, by all that is started here.
@@ -119,9 +117,9 @@ fn a_signal_under_load_ends_with_everything_up_to_then() {
 
 #[test]
 fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for command in [
         "runqlat -L 50ms",
         "runqlat -j 50ms",
@@ -154,9 +152,9 @@ fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
 
 #[test]
 fn files_are_written_even_if_nobody_reads_stdout() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for tool in ["offcputime", "profile", "lockstat"] {
         let file = dir.path().join(format!("{tool}.json"));
@@ -174,9 +172,9 @@ fn files_are_written_even_if_nobody_reads_stdout() {
 
 #[test]
 fn a_commands_status_survives_a_reader_that_leaves() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for tool in COMMANDED {
         let mut child = Command::new(crate::built(tool))
             .args(["-q", "--", "sh", "-c", "sleep 0.1; exit 7"])
@@ -208,9 +206,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn strictness_changes_the_status_of_successful_commands_only() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let deep = compile(dir.path(), "deep", DEEP, &[]);
     let deep = deep.to_str().expect("plain");
@@ -231,9 +229,9 @@ fn strictness_changes_the_status_of_successful_commands_only() {
 
 #[test]
 fn full_disks_are_named_and_leave_what_was_there() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
     for tool in ["offcputime", "profile", "lockstat"] {
@@ -290,10 +288,9 @@ fn full_disks_are_named_and_leave_what_was_there() {
 
 #[test]
 fn a_window_in_which_nothing_happened_is_said_to_be_empty() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let workload = Workload::start("asleep", &[]);
     let pid = workload.pid().to_string();
     let told = |tool: &str, args: &[&str]| {
@@ -362,10 +359,9 @@ fn human(tool: &str, args: &[&str], work: impl FnOnce()) -> String {
 
 #[test]
 fn nothing_reaches_a_terminal_that_acts_on_it() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in ["offcputime", "profile", "runqlat", "pressure"] {
         let mut workload = Workload::start(
             "hostile",

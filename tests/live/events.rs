@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, beside};
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -97,10 +97,9 @@ fn sums(report: &Value, function: &str) -> (u64, u64) {
 
 #[test]
 fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let malloc = ["-e", "uprobe:libc:malloc"];
     assert_eq!(sums(&report(&malloc), ""), (CALLS + 7, CALLS + 7));
 
@@ -114,10 +113,9 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
 /// A program on a tracepoint can keep its events from everybody else.
 #[test]
 fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "busy", BUSY, &[]);
     let event = "syscalls:sys_enter_getppid";
@@ -137,10 +135,9 @@ fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
 
 #[test]
 fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let counted = report(&["-e", "tracepoint:syscalls:sys_enter_getppid"]);
     assert_eq!(sums(&counted, ""), (CALLS + 7, CALLS + 7));
     assert_eq!(sums(&counted, "recurse"), (7, 7));
@@ -168,10 +165,9 @@ fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
 
 #[test]
 fn page_faults_are_the_pages_touched() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let faults = report(&["-e", "page-faults"]);
     assert_eq!(sums(&faults, "touch"), (CALLS, CALLS));
     // Each is taken: no frequency has any part in it.
@@ -184,10 +180,9 @@ fn page_faults_are_the_pages_touched() {
 
 #[test]
 fn losses_are_counted_and_strict_says_so() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let deep = ["-e", "tracepoint:syscalls:sys_enter_getppid", "--strict"];
     let output = trace(dir.path(), &deep);
@@ -214,9 +209,9 @@ fn losses_are_counted_and_strict_says_so() {
 
 #[test]
 fn what_an_event_does_not_have_is_said() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let complaint = |options: &[&str]| {
         let output = Tool::start("profile", &[options, &["100ms"]].concat()).finish();
         assert_eq!(output.code, 1, "{options:?}: {}", output.stderr);

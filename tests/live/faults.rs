@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
 use crate::held::Held;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::{COMMANDED, TRACERS, Tool};
 use crate::workload::{Workload, number};
 
@@ -42,10 +42,9 @@ fn finish(tool: Tool) {
 
 #[test]
 fn killed_while_loading_nothing_stays() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     for tool in TRACERS {
         let running = Tool::start(tool, &[]);
         // As soon as it has a program and maps; it is not attached then, or not with all. Those that only try what the kernel
@@ -70,10 +69,9 @@ fn killed_while_loading_nothing_stays() {
 
 #[test]
 fn killed_while_tracing_nothing_stays() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     for tool in TRACERS {
         let running = Tool::start(tool, &[]);
         running.wait_attached();
@@ -92,10 +90,9 @@ fn killed_while_tracing_nothing_stays() {
 
 #[test]
 fn killed_while_reporting_nothing_stays() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for tool in ["profile", "offcputime", "lockstat"] {
         let path = dir.path().join(format!("{tool}.json"));
@@ -137,10 +134,9 @@ fn killed_while_reporting_nothing_stays() {
 /// SIGXFSZ comes in the middle of writing and ends it as SIGKILL would.
 #[test]
 fn killed_while_writing_a_file_leaves_none() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     for (tool, before) in [
         ("profile", None),
@@ -193,10 +189,9 @@ fn killed_while_writing_a_file_leaves_none() {
 
 #[test]
 fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     for tool in COMMANDED {
         // We may be too late ourselves.
         let killed = (0..5).any(|_| killed_before_its_command(tool));
@@ -239,10 +234,9 @@ fn killed_before_its_command(tool: &str) -> bool {
 
 #[test]
 fn too_few_descriptors_are_one_line_with_the_remedy() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     for tool in TRACERS {
         for limit in [4, 12, 16, 20, 24, 32, 64, 127] {
             let script = format!(
@@ -281,10 +275,9 @@ fn assert_sampled(found: u64, cpu_ns: u64) {
 /// CPU time by the threads' own clocks, samples by ten tools at once.
 #[test]
 fn ten_at_once_all_tell_the_truth() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "2"]);
     let pid = workload.pid().to_string();
     let profiles: Vec<Tool> = (0..10)
@@ -327,10 +320,9 @@ fn ten_at_once_all_tell_the_truth() {
 /// Stopped for as long as a workload of two seconds takes: BPF goes on, and what it could not tell is counted.
 #[test]
 fn a_stopped_tool_goes_on_where_it_was() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "2"]);
     let pid = workload.pid().to_string();
     let profile = Tool::start("profile", &["-j", "-F", "997", "-p", &pid]);

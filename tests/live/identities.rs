@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::c_program::{compile, run};
 use crate::cpu_times::{stolen_samples, watch_cpus};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
 use crate::workload::{Workload, number};
@@ -48,10 +48,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn whoever_comes_to_have_the_number_asked_for_is_not_meant() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "reuse", REUSE, &[]);
     for option in ["-p", "-t"] {
@@ -104,10 +103,9 @@ int main(void)
 /// `server & exec offcputime -p $!`: the tool has the shell's number, and so the shell's child.
 #[test]
 fn a_child_that_the_tool_inherits_is_traced_with_all_its_threads() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "crowd", CROWD, &["-pthread"]);
     let script = "\"$0\" > /dev/null & exec \"$1\" -q -j -p $! 1";
@@ -130,10 +128,9 @@ fn busy_threads(report: &str, least: u64) -> usize {
 /// The clock of a time namespace is days ahead or behind, that of events never.
 #[test]
 fn a_time_namespaces_clock_changes_nothing() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "crowd", CROWD, &["-pthread"]);
     for offset in ["200000", "-3"] {
@@ -163,10 +160,9 @@ int main(void)
 
 #[test]
 fn a_commands_end_is_its_work_too() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "rich", RICH, &[]);
     let script = format!("{}; date +%s%N", program.display());

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::{COMMANDED, TRACERS, Tool, once};
 
 /// Started with these signals ignored and all others as usual.
@@ -36,10 +36,9 @@ fn ignored(status: &str) -> Option<u64> {
 /// As `nohup` starts it, of which nothing remains when the terminal goes.
 #[test]
 fn a_signal_that_the_caller_ignores_ends_nothing() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in TRACERS {
         let mut args = once(tool, "1");
         args.push("-j");
@@ -58,10 +57,9 @@ fn a_signal_that_the_caller_ignores_ends_nothing() {
 /// As the background jobs of a script are started, which end such tools with `kill -INT $!`.
 #[test]
 fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in TRACERS {
         let mut args = once(tool, "3600");
         args.push("-j");
@@ -76,10 +74,9 @@ fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
 
 #[test]
 fn a_command_ignores_what_the_caller_ignores() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mask = |signals: &[i32]| signals.iter().fold(0, |mask, n| mask | 1 << (n - 1));
     // Whatever these tests were started with, but for what Rust's runtime does to itself only.
     let own = fs::read_to_string("/proc/self/status").expect("own");
@@ -104,10 +101,9 @@ fn a_command_ignores_what_the_caller_ignores() {
 
 #[test]
 fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in COMMANDED {
         let args = ["-q", "-j", "--", "sh", "-c", "exit 7"];
         let output = ignoring(tool, &args, &[libc::SIGCHLD]).finish();
@@ -116,13 +112,12 @@ fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
     }
 }
 
-/// A user of whom there may be one process, or a thread on top.
+/// A user of whom there may be one process, or a thread or two on top: the first is the guard.
 #[test]
 fn a_command_for_which_there_is_no_process_says_so() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("our own");
     // Where it is built nobody else may be let in.
@@ -130,7 +125,8 @@ fn a_command_for_which_there_is_no_process_says_so() {
     fs::copy(crate::built("runqlat"), &program).expect("a copy");
     for (processes, what) in [
         (1, "start command: make a thread for it"),
-        (2, "start command"),
+        (2, "start command: make a thread for it"),
+        (3, "start command"),
     ] {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=54321", "--inh-caps=+bpf,+perfmon"]);
@@ -156,10 +152,9 @@ fn a_command_for_which_there_is_no_process_says_so() {
 
 #[test]
 fn a_command_is_waited_for_though_nothing_can_be_written() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for tool in COMMANDED {
         let done = dir.path().join(tool);
@@ -178,10 +173,9 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
 
 #[test]
 fn a_log_stays_until_there_is_something_to_write() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("old.hlog");
     let path = log.to_str().expect("plain");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::c_program::run;
 use crate::containers::enter;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::symbols::{frames, name, stacks};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -199,10 +199,9 @@ impl Traced {
 
 #[test]
 fn javascript_functions_are_all_there_in_order() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     // It leaves a log in its directory.
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = node();
@@ -215,10 +214,9 @@ fn javascript_functions_are_all_there_in_order() {
 
 #[test]
 fn java_functions_are_all_there_in_order() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     run(Command::new("javac")
         .arg("-d")
@@ -248,10 +246,9 @@ fn java_functions_are_all_there_in_order() {
 
 #[test]
 fn python_functions_are_all_there_in_order() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut command = python();
     command.arg(source("calls.py"));
     let (workload, tgid) = Workload::spawn("python", command);
@@ -270,10 +267,9 @@ fn python_functions_are_all_there_in_order() {
 /// The map is in the container's /tmp, under the ID that the process has there.
 #[test]
 fn javascript_in_a_container_has_a_perf_map_of_its_own() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     // The checkout may be below the /tmp that is hidden.
     let script = format!(
         "exec 3<{}; mount -t proc none /proc && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >calls.js && exec \"$@\" calls.js",

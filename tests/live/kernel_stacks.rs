@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -61,10 +61,9 @@ type Stacks = BTreeMap<(u64, Vec<String>), u64>;
 
 #[test]
 fn every_wait_has_the_kernel_stack_that_perf_sees() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let kinds = "sleep,mutex,pipe,poll,epoll,socket,wait";
     let waits = WAITS.to_string();
     let args = ["--waits", &waits, "--millis", "5", "--kinds", kinds];
@@ -73,10 +72,9 @@ fn every_wait_has_the_kernel_stack_that_perf_sees() {
 
 #[test]
 fn one_system_call_that_blocks_in_many_places_has_many_kernel_stacks() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "reader", READER, &[]);
     let (workload, _) = Workload::spawn("reader", Command::new(program));

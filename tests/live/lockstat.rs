@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::workload::number;
 
@@ -49,10 +49,9 @@ fn is_the_map(lock: &&Value) -> bool {
 
 #[test]
 fn a_lock_adds_up_over_waiters_parts_and_buckets() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (stdout, stderr) = around(&["-K", "-j"], "1000");
     let report: Value = serde_json::from_str(&stdout).expect("JSON");
     assert_eq!(number(&report, "losses.waiters_full"), 0, "{stderr}");
@@ -76,10 +75,9 @@ fn a_lock_adds_up_over_waiters_parts_and_buckets() {
 
 #[test]
 fn intervals_add_up_to_no_more_than_threads_times_time() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (stdout, _) = around(&["-K", "-j", "-i", "0.5"], "4000");
     let reports: Vec<Value> = stdout
         .lines()
@@ -102,10 +100,9 @@ fn intervals_add_up_to_no_more_than_threads_times_time() {
 
 #[test]
 fn formats_have_the_same_time() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
     let (folded, pprof) = (path("out.folded"), path("out.pb.gz"));
@@ -133,10 +130,9 @@ fn formats_have_the_same_time() {
 
 #[test]
 fn the_table_is_at_most_100_columns_wide() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (stdout, stderr) = around(&["-s", "2", "--hist"], "1000");
     assert!(stdout.contains("mmap_lock of maps "), "{stdout}{stderr}");
     assert!(stdout.contains("HOLDER"), "{stdout}");

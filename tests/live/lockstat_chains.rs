@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::lockstat_played::{Played, assert_time, assert_time_in};
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
@@ -34,10 +34,9 @@ fn run(source: &str, args: &[&str]) -> (Vec<Value>, Output) {
 
 #[test]
 fn a_chain_of_three_locks_has_its_threads_in_order_and_their_times() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (threads, output) = run(CHAIN, &["-j", "--strict"]);
     let report = output.report();
     let chains = report["chains"].as_array().expect("a list");
@@ -73,10 +72,9 @@ fn a_chain_of_three_locks_has_its_threads_in_order_and_their_times() {
 
 #[test]
 fn a_chain_is_told_in_words() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (threads, output) = run(CHAIN, &[]);
     let tid = |at: usize| number(&threads[at], "tid");
     let lines: Vec<&str> = output.stdout.lines().map(str::trim).collect();
@@ -119,10 +117,9 @@ fn folded_us(text: &str, parts: &[&str]) -> u64 {
 
 #[test]
 fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (said, output) = run(PTHREAD, &["--folded", "--waker"]);
     let played: Vec<Played> = said.iter().map(Played::of).collect();
     for (names, waiter) in [

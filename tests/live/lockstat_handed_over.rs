@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, beside};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -95,10 +95,9 @@ fn only_lock(report: &Value) -> Value {
 /// Far beyond 100,000 a second, where the machine is not asleep itself.
 #[test]
 fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (mut workload, pid) = Workload::spawn("hand_over", hand_over(dir.path(), RUN_MS));
     let tool = Tool::start("lockstat", &["-j", "--strict", "-p", &pid.to_string()]);
@@ -127,9 +126,9 @@ fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
 /// The tool is stopped while the program lives: when it looks, there is no process any more.
 #[test]
 fn a_lock_of_a_program_that_is_gone_has_its_name() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let tool = Tool::start("lockstat", &["-U", "-j", "--comm", "hand_over"]);
     tool.wait_attached();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::lockstat_kernel::locks;
 use crate::lockstat_now_kernel::behind_an_inode;
 use crate::tool::Tool;
@@ -11,10 +11,9 @@ use crate::workload::number;
 /// Where the kernel says for what its hung tasks wait, and of rwsems' readers and writers.
 #[test]
 fn waits_that_neither_begin_nor_end_while_it_looks_are_counted() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (workload, truth, _dir) = behind_an_inode();
     let pid = workload.pid().to_string();
     for window in [&["0.5"][..], &["-i", "0.2", "0.5"]] {

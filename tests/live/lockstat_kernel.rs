@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -230,10 +230,9 @@ fn is_held_by(lock: &Value, holder: u64, waits: u64) {
 
 #[test]
 fn an_inodes_holder_and_the_time_that_it_costs() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (lock, said, _) = hold("f", 5, &[]);
     let name = lock["name"].as_str().expect("text");
     assert!(name.starts_with("i_rwsem of file held on "), "{lock}");
@@ -266,10 +265,9 @@ fn is_slept_for((lock, said, report): &(Value, Value, Value)) {
 
 #[test]
 fn a_mutexes_holder_and_the_time_blocked_apart_from_spinning() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let held = hold("p", 5, &[]);
     assert_eq!(held.0["name"], "f_pos_lock");
     is_slept_for(&held);
@@ -277,10 +275,9 @@ fn a_mutexes_holder_and_the_time_blocked_apart_from_spinning() {
 
 #[test]
 fn a_waiter_that_is_queued_for_a_cpu_is_told_from_one_that_waits_for_the_lock() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     // Whether the hog is in its way is the scheduler's business: usually it is.
     let queued = (0..5).find_map(|_| {
         let (lock, said, _) = hold("ph", 17, &[]);
@@ -298,10 +295,9 @@ fn a_waiter_that_is_queued_for_a_cpu_is_told_from_one_that_waits_for_the_lock() 
 
 #[test]
 fn whoever_gives_a_mutex_back_is_known_with_the_stack() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (_, said, report) = hold("p", 5, &["--waker"]);
     let stacks = report["stacks"].as_array().expect("a list");
     let waits = |stack: &&Value| {
@@ -329,10 +325,9 @@ fn whoever_gives_a_mutex_back_is_known_with_the_stack() {
 
 #[test]
 fn a_pipe_is_known_by_the_number_that_proc_has() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let held = hold("w", 5, &[]);
     let inode = number(&held.1, "inode");
     assert_eq!(held.0["name"], format!("pipe:[{inode}]"));
@@ -341,10 +336,9 @@ fn a_pipe_is_known_by_the_number_that_proc_has() {
 
 #[test]
 fn a_wait_that_does_not_end_is_counted_and_marked() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for args in [&[][..], &["-i", "3600"]] {
         let (lock, said, report) = hold("p", 0, args);
         assert_eq!(

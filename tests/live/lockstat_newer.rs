@@ -22,10 +22,9 @@ fn newer(name: &str) -> Vec<String> {
 /// glibc 2.41: condition variables lost a word in front of those that are waited for.
 #[test]
 fn locks_of_a_newer_c_library_are_counted_held_and_named() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let loader = newer("glibc");
     let program = compile(dir.path(), PTHREAD, &[]);
@@ -40,10 +39,9 @@ fn locks_of_a_newer_c_library_are_counted_held_and_named() {
 /// scheduler, all of them.
 #[test]
 fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (source, program) = (dir.path().join("channel.go"), dir.path().join("locks"));
     let text = include_str!("../workloads/locks/channel.go");

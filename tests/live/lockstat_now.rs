@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::containers;
-use crate::kernel::require_live;
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -86,10 +86,9 @@ pub(crate) fn circle(known: &HashMap<u64, Value>, from: u64) -> Vec<u64> {
 
 /// A ring of locks, one thread after the other, with some more behind it.
 fn assert_ring(kinds: &str, innocents: usize, word: &str) {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["ring", kinds, &innocents.to_string()]);
     let report = now(workload.pid());
@@ -173,10 +172,9 @@ fn a_circle_that_a_time_out_will_end_is_called_that() {
 
 #[test]
 fn a_join_is_part_of_a_circle() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["join"]);
     let report = now(workload.pid());
@@ -189,10 +187,9 @@ fn a_join_is_part_of_a_circle() {
 
 #[test]
 fn a_lock_whose_holder_has_exited_is_abandoned() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck(dir.path(), &["gone"]);
     let report = now(workload.pid());
@@ -208,10 +205,9 @@ fn a_lock_whose_holder_has_exited_is_abandoned() {
 /// Its locks have their words in another order, and its stacks have no names.
 #[test]
 fn a_32_bit_programs_locks_name_their_holders_too() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for (args, kind, members) in [
         (&["ring", "mm", "1"][..], "circle", 2),
@@ -246,10 +242,9 @@ fn a_32_bit_programs_locks_name_their_holders_too() {
 
 #[test]
 fn owners_are_known_by_the_ids_of_their_own_pid_namespace() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "stuck", STUCK, &["-g"]);
     let mut command = Command::new(program);
@@ -303,10 +298,9 @@ fn await_futexes(pid: u32, threads: usize) {
 
 #[test]
 fn a_rust_program_of_which_every_thread_waits_is_dead_though_no_lock_names_a_holder() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let workload = rust(dir.path(), "");
     await_futexes(workload.pid(), 3);
@@ -333,10 +327,9 @@ fn a_rust_program_of_which_every_thread_waits_is_dead_though_no_lock_names_a_hol
 
 #[test]
 fn a_rust_program_with_a_thread_left_is_not_called_dead() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let workload = rust(dir.path(), "spare");
     await_futexes(workload.pid(), 3);
@@ -354,10 +347,9 @@ const BUSY: &str = include_str!("../workloads/locks/busy.c");
 
 #[test]
 fn busy_programs_are_healthy() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "busy", BUSY, &[]);
     let start = |args: &[&str]| {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::c_program::compile;
-use crate::kernel::require_live;
+use crate::kernel::alone;
 use crate::lockstat_now::{list, now, text};
 use crate::workload::{Workload, number};
 
@@ -26,10 +26,9 @@ pub(crate) fn behind_an_inode() -> (Workload, Value, TempDir) {
 
 #[test]
 fn a_kernel_lock_that_stands_still_names_its_owner() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let (workload, truth, _dir) = behind_an_inode();
     let report = now(workload.pid());
     let waits = report["waits"].as_array().expect("waits");
@@ -62,10 +61,9 @@ impl Drop for Mounted {
 
 #[test]
 fn a_process_with_its_mmap_lock_held_does_not_hang_the_tool() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "frozen", FROZEN, &[]);
     let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));

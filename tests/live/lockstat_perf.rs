@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::cpu_times::stolen_ns;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::lockstat_kernel::{locks, report};
 use crate::perf_dwarf::Recording;
 use crate::tool::Tool;
@@ -273,10 +273,9 @@ fn compare(what: &str, rounds: u64) -> Value {
 
 #[test]
 fn waits_for_one_memory_map_are_perfs() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let lock = compare("maps", 1_500);
     assert_eq!(lock["class"], "rwsem");
     let name = lock["name"].as_str().expect("text");
@@ -285,10 +284,9 @@ fn waits_for_one_memory_map_are_perfs() {
 
 #[test]
 fn waits_for_one_directory_are_perfs() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let lock = compare("names", 4_000);
     assert_eq!(lock["class"], "rwsem");
     let name = lock["name"].as_str().expect("text");
@@ -297,10 +295,9 @@ fn waits_for_one_directory_are_perfs() {
 
 #[test]
 fn waits_for_one_pipe_are_perfs() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let lock = compare("bytes", 400_000);
     assert_eq!(lock["class"], "mutex");
     let name = lock["name"].as_str().expect("text");

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -54,10 +54,9 @@ fn watched(name: &'static str, source: &str, args: &[&str]) -> (Vec<Value>, Outp
 
 #[test]
 fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (said, output) = watched("locks", PERIODS, &[]);
     let waits: Vec<(u64, u64)> = said
         .iter()
@@ -151,10 +150,9 @@ int main(void)
 
 #[test]
 fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (said, output) = watched("moved", REQUEUED, &["--strict", "--class", "all"]);
     let (mut contentions, mut total_ns, mut longest_ns) = (0, 0, 0);
     for report in output.reports() {
@@ -210,10 +208,9 @@ int main(void)
 
 #[test]
 fn a_wait_longer_than_intervals_is_in_what_each_of_them_leaves_out() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let stage = include_str!("../workloads/locks/stage.h");
     let source = format!("{stage}{IDLE}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::c_program::run;
 use crate::cpu_times::stolen_ns;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::perf_dwarf::Recording;
 use crate::tool::Tool;
 use crate::workload::number;
@@ -147,10 +147,9 @@ fn perfs(script: &str) -> Waits {
 
 #[test]
 fn processes_that_wait_for_one_row_are_shown_where_they_do() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let server = Server::start();
     run(server.command("psql").args([
         "-q",

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::containers;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::lockstat_now::{STUCK, circle, list, now, stuck, stuck_as, text};
 use crate::lockstat_user::{self, OTHER};
 use crate::tool::{Output, Tool};
@@ -29,10 +29,9 @@ fn report(output: &Output) -> Value {
 
 #[test]
 fn two_processes_over_shared_locks() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for kinds in ["mm", "WW"] {
         let (workload, known) = stuck(dir.path(), &["shared", kinds]);
@@ -59,10 +58,9 @@ fn two_processes_over_shared_locks() {
 
 #[test]
 fn a_number_from_another_pid_namespace_makes_no_deadlock() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for holder in NUMBERS {
         let mut workload = apart(dir.path(), holder);
@@ -89,10 +87,9 @@ fn a_number_from_another_pid_namespace_makes_no_deadlock() {
 
 #[test]
 fn who_holds_a_lock_across_pid_namespaces_is_known_by_releasing_it() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     for holder in NUMBERS {
         for is_released in [true, false] {
@@ -139,10 +136,9 @@ const MUSL: [&str; 3] = [
 /// Its locks name nobody, and have other words than glibc's.
 #[test]
 fn threads_that_are_stuck_in_musls_locks_wait_for_these() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (workload, known) = stuck_as(dir.path(), &MUSL, &["ring", "mm", "1"]);
     let report = now(workload.pid());
@@ -196,10 +192,9 @@ int main(void)
 
 #[test]
 fn an_error_in_musls_lock_is_no_thread() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let source = format!("{}{CROWD}", include_str!("../workloads/locks/stage.h"));
     let program = Command::new(compile(dir.path(), "crowd", &source, &MUSL));
@@ -228,10 +223,9 @@ fn an_error_in_musls_lock_is_no_thread() {
 /// As in two containers, which have /dev/shm of their own.
 #[test]
 fn files_of_one_number_on_two_devices_are_two_locks() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = lockstat_user::compile(dir.path(), OTHER, &[]);
     let contained = || {

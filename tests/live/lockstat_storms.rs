@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, require_live, skip};
+use crate::kernel::{alone, skip};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -88,10 +88,9 @@ const RUN_MS: u64 = 3_000;
 
 #[test]
 fn every_wait_of_a_storm_on_a_spinlock_is_counted_or_counted_as_lost() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let id = "/sys/kernel/tracing/events/lock/contention_begin/id";
     let id = std::fs::read_to_string(id).expect("tracefs, and Linux 5.19");
@@ -205,10 +204,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn an_allocators_only_arena_is_the_culprit_and_whoever_allocates_its_caller() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "orders", ALLOCATOR, &["-pthread"]);
     let (mut workload, pid) = Workload::spawn("orders", std::process::Command::new(program));

@@ -100,10 +100,9 @@ pub(crate) fn assert_pthread(played: &[Played], locks: &[Value]) {
 
 #[test]
 fn pthread_locks_have_the_waits_that_the_program_timed_and_the_holders_that_it_knows() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (played, locks, output) = play(compile(dir.path(), PTHREAD, &[]), &["--strict"]);
     assert_pthread(&played, &locks);
@@ -119,10 +118,9 @@ fn pthread_locks_have_the_waits_that_the_program_timed_and_the_holders_that_it_k
 /// What holds where clocks mean nothing, and where only the waker is known.
 #[test]
 fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     // Not strict: emulated CPUs are in each other's way, and events are lost, and counted.
     let (played, locks, output) = play(compile(dir.path(), PTHREAD, &[]), &[]);
@@ -163,10 +161,9 @@ fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
 
 #[test]
 fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let program = Command::new(Workload::program("rustlocks"));
     let (played, locks, _) = play(program, &["--strict"]);
     for one in &played {
@@ -198,10 +195,9 @@ fn assert_futex(
 
 #[test]
 fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = compile(dir.path(), OTHER, &[]);
     command.arg(dir.path().join("pool"));
@@ -251,10 +247,9 @@ fn assert_shared(played: &Played, locks: &[Value]) {
 
 #[test]
 fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (played, locks, _) = play(compile(dir.path(), PTHREAD, &["-m32"]), &["--strict"]);
     for one in &played {
@@ -274,10 +269,9 @@ fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
 
 #[test]
 fn goroutines_wait_for_a_mutex_and_threads_for_goroutines() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (source, program) = (dir.path().join("mutex.go"), dir.path().join("locks"));
     std::fs::write(&source, include_str!("../workloads/locks/mutex.go")).expect("a file");
@@ -340,10 +334,9 @@ int main(void)
 
 #[test]
 fn waits_that_neither_begin_nor_end_in_the_window_count_for_all_of_it() {
-    if !kernel::require_live() {
+    let Some(_machine) = kernel::alone() else {
         return;
-    }
-    let _cpus = kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let (_, locks, output) = play_for(compile(dir.path(), STUCK, &[]), "1");
     for (variable, caller) in [

@@ -52,6 +52,7 @@ mod offcputime;
 mod older_kernels;
 mod one_cpu;
 mod outputs;
+mod overload;
 mod own_cgroup;
 mod perf_dwarf;
 mod pressure;

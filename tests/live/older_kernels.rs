@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kernel::require_live;
+use crate::kernel::alone;
 use crate::offcputime::{assert_waited, stacks, waited};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -12,10 +12,9 @@ use crate::workload::{Workload, number};
 /// Without sched_exit_tp (Linux 6.18) user stacks are walked at switch-out.
 #[test]
 fn the_older_kernels_path_counts_the_same() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let mut workload = Workload::start(
         "waiter",
         &["--waits", "23", "--millis", "20", "--kinds", "sleep,pipe"],
@@ -51,18 +50,17 @@ fn the_older_kernels_path_counts_the_same() {
 /// maps, the place to walk stacks at.
 #[test]
 fn state_in_a_hash_table_counts_the_same() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let tests = std::env::current_exe().expect("this program");
     let output = Command::new(tests)
         .arg("--exact")
         .args([
             "offcputime::phases_add_up_to_threads_times_wall",
             "pressure::spinners_lose_and_cause_what_schedstat_says_and_some_is_psis",
-            "runqlat::spinners_on_one_cpu_wait_as_long_as_schedstat_says",
-            "runqlat::a_storm_of_wakeups_waits_as_long_as_schedstat_says",
+            "runqlat::spinners_on_one_cpu_wait_as_long_as_the_kernel_says",
+            "runqlat::a_storm_of_wakeups_waits_as_long_as_the_kernel_says",
             "runqlat::every_wakeup_of_a_prime_number_is_counted",
             "targets::a_command_counts_from_its_exec_on",
             "targets::a_name_counts_while_a_thread_has_it",
@@ -81,10 +79,9 @@ fn state_in_a_hash_table_counts_the_same() {
 /// The kernel gives the memory of a task that has ended to the next one, which may be nobody's target.
 #[test]
 fn state_in_a_hash_table_is_not_inherited() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     const ROUNDS: usize = 997;
     let mut command = Command::new(crate::built("runqlat"));
     command

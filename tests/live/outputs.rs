@@ -12,7 +12,7 @@ use profile::units;
 use serde_json::Value;
 
 use crate::disk::on_full_disk;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
 
@@ -115,10 +115,9 @@ fn own(recording: &Recording) -> BTreeMap<String, u64> {
 
 #[test]
 fn every_format_of_a_run_of_offcputime_has_the_same_times() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let capture = Capture::waits();
     let total = capture.total();
     assert!(total > 1_000_000_000, "{total}");
@@ -156,10 +155,9 @@ fn every_format_of_a_run_of_offcputime_has_the_same_times() {
 
 #[test]
 fn every_format_of_a_run_of_profile_has_the_same_samples() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let capture = Capture::samples();
     let total = capture.total();
     assert!(total > 400, "{total}");
@@ -194,10 +192,9 @@ fn words(top: &str, function: &str) -> Vec<String> {
 
 #[test]
 fn gos_pprof_has_samples_and_time_of_profile() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let capture = Capture::samples();
     let raw = capture.pprof(&["-raw"]);
     assert!(
@@ -237,10 +234,9 @@ fn gos_pprof_has_samples_and_time_of_profile() {
 
 #[test]
 fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let capture = Capture::waits();
     let raw = capture.pprof(&["-raw"]);
     let types =
@@ -301,10 +297,9 @@ fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
 /// Build IDs as readelf and perf see them.
 #[test]
 fn mappings_have_the_build_ids_of_their_files() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let capture = Capture::waits();
     let raw = capture.pprof(&["-raw"]);
     let mappings = raw.split("\nMappings\n").nth(1).expect("mappings");
@@ -342,10 +337,9 @@ fn read_elf(path: &Path) -> Option<String> {
 /// fits on any disk.
 #[test]
 fn a_failed_write_leaves_the_old_file_whatever_the_format() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = crate::kernel::alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
     for ending in ENDINGS {

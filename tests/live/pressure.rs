@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile};
 use crate::cpu_times::{busy_elsewhere_ns, stolen_ns};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::one_cpu::OneCpu;
 use crate::own_cgroup::OwnCgroup;
 use crate::shortages::{DISK, WORKING_SET, program};
@@ -87,10 +87,9 @@ fn assert_close(found: u64, truth: u64, allowed_ns: u64, what: &str) {
 
 #[test]
 fn spinners_lose_and_cause_what_schedstat_says_and_some_is_psis() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(4, 3);
     let pid = workload.pid();
     let (report, results) = trace(&mut workload, &[]);
@@ -149,10 +148,9 @@ fn written_bytes(pid: u32) -> u64 {
 
 #[test]
 fn fsyncs_are_pressure_on_the_disk_as_psi_says() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let _one_cpu = OneCpu::new();
     let (mut workload, _dir) = program(DISK, "syncer", &["sync"]);
     let pid = workload.pid();
@@ -171,10 +169,9 @@ fn fsyncs_are_pressure_on_the_disk_as_psi_says() {
 
 #[test]
 fn cold_reads_of_a_slow_disk_lose_what_the_program_waited() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let _one_cpu = OneCpu::new();
     let (mut workload, dir) = program(DISK, "reader", &["read"]);
     let pid = workload.pid();
@@ -215,10 +212,9 @@ fn short_of_memory() -> (Value, Vec<Value>, u32) {
 
 #[test]
 fn a_working_set_beyond_its_limit_is_pressure_on_memory_as_psi_says() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let _one_cpu = OneCpu::new();
     let (report, _, _) = short_of_memory();
     assert_as_psi_says(&report, "memory", 100_000_000);
@@ -226,10 +222,9 @@ fn a_working_set_beyond_its_limit_is_pressure_on_memory_as_psi_says() {
 
 #[test]
 fn who_is_beyond_its_limit_is_named_with_every_fault() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results, pid) = short_of_memory();
     let memory = &report["resources"]["memory"];
     let lost = number(party(&report, "memory", "victims", pid), "lost_ns");
@@ -249,10 +244,9 @@ fn who_is_beyond_its_limit_is_named_with_every_fault() {
 
 #[test]
 fn intervals_add_up() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(2, 2);
     let pid = workload.pid();
     let (output, results) = observed(
@@ -275,10 +269,9 @@ fn intervals_add_up() {
 
 #[test]
 fn a_report_for_people_fits_and_names_who_it_is() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(4, 2);
     let pid = workload.pid();
     let tool = Tool::start("pressure", &["1", "1"]);
@@ -308,10 +301,9 @@ fn a_report_for_people_fits_and_names_who_it_is() {
 
 #[test]
 fn a_cgroups_pressure_is_its_own() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(4, 2);
     let cgroup = OwnCgroup::new(workload.pid());
     let (report, results) = trace(&mut workload, &["--cgroup", cgroup.path()]);
@@ -334,10 +326,9 @@ fn a_cgroups_pressure_is_its_own() {
 /// Two programs that share a CPU: each is the other's victim and culprit.
 #[test]
 fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let burn = compile(dir.path(), "burn", BURN, &[]);
     let start = || {

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::cpu_times::{stolen_ns, watch_cpus};
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, beside};
 use crate::own_cgroup::OwnCgroup;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -48,11 +48,11 @@ fn cost(pid: u32) -> (u64, usize) {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(8, 8);
     let pid = workload.pid();
     // Of its own cgroup: nothing else brings that about.
@@ -105,11 +105,11 @@ fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn a_trigger_that_waits_uses_no_cpu() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut sleeper = Workload::start(
         "waiter",
         &["--waits", "23", "--millis", "50", "--kinds", "sleep"],
@@ -137,9 +137,9 @@ fn a_trigger_that_waits_uses_no_cpu() {
 
 #[test]
 fn windows_without_privilege_are_multiples_of_two_seconds_and_it_says_so() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let tool = Tool::start("pressure", &["--trigger", "memory full 1s/1s"]);
     if has_sys_resource() {
         tool.wait_saying("pressure: waiting for memory full 1s/1s;");
@@ -160,10 +160,9 @@ fn without_psi(args: &[&str]) -> Tool {
 
 #[test]
 fn without_psi_it_says_so_and_computes_the_shares_itself() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(4, 2);
     // One after the other: the interval of the first would pass while the second attaches.
     let json = without_psi(&["-j", "1", "1"]);
@@ -196,10 +195,9 @@ fn without_psi_it_says_so_and_computes_the_shares_itself() {
 
 #[test]
 fn a_trigger_repeats_until_it_is_told_to_end() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(4, 9);
     let cgroup = OwnCgroup::new(workload.pid());
     let trigger = ["--trigger", "cpu some 1s/2s", "--repeat", "-j", "500ms"];

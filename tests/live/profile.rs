@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cpu_times::stolen_samples;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
 
@@ -33,11 +33,11 @@ fn calls(stack: &Value, function: &str) -> bool {
 const RUNS: usize = 10;
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn shares_lie_inside_their_intervals_in_nine_runs_of_ten() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let names = ["spin_a", "spin_b", "spin_c"];
     let mut held = [0; 3];
     for _ in 0..RUNS {
@@ -65,11 +65,11 @@ fn shares_lie_inside_their_intervals_in_nine_runs_of_ten() {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn samples_are_hertz_times_busy_seconds() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (report, results) = trace(
         "spinner",
         &["--threads", "2", "--seconds", "3"],

@@ -1,6 +1,6 @@
 //! Every event of a heavy load is in the report or among its losses.
 
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::soak::{Load, lost, scale, sum};
 use crate::workload::number;
 
@@ -22,10 +22,9 @@ fn intervals(report: &serde_json::Value) -> u64 {
 
 #[test]
 fn a_storm_of_switches_is_counted_to_the_last() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let load = Load::new("switches", SWITCHES, &[(1000 * scale()).to_string()]);
     let alone_ns = load.alone_ns();
     eprintln!("{:.0} round trips/s", 1e9 / alone_ns);
@@ -59,10 +58,9 @@ fn a_storm_of_switches_is_counted_to_the_last() {
 
 #[test]
 fn a_storm_of_processes_is_counted_to_the_last() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let count = 10_000 * scale();
     let load = Load::new("forkstorm", FORKS, &[count.to_string()]);
     let alone_ns = load.alone_ns();
@@ -106,10 +104,9 @@ fn a_storm_of_processes_is_counted_to_the_last() {
 
 #[test]
 fn code_that_comes_and_goes_throughout() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let count = 50_000 * scale();
     let load = Load::new("maps", MAPS, &[count.to_string()]);
     let alone_ns = load.alone_ns();
@@ -143,10 +140,9 @@ fn code_that_comes_and_goes_throughout() {
 /// `make soak` has 20,000.
 #[test]
 fn threads_by_the_thousand_are_counted_to_the_last() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let count = (2000 * scale()).min(20_000);
     let load = Load::new("threads", THREADS, &[count.to_string(), "20".into()]);
     let alone_ns = load.alone_ns();
@@ -184,10 +180,9 @@ fn threads_by_the_thousand_are_counted_to_the_last() {
 /// `make soak` has 100,000.
 #[test]
 fn stacks_by_the_ten_thousand_are_counted_to_the_last() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let count = 10_000 * scale();
     let load = Load::new("stacks", STACKS, &[count.to_string()]);
     let alone_ns = load.alone_ns();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile};
 use crate::held::Held;
-use crate::kernel::{alone, require_live, skip};
+use crate::kernel::{alone, skip};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -101,10 +101,9 @@ fn samples(report: &Value, name: impl Fn(&str) -> bool) -> (u64, u64) {
 
 #[test]
 fn a_program_on_a_served_file_system_is_named() {
-    if !require_live() || !can_serve() {
+    let Some(_machine) = alone().filter(|_| can_serve()) else {
         return;
-    }
-    let _alone = alone();
+    };
     let served = Served::new();
     let program = served.program("served", BURN);
     let mut command = Command::new(program);
@@ -118,10 +117,9 @@ fn a_program_on_a_served_file_system_is_named() {
 
 #[test]
 fn a_program_whose_file_system_is_silent_is_known_by_offsets() {
-    if !require_live() || !can_serve() {
+    let Some(_machine) = alone().filter(|_| can_serve()) else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in ["profile", "offcputime", "lockstat"] {
         let mut served = Served::new();
         let program = served.program("stuck", BURN);
@@ -176,10 +174,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn a_perf_map_whose_file_system_is_silent_is_done_without() {
-    if !require_live() || !can_serve() {
+    let Some(_machine) = alone().filter(|_| can_serve()) else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut served = Served::new();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let program = compile(dir.path(), "without", WITHOUT_FILE, &[]);
@@ -275,10 +272,9 @@ fn beside(served: &mut Served, way: &str) -> [Workload; 2] {
 
 #[test]
 fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
-    if !require_live() || !can_serve() {
+    let Some(_machine) = alone().filter(|_| can_serve()) else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut served = Served::new();
     let loads = beside(&mut served, "stack");
     let [stuck, other] = loads.each_ref().map(Workload::pid);
@@ -309,10 +305,9 @@ fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
 
 #[test]
 fn a_lock_word_beside_a_silent_file_is_given_up() {
-    if !require_live() || !can_serve() {
+    let Some(_machine) = alone().filter(|_| can_serve()) else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut served = Served::new();
     let loads = beside(&mut served, "futex");
     let pid = loads[0].pid().to_string();

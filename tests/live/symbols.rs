@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
 use crate::cpu_times::{stolen_samples, untaken_samples, watch_cpus};
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
@@ -123,10 +123,9 @@ pub(crate) fn assert_samples(found: u64, burn_ns: u64, report: &Value) {
 
 #[test]
 fn programs_that_came_and_went_during_the_run_are_named() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
     for args in [&[][..], &["--deleted-in", dir]] {
@@ -158,10 +157,9 @@ fn programs_that_came_and_went_during_the_run_are_named() {
 
 #[test]
 fn code_made_at_run_time_has_the_names_of_its_perf_map() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let names = ["LazyCompile:*sort app.js:7", "semi;colon \u{1b}[31m"];
     let workload = Workload::start(
         "hostile",
@@ -191,10 +189,9 @@ fn code_made_at_run_time_has_the_names_of_its_perf_map() {
 
 #[test]
 fn a_stripped_program_has_offsets_that_nm_knew() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let whole = compile(dir.path(), "whole", BURN, &[]);
     let stripped = dir.path().join("stripped");
@@ -224,10 +221,9 @@ fn a_stripped_program_has_offsets_that_nm_knew() {
 
 #[test]
 fn inlined_functions_are_frames_with_file_and_line() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "inlined", BURN, &["-O2", "-g"]);
     let (workload, tgid) = start(&program, &["300"]);
@@ -260,10 +256,9 @@ fn inlined_functions_are_frames_with_file_and_line() {
 
 #[test]
 fn a_debug_link_leads_to_names_and_inlined_functions() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(
         dir.path(),
@@ -285,10 +280,9 @@ fn a_debug_link_leads_to_names_and_inlined_functions() {
 
 #[test]
 fn the_vdso_and_the_kernel_have_names() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "asks", ASKS, &[]);
     let (workload, tgid) = start(&program, &[]);
@@ -322,10 +316,9 @@ fn the_vdso_and_the_kernel_have_names() {
 
 #[test]
 fn the_user_part_of_a_wait_is_named_too() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "waits", WAITS, &[]);
     let output = Command::new(crate::built("offcputime"))

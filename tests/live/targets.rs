@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::cpu_times::{assert_cpu_time, stolen_of, stolen_samples, untaken_samples};
-use crate::kernel::{alone, require_live};
+use crate::kernel::{alone, beside};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -142,10 +142,9 @@ pub(crate) fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64
 
 #[test]
 fn a_process_is_all_that_is_traced() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut wanted = Workload::start("spinner", &["--threads", "2", "--seconds", "0.5"]);
     let mut other = Workload::start("spinner", &["--threads", "2", "--seconds", "0.5"]);
     let pid = wanted.pid();
@@ -173,10 +172,9 @@ fn a_process_is_all_that_is_traced() {
 
 #[test]
 fn a_thread_is_all_that_is_traced() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut workload = Workload::spinners(3, 1);
     let pid = workload.pid();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
@@ -220,9 +218,9 @@ fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {
 /// Before its exec a command is a child of the tool, which waits for its start and looks for the program.
 #[test]
 fn a_command_counts_from_its_exec_on() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let sleep = ["sleep", "0.05"];
     let offcputime = of_command("offcputime", &["-m", "0"], &sleep);
     let runqlat = of_command("runqlat", &["-P"], &sleep);
@@ -253,9 +251,9 @@ fn a_command_counts_from_its_exec_on() {
 
 #[test]
 fn a_commands_children_are_followed_through_names_that_are_not_asked_for() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     let script = ["sh", "-c", "sh -c 'sleep 0.05; :'; :"];
     let named = ["--comm", "sl?ep"];
     let offcputime = of_command("offcputime", &named, &script);
@@ -274,10 +272,9 @@ fn a_commands_children_are_followed_through_names_that_are_not_asked_for() {
 
 #[test]
 fn a_name_counts_while_a_thread_has_it() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let mut workload = start_phases(dir.path(), &["before", "wanted-1", "after"]);
     let tid = u64::from(workload.pid());
@@ -302,9 +299,9 @@ fn a_name_counts_while_a_thread_has_it() {
 
 #[test]
 fn a_directory_that_is_no_cgroup_is_refused_with_the_place_to_look() {
-    if !require_live() {
+    let Some(_machine) = beside() else {
         return;
-    }
+    };
     for tool in ["offcputime", "profile", "runqlat"] {
         let output = Tool::start(tool, &["--cgroup", "/tmp", "1"]).finish();
         assert_eq!(output.code, 1);

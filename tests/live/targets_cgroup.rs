@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trace::targets::cgroup2_mount;
 use trace::window::monotonic_ns;
 
-use crate::kernel::{alone, require_live, skip};
+use crate::kernel::{alone, skip};
 use crate::targets::{Tools, assert_phase, phase, stacks, start_phases};
 use crate::workload::number;
 
@@ -50,13 +50,12 @@ fn cgroup_root() -> Option<PathBuf> {
 
 #[test]
 fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
+    };
     let Some(root) = cgroup_root() else {
         return skip("cgroup v2 cannot be written");
     };
-    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let outer = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
     let inner = Cgroup::new(&outer.0, "inner");

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cpu_times::watch_cpus;
+use crate::kernel::assert_machine_taken;
 
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -140,6 +141,7 @@ impl Tool {
 
     /// Starts any command as the tool `name`, for a test that needs an environment of its own.
     pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
+        assert_machine_taken();
         watch_cpus();
         // A shell's background jobs ignore it, and so would a tool's command.
         // SAFETY: installs no handler.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::c_program::compile;
 use crate::cpu_quota::{CpuQuota, PERIOD_US};
 use crate::cpu_times::stolen_of;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -50,10 +50,9 @@ fn near(found: u64, truth: u64, tolerance: f64, what: &str) {
 /// A thread without quota could run and may not: to the kernel's run delay, and to us, it waits for a CPU.
 #[test]
 fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let spinner = ["--threads", "1", "--cpu", "0", "--seconds", "2"];
     let mut workload = Workload::start("spinner", &spinner);
     let pid = workload.pid().to_string();
@@ -123,10 +122,9 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
 /// The timer of a sleeper fires while another task is running on its CPU, which has nothing to do with it.
 #[test]
 fn an_interrupt_wakes_and_not_the_task_that_it_interrupted() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let spinner = ["--threads", "1", "--cpu", "0", "--seconds", "1"];
     let mut spinner = Workload::start("spinner", &spinner);
     let mut sleeper = Command::new("taskset");
@@ -172,10 +170,9 @@ fn an_interrupt_wakes_and_not_the_task_that_it_interrupted() {
 /// There is one per CPU, all of them with the ID 0, and none of them waits for anything.
 #[test]
 fn idle_tasks_are_nobodys_threads() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let of = |tool: &str, args: &[&str]| -> Value {
         let output = Tool::start(tool, &[&["-j", "-q"], args].concat()).finish();
         assert_eq!(output.code, 0, "{}", output.stderr);
@@ -226,10 +223,9 @@ int main(void)
 
 #[test]
 fn a_state_is_asked_for_by_its_bit_whatever_else_is_set() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "vforker", VFORKER, &[]);
     let (mut workload, pid) = Workload::spawn("vforker", Command::new(program));
@@ -292,10 +288,9 @@ int main(void)
 
 #[test]
 fn a_new_threads_first_wait_counts() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "breeder", BREEDER, &["-lpthread"]);
     let (mut workload, pid) = Workload::spawn("breeder", Command::new(program));

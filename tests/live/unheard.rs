@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::c_program::compile;
 use crate::endings::DEEP;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::tool::{COMMANDED, TRACERS, once};
 
 fn full() -> File {
@@ -22,10 +22,9 @@ fn closed() -> Stdio {
 
 #[test]
 fn a_stderr_that_takes_nothing_costs_no_results() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in TRACERS {
         for stderr in [closed(), full().into()] {
             let mut command = Command::new(crate::built(tool));
@@ -42,10 +41,9 @@ fn a_stderr_that_takes_nothing_costs_no_results() {
 
 #[test]
 fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let status = |tool: &str, args: &[&str], stderr: Stdio| {
         let mut command = Command::new(crate::built(tool));
         command.args(args).stdout(Stdio::null()).stderr(stderr);
@@ -64,10 +62,9 @@ fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
 /// `TOOL 2>&1 | head -3`: what follows on stdout finds a closed pipe, too.
 #[test]
 fn a_reader_of_both_that_leaves_ends_it_quietly() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for tool in ["runqlat", "biolatency", "pressure"] {
         let script = format!(
             "{} 100ms 5 2>&1 | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}",
@@ -81,10 +78,9 @@ fn a_reader_of_both_that_leaves_ends_it_quietly() {
 
 #[test]
 fn a_reader_of_results_that_left_is_no_reason_to_keep_losses_back() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let deep = compile(dir.path(), "deep", DEEP, &[]);
     let deep = deep.to_str().expect("plain");

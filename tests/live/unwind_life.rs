@@ -13,7 +13,7 @@ use crate::c_program::{compile, run};
 use crate::containers::enter;
 use crate::cpu_times::{stolen_samples, untaken_samples};
 use crate::elf_entry::Elves;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::symbols::{HERTZ, frames, name, profile, stacks, start};
 use crate::tool::Tool;
 use crate::traced::reported;
@@ -155,10 +155,9 @@ pub(crate) fn trace(tool: &str, args: &[&str], mut workload: Workload) -> (Value
 
 #[test]
 fn a_library_that_is_opened_during_the_run() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let library = dir.path().join("phases.so");
     // The helpers of every program are in it too, unused or not.
@@ -203,10 +202,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn children_have_their_parents_tables_from_the_first_instruction_on() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let main = r#"
 #include <sys/wait.h>
@@ -241,10 +239,9 @@ int main(void)
 
 #[test]
 fn exec_under_the_same_process_id() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let main = r#"
 int main(int argc, char **argv)
@@ -271,10 +268,9 @@ int main(int argc, char **argv)
 
 #[test]
 fn commands_short_and_long() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile_phases(dir.path(), MAIN);
     let command = program.to_str().expect("plain");
@@ -308,10 +304,9 @@ fn commands_short_and_long() {
 /// Such a program is gone before user space has read what it maps: the kernel side finds its files' tables itself.
 #[test]
 fn programs_of_a_millisecond() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let main = "int main(void) { late(1); return 0; }\nvoid (*unused[])(void) = { ready };\n";
     let program = compile_phases(dir.path(), main);
@@ -331,10 +326,9 @@ fn programs_of_a_millisecond() {
 
 #[test]
 fn a_deleted_program() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile_phases(dir.path(), MAIN);
     let running = dir.path().join("running");
@@ -347,10 +341,9 @@ fn a_deleted_program() {
 
 #[test]
 fn a_program_in_a_mount_namespace() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile_phases(dir.path(), MAIN);
     let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/phases && exec /mnt/phases 300";
@@ -361,10 +354,9 @@ fn a_program_in_a_mount_namespace() {
 
 #[test]
 fn a_program_that_starts_after_the_tool() {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile_phases(dir.path(), MAIN);
     let tool = Tool::start("profile", &["-j", "-F", HERTZ]);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::call_shares::{Account, Functions, assert_agree};
 use crate::elf_entry::Elves;
-use crate::kernel::{alone, require_live};
+use crate::kernel::alone;
 use crate::perf_dwarf::{PerfFrame, Recording};
 use crate::real_program::{self, Real};
 use crate::symbols::{frames, name, stacks};
@@ -230,10 +230,9 @@ fn off_cpu(what: &str, real: &Real, elves: &mut Elves) {
 }
 
 fn both(what: &str, start: impl Fn(&Path) -> Real) {
-    if !require_live() {
+    let Some(_machine) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let real = start(dir.path());
     let mut elves = Elves::default();

@@ -44,6 +44,7 @@ fn blocked_ns(result: &Value) -> u64 {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn each_wait_is_real_and_timed() {
     let dir = env!("CARGO_TARGET_TMPDIR");
     let results = run(
@@ -68,6 +69,7 @@ fn each_wait_is_real_and_timed() {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn spinners_share_a_cpu_and_never_block() {
     let results = run(
         "spinner",
@@ -96,6 +98,7 @@ fn consumers_are_woken_exactly_so_often() {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn a_storm_makes_threads_queue() {
     let args = [
         "--storm",
@@ -126,6 +129,7 @@ fn sleepers_sleep() {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn the_split_adds_up() {
     for result in run("splitter", &["--seconds", "1", "--idle-share", "20"]) {
         let spent = ["spin_a_ns", "spin_b_ns", "spin_c_ns"].map(|field| number(&result, field));
@@ -150,6 +154,7 @@ fn hostile_names_and_code_run() {
 }
 
 #[test]
+#[ignore = "statistical: make truth"]
 fn short_lives_burn_what_they_should() {
     let dir = env!("CARGO_TARGET_TMPDIR");
     for args in [&[][..], &["--deleted-in", dir]] {
