@@ -102,6 +102,26 @@ fn stopped_beyond_its_window(tool: &Tool, meanwhile: impl FnOnce()) {
     tool.signal(libc::SIGCONT);
 }
 
+fn assert_closed_by_the_clock(report: &Value) {
+    let edge = |name: &str| report[name].as_u64().expect("a time");
+    let length = Duration::from_nanos(edge("end_ns") - edge("start_ns"));
+    assert_eq!(length, WINDOW);
+}
+
+#[test]
+fn windows_of_stopped_tools_have_their_length() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    for (name, args) in [("profile", &["-j", "1"][..]), ("lockstat", &["-j", "1"])] {
+        let tool = Tool::start(name, args);
+        stopped_beyond_its_window(&tool, || ());
+        let output = tool.finish();
+        assert_eq!(output.code, 0, "{name}: {}", output.stderr);
+        assert_closed_by_the_clock(&output.report());
+    }
+}
+
 #[test]
 fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
     let Some(_machine) = alone() else {
@@ -169,9 +189,7 @@ fn who_waits_for_a_cpu_at_the_end_is_named_though_the_tool_is_stopped() {
     let output = tool.finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
     let report = output.report();
-    let window_ns = u64::try_from(WINDOW.as_nanos()).expect("a second");
-    let edge = |name: &str| report[name].as_u64().expect("a time");
-    assert_eq!(edge("end_ns") - edge("start_ns"), window_ns);
+    assert_closed_by_the_clock(&report);
     // One runs and one waits, or both wait for somebody else.
     let waiting = report["still_waiting"].as_array().expect("a list").len();
     assert!((1..=2).contains(&waiting), "{report}");

@@ -274,6 +274,13 @@ impl Args {
         }
     }
 
+    /// Length of the first interval, if that is known to be the last one, too.
+    pub(crate) fn only_interval(&self) -> Option<Duration> {
+        let duration = self.window.duration?;
+        let is_only = self.interval.is_none_or(|interval| duration <= interval);
+        is_only.then_some(duration)
+    }
+
     /// Whether no task is left out, so that waits in interrupts, which are no task's, count.
     fn is_everybody(&self) -> bool {
         let targets = &self.targets;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use libbpf_rs::skel::Skel;
 use profile::ends;
-use trace::budget::{Next, Sampler};
+use trace::budget::{Next, Sampler, ended_at};
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::harvest::wait_for_running_programs;
@@ -44,8 +44,6 @@ pub(crate) struct Capture<'a> {
     sampler: Option<(Sampler<'a>, Sums)>,
     end_ns: u64,
     deadline_ns: Option<u64>,
-    /// When the interval under way closes by the clock, ns.
-    closes_ns: Option<u64>,
     waits: u64,
     waited_ns: u64,
     ends: Option<String>,
@@ -77,7 +75,6 @@ impl<'a> Capture<'a> {
             sampler: None,
             end_ns: 0,
             deadline_ns: None,
-            closes_ns: None,
             waits: 0,
             waited_ns: 0,
             ends: None,
@@ -95,11 +92,8 @@ impl<'a> Capture<'a> {
         self.sampler = windows::sampler(self.args, &mut self.skel, &mut self.stacks, self.meter)?;
         let start_ns = match &self.sampler {
             Some((sampler, _)) => sampler.began_ns(),
-            None => monotonic_ns(),
+            None => self.let_time_count()?,
         };
-        if self.sampler.is_none() {
-            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
-        }
         if !self.args.common.quiet {
             trace::say!("lockstat: tracing {}", self.args.window.describe());
         }
@@ -156,10 +150,15 @@ impl<'a> Capture<'a> {
         })
     }
 
-    /// When the interval that began at `start_ns` ends, ns, which is asked for when it has.
-    fn closed_at(&self, start_ns: u64) -> u64 {
-        let now = monotonic_ns();
-        self.closes_ns.map_or(now, |end| end.min(now)).max(start_ns)
+    /// From now on: for one interval if there is but one, else until told.
+    fn let_time_count(&mut self) -> Result<u64> {
+        let start_ns = monotonic_ns();
+        if let Some(length) = self.args.only_interval() {
+            self.close_at(start_ns.saturating_add(nanoseconds(length)))?;
+        }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.window_start_ns = start_ns;
+        Ok(start_ns)
     }
 
     /// Windows need no returns of calls.
@@ -186,7 +185,8 @@ impl<'a> Capture<'a> {
     /// Ends the interval that began at `start_ns`; what it found, and when it ended.
     fn take(&mut self, start_ns: u64) -> Result<Harvest> {
         let Some((sampler, sums)) = &mut self.sampler else {
-            let edge_ns = self.closed_at(start_ns);
+            let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
+            let edge_ns = ended_at(bss.window_end_ns).max(start_ns);
             let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
             let ended = self.turn(start_ns, edge_ns, is_last)?;
             self.absorb();
@@ -230,7 +230,6 @@ impl Reports for Capture<'_> {
             bss.open_epoch = bss.epoch & 1;
             bss.edge_ns = end_ns;
             bss.window_end_ns = end_ns;
-            self.closes_ns = Some(end_ns);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
-use trace::budget::Estimates;
+use trace::budget::{Estimates, ended_at};
 use trace::cost::count_skipped;
 use trace::histogram::harvest::{
     Group as Waits, take_groups, take_whole, wait_for_running_programs,
@@ -17,7 +17,6 @@ use trace::loader::section;
 use trace::losses::Losses;
 use trace::progress::State;
 use trace::task::{comm_of, comm_text};
-use trace::window::monotonic_ns;
 use trace::{iterate, maps};
 
 use crate::args::{Args, Group};
@@ -58,18 +57,12 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// Takes what began at `start_ns` and ends now, or has ended at `closes_ns`.
-    pub(crate) fn take(
-        args: &Args,
-        skel: &mut RunqlatSkel<'_>,
-        start_ns: u64,
-        closes_ns: Option<u64>,
-    ) -> Result<Self> {
+    /// Takes what began at `start_ns` and ends now, or has ended by the clock.
+    pub(crate) fn take(args: &Args, skel: &mut RunqlatSkel<'_>, start_ns: u64) -> Result<Self> {
         let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let epoch = bss.epoch;
         bss.epoch = 1 - epoch;
-        let now = monotonic_ns();
-        let end_ns = closes_ns.map_or(now, |end| end.min(now)).max(start_ns);
+        let end_ns = ended_at(bss.window_end_ns).max(start_ns);
         wait_for_running_programs();
         let waits = waits(args, skel, epoch)?;
         Ok(Self {

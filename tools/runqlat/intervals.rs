@@ -31,8 +31,6 @@ pub(crate) struct Runqlat<'a> {
     pub(crate) start_ns: u64,
     pub(crate) reseeding: Reseeding,
     pub(crate) meter: &'a Meter,
-    /// When it closes by the clock.
-    pub(crate) closes_ns: Option<u64>,
     /// With `--max-overhead`.
     pub(crate) sampler: Option<(Sampler<'a>, Sums)>,
 }
@@ -59,14 +57,13 @@ impl Reports for Runqlat<'_> {
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
         if self.sampler.is_none() {
             section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
-            self.closes_ns = Some(end_ns);
         }
         Ok(())
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
         let interval = match &mut self.sampler {
-            None => Interval::take(self.args, self.skel, start_ns, self.closes_ns)?,
+            None => Interval::take(self.args, self.skel, start_ns)?,
             Some((sampler, sums)) => {
                 let (args, skel) = (self.args, &mut *self.skel);
                 let end_ns = sampler.end(&mut Windows { args, skel, sums })?;

@@ -7,6 +7,7 @@ use anyhow::Result;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use clap::{CommandFactory, Parser};
 use trace::arrivals::Arrivals;
+use trace::budget::open_edges;
 use trace::closing::{self, Closing};
 use trace::collect::finish;
 use trace::command::Corked;
@@ -19,7 +20,7 @@ use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
 use trace::signals::Signals;
 use trace::targets::Settings;
-use trace::window::monotonic_ns;
+use trace::window::nanoseconds;
 
 use args::{Args, Group, NEEDS};
 use intervals::Runqlat;
@@ -58,7 +59,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let sampler = windows::sampler(args, &mut skel, &meter)?;
     let start_ns = match &sampler {
         Some((sampler, _)) => sampler.began_ns(),
-        None => open_window(&mut skel)?,
+        None => open_window(args, &mut skel)?,
     };
     if !args.common.quiet {
         trace::say!("runqlat: tracing run queue latency; Ctrl-C ends");
@@ -73,7 +74,6 @@ fn trace(args: &Args) -> Result<Outcome> {
         start_ns,
         reseeding: Reseeding::default(),
         meter: &meter,
-        closes_ns: None,
         sampler,
     };
     let written = report_each(
@@ -118,11 +118,12 @@ fn seed(args: &Args, skel: &RunqlatSkel<'_>, targets: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Time counts from now on.
-fn open_window(skel: &mut RunqlatSkel<'_>) -> Result<u64> {
-    let start_ns = monotonic_ns();
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.window_start_ns = start_ns;
-    Ok(start_ns)
+/// Time counts from now on: for one interval if there is but one, else until told.
+fn open_window(args: &Args, skel: &mut RunqlatSkel<'_>) -> Result<u64> {
+    let length = args.every.only();
+    let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
+    let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+    Ok(open_edges(start_ns, end_ns, length.map(nanoseconds)))
 }
 
 fn close(args: &Args, skel: &RunqlatSkel<'_>, cost: &Cost, window_ns: u64) -> Result<Outcome> {

@@ -30,7 +30,8 @@ pub trait Reports {
     }
 
     /// The interval under way is the last one and ends at `end_ns`, ns, by the clock. Where the BPF side sees to that, nothing that
-    /// happens until the report is asked for is counted, or costs what counting does.
+    /// happens until the report is asked for is counted, or costs what counting does. A tool whose first interval is the last
+    /// one has said so when it opened its window: what it announces is true from then on, though it may be stopped at once.
     ///
     /// # Errors
     ///

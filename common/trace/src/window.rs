@@ -30,6 +30,13 @@ pub struct Every {
     pub count: Option<u64>,
 }
 
+impl Every {
+    /// Length of the first interval, if that is known to be the last one, too.
+    pub fn only(&self) -> Option<Duration> {
+        self.interval.filter(|_| self.count == Some(1))
+    }
+}
+
 impl For {
     /// For the line that says that tracing has begun.
     pub fn describe(&self) -> String {
@@ -192,6 +199,16 @@ mod tests {
         assert_eq!(monotonic_ahead_ns(offsets), Some(-2_500_000_000));
         assert_eq!(monotonic_ahead_ns(""), None);
         assert_eq!(monotonic_ahead_ns("monotonic 9223372036854775807 0"), None);
+    }
+
+    #[test]
+    fn only_interval_is_one_of_one() {
+        let interval = Some(Duration::from_secs(2));
+        let only = |interval, count| Every { interval, count }.only();
+        assert_eq!(only(interval, Some(1)), interval);
+        assert_eq!(only(interval, Some(2)), None);
+        assert_eq!(only(interval, None), None);
+        assert_eq!(only(None, Some(1)), None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use sampler::{Next, Sampler};
 pub use series::{Estimate, Series, round_fairly};
 pub use summary::Summary;
 pub use tally::{Estimates, Tally};
-pub use windowed::{Window, Windowed, open_edges, open_edges_settled, shut_edges};
+pub use windowed::{Window, Windowed, ended_at, open_edges, open_edges_settled, shut_edges};
 
 /// The option.
 #[derive(Args, Clone, Copy, Debug, Default)]

@@ -113,6 +113,12 @@ fn open_edges_at(at_ns: u64, start_ns: &mut u64, end_ns: &mut u64, length_ns: Op
     at_ns
 }
 
+/// Now, or when the window closed by the clock before, ns. `end_ns`: 0 until its end is known.
+pub fn ended_at(end_ns: u64) -> u64 {
+    let now = monotonic_ns();
+    if end_ns == 0 { now } else { end_ns.min(now) }
+}
+
 /// Lets time count no longer than until now, which it returns, ns.
 pub fn shut_edges(end_ns: &mut u64) -> u64 {
     let now = monotonic_ns();
