@@ -1,6 +1,6 @@
 //! A workload under a tool, from before its work to after it.
 
-use oracle::{Below, Logs};
+use oracle::{Below, Engine, Logs};
 use serde_json::Value;
 
 use crate::tool::{Output, Tool};
@@ -49,7 +49,7 @@ pub(crate) fn sandwiched(
     options: &[&str],
 ) -> (Value, Vec<Value>, Logs) {
     let pid = workload.pid().to_string();
-    let below = Below::attach().expect("the oracle");
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let tool = Tool::start(tool, &[&["-j", "-p", &pid], options].concat());
     tool.wait_attached();
     let around = below.around().expect("the oracle");

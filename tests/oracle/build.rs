@@ -1,4 +1,4 @@
-//! Compiles `oracle.bpf.c` into `OUT_DIR/oracle.skel.rs`, against the headers of the tools' programs.
+//! Compiles `bpf/oracle.bpf.c` into `OUT_DIR/oracle.skel.rs`, against the headers of the tools' programs.
 
 use std::env;
 use std::path::PathBuf;
@@ -14,9 +14,10 @@ fn main() -> Result<()> {
     let dir = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let include = dir.join("../../bpf/include");
-    let source = dir.join("oracle.bpf.c");
+    let own = dir.join("bpf");
+    let source = own.join("oracle.bpf.c");
     println!("cargo:rerun-if-env-changed=CLANG");
-    println!("cargo:rerun-if-changed={}", source.display());
+    println!("cargo:rerun-if-changed={}", own.display());
     println!("cargo:rerun-if-changed={}", include.display());
     SkeletonBuilder::new()
         .source(&source)

@@ -23,7 +23,7 @@ pub enum Kind {
     },
 }
 
-/// An event of the scheduler.
+/// An event in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `CLOCK_MONOTONIC`, ns.
@@ -45,11 +45,11 @@ impl Event {
             .context("an event is too short")?;
         let kind = match event.kind {
             1 => Kind::Switch {
-                prev: event.prev,
-                next: event.next,
-                runnable: event.runnable != 0,
+                prev: event.thread,
+                next: event.other,
+                runnable: event.detail != 0,
             },
-            2 => Kind::Wakeup { tid: event.next },
+            2 => Kind::Wakeup { tid: event.thread },
             kind => bail!("event of kind {kind}"),
         };
         Ok(Self {

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 pub use bracket::Bracket;
 pub use event::{Event, Kind};
-pub use log::Log;
+pub use log::{Engine, Log};
 
 pub mod bracket;
 mod event;
@@ -16,7 +16,7 @@ mod log;
 pub mod offcpu;
 pub mod run_queue;
 
-/// The skeleton of `oracle.bpf.c`.
+/// The skeleton of `bpf/oracle.bpf.c`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -52,13 +52,13 @@ pub struct Logs {
 }
 
 impl Below {
-    /// To be called before the tool attaches.
+    /// To be called before the tool attaches: a log of what these engines do.
     ///
     /// # Errors
     ///
     /// When the log cannot be attached.
-    pub fn attach() -> Result<Self> {
-        Ok(Self(Log::attach()?))
+    pub fn attach(engines: &'static [Engine]) -> Result<Self> {
+        Ok(Self(Log::attach(engines)?))
     }
 
     /// To be called when the tool has attached. Both logs begin.
@@ -68,8 +68,8 @@ impl Below {
     /// As [`Self::attach`].
     pub fn around(self) -> Result<Around> {
         let mut around = Around {
+            after: Log::attach(self.0.engines())?,
             before: self.0,
-            after: Log::attach()?,
         };
         around.before.begin()?;
         around.after.begin()?;

@@ -10,9 +10,26 @@ use libbpf_rs::{OpenObject, RingBufferBuilder};
 use crate::event::Event;
 use crate::skeleton::{OracleSkel, OracleSkelBuilder};
 
+/// A part of the kernel whose events can be logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Switches and wakeups.
+    Scheduler,
+}
+
+impl Engine {
+    /// Its programs in `bpf/`.
+    fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Scheduler => &["log_switch", "log_wakeup", "log_wakeup_new"],
+        }
+    }
+}
+
 /// An attached log. It holds a minute of ordinary events, or a few seconds of the heaviest.
 pub struct Log {
     skel: OracleSkel<'static>,
+    engines: &'static [Engine],
 }
 
 impl std::fmt::Debug for Log {
@@ -22,13 +39,23 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    pub(crate) fn attach() -> Result<Self> {
+    pub(crate) fn attach(engines: &'static [Engine]) -> Result<Self> {
         // A test makes two, and ends.
         let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
-        let open = OracleSkelBuilder::default().open(storage);
-        let mut skel = open.and_then(OpenSkel::load).context("load the oracle")?;
+        let mut open = OracleSkelBuilder::default().open(storage)?;
+        for mut program in open.open_object_mut().progs_mut() {
+            let is_wanted = |name: &&str| program.name() == *name;
+            let mut wanted = engines.iter().flat_map(|engine| engine.programs());
+            let autoload = wanted.any(is_wanted);
+            program.set_autoload(autoload);
+        }
+        let mut skel = open.load().context("load the oracle")?;
         skel.attach().context("attach the oracle")?;
-        Ok(Self { skel })
+        Ok(Self { skel, engines })
+    }
+
+    pub(crate) fn engines(&self) -> &'static [Engine] {
+        self.engines
     }
 
     pub(crate) fn begin(&mut self) -> Result<()> {
@@ -39,7 +66,7 @@ impl Log {
 
     /// Ends it. Its events by time.
     pub(crate) fn take(self) -> Result<Vec<Event>> {
-        let Self { mut skel } = self;
+        let Self { mut skel, .. } = self;
         let bss = skel.maps.bss_data.as_deref_mut().context("no .bss")?;
         bss.is_on = 0;
         let lost = bss.lost;
