@@ -4,23 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Out of every `PERIOD_US` the process may run `QUOTA_US`: less than even a busy machine gives it.
-pub(crate) const PERIOD_US: u32 = 50_000;
+const PERIOD_US: u32 = 50_000;
 const QUOTA_US: u32 = 5_000;
 
 /// A cgroup with a quota; gone when dropped, its process moved back.
 pub(crate) struct CpuQuota {
     cgroup: PathBuf,
     pid: u32,
-    is_v2: bool,
-}
-
-/// The controller's own account.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Throttled {
-    /// Periods in which the quota did not suffice.
-    pub(crate) periods: u64,
-    /// Time without quota.
-    pub(crate) ns: u64,
 }
 
 impl CpuQuota {
@@ -41,7 +31,7 @@ impl CpuQuota {
             v1.join(name)
         };
         fs::create_dir(&cgroup).expect("a cgroup can be made");
-        let quota = Self { cgroup, pid, is_v2 };
+        let quota = Self { cgroup, pid };
         if is_v2 {
             quota.write("cpu.max", &format!("{QUOTA_US} {PERIOD_US}"));
         } else {
@@ -52,22 +42,13 @@ impl CpuQuota {
         quota
     }
 
-    pub(crate) fn throttled(&self) -> Throttled {
+    /// Number of periods in which the quota did not suffice, by the controller's own account.
+    pub(crate) fn throttled_periods(&self) -> u64 {
         let stat = fs::read_to_string(self.cgroup.join("cpu.stat")).expect("an account");
-        let field = |name: &str| -> u64 {
-            let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
-            let line = lines.find(|(field, _)| *field == name);
-            line.and_then(|(_, value)| value.parse().ok())
-                .unwrap_or_else(|| panic!("no {name} in {stat}"))
-        };
-        Throttled {
-            periods: field("nr_throttled"),
-            ns: if self.is_v2 {
-                field("throttled_usec") * 1_000
-            } else {
-                field("throttled_time")
-            },
-        }
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        let line = lines.find(|(field, _)| *field == "nr_throttled");
+        line.and_then(|(_, value)| value.parse().ok())
+            .unwrap_or_else(|| panic!("no nr_throttled in {stat}"))
     }
 
     fn write(&self, file: &str, text: &str) {

@@ -239,8 +239,9 @@ fn too_few_descriptors_are_one_line_with_the_remedy() {
     };
     for tool in TRACERS {
         for limit in [4, 12, 16, 20, 24, 32, 64, 127] {
+            // Descriptors that the tests were started with are not the tool's.
             let script = format!(
-                "ulimit -n {limit}; exec {} 200ms 2>&1",
+                "exec 3>&- 4>&-; ulimit -n {limit}; exec {} 200ms 2>&1",
                 crate::built(tool).display()
             );
             let mut command = Command::new("bash");

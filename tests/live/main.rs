@@ -48,6 +48,7 @@ mod lockstat_shared;
 mod lockstat_storms;
 mod lockstat_user;
 mod moments;
+mod off_cpu;
 mod offcputime;
 mod older_kernels;
 mod one_cpu;
@@ -61,6 +62,7 @@ mod privileges;
 #[path = "profile.rs"]
 mod profile_tool;
 mod real_program;
+mod run_queue;
 mod runqlat;
 mod shortages;
 mod slow_disk;

@@ -1,17 +1,12 @@
-//! offcputime against a log of the kernel's own events, and programs that time their own waits.
+//! offcputime against a log of the kernel's own events, and what programs say they waited for.
 
-use oracle::offcpu;
 use serde_json::Value;
 
-use crate::cpu_times::stolen_of;
 use crate::kernel::alone;
+use crate::off_cpu::{Times, assert_all_off, total};
 use crate::slow_disk::SlowDisk;
-use crate::tool::Tool;
-use crate::traced::{sandwiched, traced};
+use crate::traced::{Sandwich, sandwiched, traced};
 use crate::workload::{Workload, number};
-
-/// Error allowed per thread and reason.
-const TOLERANCE: f64 = 0.01;
 
 fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
     let workload = Workload::start(workload, args);
@@ -27,55 +22,35 @@ pub(crate) fn stacks(report: &Value, tid: u64) -> impl Iterator<Item = &Value> {
         .filter(move |stack| stack["tid"] == tid)
 }
 
-/// Blocked plus run queue, ns.
-fn total(stack: &Value) -> u64 {
-    stack["values"]
-        .as_array()
-        .expect("values")
-        .iter()
-        .filter_map(Value::as_u64)
-        .sum()
-}
-
-fn is_in(stack: &Value, function: &str) -> bool {
+/// The wait for the word to begin, in which the workload's threads are from the start to that of their work.
+fn is_gate(stack: &Value) -> bool {
     let frames = stack["kernel"].as_array().expect("frames");
     frames.iter().any(|frame| {
         frame["name"]
             .as_str()
-            .is_some_and(|name| name.contains(function))
+            .is_some_and(|name| name.contains("sigtimedwait"))
     })
 }
 
-/// Time of one thread with one reason; waits of the workload's own gate are left out.
-pub(crate) fn waited(report: &Value, tid: u64, reason: &str) -> u64 {
-    let gate = |stack: &&Value| is_in(stack, "sigtimedwait");
-    stacks(report, tid)
-        .filter(|stack| stack["reason"] == reason && !gate(stack))
-        .map(total)
-        .sum()
-}
-
-fn assert_close(found: u64, truth: u64, tolerance: f64, what: &str) {
-    let (found, truth) = (found as f64, truth as f64);
-    assert!(
-        (found - truth).abs() <= tolerance * truth,
-        "{what}: {found} ns, the program measured {truth} ns"
-    );
-}
-
-/// A thread's waits, but for `unseen` ns and for what a hypervisor may have had of those that were late.
-pub(crate) fn assert_waited(found: u64, thread: &Value, unseen: u64) {
-    let off = number(thread, "off_ns");
-    let late = stolen_of(number(thread, "late_ns"));
-    let (least, most) = (
-        (1.0 - TOLERANCE) * off as f64 - (late + unseen) as f64,
-        (1.0 + TOLERANCE) * off as f64,
-    );
-    assert!(
-        (least..=most).contains(&(found as f64)),
-        "{}: {found} ns, the program measured {off} ns, {late} ns of them perhaps stolen; {unseen} ns lost",
-        thread["kind"]
-    );
+/// Each thread of a waiter did one thing from its account's beginning to its end: it slept there as often as in the log, for a time
+/// inside its bracket, for the reason that it says.
+pub(crate) fn assert_reasons_are_the_programs(found: &Sandwich, sees_hidden: bool) {
+    for thread in &found.results {
+        let kind = thread["kind"].as_str().expect("a kind");
+        let reason = match kind {
+            "mutex" | "pmutex" => "futex",
+            "epoll" => "poll",
+            "pagefault" => "page-fault",
+            same => same,
+        };
+        let times = Times::of(found, number(thread, "tid"), sees_hidden);
+        let worked = number(thread, "start_ns")..number(thread, "end_ns");
+        let truth = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
+        assert!(truth.count > 0, "{thread}");
+        times.assert_inside(&truth, |stack| stack["reason"] == reason && !is_gate(stack));
+        let truth = times.bracket(|absence| absence.was_runnable);
+        times.assert_inside(&truth, |stack| stack["reason"] == "preempted");
+    }
 }
 
 #[test]
@@ -83,19 +58,10 @@ fn each_kind_of_wait_has_its_reason_and_its_time() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (report, results) = trace("waiter", &["--waits", "23", "--millis", "20"], &[]);
-    assert!(results.len() >= 8);
-    for thread in &results {
-        let kind = thread["kind"].as_str().expect("a kind");
-        let reason = match kind {
-            "mutex" | "pmutex" => "futex",
-            "epoll" => "poll",
-            same => same,
-        };
-        let preempted = waited(&report, number(thread, "tid"), "preempted");
-        let found = waited(&report, number(thread, "tid"), reason) + preempted;
-        assert_waited(found, thread, 0);
-    }
+    let workload = Workload::start("waiter", &["--waits", "23", "--millis", "20"]);
+    let found = sandwiched("offcputime", workload, &["-m", "0"]);
+    assert!(found.results.len() >= 8);
+    assert_reasons_are_the_programs(&found, true);
 }
 
 #[test]
@@ -104,33 +70,20 @@ fn page_faults_from_disk_are_told_from_reads() {
         return;
     };
     let dir = std::env::current_dir().expect("a directory");
-    let dir_arg = dir.to_str().expect("a plain path");
-    let mut workload = Workload::start(
-        "waiter",
-        &[
-            "--kinds",
-            "pagefault",
-            "--disk-waits",
-            "101",
-            "--dir",
-            dir_arg,
-        ],
-    );
-    let pid = workload.pid();
-    let tool = Tool::start("offcputime", &["-j", "-m", "0", "-p", &pid.to_string()]);
-    tool.wait_attached();
-    let slow = SlowDisk::new(pid, &dir);
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let report = serde_json::from_str(&tool.finish().stdout).expect("a JSON object");
+    let place = dir.to_str().expect("a plain path");
+    let args = [
+        "--kinds",
+        "pagefault",
+        "--disk-waits",
+        "101",
+        "--dir",
+        place,
+    ];
+    let workload = Workload::start("waiter", &args);
+    let slow = SlowDisk::new(workload.pid(), &dir);
+    let found = sandwiched("offcputime", workload, &["-m", "0"]);
     drop(slow);
-    workload.finish();
-
-    let thread = &results[0];
-    let tid = number(thread, "tid");
-    let found = waited(&report, tid, "page-fault") + waited(&report, tid, "preempted");
-    assert_waited(found, thread, 0);
+    assert_reasons_are_the_programs(&found, true);
 }
 
 #[test]
@@ -143,12 +96,7 @@ fn a_thread_that_sleeps_throughout_is_there_in_full() {
     assert_eq!(results.len(), 4);
     for thread in &results {
         let found: u64 = stacks(&report, number(thread, "tid")).map(total).sum();
-        assert_close(
-            found,
-            window,
-            0.001,
-            thread["kind"].as_str().expect("a kind"),
-        );
+        assert_eq!(found, window, "{thread}");
     }
     let reasons: Vec<&str> = results
         .iter()
@@ -157,55 +105,28 @@ fn a_thread_that_sleeps_throughout_is_there_in_full() {
     assert_eq!(reasons, ["futex", "wait", "poll", "pipe"]);
 }
 
-/// Four threads that share a CPU.
-fn spinners() -> (Value, Vec<Value>) {
-    let args = ["--threads", "4", "--cpu", "0", "--seconds", "2"];
-    trace("spinner", &args, &[])
-}
-
 #[test]
 fn phases_add_up_to_threads_times_wall() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (report, results) = spinners();
+    let (report, results) = trace(
+        "spinner",
+        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
+        &[],
+    );
     let accounting = &report["accounting"];
     let lifetime = number(accounting, "lifetime_ns");
-    let explained = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
+    let explained: u64 = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
         .iter()
         .map(|key| number(accounting, key))
         .sum();
-    assert_close(explained, lifetime, 0.005, "on CPU + run queue + blocked");
+    let unseen = number(&report, "losses.out_of_order_ns");
+    assert_eq!(explained + unseen, lifetime, "{accounting}");
     // The main thread waits for the spinners.
     let threads = results.len() as u64 + 1;
     assert_eq!(number(accounting, "threads"), threads);
-    assert_close(
-        lifetime,
-        threads * number(&report, "duration_ns"),
-        0.005,
-        "threads x wall",
-    );
-}
-
-/// Each of a workload's threads is off its CPU as often as in the log of the kernel's events, for a time inside its bracket.
-fn assert_times_are_the_kernels(workload: Workload) {
-    let (report, results, logs) = sandwiched("offcputime", workload, &["-m", "0"]);
-    let edges = number(&report, "start_ns")..number(&report, "end_ns");
-    for thread in &results {
-        let tid = number(thread, "tid");
-        let truth = offcpu::intervals(&logs, u32::try_from(tid).expect("a thread ID"), &edges);
-        let truth = truth.expect("logs that agree");
-        let count = stacks(&report, tid)
-            .map(|stack| number(stack, "count"))
-            .sum();
-        let sum_ns = stacks(&report, tid).map(total).sum();
-        eprintln!("thread {tid}: {count} times, {sum_ns} ns; {truth:?}");
-        assert!(
-            truth.holds(count, sum_ns),
-            "thread {tid}: {count} times, {sum_ns} ns; {truth:?}"
-        );
-    }
-    assert_eq!(report["losses"]["unreported"], 0);
+    assert_eq!(lifetime, threads * number(&report, "duration_ns"));
 }
 
 #[test]
@@ -213,7 +134,7 @@ fn spinners_are_off_their_cpu_as_long_as_the_kernel_says() {
     let Some(_machine) = alone() else {
         return;
     };
-    assert_times_are_the_kernels(Workload::spinners(4, 1));
+    assert_all_off(Workload::spinners(4, 1));
 }
 
 #[test]
@@ -222,7 +143,7 @@ fn waiters_are_off_their_cpus_as_long_as_the_kernel_says() {
         return;
     };
     let args = ["--waits", "23", "--millis", "20"];
-    assert_times_are_the_kernels(Workload::start("waiter", &args));
+    assert_all_off(Workload::start("waiter", &args));
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! The hooks that older kernels have, on a kernel that has more: the same numbers.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::kernel::alone;
-use crate::offcputime::{assert_waited, stacks, waited};
+use crate::off_cpu::Times;
+use crate::offcputime::{assert_reasons_are_the_programs, stacks};
 use crate::tool::Tool;
+use crate::traced::sandwiched_as;
 use crate::workload::{Workload, number};
 
 /// Without sched_exit_tp (Linux 6.18) user stacks are walked at switch-out.
@@ -15,35 +18,28 @@ fn the_older_kernels_path_counts_the_same() {
     let Some(_machine) = alone() else {
         return;
     };
-    let mut workload = Workload::start(
-        "waiter",
-        &["--waits", "23", "--millis", "20", "--kinds", "sleep,pipe"],
-    );
+    let args = ["--waits", "23", "--millis", "20", "--kinds", "sleep,pipe"];
+    let workload = Workload::start("waiter", &args);
     let mut command = Command::new(crate::built("offcputime"));
     command
-        .args(["-j", "-p", &workload.pid().to_string()])
+        .args(["-m", "0"])
         .env("USEKIT_HIDE_HOOKS", "sched_exit_tp");
-    let tool = Tool::spawn("offcputime", command);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
-    for thread in &results {
-        let (kind, tid) = (
-            thread["kind"].as_str().expect("a kind"),
-            number(thread, "tid"),
-        );
-        let found = waited(&report, tid, kind) + waited(&report, tid, "preempted");
-        // Switches that a sandbox's kernel hides cannot be made up for on this path, but they are counted.
-        assert_waited(found, thread, number(&report["losses"], "out_of_order_ns"));
-        let own = stacks(&report, tid).filter(|stack| stack["reason"] == kind);
+    let found = sandwiched_as("offcputime", command, workload);
+    assert_reasons_are_the_programs(&found, false);
+    let stacks_of_all = found.report["stacks"].as_array().expect("stacks").iter();
+    let tids: BTreeSet<u64> = stacks_of_all.map(|stack| number(stack, "tid")).collect();
+    let lost = |tid: &u64| Times::of(&found, *tid, false).lost();
+    let lost: u64 = tids.iter().map(lost).sum();
+    assert_eq!(number(&found.report["losses"], "out_of_order"), lost);
+    for thread in &found.results {
+        let kind = thread["kind"].as_str().expect("a kind");
+        let own = stacks(&found.report, number(thread, "tid"));
         let users: usize = own
+            .filter(|stack| stack["reason"] == kind)
             .map(|stack| stack["user"].as_array().expect("frames").len())
             .sum();
         assert!(users > 0, "{kind}: no user frames");
     }
-    workload.finish();
 }
 
 /// Tests that hold the state of tasks to account, run once more without what came after Linux 5.10: task storage, locks in

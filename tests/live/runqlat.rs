@@ -1,10 +1,12 @@
 //! runqlat against a log of the kernel's own events and against known numbers of wakeups.
 
-use oracle::run_queue;
+use std::collections::BTreeSet;
+
+use oracle::behind::culprits;
 use serde_json::Value;
 
-use crate::cpu_times::stolen_ns;
 use crate::kernel::alone;
+use crate::run_queue::{assert_only_unseen, assert_waits, group};
 use crate::traced::{assert_no_gaps, observed, sandwiched, traced};
 use crate::workload::{Workload, number};
 
@@ -20,41 +22,13 @@ fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>)
     (report, results)
 }
 
-fn group(report: &Value, tid: u64) -> &Value {
-    let groups = report["groups"].as_array().expect("groups");
-    groups
-        .iter()
-        .find(|group| group["tid"] == tid)
-        .unwrap_or(&Value::Null)
-}
-
-/// The most that waits may have taken whose end was hidden.
-fn hidden_ns(report: &Value, longest_ns: u64) -> u64 {
-    number(&report["losses"], "unseen") * longest_ns
-}
-
 /// Traces all of a workload's threads; each has as many waits as the log of the kernel's events, in a sum inside its bracket.
 fn assert_waits_are_the_kernels(workload: Workload) {
-    let (report, results, logs) = sandwiched("runqlat", workload, &["-L"]);
-    let mut hidden = 0;
-    for thread in &results {
-        let tid = number(thread, "tid");
-        let truth = run_queue::waits(&logs, u32::try_from(tid).expect("a thread ID"));
-        let truth = truth.expect("logs that agree");
-        let group = group(&report, tid);
-        let figure = |name: &str| group[name].as_u64().unwrap_or(0);
-        let (count, sum_ns) = (figure("count"), figure("sum_ns"));
-        eprintln!("thread {tid}: {count} waits, {sum_ns} ns; {truth:?}");
-        assert!(
-            truth.holds(count, sum_ns),
-            "thread {tid}: {count} waits, {sum_ns} ns; {truth:?}"
-        );
-        hidden += truth.hidden;
-    }
-    for (loss, count) in report["losses"].as_object().expect("losses") {
-        let truth = if loss == "unseen" { hidden } else { 0 };
-        assert_eq!(*count, truth, "{loss}");
-    }
+    let found = sandwiched("runqlat", workload, &["-L"]);
+    let (report, logs) = (&found.report, &found.logs);
+    let threads = found.results.iter().map(|thread| number(thread, "tid"));
+    let hidden = threads.map(|tid| assert_waits(report, logs, tid, |_| true));
+    assert_only_unseen(report, hidden.sum());
 }
 
 #[test]
@@ -95,43 +69,21 @@ fn the_spinners_are_named_as_what_each_other_waited_behind() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (report, results) = trace(
-        "spinner",
-        &["--threads", "2", "--cpu", "0", "--seconds", "2"],
-        &[],
-    );
-    let behind = report["behind"].as_array().expect("behind");
-    let sum =
-        |list: &[Value], key: &str| list.iter().map(|entry| number(entry, key)).sum::<u64>() as f64;
-    let waited = sum(report["groups"].as_array().expect("groups"), "sum_ns");
-    let caused = sum(behind, "caused_ns");
-    // What a CPU takes to come out of idle is nobody's fault.
-    assert!(
-        caused <= waited && caused >= 0.99 * waited,
-        "{caused} ns shared out of {waited} ns"
-    );
-    let longest_ns = report["groups"].as_array().expect("groups").iter();
-    let longest_ns = longest_ns.map(|group| number(group, "max_ns")).max();
-    let longest_ns = longest_ns.expect("a group");
-    for thread in &results {
-        // While one spinner runs the other one waits, nothing else.
-        let tid = number(thread, "tid");
-        let found = behind
-            .iter()
-            .filter(|task| number(task, "tid") == tid)
-            .map(|task| number(task, "caused_ns"));
-        let (found, truth) = (
-            found.sum::<u64>() as f64,
-            number(thread, "total.oncpu_ns") as f64,
-        );
-        // Time that a hypervisor took is waited, but on nobody's CPU time.
-        let most = 1.05 * truth + stolen_ns() as f64;
-        let least = 0.95 * truth - hidden_ns(&report, longest_ns) as f64;
-        assert!(
-            (least..=most).contains(&found),
-            "thread {tid} ran {truth} ns, others waited {found} ns behind it; {}",
-            report["losses"]
-        );
+    let found = sandwiched("runqlat", Workload::spinners(2, 2), &["-L"]);
+    let list = |name: &str| found.report[name].as_array().expect("a list").iter();
+    let id = |entry: &Value| u32::try_from(number(entry, "tid")).expect("a thread ID");
+    let waiters: Vec<u32> = list("groups").map(id).collect();
+    let truth = culprits(&found.logs, &waiters).expect("logs that agree");
+    let named: BTreeSet<u32> = list("behind").map(id).collect();
+    assert!(named.iter().eq(truth.keys()), "{named:?}, {truth:?}");
+    for culprit in list("behind") {
+        let truth = &truth[&id(culprit)];
+        let (waits, caused_ns) = (number(culprit, "waits"), number(culprit, "caused_ns"));
+        eprintln!("{waits} waits, {caused_ns} ns behind {culprit}; {truth:?}");
+        assert!(truth.holds(waits, caused_ns), "{culprit}; {truth:?}");
+    }
+    for spinner in &found.results {
+        assert!(named.contains(&id(spinner)), "{spinner}");
     }
 }
 

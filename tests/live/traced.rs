@@ -1,5 +1,7 @@
 //! A workload under a tool, from before its work to after it.
 
+use std::process::Command;
+
 use oracle::{Below, Engine, Logs};
 use serde_json::Value;
 
@@ -42,15 +44,25 @@ pub(crate) fn reported(
     (output.report(), results)
 }
 
-/// As [`traced`], with what the kernel did meanwhile.
-pub(crate) fn sandwiched(
-    tool: &str,
-    mut workload: Workload,
-    options: &[&str],
-) -> (Value, Vec<Value>, Logs) {
-    let pid = workload.pid().to_string();
+/// What a tool says of a workload, what that says of itself, and what the kernel did meanwhile.
+pub(crate) struct Sandwich {
+    pub(crate) report: Value,
+    pub(crate) results: Vec<Value>,
+    pub(crate) logs: Logs,
+}
+
+/// As [`traced`], between two logs.
+pub(crate) fn sandwiched(tool: &str, workload: Workload, options: &[&str]) -> Sandwich {
+    let mut command = Command::new(crate::built(tool));
+    command.args(options);
+    sandwiched_as(tool, command, workload)
+}
+
+/// The same with a tool that needs an environment of its own.
+pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Workload) -> Sandwich {
+    command.args(["-j", "-p", &workload.pid().to_string()]);
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-    let tool = Tool::start(tool, &[&["-j", "-p", &pid], options].concat());
+    let tool = Tool::spawn(tool, command);
     tool.wait_attached();
     let around = below.around().expect("the oracle");
     workload.go();
@@ -60,7 +72,11 @@ pub(crate) fn sandwiched(
     assert_eq!(output.code, 0, "{}", output.stderr);
     let logs = around.take().expect("whole logs");
     workload.finish();
-    (output.report(), results, logs)
+    Sandwich {
+        report: output.report(),
+        results,
+        logs,
+    }
 }
 
 /// The same of a process, which then ends.

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use oracle::{Below, Engine};
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::cpu_quota::{CpuQuota, PERIOD_US};
-use crate::cpu_times::stolen_of;
-use crate::kernel::alone;
+use crate::cpu_quota::CpuQuota;
+use crate::kernel::{alone, has_tracepoint};
+use crate::off_cpu::Times;
+use crate::run_queue::{assert_only_unseen, assert_waits};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -39,15 +41,8 @@ fn waits(report: &Value, tid: u64, wanted: impl Fn(&Value) -> bool) -> (u64, u64
     })
 }
 
-fn near(found: u64, truth: u64, tolerance: f64, what: &str) {
-    let allowed = (tolerance * truth as f64) as u64;
-    assert!(
-        found.abs_diff(truth) <= allowed,
-        "{what}: {found}, {truth} expected"
-    );
-}
-
-/// A thread without quota could run and may not: to the kernel's run delay, and to us, it waits for a CPU.
+/// A thread without quota could run and may not: it waits for a CPU. Each of its times off the CPU that it had not asked for is
+/// throttled or preempted, and no other is.
 #[test]
 fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
     let Some(_machine) = alone() else {
@@ -56,67 +51,43 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
     let spinner = ["--threads", "1", "--cpu", "0", "--seconds", "2"];
     let mut workload = Workload::start("spinner", &spinner);
     let pid = workload.pid().to_string();
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let tools = [
-        start("offcputime", &["-p", &pid]),
+        start("offcputime", &["-m", "0", "-p", &pid]),
         start("runqlat", &["-L", "--preempt", "-p", &pid]),
     ];
+    let around = below.around().expect("the oracle");
     let quota = CpuQuota::new(workload.pid());
     workload.go();
     let results = workload.results();
-    let truth = quota.throttled();
+    let periods = quota.throttled_periods();
     let [offcputime, runqlat] = tools.map(report);
+    let logs = around.take().expect("whole logs");
     drop(quota);
     let first = u64::from(workload.pid());
     workload.finish();
 
     let tid = number(&results[0], "tid");
-    let is_throttled = |stack: &Value| stack["reason"] == "throttled";
-    let (own_ns, own) = waits(&offcputime, tid, is_throttled);
-    // Who waits for the spinner's end may find no quota left either.
-    let (rest_ns, rest) = waits(&offcputime, first, is_throttled);
-    let (throttled_ns, throttled) = (own_ns + rest_ns, own + rest);
-    let (preempted_ns, _) = waits(&offcputime, tid, |stack| stack["reason"] == "preempted");
-    // A quarter of the periods, had it a CPU for itself all the time.
-    assert!(truth.periods >= 10, "{truth:?}");
-    // What a sandbox's kernel hid the end of is a loss, with its time.
-    let hidden_ns = number(&offcputime, "losses.out_of_order_ns");
-    let groups = entries(&runqlat, "groups").iter();
-    let own: Vec<&Value> = groups.filter(|group| group["tid"] == tid).collect();
-    let waited_ns = own.iter().map(|group| number(group, "sum_ns")).sum();
-    let longest_ns = own
-        .iter()
-        .map(|group| number(group, "max_ns"))
-        .max()
-        .unwrap_or(0);
-    // Whoever used up more than a period's quota while its CPU was halted has none in the next ones either: one long time, which
-    // the kernel counts in each.
-    let longer = longest_ns / (1_000 * u64::from(PERIOD_US));
-    assert!(
-        (throttled..=throttled + longer + 1).contains(&truth.periods)
-            || throttled == truth.periods + 1,
-        "{throttled}, the longest {longest_ns} ns, {truth:?}"
-    );
-    // With new quota it still has to wait for its turn.
-    assert!(
-        (throttled_ns + hidden_ns) * 100 >= truth.ns * 98,
-        "{throttled_ns}, {hidden_ns} hidden, {truth:?}"
-    );
-    let run_delay_ns = number(&results[0], "total.run_delay_ns");
-    near(
-        own_ns + preempted_ns,
-        run_delay_ns,
-        0.02 + hidden_ns as f64 / run_delay_ns as f64,
-        &format!("off the CPU, {hidden_ns} hidden"),
-    );
-    // A wait whose end a sandbox's kernel hid is counted, and its time is not known.
-    let unseen = number(&runqlat, "losses.unseen");
-    let part = 0.02 + (unseen * longest_ns) as f64 / run_delay_ns as f64;
-    near(
-        waited_ns,
-        run_delay_ns,
-        part,
-        &format!("run queue, {unseen} unseen"),
-    );
+    let sees_hidden = has_tracepoint("sched_exit_tp");
+    let mut hidden = 0;
+    // Whoever waits for the spinner's end may find no quota left either.
+    for (tid, least) in [(tid, 1), (first, 0)] {
+        let is_throttled = |stack: &Value| stack["reason"] == "throttled";
+        let times = Times::in_report(&offcputime, &logs, tid, sees_hidden);
+        let truth = times.bracket(|absence| absence.was_runnable);
+        times.assert_inside(&truth, |stack| {
+            is_throttled(stack) || stack["reason"] == "preempted"
+        });
+        let (_, throttled) = waits(&offcputime, tid, is_throttled);
+        // A time without quota over several periods is counted in each by the kernel. What the first thread leaves of a slice when
+        // it sleeps, before and after the work, ends one within its period.
+        assert!(
+            (least..=periods + 2).contains(&throttled),
+            "{throttled} times, {periods} periods"
+        );
+        hidden += assert_waits(&runqlat, &logs, tid, |wait| wait.was_runnable);
+    }
+    assert_only_unseen(&runqlat, hidden);
 }
 
 /// The timer of a sleeper fires while another task is running on its CPU, which has nothing to do with it.
@@ -199,23 +170,19 @@ fn idle_tasks_are_nobodys_threads() {
 const VFORKER: &str = r#"
 int main(void)
 {
-	long long asleep[23], waited = 0, awake = 0;
+	long long start;
 
 	ready();
+	start = clock_ns(CLOCK_MONOTONIC);
 	for (int i = 0; i < 23; i++) {
 		const struct timespec pause = { .tv_nsec = 10000000 };
-		long long start = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), queued = schedstat(1);
 
 		if (vfork() == 0) {
 			nanosleep(&pause, NULL);
 			_exit(0);
 		}
-		queued = schedstat(1) - queued + clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-		asleep[i] = clock_ns(CLOCK_MONOTONIC) - start - queued;
-		waited += asleep[i] + queued;
-		awake += queued;
 	}
-	say("{\"waited_ns\": %lld, \"awake_ns\": %lld, \"late_ns\": %lld}\ndone\n", waited, awake, late_ns(asleep, 23));
+	say("{\"start_ns\": %lld, \"end_ns\": %lld}\ndone\n", start, clock_ns(CLOCK_MONOTONIC));
 	await_go();
 	return 0;
 }
@@ -229,23 +196,24 @@ fn a_state_is_asked_for_by_its_bit_whatever_else_is_set() {
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile(dir.path(), "vforker", VFORKER, &[]);
     let (mut workload, pid) = Workload::spawn("vforker", Command::new(program));
-    let of_state = |mask| start("offcputime", &["--state", mask, "-p", &pid.to_string()]);
+    let of_state = |mask| {
+        let args = ["-m", "0", "--state", mask, "-p", &pid.to_string()];
+        start("offcputime", &args)
+    };
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let tools = ["2", "1", "0"].map(of_state);
+    let around = below.around().expect("the oracle");
     workload.go();
     let results = workload.results();
     let [uninterruptible, interruptible, runnable] = tools.map(report);
+    let logs = around.take().expect("whole logs");
     workload.finish();
-    let (ns, count) = waits(&uninterruptible, pid.into(), |_| true);
-    assert_eq!(count, 23, "{uninterruptible:#}");
-    // It may have been driven off its CPU, on the way there or back.
-    let [waited, awake, late] =
-        ["waited_ns", "awake_ns", "late_ns"].map(|field| number(&results[0], field));
-    let least = (waited - awake - stolen_of(late)) as f64 * 0.98;
-    assert!(
-        (least as u64..=waited).contains(&ns),
-        "{ns} uninterruptible: {}",
-        results[0]
-    );
+    let sees_hidden = has_tracepoint("sched_exit_tp");
+    let times = Times::in_report(&uninterruptible, &logs, pid.into(), sees_hidden);
+    let worked = number(&results[0], "start_ns")..number(&results[0], "end_ns");
+    let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
+    assert_eq!(asleep.count, 23, "{uninterruptible:#}");
+    times.assert_inside(&asleep, |_| true);
     let is_pipe = |stack: &Value| stack["reason"] == "pipe";
     for stack in entries(&interruptible, "stacks") {
         assert!(
@@ -257,8 +225,9 @@ fn a_state_is_asked_for_by_its_bit_whatever_else_is_set() {
         assert_eq!(stack["reason"], "preempted", "{stack}");
     }
     // What one of them leaves out the others have.
-    let all = number(&uninterruptible, "accounting.filtered") + 23;
-    assert!(all >= 25, "{uninterruptible:#}");
+    let all = times.bracket(|_| true).count;
+    let filtered = number(&uninterruptible, "accounting.filtered");
+    assert_eq!(filtered + 23, all, "{uninterruptible:#}");
 }
 
 /// Threads that never block: all that they ever wait for is their first time on a CPU.

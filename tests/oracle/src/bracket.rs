@@ -24,6 +24,27 @@ impl Interval {
     }
 }
 
+/// An interval as both logs have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Of the log before the tool.
+    pub early: Interval,
+    /// Of the log after it.
+    pub late: Interval,
+}
+
+impl Pair {
+    /// A tool between the logs has not less, ns.
+    pub fn least_ns(&self) -> u64 {
+        self.early.end_ns.saturating_sub(self.late.begin_ns)
+    }
+
+    /// Nor more, ns.
+    pub fn most_ns(&self) -> u64 {
+        self.late.end_at_most_ns - self.early.begin_ns
+    }
+}
+
 /// Intervals of one thread that a tool counts, and how many more there were, whose ends no event showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals {
@@ -62,22 +83,27 @@ impl Bracket {
             after.hidden
         );
         let pairs = before.counted.iter().zip(&after.counted);
-        let (mut least_ns, mut most_ns) = (0, 0);
-        for (early, late) in pairs {
-            least_ns += early.end_ns.saturating_sub(late.begin_ns);
-            most_ns += late.end_at_most_ns - early.begin_ns;
-        }
+        let pairs = pairs.map(|(&early, &late)| Pair { early, late });
         Ok(Self {
-            count: counts.0 as u64,
-            least_ns,
-            most_ns,
             hidden: before.hidden,
+            ..pairs.collect()
         })
     }
 
     /// Whether a tool may say so.
     pub fn holds(&self, count: u64, sum_ns: u64) -> bool {
         count == self.count && (self.least_ns..=self.most_ns).contains(&sum_ns)
+    }
+}
+
+impl FromIterator<Pair> for Bracket {
+    fn from_iter<P: IntoIterator<Item = Pair>>(pairs: P) -> Self {
+        pairs.into_iter().fold(Self::default(), |sum, pair| Self {
+            count: sum.count + 1,
+            least_ns: sum.least_ns + pair.least_ns(),
+            most_ns: sum.most_ns + pair.most_ns(),
+            hidden: 0,
+        })
     }
 }
 

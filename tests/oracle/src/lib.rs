@@ -9,12 +9,15 @@ use anyhow::Result;
 pub use bracket::Bracket;
 pub use event::{Event, Kind};
 pub use log::{Engine, Log};
+pub use span::Span;
 
+pub mod behind;
 pub mod bracket;
 mod event;
 mod log;
 pub mod offcpu;
 pub mod run_queue;
+mod span;
 
 /// The skeleton of `bpf/oracle.bpf.c`.
 #[allow(

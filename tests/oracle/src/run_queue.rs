@@ -1,30 +1,35 @@
 //! Waits for a CPU, as runqlat counts them: from a wakeup, or from having to leave a CPU, until the thread runs.
+//!
+//! A wait whose end no switch showed is over when the thread is seen to leave a CPU. The tool has it in no sum, for when it ended
+//! is not known, but counts it as unseen.
+
+use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 
 use crate::Logs;
-use crate::bracket::{Bracket, Interval, Intervals};
 use crate::event::{Event, Kind};
+use crate::span::{self, Single, Span};
 
-/// Of a thread that slept at both edges of the logs.
+/// Of a thread that slept at both edges of the logs, in order.
 ///
 /// # Errors
 ///
 /// When the two logs disagree.
-pub fn waits(logs: &Logs, tid: u32) -> Result<Bracket> {
-    Bracket::of(&replay(&logs.before, tid), &replay(&logs.after, tid))
+pub fn waits(logs: &Logs, tid: u32) -> Result<Vec<Span>> {
+    span::pair(logs, |events| replay(events, tid))
         .with_context(|| format!("waits of thread {tid} for a CPU"))
 }
 
-/// A wait whose end was not seen is over when the thread is seen to leave a CPU, and in no sum: when it ended is not known.
-fn replay(events: &[Event], tid: u32) -> Intervals {
-    let mut waits = Intervals::default();
-    let mut since = None;
+pub(crate) fn replay(events: &[Event], tid: u32) -> Vec<Single> {
+    let mut waits = Vec::new();
+    let mut last_ns = HashMap::new();
+    let mut since: Option<(u64, bool)> = None;
     let mut runs = false;
     for event in events {
         match event.kind {
             Kind::Wakeup { tid: woken } if woken == tid && !runs => {
-                since.get_or_insert(event.ns);
+                since.get_or_insert((event.ns, false));
             }
             Kind::Switch {
                 prev,
@@ -32,16 +37,22 @@ fn replay(events: &[Event], tid: u32) -> Intervals {
                 runnable,
             } => {
                 if prev == tid {
-                    waits.hidden += u64::from(since.is_some());
-                    since = runnable.then_some(event.ns);
+                    let earliest_ns = last_ns.get(&event.cpu).copied().unwrap_or(0);
+                    let hidden = since.map(|(begin_ns, was_runnable)| {
+                        Single::hidden(begin_ns, was_runnable, earliest_ns, event.ns)
+                    });
+                    waits.extend(hidden);
+                    since = runnable.then_some((event.ns, true));
                     runs = false;
                 }
                 if next == tid {
                     let begin = since.take();
-                    let wait = begin.map(|begin_ns| Interval::seen(begin_ns, event.ns));
-                    waits.counted.extend(wait);
+                    let wait =
+                        begin.map(|(ns, was_runnable)| Single::seen(ns, was_runnable, event.ns));
+                    waits.extend(wait);
                     runs = true;
                 }
+                last_ns.insert(event.cpu, event.ns);
             }
             Kind::Wakeup { .. } => {}
         }
@@ -72,22 +83,23 @@ mod tests {
             switch(50, 8, 7, false),
             switch(60, 7, 0, false),
         ];
-        let waits = replay(&events, 7);
-        let expected = [Interval::seen(10, 15), Interval::seen(20, 50)];
-        assert_eq!(waits.counted, expected);
-        assert_eq!(waits.hidden, 0);
+        let expected = [Single::seen(10, false, 15), Single::seen(20, true, 50)];
+        assert_eq!(replay(&events, 7), expected);
     }
 
     #[test]
-    fn wait_with_hidden_end_is_in_no_sum() {
+    fn wait_with_hidden_end_has_bounds() {
         let events = [
             wakeup(10, 7),
+            switch(20, 0, 8, true),
             // It must have been switched in meanwhile.
             switch(30, 7, 8, true),
             switch(40, 8, 7, true),
         ];
-        let waits = replay(&events, 7);
-        assert_eq!(waits.hidden, 1);
-        assert_eq!(waits.counted, [Interval::seen(30, 40)]);
+        let expected = [
+            Single::hidden(10, false, 20, 30),
+            Single::seen(30, true, 40),
+        ];
+        assert_eq!(replay(&events, 7), expected);
     }
 }

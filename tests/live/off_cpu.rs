@@ -1,0 +1,91 @@
+//! A thread's times off the CPU: offcputime's beside those of the log of the kernel's events.
+
+use oracle::offcpu::absences;
+use oracle::{Bracket, Logs, Span};
+use serde_json::Value;
+
+use crate::offcputime::stacks;
+use crate::traced::{Sandwich, sandwiched};
+use crate::workload::{Workload, number};
+
+/// Blocked plus run queue, ns.
+pub(crate) fn total(stack: &Value) -> u64 {
+    let values = stack["values"].as_array().expect("values");
+    values.iter().filter_map(Value::as_u64).sum()
+}
+
+/// Of one thread, which sleeps at both edges of the window.
+pub(crate) struct Times<'a> {
+    report: &'a Value,
+    tid: u64,
+    absences: Vec<Span>,
+    /// A thread's own word that it goes on shows ends that no switch does (`sched_exit_tp`).
+    sees_hidden: bool,
+}
+
+impl<'a> Times<'a> {
+    pub(crate) fn of(found: &'a Sandwich, tid: u64, sees_hidden: bool) -> Self {
+        Self::in_report(&found.report, &found.logs, tid, sees_hidden)
+    }
+
+    pub(crate) fn in_report(report: &'a Value, logs: &Logs, tid: u64, sees_hidden: bool) -> Self {
+        let edges = number(report, "start_ns")..number(report, "end_ns");
+        let thread = u32::try_from(tid).expect("a thread ID");
+        let absences = absences(logs, thread, &edges).expect("logs that agree");
+        Self {
+            report,
+            tid,
+            absences,
+            sees_hidden,
+        }
+    }
+
+    /// Of the times that the tool can know and `wanted` holds for.
+    pub(crate) fn bracket(&self, wanted: impl Fn(&Span) -> bool) -> Bracket {
+        let known = |absence: &&Span| self.sees_hidden || !absence.is_hidden;
+        let wanted = self.absences.iter().filter(known).filter(|one| wanted(one));
+        wanted.map(|absence| absence.pair).collect()
+    }
+
+    /// Number of times whose end the tool cannot know.
+    pub(crate) fn lost(&self) -> u64 {
+        let lost = |absence: &&Span| !self.sees_hidden && absence.is_hidden;
+        self.absences.iter().filter(lost).count() as u64
+    }
+
+    /// The tool has as many as that in the stacks that `wanted` holds for, and their time lies inside.
+    pub(crate) fn assert_inside(&self, truth: &Bracket, wanted: impl Fn(&Value) -> bool) {
+        let own = || stacks(self.report, self.tid).filter(|stack| wanted(stack));
+        let count = own().map(|stack| number(stack, "count")).sum();
+        let sum_ns = own().map(total).sum();
+        eprintln!("thread {}: {count} times, {sum_ns} ns; {truth:?}", self.tid);
+        assert!(
+            truth.holds(count, sum_ns),
+            "thread {}: {count} times, {sum_ns} ns; {truth:?}; {}{}",
+            self.tid,
+            self.report["losses"],
+            self.all()
+        );
+    }
+
+    /// Every row and every absence, for whoever looks for the difference.
+    fn all(&self) -> String {
+        let rows = stacks(self.report, self.tid).map(|stack| {
+            let leaf = stack["kernel"].as_array().and_then(|frames| frames.last());
+            let (reason, count) = (&stack["reason"], &stack["count"]);
+            format!("\n{reason} {count} {} {leaf:?}", total(stack))
+        });
+        let absences = self.absences.iter().map(|absence| format!("\n{absence:?}"));
+        rows.chain(absences).collect()
+    }
+}
+
+/// Each of a workload's threads is off its CPU as often as in the log of the kernel's events, for a time inside its bracket.
+pub(crate) fn assert_all_off(workload: Workload) {
+    let found = sandwiched("offcputime", workload, &["-m", "0"]);
+    for thread in &found.results {
+        let times = Times::of(&found, number(thread, "tid"), true);
+        times.assert_inside(&times.bracket(|_| true), |_| true);
+    }
+    assert_eq!(found.report["losses"]["unreported"], 0);
+}
