@@ -65,7 +65,7 @@ fn whoever_comes_to_have_the_number_asked_for_is_not_meant() {
         meant.finish();
         other.go();
         assert_eq!(number(&other.results()[0], "child"), u64::from(id));
-        let [offcputime, profile, runqlat] = tools.reports();
+        let [offcputime, profile, runqlat] = tools.reports().reports;
         other.finish();
         for entries in [stacks(&offcputime), stacks(&profile), groups(&runqlat)] {
             for entry in entries {

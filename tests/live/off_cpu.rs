@@ -4,9 +4,17 @@ use oracle::offcpu::absences;
 use oracle::{Bracket, Logs, Span};
 use serde_json::Value;
 
+use crate::kernel::has_tracepoint;
 use crate::offcputime::stacks;
 use crate::traced::{Sandwich, sandwiched};
 use crate::workload::{Workload, number};
+
+/// The tool under test hears threads say that they go on: see [`Times`].
+pub(crate) fn sees_hidden() -> bool {
+    const HOOK: &str = "sched_exit_tp";
+    let hidden = std::env::var("USEKIT_HIDE_HOOKS").unwrap_or_default();
+    has_tracepoint(HOOK) && !hidden.split(',').any(|hook| hook == HOOK)
+}
 
 /// Blocked plus run queue, ns.
 pub(crate) fn total(stack: &Value) -> u64 {
@@ -47,6 +55,13 @@ impl<'a> Times<'a> {
         wanted.map(|absence| absence.pair).collect()
     }
 
+    /// How often the thread left a CPU so, which switches always show.
+    pub(crate) fn left(&self, wanted: impl Fn(&Span) -> bool) -> u64 {
+        let of_window = number(self.report, "start_ns");
+        let began = |absence: &&Span| absence.pair.early.begin_ns > of_window && wanted(absence);
+        self.absences.iter().filter(began).count() as u64
+    }
+
     /// Number of times whose end the tool cannot know.
     pub(crate) fn lost(&self) -> u64 {
         let lost = |absence: &&Span| !self.sees_hidden && absence.is_hidden;
@@ -84,7 +99,7 @@ impl<'a> Times<'a> {
 pub(crate) fn assert_all_off(workload: Workload) {
     let found = sandwiched("offcputime", workload, &["-m", "0"]);
     for thread in &found.results {
-        let times = Times::of(&found, number(thread, "tid"), true);
+        let times = Times::of(&found, number(thread, "tid"), sees_hidden());
         times.assert_inside(&times.bracket(|_| true), |_| true);
     }
     assert_eq!(found.report["losses"]["unreported"], 0);

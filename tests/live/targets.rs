@@ -1,13 +1,16 @@
 //! Whose events count: processes, threads, names and cgroups, also when they change during the run.
 
 use std::fs;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
+use oracle::{Around, Below, Engine, Logs, Span};
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::cpu_times::{assert_cpu_time, stolen_of, stolen_samples, untaken_samples};
 use crate::kernel::{alone, beside};
+use crate::off_cpu::{Times, sees_hidden};
+use crate::run_queue::assert_waits;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -27,30 +30,48 @@ pub(crate) fn phase(workload: &mut Workload) -> Value {
     workload.results().pop().expect("one result a phase")
 }
 
-/// Every tool at once on the same target.
-pub(crate) struct Tools([Tool; 3]);
+/// Every tool at once on the same target, between two logs.
+pub(crate) struct Tools {
+    tools: [Tool; 3],
+    logs: Around,
+}
+
+/// What they say of it: offcputime, profile and runqlat.
+pub(crate) struct Seen {
+    pub(crate) reports: [Value; 3],
+    pub(crate) logs: Logs,
+}
 
 impl Tools {
     pub(crate) fn start(targets: &[&str]) -> Self {
+        let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
         let start = |name: &str, options: &[&str]| {
             let tool = Tool::start(name, &[options, targets].concat());
             tool.wait_attached();
             tool
         };
-        Self([
-            start("offcputime", &["-j"]),
-            start("profile", &["-j", "--threads", "-F", "997"]),
+        let tools = [
+            start("offcputime", &["-j", "-m", "0"]),
+            start("profile", &["-j", "--threads", "-e", "cs"]),
             start("runqlat", &["-j", "-L", "--wakeup"]),
-        ])
+        ];
+        Self {
+            tools,
+            logs: below.around().expect("the oracle"),
+        }
     }
 
-    pub(crate) fn reports(self) -> [Value; 3] {
-        self.0.iter().for_each(Tool::interrupt);
-        self.0.map(|tool| {
+    pub(crate) fn reports(self) -> Seen {
+        self.tools.iter().for_each(Tool::interrupt);
+        let reports = self.tools.map(|tool| {
             let output = tool.finish();
             assert_eq!(output.code, 0, "{}", output.stderr);
-            serde_json::from_str(&output.stdout).expect("JSON")
-        })
+            output.report()
+        });
+        Seen {
+            reports,
+            logs: self.logs.take().expect("whole logs"),
+        }
     }
 }
 
@@ -62,82 +83,52 @@ pub(crate) fn groups(report: &Value) -> &[Value] {
     report["groups"].as_array().expect("groups")
 }
 
-fn near(found: u64, truth: u64, tolerance: f64, what: &str) {
-    let (found, truth) = (found as f64, truth as f64);
-    assert!(
-        (found - truth).abs() <= tolerance * truth,
-        "{what}: {found}, {truth} expected"
-    );
-}
-
-/// Ticks of a clock.
-fn assert_sampled(profile: &Value, found: u64, truth: u64) {
-    let (untaken, stolen) = (untaken_samples(profile), stolen_samples(997.0));
-    let (least, most) = (0.95 * truth as f64 - untaken, 1.05 * truth as f64 + stolen);
-    assert!(
-        (least..=most).contains(&(found as f64)),
-        "samples: {found}, {truth}, {untaken} less to {stolen} more expected"
-    );
-}
-
-/// Time and number of one thread's sleeps.
-fn sleeps(report: &Value, tid: u64) -> (u64, u64) {
-    let own = stacks(report)
-        .iter()
-        .filter(|stack| stack["tid"] == tid && stack["reason"] == "sleep");
-    own.fold((0, 0), |(time, count), stack| {
-        let values = stack["values"].as_array().expect("values").iter();
-        let values = values.filter_map(Value::as_u64).sum::<u64>();
-        (time + values, count + number(stack, "count"))
-    })
-}
-
 fn samples(report: &Value, tid: u64) -> u64 {
     let own = stacks(report).iter().filter(|stack| stack["tid"] == tid);
     own.map(|stack| number(stack, "count")).sum()
 }
 
-fn wakeups(report: &Value, tid: u64) -> u64 {
-    let own = groups(report).iter().filter(|group| group["tid"] == tid);
-    own.map(|group| number(group, "count")).sum()
+/// When a thread came to be a target, and when it ceased to be one, each from before to after it did.
+pub(crate) struct Membership {
+    pub(crate) begins: RangeInclusive<u64>,
+    pub(crate) ends: RangeInclusive<u64>,
 }
 
-/// A sleep's time off the CPU is all of it but the CPU time that going to sleep and waking took, the tools' included, and but what
-/// it waited for a CPU, preempted on the way there or back: that is no sleep's. The kernel charges the way from wakeup to
-/// switch as CPU time, too, when the CPU was idle. What a hypervisor takes on the way is in none of these, and the kernel tells it in
-/// steps of 10 ms only, so that time by which a sleep is late may be its own or not. `hidden` is what we say was lost.
-fn assert_asleep(found: u64, phase: &Value, hidden: u64) {
-    let most = number(phase, "sleep_ns");
-    let awake = number(phase, "sleep_cpu_ns") + number(phase, "sleep_wait_ns");
-    let late = stolen_of(number(phase, "sleep_late_ns"));
-    let hidden = hidden.min(most / 4);
-    let least = 0.99 * most.saturating_sub(awake + late + hidden) as f64;
-    assert!(
-        (least as u64..=most).contains(&found),
-        "asleep: {found}, {hidden} hidden, {phase}"
-    );
+impl Membership {
+    fn surely(&self) -> Range<u64> {
+        *self.begins.end()..*self.ends.start()
+    }
+
+    fn perhaps(&self) -> Range<u64> {
+        *self.begins.start()..*self.ends.end()
+    }
+
+    /// ns
+    pub(crate) fn length(&self) -> RangeInclusive<u64> {
+        let length = |range: Range<u64>| range.end - range.start;
+        length(self.surely())..=length(self.perhaps())
+    }
 }
 
-/// All three tools saw one phase of a thread and nothing else of it.
-pub(crate) fn assert_phase([offcputime, profile, runqlat]: &[Value; 3], tid: u64, phase: &Value) {
-    let (time, count) = sleeps(offcputime, tid);
-    // Switches that a sandbox's kernel hides can be made up for since 6.18 only.
-    let lost = |field: &str| number(offcputime, &format!("losses.{field}"));
-    let hidden = lost("out_of_order");
+/// All three tools saw what a thread did while it was a target, one phase, and nothing else of it.
+pub(crate) fn assert_phase(seen: &Seen, tid: u64, member: &Membership, phase: &Value) {
+    let [offcputime, profile, runqlat] = &seen.reports;
+    let times = Times::in_report(offcputime, &seen.logs, tid, sees_hidden());
+    let worked = number(phase, "start_ns")..number(phase, "end_ns");
+    let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
+    assert!(asleep.count + times.lost() >= ROUNDS, "{asleep:?}");
+    times.assert_inside(&asleep, |stack| stack["reason"] == "sleep");
+    // Each of its own switches is an event.
+    let left = |time: Range<u64>| times.left(|absence| absence.begins_in(&time));
+    let counted = samples(profile, tid);
     assert!(
-        (ROUNDS - hidden.min(ROUNDS / 4)..=ROUNDS).contains(&count),
-        "{offcputime:#}"
+        (left(member.surely())..=left(member.perhaps())).contains(&counted),
+        "{counted} switches of {tid}: {profile:#}"
     );
-    assert_asleep(time, phase, lost("out_of_order_ns"));
-    let truth = number(phase, "burn_ns") * 997 / 1_000_000_000;
-    assert_sampled(profile, samples(profile, tid), truth);
-    // The phase's sleeps, and the read for the next "go", unless that had come before it.
-    let woken = wakeups(runqlat, tid);
-    let unseen = number(runqlat, "losses.unseen");
-    assert!(
-        woken + unseen >= ROUNDS && woken <= ROUNDS + 1,
-        "{runqlat:#}"
-    );
+    let surely = member.surely();
+    // It runs when it takes another name, and sleeps when it is moved.
+    let woken = |wait: &Span| !wait.was_runnable && wait.begins_in(&surely);
+    assert_waits(runqlat, &seen.logs, tid, woken);
 }
 
 #[test]
@@ -153,7 +144,10 @@ fn a_process_is_all_that_is_traced() {
     other.go();
     let results = wanted.results();
     other.results();
-    let [offcputime, profile, runqlat] = tools.reports();
+    let Seen {
+        reports: [offcputime, profile, runqlat],
+        ..
+    } = tools.reports();
     wanted.finish();
     other.finish();
     for report in [&offcputime, &profile] {
@@ -188,24 +182,26 @@ fn a_thread_is_all_that_is_traced() {
         .expect("the second thread");
     let tools = Tools::start(&["-t", &tid.to_string()]);
     workload.go();
-    let results = workload.results();
-    let [offcputime, profile, runqlat] = tools.reports();
+    workload.results();
+    let Seen {
+        reports: [offcputime, profile, runqlat],
+        logs,
+    } = tools.reports();
     workload.finish();
-    let thread = results
-        .iter()
-        .find(|thread| number(thread, "tid") == tid)
-        .expect("its own account");
     for entry in [stacks(&offcputime), stacks(&profile), groups(&runqlat)].concat() {
         assert_eq!(number(&entry, "tid"), tid, "{entry}");
     }
     assert_eq!(number(&offcputime, "accounting.threads"), 1);
-    let truth = number(thread, "total.oncpu_ns");
-    assert_cpu_time(number(&offcputime, "accounting.oncpu_ns"), truth, 0.02);
-    assert_sampled(
-        &profile,
-        samples(&profile, tid),
-        truth * 997 / 1_000_000_000,
+    let times = Times::in_report(&offcputime, &logs, tid, true);
+    let off = times.bracket(|_| true);
+    let window = number(&offcputime, "duration_ns");
+    let oncpu = number(&offcputime, "accounting.oncpu_ns");
+    let unseen = number(&offcputime, "losses.out_of_order_ns");
+    assert!(
+        (window - off.most_ns..=window - off.least_ns).contains(&(oncpu + unseen)),
+        "{oncpu} ns on a CPU in {window}; {off:?}"
     );
+    assert_eq!(samples(&profile, tid), times.left(|_| true));
 }
 
 fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {
@@ -282,18 +278,23 @@ fn a_name_counts_while_a_thread_has_it() {
     phase(&mut workload);
     let named = phase(&mut workload);
     let after = phase(&mut workload);
-    let reports = tools.reports();
+    let seen = tools.reports();
     workload.finish();
-    assert_phase(&reports, tid, &named);
-    for stack in [stacks(&reports[0]), stacks(&reports[1])].concat() {
+    let renamed = |phase: &Value| number(phase, "before_ns")..=number(phase, "start_ns");
+    let member = Membership {
+        begins: renamed(&named),
+        ends: renamed(&after),
+    };
+    assert_phase(&seen, tid, &member, &named);
+    let [offcputime, profile, _] = &seen.reports;
+    for stack in [stacks(offcputime), stacks(profile)].concat() {
         assert_eq!(stack["comm"], "wanted-1", "{stack}");
     }
-    let lifetime = number(&after, "start_ns") - number(&named, "start_ns");
-    near(
-        number(&reports[0], "accounting.lifetime_ns"),
-        lifetime,
-        0.01,
-        "life under that name",
+    let lifetime = number(offcputime, "accounting.lifetime_ns");
+    let truth = member.length();
+    assert!(
+        truth.contains(&lifetime),
+        "{lifetime} ns under that name, {truth:?}"
     );
 }
 

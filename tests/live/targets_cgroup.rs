@@ -8,7 +8,7 @@ use trace::targets::cgroup2_mount;
 use trace::window::monotonic_ns;
 
 use crate::kernel::{alone, skip};
-use crate::targets::{Tools, assert_phase, phase, stacks, start_phases};
+use crate::targets::{Membership, Tools, assert_phase, phase, stacks, start_phases};
 use crate::workload::number;
 
 /// A cgroup below the root of v2; gone when dropped, its processes moved back.
@@ -73,25 +73,31 @@ fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
     });
     phase(&mut mover);
     let resided = phase(&mut resident);
-    let reports = tools.reports();
+    let seen = tools.reports();
     mover.finish();
     resident.finish();
     drop(inner);
-    assert_phase(&reports, mover_id, &inside);
-    assert_phase(&reports, resident_id, &resided);
-    for stack in [stacks(&reports[0]), stacks(&reports[1])].concat() {
+    let [offcputime, profile, _] = &seen.reports;
+    let (start_ns, end_ns) = (number(offcputime, "start_ns"), number(offcputime, "end_ns"));
+    let moved = Membership {
+        begins: moved_in,
+        ends: moved_out,
+    };
+    let stayed = Membership {
+        begins: start_ns..=start_ns,
+        ends: end_ns..=end_ns,
+    };
+    assert_phase(&seen, mover_id, &moved, &inside);
+    assert_phase(&seen, resident_id, &stayed, &resided);
+    for stack in [stacks(offcputime), stacks(profile)].concat() {
         let tid = number(&stack, "tid");
         assert!(tid == mover_id || tid == resident_id, "{stack}");
     }
-    let window = number(&reports[0], "duration_ns");
-    let lifetime = number(&reports[0], "accounting.lifetime_ns");
-    let (least, most) = (
-        window + moved_out.start() - moved_in.end(),
-        window + moved_out.end() - moved_in.start(),
-    );
-    let slack = window / 500;
+    let window = end_ns - start_ns;
+    let lifetime = number(offcputime, "accounting.lifetime_ns") - window;
+    let truth = moved.length();
     assert!(
-        (least - slack..=most + slack).contains(&lifetime),
-        "life in that cgroup: {lifetime}, {least} to {most}"
+        truth.contains(&lifetime),
+        "{lifetime} ns in that cgroup, {truth:?}"
     );
 }

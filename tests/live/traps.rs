@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::cpu_quota::CpuQuota;
-use crate::kernel::{alone, has_tracepoint};
-use crate::off_cpu::Times;
+use crate::kernel::alone;
+use crate::off_cpu::{Times, sees_hidden};
 use crate::run_queue::{assert_only_unseen, assert_waits};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -68,7 +68,7 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
     workload.finish();
 
     let tid = number(&results[0], "tid");
-    let sees_hidden = has_tracepoint("sched_exit_tp");
+    let sees_hidden = sees_hidden();
     let mut hidden = 0;
     // Whoever waits for the spinner's end may find no quota left either.
     for (tid, least) in [(tid, 1), (first, 0)] {
@@ -208,7 +208,7 @@ fn a_state_is_asked_for_by_its_bit_whatever_else_is_set() {
     let [uninterruptible, interruptible, runnable] = tools.map(report);
     let logs = around.take().expect("whole logs");
     workload.finish();
-    let sees_hidden = has_tracepoint("sched_exit_tp");
+    let sees_hidden = sees_hidden();
     let times = Times::in_report(&uninterruptible, &logs, pid.into(), sees_hidden);
     let worked = number(&results[0], "start_ns")..number(&results[0], "end_ns");
     let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
