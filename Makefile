@@ -15,7 +15,7 @@ endif
 TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
 SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install python speedscope trixie) tests/run tests/truth \
-            $(addprefix tests/kernels/,boot features fetch guest image run scenarios table)
+            $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test kernels truth soak check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
@@ -44,9 +44,10 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 	then find bpf -name '*.bpf.[ch]' -exec clang-format --dry-run -Werror {} +; \
 	else echo 'clang-format is not set up: BPF sources not checked'; fi
 
-truth: deps-test ## what is statistical, by a sequential test of each; a ledger of every run (TRUTH='budget profile')
+truth: deps-test ## what is statistical, by a sequential test of each; a ledger of every run (TRUTH='budget profile'); all else that takes long
 	tests/truth $(TRUTH)
 	$(if $(TRUTH),,$(MAKE) --no-print-directory overload OVERLOAD='--runs 1 --most 2')
+	$(if $(TRUTH),,$(MAKE) --no-print-directory soak kernels dist-test fuzz)
 
 SOAK_SECONDS ?= 10
 soak: deps-test ## the heaviest loads, SOAK_SECONDS=10 times as long as in the tests; what they cost is printed
