@@ -57,10 +57,12 @@ mod overload;
 mod own_cgroup;
 mod perf_dwarf;
 mod pressure;
+mod pressure_emulated;
 mod pressure_triggers;
 mod privileges;
 #[path = "profile.rs"]
 mod profile_tool;
+mod psi;
 mod real_program;
 mod run_queue;
 mod runqlat;

@@ -54,7 +54,7 @@ fn state_in_a_hash_table_counts_the_same() {
         .arg("--exact")
         .args([
             "offcputime::phases_add_up_to_threads_times_wall",
-            "pressure::spinners_lose_and_cause_what_schedstat_says_and_some_is_psis",
+            "pressure::spinners_lose_what_the_kernel_says",
             "runqlat::spinners_on_one_cpu_wait_as_long_as_the_kernel_says",
             "runqlat::a_storm_of_wakeups_waits_as_long_as_the_kernel_says",
             "runqlat::every_wakeup_of_a_prime_number_is_counted",

@@ -34,8 +34,8 @@ int main(int argc, char **argv)
 	cpu_end = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	pread(stat, text, sizeof(text) - 1, 0);
 	sscanf(text, "%*d %lld", &delay_end);
-	say("{\"n\": %d, \"wall_ns\": %lld, \"cpu_ns\": %lld, \"delay_ns\": %lld}\ndone\n", n, end - start,
-	    cpu_end - cpu, delay_end - delay);
+	say("{\"n\": %d, \"start_ns\": %lld, \"end_ns\": %lld, \"wall_ns\": %lld, \"cpu_ns\": %lld, \"delay_ns\": %lld}\ndone\n", n,
+	    start, end, end - start, cpu_end - cpu, delay_end - delay);
 	await_go();
 	unlink(argv[1]);
 	return 0;

@@ -1,0 +1,113 @@
+//! pressure beside the kernel's totals, read just outside and just inside its interval, and a log of its events.
+
+use std::fs;
+use std::ops::{Range, RangeInclusive};
+
+use oracle::{Below, Bracket, Engine, Logs, Span, offcpu, run_queue};
+use serde_json::Value;
+
+use crate::tool::Tool;
+use crate::workload::{Workload, number};
+
+/// Time that some tasks were stalled, ns, by a pressure file.
+fn some_ns(file: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let some = text.lines().find(|line| line.starts_with("some "));
+    let total = some.and_then(|line| line.split_once("total=")?.1.parse::<u64>().ok());
+    1_000 * total.unwrap_or_else(|| panic!("no total in {text}"))
+}
+
+/// IDs of a process's threads.
+pub(crate) fn threads(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let id = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+    tasks.filter_map(|task| id(task.ok()?)).collect()
+}
+
+/// Threads that sleep at both edges have waited so long for a CPU, by the log.
+pub(crate) fn assert_waits(logs: &Logs, tids: &[u32], found_ns: u64) {
+    let waits = tids.iter().flat_map(|tid| {
+        let waits = run_queue::waits(logs, *tid).expect("logs that agree");
+        waits.into_iter().filter(|wait| !wait.is_hidden)
+    });
+    let truth: Bracket = waits.map(|wait| wait.pair).collect();
+    eprintln!("{found_ns} ns; {truth:?}");
+    assert!(
+        (truth.least_ns..=truth.most_ns).contains(&found_ns),
+        "{found_ns} ns; {truth:?}"
+    );
+}
+
+/// A workload under the tool.
+pub(crate) struct Bracketed {
+    pub(crate) report: Value,
+    pub(crate) results: Vec<Value>,
+    /// Between what the kernel's total grew inside the interval, and from before to after it, ns.
+    some_ns: RangeInclusive<u64>,
+    logs: Logs,
+    tids: Vec<u32>,
+    pid: u32,
+}
+
+impl Bracketed {
+    /// What the tool says of PSI.
+    pub(crate) fn assert_some(&self, resource: &str) {
+        let found = number(&self.report["resources"][resource], "psi.some.lost_ns");
+        eprintln!("some of {resource}: {found} ns; {:?}", self.some_ns);
+        assert!(self.some_ns.contains(&found), "{found}; {:?}", self.some_ns);
+        assert!(*self.some_ns.start() > 0, "no pressure on {resource}");
+    }
+
+    /// What it says that the workload's threads waited for a CPU.
+    pub(crate) fn assert_waits(&self, pid: u32, found_ns: u64) {
+        assert_eq!(pid, self.pid);
+        assert_waits(&self.logs, &self.tids, found_ns);
+    }
+
+    /// What it says that one thread slept in that time, from leaving its CPU to being woken.
+    pub(crate) fn assert_asleep(&self, tid: u32, worked: &Range<u64>, found_ns: u64) {
+        let edges = number(&self.report, "start_ns")..number(&self.report, "end_ns");
+        let slept = |span: &Span| !span.was_runnable && span.begins_in(worked);
+        let sum = |spans: Vec<Span>, with_hidden: bool| -> Bracket {
+            let spans = spans.into_iter().filter(slept);
+            let known = spans.filter(|span| with_hidden || !span.is_hidden);
+            known.map(|span| span.pair).collect()
+        };
+        let off = || offcpu::absences(&self.logs, tid, &edges).expect("logs that agree");
+        let queued = || run_queue::waits(&self.logs, tid).expect("logs that agree");
+        // A sleep whose end no switch showed may be missing.
+        let least = sum(off(), false).least_ns - sum(queued(), true).most_ns;
+        let most = sum(off(), true).most_ns - sum(queued(), false).least_ns;
+        eprintln!("{found_ns} ns asleep; {least} to {most}");
+        assert!(
+            (least..=most).contains(&found_ns),
+            "{found_ns}; {least} to {most}"
+        );
+    }
+}
+
+/// Runs a prepared workload under `pressure -j OPTIONS` from "go" to its end, beside a pressure file.
+pub(crate) fn bracketed(workload: &mut Workload, options: &[&str], file: &str) -> Bracketed {
+    let pid = workload.pid();
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let outside = some_ns(file);
+    let tool = Tool::start("pressure", &[&["-j"], options].concat());
+    tool.wait_attached();
+    let around = below.around().expect("the oracle");
+    let inside = some_ns(file);
+    workload.go();
+    let results = workload.results();
+    let inside = some_ns(file) - inside;
+    tool.interrupt();
+    let output = tool.finish();
+    let outside = some_ns(file) - outside;
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    Bracketed {
+        report: output.report(),
+        results,
+        some_ns: inside..=outside,
+        logs: around.take().expect("whole logs"),
+        tids: threads(pid),
+        pid,
+    }
+}
