@@ -11,10 +11,9 @@ use crate::kernel::{alone, has_tracepoint};
 use crate::tool::{TRACERS, Tool};
 use crate::workload::Workload;
 
-/// Of a thread's `stat`, behind its name: number of fields before its scheduling policy.
-const POLICY: usize = 38;
-/// SCHED_DEADLINE.
-const DEADLINE: &str = "6";
+/// Of a thread's `stat`, behind its name: number of fields before its real-time priority.
+const PRIORITY: usize = 37;
+const HIGHEST: &str = "99";
 
 /// Path of the guard's directory in /proc.
 fn guard_of(tool: &Tool) -> String {
@@ -83,7 +82,7 @@ fn every_tool_has_a_guard_before_all_others() {
         tool.wait_attached();
         let stat = fs::read_to_string(format!("{}/stat", guard_of(&tool))).expect("it runs");
         let (_, fields) = stat.rsplit_once(") ").expect("a name");
-        assert_eq!(fields.split(' ').nth(POLICY), Some(DEADLINE), "{name}");
+        assert_eq!(fields.split(' ').nth(PRIORITY), Some(HIGHEST), "{name}");
         tool.interrupt();
         let output = tool.finish();
         assert_eq!(output.code, 0, "{name}: {}", output.stderr);

@@ -1,7 +1,17 @@
 //! Scheduling classes of threads, by sched_setattr(2).
 
 use std::io;
-use std::time::Duration;
+
+/// Of a thread of ours among all that have real-time priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Priority {
+    /// Before ordinary threads.
+    Last = 1,
+    /// Before what hogs have.
+    First = 98,
+    /// The highest that there is.
+    Guard = 99,
+}
 
 /// `struct sched_attr` of `linux/sched/types.h`, version 0; times in ns.
 #[repr(C)]
@@ -17,31 +27,19 @@ pub(super) struct Class {
     period: u64,
 }
 
-const DEADLINE: u32 = 6;
 const ROUND_ROBIN: u32 = 2;
 /// Forked children begin with the ordinary class.
 const RESET_ON_FORK: u64 = 1;
 
 impl Class {
-    /// `runtime` of every `period`, before all other classes; the kernel refuses what would leave nothing to others.
-    pub(super) fn deadline(runtime: Duration, period: Duration) -> Self {
-        let period = ns(period);
-        Self {
-            policy: DEADLINE,
-            flags: RESET_ON_FORK,
-            runtime: ns(runtime),
-            deadline: period,
-            period,
-            ..Self::default()
-        }
-    }
-
-    /// Before ordinary threads only, for where deadlines are refused: in a cpuset, or when bandwidth has run out.
-    pub(super) fn real_time() -> Self {
+    /// Before ordinary threads, and before other real-time threads of lower priority. Not the deadline class: when a CPU goes or
+    /// comes just after a thread has left that class, kernels (6.1, 6.12 at least) never take back what it was promised, and in
+    /// the end refuse to take a CPU offline (EBUSY).
+    pub(super) fn real_time(priority: Priority) -> Self {
         Self {
             policy: ROUND_ROBIN,
             flags: RESET_ON_FORK,
-            priority: 1,
+            priority: priority as u32,
             ..Self::default()
         }
     }
@@ -50,13 +48,14 @@ impl Class {
     pub(super) fn real_time_inherited() -> Self {
         Self {
             flags: 0,
-            ..Self::real_time()
+            ..Self::real_time(Priority::Last)
         }
     }
 
     /// An overloaded machine can starve everything but real time and deadlines.
     pub(super) fn can_starve(&self) -> bool {
         const FIFO: u32 = 1;
+        const DEADLINE: u32 = 6;
         ![FIFO, ROUND_ROBIN, DEADLINE].contains(&self.policy)
     }
 }
@@ -84,10 +83,6 @@ pub(super) fn set_class(tid: libc::pid_t, class: Class) -> io::Result<()> {
     Ok(())
 }
 
-fn ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,9 +91,7 @@ mod tests {
     fn ordinary_class_can_starve() {
         let own = class_of(0).expect("of this thread");
         assert!(own.can_starve(), "{own:?}");
-        assert!(!Class::real_time().can_starve());
-        let ms = Duration::from_millis;
-        assert!(!Class::deadline(ms(1), ms(10)).can_starve());
+        assert!(!Class::real_time(Priority::Last).can_starve());
     }
 
     #[test]

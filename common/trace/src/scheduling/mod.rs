@@ -5,9 +5,10 @@
 //! kernel's own threads from running for 20 s and more (6d71a9c61604; a revert was posted in February 2026); an autogroup
 //! (sched(7)) will do. Real-time hogs do so on every kernel.
 //!
-//! A guard, a thread with 1 % of a CPU before all others, looks ten times a second whether the tool's threads get what they
-//! want. One that does not is put into the deadline class for as long as that lasts: it has 80 % of a CPU at most, and the
-//! kernel refuses where that would leave others without any. Others that starve meanwhile have real-time priority. Without `CAP_SYS_NICE` the guard only keeps the account.
+//! A guard, a thread before all others, looks ten times a second whether the tool's threads get what they want. One that does
+//! not goes before all others, too, for two seconds at a time at most; other threads of ours that starve meanwhile go before
+//! ordinary ones. What real time may have of a CPU is bounded by the kernel (95 %, `sched_rt_runtime_us`). Without
+//! `CAP_SYS_NICE` the guard only keeps the account.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use class::{Class, set_class};
+use class::{Class, Priority, set_class};
 use profile::units;
 use watched::Watched;
 
@@ -28,8 +29,6 @@ mod watched;
 /// Between two looks.
 const PERIOD: Duration = Duration::from_nanos(PERIOD_NS);
 const PERIOD_NS: u64 = 100_000_000;
-/// CPU time that the guard may take of it.
-const RUNTIME: Duration = Duration::from_millis(1);
 /// Times without a CPU shorter than that are not worth a word.
 const SHORTEST_NS: u64 = 1_000_000_000;
 
@@ -165,8 +164,7 @@ fn watched() -> MutexGuard<'static, Vec<Watched>> {
 }
 
 fn look_after() {
-    let _ = set_class(0, Class::deadline(RUNTIME, PERIOD))
-        .or_else(|_| set_class(0, Class::real_time()));
+    let _ = set_class(0, Class::real_time(Priority::Guard));
     // The files that it reads are open.
     let _ = privileges::keep_only(&[Capability::SysNice]);
     LOOKED_NS.store(monotonic_ns(), Ordering::Release);

@@ -4,22 +4,16 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
 
-use super::class::{self, Class};
+use super::class::{self, Class, Priority};
 use crate::window::clock_ns;
 
-/// CPU time that a starved thread may have, of each period: loading or reporting is to end soon, others go on. The guard's 1 % and
-/// the 5 % that the kernel keeps for each class of its own (Linux 6.12, two on 7) fit beside it into the 95 % of one CPU.
-const RUNTIME: Duration = Duration::from_millis(80);
-const PERIOD: Duration = Duration::from_millis(100);
 /// A raised thread that has not wanted a CPU for that many looks has its own class again.
 const IDLE_LOOKS: u32 = 10;
-/// And one that has, after that many: the machine may have time for it again, and more than [`RUNTIME`].
+/// And one that has, after that many, until it starves again: nobody is kept from a CPU for longer.
 const MOST_LOOKS: u32 = 20;
 
-/// The thread in the deadline class; 0: none is. With two of them the kernel refuses to take a CPU of two offline (EBUSY): the
-/// other one could not give each what it was promised.
+/// The thread that goes before all others; 0: none does. Two of them could have both CPUs of a small machine.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
 /// A thread, or a process of one.
@@ -108,7 +102,7 @@ impl Watched {
         };
         let raised = self
             .raise_first()
-            .or_else(|_| class::set_class(self.tid, Class::real_time()));
+            .or_else(|_| class::set_class(self.tid, Class::real_time(Priority::Last)));
         self.raised = raised.is_ok().then_some(Raised {
             before,
             looks: 0,
@@ -120,7 +114,7 @@ impl Watched {
     fn raise_first(&self) -> io::Result<()> {
         let is_first = FIRST.compare_exchange(0, self.tid, Ordering::AcqRel, Ordering::Acquire);
         is_first.map_err(|_| io::ErrorKind::ResourceBusy)?;
-        class::set_class(self.tid, Class::deadline(RUNTIME, PERIOD))
+        class::set_class(self.tid, Class::real_time(Priority::First))
             .inspect_err(|_| self.step_back())
     }
 
