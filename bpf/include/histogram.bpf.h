@@ -3,27 +3,29 @@
 #ifndef __HISTOGRAM_BPF_H__
 #define __HISTOGRAM_BPF_H__
 
+#include "branchless.bpf.h"
+
 #define HIST_SUB_BITS 4
 #define HIST_MAX_BITS 48
 #define HIST_BUCKETS ((HIST_MAX_BITS - HIST_SUB_BITS + 1) << HIST_SUB_BITS)
 
-/* Position of the highest bit; 0 for 0. Without branches, and without __builtin_clzll, which BPF lacks. */
+/* Position of the highest bit; 0 for 0. Of values below 2^63. BPF lacks __builtin_clzll. */
 static __always_inline __u32 hist_log2(__u64 value)
 {
 	__u32 bit, step;
 
-	bit = (value > 0xffffffffULL) << 5;
+	bit = is_below(0xffffffffULL, value) << 5;
 	value >>= bit;
-	step = (value > 0xffff) << 4;
+	step = is_below(0xffff, value) << 4;
 	value >>= step;
 	bit |= step;
-	step = (value > 0xff) << 3;
+	step = is_below(0xff, value) << 3;
 	value >>= step;
 	bit |= step;
-	step = (value > 0xf) << 2;
+	step = is_below(0xf, value) << 2;
 	value >>= step;
 	bit |= step;
-	step = (value > 0x3) << 1;
+	step = is_below(0x3, value) << 1;
 	value >>= step;
 	bit |= step;
 	return bit | (value >> 1);
@@ -33,12 +35,10 @@ static __always_inline __u32 hist_log2(__u64 value)
 static __always_inline __u32 hist_bucket(__u64 value)
 {
 	const __u64 largest = (1ULL << HIST_MAX_BITS) - 1;
-	__u32 bits, shift;
+	__u32 shift;
 
-	if (value > largest)
-		value = largest;
-	bits = hist_log2(value);
-	shift = bits > HIST_SUB_BITS ? bits - HIST_SUB_BITS : 0;
+	value = smaller_of(value, largest);
+	shift = larger_of(hist_log2(value), HIST_SUB_BITS) - HIST_SUB_BITS;
 	return (shift << HIST_SUB_BITS) + (__u32)(value >> shift);
 }
 

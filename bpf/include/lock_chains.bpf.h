@@ -13,6 +13,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "branchless.bpf.h"
 #include "lock_counts.bpf.h"
 #include "lock_history.bpf.h"
 #include "members.bpf.h"
@@ -70,32 +71,33 @@ __u64 chains_full = 0;
 /* Their common part in [from, to], ns. */
 static __always_inline __u64 overlap_ns(const struct past_wait *past, __u64 from, __u64 to)
 {
-	if (from < past->begin_ns)
-		from = past->begin_ns;
-	if (to > past->end_ns)
-		to = past->end_ns;
-	return from < to ? to - from : 0;
+	from = larger_of(from, past->begin_ns);
+	to = smaller_of(to, past->end_ns);
+	return larger_of(to, from) - from;
 }
 
 /* The longest of the holder's waits during ours; NULL: none. */
 static __always_inline struct past_wait *longest_meanwhile(struct lock_history *past, struct lock_wait *wait, __u64 now,
 							   __u64 *length_ns)
 {
-	bool is_release = wait->waker_pid == wait->holder.pid;
-	struct past_wait *longest = NULL;
+	/* Who released it had it until then. */
+	__u64 begun_by = wait->waker_pid == wait->holder.pid ? wait->released_ns : wait->begin_ns;
+	__u64 longest_ns = 0, at = 0;
 
-	*length_ns = 0;
 	for (__u32 i = 0; i < PAST_WAITS; i++) {
 		struct past_wait *candidate = &past->waits[i];
-		__u64 ns = overlap_ns(candidate, wait->begin_ns, now);
-
+		__u64 begin_ns = candidate->begin_ns;
 		/* Whoever had been released waited for a CPU, not for a lock. */
-		if (!candidate->begin_ns || candidate->released_ns <= wait->begin_ns || (!is_release && candidate->begin_ns > wait->begin_ns) || ns <= *length_ns)
-			continue;
-		*length_ns = ns;
-		longest = candidate;
+		__u64 counts = is_below(wait->begin_ns, candidate->released_ns) & is_below(0, begin_ns) &
+			       (1 - is_below(begun_by, begin_ns));
+		__u64 ns = overlap_ns(candidate, wait->begin_ns, now) & -counts;
+		__u64 is_longer = is_below(longest_ns, ns);
+
+		longest_ns += (ns - longest_ns) & -is_longer;
+		at += (i - at) & -is_longer;
 	}
-	return longest;
+	*length_ns = longest_ns;
+	return longest_ns ? &past->waits[at & (PAST_WAITS - 1)] : NULL;
 }
 
 /* One that no other row has: made on this CPU, in this nanosecond. Counting would need an atomic operation of Linux 5.12. */

@@ -5,6 +5,7 @@
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "branchless.bpf.h"
 #include "lock_tables.bpf.h"
 
 /* Looks up, inserts a zeroed value if there is none, looks up again. */
@@ -26,7 +27,8 @@ static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
 	return 0;
 }
 
-#define RAISE_TRIES 32
+/* A maximum is seldom raised, and takes two instructions: who finds another at it so often need not wait for it any longer. */
+#define RAISE_TRIES 4
 
 /* Several CPUs add to one lock's row. Compare-and-swap came with 5ffa25502b5a (5.12), and older verifiers refuse programs that have it
  * anywhere. Nothing but addition is atomic there: who reads 1 after it was alone, as in claim_scratch. Who never is, for an
@@ -150,40 +152,47 @@ static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 t
 		__sync_fetch_and_add(&value->states[state], 1);
 }
 
+/* `now`, or the window's end if it is over. */
+static __always_inline __u64 before_end(__u64 now)
+{
+	/* 0 becomes 2^63, which is far away. */
+	__u64 end_ns = ((window_end_ns - 1) & ~(1ULL << 63)) + 1;
+
+	return smaller_of(now, end_ns);
+}
+
 /* Ends what `wait` has been doing since part_ns, as far as it belongs to the interval under way. */
 static __always_inline void end_part(struct lock_wait *wait, __u64 now)
 {
 	__u64 from = wait->part_ns;
 
-	if (from < window_start_ns)
-		from = window_start_ns;
-	if (window_end_ns && now > window_end_ns)
-		now = window_end_ns;
-	if (window_start_ns && now > from) {
-		if (wait->is_spinning)
-			wait->spin_ns += now - from;
-		else
-			wait->block_ns += now - from;
-	}
+	__u64 length_ns;
+
+	from = larger_of(from, window_start_ns);
+	now = before_end(now);
+	length_ns = larger_of(now, from) - from;
+	if (!window_start_ns)
+		length_ns = 0;
+	if (wait->is_spinning)
+		wait->spin_ns += length_ns;
+	else
+		wait->block_ns += length_ns;
 	wait->part_ns = now;
 }
 
 /* Time on the run queue since `from`, as far as it belongs to the interval under way. */
 static __always_inline void add_run_queue(struct lock_wait *wait, __u64 from, __u64 now)
 {
-	if (from < window_start_ns)
-		from = window_start_ns;
-	if (from < wait->reported_ns)
-		from = wait->reported_ns;
-	if (window_start_ns && now > from)
-		wait->run_queue_ns += now - from;
+	from = larger_of(larger_of(from, window_start_ns), wait->reported_ns);
+	if (window_start_ns)
+		wait->run_queue_ns += larger_of(now, from) - from;
 }
 
 /* Adds a wait that is over at `now`, or `open` at the end of an interval, to the tables. */
 static __always_inline void count_wait(struct lock_wait *wait, struct task_struct *task, __u32 half, __u64 now, bool open)
 {
-	__u64 from = wait->begin_ns > window_start_ns ? wait->begin_ns : window_start_ns;
-	__u64 reported = wait->reported_ns > from ? wait->reported_ns : from;
+	__u64 from = larger_of(wait->begin_ns, window_start_ns);
+	__u64 reported = larger_of(wait->reported_ns, from);
 	__u64 length_ns, total_ns;
 
 	if (!window_start_ns || now < window_start_ns)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* branchless.bpf.h: choices that the verifier need not follow both ways: each branch doubles the paths behind it.
+ *
+ * Of values below 2^63, as times and lengths are. BPF has no instruction that sets a register by a comparison: clang makes a branch of
+ * every `a < b ? a : b`.
+ */
+#ifndef __BRANCHLESS_BPF_H__
+#define __BRANCHLESS_BPF_H__
+
+#include "vmlinux.h"
+
+/* 1 if `a` is less than `b`, else 0. */
+static __always_inline __u64 is_below(__u64 a, __u64 b)
+{
+	__u64 difference = a - b;
+
+	/* Else clang sees what this is. */
+	barrier_var(difference);
+	return difference >> 63;
+}
+
+static __always_inline __u64 larger_of(__u64 a, __u64 b)
+{
+	return a + ((b - a) & -is_below(a, b));
+}
+
+static __always_inline __u64 smaller_of(__u64 a, __u64 b)
+{
+	return a + ((b - a) & -is_below(b, a));
+}
+
+#endif
