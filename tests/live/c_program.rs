@@ -44,27 +44,6 @@ static long long schedstat(int field)
 	return fields[field];
 }
 
-static int by_length(const void *left, const void *right)
-{
-	long long a = *(const long long *)left, b = *(const long long *)right;
-
-	return (a > b) - (a < b);
-}
-
-/* By how much more than a millisecond waits were longer than most; sorts them. What a hypervisor takes is in no CPU time, and so looks
- * like time off the CPU.
- */
-static long long late_ns(long long *waits_ns, int count)
-{
-	long long usual_ns, late = 0;
-
-	qsort(waits_ns, count, sizeof(*waits_ns), by_length);
-	usual_ns = waits_ns[count / 2] + 1000000;
-	for (int i = count / 2; i < count; i++)
-		late += waits_ns[i] > usual_ns ? waits_ns[i] - usual_ns : 0;
-	return late;
-}
-
 static void say(const char *format, ...)
 {
 	char line[512];

@@ -60,12 +60,6 @@ pub(crate) fn stolen_ns() -> u64 {
     since_watched(|before, now| now.stolen_ns.saturating_sub(before.stolen_ns))
 }
 
-/// What of the time by which a program's waits were late may have been stolen on the way there and back: the kernel leaves that out of
-/// all CPU times, and of what it did steal up to a step is not told.
-pub(crate) fn stolen_of(late_ns: u64) -> u64 {
-    late_ns.min(stolen_ns() + TICK_NS)
-}
-
 /// As many samples a clock may have taken meanwhile of threads that did not run: it goes on while a hypervisor has their CPU, and
 /// the time that they use up does not.
 pub(crate) fn stolen_samples(hertz: f64) -> f64 {

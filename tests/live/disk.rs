@@ -76,6 +76,11 @@ impl LoopDisk {
         }
     }
 
+    /// As [`disk_number`].
+    pub(crate) fn number(&self) -> u32 {
+        disk_number(&self.name)
+    }
+
     /// Its counters.
     pub(crate) fn stat(&self) -> Stat {
         Stat::of(&self.name)
@@ -89,6 +94,15 @@ impl Drop for LoopDisk {
         }
         let _ = Command::new("losetup").args(["-d", &self.path]).status();
     }
+}
+
+/// A disk's number as the log has it: the major one from bit 20 on, and the minor one.
+pub(crate) fn disk_number(name: &str) -> u32 {
+    let path = format!("/sys/block/{name}/dev");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (major, minor) = text.trim().split_once(':').expect("MAJOR:MINOR");
+    let parse = |number: &str| number.parse::<u32>().expect("a number");
+    parse(major) << 20 | parse(minor)
 }
 
 /// The output of a command that succeeds.

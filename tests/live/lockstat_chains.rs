@@ -1,35 +1,51 @@
-//! lockstat's wait chains and releasers against programs that know theirs.
+//! lockstat's wait chains and releasers against programs that know theirs, and the log of the kernel's events.
 
 use std::process::Command;
 
+use oracle::futex::{Wait, waits};
+use oracle::{Bracket, Engine, Logs};
 use serde_json::Value;
 
 use crate::c_program;
 use crate::kernel::alone;
-use crate::lockstat_played::{Played, assert_time, assert_time_in};
+use crate::lockstat_played::{Played, address, named};
 use crate::tool::{Output, Tool};
+use crate::traced::logged;
 use crate::workload::{Workload, number};
 
 const STAGE: &str = include_str!("../workloads/locks/stage.h");
 const CHAIN: &str = include_str!("../workloads/locks/chain.c");
 const PTHREAD: &str = include_str!("../workloads/locks/pthread.c");
 
-/// Runs a program under lockstat: what it says of itself, and what lockstat says.
-fn run(source: &str, args: &[&str]) -> (Vec<Value>, Output) {
+/// Runs a program under lockstat: what it says of itself, what lockstat says, and what the kernel did.
+fn run(source: &str, args: &[&str]) -> (Vec<Value>, Output, Logs) {
     let dir = tempfile::tempdir().expect("a directory");
     let source = format!("{STAGE}{source}");
     let program = c_program::compile(dir.path(), "locks", &source, &["-pthread"]);
     let (mut program, pid) = Workload::spawn("locks", Command::new(program));
     let pid = pid.to_string();
-    let tool = Tool::start("lockstat", &[&["-U", "-p", &pid], args].concat());
-    tool.wait_attached();
-    program.go();
-    let said = program.results();
-    tool.interrupt();
-    let output = tool.finish();
+    let start = || Tool::start("lockstat", &[&["-U", "-p", &*pid], args].concat());
+    let (output, said, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut program);
     program.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    (said, output)
+    (said, output, logs)
+}
+
+/// All waits of a thread in the log.
+fn waits_of(logs: &Logs, tid: u64) -> Vec<Wait> {
+    let tid = u32::try_from(tid).expect("a thread ID");
+    waits(logs, tid, u64::MAX).expect("logs that agree")
+}
+
+/// `sizeof(pthread_rwlock_t)`
+const RWLOCK_BYTES: u64 = 56;
+
+/// Its waits for the lock that is a variable of this name, one a round.
+fn waits_for(report: &Value, logs: &Logs, thread: &Value, variable: &str) -> Vec<Wait> {
+    let at = address(named(report["locks"].as_array().expect("a list"), variable));
+    let mut waits = waits_of(logs, number(thread, "tid"));
+    // A rwlock's waiters sleep on a word inside it.
+    waits.retain(|wait| (at..at + RWLOCK_BYTES).contains(&wait.address));
+    waits
 }
 
 #[test]
@@ -37,28 +53,37 @@ fn a_chain_of_three_locks_has_its_threads_in_order_and_their_times() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (threads, output) = run(CHAIN, &["-j", "--strict"]);
+    let (threads, output, logs) = run(CHAIN, &["-j", "--strict"]);
     let report = output.report();
     let chains = report["chains"].as_array().expect("a list");
-    let (tid, rounds) = (number(&threads[0], "tid"), number(&threads[0], "rounds"));
+    let tid = number(&threads[0], "tid");
     let begins = |chain: &&Value| chain["links"][0]["waiter"]["tid"] == tid;
     let found: Vec<&Value> = chains.iter().filter(begins).collect();
     let [chain] = found[..] else {
         panic!("one chain from the front: {chains:#?}");
     };
-    assert_eq!(number(chain, "waits"), rounds, "{chain:#}");
     let links = chain["links"].as_array().expect("a list");
     assert_eq!(links.len(), 3, "{chain:#}");
+    let names = ["lock_first", "lock_second", "lock_third"];
+    let mut before: Option<Vec<Wait>> = None;
     for (at, link) in links.iter().enumerate() {
         let (thread, next) = (&threads[at], &threads[at + 1]);
-        let lock = ["lock_first", "lock_second", "lock_third"][at];
+        let lock = names[at];
         let name = link["lock"].as_str().expect("text");
         assert!(name.ends_with(&format!(": {lock}")), "{name}");
         assert_eq!(link["waiter"]["comm"], thread["name"], "{chain:#}");
         assert_eq!(link["waiter"]["tid"], thread["tid"], "{chain:#}");
         assert_eq!(link["holder"]["tid"], next["tid"], "{chain:#}");
-        let (ns, own_ns) = (number(link, "ns"), number(thread, "ns"));
-        assert_time(lock, ns, own_ns);
+        let own = waits_for(&report, &logs, thread, lock);
+        // Only while the one in front waited, too.
+        let meanwhile = before.as_ref().unwrap_or(&own).iter().zip(&own);
+        let truth: Bracket = meanwhile
+            .map(|(front, own)| front.pair.common(&own.pair))
+            .collect();
+        let (waits, ns) = (number(chain, "waits"), number(link, "ns"));
+        eprintln!("{lock}: {waits} waits, {ns} ns; {truth:?}");
+        assert!(truth.holds(waits, ns), "{lock}: {ns}; {truth:?}: {chain:#}");
+        before = Some(own);
     }
     // Whoever waits for the keeper begins no chain: it waits for no lock.
     let back = number(&threads[2], "tid");
@@ -75,7 +100,7 @@ fn a_chain_is_told_in_words() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (threads, output) = run(CHAIN, &[]);
+    let (threads, output, _) = run(CHAIN, &[]);
     let tid = |at: usize| number(&threads[at], "tid");
     let lines: Vec<&str> = output.stdout.lines().map(str::trim).collect();
     let at = lines
@@ -102,8 +127,8 @@ fn a_chain_is_told_in_words() {
     assert_eq!(lines[at + 5], "", "{}", output.stdout);
 }
 
-/// Value of the folded lines that have all of `parts`, in this order, µs.
-fn folded_us(text: &str, parts: &[&str]) -> u64 {
+/// Value of the folded lines that have all of `parts`, in this order, µs; their number.
+fn folded_us(text: &str, parts: &[&str]) -> (u64, u64) {
     let values = text.lines().filter_map(|line| {
         let (stack, value) = line.rsplit_once(' ')?;
         let mut rest = stack;
@@ -112,7 +137,7 @@ fn folded_us(text: &str, parts: &[&str]) -> u64 {
         }
         value.parse::<u64>().ok()
     });
-    values.sum()
+    values.fold((0, 0), |(sum, lines), value| (sum + value, lines + 1))
 }
 
 #[test]
@@ -120,8 +145,7 @@ fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (said, output) = run(PTHREAD, &["--folded", "--waker"]);
-    let played: Vec<Played> = said.iter().map(Played::of).collect();
+    let (said, output, logs) = run(PTHREAD, &["--folded", "--waker"]);
     for (names, waiter) in [
         (
             &["lock_written", "lock_readers", "lock_between"][..],
@@ -129,12 +153,12 @@ fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
         ),
         (&["lock_read"], "take_read;"),
     ] {
-        let ours = played.iter().filter(|one| names.contains(&&*one.name));
-        let (least_ns, most_ns) = ours
-            .map(Played::asleep_ns)
-            .fold((0, 0), |(least, most), one| {
-                (least + one.start(), most + one.end())
-            });
+        let of_names = |thread: &&Value| names.contains(&&*Played::of(thread).name);
+        let waits = said
+            .iter()
+            .filter(of_names)
+            .flat_map(|thread| waits_of(&logs, Played::of(thread).waiter));
+        let truth: Bracket = waits.map(|wait| wait.pair).collect();
         let parts = [
             "locks;",
             waiter,
@@ -143,11 +167,16 @@ fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
             "main;",
             ";locks",
         ];
-        let us = folded_us(&output.stdout, &parts);
-        assert_time_in(waiter, 1_000 * us, least_ns..=most_ns);
+        let (us, lines) = folded_us(&output.stdout, &parts);
+        eprintln!("{waiter} {us} us in {lines} lines; {truth:?}");
+        // Each is rounded.
+        assert!(
+            us + lines >= truth.least_ns / 1000 && us <= truth.most_ns / 1000 + lines,
+            "{waiter} {us} us in {lines} lines; {truth:?}"
+        );
     }
     // Who gave up was not woken by anybody.
-    let alone_us = folded_us(&output.stdout, &["take_in_vain;"]);
+    let (alone_us, _) = folded_us(&output.stdout, &["take_in_vain;"]);
     assert!(alone_us > 0, "{}", output.stdout);
-    assert_eq!(folded_us(&output.stdout, &["take_in_vain;", ";--;"]), 0);
+    assert_eq!(folded_us(&output.stdout, &["take_in_vain;", ";--;"]).0, 0);
 }

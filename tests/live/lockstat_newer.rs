@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use oracle::Bracket;
 use serde_json::Value;
 
 use crate::c_program::run;
 use crate::kernel;
-use crate::lockstat_played::{named, play};
+use crate::lockstat_played::{account, named, waited};
 use crate::lockstat_user::{PTHREAD, assert_pthread, compile};
 use crate::workload::number;
 
@@ -30,9 +31,12 @@ fn locks_of_a_newer_c_library_are_counted_held_and_named() {
     let program = compile(dir.path(), PTHREAD, &[]);
     let mut command = Command::new(&loader[0]);
     command.args(&loader[1..]).arg(program.get_program());
-    let (played, locks, _) = play(command, &["--strict"]);
-    assert_pthread(&played, &locks);
-    assert_eq!(named(&locks, "lock_normal")["caller"], "take_mutex");
+    let account = account(command, &["--strict"]);
+    assert_pthread(&account);
+    assert_eq!(
+        named(account.locks(), "lock_normal")["caller"],
+        "take_mutex"
+    );
 }
 
 /// Go 1.24: each thread sleeps on a word of its own. The sleeps of those that fight are waits for the channel's lock and for Go's
@@ -56,36 +60,36 @@ fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
         .env("HOME", dir.path()));
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(program);
-    let (played, locks, _) = play(command, &[]);
+    let account = account(command, &[]);
+    let locks = account.locks();
     let runtimes = |lock: &&Value| lock["name"] == "locks of Go's runtime";
     let fought: Vec<&Value> = locks.iter().filter(runtimes).collect();
     let [fought] = fought[..] else {
         panic!("one row: {locks:#?}")
     };
     assert_eq!(fought["class"], "go");
-    let of_channel = |waiter: &&Value| {
-        let caller = waiter["caller"].as_str();
-        matches!(caller, Some("runtime.chansend" | "runtime.chanrecv"))
-    };
-    for thread in &played {
-        let own = |lock: &Value, wanted: &dyn Fn(&&Value) -> bool| {
-            let waiters = lock["waiters"].as_array().expect("waiters").iter();
-            let own = waiters.filter(|waiter| number(waiter, "tid") == thread.waiter);
-            own.filter(wanted)
-                .map(|waiter| number(waiter, "count"))
-                .sum::<u64>()
-        };
-        let all: u64 = locks.iter().map(|lock| own(lock, &|_| true)).sum();
-        let channel = own(fought, &of_channel);
-        eprintln!(
-            "{} sleeps, {all} waits, {channel} of them for the channel",
-            thread.rounds
-        );
-        // Until the thread begins to count, and when it has.
+    for thread in &account.played {
+        let waits = account.waits_of(thread.waiter);
+        let truth: Bracket = waits.iter().map(|wait| wait.pair).collect();
+        let (count, ns) = waited(locks, thread.waiter);
+        let channel = of_channel(fought, thread.waiter);
+        eprintln!("{count} waits, {channel} of them for the channel, {ns} ns; {truth:?}");
         assert!(
-            all.abs_diff(thread.rounds) <= 5 && channel > 20,
-            "{locks:#?}"
+            truth.holds(count, ns),
+            "{count}, {ns} ns; {truth:?}: {locks:#?}"
         );
+        assert!(channel > 0, "{locks:#?}");
     }
-    assert_eq!(played.len(), 4);
+    assert_eq!(account.played.len(), 4);
+}
+
+/// Waits of a thread for the lock of Go's channel.
+fn of_channel(lock: &Value, tid: u64) -> u64 {
+    let waiters = lock["waiters"].as_array().expect("waiters").iter();
+    let own = waiters.filter(|waiter| {
+        let caller = waiter["caller"].as_str();
+        number(waiter, "tid") == tid
+            && matches!(caller, Some("runtime.chansend" | "runtime.chanrecv"))
+    });
+    own.map(|waiter| number(waiter, "count")).sum()
 }

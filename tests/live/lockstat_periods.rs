@@ -1,12 +1,16 @@
-//! lockstat's intervals against a program that knows when each of its waits began and ended.
+//! lockstat's intervals against the log of the kernel's events.
 
 use std::process::Command;
 
+use oracle::futex::{Wait, waits};
+use oracle::{Bracket, Engine};
 use serde_json::Value;
 
 use crate::c_program;
 use crate::kernel::alone;
+use crate::lockstat_played::{address, named};
 use crate::tool::{Output, Tool};
+use crate::traced::logged;
 use crate::workload::{Workload, number};
 
 const PERIODS: &str = concat!(
@@ -14,42 +18,82 @@ const PERIODS: &str = concat!(
     include_str!("../workloads/locks/periods.c")
 );
 
-/// The program's clock is read before its thread sleeps and after it has run again: 2 % of an interval.
-const SLACK_NS: u64 = 10_000_000;
-
-/// What of [begun, ended) lies in [from, to).
-fn part_ns((begun, ended): (u64, u64), from: u64, to: u64) -> u64 {
-    ended.min(to).saturating_sub(begun.max(from))
+/// What a program says of itself, what lockstat says every half second, and each thread's waits in the log.
+struct Watched {
+    said: Vec<Value>,
+    output: Output,
+    waits: Vec<Wait>,
 }
 
-/// The lock's contentions, of which open, and time in one report.
-fn held(report: &Value) -> (u64, u64, u64) {
-    let locks = report["locks"].as_array().expect("a list");
-    let ours = locks
-        .iter()
-        .find(|lock| lock["name"] == "locks.bss: lock_held");
-    ours.map_or((0, 0, 0), |lock| {
-        let field = |name| number(lock, name);
-        (field("contentions"), field("open"), field("total_ns"))
-    })
-}
-
-/// What a program says of its waits, and lockstat, every half second.
-fn watched(name: &'static str, source: &str, args: &[&str]) -> (Vec<Value>, Output) {
+fn watched(name: &'static str, source: &str, args: &[&str]) -> Watched {
     let dir = tempfile::tempdir().expect("a directory");
     let program = c_program::compile(dir.path(), name, source, &["-pthread"]);
     let (mut program, pid) = Workload::spawn(name, Command::new(program));
     let pid = pid.to_string();
     let common = ["-U", "-j", "-i", "500ms", "-p", &pid];
-    let tool = Tool::start("lockstat", &[&common, args].concat());
-    tool.wait_attached();
-    program.go();
-    let said = program.results();
-    tool.interrupt();
-    let output = tool.finish();
+    let start = || Tool::start("lockstat", &[&common, args].concat());
+    let (output, said, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut program);
     program.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    (said, output)
+    let of_thread = |thread: &Value| {
+        let tid = u32::try_from(number(thread, "tid")).expect("a thread ID");
+        waits(&logs, tid, u64::MAX).expect("logs that agree")
+    };
+    Watched {
+        waits: said.iter().flat_map(of_thread).collect(),
+        said,
+        output,
+    }
+}
+
+/// A sum over the locks that are variables whose names begin so.
+fn sum(report: &Value, variable: &str, field: &str) -> u64 {
+    let begin = format!(".bss: {variable}");
+    let locks = report["locks"].as_array().expect("a list").iter();
+    let ours = locks.filter(|lock| {
+        let name = lock["name"].as_str();
+        name.is_some_and(|name| name.contains(&begin))
+    });
+    ours.map(|lock| number(lock, field)).sum()
+}
+
+/// Waits in all intervals together.
+fn all_of(reports: &[Value], variable: &str) -> u64 {
+    let counts = reports
+        .iter()
+        .map(|report| sum(report, variable, "contentions"));
+    counts.sum()
+}
+
+/// Each interval has of these waits' time what lies in it.
+fn assert_times(reports: &[Value], variable: &str, waits: &[Wait]) {
+    for report in reports {
+        let edges = number(report, "start_ns")..number(report, "end_ns");
+        let parts = waits.iter().map(|wait| wait.pair.clipped(&edges));
+        let truth: Bracket = parts.collect();
+        let own_ns = sum(report, variable, "total_ns");
+        eprintln!("{own_ns} ns; {truth:?}");
+        assert!(
+            (truth.least_ns..=truth.most_ns).contains(&own_ns),
+            "{own_ns} ns; {truth:?}: {report}"
+        );
+    }
+}
+
+/// It has those that begin in it. Returns how many were open at an interval's end.
+fn assert_counts(reports: &[Value], variable: &str, waits: &[Wait]) -> u64 {
+    let mut across = 0;
+    for report in reports {
+        let edges = number(report, "start_ns")..number(report, "end_ns");
+        let begun = oracle::bracket::begun_in(waits.iter().map(|wait| wait.pair), &edges);
+        let open = oracle::bracket::across(waits.iter().map(|wait| wait.pair), edges.end);
+        let count = sum(report, variable, "contentions");
+        let own_open = sum(report, variable, "open");
+        eprintln!("{count} waits, {own_open} open; {begun:?}, {open:?}");
+        assert!(begun.contains(&count), "{count}, {begun:?}: {report}");
+        assert!(open.contains(&own_open), "{own_open}, {open:?}: {report}");
+        across += own_open;
+    }
+    across
 }
 
 #[test]
@@ -57,50 +101,24 @@ fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (said, output) = watched("locks", PERIODS, &[]);
-    let waits: Vec<(u64, u64)> = said
-        .iter()
-        .map(|wait| (number(wait, "begun_ns"), number(wait, "ended_ns")))
-        .collect();
-    let (mut contentions, mut total_ns, mut across) = (0, 0, 0);
-    for report in output.reports() {
-        let from = number(&report, "start_ns");
-        let to = from + number(&report, "duration_ns");
-        let (count, open, ns) = held(&report);
-        // Whoever comes to the lock at the very edge may sleep on either side of it.
-        let begun_in = |from: u64, to: u64| {
-            waits
-                .iter()
-                .filter(|(begun, _)| (from..to).contains(begun))
-                .count() as u64
-        };
-        let at_least = begun_in(from, to - SLACK_NS);
-        assert!(
-            (at_least..=begun_in(from - SLACK_NS, to)).contains(&count),
-            "{count} at {from} to {to}, of {waits:?}"
-        );
-        let spans = |slack: u64| {
-            waits
-                .iter()
-                .filter(|(begun, ended)| begun + slack < to && *ended > to + slack)
-                .count() as u64
-        };
-        assert!((spans(SLACK_NS)..=1).contains(&open), "{open}: {report}");
-        let own_ns: u64 = waits.iter().map(|wait| part_ns(*wait, from, to)).sum();
-        assert!(ns.abs_diff(own_ns) <= SLACK_NS, "{ns}, {own_ns}: {report}");
-        contentions += count;
-        total_ns += ns;
-        across += open;
-    }
-    let own_ns: u64 = waits.iter().map(|(begun, ended)| ended - begun).sum();
-    eprintln!("{contentions} waits, {total_ns} ns of {own_ns}, {across} across an edge");
-    assert_eq!(contentions, waits.len() as u64);
-    assert!(
-        total_ns.abs_diff(own_ns) <= own_ns / 50,
-        "{total_ns}, {own_ns}"
+    let mut watched = watched("locks", PERIODS, &[]);
+    let reports = watched.output.reports();
+    let named_lock = |report: &Value| {
+        let locks = report["locks"].as_array().expect("a list");
+        (!locks.is_empty()).then(|| address(named(locks, "lock_held")))
+    };
+    let held = reports.iter().find_map(named_lock).expect("a wait");
+    // The thread and main meet at a barrier, too.
+    watched.waits.retain(|wait| wait.address == held);
+    assert_eq!(
+        watched.waits.len() as u64,
+        number(&watched.said[0], "waits")
     );
+    assert_times(&reports, "lock_held", &watched.waits);
+    let across = assert_counts(&reports, "lock_held", &watched.waits);
+    assert_eq!(all_of(&reports, "lock_held"), watched.waits.len() as u64);
     // Some take longer than an interval.
-    assert!(across > 0, "{}", output.stdout);
+    assert!(across > 0, "{}", watched.output.stdout);
 }
 
 /// A wait for one futex that goes on as one for another, over the edge of an interval.
@@ -108,16 +126,15 @@ const REQUEUED: &str = r#"
 #include <linux/futex.h>
 #include <pthread.h>
 int word_from, word_to;
-static long long waited;
+static pid_t tid;
 static long futex(int *word, int operation, int value, long limit, int *other)
 {
 	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, limit, other, 0);
 }
 static void *waits(void *argument)
 {
-	waited = -clock_ns(CLOCK_MONOTONIC);
+	tid = syscall(SYS_gettid);
 	futex(&word_from, FUTEX_WAIT, 0, 0, NULL);
-	waited += clock_ns(CLOCK_MONOTONIC);
 	return argument;
 }
 static void moment(long ms)
@@ -140,7 +157,7 @@ int main(void)
 		if (futex(&word_to, FUTEX_WAKE, 1, 0, NULL) != 1)
 			return 1;
 		pthread_join(thread, NULL);
-		say("{\"waited_ns\": %lld}\n", waited);
+		say("{\"tid\": %d}\n", tid);
 	}
 	say("done\n");
 	await_go();
@@ -153,29 +170,11 @@ fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
     let Some(_machine) = alone() else {
         return;
     };
-    let (said, output) = watched("moved", REQUEUED, &["--strict", "--class", "all"]);
-    let (mut contentions, mut total_ns, mut longest_ns) = (0, 0, 0);
-    for report in output.reports() {
-        let locks = report["locks"].as_array().expect("a list");
-        let ours = locks.iter().filter(|lock| {
-            let name = lock["name"].as_str().unwrap_or_default();
-            name.starts_with("moved.bss: word_")
-        });
-        let (mut in_report_ns, duration_ns) = (0, number(&report, "duration_ns"));
-        for lock in ours {
-            contentions += number(lock, "contentions");
-            in_report_ns += number(lock, "total_ns");
-        }
-        total_ns += in_report_ns;
-        longest_ns = longest_ns.max(in_report_ns.saturating_sub(duration_ns));
-    }
-    let own_ns: u64 = said.iter().map(|wait| number(wait, "waited_ns")).sum();
-    assert_eq!(contentions, 2 * said.len() as u64, "{}", output.stdout);
-    assert!(
-        total_ns.abs_diff(own_ns) <= SLACK_NS && longest_ns <= SLACK_NS,
-        "{total_ns}, {own_ns}: {}",
-        output.stdout
-    );
+    let watched = watched("moved", REQUEUED, &["--strict", "--class", "all"]);
+    assert_eq!(watched.waits.len(), 2 * watched.said.len());
+    let reports = watched.output.reports();
+    assert_times(&reports, "word_", &watched.waits);
+    assert_eq!(all_of(&reports, "word_"), watched.waits.len() as u64);
 }
 
 /// A thread that waits for a condition all the while.
@@ -229,9 +228,7 @@ fn a_wait_longer_than_intervals_is_in_what_each_of_them_leaves_out() {
         let left_out = report["left_out"].as_array().expect("a list");
         let idle = left_out.iter().find(|sum| sum["class"] == "cond");
         let idle = idle.unwrap_or_else(|| panic!("no cond in {report}"));
-        let interval_ns = number(report, "duration_ns");
-        let idle_ns = number(idle, "total_ns");
-        assert!(idle_ns.abs_diff(interval_ns) <= SLACK_NS, "{report}");
+        assert_eq!(idle["total_ns"], report["duration_ns"], "{report}");
     }
     let waits: u64 = reports
         .iter()

@@ -1,19 +1,20 @@
-//! A database under a load that wants one row: lockstat's account of its semaphores against perf's of its system calls.
+//! A database under a load that wants one row: lockstat's account of its semaphores against the log of the kernel's events.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use oracle::{Below, Bracket, Engine, Logs, futex};
+use serde_json::Value;
+
 use crate::c_program::run;
-use crate::cpu_times::stolen_ns;
 use crate::kernel::alone;
-use crate::perf_dwarf::Recording;
+use crate::lockstat_played::waited;
 use crate::tool::Tool;
 use crate::workload::number;
 
-const EAGAIN: &str = "0xfffffffffffffff5";
+const CLIENTS: u64 = 8;
 
 /// A server of one's own, as the user that its package makes: it refuses to be root's. Dropping it ends it.
 struct Server {
@@ -34,7 +35,8 @@ impl Server {
             .args(["-A", "trust", "-N", "-D"])
             .arg(server.data()));
         let options = format!(
-            "-k {} -c listen_addresses= -c fsync=off -c autovacuum=off -c deadlock_timeout=1h",
+            "-k {} -c listen_addresses= -c fsync=off -c autovacuum=off -c deadlock_timeout=1h \
+             -c log_connections=on -c log_line_prefix=%p:",
             server.dir.path().display()
         );
         run(server
@@ -66,7 +68,8 @@ impl Server {
     fn one_hot_row(&self) {
         let script = self.dir.path().join("hot.sql");
         fs::write(&script, "UPDATE hot SET n = n + 1 WHERE id = 1;\n").expect("a file");
-        let load = ["-n", "-c", "8", "-j", "2", "-t", "4000", "-f"];
+        let clients = CLIENTS.to_string();
+        let load = ["-n", "-c", &clients, "-j", "2", "-t", "4000", "-f"];
         run(self
             .command("pgbench")
             .args(load)
@@ -93,6 +96,18 @@ impl Server {
     fn log(&self) -> PathBuf {
         self.dir.path().join("log")
     }
+
+    /// All that have had something to say; each says who connects.
+    fn processes(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.log()).expect("the server's log");
+        let ids = text
+            .lines()
+            .filter_map(|line| line.split_once(':')?.0.parse().ok());
+        let mut ids: Vec<u32> = ids.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
 }
 
 impl Drop for Server {
@@ -103,46 +118,6 @@ impl Drop for Server {
             .arg(self.data());
         let _ = stop.status();
     }
-}
-
-/// Futex waits of some threads: those that slept, those that need not have, and ns of the former.
-#[derive(Debug, Default)]
-struct Waits {
-    slept: u64,
-    raced: u64,
-    ns: u64,
-}
-
-fn perfs(script: &str) -> Waits {
-    let mut begun: HashMap<&str, u64> = HashMap::new();
-    let mut waits = Waits::default();
-    for line in script.lines() {
-        assert!(
-            !line.contains("PERF_RECORD_LOST"),
-            "perf's rings are too small"
-        );
-        // `TID SECONDS.NANOSECONDS: syscalls:sys_enter_futex: uaddr: 0x…, op: 0x00000189, …`, `…sys_exit_futex: 0x0`.
-        let mut words = line.split_whitespace();
-        let mut word = || words.next().unwrap_or_else(|| panic!("{line:?}"));
-        let (tid, time, event, result) = (word(), word(), word(), word());
-        let (seconds, ns) = time.trim_end_matches(':').split_once('.').expect("a time");
-        let parse = |digits: &str| digits.parse::<u64>().expect("digits");
-        let time_ns = parse(seconds) * 1_000_000_000 + parse(ns);
-        if event.contains("enter") {
-            let (_, operation) = line.split_once("op: 0x").expect("an operation");
-            let operation = u32::from_str_radix(&operation[..8], 16).expect("hexadecimal");
-            if matches!(operation & 0x7f, 0 | 9) {
-                begun.insert(tid, time_ns);
-            }
-        } else if let Some(from_ns) = begun.remove(tid) {
-            match result {
-                "0x0" => (waits.slept, waits.ns) = (waits.slept + 1, waits.ns + time_ns - from_ns),
-                EAGAIN => waits.raced += 1,
-                _ => panic!("{line:?}"),
-            }
-        }
-    }
-    waits
 }
 
 #[test]
@@ -157,38 +132,21 @@ fn processes_that_wait_for_one_row_are_shown_where_they_do() {
         "CREATE TABLE hot AS SELECT 1 AS id, 0 AS n",
         "postgres",
     ]));
-    let events = [
-        "-e",
-        "syscalls:sys_enter_futex",
-        "-e",
-        "syscalls:sys_exit_futex",
-    ];
-    let mut recording = Recording::of(server.dir.path(), 0, &events);
     let folded = server.dir.path().join("waits.folded");
     let options = ["-U", "-j", "--class", "sem", "--comm", "postgres", "-o"];
     let file = folded.to_str().expect("plain");
+    let below = Below::attach(&[Engine::Scheduler, Engine::Calls]).expect("the oracle");
     let tool = Tool::start("lockstat", &[&options[..], &[file]].concat());
     tool.wait_attached();
-    recording.begin();
+    let around = below.around().expect("the oracle");
     server.one_hot_row();
     server.await_no_clients();
     tool.interrupt();
     let output = tool.finish();
-    let fields = ["-F", "tid,time,event,trace", "--ns", "--show-lost-events"];
-    let script = recording.script(&[&["--comm", "postgres"], &fields[..]].concat());
-    let perf = perfs(&script);
-
+    let logs = around.take().expect("whole logs");
     let report = output.report();
     let locks = report["locks"].as_array().expect("locks");
-    let sum = |field: &str| locks.iter().map(|lock| number(lock, field)).sum::<u64>();
-    let (waits, raced, total_ns) = (sum("contentions"), sum("raced"), sum("total_ns"));
-    eprintln!("{waits} waits, {raced} raced, {total_ns} ns; perf {perf:?}");
-    // A wait whose end comes before the thread is off its CPU is none.
-    assert_eq!(waits + raced, perf.slept + perf.raced);
-    assert!(waits <= perf.slept && waits + 1 + perf.slept / 50 >= perf.slept);
-    // perf's has the ways into the kernel and out of it, and what its own events take there.
-    let ways_ns = 20_000 * perf.slept + perf.ns / 50 + stolen_ns();
-    assert!(total_ns <= perf.ns && total_ns + ways_ns >= perf.ns);
+    let total_ns = assert_semaphores(&report, &logs, &server.processes());
 
     // The folded stacks have the same sum, and name the culprit: who changes a row waits in the lock manager for who has changed it.
     let text = fs::read_to_string(&folded).expect("folded stacks");
@@ -206,4 +164,31 @@ fn processes_that_wait_for_one_row_are_shown_where_they_do() {
     assert!(all.abs_diff(total_ns / 1000) <= 1 + text.lines().count() as u64);
     assert!(update * 2 > all && through(";LWLockAcquire;") * 10 > all * 9);
     assert!(locks.iter().all(|lock| lock["caller"] == "PGSemaphoreLock"));
+}
+
+/// Each process waited as often as the log says, for a time inside its bracket. Returns the sum, ns.
+fn assert_semaphores(report: &Value, logs: &Logs, processes: &[u32]) -> u64 {
+    let locks = report["locks"].as_array().expect("locks");
+    let (mut total, mut raced, mut waiters) = ((0, 0), 0, 0);
+    for process in processes {
+        let waits = futex::waits(logs, *process, number(report, "end_ns")).expect("agreement");
+        let truth: Bracket = waits.iter().map(|wait| wait.pair).collect();
+        let (count, ns) = waited(locks, (*process).into());
+        assert!(
+            truth.holds(count, ns),
+            "process {process}: {count} waits, {ns} ns; {truth:?}: {}",
+            report["losses"]
+        );
+        total = (total.0 + count, total.1 + ns);
+        raced += futex::raced(logs, *process, u64::MAX).expect("agreement");
+        waiters += u64::from(count > 0);
+    }
+    let sum = |field: &str| locks.iter().map(|lock| number(lock, field)).sum::<u64>();
+    eprintln!("{total:?} of {waiters} processes, {raced} raced");
+    assert_eq!(
+        (sum("contentions"), sum("total_ns"), sum("raced")),
+        (total.0, total.1, raced)
+    );
+    assert!(waiters >= CLIENTS, "{waiters} processes waited");
+    total.1
 }

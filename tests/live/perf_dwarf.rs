@@ -60,23 +60,14 @@ impl Recording {
         // Not as often as profile: two clocks of a CPU in step would see one another.
         let samples = ["-a", "-F", "887", "-e", "cpu-clock"];
         let stacks = ["--call-graph", "dwarf,16384", "-m", "8M"];
-        Self::begin_with(dir, pid, &[samples.as_slice(), &stacks].concat())
-    }
-
-    /// The same for anything that `perf record` records: of all CPUs, since a task's own events are off while it is switched. Its
-    /// rings hold a million events each.
-    pub(crate) fn of(dir: &Path, pid: u32, what: &[&str]) -> Self {
-        Self::begin_with(dir, pid, &[what, &["-a", "-m", "64M"]].concat())
-    }
-
-    fn begin_with(dir: &Path, pid: u32, what: &[&str]) -> Self {
         let [data, errors, control, replies] =
             ["perf.data", "errors", "control", "replies"].map(|name| dir.join(name));
         let fifos = format!("fifo:{},{}", control.display(), replies.display());
         let (control, replies) = (fifo(&control), fifo(&replies));
         let perf = Command::new("perf")
             .args(["record", "-q"])
-            .args(what)
+            .args(samples)
+            .args(stacks)
             .args(["-D", "-1", "--control", &fifos, "-o"])
             .arg(&data)
             .stdout(Stdio::null())

@@ -61,8 +61,25 @@ pub(crate) fn sandwiched(tool: &str, workload: Workload, options: &[&str]) -> Sa
 /// The same with a tool that needs an environment of its own.
 pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Workload) -> Sandwich {
     command.args(["-j", "-p", &workload.pid().to_string()]);
-    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-    let tool = Tool::spawn(tool, command);
+    let start = || Tool::spawn(tool, command);
+    let (output, results, logs) = logged(&[Engine::Scheduler], start, &mut workload);
+    workload.finish();
+    Sandwich {
+        report: output.report(),
+        results,
+        logs,
+    }
+}
+
+/// Runs a tool over the work of a workload that is ready, between two logs; gives what the tool wrote, what the workload says of
+/// itself, and the logs. It is still there, all its threads asleep.
+pub(crate) fn logged(
+    engines: &'static [Engine],
+    start: impl FnOnce() -> Tool,
+    workload: &mut Workload,
+) -> (Output, Vec<Value>, Logs) {
+    let below = Below::attach(engines).expect("the oracle");
+    let tool = start();
     tool.wait_attached();
     let around = below.around().expect("the oracle");
     workload.go();
@@ -71,12 +88,7 @@ pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Work
     let output = tool.finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
     let logs = around.take().expect("whole logs");
-    workload.finish();
-    Sandwich {
-        report: output.report(),
-        results,
-        logs,
-    }
+    (output, results, logs)
 }
 
 /// The same of a process, which then ends.

@@ -7,15 +7,19 @@
 #include <bpf/bpf_tracing.h>
 
 enum {
-	/* `thread` leaves the CPU to `other`; `detail`: it goes on wanting it. */
+	/* `thread` leaves the CPU to `other`. `detail`: the state that it leaves in; PREEMPTED: it is driven from it. */
 	SWITCH = 1,
-	/* `thread` is made runnable. */
+	/* `thread` is made runnable; `detail`: for the first time. */
 	WAKEUP = 2,
+	/* It will be. */
+	WAKING = 7,
 };
 
-static __always_inline void note_wakeup(struct task_struct *task)
+#define PREEMPTED (1ULL << 32)
+
+static __always_inline void note_wakeup(__u32 kind, struct task_struct *task, bool is_new)
 {
-	struct event event = { .kind = WAKEUP, .thread = task->pid };
+	struct event event = { .kind = kind, .thread = task->pid, .detail = is_new };
 
 	note(&event);
 }
@@ -27,7 +31,7 @@ int BPF_PROG(log_switch, bool preempt, struct task_struct *prev, struct task_str
 		.kind = SWITCH,
 		.thread = prev->pid,
 		.other = next->pid,
-		.detail = preempt || !prev_state,
+		.detail = prev_state | (preempt ? PREEMPTED : 0),
 	};
 
 	note(&event);
@@ -37,14 +41,21 @@ int BPF_PROG(log_switch, bool preempt, struct task_struct *prev, struct task_str
 SEC("?tp_btf/sched_wakeup")
 int BPF_PROG(log_wakeup, struct task_struct *task)
 {
-	note_wakeup(task);
+	note_wakeup(WAKEUP, task, false);
 	return 0;
 }
 
 SEC("?tp_btf/sched_wakeup_new")
 int BPF_PROG(log_wakeup_new, struct task_struct *task)
 {
-	note_wakeup(task);
+	note_wakeup(WAKEUP, task, true);
+	return 0;
+}
+
+SEC("?tp_btf/sched_waking")
+int BPF_PROG(log_waking, struct task_struct *task)
+{
+	note_wakeup(WAKING, task, false);
 	return 0;
 }
 

@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::Logs;
 use crate::bracket::{Bracket, Interval, Pair};
 use crate::event::{Event, Kind};
+use crate::matched::matched;
 use crate::run_queue;
 
 /// Turns that the tool looks back on; what lies before them has no name, and the thread ID 0.
@@ -20,13 +21,11 @@ const TURNS: usize = 8;
 ///
 /// When the two logs disagree.
 pub fn culprits(logs: &Logs, tids: &[u32]) -> Result<BTreeMap<u32, Bracket>> {
-    let (before, after) = (replay(&logs.before, tids), replay(&logs.after, tids));
-    let counts = (before.len(), after.len());
-    ensure!(counts.0 == counts.1, "the logs have {counts:?} shares");
+    let shares = matched(logs, |events| replay(events, tids), |share| share.1)?;
     let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
-    for ((culprit, early), (other, late)) in before.into_iter().zip(after) {
-        ensure!(culprit == other, "the logs have {culprit} and {other}");
-        pairs.entry(culprit).or_default().push(Pair { early, late });
+    for ((early, culprit), (late, _)) in shares {
+        let of_culprit = pairs.entry(culprit).or_default();
+        of_culprit.push(Pair::of(early, late));
     }
     let brackets = pairs.into_iter();
     Ok(brackets
@@ -43,7 +42,7 @@ struct Turn {
 }
 
 /// Shares of all waits whose end was seen, in order.
-fn replay(events: &[Event], tids: &[u32]) -> Vec<(u32, Interval)> {
+fn replay(events: &[Event], tids: &[u32]) -> Vec<(Interval, u32)> {
     let turns = turns(events);
     let waits = tids.iter().flat_map(|tid| {
         let waits = run_queue::replay(events, *tid).into_iter();
@@ -87,21 +86,21 @@ fn cpu_of(events: &[Event], tid: u32, ns: u64) -> u32 {
 }
 
 /// A wait's shares, latest first.
-fn shared(turns: &[Turn], wait: &Interval) -> Vec<(u32, Interval)> {
+fn shared(turns: &[Turn], wait: &Interval) -> Vec<(Interval, u32)> {
     let meanwhile = turns.partition_point(|turn| turn.end_ns <= wait.end_ns);
     let mut shares = Vec::new();
     let mut end_ns = wait.end_ns;
     for turn in turns[..meanwhile].iter().rev().take(TURNS) {
         let begin_ns = turn.begin_ns.max(wait.begin_ns);
         if turn.tid != 0 {
-            shares.push((turn.tid, Interval::seen(begin_ns, end_ns)));
+            shares.push((Interval::seen(begin_ns, end_ns), turn.tid));
         }
         if turn.begin_ns <= wait.begin_ns {
             return shares;
         }
         end_ns = turn.begin_ns;
     }
-    shares.push((0, Interval::seen(wait.begin_ns, end_ns)));
+    shares.push((Interval::seen(wait.begin_ns, end_ns), 0));
     shares
 }
 
@@ -120,7 +119,7 @@ mod tests {
             switch(45, 9, 0, false),
             switch(50, 0, 7, false),
         ];
-        let expected = [(9, Interval::seen(30, 45)), (8, Interval::seen(20, 30))];
+        let expected = [(Interval::seen(30, 45), 9), (Interval::seen(20, 30), 8)];
         assert_eq!(replay(&events, &[7]), expected);
     }
 
@@ -131,6 +130,6 @@ mod tests {
         events.push(switch(120, 10, 77, false));
         let shares = replay(&events, &[77]);
         assert_eq!(shares.len(), TURNS + 1);
-        assert_eq!(shares[TURNS], (0, Interval::seen(20, 40)));
+        assert_eq!(shares[TURNS], (Interval::seen(20, 40), 0));
     }
 }

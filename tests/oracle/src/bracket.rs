@@ -1,6 +1,6 @@
 //! What a sum of intervals lies between.
 
-use anyhow::{Result, ensure};
+use std::ops::{Range, RangeInclusive};
 
 /// An interval as one log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,16 @@ impl Interval {
             end_at_most_ns: end_ns,
         }
     }
+
+    /// Of no length where it lies outside.
+    fn clipped(&self, edges: &Range<u64>) -> Self {
+        let clip = |ns: u64| ns.clamp(edges.start, edges.end);
+        Self {
+            begin_ns: clip(self.begin_ns),
+            end_ns: clip(self.end_ns),
+            end_at_most_ns: clip(self.end_at_most_ns),
+        }
+    }
 }
 
 /// An interval as both logs have it.
@@ -34,6 +44,29 @@ pub struct Pair {
 }
 
 impl Pair {
+    pub(crate) fn of(early: Interval, late: Interval) -> Self {
+        Self { early, late }
+    }
+
+    /// What of it lies in that time.
+    #[must_use]
+    pub fn clipped(&self, edges: &Range<u64>) -> Self {
+        Self {
+            early: self.early.clipped(edges),
+            late: self.late.clipped(edges),
+        }
+    }
+
+    /// What it has in common with another one.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        let span = |one: &Interval| one.begin_ns..one.end_at_most_ns.max(one.begin_ns);
+        Self {
+            early: self.early.clipped(&span(&other.early)),
+            late: self.late.clipped(&span(&other.late)),
+        }
+    }
+
     /// A tool between the logs has not less, ns.
     pub fn least_ns(&self) -> u64 {
         self.early.end_ns.saturating_sub(self.late.begin_ns)
@@ -45,15 +78,6 @@ impl Pair {
     }
 }
 
-/// Intervals of one thread that a tool counts, and how many more there were, whose ends no event showed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Intervals {
-    /// In order.
-    pub counted: Vec<Interval>,
-    /// The others.
-    pub hidden: u64,
-}
-
 /// Bounds of a sum of intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
@@ -63,33 +87,9 @@ pub struct Bracket {
     pub least_ns: u64,
     /// Nor more, ns.
     pub most_ns: u64,
-    /// Intervals in neither.
-    pub hidden: u64,
 }
 
 impl Bracket {
-    /// Of the same intervals as the log before the tool and the log after it have them.
-    ///
-    /// # Errors
-    ///
-    /// When they have not the same: the logs, not the tool, are to blame.
-    pub fn of(before: &Intervals, after: &Intervals) -> Result<Self> {
-        let counts = (before.counted.len(), after.counted.len());
-        ensure!(counts.0 == counts.1, "the logs have {counts:?} intervals");
-        ensure!(
-            before.hidden == after.hidden,
-            "the logs miss the ends of {} and {} intervals",
-            before.hidden,
-            after.hidden
-        );
-        let pairs = before.counted.iter().zip(&after.counted);
-        let pairs = pairs.map(|(&early, &late)| Pair { early, late });
-        Ok(Self {
-            hidden: before.hidden,
-            ..pairs.collect()
-        })
-    }
-
     /// Whether a tool may say so.
     pub fn holds(&self, count: u64, sum_ns: u64) -> bool {
         count == self.count && (self.least_ns..=self.most_ns).contains(&sum_ns)
@@ -102,35 +102,53 @@ impl FromIterator<Pair> for Bracket {
             count: sum.count + 1,
             least_ns: sum.least_ns + pair.least_ns(),
             most_ns: sum.most_ns + pair.most_ns(),
-            hidden: 0,
         })
     }
+}
+
+/// As many of them begin in that time, at least and at most: an edge may lie between the logs' moments of one event.
+pub fn begun_in(pairs: impl Iterator<Item = Pair>, edges: &Range<u64>) -> RangeInclusive<u64> {
+    counted(pairs.map(|pair| {
+        let logs = [&pair.early, &pair.late];
+        logs.map(|one| edges.contains(&one.begin_ns))
+    }))
+}
+
+/// As many of them are under way at that moment.
+pub fn across(pairs: impl Iterator<Item = Pair>, edge_ns: u64) -> RangeInclusive<u64> {
+    counted(pairs.map(|pair| {
+        let logs = [&pair.early, &pair.late];
+        logs.map(|one| one.begin_ns < edge_ns && edge_ns < one.end_ns)
+    }))
+}
+
+/// Of those that hold in both logs, and in one of them.
+fn counted(pairs: impl Iterator<Item = [bool; 2]>) -> RangeInclusive<u64> {
+    let (least, most) = pairs.fold((0, 0), |(least, most), [early, late]| {
+        (
+            least + u64::from(early && late),
+            most + u64::from(early || late),
+        )
+    });
+    least..=most
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(edges: &[(u64, u64)]) -> Intervals {
-        let interval = |&(begin_ns, end_ns)| Interval::seen(begin_ns, end_ns);
-        Intervals {
-            counted: edges.iter().map(interval).collect(),
-            hidden: 0,
-        }
-    }
-
     #[test]
     fn disturbance_widens_the_bracket() {
-        let before = seen(&[(100, 200), (300, 400)]);
-        let after = seen(&[(101, 202), (350, 403)]);
-        let bracket = Bracket::of(&before, &after).expect("the same intervals");
+        let pair = |early: (u64, u64), late: (u64, u64)| {
+            let seen = |(begin_ns, end_ns)| Interval::seen(begin_ns, end_ns);
+            Pair::of(seen(early), seen(late))
+        };
+        let pairs = [pair((100, 200), (101, 202)), pair((300, 400), (350, 403))];
+        let bracket: Bracket = pairs.into_iter().collect();
         assert_eq!((bracket.least_ns, bracket.most_ns), (99 + 50, 102 + 103));
         assert!(bracket.holds(2, 149) && bracket.holds(2, 205));
         assert!(!bracket.holds(2, 148) && !bracket.holds(2, 206) && !bracket.holds(1, 150));
-    }
-
-    #[test]
-    fn different_logs_are_refused() {
-        Bracket::of(&seen(&[(1, 2)]), &seen(&[])).expect_err("one has none");
+        let inside = pairs[1].clipped(&(340..380));
+        assert_eq!((inside.least_ns(), inside.most_ns()), (30, 40));
     }
 }

@@ -6,16 +6,20 @@
 
 use anyhow::Result;
 
-pub use bracket::Bracket;
-pub use event::{Event, Kind};
+pub use bracket::{Bracket, Pair};
+pub use event::{Call, Event, Kind, Request, Step};
 pub use log::{Engine, Log};
 pub use span::Span;
 
 pub mod behind;
 pub mod bracket;
 mod event;
+pub mod futex;
+pub mod kernel_lock;
 mod log;
+mod matched;
 pub mod offcpu;
+pub mod requests;
 pub mod run_queue;
 mod span;
 
@@ -52,6 +56,8 @@ pub struct Logs {
     pub before: Vec<Event>,
     /// Of the one attached after it: not earlier.
     pub after: Vec<Event>,
+    /// Events that the kernel kept from either, because they came, in an interrupt, upon its own work.
+    pub missed: u64,
 }
 
 impl Below {
@@ -88,6 +94,7 @@ impl Around {
     /// When one of them is not whole.
     pub fn take(self) -> Result<Logs> {
         Ok(Logs {
+            missed: self.before.missed()? + self.after.missed()?,
             before: self.before.take()?,
             after: self.after.take()?,
         })

@@ -1,20 +1,37 @@
 //! One log in the kernel.
 
-use std::cell::RefCell;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{OpenObject, RingBufferBuilder};
+use libbpf_rs::{OpenObject, ProgramImpl};
+use memmap2::{Mmap, MmapOptions};
 
 use crate::event::Event;
-use crate::skeleton::{OracleSkel, OracleSkelBuilder};
+use crate::skeleton::{OracleSkel, OracleSkelBuilder, types};
+
+/// Of all CPUs together: a minute of ordinary events, or a few seconds of the heaviest.
+const EVENTS: usize = 3 << 20;
+const EVENT: usize = size_of::<types::event>();
+/// A program that has begun an event when the log ends is done with it long before.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A part of the kernel whose events can be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Switches and wakeups.
     Scheduler,
+    /// Who is about to be made runnable.
+    Wakings,
+    /// System calls.
+    Calls,
+    /// Waits for locks of the kernel's (Linux 5.19).
+    Locks,
+    /// Block requests (Linux 6.5).
+    Requests,
 }
 
 impl Engine {
@@ -22,14 +39,21 @@ impl Engine {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Scheduler => &["log_switch", "log_wakeup", "log_wakeup_new"],
+            Self::Wakings => &["log_waking"],
+            Self::Calls => &["log_call", "log_return"],
+            Self::Locks => &["log_contention", "log_contended"],
+            Self::Requests => &["log_started", "log_issued", "log_completed", "log_done"],
         }
     }
 }
 
-/// An attached log. It holds a minute of ordinary events, or a few seconds of the heaviest.
+/// An attached log.
 pub struct Log {
     skel: OracleSkel<'static>,
     engines: &'static [Engine],
+    /// In the kernel's hands: a part for each CPU.
+    events: Mmap,
+    of_cpu: usize,
 }
 
 impl std::fmt::Debug for Log {
@@ -49,9 +73,21 @@ impl Log {
             let autoload = wanted.any(is_wanted);
             program.set_autoload(autoload);
         }
+        let of_cpu = EVENTS / libbpf_rs::num_possible_cpus()?;
+        let rodata = open.maps.rodata_data.as_deref_mut();
+        rodata.context("no .rodata")?.events_of_cpu = u32::try_from(of_cpu)?;
+        open.maps.events.set_max_entries(u32::try_from(EVENTS)?)?;
         let mut skel = open.load().context("load the oracle")?;
+        let fd = skel.maps.events.as_fd().as_raw_fd();
+        // SAFETY: the map lives as long as its mapping; what programs write there is read with care.
+        let events = unsafe { MmapOptions::new().len(EVENTS * EVENT).map(fd) };
         skel.attach().context("attach the oracle")?;
-        Ok(Self { skel, engines })
+        Ok(Self {
+            skel,
+            engines,
+            events: events.context("map the oracle's log")?,
+            of_cpu,
+        })
     }
 
     pub(crate) fn engines(&self) -> &'static [Engine] {
@@ -64,28 +100,57 @@ impl Log {
         Ok(())
     }
 
+    /// See [`Logs::missed`](crate::Logs::missed).
+    pub(crate) fn missed(&self) -> Result<u64> {
+        let mut missed = 0;
+        for program in self.skel.object().progs().filter(ProgramImpl::autoload) {
+            let mut info = libbpf_sys::bpf_prog_info::default();
+            let mut bytes = u32::try_from(size_of_val(&info))?;
+            let fd = program.as_fd().as_raw_fd();
+            // SAFETY: `info` is zeroed and `bytes` is its size.
+            let status =
+                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd, &raw mut info, &raw mut bytes) };
+            ensure!(status == 0, "no figures of the oracle's programs");
+            missed += info.recursion_misses;
+        }
+        Ok(missed)
+    }
+
     /// Ends it. Its events by time.
-    pub(crate) fn take(self) -> Result<Vec<Event>> {
-        let Self { mut skel, .. } = self;
-        let bss = skel.maps.bss_data.as_deref_mut().context("no .bss")?;
+    pub(crate) fn take(mut self) -> Result<Vec<Event>> {
+        let bss = self.skel.maps.bss_data.as_deref_mut();
+        let bss = bss.context("no .bss")?;
         bss.is_on = 0;
-        let lost = bss.lost;
-        let events = RefCell::new(Ok(Vec::new()));
-        let mut ring = RingBufferBuilder::new();
-        ring.add(&skel.maps.events, |bytes| {
-            let mut events = events.borrow_mut();
-            match (&mut *events, Event::parse(bytes)) {
-                (Ok(events), Ok(event)) => events.push(event),
-                (Ok(_), Err(error)) => *events = Err(error),
-                (Err(_), _) => {}
+        let noted = bss.noted;
+        let mut events = Vec::new();
+        for (cpu, noted) in noted.into_iter().enumerate() {
+            let noted = usize::try_from(noted)?;
+            ensure!(noted <= self.of_cpu, "the oracle lost events of CPU {cpu}");
+            for at in 0..noted {
+                events.push(Event::parse(&self.finished(cpu * self.of_cpu + at)?)?);
             }
-            0
-        })?;
-        ring.build()?.consume().context("read the oracle's log")?;
-        ensure!(lost == 0, "the oracle lost {lost} events");
-        let mut events = events.into_inner()?;
-        // Each CPU's are in order; of two CPUs' one may have been reserved first and stamped later.
+        }
+        // Each CPU's are in order, but for those of interrupts upon the log.
         events.sort_by_key(|event| event.ns);
         Ok(events)
+    }
+
+    /// An event when it is whole.
+    fn finished(&self, at: usize) -> Result<types::event> {
+        let begin = Instant::now();
+        loop {
+            // SAFETY: inside the mapping, which is aligned for it; any bytes are an event. A program may be at work on it.
+            let event = unsafe {
+                let from = self.events.as_ptr().add(at * EVENT);
+                std::ptr::read_volatile(from.cast::<types::event>())
+            };
+            if event.kind != 0 {
+                return Ok(event);
+            }
+            if begin.elapsed() > PATIENCE {
+                bail!("the oracle has not finished an event");
+            }
+            thread::yield_now();
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::span::{self, Single, Span};
 ///
 /// When the two logs disagree.
 pub fn absences(logs: &Logs, tid: u32, edges: &Range<u64>) -> Result<Vec<Span>> {
-    span::pair(logs, |events| replay(events, tid, edges))
+    span::spans(logs, |events| replay(events, tid, edges))
         .with_context(|| format!("times of thread {tid} off the CPU"))
 }
 
@@ -31,6 +31,7 @@ fn replay(events: &[Event], tid: u32, edges: &Range<u64>) -> Vec<Single> {
             prev,
             next,
             runnable,
+            ..
         } = event.kind
         else {
             continue;

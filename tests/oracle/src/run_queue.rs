@@ -17,24 +17,41 @@ use crate::span::{self, Single, Span};
 ///
 /// When the two logs disagree.
 pub fn waits(logs: &Logs, tid: u32) -> Result<Vec<Span>> {
-    span::pair(logs, |events| replay(events, tid))
+    span::spans(logs, |events| replay(events, tid))
+        .with_context(|| format!("waits of thread {tid} for a CPU"))
+}
+
+/// The same as lockstat counts it, which takes a wait to begin a little earlier: when the thread is about to be made runnable.
+///
+/// # Errors
+///
+/// When the two logs disagree.
+pub fn waits_since_waking(logs: &Logs, tid: u32) -> Result<Vec<Span>> {
+    let wakes = |kind: &Kind| matches!(kind, Kind::Waking { tid: woken } if *woken == tid);
+    span::spans(logs, |events| replay_from(events, tid, wakes))
         .with_context(|| format!("waits of thread {tid} for a CPU"))
 }
 
 pub(crate) fn replay(events: &[Event], tid: u32) -> Vec<Single> {
+    let wakes = |kind: &Kind| matches!(kind, Kind::Wakeup { tid: woken, .. } if *woken == tid);
+    replay_from(events, tid, wakes)
+}
+
+fn replay_from(events: &[Event], tid: u32, wakes: impl Fn(&Kind) -> bool) -> Vec<Single> {
     let mut waits = Vec::new();
     let mut last_ns = HashMap::new();
     let mut since: Option<(u64, bool)> = None;
     let mut runs = false;
     for event in events {
         match event.kind {
-            Kind::Wakeup { tid: woken } if woken == tid && !runs => {
+            kind if wakes(&kind) && !runs => {
                 since.get_or_insert((event.ns, false));
             }
             Kind::Switch {
                 prev,
                 next,
                 runnable,
+                ..
             } => {
                 if prev == tid {
                     let earliest_ns = last_ns.get(&event.cpu).copied().unwrap_or(0);
@@ -54,7 +71,7 @@ pub(crate) fn replay(events: &[Event], tid: u32) -> Vec<Single> {
                 }
                 last_ns.insert(event.cpu, event.ns);
             }
-            Kind::Wakeup { .. } => {}
+            _ => {}
         }
     }
     waits
@@ -66,7 +83,7 @@ mod tests {
     use crate::event::switch;
 
     fn wakeup(ns: u64, tid: u32) -> Event {
-        let kind = Kind::Wakeup { tid };
+        let kind = Kind::Wakeup { tid, is_new: false };
         Event { ns, cpu: 1, kind }
     }
 

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::Logs;
 use crate::bracket::{Interval, Pair};
 use crate::event::Event;
+use crate::matched::matched;
 
 /// A time off the CPU, or on a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,26 +68,15 @@ impl Single {
 ///
 /// # Errors
 ///
-/// When they have not the same: the logs, not the tool, are to blame.
-pub(crate) fn pair(logs: &Logs, replay: impl Fn(&[Event]) -> Vec<Single>) -> Result<Vec<Span>> {
-    let (before, after) = (replay(&logs.before), replay(&logs.after));
-    let counts = (before.len(), after.len());
-    ensure!(counts.0 == counts.1, "the logs have {counts:?} of them");
-    let pairs = before.iter().zip(&after).map(|(early, late)| {
-        ensure!(
-            (early.was_runnable, early.is_hidden) == (late.was_runnable, late.is_hidden),
-            "the logs have {early:?} and {late:?} for the same"
-        );
-        Ok(Span {
-            pair: Pair {
-                early: early.interval,
-                late: late.interval,
-            },
-            was_runnable: early.was_runnable,
-            is_hidden: early.is_hidden,
-        })
+/// As [`matched`].
+pub(crate) fn spans(logs: &Logs, replay: impl Fn(&[Event]) -> Vec<Single>) -> Result<Vec<Span>> {
+    let both = matched(logs, replay, |one| (one.was_runnable, one.is_hidden))?;
+    let spans = both.into_iter().map(|(early, late)| Span {
+        pair: Pair::of(early.interval, late.interval),
+        was_runnable: early.was_runnable,
+        is_hidden: early.is_hidden,
     });
-    pairs.collect()
+    Ok(spans.collect())
 }
 
 #[cfg(test)]
@@ -99,17 +89,18 @@ mod tests {
         let logs = Logs {
             before: vec![switch(10, 7, 0, true)],
             after: vec![switch(11, 7, 0, false)],
+            missed: 0,
         };
         let kind = |events: &[Event]| match events[0].kind {
             crate::Kind::Switch { runnable, .. } => vec![Single::seen(0, runnable, 1)],
-            crate::Kind::Wakeup { .. } => Vec::new(),
+            _ => Vec::new(),
         };
-        pair(&logs, kind).expect_err("one was runnable");
+        spans(&logs, kind).expect_err("one was runnable");
         let logs = Logs {
             after: Vec::new(),
             ..logs
         };
-        pair(&logs, |events| {
+        spans(&logs, |events| {
             vec![Single::seen(0, false, 1); events.len()]
         })
         .expect_err("one has none");

@@ -55,10 +55,8 @@ static void wait_futex2(void *word)
 /* Moved to another word first, then woken there: each has its part of the time. */
 static void move_then_wake(void *unused)
 {
-	moving_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 	if (call_futex(&word_from, 3 | 128, 0, (void *)1, &word_to, 0) != 1)
 		_exit(4);
-	moved_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
 	hold_on();
 	if (call_futex(&word_to, 129, 1, NULL, NULL, 0) != 1)
 		_exit(3);
@@ -92,9 +90,6 @@ static void play_shared(const char *path, int leave[2])
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), done[2];
 	struct shared *ours, *theirs;
 	pthread_mutexattr_t attr;
-	struct {
-		long long waited_ns, worked_ns, driven_off_ns;
-	} took;
 	pid_t child;
 	char c;
 
@@ -108,19 +103,9 @@ static void play_shared(const char *path, int leave[2])
 	hold_mutex(&ours->mutex);
 	child = fork();
 	if (!child) {
-		long preempted;
-
 		waiter_tid = getpid();
-		took.driven_off_ns = -queued_ns();
-		preempted = preemptions();
-		took.worked_ns = -clock_ns(CLOCK_THREAD_CPUTIME_ID);
-		took.waited_ns = -clock_ns(CLOCK_MONOTONIC);
 		take_mutex(&theirs->mutex);
-		took.waited_ns += clock_ns(CLOCK_MONOTONIC);
-		took.worked_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID);
-		took.driven_off_ns = preemptions() == preempted ? 0 : took.driven_off_ns + queued_ns();
-		if (write(done[1], &took, sizeof(took)) != sizeof(took))
-			_exit(1);
+		send_byte(done);
 		if (read(leave[0], &c, 1) != 1)
 			_exit(1);
 		_exit(0);
@@ -136,15 +121,10 @@ static void play_shared(const char *path, int leave[2])
 			_exit(8);
 		close(call);
 	} while (!is_futex_call(atol(text)) || text[0] == 'r');
-	/* The child has pages to copy before it waits: a small part of this. */
-	for (int i = 0; i < 10; i++)
-		hold_on();
+	hold_on();
 	release_mutex(&ours->mutex);
-	if (read(done[0], &took, sizeof(took)) != sizeof(took))
-		_exit(8);
-	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waited_ns\": %lld, \"worked_ns\": %lld, "
-	    "\"driven_off_ns\": %lld, \"waiter\": %d, \"holder\": %d}\n",
-	    took.waited_ns, took.worked_ns, took.driven_off_ns, child, getpid());
+	await_byte(done);
+	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waiter\": %d, \"holder\": %d}\n", child, getpid());
 	unlink(path);
 }
 

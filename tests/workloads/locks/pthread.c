@@ -177,7 +177,7 @@ static void race(void)
 {
 	for (int i = 0; i < ROUNDS_OF_RACES; i++)
 		check(call_futex(&lock_raced, 128, 2, NULL, NULL, 0) != -1 || errno != EAGAIN);
-	say("{\"name\": \"lock_raced\", \"class\": \"raced\", \"rounds\": %d, \"waited_ns\": 0, \"waiter\": %d, \"holder\": 0}\n",
+	say("{\"name\": \"lock_raced\", \"class\": \"raced\", \"rounds\": %d, \"waiter\": %d, \"holder\": 0}\n",
 	    ROUNDS_OF_RACES, getpid());
 }
 

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #define ROUNDS 7
@@ -26,17 +25,6 @@ struct stage {
 
 static volatile pid_t waiter_tid;
 static int to_waiter[2], to_holder[2];
-/* What all rounds took, and when the present one began. */
-static volatile long long waited_ns, began_ns;
-/* Of what they took: over just before the wait was moved elsewhere, and just after. */
-static volatile long long moving_ns, moved_ns;
-/* CPU time of the waiter meanwhile. */
-static volatile long long worked_ns;
-/* What it waited for a CPU in rounds in which it was driven from one, on its way to sleep or back. */
-static volatile long long driven_off_ns;
-/* What each round took but for these two. */
-static long long asleep_ns[ROUNDS];
-
 static long call_futex(volatile uint32_t *word, int operation, uint32_t value, const struct timespec *timeout, uint32_t *word2,
 		       uint32_t value3)
 {
@@ -130,56 +118,25 @@ static void hold_on(void)
 	nanosleep(&hold, NULL);
 }
 
-static long preemptions(void)
-{
-	struct rusage usage;
-
-	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nivcsw;
-}
-
-/* What the waiter has been queued for a CPU so far. */
-static long long queued_ns(void)
-{
-	char text[128], *after;
-
-	read_of(waiter_tid, "schedstat", text, sizeof(text));
-	strtoll(text, &after, 10);
-	return strtoll(after, NULL, 10);
-}
-
 static void *waiter(void *argument)
 {
 	struct stage *stage = argument;
-	long long queued, worked, waited;
-	long preempted;
 
 	waiter_tid = syscall(SYS_gettid);
 	send_byte(to_holder);
 	for (int round = 0; round < stage->rounds; round++) {
 		await_byte(to_waiter);
-		queued = queued_ns();
-		preempted = preemptions();
-		worked = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-		began_ns = clock_ns(CLOCK_MONOTONIC);
 		stage->wait(stage->lock);
-		waited = clock_ns(CLOCK_MONOTONIC) - began_ns;
-		worked = clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked;
-		queued = preemptions() != preempted ? queued_ns() - queued : 0;
-		asleep_ns[round] = waited - worked - queued;
-		waited_ns += waited;
-		worked_ns += worked;
-		driven_off_ns += queued;
 		send_byte(to_holder);
 	}
 	return NULL;
 }
 
-/* Runs all rounds; says what they took by the waiter's own clock. */
+/* Runs all rounds; says who waited, and for whom. */
 static void play(struct stage *stage)
 {
 	pthread_t thread;
 
-	waited_ns = moving_ns = moved_ns = worked_ns = driven_off_ns = 0;
 	if (stage->rounds > ROUNDS || pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
 		_exit(8);
 	await_byte(to_holder);
@@ -200,10 +157,7 @@ static void play(struct stage *stage)
 		if (!stage->unattended)
 			await_byte(to_holder);
 	}
-	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waited_ns\": %lld, \"moving_ns\": %lld, "
-	    "\"moved_ns\": %lld, \"worked_ns\": %lld, \"driven_off_ns\": %lld, \"late_ns\": %lld, \"waiter\": %d, "
-	    "\"holder\": %d}\n",
-	    stage->name, stage->class, stage->rounds, waited_ns, moving_ns, moved_ns, worked_ns, driven_off_ns,
-	    late_ns(asleep_ns, stage->rounds), waiter_tid, (int)syscall(SYS_gettid));
+	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waiter\": %d, \"holder\": %d}\n", stage->name, stage->class,
+	    stage->rounds, waiter_tid, (int)syscall(SYS_gettid));
 	pthread_join(thread, NULL);
 }

@@ -12,7 +12,6 @@ pub mod account;
 pub mod affinity;
 pub mod clock;
 pub mod flags;
-pub mod lateness;
 pub mod protocol;
 pub mod stage;
 pub mod task;

@@ -8,8 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use usekit_workloads::lateness::late_ns;
-use usekit_workloads::{clock, protocol, task};
+use usekit_workloads::{protocol, task};
 
 const ROUNDS: u64 = 7;
 const HOLD: Duration = Duration::from_millis(20);
@@ -110,40 +109,6 @@ struct Talk {
     tid: i32,
 }
 
-/// What the waiter knows of its waits at the end.
-#[derive(Default)]
-struct Waited {
-    waited_ns: u64,
-    /// What each round took but for the two that follow.
-    asleep_ns: Vec<u64>,
-    /// CPU time meanwhile.
-    worked_ns: u64,
-    /// What it waited for a CPU in rounds in which it was driven from one.
-    driven_off_ns: u64,
-}
-
-impl Waited {
-    fn time(&mut self, wait: fn()) {
-        let before = task::totals(task::tid());
-        let cpu_ns = clock::thread_cpu_ns();
-        let start_ns = clock::mono_ns();
-        wait();
-        let waited_ns = clock::mono_ns() - start_ns;
-        let worked_ns = clock::thread_cpu_ns() - cpu_ns;
-        let added = task::totals(task::tid()).since(&before);
-        let driven_off_ns = if added.nivcsw > 0 {
-            added.run_delay_ns
-        } else {
-            0
-        };
-        self.asleep_ns
-            .push(waited_ns.saturating_sub(worked_ns + driven_off_ns));
-        self.waited_ns += waited_ns;
-        self.worked_ns += worked_ns;
-        self.driven_off_ns += driven_off_ns;
-    }
-}
-
 /// One wait of the other thread, from its being told to its end; `hold` calls its argument while the lock is held.
 fn play(name: &str, class: &str, wait: fn(), hold: fn(&mut dyn FnMut())) {
     let (waiter, mut talk) = start(wait);
@@ -164,18 +129,16 @@ fn play_parked() {
     finish("park", "park", waiter, &talk);
 }
 
-fn start(wait: fn()) -> (thread::JoinHandle<Waited>, Talk) {
+fn start(wait: fn()) -> (thread::JoinHandle<()>, Talk) {
     let (mut told, go) = pipe().expect("a pipe");
     let (mut done, mut tell) = pipe().expect("a pipe");
     let waiter = thread::spawn(move || {
         tell.write_all(&task::tid().to_ne_bytes()).expect("a pipe");
-        let mut waited = Waited::default();
         for _ in 0..ROUNDS {
             hear(&mut told);
-            waited.time(wait);
+            wait();
             tell.write_all(b"x").expect("a pipe");
         }
-        waited
     });
     let mut tid = [0; 4];
     done.read_exact(&mut tid).expect("a pipe");
@@ -193,16 +156,12 @@ fn await_sleep(talk: &mut Talk) {
     thread::sleep(HOLD);
 }
 
-fn finish(name: &str, class: &str, waiter: thread::JoinHandle<Waited>, talk: &Talk) {
-    let waited = waiter.join().expect("nobody panics");
+fn finish(name: &str, class: &str, waiter: thread::JoinHandle<()>, talk: &Talk) {
+    waiter.join().expect("nobody panics");
     let fields = json!({
         "name": name,
         "class": class,
         "rounds": ROUNDS,
-        "waited_ns": waited.waited_ns,
-        "worked_ns": waited.worked_ns,
-        "driven_off_ns": waited.driven_off_ns,
-        "late_ns": late_ns(waited.asleep_ns),
         "waiter": talk.tid,
         "holder": task::tid(),
     });

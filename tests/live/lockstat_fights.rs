@@ -1,0 +1,230 @@
+//! lockstat's kernel locks, where threads fight for them, against the log of the kernel's events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oracle::{Bracket, Engine, Logs, kernel_lock};
+use serde_json::Value;
+
+use crate::c_program::compile;
+use crate::kernel::alone;
+use crate::lockstat_kernel::{locks, report};
+use crate::lockstat_played::{address, waited};
+use crate::tool::Tool;
+use crate::traced::logged;
+use crate::workload::{Workload, number};
+
+/// Threads that fight for a lock, as many rounds as the argument says.
+const FIGHT: &str = r#"
+#include <pthread.h>
+#include <sched.h>
+#define FIGHTERS 4
+static int rounds, ends[2];
+static volatile pid_t tids[FIGHTERS];
+static volatile int resting;
+static const char *dir;
+static pthread_barrier_t start;
+
+/* One memory map. */
+static void maps(int which)
+{
+	for (int i = 0; i < rounds; i++) {
+		char *pages = mmap(NULL, 1 << 18, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		for (int at = 0; at < 1 << 18; at += 4096)
+			pages[at] = which;
+		munmap(pages, 1 << 18);
+	}
+}
+
+/* One directory. */
+static void names(int which)
+{
+	char from[300], to[300];
+
+	snprintf(from, sizeof(from), "%s/a%d", dir, which);
+	snprintf(to, sizeof(to), "%s/b%d", dir, which);
+	for (int i = 0; i < rounds; i++) {
+		close(open(from, O_CREAT | O_WRONLY, 0600));
+		rename(from, to);
+		unlink(to);
+	}
+}
+
+/* One pipe: all look into it, without waiting for anything else than for each other. */
+static void bytes(int which)
+{
+	char buffer[1024];
+	cpu_set_t all, one;
+
+	/* On two CPUs, whatever the scheduler thinks: else they meet rarely. */
+	CPU_ZERO(&one);
+	sched_getaffinity(0, sizeof(all), &all);
+	for (int cpu = 0, nth = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all) && nth++ % 2 == which / 2 % 2 && nth <= 2)
+			CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	for (int i = 0; i < rounds; i++)
+		if ((which & 1 ? write(ends[1], buffer, sizeof(buffer)) : read(ends[0], buffer, sizeof(buffer))) == 0)
+			_exit(1);
+}
+
+static void (*work)(int);
+static void *run(void *which)
+{
+	tids[(long)which] = syscall(SYS_gettid);
+	pthread_barrier_wait(&start);
+	work((long)which);
+	__atomic_add_fetch(&resting, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+/* Until all sleep: none waits for any lock, or will before it is woken. */
+static void await_rest(void)
+{
+	char path[64], stat[256];
+
+	for (int i = 0; i < FIGHTERS; i++)
+		do {
+			usleep(1000);
+			snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tids[i]);
+			int fd = open(path, O_RDONLY);
+			stat[read(fd, stat, sizeof(stat) - 1)] = 0;
+			close(fd);
+		} while (strrchr(stat, ')')[2] != 'S');
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	rounds = atoi(argv[2]);
+	dir = argv[3];
+	work = argv[1][0] == 'm' ? maps : argv[1][0] == 'n' ? names : bytes;
+	if (pipe2(ends, O_NONBLOCK))
+		return 1;
+	pthread_barrier_init(&start, NULL, FIGHTERS + 1);
+	for (long i = 0; i < FIGHTERS; i++)
+		pthread_create(&thread, NULL, run, (void *)i);
+	for (int i = 0; i < FIGHTERS; i++)
+		while (!tids[i])
+			usleep(1000);
+	await_rest();
+	ready();
+	pthread_barrier_wait(&start);
+	for (int i = 0; i < FIGHTERS; i++)
+		say("{\"tid\": %d}\n", tids[i]);
+	while (resting < FIGHTERS)
+		usleep(1000);
+	await_rest();
+	say("done\n");
+	await_go();
+	return 0;
+}
+"#;
+
+/// A thread's waits for each lock as lockstat has them: how often, and ns.
+fn own_waits(report: &Value, tid: u32) -> BTreeMap<u64, (u64, u64)> {
+    let by_lock = locks(report)
+        .iter()
+        .map(|lock| (address(lock), waited([lock], tid.into())));
+    by_lock.filter(|(_, (count, _))| *count > 0).collect()
+}
+
+/// The thread has the log's waits for each lock, and their time inside the bracket; returns how many are missing, which the tool must
+/// have counted as such, and how many there are. Locks that the logs are unsure of are no more than the events that they missed.
+fn assert_waits(report: &Value, logs: &Logs, tid: u32) -> (u64, u64) {
+    let own = own_waits(report, tid);
+    let log = kernel_lock::waits(logs, tid);
+    assert!(log.unsure.len() as u64 <= logs.missed, "{:?}", log.unsure);
+    let (mut missing, mut all) = (0, 0);
+    let both: BTreeSet<&u64> = own.keys().chain(log.by_lock.keys()).collect();
+    for lock in both.into_iter().filter(|lock| !log.unsure.contains(lock)) {
+        let (count, ns) = own.get(lock).copied().unwrap_or_default();
+        let waits = log.by_lock.get(lock).into_iter().flatten();
+        let truth: Bracket = waits.copied().collect();
+        let is_whole = count == truth.count && ns >= truth.least_ns;
+        assert!(
+            ns <= truth.most_ns && (count < truth.count || is_whole),
+            "thread {tid}, lock {lock:#x}: {count} waits, {ns} ns; {truth:?}"
+        );
+        missing += truth.count - count;
+        all += truth.count;
+    }
+    (missing, all)
+}
+
+/// Runs threads that fight, under lockstat: the same waits as in the log, of the same length. Returns the lock that was waited for
+/// longest.
+///
+/// Compared are the threads that fight. They sleep when either window begins or ends, so that neither can cut a wait or see
+/// one more; the main thread is on its way into or out of a read then.
+fn compare(what: &str, rounds: u64) -> Value {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compile(dir.path(), "fight", FIGHT, &["-pthread"]);
+    let place = dir.path().join("place");
+    std::fs::create_dir(&place).expect("a directory");
+    let mut command = std::process::Command::new(program);
+    command.args([what, &rounds.to_string()]).arg(&place);
+    let (mut workload, pid) = Workload::spawn("fight", command);
+
+    let start = || Tool::start("lockstat", &["-K", "-j", "-p", &pid.to_string()]);
+    let (output, fighters, logs) = logged(&[Engine::Locks], start, &mut workload);
+    workload.finish();
+
+    let report = report(&output);
+    let loss = |field: &str| number(&report, &format!("losses.{field}"));
+    let (nested, unbegun, unended) = (loss("nested"), loss("unbegun"), loss("unended"));
+    // An interrupt's beginning or end, missed in the middle of our programs, may leave the other one over.
+    assert!(unbegun + unended <= nested, "{}", output.stderr);
+    let (mut missing, mut all) = (0, 0);
+    for fighter in &fighters {
+        let tid = u32::try_from(number(fighter, "tid")).expect("a thread ID");
+        let (missing_of_it, of_it) = assert_waits(&report, &logs, tid);
+        (missing, all) = (missing + missing_of_it, all + of_it);
+    }
+    eprintln!(
+        "{what}: {all} waits, {missing} missing, {nested} nested; the logs missed {}",
+        logs.missed
+    );
+    assert!(all > 50, "nothing to compare: {all}");
+    // Interrupts in the middle of our programs are counted as such, their beginnings and their ends.
+    assert!(
+        missing <= nested,
+        "{what}: {missing} missing, {nested} nested: {}",
+        output.stderr
+    );
+    locks(&report)[0].clone()
+}
+
+#[test]
+fn waits_for_one_memory_map_are_the_logs() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let lock = compare("maps", 1_500);
+    assert_eq!(lock["class"], "rwsem");
+    let name = lock["name"].as_str().expect("text");
+    assert!(name.starts_with("mmap_lock of fight "), "{lock}");
+}
+
+#[test]
+fn waits_for_one_directory_are_the_logs() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let lock = compare("names", 4_000);
+    assert_eq!(lock["class"], "rwsem");
+    let name = lock["name"].as_str().expect("text");
+    assert!(name.starts_with("i_rwsem of dir place on "), "{lock}");
+}
+
+#[test]
+fn waits_for_one_pipe_are_the_logs() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let lock = compare("bytes", 400_000);
+    assert_eq!(lock["class"], "mutex");
+    let name = lock["name"].as_str().expect("text");
+    assert!(name.starts_with("pipe:["), "{lock}");
+}
