@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -19,6 +20,8 @@ use crate::args::{Args, Rate};
 
 /// How often CPUs are looked at.
 const LOOK: Duration = Duration::from_millis(500);
+/// Time of events may pass in steps of a tick where a CPU has no better clock, and later than that where a hypervisor has the CPU.
+const CLOCK_STEP: Duration = Duration::from_millis(50);
 
 /// An event that is counted on each CPU, and the program at its overflows.
 pub(crate) struct Counters {
@@ -205,9 +208,17 @@ impl Counter {
             let [.., a, b, c, d, e, f, g, h] = value_and_time;
             Some(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
         };
-        ran_ns()
-            .zip(ran_ns())
-            .is_some_and(|(first, then)| then > first)
+        let Some(first) = ran_ns() else {
+            return false;
+        };
+        let give_up = Instant::now() + CLOCK_STEP;
+        loop {
+            match ran_ns() {
+                Some(then) if then > first => return true,
+                Some(_) if Instant::now() < give_up => thread::sleep(Duration::from_millis(1)),
+                _ => return false,
+            }
+        }
     }
 }
 
