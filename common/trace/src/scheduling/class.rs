@@ -7,7 +7,7 @@ use std::io;
 pub(super) enum Priority {
     /// Before ordinary threads.
     Last = 1,
-    /// Before what hogs have.
+    /// Before what hogs have as a rule.
     First = 98,
     /// The highest that there is.
     Guard = 99,

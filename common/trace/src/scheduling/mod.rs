@@ -5,10 +5,11 @@
 //! kernel's own threads from running for 20 s and more (6d71a9c61604; a revert was posted in February 2026); an autogroup
 //! (sched(7)) will do. Real-time hogs do so on every kernel.
 //!
-//! A guard, a thread before all others, looks ten times a second whether the tool's threads get what they want. One that does
-//! not goes before all others, too, for two seconds at a time at most; other threads of ours that starve meanwhile go before
-//! ordinary ones. What real time may have of a CPU is bounded by the kernel (95 %, `sched_rt_runtime_us`). Without
-//! `CAP_SYS_NICE` the guard only keeps the account.
+//! A guard, a thread with the highest real-time priority, looks ten times a second whether the tool's threads get what they
+//! want. One that does not gets the next one, for some two seconds at a time; other threads of ours that starve meanwhile go
+//! before ordinary ones. How much real time leaves to others is up to the kernel: 5 % of each CPU, to all others up to 6.11
+//! (`sched_rt_runtime_us`), and to ordinary threads since. Hogs of the same priority keep the guard waiting like everybody.
+//! Without `CAP_SYS_NICE`, and in a group without a share of real time (`RT_GROUP_SCHED`), the guard only keeps the account.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,6 +111,9 @@ pub(crate) fn forget_process(pid: libc::pid_t) {
 /// Nothing is looked after, and nothing wakes, while the result lives.
 pub fn rest() -> Rest {
     RESTS.store(true, Ordering::Release);
+    for one in &mut *watched() {
+        one.lower();
+    }
     Rest(())
 }
 

@@ -13,7 +13,7 @@ const IDLE_LOOKS: u32 = 10;
 /// And one that has, after that many, until it starves again: nobody is kept from a CPU for longer.
 const MOST_LOOKS: u32 = 20;
 
-/// The thread that goes before all others; 0: none does. Two of them could have both CPUs of a small machine.
+/// The thread that goes before all others but the guard; 0: none does. Two of them could have both CPUs of a small machine.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
 /// A thread, or a process of one.
