@@ -7,15 +7,13 @@
 #ifndef __BRANCHLESS_BPF_H__
 #define __BRANCHLESS_BPF_H__
 
-#include "vmlinux.h"
-
 /* 1 if `a` is less than `b`, else 0. */
 static __always_inline __u64 is_below(__u64 a, __u64 b)
 {
 	__u64 difference = a - b;
 
 	/* Else clang sees what this is. */
-	barrier_var(difference);
+	__asm__ volatile("" : "+r"(difference));
 	return difference >> 63;
 }
 

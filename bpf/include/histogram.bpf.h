@@ -37,7 +37,8 @@ static __always_inline __u32 hist_bucket(__u64 value)
 	const __u64 largest = (1ULL << HIST_MAX_BITS) - 1;
 	__u32 shift;
 
-	value = smaller_of(value, largest);
+	/* From 2^63 on all bits are set first. */
+	value = smaller_of((value | -(value >> 63)) & ~(1ULL << 63), largest);
 	shift = larger_of(hist_log2(value), HIST_SUB_BITS) - HIST_SUB_BITS;
 	return (shift << HIST_SUB_BITS) + (__u32)(value >> shift);
 }

@@ -27,8 +27,7 @@ static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
 	return 0;
 }
 
-/* A maximum is seldom raised, and takes two instructions: who finds another at it so often need not wait for it any longer. */
-#define RAISE_TRIES 4
+#define RAISE_TRIES 32
 
 /* Several CPUs add to one lock's row. Compare-and-swap came with 5ffa25502b5a (5.12), and older verifiers refuse programs that have it
  * anywhere. Nothing but addition is atomic there: who reads 1 after it was alone, as in claim_scratch. Who never is, for an
