@@ -7,10 +7,8 @@ use oracle::Step;
 use oracle::requests::{self, Class};
 use serde_json::Value;
 
-use crate::biolatency::{
-    Logged, assert_inside, disk as disk_of, groups, is_all, logged, logged_as, trace, unseen,
-    window,
-};
+use crate::biolatency::{disk as disk_of, groups, is_all, trace, unseen};
+use crate::biolatency_logged::{Logged, assert_inside, logged, logged_as, window};
 use crate::c_program::compile;
 use crate::disk::{LoopDisk, fio, run};
 use crate::kernel::alone;
@@ -153,6 +151,10 @@ fn without_the_kernels_stamps_ours_are_as_good() {
     assert_since(&found, &disk, Step::Issued);
     let report = found.report();
     let requests = number(disk_of(report, &disk.name), "ops.read.requests");
+    assert_eq!(
+        sum(&groups(report).iter().collect::<Vec<_>>(), "count"),
+        requests
+    );
     assert!(requests + unseen(report) >= 499);
 
     // The kernel keeps stamps of issues, but none of starts.
@@ -182,7 +184,10 @@ fn without_the_kernels_stamps_ours_are_as_good() {
         slow.len()
     );
     assert_eq!(sum(&all, "sum_ns"), sum_of("total_ns"));
-    assert!(sum_of("total_ns") >= sum_of("device_ns"));
+    let device =
+        requests::completed_since(&found.logs, disk.number(), Step::Issued, &window(report));
+    let ours = (slow.len() as u64, sum_of("device_ns"));
+    assert_inside(report, "device", ours, &device.expect("logs that agree"));
 }
 
 /// All requests took as long as the log says, from that step to their completion.
@@ -290,6 +295,7 @@ fn phases_tell_where_the_time_went() {
     assert_eq!(slow.len() as u64, number(of("device"), "count"));
     let truth = requests::completed(&found.logs, disk.number(), Class::Read, &window(report));
     let ours = (number(of("device"), "count"), inside);
+    assert_eq!(total, inside, "nothing between");
     assert_inside(report, "inside", ours, &truth.expect("logs that agree"));
     let ops = &disk_of(report, &disk.name)["ops"];
     assert_eq!(number(ops, "read.total_ns"), total);

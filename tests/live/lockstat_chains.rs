@@ -78,7 +78,7 @@ fn a_chain_of_three_locks_has_its_threads_in_order_and_their_times() {
         // Only while the one in front waited, too.
         let meanwhile = before.as_ref().unwrap_or(&own).iter().zip(&own);
         let truth: Bracket = meanwhile
-            .map(|(front, own)| front.pair.common(&own.pair))
+            .filter_map(|(front, own)| front.pair.common(&own.pair))
             .collect();
         let (waits, ns) = (number(chain, "waits"), number(link, "ns"));
         eprintln!("{lock}: {waits} waits, {ns} ns; {truth:?}");

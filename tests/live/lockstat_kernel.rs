@@ -1,10 +1,12 @@
 //! lockstat's kernel locks against programs that hold a lock, and the log of the kernel's events.
 
-use oracle::{Bracket, Engine, Logs, Span, kernel_lock, run_queue};
+use std::thread;
+
+use oracle::{Bracket, Engine, Logs, kernel_lock, run_queue};
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::alone;
+use crate::kernel::{alone, skip};
 use crate::lockstat_played::{address, waited};
 use crate::tool::{Output, Tool};
 use crate::traced::logged;
@@ -13,168 +15,7 @@ use crate::workload::{Workload, number};
 /// A thread takes a lock and comes to a page that userfaultfd keeps from it: it sleeps with the lock held for as long as
 /// another thread likes. `f`: the inode's lock, by writing to a file; `p`: the mutex of a file's position, by reading; `w`: a
 /// pipe's, by writing.
-const HOLD: &str = r#"
-#include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-static char mode;
-static int file, uffd, waiter_tid, hogged;
-static char *page;
-static sem_t burst;
-static cpu_set_t allowed;
-static volatile int hogs;
-static pthread_barrier_t step;
-
-/* Has the CPU that the waiter must have, for 10 ms whenever it is told to, before anybody else. */
-static void *hog(void *unused)
-{
-	struct sched_param first = { .sched_priority = 1 };
-	long long until;
-
-	if (sched_setscheduler(0, SCHED_FIFO, &first))
-		_exit(8);
-	for (;;) {
-		sem_wait(&burst);
-		until = clock_ns(CLOCK_MONOTONIC) + 10000000;
-		hogs = 1;
-		while (clock_ns(CLOCK_MONOTONIC) < until)
-			;
-		hogs = 0;
-	}
-	return unused;
-}
-
-/* On the first CPU, or on all but that one. */
-static void run_on_first_cpu(int only)
-{
-	cpu_set_t set = allowed;
-	int cpu = 0;
-
-	while (!CPU_ISSET(cpu, &allowed))
-		cpu++;
-	if (only) {
-		CPU_ZERO(&set);
-		CPU_SET(cpu, &set);
-	} else {
-		CPU_CLR(cpu, &set);
-	}
-	if (sched_setaffinity(0, sizeof(set), &set))
-		_exit(8);
-}
-
-static void *hold(void *tid)
-{
-	*(int *)tid = gettid();
-	for (;;) {
-		pthread_barrier_wait(&step);
-		if ((mode == 'p' ? read(file, page, 4096) : write(file, page, 4096)) != 4096)
-			_exit(2);
-		pthread_barrier_wait(&step);
-	}
-}
-
-static void *wait_for_it(void *unused)
-{
-	char byte = 0;
-	pthread_t thread;
-
-	waiter_tid = gettid();
-	if (hogged) {
-		run_on_first_cpu(1);
-		pthread_create(&thread, NULL, hog, NULL);
-	}
-	for (;;) {
-		pthread_barrier_wait(&step);
-		/* The holder's fault: from here on it has the lock. */
-		struct uffd_msg fault;
-		if (read(uffd, &fault, sizeof(fault)) != sizeof(fault))
-			_exit(3);
-		if (mode == 'f')
-			pwrite(file, &byte, 1, 0);
-		else if (mode == 'p')
-			lseek(file, 0, SEEK_SET);
-		else if (write(file, &byte, 1) != 1)
-			_exit(7);
-		pthread_barrier_wait(&step);
-	}
-}
-
-/* Until the waiter sleeps uninterruptibly, as for a lock. */
-static void await_waiter(void)
-{
-	char path[64], stat[128];
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", waiter_tid);
-	do {
-		int fd = open(path, O_RDONLY);
-		stat[read(fd, stat, sizeof(stat) - 1)] = 0;
-		close(fd);
-		sched_yield();
-	} while (strrchr(stat, ')')[2] != 'D');
-}
-
-int main(int argc, char **argv)
-{
-	struct timespec pause = { .tv_nsec = 50000000 };
-	struct uffdio_api api = { .api = UFFD_API };
-	char zeros[4096] = "";
-	pthread_t thread;
-	int holder_tid, rounds = atoi(argv[3]);
-
-	mode = argv[1][0];
-	hogged = argv[1][1] == 'h';
-	file = open(argv[2], O_CREAT | O_RDWR, 0600);
-	if (write(file, zeros, 4096) != 4096 || lseek(file, 0, SEEK_SET))
-		return 4;
-	if (mode == 'w') {
-		int ends[2];
-
-		if (pipe(ends))
-			return 4;
-		file = ends[1];
-	}
-	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
-	struct uffdio_register here = { .range = { (long)page, 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING };
-	if (ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &here))
-		return 5;
-	sched_getaffinity(0, sizeof(allowed), &allowed);
-	if (hogged)
-		run_on_first_cpu(0);
-	pthread_barrier_init(&step, NULL, 3);
-	sem_init(&burst, 0, 0);
-	pthread_create(&thread, NULL, hold, &holder_tid);
-	pthread_create(&thread, NULL, wait_for_it, NULL);
-	ready();
-	for (int i = 0; i < rounds || rounds == 0; i++) {
-		struct uffdio_zeropage give = { .range = { (long)page, 4096 } };
-
-		pthread_barrier_wait(&step);
-		await_waiter();
-		nanosleep(&pause, NULL);
-		if (rounds == 0)
-			break;
-		if (hogged) {
-			sem_post(&burst);
-			while (!hogs)
-				sched_yield();
-		}
-		if (ioctl(uffd, UFFDIO_ZEROPAGE, &give))
-			return 6;
-		pthread_barrier_wait(&step);
-		madvise(page, 4096, MADV_DONTNEED);
-	}
-	struct stat about;
-	fstat(file, &about);
-	say("{\"holder\": %d, \"waiter\": %d, \"inode\": %ld}\ndone\n", holder_tid, waiter_tid,
-	    (long)about.st_ino);
-	await_go();
-	/* The holder still sleeps in the kernel; exit_group ends that. */
-	_exit(0);
-}
-"#;
+const HOLD: &str = include_str!("../workloads/locks/hold.c");
 
 pub(crate) fn report(output: &Output) -> Value {
     assert_eq!(output.code, 0, "{}", output.stderr);
@@ -255,10 +96,7 @@ impl Held {
         let waits = kernel_lock::waits(&self.logs, tid);
         let queued = run_queue::waits_since_waking(&self.logs, tid).expect("logs that agree");
         let waits = waits.by_lock[&address(&self.lock)].iter();
-        let common = waits.flat_map(|wait| {
-            let of_wait = |span: &Span| span.pair.common(wait);
-            queued.iter().map(of_wait).filter(|pair| pair.most_ns() > 0)
-        });
+        let common = waits.flat_map(|wait| queued.iter().filter_map(|span| span.pair.common(wait)));
         common.collect()
     }
 }
@@ -320,6 +158,9 @@ fn a_waiter_that_is_queued_for_a_cpu_is_told_from_one_that_waits_for_the_lock() 
     let Some(_machine) = alone() else {
         return;
     };
+    if thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        return skip("needs a CPU beside that of the waiter");
+    }
     let held = hold("ph", 5, &[]);
     held.assert_waited(5);
     let (truth, queued_ns) = (held.queued(), number(&held.lock, "runqueue_ns"));

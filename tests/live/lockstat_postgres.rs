@@ -1,5 +1,6 @@
 //! A database under a load that wants one row: lockstat's account of its semaphores against the log of the kernel's events.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -97,16 +98,19 @@ impl Server {
         self.dir.path().join("log")
     }
 
-    /// All that have had something to say; each says who connects.
-    fn processes(&self) -> Vec<u32> {
+    /// Those that are there, and those that have served clients, each of which the log names.
+    fn processes(&self) -> BTreeSet<u32> {
         let text = fs::read_to_string(self.log()).expect("the server's log");
-        let ids = text
+        let logged = text
             .lines()
             .filter_map(|line| line.split_once(':')?.0.parse().ok());
-        let mut ids: Vec<u32> = ids.collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+        let entries = fs::read_dir("/proc").expect("/proc").flatten();
+        let is_ours = |path: &PathBuf| {
+            fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm == "postgres\n")
+        };
+        let there = entries.map(|entry| entry.path()).filter(is_ours);
+        let there = there.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+        logged.chain(there).collect()
     }
 }
 
@@ -167,7 +171,7 @@ fn processes_that_wait_for_one_row_are_shown_where_they_do() {
 }
 
 /// Each process waited as often as the log says, for a time inside its bracket. Returns the sum, ns.
-fn assert_semaphores(report: &Value, logs: &Logs, processes: &[u32]) -> u64 {
+fn assert_semaphores(report: &Value, logs: &Logs, processes: &BTreeSet<u32>) -> u64 {
     let locks = report["locks"].as_array().expect("locks");
     let (mut total, mut raced, mut waiters) = ((0, 0), 0, 0);
     for process in processes {

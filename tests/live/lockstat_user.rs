@@ -7,7 +7,7 @@ use oracle::Bracket;
 use serde_json::Value;
 
 use crate::lockstat_played::{
-    Account, Played, account, account_among, address, named, play, waited_for,
+    Account, Played, account, account_among, address, named, play, waited, waited_for,
 };
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
@@ -233,6 +233,8 @@ fn assert_moved(account: &Account, played: &Played) {
         let lock = named(account.locks(), variable);
         let is_on = |address| move |wait: &oracle::futex::Wait| wait.address == address;
         account.assert_waits(played, &[lock], is_on(address(lock)));
+        let own = waited([lock], played.waiter).0;
+        assert_eq!(number(lock, "contentions"), own, "nobody else: {lock:#}");
     }
     played.assert_held(named(account.locks(), "word_to"), "waker");
 }

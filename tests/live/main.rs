@@ -6,6 +6,7 @@ mod bad_days;
 mod biolatency;
 mod biolatency_devices;
 mod biolatency_groups;
+mod biolatency_logged;
 mod budget;
 mod budget_detail;
 mod budget_events;

@@ -9,6 +9,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
+/* User space refuses more. */
 #define MAX_CPUS 512
 
 struct event {

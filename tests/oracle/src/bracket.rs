@@ -23,6 +23,14 @@ impl Interval {
         }
     }
 
+    fn span(&self) -> Range<u64> {
+        self.begin_ns..self.end_at_most_ns.max(self.begin_ns)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.begin_ns < other.end_at_most_ns && other.begin_ns < self.end_at_most_ns
+    }
+
     /// Of no length where it lies outside.
     fn clipped(&self, edges: &Range<u64>) -> Self {
         let clip = |ns: u64| ns.clamp(edges.start, edges.end);
@@ -57,14 +65,14 @@ impl Pair {
         }
     }
 
-    /// What it has in common with another one.
-    #[must_use]
-    pub fn common(&self, other: &Self) -> Self {
-        let span = |one: &Interval| one.begin_ns..one.end_at_most_ns.max(one.begin_ns);
-        Self {
-            early: self.early.clipped(&span(&other.early)),
-            late: self.late.clipped(&span(&other.late)),
-        }
+    /// What it has in common with another one; `None`: nothing, in either log.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        let [early, late] = [(&self.early, &other.early), (&self.late, &other.late)]
+            .map(|(own, other)| (own.meets(other), own.clipped(&other.span())));
+        (early.0 || late.0).then_some(Self {
+            early: early.1,
+            late: late.1,
+        })
     }
 
     /// A tool between the logs has not less, ns.

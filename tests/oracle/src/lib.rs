@@ -92,7 +92,9 @@ impl Around {
     /// # Errors
     ///
     /// When one of them is not whole.
-    pub fn take(self) -> Result<Logs> {
+    pub fn take(mut self) -> Result<Logs> {
+        self.before.end()?;
+        self.after.end()?;
         Ok(Logs {
             missed: self.before.missed()? + self.after.missed()?,
             before: self.before.take()?,

@@ -2,6 +2,7 @@
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{Ordering, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,7 @@ impl Log {
             let autoload = wanted.any(is_wanted);
             program.set_autoload(autoload);
         }
-        let of_cpu = EVENTS / libbpf_rs::num_possible_cpus()?;
+        let of_cpu = EVENTS / cpus()?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         rodata.context("no .rodata")?.events_of_cpu = u32::try_from(of_cpu)?;
         open.maps.events.set_max_entries(u32::try_from(EVENTS)?)?;
@@ -116,12 +117,16 @@ impl Log {
         Ok(missed)
     }
 
-    /// Ends it. Its events by time.
-    pub(crate) fn take(mut self) -> Result<Vec<Event>> {
+    pub(crate) fn end(&mut self) -> Result<()> {
         let bss = self.skel.maps.bss_data.as_deref_mut();
-        let bss = bss.context("no .bss")?;
-        bss.is_on = 0;
-        let noted = bss.noted;
+        bss.context("no .bss")?.is_on = 0;
+        Ok(())
+    }
+
+    /// Of one that has ended: its events by time.
+    pub(crate) fn take(self) -> Result<Vec<Event>> {
+        let bss = self.skel.maps.bss_data.as_deref();
+        let noted = bss.context("no .bss")?.noted;
         let mut events = Vec::new();
         for (cpu, noted) in noted.into_iter().enumerate() {
             let noted = usize::try_from(noted)?;
@@ -138,14 +143,15 @@ impl Log {
     /// An event when it is whole.
     fn finished(&self, at: usize) -> Result<types::event> {
         let begin = Instant::now();
+        // SAFETY: inside the mapping.
+        let place = unsafe { self.events.as_ptr().add(at * EVENT) }.cast::<types::event>();
         loop {
-            // SAFETY: inside the mapping, which is aligned for it; any bytes are an event. A program may be at work on it.
-            let event = unsafe {
-                let from = self.events.as_ptr().add(at * EVENT);
-                std::ptr::read_volatile(from.cast::<types::event>())
-            };
-            if event.kind != 0 {
-                return Ok(event);
+            // SAFETY: inside the mapping, which is aligned for it. A program writes the kind last.
+            let kind = unsafe { std::ptr::read_volatile(&raw const (*place).kind) };
+            if kind != 0 {
+                fence(Ordering::Acquire);
+                // SAFETY: as above, and any bytes are an event. Nobody writes to it any more.
+                return Ok(unsafe { std::ptr::read_volatile(place) });
             }
             if begin.elapsed() > PATIENCE {
                 bail!("the oracle has not finished an event");
@@ -153,4 +159,14 @@ impl Log {
             thread::yield_now();
         }
     }
+}
+
+/// As many as the highest number of one that is online says.
+fn cpus() -> Result<usize> {
+    const MOST: usize = 512;
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let last = online.trim().rsplit([',', '-']).next().unwrap_or_default();
+    let cpus = last.parse::<usize>().context("online CPUs")? + 1;
+    ensure!(cpus <= MOST, "the oracle has no room for {cpus} CPUs");
+    Ok(cpus)
 }

@@ -76,7 +76,10 @@ pub fn bytes(logs: &Logs, disk: u32, class: Class, edges: &Range<u64>) -> Result
             Step::Completed(bytes) if Class::of(request.operation) == class => Some(bytes),
             _ => None,
         });
-        bytes.collect::<Vec<u32>>()
+        // As in `pairs`.
+        let mut bytes: Vec<u32> = bytes.collect();
+        bytes.sort_unstable();
+        bytes
     };
     let both = matched(logs, replay, |bytes| *bytes)?;
     Ok(both.iter().map(|(bytes, _)| u64::from(*bytes)).sum())

@@ -1,0 +1,66 @@
+//! biolatency between two logs of the kernel's events.
+
+use std::ops::Range;
+use std::process::Command;
+
+use oracle::{Below, Bracket, Engine, Logs};
+use serde_json::Value;
+
+use crate::biolatency::assert_few_losses;
+use crate::tool::Tool;
+use crate::workload::number;
+
+/// What the tool says of a disk, and what the kernel did.
+pub(crate) struct Logged {
+    pub(crate) lines: Vec<Value>,
+    pub(crate) logs: Logs,
+}
+
+/// Runs `work` under `biolatency -j -d DISK OPTIONS`, between two logs.
+pub(crate) fn logged(disk: &str, options: &[&str], work: impl FnOnce()) -> Logged {
+    let mut command = Command::new(crate::built("biolatency"));
+    command.args(["-j", "-d", disk]).args(options);
+    logged_as(command, work)
+}
+
+/// The same of a tool that needs an environment of its own.
+pub(crate) fn logged_as(command: Command, work: impl FnOnce()) -> Logged {
+    let below = Below::attach(&[Engine::Requests]).expect("the oracle");
+    let tool = Tool::spawn("biolatency", command);
+    tool.wait_attached();
+    let around = below.around().expect("the oracle");
+    work();
+    tool.interrupt();
+    let output = tool.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    Logged {
+        lines: output.reports(),
+        logs: around.take().expect("whole logs"),
+    }
+}
+
+impl Logged {
+    /// The last line, as JSON.
+    pub(crate) fn report(&self) -> &Value {
+        let report = self.lines.last().expect("a report");
+        assert_few_losses(report);
+        report
+    }
+}
+
+/// The window of a report, ns.
+pub(crate) fn window(report: &Value) -> Range<u64> {
+    number(report, "start_ns")..number(report, "end_ns")
+}
+
+/// So many requests, for so long, are those of the log: exactly, and inside its bracket. While one of our programs is at work on a
+/// CPU the kernel keeps another event there from it, and counts that.
+pub(crate) fn assert_inside(report: &Value, what: &str, (count, ns): (u64, u64), truth: &Bracket) {
+    eprintln!("{what}: {count} requests, {ns} ns; {truth:?}");
+    let nested = number(&report["losses"], "nested");
+    let misses_some = count < truth.count && count + nested >= truth.count && ns <= truth.most_ns;
+    assert!(
+        truth.holds(count, ns) || misses_some,
+        "{what}: {count} requests, {ns} ns; {truth:?}: {report}"
+    );
+}
