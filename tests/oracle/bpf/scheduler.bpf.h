@@ -4,12 +4,13 @@
 #define __SCHEDULER_BPF_H__
 
 #include "log.bpf.h"
+#include "compat.bpf.h"
 #include <bpf/bpf_tracing.h>
 
 enum {
 	/* `thread` leaves the CPU to `other`. `detail`: the state that it leaves in; PREEMPTED: it is driven from it. */
 	SWITCH = 1,
-	/* `thread` is made runnable; `detail`: for the first time. */
+	/* `thread` is made runnable. `detail`: IS_NEW: for the first time; IS_ON_CPU: it runs. */
 	WAKEUP = 2,
 	/* It will be. */
 	WAKING = 7,
@@ -17,9 +18,16 @@ enum {
 
 #define PREEMPTED (1ULL << 32)
 
-static __always_inline void note_wakeup(__u32 kind, struct task_struct *task, bool is_new)
+#define IS_NEW 1
+#define IS_ON_CPU 2
+
+static __always_inline void note_wakeup(__u32 kind, struct task_struct *task, __u32 is_new)
 {
-	struct event event = { .kind = kind, .thread = task->pid, .detail = is_new };
+	struct event event = {
+		.kind = kind,
+		.thread = task->pid,
+		.detail = is_new | (is_on_cpu(task) ? IS_ON_CPU : 0),
+	};
 
 	note(&event);
 }
@@ -41,21 +49,21 @@ int BPF_PROG(log_switch, bool preempt, struct task_struct *prev, struct task_str
 SEC("?tp_btf/sched_wakeup")
 int BPF_PROG(log_wakeup, struct task_struct *task)
 {
-	note_wakeup(WAKEUP, task, false);
+	note_wakeup(WAKEUP, task, 0);
 	return 0;
 }
 
 SEC("?tp_btf/sched_wakeup_new")
 int BPF_PROG(log_wakeup_new, struct task_struct *task)
 {
-	note_wakeup(WAKEUP, task, true);
+	note_wakeup(WAKEUP, task, IS_NEW);
 	return 0;
 }
 
 SEC("?tp_btf/sched_waking")
 int BPF_PROG(log_waking, struct task_struct *task)
 {
-	note_wakeup(WAKING, task, false);
+	note_wakeup(WAKING, task, 0);
 	return 0;
 }
 

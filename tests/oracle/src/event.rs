@@ -24,6 +24,8 @@ pub enum Kind {
         tid: u32,
         /// It is a new one.
         is_new: bool,
+        /// It has a CPU.
+        runs: bool,
     },
     /// A thread is about to be made runnable.
     Waking {
@@ -146,7 +148,8 @@ impl Event {
             },
             2 => Kind::Wakeup {
                 tid,
-                is_new: event.detail != 0,
+                is_new: event.detail & 1 != 0,
+                runs: event.detail & 2 != 0,
             },
             3 => Kind::Call {
                 tid,

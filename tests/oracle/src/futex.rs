@@ -157,7 +157,11 @@ fn replay_from(events: &[Event], tid: u32, open: Option<Open>, end_ns: u64) -> R
                     open.sleeps(event.ns);
                 }
             }
-            Kind::Wakeup { tid: made, is_new } if made == tid && is_new => thread.open = None,
+            Kind::Wakeup {
+                tid: made,
+                is_new: true,
+                ..
+            } if made == tid => thread.open = None,
             _ => {}
         }
     }

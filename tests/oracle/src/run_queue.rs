@@ -33,7 +33,8 @@ pub fn waits_since_waking(logs: &Logs, tid: u32) -> Result<Vec<Span>> {
 }
 
 pub(crate) fn replay(events: &[Event], tid: u32) -> Vec<Single> {
-    let wakes = |kind: &Kind| matches!(kind, Kind::Wakeup { tid: woken, .. } if *woken == tid);
+    let wakes =
+        |kind: &Kind| matches!(kind, Kind::Wakeup { tid: woken, runs: false, .. } if *woken == tid);
     replay_from(events, tid, wakes)
 }
 
@@ -83,7 +84,11 @@ mod tests {
     use crate::event::switch;
 
     fn wakeup(ns: u64, tid: u32) -> Event {
-        let kind = Kind::Wakeup { tid, is_new: false };
+        let kind = Kind::Wakeup {
+            tid,
+            is_new: false,
+            runs: false,
+        };
         Event { ns, cpu: 1, kind }
     }
 

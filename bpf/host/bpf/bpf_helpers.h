@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* bpf_helpers.h: stands for libbpf's, where BPF programs are compiled for this machine instead of for the kernel's. */
+#ifndef __HOST_BPF_HELPERS_H__
+#define __HOST_BPF_HELPERS_H__
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SEC(name) __attribute__((used))
+#define __uint(name, value) int (*name)[value]
+#define __type(name, value) typeof(value) *name
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define __weak __attribute__((weak))
+#define __ksym
+#define bpf_ksym_exists(symbol) false
+#define barrier() __asm__ volatile("" : : : "memory")
+#define barrier_var(variable) __asm__ volatile("" : "+r"(variable))
+
+/* What a map's definition says of it. */
+struct host_shape {
+	__u32 type;
+	__u32 key_bytes;
+	__u32 value_bytes;
+	__u32 max_entries;
+};
+
+#define HOST_SHAPE(map, entries)                                                                                      \
+	(&(const struct host_shape){ sizeof(*(map)->type) / sizeof(int), sizeof(*(map)->key), sizeof(*(map)->value), entries })
+#define HOST_TABLE(map) HOST_SHAPE(map, sizeof(*(map)->max_entries) / sizeof(int))
+
+void *host_lookup(const void *map, const struct host_shape *shape, const void *key);
+long host_update(const void *map, const struct host_shape *shape, const void *key, const void *value, __u64 flags);
+long host_delete(const void *map, const struct host_shape *shape, const void *key);
+void *host_storage(const void *map, const struct host_shape *shape, const void *task, __u64 flags);
+void *host_reserve(__u64 bytes);
+void host_submit(void *record);
+__u64 host_now(void);
+__u32 host_cpu(void);
+void *host_current(void);
+long host_write(const void *bytes, __u32 length);
+__u32 host_random(void);
+
+#define bpf_map_lookup_elem(map, key) host_lookup(map, HOST_TABLE(map), key)
+#define bpf_map_update_elem(map, key, value, flags) host_update(map, HOST_TABLE(map), key, value, flags)
+#define bpf_map_delete_elem(map, key) host_delete(map, HOST_TABLE(map), key)
+#define bpf_task_storage_get(map, task, value, flags) host_storage(map, HOST_SHAPE(map, 0), task, flags)
+#define bpf_task_storage_delete(map, task) host_delete(map, HOST_SHAPE(map, 0), &(const void *){ task })
+#define bpf_ringbuf_reserve(map, bytes, flags) host_reserve(bytes)
+#define bpf_ringbuf_submit(record, flags) host_submit(record)
+#define bpf_ktime_get_ns() host_now()
+#define bpf_get_smp_processor_id() host_cpu()
+#define bpf_get_current_task() ((__u64)host_current())
+#define bpf_get_current_task_btf() ((struct task_struct *)host_current())
+#define bpf_get_prandom_u32() host_random()
+#define bpf_seq_write(seq, bytes, length) host_write(bytes, length)
+#define bpf_task_pt_regs(task) ((__u64)0)
+#define bpf_probe_read_kernel(to, bytes, from) (__builtin_memcpy(to, from, bytes), 0)
+#define bpf_probe_read_kernel_str(to, bytes, from) (__builtin_strncpy(to, from, (bytes) - 1), 0)
+
+#endif

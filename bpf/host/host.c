@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* host.c: maps, clock and CPUs for one tool's programs, compiled for this machine as a shared object.
+ *
+ * Whoever loads the object afresh begins with empty maps. One thread calls it: nothing here is atomic.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <linux/bpf.h>
+#include "host.h"
+
+#define HOST_MAPS 64
+#define HOST_BUCKETS 4096
+
+struct host_entry {
+	struct host_entry *next;
+	/* Key, then the values of all CPUs. */
+	unsigned char bytes[];
+};
+
+struct host_map {
+	const void *map;
+	struct host_shape shape;
+	__u32 entries;
+	struct host_entry *buckets[HOST_BUCKETS];
+};
+
+static struct host_map *host_maps[HOST_MAPS];
+static __u64 host_clock;
+static __u32 host_at;
+static void *host_task;
+static __u32 host_seed_of_random = 1;
+/* What the last program wrote with bpf_seq_write. */
+static unsigned char host_written[4096];
+static __u32 host_length;
+
+__u64 host_now(void)
+{
+	return host_clock;
+}
+
+__u32 host_cpu(void)
+{
+	return host_at;
+}
+
+void *host_current(void)
+{
+	return host_task;
+}
+
+/* xorshift32; Marsaglia, "Xorshift RNGs", 2003. */
+__u32 host_random(void)
+{
+	host_seed_of_random ^= host_seed_of_random << 13;
+	host_seed_of_random ^= host_seed_of_random >> 17;
+	host_seed_of_random ^= host_seed_of_random << 5;
+	return host_seed_of_random;
+}
+
+long host_write(const void *bytes, __u32 length)
+{
+	if (host_length + length > sizeof(host_written))
+		return -1;
+	memcpy(host_written + host_length, bytes, length);
+	host_length += length;
+	return 0;
+}
+
+void *host_reserve(__u64 bytes)
+{
+	return malloc(bytes);
+}
+
+void host_submit(void *record)
+{
+	free(record);
+}
+
+static bool host_is_array(const struct host_shape *shape)
+{
+	return shape->type == BPF_MAP_TYPE_ARRAY || shape->type == BPF_MAP_TYPE_PERCPU_ARRAY;
+}
+
+static bool host_is_per_cpu(const struct host_shape *shape)
+{
+	return shape->type == BPF_MAP_TYPE_PERCPU_HASH || shape->type == BPF_MAP_TYPE_PERCPU_ARRAY;
+}
+
+static struct host_map *host_map_of(const void *map, const struct host_shape *shape)
+{
+	for (int i = 0; i < HOST_MAPS; i++) {
+		if (!host_maps[i]) {
+			host_maps[i] = calloc(1, sizeof(*host_maps[i]));
+			host_maps[i]->map = map;
+			host_maps[i]->shape = *shape;
+		}
+		if (host_maps[i]->map == map)
+			return host_maps[i];
+	}
+	abort();
+}
+
+/* FNV-1a. */
+static __u32 host_hash(const void *key, __u32 bytes)
+{
+	__u32 hash = 2166136261u;
+
+	for (__u32 i = 0; i < bytes; i++)
+		hash = (hash ^ ((const unsigned char *)key)[i]) * 16777619u;
+	return hash % HOST_BUCKETS;
+}
+
+static __u32 host_key_bytes(const struct host_shape *shape)
+{
+	/* Of a task: its address. */
+	return shape->type == BPF_MAP_TYPE_TASK_STORAGE ? sizeof(void *) : shape->key_bytes;
+}
+
+static struct host_entry **host_find(struct host_map *map, const void *key)
+{
+	__u32 bytes = host_key_bytes(&map->shape);
+	struct host_entry **entry = &map->buckets[host_hash(key, bytes)];
+
+	while (*entry && memcmp((*entry)->bytes, key, bytes))
+		entry = &(*entry)->next;
+	return entry;
+}
+
+static void *host_value(struct host_map *map, struct host_entry *entry, __u32 cpu)
+{
+	__u32 at = host_is_per_cpu(&map->shape) ? cpu : 0;
+
+	return entry->bytes + (host_key_bytes(&map->shape) + 7) / 8 * 8 + at * map->shape.value_bytes;
+}
+
+static struct host_entry *host_make(struct host_map *map, struct host_entry **place, const void *key)
+{
+	size_t values = (size_t)map->shape.value_bytes * (host_is_per_cpu(&map->shape) ? HOST_CPUS : 1);
+	__u32 bytes = host_key_bytes(&map->shape);
+	struct host_entry *entry;
+
+	if (map->shape.max_entries && map->entries >= map->shape.max_entries)
+		return NULL;
+	entry = calloc(1, sizeof(*entry) + (bytes + 7) / 8 * 8 + values);
+	memcpy(entry->bytes, key, bytes);
+	*place = entry;
+	map->entries++;
+	return entry;
+}
+
+void *host_lookup(const void *of, const struct host_shape *shape, const void *key)
+{
+	struct host_map *map = host_map_of(of, shape);
+	struct host_entry **place = host_find(map, key);
+
+	if (!*place && host_is_array(shape) && *(const __u32 *)key < shape->max_entries)
+		host_make(map, place, key);
+	return *place ? host_value(map, *place, host_at) : NULL;
+}
+
+long host_update(const void *of, const struct host_shape *shape, const void *key, const void *value, __u64 flags)
+{
+	struct host_map *map = host_map_of(of, shape);
+	struct host_entry **place = host_find(map, key);
+
+	if (*place && flags == BPF_NOEXIST)
+		return -17;
+	if (!*place && !host_make(map, place, key))
+		return -7;
+	memcpy(host_value(map, *place, host_at), value, shape->value_bytes);
+	return 0;
+}
+
+long host_delete(const void *of, const struct host_shape *shape, const void *key)
+{
+	struct host_map *map = host_map_of(of, shape);
+	struct host_entry **place = host_find(map, key), *entry = *place;
+
+	if (!entry)
+		return -2;
+	*place = entry->next;
+	free(entry);
+	map->entries--;
+	return 0;
+}
+
+void *host_storage(const void *of, const struct host_shape *shape, const void *task, __u64 flags)
+{
+	struct host_map *map = host_map_of(of, shape);
+	struct host_entry **place = host_find(map, &task);
+
+	if (!*place && flags & BPF_LOCAL_STORAGE_GET_F_CREATE)
+		host_make(map, place, &task);
+	return *place ? host_value(map, *place, 0) : NULL;
+}
+
+void host_poke(const volatile void *to, const void *from, __u64 bytes)
+{
+	unsigned long page = sysconf(_SC_PAGESIZE), at = (unsigned long)to / page * page;
+
+	if (mprotect((void *)at, (unsigned long)to + bytes - at, PROT_READ | PROT_WRITE))
+		abort();
+	memcpy((void *)to, from, bytes);
+}
+
+void *host_make_task(__u64 bytes)
+{
+	return calloc(1, bytes);
+}
+
+void host_free_task(void *task)
+{
+	free(task);
+}
+
+void host_set(__u64 clock, __u32 cpu, void *task)
+{
+	host_clock = clock;
+	host_at = cpu;
+	host_task = task;
+	host_length = 0;
+}
+
+void host_free(void)
+{
+	for (int i = 0; i < HOST_MAPS && host_maps[i]; i++) {
+		for (int b = 0; b < HOST_BUCKETS; b++)
+			while (host_maps[i]->buckets[b]) {
+				struct host_entry *entry = host_maps[i]->buckets[b];
+
+				host_maps[i]->buckets[b] = entry->next;
+				free(entry);
+			}
+		free(host_maps[i]);
+	}
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* host.h: what host.c has for those who run programs. */
+#ifndef __HOST_H__
+#define __HOST_H__
+
+#include <bpf/bpf_helpers.h>
+
+#define HOST_CPUS 8
+
+/* What runs next runs then, there, on that task. */
+void host_set(__u64 clock, __u32 cpu, void *task);
+/* Constants that a loader would set. */
+void host_poke(const volatile void *to, const void *from, __u64 bytes);
+void *host_make_task(__u64 bytes);
+void host_free_task(void *task);
+/* To be called before the object is let go. */
+void host_free(void);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* runqlat.c: runqlat's programs on this machine, and what a test asks of them. */
+#include "vmlinux.h"
+#include "host.h"
+#include "../runqlat.bpf.c"
+
+struct task_struct *host_thread(__u32 tid)
+{
+	struct task_struct *task = host_make_task(sizeof(*task));
+
+	task->pid = task->tgid = tid;
+	task->group_leader = task->real_parent = task;
+	return task;
+}
+
+/* The kernel counts a switch before it tells of it. */
+void host_leaves(struct task_struct *task, bool runnable)
+{
+	if (runnable)
+		task->nivcsw++;
+	else
+		task->nvcsw++;
+}
+
+void host_state(struct task_struct *task, bool queued, bool runs)
+{
+	task->on_rq = queued;
+	task->on_cpu = runs;
+}
+
+void host_begin(__u64 now)
+{
+	struct runqlat_config all = { .causes = 1 << CAUSE_WAKEUP | 1 << CAUSE_PREEMPTED };
+
+	host_poke(&config, &all, sizeof(all));
+	window_start_ns = now;
+}
+
+void host_seed(struct task_struct *task)
+{
+	struct bpf_iter__task context = { .task = task };
+
+	seed_members(&context);
+}
+
+void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, state };
+
+	sched_switch(context);
+}
+
+void host_wakeup(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	sched_wakeup(context);
+}
+
+/* Counted waits and their sum, of the whole machine. */
+void host_counted(__u64 *count, __u64 *sum_ns)
+{
+	__u32 whole = 0;
+
+	*count = *sum_ns = 0;
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct hist *hist;
+
+		host_set(0, cpu, NULL);
+		hist = bpf_map_lookup_elem(&wholes, &whole);
+		*count += hist->sum.count;
+		*sum_ns += hist->sum.total_ns;
+	}
+}
+
+/* What a thread has caused: waits, and ns of them. */
+void host_caused(__u32 tid, __u64 *waits, __u64 *ns)
+{
+	struct culprit_key key = { .tid = tid };
+	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
+
+	*waits = culprit ? culprit->waits : 0;
+	*ns = culprit ? culprit->caused_ns : 0;
+}
+
+__u64 host_unseen(void)
+{
+	return losses.unseen;
+}

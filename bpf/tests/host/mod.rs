@@ -1,0 +1,68 @@
+//! A tool's programs on this machine, instead of in the kernel: `host/NAME.c`, loaded afresh for each replay.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libloading::{Library, Symbol};
+
+/// As the kernel's sources call it.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") {
+    "-D__TARGET_ARCH_arm64"
+} else {
+    "-D__TARGET_ARCH_x86"
+};
+
+/// Compiles a tool's programs; the object is in `dir`.
+pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let host = package.join("host");
+    let object = dir.join(format!("{tool}.so"));
+    let status = Command::new(env!("BPF_CLANG"))
+        .args([ARCHITECTURE, "-O1", "-g", "-fPIC", "-shared"])
+        // Attributes are for relocation, and headers have functions for every tool.
+        .args(["-Wall", "-Wno-unused-function", "-Wno-unknown-attributes"])
+        .arg(format!("-I{}", host.display()))
+        .arg(format!("-I{}", package.join("include").display()))
+        .arg("-o")
+        .arg(&object)
+        .args([host.join(format!("{tool}.c")), host.join("host.c")])
+        .status();
+    assert!(status.expect("clang").success(), "{tool} does not compile");
+    object
+}
+
+/// A loaded object. What its functions take is said beside them, in `host/`.
+pub(crate) struct Host {
+    library: Library,
+    // Loaded once more under the same name, it would be the same object with the same maps.
+    _copy: tempfile::TempPath,
+}
+
+impl Host {
+    pub(crate) fn load(object: &Path) -> Self {
+        let copy = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::copy(object, copy.path()).expect("a copy");
+        let copy = copy.into_temp_path();
+        // SAFETY: our own object, which runs nothing when it is loaded.
+        let library = unsafe { Library::new(copy.as_os_str()) }.expect("an object");
+        Self {
+            library,
+            _copy: copy,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `F` is the function's type.
+    pub(crate) unsafe fn function<F>(&self, name: &str) -> Symbol<'_, F> {
+        // SAFETY: by our caller's word.
+        unsafe { self.library.get(name.as_bytes()) }.expect("a function of the host")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // SAFETY: its type; nothing of the object is used any more.
+        unsafe { self.function::<unsafe extern "C" fn()>("host_free")() };
+    }
+}
