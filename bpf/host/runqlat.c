@@ -3,30 +3,7 @@
 #include "vmlinux.h"
 #include "host.h"
 #include "../runqlat.bpf.c"
-
-struct task_struct *host_thread(__u32 tid)
-{
-	struct task_struct *task = host_make_task(sizeof(*task));
-
-	task->pid = task->tgid = tid;
-	task->group_leader = task->real_parent = task;
-	return task;
-}
-
-/* The kernel counts a switch before it tells of it. */
-void host_leaves(struct task_struct *task, bool runnable)
-{
-	if (runnable)
-		task->nivcsw++;
-	else
-		task->nvcsw++;
-}
-
-void host_state(struct task_struct *task, bool queued, bool runs)
-{
-	task->on_rq = queued;
-	task->on_cpu = runs;
-}
+#include "threads.h"
 
 void host_begin(__u64 now)
 {
@@ -34,27 +11,6 @@ void host_begin(__u64 now)
 
 	host_poke(&config, &all, sizeof(all));
 	window_start_ns = now;
-}
-
-void host_seed(struct task_struct *task)
-{
-	struct bpf_iter__task context = { .task = task };
-
-	seed_members(&context);
-}
-
-void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
-{
-	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, state };
-
-	sched_switch(context);
-}
-
-void host_wakeup(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_wakeup(context);
 }
 
 /* Counted waits and their sum, of the whole machine. */

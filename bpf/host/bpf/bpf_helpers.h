@@ -42,6 +42,7 @@ __u32 host_cpu(void);
 void *host_current(void);
 long host_write(const void *bytes, __u32 length);
 __u32 host_random(void);
+void *host_registers(void);
 
 #define bpf_map_lookup_elem(map, key) host_lookup(map, HOST_TABLE(map), key)
 #define bpf_map_update_elem(map, key, value, flags) host_update(map, HOST_TABLE(map), key, value, flags)
@@ -56,7 +57,7 @@ __u32 host_random(void);
 #define bpf_get_current_task_btf() ((struct task_struct *)host_current())
 #define bpf_get_prandom_u32() host_random()
 #define bpf_seq_write(seq, bytes, length) host_write(bytes, length)
-#define bpf_task_pt_regs(task) ((__u64)0)
+#define bpf_task_pt_regs(task) host_registers()
 #define bpf_probe_read_kernel(to, bytes, from) (__builtin_memcpy(to, from, bytes), 0)
 #define bpf_probe_read_kernel_str(to, bytes, from) (__builtin_strncpy(to, from, (bytes) - 1), 0)
 

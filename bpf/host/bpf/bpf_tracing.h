@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bpf_tracing.h: stands for libbpf's. Nobody is in a system call. */
+/* bpf_tracing.h: stands for libbpf's. All are in system call 0, with nothing but zeros. */
 #ifndef __HOST_BPF_TRACING_H__
 #define __HOST_BPF_TRACING_H__
 

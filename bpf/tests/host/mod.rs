@@ -5,6 +5,8 @@ use std::process::Command;
 
 use libloading::{Library, Symbol};
 
+pub(crate) mod machine;
+
 /// As the kernel's sources call it.
 const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") {
     "-D__TARGET_ARCH_arm64"
@@ -19,8 +21,13 @@ pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
     let object = dir.join(format!("{tool}.so"));
     let status = Command::new(env!("BPF_CLANG"))
         .args([ARCHITECTURE, "-O1", "-g", "-fPIC", "-shared"])
-        // Attributes are for relocation, and headers have functions for every tool.
-        .args(["-Wall", "-Wno-unused-function", "-Wno-unknown-attributes"])
+        // Attributes are for relocation, headers have functions for every tool, and stacks are none.
+        .args([
+            "-Wall",
+            "-Wno-unused-function",
+            "-Wno-unused-but-set-variable",
+            "-Wno-unknown-attributes",
+        ])
         .arg(format!("-I{}", host.display()))
         .arg(format!("-I{}", package.join("include").display()))
         .arg("-o")

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* offcputime.c: offcputime's programs on this machine, without sched_exit_tp, and what a test asks of them. */
+#include "vmlinux.h"
+#include "host.h"
+#include "no_stacks.h"
+#include "../offcputime.bpf.c"
+#include "threads.h"
+
+void host_begin(__u64 now)
+{
+	struct offcputime_config all = {
+		.stacks = { .no_user = 1, .no_kernel = 1 },
+		.max_ns = ~0ULL,
+		.state_mask = STATE_ANY,
+	};
+
+	host_poke(&config, &all, sizeof(all));
+	window_start_ns = now;
+}
+
+/* Times of a thread off the CPU that are over: how many, how long, and ns of these on a run queue. Rows have no stacks, and
+ * all threads are in one call: they differ by their flags.
+ */
+void host_off(struct task_struct *task, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
+{
+	*count = *sum_ns = *queued_ns = 0;
+	for (int flags = 0; flags < 256; flags++) {
+		struct offcputime_key key = {
+			.tgid = task->tgid,
+			.tid = task->pid,
+			.wait_flags = flags,
+		};
+		struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, &key);
+
+		if (!value)
+			continue;
+		*count += value->count;
+		*sum_ns += value->blocked_ns + value->runqueue_ns;
+		*queued_ns += value->runqueue_ns;
+	}
+}
+
+/* Events that do not follow on those before. */
+__u64 host_out_of_order(void)
+{
+	return losses.out_of_order;
+}
+
+__u64 host_unreported(void)
+{
+	return losses.unreported;
+}

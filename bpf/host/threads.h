@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* threads.h: threads, and the scheduler's events about them; behind a tool's programs. */
+#ifndef __HOST_THREADS_H__
+#define __HOST_THREADS_H__
+
+struct task_struct *host_thread(__u32 tid)
+{
+	struct task_struct *task = host_make_task(sizeof(*task));
+
+	task->pid = task->tgid = tid;
+	task->group_leader = task->real_parent = task;
+	return task;
+}
+
+/* The kernel counts a switch before it tells of it. */
+void host_leaves(struct task_struct *task, bool runnable)
+{
+	if (runnable)
+		task->nivcsw++;
+	else
+		task->nvcsw++;
+}
+
+void host_state(struct task_struct *task, bool queued, bool runs)
+{
+	task->on_rq = queued;
+	task->on_cpu = runs;
+}
+
+void host_seed(struct task_struct *task)
+{
+	struct bpf_iter__task context = { .task = task };
+
+	seed_members(&context);
+}
+
+void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, state };
+
+	sched_switch(context);
+}
+
+void host_wakeup(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	sched_wakeup(context);
+}
+
+#endif

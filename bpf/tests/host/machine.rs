@@ -1,0 +1,247 @@
+//! A machine whose scheduler does whatever the kernel's could, under a tool's programs.
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use fastrand::Rng;
+use oracle::{Event, Kind, Logs};
+
+use crate::host::Host;
+
+pub(crate) type Task = *mut c_void;
+
+/// What the kernel does to every tool: `host/threads.h`, `host/host.h`.
+struct Calls {
+    set: unsafe extern "C" fn(u64, u32, Task),
+    thread: unsafe extern "C" fn(u32) -> Task,
+    free_task: unsafe extern "C" fn(Task),
+    leaves: unsafe extern "C" fn(Task, bool),
+    state: unsafe extern "C" fn(Task, bool, bool),
+    begin: unsafe extern "C" fn(u64),
+    seed: unsafe extern "C" fn(Task),
+    switch: unsafe extern "C" fn(bool, Task, Task, u32),
+    wakeup: unsafe extern "C" fn(Task),
+}
+
+impl Calls {
+    fn of(host: &Host) -> Self {
+        // SAFETY: their types.
+        unsafe {
+            Self {
+                set: *host.function("host_set"),
+                thread: *host.function("host_thread"),
+                free_task: *host.function("host_free_task"),
+                leaves: *host.function("host_leaves"),
+                state: *host.function("host_state"),
+                begin: *host.function("host_begin"),
+                seed: *host.function("host_seed"),
+                switch: *host.function("host_switch"),
+                wakeup: *host.function("host_wakeup"),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Asleep,
+    Queued,
+    Running,
+}
+
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    pub(crate) task: Task,
+    state: State,
+    /// No program runs while it is current.
+    is_shielded: bool,
+}
+
+/// When the window opens, ns.
+pub(crate) const BEGIN_NS: u64 = 1_000;
+const CPUS: u32 = 4;
+const THREADS: u32 = 12;
+/// Of these.
+const SHIELDED: u32 = 2;
+/// `TASK_INTERRUPTIBLE`
+const INTERRUPTIBLE: u32 = 1;
+
+pub(crate) struct Machine {
+    pub(crate) host: Host,
+    calls: Calls,
+    rng: Rng,
+    pub(crate) now: u64,
+    /// The idle task is the first one.
+    threads: Vec<Thread>,
+    /// Who has which CPU: a place in `threads`.
+    cpus: Vec<usize>,
+    events: Vec<Event>,
+}
+
+impl Machine {
+    pub(crate) fn new(object: &Path, seed: u64) -> Self {
+        let host = Host::load(object);
+        let calls = Calls::of(&host);
+        let now = BEGIN_NS;
+        let thread = |tid: u32| Thread {
+            tid,
+            // SAFETY: its type.
+            task: unsafe { (calls.thread)(tid) },
+            state: State::Asleep,
+            is_shielded: (1..=SHIELDED).contains(&tid),
+        };
+        let threads: Vec<Thread> = (0..=THREADS).map(thread).collect();
+        // SAFETY: their types; the tasks live as long as the machine.
+        unsafe {
+            (calls.set)(now, 0, threads[0].task);
+            (calls.begin)(now);
+            for thread in threads.iter().filter(|thread| is_target(thread)) {
+                (calls.seed)(thread.task);
+            }
+        }
+        let mut machine = Self {
+            host,
+            calls,
+            rng: Rng::with_seed(seed),
+            now,
+            threads,
+            cpus: vec![0; CPUS as usize],
+            events: Vec::new(),
+        };
+        // Whose first event is a switch has been queued since before the window, as far as a tool can know.
+        machine.wake_all();
+        machine
+    }
+
+    pub(crate) fn step(&mut self) {
+        self.now += self.rng.u64(1..2_000_000);
+        let cpu = self.rng.u32(0..CPUS);
+        if self.rng.u32(0..3) == 0 {
+            self.wake(cpu);
+        } else {
+            self.switch(cpu);
+        }
+    }
+
+    fn note(&mut self, cpu: u32, kind: Kind) {
+        let ns = self.now;
+        self.events.push(Event { ns, cpu, kind });
+    }
+
+    fn set(&self, cpu: u32) {
+        let current = self.threads[self.cpus[cpu as usize]].task;
+        // SAFETY: its type.
+        unsafe { (self.calls.set)(self.now, cpu, current) };
+    }
+
+    /// Somebody asleep, or somebody who need not be woken.
+    fn wake(&mut self, cpu: u32) {
+        let at = self.rng.usize(1..self.threads.len());
+        self.set(cpu);
+        // No program runs where somebody shielded wakes.
+        let is_seen = !self.threads[self.cpus[cpu as usize]].is_shielded;
+        self.wake_one(cpu, at, is_seen);
+    }
+
+    fn wake_one(&mut self, cpu: u32, at: usize, is_seen: bool) {
+        let (tid, task) = (self.threads[at].tid, self.threads[at].task);
+        let runs = self.threads[at].state == State::Running;
+        if self.threads[at].state == State::Asleep {
+            self.threads[at].state = State::Queued;
+            // SAFETY: its type.
+            unsafe { (self.calls.state)(task, true, false) };
+        }
+        if !is_seen {
+            return;
+        }
+        let is_new = false;
+        self.note(cpu, Kind::Wakeup { tid, is_new, runs });
+        // SAFETY: its type.
+        unsafe { (self.calls.wakeup)(task) };
+    }
+
+    fn switch(&mut self, cpu: u32) {
+        let prev = self.cpus[cpu as usize];
+        let queued = |thread: &Thread| thread.state == State::Queued;
+        let waiting: Vec<usize> = (1..self.threads.len())
+            .filter(|at| queued(&self.threads[*at]))
+            .collect();
+        let next = self.rng.choice(waiting).unwrap_or(0);
+        if prev == next {
+            return;
+        }
+        let is_idle = prev == 0;
+        let preempt = !is_idle && self.rng.bool();
+        let stays = is_idle || preempt;
+        // Who is driven off may have been about to sleep.
+        let state = if stays && self.rng.u32(0..4) > 0 {
+            0
+        } else {
+            INTERRUPTIBLE
+        };
+        let state = if is_idle { 0 } else { state };
+        let (leaving, coming) = (self.threads[prev].task, self.threads[next].task);
+        // SAFETY: its type.
+        unsafe { (self.calls.leaves)(leaving, stays) };
+        if !self.threads[prev].is_shielded {
+            self.set(cpu);
+            let (of, to) = (self.threads[prev].tid, self.threads[next].tid);
+            self.note(
+                cpu,
+                Kind::Switch {
+                    prev: of,
+                    next: to,
+                    runnable: stays,
+                    interruptible: state == INTERRUPTIBLE,
+                },
+            );
+            // SAFETY: its type.
+            unsafe { (self.calls.switch)(preempt, leaving, coming, state) };
+        }
+        self.threads[prev].state = if stays { State::Queued } else { State::Asleep };
+        self.threads[next].state = State::Running;
+        // SAFETY: their types.
+        unsafe {
+            (self.calls.state)(leaving, stays, false);
+            (self.calls.state)(coming, true, true);
+        }
+        self.cpus[cpu as usize] = next;
+    }
+
+    /// Wakes all targets; who sleeps is asked what it has missed when it wakes.
+    pub(crate) fn wake_all(&mut self) {
+        self.now += 1;
+        for at in 0..self.threads.len() {
+            if is_target(&self.threads[at]) {
+                self.set(0);
+                self.wake_one(0, at, true);
+            }
+        }
+    }
+
+    /// What happened, as two logs that are the same.
+    pub(crate) fn logs(&self) -> Logs {
+        Logs {
+            before: self.events.clone(),
+            after: self.events.clone(),
+            missed: 0,
+        }
+    }
+
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.iter().filter(|thread| is_target(thread))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            // SAFETY: made by `thread`, and used no more.
+            unsafe { (self.calls.free_task)(thread.task) };
+        }
+    }
+}
+
+fn is_target(thread: &Thread) -> bool {
+    thread.tid != 0 && !thread.is_shielded
+}

@@ -1,0 +1,96 @@
+//! offcputime's programs on random orders of events, with hidden switches, against the model that live tests hold the tool to.
+
+mod host;
+
+use host::machine::{BEGIN_NS, Machine, Task};
+use oracle::{Bracket, Logs, Span, offcpu, run_queue};
+
+/// Of a thread: times off the CPU that are over, and that the tool can know. Who says that it goes on is not there.
+struct Truth {
+    off: Bracket,
+    /// What of it was on a run queue.
+    queued_ns: u64,
+    /// Times whose end no switch showed, or whose wakeup nobody.
+    out_of_order: u64,
+}
+
+impl Truth {
+    fn of(logs: &Logs, tid: u32, end_ns: u64) -> Self {
+        let absences = offcpu::absences(logs, tid, &(BEGIN_NS..end_ns)).expect("the same log");
+        let waits = run_queue::waits(logs, tid).expect("the same log");
+        let (hidden, seen): (Vec<&Span>, Vec<&Span>) =
+            absences.iter().partition(|span| span.is_hidden);
+        let over = seen.iter().filter(|span| span.pair.early.end_ns < end_ns);
+        let off: Bracket = over.map(|span| span.pair).collect();
+        let queued: Bracket = waits
+            .iter()
+            .filter(|span| !span.is_hidden)
+            .map(|span| span.pair)
+            .collect();
+        Self {
+            queued_ns: queued.least_ns,
+            out_of_order: hidden.len() as u64 + off.count - queued.count,
+            off,
+        }
+    }
+}
+
+/// What the model says, and what the programs say.
+fn assert_the_same(machine: &mut Machine, seed: u64) {
+    machine.wake_all();
+    let mut out_of_order = 0;
+    let (logs, end_ns) = (machine.logs(), machine.now + 1);
+    for thread in machine.targets() {
+        let truth = Truth::of(&logs, thread.tid, end_ns);
+        let (mut count, mut sum_ns, mut queued_ns) = (0, 0, 0);
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            type Off = unsafe extern "C" fn(Task, *mut u64, *mut u64, *mut u64);
+            machine.host.function::<Off>("host_off")(
+                thread.task,
+                &raw mut count,
+                &raw mut sum_ns,
+                &raw mut queued_ns,
+            );
+        }
+        assert!(
+            truth.off.least_ns == truth.off.most_ns && truth.off.holds(count, sum_ns),
+            "seed {seed}, thread {}: {count} times, {sum_ns} ns; {:?}",
+            thread.tid,
+            truth.off
+        );
+        assert_eq!(
+            queued_ns, truth.queued_ns,
+            "seed {seed}, thread {}",
+            thread.tid
+        );
+        out_of_order += truth.out_of_order;
+    }
+    // SAFETY: the type of host/offcputime.c.
+    let found = unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn() -> u64>("host_out_of_order")()
+    };
+    assert_eq!(found, out_of_order, "seed {seed}");
+    // SAFETY: the type of host/offcputime.c.
+    let unreported = unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn() -> u64>("host_unreported")()
+    };
+    assert_eq!(unreported, 0, "seed {seed}");
+}
+
+#[test]
+fn times_off_the_cpu_are_the_models() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime");
+    for seed in 0..100 {
+        let mut machine = Machine::new(&object, seed);
+        for _ in 0..10_000 {
+            machine.step();
+        }
+        assert_the_same(&mut machine, seed);
+    }
+}
