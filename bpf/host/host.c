@@ -7,8 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <linux/bpf.h>
 #include "host.h"
+
+/* BPF_NOEXIST, BPF_LOCAL_STORAGE_GET_F_CREATE */
+#define NO_EXIST 1
+#define CREATE 1
 
 #define HOST_MAPS 64
 #define HOST_BUCKETS 4096
@@ -62,8 +65,10 @@ __u32 host_random(void)
 /* Of all threads: zeros. */
 void *host_registers(void)
 {
-	static unsigned char registers[1024];
+	static void *registers;
 
+	if (!registers)
+		registers = calloc(1, 1024);
 	return registers;
 }
 
@@ -84,16 +89,6 @@ void *host_reserve(__u64 bytes)
 void host_submit(void *record)
 {
 	free(record);
-}
-
-static bool host_is_array(const struct host_shape *shape)
-{
-	return shape->type == BPF_MAP_TYPE_ARRAY || shape->type == BPF_MAP_TYPE_PERCPU_ARRAY;
-}
-
-static bool host_is_per_cpu(const struct host_shape *shape)
-{
-	return shape->type == BPF_MAP_TYPE_PERCPU_HASH || shape->type == BPF_MAP_TYPE_PERCPU_ARRAY;
 }
 
 static struct host_map *host_map_of(const void *map, const struct host_shape *shape)
@@ -120,15 +115,9 @@ static __u32 host_hash(const void *key, __u32 bytes)
 	return hash % HOST_BUCKETS;
 }
 
-static __u32 host_key_bytes(const struct host_shape *shape)
-{
-	/* Of a task: its address. */
-	return shape->type == BPF_MAP_TYPE_TASK_STORAGE ? sizeof(void *) : shape->key_bytes;
-}
-
 static struct host_entry **host_find(struct host_map *map, const void *key)
 {
-	__u32 bytes = host_key_bytes(&map->shape);
+	__u32 bytes = map->shape.key_bytes;
 	struct host_entry **entry = &map->buckets[host_hash(key, bytes)];
 
 	while (*entry && memcmp((*entry)->bytes, key, bytes))
@@ -136,23 +125,27 @@ static struct host_entry **host_find(struct host_map *map, const void *key)
 	return entry;
 }
 
+static size_t host_padded(__u32 bytes)
+{
+	return ((size_t)bytes + 7) / 8 * 8;
+}
+
 static void *host_value(struct host_map *map, struct host_entry *entry, __u32 cpu)
 {
-	__u32 at = host_is_per_cpu(&map->shape) ? cpu : 0;
+	__u32 at = map->shape.is_per_cpu ? cpu : 0;
 
-	return entry->bytes + (host_key_bytes(&map->shape) + 7) / 8 * 8 + at * map->shape.value_bytes;
+	return entry->bytes + host_padded(map->shape.key_bytes) + at * host_padded(map->shape.value_bytes);
 }
 
 static struct host_entry *host_make(struct host_map *map, struct host_entry **place, const void *key)
 {
-	size_t values = (size_t)map->shape.value_bytes * (host_is_per_cpu(&map->shape) ? HOST_CPUS : 1);
-	__u32 bytes = host_key_bytes(&map->shape);
+	size_t values = host_padded(map->shape.value_bytes) * (map->shape.is_per_cpu ? HOST_CPUS : 1);
 	struct host_entry *entry;
 
 	if (map->shape.max_entries && map->entries >= map->shape.max_entries)
 		return NULL;
-	entry = calloc(1, sizeof(*entry) + (bytes + 7) / 8 * 8 + values);
-	memcpy(entry->bytes, key, bytes);
+	entry = calloc(1, sizeof(*entry) + host_padded(map->shape.key_bytes) + values);
+	memcpy(entry->bytes, key, map->shape.key_bytes);
 	*place = entry;
 	map->entries++;
 	return entry;
@@ -163,7 +156,7 @@ void *host_lookup(const void *of, const struct host_shape *shape, const void *ke
 	struct host_map *map = host_map_of(of, shape);
 	struct host_entry **place = host_find(map, key);
 
-	if (!*place && host_is_array(shape) && *(const __u32 *)key < shape->max_entries)
+	if (!*place && shape->is_array && *(const __u32 *)key < shape->max_entries)
 		host_make(map, place, key);
 	return *place ? host_value(map, *place, host_at) : NULL;
 }
@@ -173,7 +166,7 @@ long host_update(const void *of, const struct host_shape *shape, const void *key
 	struct host_map *map = host_map_of(of, shape);
 	struct host_entry **place = host_find(map, key);
 
-	if (*place && flags == BPF_NOEXIST)
+	if (*place && flags == NO_EXIST)
 		return -17;
 	if (!*place && !host_make(map, place, key))
 		return -7;
@@ -199,7 +192,7 @@ void *host_storage(const void *of, const struct host_shape *shape, const void *t
 	struct host_map *map = host_map_of(of, shape);
 	struct host_entry **place = host_find(map, &task);
 
-	if (!*place && flags & BPF_LOCAL_STORAGE_GET_F_CREATE)
+	if (!*place && flags & CREATE)
 		host_make(map, place, &task);
 	return *place ? host_value(map, *place, 0) : NULL;
 }

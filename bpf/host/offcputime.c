@@ -19,7 +19,7 @@ void host_begin(__u64 now)
 }
 
 /* Times of a thread off the CPU that are over: how many, how long, and ns of these on a run queue. Rows have no stacks, and
- * all threads are in one call: they differ by their flags.
+ * all threads are in system call 0: only their flags differ.
  */
 void host_off(struct task_struct *task, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 {

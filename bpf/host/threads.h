@@ -21,10 +21,18 @@ void host_leaves(struct task_struct *task, bool runnable)
 		task->nvcsw++;
 }
 
-void host_state(struct task_struct *task, bool queued, bool runs)
+/* `delayed`: asleep, and on the queue as long as its lag lasts. */
+void host_state(struct task_struct *task, bool queued, bool delayed, bool runs)
 {
-	task->on_rq = queued;
+	task->on_rq = queued || delayed;
+	task->se.sched_delayed = delayed;
 	task->on_cpu = runs;
+}
+
+/* One came in time to keep it from sleeping. */
+void host_signal(struct task_struct *task, bool came)
+{
+	task->thread_info.flags = came ? SIGNAL_FLAGS : 0;
 }
 
 void host_seed(struct task_struct *task)

@@ -5,12 +5,12 @@ mod host;
 use host::machine::{BEGIN_NS, Machine, Task};
 use oracle::{Bracket, Logs, Span, offcpu, run_queue};
 
-/// Of a thread: times off the CPU that are over, and that the tool can know. Who says that it goes on is not there.
+/// Of a thread: times off the CPU that are over, and that the tool can know. `sched_exit_tp` is not played.
 struct Truth {
     off: Bracket,
     /// What of it was on a run queue.
     queued_ns: u64,
-    /// Times whose end no switch showed, or whose wakeup nobody.
+    /// Times whose end no switch showed, or whose wakeup was not seen.
     out_of_order: u64,
 }
 

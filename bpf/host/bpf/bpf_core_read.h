@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bpf_core_read.h: stands for libbpf's. Structs are as vmlinux.h has them, the kernel has all that there is to have, and no pointer that
+/* bpf_core_read.h: stands for libbpf's. Structs are as vmlinux.h has them, the kernel has all that there is to have but functions to call, and no pointer that
  * is followed is NULL.
  */
 #ifndef __HOST_BPF_CORE_READ_H__

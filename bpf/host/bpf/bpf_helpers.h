@@ -21,15 +21,28 @@
 
 /* What a map's definition says of it. */
 struct host_shape {
-	__u32 type;
+	bool is_array;
+	bool is_per_cpu;
+	/* Its keys are tasks. */
+	bool is_of_tasks;
 	__u32 key_bytes;
 	__u32 value_bytes;
+	/* 0: any number. */
 	__u32 max_entries;
 };
 
-#define HOST_SHAPE(map, entries)                                                                                      \
-	(&(const struct host_shape){ sizeof(*(map)->type) / sizeof(int), sizeof(*(map)->key), sizeof(*(map)->value), entries })
-#define HOST_TABLE(map) HOST_SHAPE(map, sizeof(*(map)->max_entries) / sizeof(int))
+#define HOST_IS(map, kind) (sizeof(*(map)->type) / sizeof(int) == BPF_MAP_TYPE_##kind)
+#define HOST_SHAPE(map, keys, entries)                                                            \
+	(&(const struct host_shape){                                                               \
+		.is_array = HOST_IS(map, ARRAY) || HOST_IS(map, PERCPU_ARRAY),                     \
+		.is_per_cpu = HOST_IS(map, PERCPU_HASH) || HOST_IS(map, PERCPU_ARRAY),             \
+		.is_of_tasks = HOST_IS(map, TASK_STORAGE),                                         \
+		.key_bytes = keys,                                                                 \
+		.value_bytes = sizeof(*(map)->value),                                              \
+		.max_entries = entries,                                                            \
+	})
+#define HOST_TABLE(map) HOST_SHAPE(map, sizeof(*(map)->key), sizeof(*(map)->max_entries) / sizeof(int))
+#define HOST_STORAGE(map) HOST_SHAPE(map, sizeof(void *), 0)
 
 void *host_lookup(const void *map, const struct host_shape *shape, const void *key);
 long host_update(const void *map, const struct host_shape *shape, const void *key, const void *value, __u64 flags);
@@ -47,8 +60,8 @@ void *host_registers(void);
 #define bpf_map_lookup_elem(map, key) host_lookup(map, HOST_TABLE(map), key)
 #define bpf_map_update_elem(map, key, value, flags) host_update(map, HOST_TABLE(map), key, value, flags)
 #define bpf_map_delete_elem(map, key) host_delete(map, HOST_TABLE(map), key)
-#define bpf_task_storage_get(map, task, value, flags) host_storage(map, HOST_SHAPE(map, 0), task, flags)
-#define bpf_task_storage_delete(map, task) host_delete(map, HOST_SHAPE(map, 0), &(const void *){ task })
+#define bpf_task_storage_get(map, task, value, flags) host_storage(map, HOST_STORAGE(map), task, flags)
+#define bpf_task_storage_delete(map, task) host_delete(map, HOST_STORAGE(map), &(const void *){ task })
 #define bpf_ringbuf_reserve(map, bytes, flags) host_reserve(bytes)
 #define bpf_ringbuf_submit(record, flags) host_submit(record)
 #define bpf_ktime_get_ns() host_now()

@@ -1,4 +1,4 @@
-//! A machine whose scheduler does whatever the kernel's could, under a tool's programs.
+//! A machine under a tool's programs: threads run, wait for CPUs and sleep at random, from before the window to its end.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -16,7 +16,8 @@ struct Calls {
     thread: unsafe extern "C" fn(u32) -> Task,
     free_task: unsafe extern "C" fn(Task),
     leaves: unsafe extern "C" fn(Task, bool),
-    state: unsafe extern "C" fn(Task, bool, bool),
+    state: unsafe extern "C" fn(Task, bool, bool, bool),
+    signal: unsafe extern "C" fn(Task, bool),
     begin: unsafe extern "C" fn(u64),
     seed: unsafe extern "C" fn(Task),
     switch: unsafe extern "C" fn(bool, Task, Task, u32),
@@ -33,6 +34,7 @@ impl Calls {
                 free_task: *host.function("host_free_task"),
                 leaves: *host.function("host_leaves"),
                 state: *host.function("host_state"),
+                signal: *host.function("host_signal"),
                 begin: *host.function("host_begin"),
                 seed: *host.function("host_seed"),
                 switch: *host.function("host_switch"),
@@ -60,11 +62,58 @@ pub(crate) struct Thread {
 /// When the window opens, ns.
 pub(crate) const BEGIN_NS: u64 = 1_000;
 const CPUS: u32 = 4;
-const THREADS: u32 = 12;
+pub(crate) const THREADS: u32 = 12;
 /// Of these.
 const SHIELDED: u32 = 2;
 /// `TASK_INTERRUPTIBLE`
 const INTERRUPTIBLE: u32 = 1;
+/// `TASK_UNINTERRUPTIBLE`
+const UNINTERRUPTIBLE: u32 = 2;
+/// `TASK_RTLOCK_WAIT`: ps does not know it, and the queue decides.
+const UNKNOWN: u32 = 0x1000;
+
+/// How a thread leaves its CPU.
+#[derive(Clone, Copy)]
+struct Leaving {
+    is_preempted: bool,
+    state: u32,
+    has_signal: bool,
+    /// On the queue.
+    stays: bool,
+    is_delayed: bool,
+}
+
+const IDLE: Leaving = Leaving {
+    is_preempted: false,
+    state: 0,
+    has_signal: false,
+    stays: true,
+    is_delayed: false,
+};
+
+impl Leaving {
+    fn random(rng: &mut Rng) -> Self {
+        let (is_preempted, state, has_signal, stays) = match rng.u32(0..8) {
+            // Driven off, also on the way to sleep.
+            0 => (true, 0, false, true),
+            1 => (true, INTERRUPTIBLE, false, true),
+            // Yields.
+            2 => (false, 0, false, true),
+            // Kept from sleeping.
+            3 => (false, INTERRUPTIBLE, true, true),
+            4 => (false, UNKNOWN, false, rng.bool()),
+            5 => (false, UNINTERRUPTIBLE, false, false),
+            _ => (false, INTERRUPTIBLE, false, false),
+        };
+        Self {
+            is_preempted,
+            state,
+            has_signal,
+            stays,
+            is_delayed: !stays && rng.bool(),
+        }
+    }
+}
 
 pub(crate) struct Machine {
     pub(crate) host: Host,
@@ -149,7 +198,7 @@ impl Machine {
         if self.threads[at].state == State::Asleep {
             self.threads[at].state = State::Queued;
             // SAFETY: its type.
-            unsafe { (self.calls.state)(task, true, false) };
+            unsafe { (self.calls.state)(task, true, false, false) };
         }
         if !is_seen {
             return;
@@ -170,45 +219,46 @@ impl Machine {
         if prev == next {
             return;
         }
-        let is_idle = prev == 0;
-        let preempt = !is_idle && self.rng.bool();
-        let stays = is_idle || preempt;
-        // Who is driven off may have been about to sleep.
-        let state = if stays && self.rng.u32(0..4) > 0 {
-            0
+        let way = if prev == 0 {
+            IDLE
         } else {
-            INTERRUPTIBLE
+            Leaving::random(&mut self.rng)
         };
-        let state = if is_idle { 0 } else { state };
         let (leaving, coming) = (self.threads[prev].task, self.threads[next].task);
-        // SAFETY: its type.
-        unsafe { (self.calls.leaves)(leaving, stays) };
+        // SAFETY: their types.
+        unsafe {
+            (self.calls.leaves)(leaving, way.stays);
+            (self.calls.state)(leaving, way.stays, way.is_delayed, true);
+            (self.calls.signal)(leaving, way.has_signal);
+        }
         if !self.threads[prev].is_shielded {
             self.set(cpu);
-            let (of, to) = (self.threads[prev].tid, self.threads[next].tid);
-            self.note(
-                cpu,
-                Kind::Switch {
-                    prev: of,
-                    next: to,
-                    runnable: stays,
-                    interruptible: state == INTERRUPTIBLE,
-                },
-            );
+            let kind = Kind::Switch {
+                prev: self.threads[prev].tid,
+                next: self.threads[next].tid,
+                runnable: way.stays,
+                interruptible: way.state == INTERRUPTIBLE,
+            };
+            self.note(cpu, kind);
             // SAFETY: its type.
-            unsafe { (self.calls.switch)(preempt, leaving, coming, state) };
+            unsafe { (self.calls.switch)(way.is_preempted, leaving, coming, way.state) };
         }
-        self.threads[prev].state = if stays { State::Queued } else { State::Asleep };
+        self.threads[prev].state = if way.stays {
+            State::Queued
+        } else {
+            State::Asleep
+        };
         self.threads[next].state = State::Running;
         // SAFETY: their types.
         unsafe {
-            (self.calls.state)(leaving, stays, false);
-            (self.calls.state)(coming, true, true);
+            (self.calls.state)(leaving, way.stays, way.is_delayed, false);
+            (self.calls.signal)(leaving, false);
+            (self.calls.state)(coming, true, false, true);
         }
         self.cpus[cpu as usize] = next;
     }
 
-    /// Wakes all targets; who sleeps is asked what it has missed when it wakes.
+    /// Wakes all targets: runqlat counts what a sleeper has missed when it wakes.
     pub(crate) fn wake_all(&mut self) {
         self.now += 1;
         for at in 0..self.threads.len() {

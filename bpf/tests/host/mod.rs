@@ -28,6 +28,9 @@ pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
             "-Wno-unused-but-set-variable",
             "-Wno-unknown-attributes",
         ])
+        .args(["-Werror=implicit-function-declaration", "-Wl,-z,defs"])
+        // What makes constants writable must not lie on their page.
+        .arg("-Wl,-z,separate-code")
         .arg(format!("-I{}", host.display()))
         .arg(format!("-I{}", package.join("include").display()))
         .arg("-o")
@@ -47,7 +50,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn load(object: &Path) -> Self {
-        let copy = tempfile::NamedTempFile::new().expect("a file");
+        let copy = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
         std::fs::copy(object, copy.path()).expect("a copy");
         let copy = copy.into_temp_path();
         // SAFETY: our own object, which runs nothing when it is loaded.

@@ -12,7 +12,7 @@ enum {
 	SWITCH = 1,
 	/* `thread` is made runnable. `detail`: IS_NEW: for the first time; IS_ON_CPU: it runs. */
 	WAKEUP = 2,
-	/* It will be. */
+	/* It will be. On its way to sleep it may still be on its CPU. */
 	WAKING = 7,
 };
 

@@ -29,7 +29,7 @@ pub enum Kind {
     },
     /// A thread is about to be made runnable.
     Waking {
-        /// The thread.
+        /// The thread. On its way to sleep it may still have a CPU.
         tid: u32,
     },
     /// A thread makes a system call.
