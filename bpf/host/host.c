@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* host.c: maps, clock and CPUs for one tool's programs, compiled for this machine as a shared object.
  *
- * Whoever loads the object afresh begins with empty maps. One thread calls it: nothing here is atomic.
+ * Maps are empty in an object that is loaded afresh. One thread calls it: nothing here is atomic.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +33,6 @@ static struct host_map *host_maps[HOST_MAPS];
 static __u64 host_clock;
 static __u32 host_at;
 static void *host_task;
-static __u32 host_seed_of_random = 1;
-/* What the last program wrote with bpf_seq_write. */
-static unsigned char host_written[4096];
-static __u32 host_length;
 
 __u64 host_now(void)
 {
@@ -53,16 +49,7 @@ void *host_current(void)
 	return host_task;
 }
 
-/* xorshift32; Marsaglia, "Xorshift RNGs", 2003. */
-__u32 host_random(void)
-{
-	host_seed_of_random ^= host_seed_of_random << 13;
-	host_seed_of_random ^= host_seed_of_random >> 17;
-	host_seed_of_random ^= host_seed_of_random << 5;
-	return host_seed_of_random;
-}
-
-/* Of all threads: zeros. */
+/* Registers of every thread: zeros. */
 void *host_registers(void)
 {
 	static void *registers;
@@ -70,15 +57,6 @@ void *host_registers(void)
 	if (!registers)
 		registers = calloc(1, 1024);
 	return registers;
-}
-
-long host_write(const void *bytes, __u32 length)
-{
-	if (host_length + length > sizeof(host_written))
-		return -1;
-	memcpy(host_written + host_length, bytes, length);
-	host_length += length;
-	return 0;
 }
 
 void *host_reserve(__u64 bytes)
@@ -221,7 +199,6 @@ void host_set(__u64 clock, __u32 cpu, void *task)
 	host_clock = clock;
 	host_at = cpu;
 	host_task = task;
-	host_length = 0;
 }
 
 void host_free(void)

@@ -7,7 +7,7 @@
 
 #define HOST_CPUS 8
 
-/* What runs next runs then, there, on that task. */
+/* Clock, CPU and current task of what runs next. */
 void host_set(__u64 clock, __u32 cpu, void *task);
 /* Constants that a loader would set. */
 void host_poke(const volatile void *to, const void *from, __u64 bytes);

@@ -29,7 +29,7 @@ void host_counted(__u64 *count, __u64 *sum_ns)
 	}
 }
 
-/* What a thread has caused: waits, and ns of them. */
+/* Waits that a thread has caused, and ns of them. */
 void host_caused(__u32 tid, __u64 *waits, __u64 *ns)
 {
 	struct culprit_key key = { .tid = tid };

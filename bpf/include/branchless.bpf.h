@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* branchless.bpf.h: choices that the verifier need not follow both ways: each branch doubles the paths behind it.
  *
- * Of values below 2^63, as times and lengths are. BPF has no instruction that sets a register by a comparison: clang makes a branch of
+ * Values are below 2^63, as times and lengths are. BPF has no instruction that sets a register by a comparison: clang makes a branch of
  * every `a < b ? a : b`.
  */
 #ifndef __BRANCHLESS_BPF_H__

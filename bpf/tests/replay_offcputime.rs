@@ -2,7 +2,7 @@
 
 mod host;
 
-use host::machine::{BEGIN_NS, Machine, Task};
+use host::machine::{BEGIN_NS, Machine, Task, play};
 use oracle::{Bracket, Logs, Span, offcpu, run_queue};
 
 /// Of a thread: times off the CPU that are over, and that the tool can know. `sched_exit_tp` is not played.
@@ -84,13 +84,5 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
 
 #[test]
 fn times_off_the_cpu_are_the_models() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "offcputime");
-    for seed in 0..100 {
-        let mut machine = Machine::new(&object, seed);
-        for _ in 0..10_000 {
-            machine.step();
-        }
-        assert_the_same(&mut machine, seed);
-    }
+    play("offcputime", assert_the_same);
 }

@@ -2,7 +2,7 @@
 
 mod host;
 
-use host::machine::{Machine, THREADS};
+use host::machine::{Machine, THREADS, play};
 use oracle::{Bracket, behind, run_queue};
 
 /// What the model says, and what the programs say.
@@ -48,13 +48,5 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
 
 #[test]
 fn waits_and_whom_they_were_behind_are_the_models() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "runqlat");
-    for seed in 0..100 {
-        let mut machine = Machine::new(&object, seed);
-        for _ in 0..10_000 {
-            machine.step();
-        }
-        assert_the_same(&mut machine, seed);
-    }
+    play("runqlat", assert_the_same);
 }

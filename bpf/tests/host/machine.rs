@@ -6,11 +6,11 @@ use std::path::Path;
 use fastrand::Rng;
 use oracle::{Event, Kind, Logs};
 
-use crate::host::Host;
+use crate::host::{self, Host};
 
 pub(crate) type Task = *mut c_void;
 
-/// What the kernel does to every tool: `host/threads.h`, `host/host.h`.
+/// Functions that every tool has: `host/threads.h`, `host/host.h`.
 struct Calls {
     set: unsafe extern "C" fn(u64, u32, Task),
     thread: unsafe extern "C" fn(u32) -> Task,
@@ -128,7 +128,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(object: &Path, seed: u64) -> Self {
+    fn new(object: &Path, seed: u64) -> Self {
         let host = Host::load(object);
         let calls = Calls::of(&host);
         let now = BEGIN_NS;
@@ -162,7 +162,7 @@ impl Machine {
         machine
     }
 
-    pub(crate) fn step(&mut self) {
+    fn step(&mut self) {
         self.now += self.rng.u64(1..2_000_000);
         let cpu = self.rng.u32(0..CPUS);
         if self.rng.u32(0..3) == 0 {
@@ -289,6 +289,19 @@ impl Drop for Machine {
             // SAFETY: made by `thread`, and used no more.
             unsafe { (self.calls.free_task)(thread.task) };
         }
+    }
+}
+
+/// Plays a million events under a tool's programs, 10,000 for each seed; `check` compares.
+pub(crate) fn play(tool: &str, check: impl Fn(&mut Machine, u64)) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), tool);
+    for seed in 0..100 {
+        let mut machine = Machine::new(&object, seed);
+        for _ in 0..10_000 {
+            machine.step();
+        }
+        check(&mut machine, seed);
     }
 }
 

@@ -95,12 +95,23 @@ pub struct Bracket {
     pub least_ns: u64,
     /// Nor more, ns.
     pub most_ns: u64,
+    /// Nor is any of them longer, ns.
+    pub longest_ns: u64,
 }
 
 impl Bracket {
     /// Whether a tool may say so.
     pub fn holds(&self, count: u64, sum_ns: u64) -> bool {
-        count == self.count && (self.least_ns..=self.most_ns).contains(&sum_ns)
+        self.holds_without(0, count, sum_ns)
+    }
+
+    /// The same of a tool that says that it missed as many as that, at most: whichever they are.
+    pub fn holds_without(&self, missed: u64, count: u64, sum_ns: u64) -> bool {
+        let missing = self.count.saturating_sub(count);
+        let least_ns = self
+            .least_ns
+            .saturating_sub(missing.saturating_mul(self.longest_ns));
+        count <= self.count && missing <= missed && (least_ns..=self.most_ns).contains(&sum_ns)
     }
 }
 
@@ -110,6 +121,7 @@ impl FromIterator<Pair> for Bracket {
             count: sum.count + 1,
             least_ns: sum.least_ns + pair.least_ns(),
             most_ns: sum.most_ns + pair.most_ns(),
+            longest_ns: sum.longest_ns.max(pair.most_ns()),
         })
     }
 }
@@ -156,6 +168,9 @@ mod tests {
         assert_eq!((bracket.least_ns, bracket.most_ns), (99 + 50, 102 + 103));
         assert!(bracket.holds(2, 149) && bracket.holds(2, 205));
         assert!(!bracket.holds(2, 148) && !bracket.holds(2, 206) && !bracket.holds(1, 150));
+        // Without the longer one.
+        assert!(bracket.holds_without(1, 1, 100) && !bracket.holds_without(1, 1, 45));
+        assert!(!bracket.holds_without(0, 1, 100) && !bracket.holds_without(1, 3, 150));
         let inside = pairs[1].clipped(&(340..380));
         assert_eq!((inside.least_ns(), inside.most_ns()), (30, 40));
     }

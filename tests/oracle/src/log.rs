@@ -54,6 +54,7 @@ pub struct Log {
     engines: &'static [Engine],
     /// In the kernel's hands: a part for each CPU.
     events: Mmap,
+    cpus: usize,
     of_cpu: usize,
 }
 
@@ -74,7 +75,8 @@ impl Log {
             let autoload = wanted.any(is_wanted);
             program.set_autoload(autoload);
         }
-        let of_cpu = EVENTS / cpus()?;
+        let cpus = cpus()?;
+        let of_cpu = EVENTS / cpus;
         let rodata = open.maps.rodata_data.as_deref_mut();
         rodata.context("no .rodata")?.events_of_cpu = u32::try_from(of_cpu)?;
         open.maps.events.set_max_entries(u32::try_from(EVENTS)?)?;
@@ -87,6 +89,7 @@ impl Log {
             skel,
             engines,
             events: events.context("map the oracle's log")?,
+            cpus,
             of_cpu,
         })
     }
@@ -130,7 +133,9 @@ impl Log {
         let mut events = Vec::new();
         for (cpu, noted) in noted.into_iter().enumerate() {
             let noted = usize::try_from(noted)?;
-            ensure!(noted <= self.of_cpu, "the oracle lost events of CPU {cpu}");
+            // One that came online since has no part.
+            let room = if cpu < self.cpus { self.of_cpu } else { 0 };
+            ensure!(noted <= room, "the oracle lost events of CPU {cpu}");
             for at in 0..noted {
                 events.push(Event::parse(&self.finished(cpu * self.of_cpu + at)?)?);
             }
