@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use crate::process::Load;
-use crate::run::Run;
+use crate::run::{Run, Times};
 use crate::watcher::Watcher;
 
 mod process;
@@ -40,6 +40,10 @@ struct Args {
     #[arg(long)]
     theirs: bool,
 
+    /// Print every run, not the largest of all
+    #[arg(long)]
+    each: bool,
+
     /// Fail if a tool of ours begins or ends later than that
     #[arg(long, value_name = "SECONDS")]
     most: Option<f64>,
@@ -59,8 +63,9 @@ fn main() -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "seconds, largest of {} runs: begin: from exec to the first event; late: after the end of a window of {} s; others: \
+        "seconds, {} {} runs: begin: from exec to the first event; late: after the end of a window of {} s; others: \
          a sleeper of 50 ms that nobody woke for that long",
+        if args.each { "each of" } else { "largest of" },
         args.runs,
         run::WINDOW.as_secs()
     )?;
@@ -82,38 +87,48 @@ fn main() -> Result<()> {
 
 /// Every tool in turns beside one load, so that what the machine does to one it does to all. How many of ours were later than
 /// `--most`.
-fn measure(args: &Args, name: &str, out: &mut impl Write) -> Result<usize> {
+fn measure(args: &Args, load: &str, out: &mut impl Write) -> Result<usize> {
     let mut runs = run::all(args);
     for _ in 0..args.runs {
         for run in &mut runs {
-            let _load = Load::start(name)?;
-            let watcher = Watcher::start()?;
-            run.go()?;
-            run.others = run.others.max(watcher.longest());
+            let times = beside(load, run)?;
+            if args.each {
+                write_row(out, load, &run.name, times)?;
+            }
+            run.worst = run.worst.larger_of(times);
+        }
+    }
+    if !args.each {
+        for run in &runs {
+            write_row(out, load, &run.name, run.worst)?;
         }
     }
     let most = args.most.map_or(Duration::MAX, Duration::from_secs_f64);
-    let is_late = |run: &&Run| run.is_ours && run.begin.max(run.late) > Some(most);
-    let too_late = runs.iter().filter(is_late).count();
-    for Run {
-        name: tool,
-        begin,
-        late,
-        others,
-        ..
-    } in &runs
-    {
-        let seconds = |time: Option<Duration>| {
-            time.map_or("-".into(), |time| format!("{:.2}", time.as_secs_f64()))
-        };
-        writeln!(
-            out,
-            "{name:<12} {tool:<24} {:>7} {:>7} {:>7}",
-            seconds(*begin),
-            seconds(*late),
-            seconds(Some(*others))
-        )?;
-    }
-    out.flush()?;
-    Ok(too_late)
+    let is_late = |run: &&Run| run.is_ours && run.worst.begin.max(run.worst.late) > Some(most);
+    Ok(runs.iter().filter(is_late).count())
+}
+
+fn beside(load: &str, run: &Run) -> Result<Times> {
+    let load = Load::start(load)?;
+    let watcher = Watcher::start()?;
+    let times = run.go()?;
+    // A sleeper beside which nobody else runs does not even die.
+    drop(load);
+    Ok(Times {
+        others: watcher.longest(),
+        ..times
+    })
+}
+
+fn write_row(out: &mut impl Write, load: &str, tool: &str, times: Times) -> io::Result<()> {
+    let seconds = |time: Option<Duration>| {
+        time.map_or("-".into(), |time| format!("{:.2}", time.as_secs_f64()))
+    };
+    let (begin, late) = (seconds(times.begin), seconds(times.late));
+    let others = seconds(Some(times.others));
+    writeln!(
+        out,
+        "{load:<12} {tool:<24} {begin:>7} {late:>7} {others:>7}"
+    )?;
+    out.flush()
 }

@@ -28,12 +28,28 @@ pub(crate) struct Run {
     pub(crate) name: String,
     command: Vec<String>,
     pub(crate) is_ours: bool,
+    pub(crate) worst: Times,
+}
+
+/// Of one run, or the largest of several.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Times {
     /// From exec until it says that it traces; `None`: it does not say so.
     pub(crate) begin: Option<Duration>,
     /// Beyond begin and window.
     pub(crate) late: Option<Duration>,
     /// See [`crate::watcher::Watcher::longest`].
     pub(crate) others: Duration,
+}
+
+impl Times {
+    pub(crate) fn larger_of(self, other: Self) -> Self {
+        Self {
+            begin: self.begin.max(other.begin),
+            late: self.late.max(other.late),
+            others: self.others.max(other.others),
+        }
+    }
 }
 
 /// Nothing, then what was asked for.
@@ -67,17 +83,15 @@ impl Run {
             name,
             command,
             is_ours,
-            begin: None,
-            late: None,
-            others: Duration::ZERO,
+            worst: Times::default(),
         }
     }
 
-    /// Once.
-    pub(crate) fn go(&mut self) -> Result<()> {
+    /// Once; what others had to wait is not known here.
+    pub(crate) fn go(&self) -> Result<Times> {
         let Some((program, arguments)) = self.command.split_first() else {
             thread::sleep(WINDOW);
-            return Ok(());
+            return Ok(Times::default());
         };
         let began = Instant::now();
         let mut child = ordinary(program)
@@ -97,8 +111,10 @@ impl Run {
         let late = began
             .elapsed()
             .saturating_sub(traces.unwrap_or_default() + WINDOW);
-        self.begin = self.begin.max(traces);
-        self.late = self.late.max(Some(late));
-        Ok(())
+        Ok(Times {
+            begin: traces,
+            late: Some(late),
+            ..Times::default()
+        })
     }
 }
