@@ -26,6 +26,8 @@ struct host_map {
 	const void *map;
 	struct host_shape shape;
 	__u32 entries;
+	/* Keys are tasks, and an entry goes with its task. */
+	int is_storage;
 	struct host_entry *buckets[HOST_BUCKETS];
 };
 
@@ -170,6 +172,7 @@ void *host_storage(const void *of, const struct host_shape *shape, const void *t
 	struct host_map *map = host_map_of(of, shape);
 	struct host_entry **place = host_find(map, &task);
 
+	map->is_storage = 1;
 	if (!*place && flags & CREATE)
 		host_make(map, place, &task);
 	return *place ? host_value(map, *place, 0) : NULL;
@@ -191,6 +194,9 @@ void *host_make_task(__u64 bytes)
 
 void host_free_task(void *task)
 {
+	for (int i = 0; i < HOST_MAPS && host_maps[i]; i++)
+		if (host_maps[i]->is_storage)
+			host_delete(host_maps[i]->map, &host_maps[i]->shape, &task);
 	free(task);
 }
 

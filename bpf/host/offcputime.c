@@ -21,13 +21,13 @@ void host_begin(__u64 now)
 /* Times of a thread off the CPU that are over: how many, how long, and ns of these on a run queue. Rows have no stacks, and
  * all threads are in system call 0: only their flags differ.
  */
-void host_off(struct task_struct *task, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
+void host_off(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 {
 	*count = *sum_ns = *queued_ns = 0;
 	for (int flags = 0; flags < 256; flags++) {
 		struct offcputime_key key = {
-			.tgid = task->tgid,
-			.tid = task->pid,
+			.tgid = tid,
+			.tid = tid,
 			.wait_flags = flags,
 		};
 		struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, &key);

@@ -42,6 +42,14 @@ void host_seed(struct task_struct *task)
 	seed_members(&context);
 }
 
+/* `child` begins, and is not on a queue yet. */
+void host_fork(struct task_struct *parent, struct task_struct *child)
+{
+	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
+
+	sched_process_fork(context);
+}
+
 void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
 	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, state };
@@ -54,6 +62,13 @@ void host_wakeup(struct task_struct *task)
 	unsigned long long context[] = { (unsigned long long)task };
 
 	sched_wakeup(context);
+}
+
+void host_wakeup_new(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	sched_wakeup_new(context);
 }
 
 #endif

@@ -2,7 +2,7 @@
 
 mod host;
 
-use host::machine::{BEGIN_NS, Machine, Task, play};
+use host::machine::{Life, Machine, play};
 use oracle::{Bracket, Logs, Span, offcpu, run_queue};
 
 /// Of a thread: times off the CPU that are over, and that the tool can know. `sched_exit_tp` is not played.
@@ -15,8 +15,9 @@ struct Truth {
 }
 
 impl Truth {
-    fn of(logs: &Logs, tid: u32, end_ns: u64) -> Self {
-        let absences = offcpu::absences(logs, tid, &(BEGIN_NS..end_ns)).expect("the same log");
+    fn of(logs: &Logs, life: Life, end_ns: u64) -> Self {
+        let (tid, edges) = (life.tid, life.begin_ns..end_ns);
+        let absences = offcpu::absences(logs, tid, &edges).expect("the same log");
         let waits = run_queue::waits(logs, tid).expect("the same log");
         let (hidden, seen): (Vec<&Span>, Vec<&Span>) =
             absences.iter().partition(|span| span.is_hidden);
@@ -39,15 +40,19 @@ impl Truth {
 fn assert_the_same(machine: &mut Machine, seed: u64) {
     machine.wake_all();
     let mut out_of_order = 0;
-    let (logs, end_ns) = (machine.logs(), machine.now + 1);
-    for thread in machine.targets() {
-        let truth = Truth::of(&logs, thread.tid, end_ns);
+    let end_ns = machine.now + 1;
+    for thread in machine.lives() {
+        let truth = Truth::of(
+            &machine.logs(thread.begin_ns..=thread.end_ns),
+            thread,
+            end_ns,
+        );
         let (mut count, mut sum_ns, mut queued_ns) = (0, 0, 0);
         // SAFETY: the type of host/offcputime.c.
         unsafe {
-            type Off = unsafe extern "C" fn(Task, *mut u64, *mut u64, *mut u64);
+            type Off = unsafe extern "C" fn(u32, *mut u64, *mut u64, *mut u64);
             machine.host.function::<Off>("host_off")(
-                thread.task,
+                thread.tid,
                 &raw mut count,
                 &raw mut sum_ns,
                 &raw mut queued_ns,

@@ -2,17 +2,18 @@
 
 mod host;
 
-use host::machine::{Machine, THREADS, play};
+use host::machine::{Machine, play};
 use oracle::{Bracket, behind, run_queue};
 
 /// What the model says, and what the programs say.
 fn assert_the_same(machine: &mut Machine, seed: u64) {
     machine.wake_all();
-    let logs = machine.logs();
-    let tids: Vec<u32> = machine.targets().map(|thread| thread.tid).collect();
-    let spans = tids
-        .iter()
-        .flat_map(|tid| run_queue::waits(&logs, *tid).expect("the same log"));
+    let logs = machine.logs(0..=machine.now);
+    let tids: Vec<u32> = machine.lives().map(|life| life.tid).collect();
+    let spans = machine.lives().flat_map(|life| {
+        run_queue::waits(&machine.logs(life.begin_ns..=life.end_ns), life.tid)
+            .expect("the same log")
+    });
     let (hidden, seen): (Vec<_>, Vec<_>) = spans.partition(|span| span.is_hidden);
     let truth: Bracket = seen.iter().map(|span| span.pair).collect();
     let (mut count, mut sum_ns) = (0, 0);
@@ -31,7 +32,7 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
     assert_eq!(unseen, hidden.len() as u64, "seed {seed}");
     let culprits = behind::culprits(&logs, &tids).expect("the same log");
     // 0 stands for turns that are too long ago.
-    for tid in 0..=THREADS {
+    for tid in 0..=machine.last_tid {
         let truth = culprits.get(&tid).copied().unwrap_or_default();
         let (mut waits, mut ns) = (0, 0);
         // SAFETY: the type of host/runqlat.c.

@@ -1,6 +1,7 @@
 //! A machine under a tool's programs: threads run, wait for CPUs and sleep at random, from before the window to its end.
 
 use std::ffi::c_void;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use fastrand::Rng;
@@ -8,7 +9,7 @@ use oracle::{Event, Kind, Logs};
 
 use crate::host::{self, Host};
 
-pub(crate) type Task = *mut c_void;
+type Task = *mut c_void;
 
 /// Functions that every tool has: `host/threads.h`, `host/host.h`.
 struct Calls {
@@ -20,8 +21,10 @@ struct Calls {
     signal: unsafe extern "C" fn(Task, bool),
     begin: unsafe extern "C" fn(u64),
     seed: unsafe extern "C" fn(Task),
+    fork: unsafe extern "C" fn(Task, Task),
     switch: unsafe extern "C" fn(bool, Task, Task, u32),
     wakeup: unsafe extern "C" fn(Task),
+    wakeup_new: unsafe extern "C" fn(Task),
 }
 
 impl Calls {
@@ -37,8 +40,10 @@ impl Calls {
                 signal: *host.function("host_signal"),
                 begin: *host.function("host_begin"),
                 seed: *host.function("host_seed"),
+                fork: *host.function("host_fork"),
                 switch: *host.function("host_switch"),
                 wakeup: *host.function("host_wakeup"),
+                wakeup_new: *host.function("host_wakeup_new"),
             }
         }
     }
@@ -51,18 +56,31 @@ pub(crate) enum State {
     Running,
 }
 
-pub(crate) struct Thread {
-    pub(crate) tid: u32,
-    pub(crate) task: Task,
+struct Thread {
+    tid: u32,
+    task: Task,
     state: State,
+    begin_ns: u64,
+    /// It has not been on a queue yet.
+    is_new: bool,
     /// No program runs while it is current.
     is_shielded: bool,
 }
 
+/// A target, also one that has exited.
+#[derive(Clone, Copy)]
+pub(crate) struct Life {
+    pub(crate) tid: u32,
+    /// When it began, or the window opened.
+    pub(crate) begin_ns: u64,
+    /// Its last switch, if it has exited; else that of the machine.
+    pub(crate) end_ns: u64,
+}
+
 /// When the window opens, ns.
-pub(crate) const BEGIN_NS: u64 = 1_000;
+const BEGIN_NS: u64 = 1_000;
 const CPUS: u32 = 4;
-pub(crate) const THREADS: u32 = 12;
+const THREADS: u32 = 12;
 /// Of these.
 const SHIELDED: u32 = 2;
 /// `TASK_INTERRUPTIBLE`
@@ -71,6 +89,8 @@ const INTERRUPTIBLE: u32 = 1;
 const UNINTERRUPTIBLE: u32 = 2;
 /// `TASK_RTLOCK_WAIT`: ps does not know it, and the queue decides.
 const UNKNOWN: u32 = 0x1000;
+/// `TASK_DEAD`
+const DEAD: u32 = 0x80;
 
 /// How a thread leaves its CPU.
 #[derive(Clone, Copy)]
@@ -88,6 +108,14 @@ const IDLE: Leaving = Leaving {
     state: 0,
     has_signal: false,
     stays: true,
+    is_delayed: false,
+};
+
+const EXIT: Leaving = Leaving {
+    is_preempted: false,
+    state: DEAD,
+    has_signal: false,
+    stays: false,
     is_delayed: false,
 };
 
@@ -122,6 +150,8 @@ pub(crate) struct Machine {
     pub(crate) now: u64,
     /// The idle task is the first one.
     threads: Vec<Thread>,
+    exited: Vec<Life>,
+    pub(crate) last_tid: u32,
     /// Who has which CPU: a place in `threads`.
     cpus: Vec<usize>,
     events: Vec<Event>,
@@ -137,6 +167,8 @@ impl Machine {
             // SAFETY: its type.
             task: unsafe { (calls.thread)(tid) },
             state: State::Asleep,
+            begin_ns: now,
+            is_new: false,
             is_shielded: (1..=SHIELDED).contains(&tid),
         };
         let threads: Vec<Thread> = (0..=THREADS).map(thread).collect();
@@ -154,6 +186,8 @@ impl Machine {
             rng: Rng::with_seed(seed),
             now,
             threads,
+            exited: Vec::new(),
+            last_tid: THREADS,
             cpus: vec![0; CPUS as usize],
             events: Vec::new(),
         };
@@ -200,13 +234,18 @@ impl Machine {
             // SAFETY: its type.
             unsafe { (self.calls.state)(task, true, false, false) };
         }
+        let is_new = std::mem::take(&mut self.threads[at].is_new);
         if !is_seen {
             return;
         }
-        let is_new = false;
         self.note(cpu, Kind::Wakeup { tid, is_new, runs });
+        let wakeup = if is_new {
+            self.calls.wakeup_new
+        } else {
+            self.calls.wakeup
+        };
         // SAFETY: its type.
-        unsafe { (self.calls.wakeup)(task) };
+        unsafe { wakeup(task) };
     }
 
     fn switch(&mut self, cpu: u32) {
@@ -221,6 +260,8 @@ impl Machine {
         }
         let way = if prev == 0 {
             IDLE
+        } else if is_target(&self.threads[prev]) && self.rng.u32(0..400) == 0 {
+            EXIT
         } else {
             Leaving::random(&mut self.rng)
         };
@@ -256,6 +297,32 @@ impl Machine {
             (self.calls.state)(coming, true, false, true);
         }
         self.cpus[cpu as usize] = next;
+        if way.state == DEAD {
+            self.replace(cpu, prev);
+        }
+    }
+
+    /// Whoever is current forks, and the memory of the exited thread is free for its child.
+    fn replace(&mut self, cpu: u32, at: usize) {
+        let life = self.life_of(&self.threads[at]);
+        self.exited.push(life);
+        self.now += 1;
+        self.last_tid += 1;
+        // SAFETY: made by `thread`, and used no more.
+        unsafe { (self.calls.free_task)(self.threads[at].task) };
+        self.threads[at] = Thread {
+            tid: self.last_tid,
+            // SAFETY: its type.
+            task: unsafe { (self.calls.thread)(self.last_tid) },
+            state: State::Asleep,
+            begin_ns: self.now,
+            is_new: true,
+            is_shielded: false,
+        };
+        self.set(cpu);
+        let parent = self.threads[self.cpus[cpu as usize]].task;
+        // SAFETY: its type.
+        unsafe { (self.calls.fork)(parent, self.threads[at].task) };
     }
 
     /// Wakes all targets: runqlat counts what a sleeper has missed when it wakes.
@@ -269,17 +336,33 @@ impl Machine {
         }
     }
 
-    /// What happened, as two logs that are the same.
-    pub(crate) fn logs(&self) -> Logs {
+    /// What happened in that time, as two logs that are the same.
+    pub(crate) fn logs(&self, time: RangeInclusive<u64>) -> Logs {
+        let first = self
+            .events
+            .partition_point(|event| event.ns < *time.start());
+        let end = self.events.partition_point(|event| event.ns <= *time.end());
         Logs {
-            before: self.events.clone(),
-            after: self.events.clone(),
+            before: self.events[first..end].to_vec(),
+            after: self.events[first..end].to_vec(),
             missed: 0,
         }
     }
 
-    pub(crate) fn targets(&self) -> impl Iterator<Item = &Thread> {
-        self.threads.iter().filter(|thread| is_target(thread))
+    pub(crate) fn lives(&self) -> impl Iterator<Item = Life> {
+        let alive = self.threads.iter().filter(|thread| is_target(thread));
+        self.exited
+            .iter()
+            .copied()
+            .chain(alive.map(|thread| self.life_of(thread)))
+    }
+
+    fn life_of(&self, thread: &Thread) -> Life {
+        Life {
+            tid: thread.tid,
+            begin_ns: thread.begin_ns,
+            end_ns: self.now,
+        }
     }
 }
 
