@@ -40,6 +40,20 @@ void host_off(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 	}
 }
 
+/* Threads that have exited, and how long they were in the window. */
+void host_exited(__u64 *threads, __u64 *lifetime_ns)
+{
+	*threads = *lifetime_ns = 0;
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct offcputime_totals *sums;
+
+		host_set(0, cpu, NULL);
+		sums = totals_here();
+		*threads += sums->threads_exited;
+		*lifetime_ns += sums->lifetime_ns;
+	}
+}
+
 /* Events that do not follow on those before. */
 __u64 host_out_of_order(void)
 {

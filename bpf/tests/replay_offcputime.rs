@@ -85,6 +85,25 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
             .function::<unsafe extern "C" fn() -> u64>("host_unreported")()
     };
     assert_eq!(unreported, 0, "seed {seed}");
+    assert_exits_are_counted(machine, seed);
+}
+
+fn assert_exits_are_counted(machine: &Machine, seed: u64) {
+    let (mut threads, mut lifetime_ns) = (0, 0);
+    // SAFETY: the type of host/offcputime.c.
+    unsafe {
+        type Exited = unsafe extern "C" fn(*mut u64, *mut u64);
+        machine.host.function::<Exited>("host_exited")(&raw mut threads, &raw mut lifetime_ns);
+    }
+    let lifetimes = machine
+        .exited
+        .iter()
+        .map(|life| life.end_ns - life.begin_ns);
+    assert_eq!(
+        (threads, lifetime_ns),
+        (machine.exited.len() as u64, lifetimes.sum()),
+        "seed {seed}"
+    );
 }
 
 #[test]

@@ -150,7 +150,7 @@ pub(crate) struct Machine {
     pub(crate) now: u64,
     /// The idle task is the first one.
     threads: Vec<Thread>,
-    exited: Vec<Life>,
+    pub(crate) exited: Vec<Life>,
     pub(crate) last_tid: u32,
     /// Who has which CPU: a place in `threads`.
     cpus: Vec<usize>,
