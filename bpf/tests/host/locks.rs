@@ -185,11 +185,13 @@ impl Locks {
         let thread = &self.threads[at];
         let has_to_spin = at < CPUS || thread.waits.iter().any(|wait| self.is_spinlock(wait.lock));
         let cpu = (at < CPUS).then_some(at as u32);
+        let is_taken = |lock: &usize| {
+            let waits_for_it = |wait: &Wait| wait.lock == *lock;
+            thread.stale.contains(lock) || thread.waits.iter().any(waits_for_it)
+        };
         let fits = |lock: &usize| {
-            self.locks[*lock].cpu == cpu
-                && !(has_to_spin && !self.is_spinlock(*lock))
-                && !thread.waits.iter().any(|wait| wait.lock == *lock)
-                && !thread.stale.contains(lock)
+            let may_wait = !has_to_spin || self.is_spinlock(*lock);
+            self.locks[*lock].cpu == cpu && may_wait && !is_taken(lock)
         };
         let fitting: Vec<usize> = (0..self.locks.len()).filter(fits).collect();
         let lock = self.rng.choice(fitting).expect("more locks than waits");
