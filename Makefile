@@ -18,7 +18,7 @@ SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels truth soak check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels truth mutants soak check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -48,6 +48,10 @@ truth: deps-test ## what is statistical, by a sequential test of each; a ledger 
 	tests/truth $(TRUTH)
 	$(if $(TRUTH),,$(MAKE) --no-print-directory overload OVERLOAD='--runs 1 --most 2')
 	$(if $(TRUTH),,$(MAKE) --no-print-directory soak kernels dist-test fuzz)
+
+mutants: deps-test ## break the accounting, one mistake at a time: which tests notice (MUTANTS='--count 50 --only bpf/runqlat.bpf.c --no-live')
+	$(CARGO) build --locked -p usekit-mutants
+	$(if $(findstring --no-live,$(MUTANTS)),,setup/as-root) $(or $(CARGO_TARGET_DIR),target)/debug/usekit-mutants --target $(or $(CARGO_TARGET_DIR),target) $(MUTANTS)
 
 SOAK_SECONDS ?= 10
 soak: deps-test ## the heaviest loads, SOAK_SECONDS=10 times as long as in the tests; what they cost is printed

@@ -1,0 +1,233 @@
+//! Which test kills a mutant: the cheap ones first.
+
+use std::fs;
+use std::path::Path;
+use std::slice;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::mutation::Mutation;
+use crate::objects::{Objects, tools_of};
+use crate::programs::{Program, Programs};
+use crate::tree::{Changed, Tree};
+
+const REPLAYS: &str = "-p usekit-bpf --test replay*";
+const LIVE: &str = "-p usekit-tools --test live";
+/// Rust tests that compile a header themselves.
+const COMPILING: [(&str, &str, &str); 1] = [(
+    "bpf/include/histogram.bpf.h",
+    "-p usekit-trace --lib",
+    "the_bpf_side",
+)];
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub(crate) enum Verdict {
+    /// It does not compile, or the object is the same.
+    NoMutant,
+    /// Only live tests could tell.
+    NotTried,
+    Killed {
+        stage: &'static str,
+        by: String,
+    },
+    Survived,
+}
+
+pub(crate) struct Judge {
+    tree: Tree,
+    objects: Objects,
+    programs: Programs,
+    has_live: bool,
+    replays: Vec<Program>,
+}
+
+impl Judge {
+    pub(crate) fn new(tree: Tree, programs: Programs, has_live: bool) -> Result<Self> {
+        Ok(Self {
+            tree,
+            objects: Objects::new()?,
+            programs,
+            has_live,
+            replays: Vec::new(),
+        })
+    }
+
+    pub(crate) fn judge(&mut self, mutation: &Mutation) -> Result<Verdict> {
+        let original = fs::read_to_string(self.tree.path(&mutation.file))?;
+        let text = mutation.apply(&original);
+        if mutation.is_c() {
+            self.judge_c(mutation, &text)
+        } else {
+            self.judge_rust(mutation, &text)
+        }
+    }
+
+    fn judge_c(&mut self, mutation: &Mutation, text: &str) -> Result<Verdict> {
+        let tools = tools_of(&self.tree.path(""), &mutation.file)?;
+        let compiling = COMPILING
+            .iter()
+            .find(|(file, ..)| Path::new(file) == mutation.file);
+        if self.replays.is_empty() {
+            self.programs.learn(&self.tree, REPLAYS, "")?;
+            let replays = self.programs.build(&self.tree, REPLAYS)?;
+            self.replays = replays.context("they compiled before")?;
+        }
+        let unit = compiling
+            .map(|(_, arguments, filter)| {
+                self.programs.learn(&self.tree, arguments, filter)?;
+                let built = self.programs.build(&self.tree, arguments)?;
+                Ok::<_, anyhow::Error>((built.context("it compiled before")?, arguments, filter))
+            })
+            .transpose()?;
+        let replays = of_tools(&self.replays, &tools);
+        if replays.is_empty() && unit.is_none() && !self.has_live {
+            return Ok(Verdict::NotTried);
+        }
+        // Objects of tools that no test here runs need not be compiled.
+        let is_tried = |tool: &String| {
+            self.has_live
+                || unit.is_some()
+                || !of_tools(&self.replays, slice::from_ref(tool)).is_empty()
+        };
+        let tools: Vec<String> = tools.into_iter().filter(is_tried).collect();
+        self.objects.learn(&self.tree, &tools)?;
+
+        let mut changed = self.tree.change(&mutation.file, text)?;
+        let Some(tools) = self.objects.changed(&self.tree, &tools)? else {
+            return Ok(Verdict::NoMutant);
+        };
+        if tools.is_empty() {
+            return Ok(Verdict::NoMutant);
+        }
+        let replays = of_tools(&self.replays, &tools);
+        if let Some((built, arguments, filter)) = unit
+            && let Some(by) = self.programs.first_failure(&built, arguments, filter)?
+        {
+            return Ok(Verdict::Killed { stage: "unit", by });
+        }
+        if let Some(by) = self.programs.first_failure(&replays, REPLAYS, "")? {
+            return Ok(Verdict::Killed {
+                stage: "replay",
+                by,
+            });
+        }
+        if !self.has_live {
+            return Ok(if replays.is_empty() && compiling.is_none() {
+                Verdict::NotTried
+            } else {
+                Verdict::Survived
+            });
+        }
+        self.live(&mut changed, &tools)
+    }
+
+    fn judge_rust(&mut self, mutation: &Mutation, text: &str) -> Result<Verdict> {
+        for (stage, arguments) in stages(&mutation.file) {
+            // Here, and not before the first stage: what comes later takes minutes, and most mutants do not live to see it.
+            self.programs.learn(&self.tree, &arguments, "")?;
+            let mut changed = self.tree.change(&mutation.file, text)?;
+            changed.is_built();
+            let Some(programs) = self.programs.build(&self.tree, &arguments)? else {
+                return Ok(Verdict::NoMutant);
+            };
+            if let Some(by) = self.programs.first_failure(&programs, &arguments, "")? {
+                return Ok(Verdict::Killed { stage, by });
+            }
+        }
+        if !self.has_live {
+            return Ok(Verdict::Survived);
+        }
+        let tools = self.users(&mutation.file)?;
+        let mut changed = self.tree.change(&mutation.file, text)?;
+        self.live(&mut changed, &tools)
+    }
+
+    fn live(&mut self, changed: &mut Changed, filters: &[String]) -> Result<Verdict> {
+        changed.is_built();
+        let Some(programs) = self.programs.build(&self.tree, LIVE)? else {
+            return Ok(Verdict::NoMutant);
+        };
+        for filter in filters {
+            if let Some(by) = self.programs.first_failure(&programs, LIVE, filter)? {
+                return Ok(Verdict::Killed { stage: "live", by });
+            }
+        }
+        Ok(Verdict::Survived)
+    }
+
+    /// Parts of the names of live tests that concern a file of Rust.
+    fn users(&self, file: &Path) -> Result<Vec<String>> {
+        let name = file.to_string_lossy();
+        let mut parts = name.split('/');
+        match (parts.next(), parts.next()) {
+            (Some("tools"), Some(tool)) => Ok(vec![tool.to_owned()]),
+            (_, Some("profile")) => Ok(vec!["outputs".to_owned()]),
+            _ => {
+                let module = parts.nth(1).unwrap_or_default().trim_end_matches(".rs");
+                let tools = tools_of(&self.tree.path(""), Path::new("bpf/include/vmlinux.h"))?;
+                let mut using = Vec::new();
+                for tool in tools {
+                    let directory = self.tree.path(format!("tools/{tool}"));
+                    if directory.is_dir() && mentions(&directory, module)? {
+                        using.push(tool);
+                    }
+                }
+                Ok(using)
+            }
+        }
+    }
+}
+
+/// Whether any source below has this word, such as a module's name.
+fn mentions(directory: &Path, word: &str) -> Result<bool> {
+    for entry in fs::read_dir(directory)?.flatten() {
+        let path = entry.path();
+        let is_mentioned = if path.is_dir() {
+            mentions(&path, word)?
+        } else {
+            let text = fs::read_to_string(&path)?;
+            text.split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|it| it == word)
+        };
+        if is_mentioned {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Tests without a kernel: how they are called, and cargo's arguments.
+fn stages(file: &Path) -> Vec<(&'static str, String)> {
+    let name = file.to_string_lossy();
+    if name.starts_with("common/profile/") {
+        return vec![
+            ("unit", "-p usekit-profile".to_owned()),
+            ("dependents", "-p usekit-flame".to_owned()),
+        ];
+    }
+    if name.starts_with("common/trace/") {
+        return vec![
+            ("unit", "-p usekit-trace --lib".to_owned()),
+            ("dependents", "-p usekit-tools --bins".to_owned()),
+        ];
+    }
+    let tool = name.split('/').nth(1).unwrap_or_default();
+    vec![("unit", format!("-p usekit-tools --bin {tool}"))]
+}
+
+/// `replay_TOOL` and `replay_TOOL_WHAT`.
+fn of_tools(replays: &[Program], tools: &[String]) -> Vec<Program> {
+    let is_of = |program: &Program, tool: &String| {
+        let rest = program
+            .name
+            .strip_prefix("replay_")
+            .and_then(|it| it.strip_prefix(tool.as_str()));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let of_them = replays
+        .iter()
+        .filter(|it| tools.iter().any(|tool| is_of(it, tool)));
+    of_them.cloned().collect()
+}
