@@ -54,6 +54,22 @@ impl Limit {
     }
 }
 
+/// More than a tool commonly has open at a time.
+const ROOM: libc::c_int = 1_024;
+
+/// Makes the table of open files larger, while there is one thread: with several of them the kernel waits for a grace period
+/// each time (`expand_fdtable`), and on an overloaded machine that can take long.
+pub(crate) fn make_room() {
+    // SAFETY: two descriptors of our own, closed once each; where one cannot be had, the table grows when it must.
+    unsafe {
+        let first = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        let far = libc::fcntl(first, libc::F_DUPFD_CLOEXEC, ROOM - 1);
+        for descriptor in [first, far].into_iter().filter(|at| *at >= 0) {
+            libc::close(descriptor);
+        }
+    }
+}
+
 /// Lets the tool have as many files open as the hard limit allows: the usual soft one is for programs that call select().
 pub(crate) fn raise_limit() {
     Limit::before().raised().set();

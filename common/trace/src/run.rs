@@ -56,6 +56,7 @@ const USAGE: u8 = 2;
 pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     signals::keep_children();
     descriptors::raise_limit();
+    descriptors::make_room();
     scheduling::guard();
     // Not the whole machine until Ctrl-C: a script's variable was empty. A later one is the command's own.
     let mut behind = std::env::args_os().skip_while(|arg| arg != "--");

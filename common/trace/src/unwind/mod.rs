@@ -11,6 +11,7 @@ mod free;
 mod maker;
 mod outside;
 mod processes;
+mod publish;
 mod queue;
 mod rules;
 mod start_stack;

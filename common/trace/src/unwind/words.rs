@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 
 use super::free::{FreeList, Run};
+use super::publish::publish;
 
 /// As in unwind_tables.bpf.h.
 pub(super) const CHUNK_WORDS: u32 = 1 << 19;
@@ -69,7 +71,7 @@ impl Drop for Shared {
 /// All words.
 #[derive(Debug)]
 pub(super) struct Words {
-    outer: MapHandle,
+    outer: Arc<MapHandle>,
     chunks: BTreeMap<u32, Shared>,
     free: FreeList,
 }
@@ -78,7 +80,7 @@ impl Words {
     /// `outer` is the BPF side's array of chunks.
     pub(super) fn new(outer: MapHandle) -> Self {
         Self {
-            outer,
+            outer: Arc::new(outer),
             chunks: BTreeMap::new(),
             free: FreeList::new(MAX_CHUNKS, CHUNK_WORDS),
         }
@@ -160,10 +162,7 @@ impl Words {
         )
         .context("memory for unwind tables")?;
         let shared = Shared::map(&inner, CHUNK_WORDS as usize)?;
-        let descriptor = inner.as_fd().as_raw_fd().to_ne_bytes();
-        self.outer
-            .update(&chunk.to_ne_bytes(), &descriptor, MapFlags::ANY)
-            .context("add unwind tables")?;
+        publish(&self.outer, chunk, inner)?;
         self.chunks.insert(chunk, shared);
         Ok(())
     }
