@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
 use crate::cpu_times::watch_cpus;
-use crate::kernel::{alone, beside};
+use crate::kernel::beside;
 use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, samples, stacks};
 use crate::workload::{Workload, number};
 
@@ -35,7 +35,7 @@ fn contained(program: &Path) -> (Workload, u32) {
 
 #[test]
 fn a_program_inside_a_container_is_named_by_its_id_outside() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -56,7 +56,7 @@ fn a_program_inside_a_container_is_named_by_its_id_outside() {
 
 #[test]
 fn a_command_that_enters_a_container_is_followed_and_named() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -75,7 +75,7 @@ fn a_command_that_enters_a_container_is_followed_and_named() {
 /// A tool inside a PID namespace means the IDs that it sees there.
 #[test]
 fn a_tool_inside_a_container_takes_and_gives_its_own_ids() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::tool::Tool;
 
 /// Mapped files; more than the limit below has room for.
@@ -79,7 +79,7 @@ fn map(path: &Path) -> Code {
 
 #[test]
 fn a_command_has_its_callers_limit_and_the_tool_what_is_allowed() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let tool = crate::built("profile");
@@ -98,7 +98,7 @@ fn a_command_has_its_callers_limit_and_the_tool_what_is_allowed() {
 
 #[test]
 fn more_files_than_may_be_open_get_their_tables_all_the_same() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");

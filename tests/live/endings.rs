@@ -288,7 +288,7 @@ fn full_disks_are_named_and_leave_what_was_there() {
 
 #[test]
 fn a_window_in_which_nothing_happened_is_said_to_be_empty() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let workload = Workload::start("asleep", &[]);
@@ -359,7 +359,7 @@ fn human(tool: &str, args: &[&str], work: impl FnOnce()) -> String {
 
 #[test]
 fn nothing_reaches_a_terminal_that_acts_on_it() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in ["offcputime", "profile", "runqlat", "pressure"] {

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::{alone, beside};
+use crate::kernel::beside;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -97,7 +97,7 @@ fn sums(report: &Value, function: &str) -> (u64, u64) {
 
 #[test]
 fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let malloc = ["-e", "uprobe:libc:malloc"];
@@ -113,7 +113,7 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
 /// A program on a tracepoint can keep its events from everybody else.
 #[test]
 fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -135,7 +135,7 @@ fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
 
 #[test]
 fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let counted = report(&["-e", "tracepoint:syscalls:sys_enter_getppid"]);
@@ -165,7 +165,7 @@ fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
 
 #[test]
 fn page_faults_are_the_pages_touched() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let faults = report(&["-e", "page-faults"]);
@@ -180,7 +180,7 @@ fn page_faults_are_the_pages_touched() {
 
 #[test]
 fn losses_are_counted_and_strict_says_so() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
 use crate::held::Held;
-use crate::kernel::alone;
+use crate::kernel::{alone, beside};
 use crate::tool::{COMMANDED, TRACERS, Tool};
 use crate::workload::{Workload, number};
 
@@ -42,7 +42,7 @@ fn finish(tool: Tool) {
 
 #[test]
 fn killed_while_loading_nothing_stays() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in TRACERS {
@@ -69,7 +69,7 @@ fn killed_while_loading_nothing_stays() {
 
 #[test]
 fn killed_while_tracing_nothing_stays() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in TRACERS {
@@ -90,7 +90,7 @@ fn killed_while_tracing_nothing_stays() {
 
 #[test]
 fn killed_while_reporting_nothing_stays() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -134,7 +134,7 @@ fn killed_while_reporting_nothing_stays() {
 /// SIGXFSZ comes in the middle of writing and ends it as SIGKILL would.
 #[test]
 fn killed_while_writing_a_file_leaves_none() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -189,7 +189,7 @@ fn killed_while_writing_a_file_leaves_none() {
 
 #[test]
 fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in COMMANDED {
@@ -234,7 +234,7 @@ fn killed_before_its_command(tool: &str) -> bool {
 
 #[test]
 fn too_few_descriptors_are_one_line_with_the_remedy() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in TRACERS {

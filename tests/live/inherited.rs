@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::tool::{COMMANDED, TRACERS, Tool, once};
 
 /// Started with these signals ignored and all others as usual.
@@ -36,7 +36,7 @@ fn ignored(status: &str) -> Option<u64> {
 /// As `nohup` starts it, of which nothing remains when the terminal goes.
 #[test]
 fn a_signal_that_the_caller_ignores_ends_nothing() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in TRACERS {
@@ -57,7 +57,7 @@ fn a_signal_that_the_caller_ignores_ends_nothing() {
 /// As the background jobs of a script are started, which end such tools with `kill -INT $!`.
 #[test]
 fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in TRACERS {
@@ -74,7 +74,7 @@ fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
 
 #[test]
 fn a_command_ignores_what_the_caller_ignores() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let mask = |signals: &[i32]| signals.iter().fold(0, |mask, n| mask | 1 << (n - 1));
@@ -101,7 +101,7 @@ fn a_command_ignores_what_the_caller_ignores() {
 
 #[test]
 fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in COMMANDED {
@@ -115,7 +115,7 @@ fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
 /// A user of whom there may be one process, or a thread or two on top: the first is the guard.
 #[test]
 fn a_command_for_which_there_is_no_process_says_so() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -152,7 +152,7 @@ fn a_command_for_which_there_is_no_process_says_so() {
 
 #[test]
 fn a_command_is_waited_for_though_nothing_can_be_written() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -173,7 +173,7 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
 
 #[test]
 fn a_log_stays_until_there_is_something_to_write() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

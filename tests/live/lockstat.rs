@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::tool::Tool;
 use crate::workload::number;
 
@@ -49,7 +49,7 @@ fn is_the_map(lock: &&Value) -> bool {
 
 #[test]
 fn a_lock_adds_up_over_waiters_parts_and_buckets() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let (stdout, stderr) = around(&["-K", "-j"], "1000");
@@ -75,7 +75,7 @@ fn a_lock_adds_up_over_waiters_parts_and_buckets() {
 
 #[test]
 fn intervals_add_up_to_no_more_than_threads_times_time() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let (stdout, _) = around(&["-K", "-j", "-i", "0.5"], "4000");
@@ -100,7 +100,7 @@ fn intervals_add_up_to_no_more_than_threads_times_time() {
 
 #[test]
 fn formats_have_the_same_time() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -130,7 +130,7 @@ fn formats_have_the_same_time() {
 
 #[test]
 fn the_table_is_at_most_100_columns_wide() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let (stdout, stderr) = around(&["-s", "2", "--hist"], "1000");

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::c_program::compile;
-use crate::kernel::alone;
+use crate::kernel::{alone, beside};
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -153,7 +153,7 @@ fn children_that_a_target_forks_are_freed_of_the_probes_while_it_keeps_them() {
 
 #[test]
 fn programs_without_glibc_are_refused_with_the_reason() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -173,7 +173,7 @@ fn programs_without_glibc_are_refused_with_the_reason() {
 
 #[test]
 fn what_the_kernel_offers_is_said_and_no_process_probed_or_looked_at() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

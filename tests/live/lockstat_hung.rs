@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::lockstat_kernel::locks;
 use crate::lockstat_now_kernel::behind_an_inode;
 use crate::tool::Tool;
@@ -11,7 +11,7 @@ use crate::workload::number;
 /// Where the kernel says for what its hung tasks wait, and of rwsems' readers and writers.
 #[test]
 fn waits_that_neither_begin_nor_end_while_it_looks_are_counted() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let (workload, truth, _dir) = behind_an_inode();

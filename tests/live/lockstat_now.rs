@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::containers;
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -86,7 +86,7 @@ pub(crate) fn circle(known: &HashMap<u64, Value>, from: u64) -> Vec<u64> {
 
 /// A ring of locks, one thread after the other, with some more behind it.
 fn assert_ring(kinds: &str, innocents: usize, word: &str) {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -172,7 +172,7 @@ fn a_circle_that_a_time_out_will_end_is_called_that() {
 
 #[test]
 fn a_join_is_part_of_a_circle() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -187,7 +187,7 @@ fn a_join_is_part_of_a_circle() {
 
 #[test]
 fn a_lock_whose_holder_has_exited_is_abandoned() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -205,7 +205,7 @@ fn a_lock_whose_holder_has_exited_is_abandoned() {
 /// Its locks have their words in another order, and its stacks have no names.
 #[test]
 fn a_32_bit_programs_locks_name_their_holders_too() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -242,7 +242,7 @@ fn a_32_bit_programs_locks_name_their_holders_too() {
 
 #[test]
 fn owners_are_known_by_the_ids_of_their_own_pid_namespace() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -298,7 +298,7 @@ fn await_futexes(pid: u32, threads: usize) {
 
 #[test]
 fn a_rust_program_of_which_every_thread_waits_is_dead_though_no_lock_names_a_holder() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -327,7 +327,7 @@ fn a_rust_program_of_which_every_thread_waits_is_dead_though_no_lock_names_a_hol
 
 #[test]
 fn a_rust_program_with_a_thread_left_is_not_called_dead() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -347,7 +347,7 @@ const BUSY: &str = include_str!("../workloads/locks/busy.c");
 
 #[test]
 fn busy_programs_are_healthy() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

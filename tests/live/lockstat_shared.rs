@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::containers;
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::lockstat_now::{STUCK, circle, list, now, stuck, stuck_as, text};
 use crate::lockstat_user::{self, OTHER};
 use crate::tool::{Output, Tool};
@@ -29,7 +29,7 @@ fn report(output: &Output) -> Value {
 
 #[test]
 fn two_processes_over_shared_locks() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -58,7 +58,7 @@ fn two_processes_over_shared_locks() {
 
 #[test]
 fn a_number_from_another_pid_namespace_makes_no_deadlock() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -87,7 +87,7 @@ fn a_number_from_another_pid_namespace_makes_no_deadlock() {
 
 #[test]
 fn who_holds_a_lock_across_pid_namespaces_is_known_by_releasing_it() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -136,7 +136,7 @@ const MUSL: [&str; 3] = [
 /// Its locks name nobody, and have other words than glibc's.
 #[test]
 fn threads_that_are_stuck_in_musls_locks_wait_for_these() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -192,7 +192,7 @@ int main(void)
 
 #[test]
 fn an_error_in_musls_lock_is_no_thread() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -223,7 +223,7 @@ fn an_error_in_musls_lock_is_no_thread() {
 /// As in two containers, which have /dev/shm of their own.
 #[test]
 fn files_of_one_number_on_two_devices_are_two_locks() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

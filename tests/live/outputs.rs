@@ -12,7 +12,7 @@ use profile::units;
 use serde_json::Value;
 
 use crate::disk::on_full_disk;
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
 
@@ -115,7 +115,7 @@ fn own(recording: &Recording) -> BTreeMap<String, u64> {
 
 #[test]
 fn every_format_of_a_run_of_offcputime_has_the_same_times() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let capture = Capture::waits();
@@ -155,7 +155,7 @@ fn every_format_of_a_run_of_offcputime_has_the_same_times() {
 
 #[test]
 fn every_format_of_a_run_of_profile_has_the_same_samples() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let capture = Capture::samples();
@@ -192,7 +192,7 @@ fn words(top: &str, function: &str) -> Vec<String> {
 
 #[test]
 fn gos_pprof_has_samples_and_time_of_profile() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let capture = Capture::samples();
@@ -234,7 +234,7 @@ fn gos_pprof_has_samples_and_time_of_profile() {
 
 #[test]
 fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let capture = Capture::waits();
@@ -297,7 +297,7 @@ fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
 /// Build IDs as readelf and perf see them.
 #[test]
 fn mappings_have_the_build_ids_of_their_files() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let capture = Capture::waits();
@@ -337,7 +337,7 @@ fn read_elf(path: &Path) -> Option<String> {
 /// fits on any disk.
 #[test]
 fn a_failed_write_leaves_the_old_file_whatever_the_format() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::tool::{TRACERS, Tool, once};
 
 /// By their numbers in linux/capability.h.
@@ -64,7 +64,7 @@ fn await_command(tool: &Tool) {
 
 #[test]
 fn an_attached_tool_has_only_what_it_needs() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let own = field(
@@ -118,7 +118,7 @@ fn an_attached_tool_has_only_what_it_needs() {
 
 #[test]
 fn a_command_has_the_callers_privileges() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let print = "grep -E 'Cap|NoNewPrivs' /proc/self/status";
@@ -140,7 +140,7 @@ fn a_command_has_the_callers_privileges() {
 /// `-o` into a directory of somebody else's, over a file of theirs.
 #[test]
 fn a_file_is_written_wherever_root_can() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -162,7 +162,7 @@ fn a_file_is_written_wherever_root_can() {
 #[test]
 fn somebody_elses_link_in_a_sticky_directory_is_not_followed() {
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let protected = "/proc/sys/fs/protected_symlinks";
@@ -188,7 +188,7 @@ fn somebody_elses_link_in_a_sticky_directory_is_not_followed() {
 /// A budget is not kept to where nobody says what BPF programs cost.
 #[test]
 fn a_budget_that_cannot_be_measured_is_refused() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let without = |tool: &str| {

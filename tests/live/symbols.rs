@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::c_program::{BURN, compile, run};
 use crate::cpu_times::{stolen_samples, untaken_samples, watch_cpus};
-use crate::kernel::alone;
+use crate::kernel::{alone, beside};
 use crate::tool::Tool;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
@@ -221,7 +221,7 @@ fn a_stripped_program_has_offsets_that_nm_knew() {
 
 #[test]
 fn inlined_functions_are_frames_with_file_and_line() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -256,7 +256,7 @@ fn inlined_functions_are_frames_with_file_and_line() {
 
 #[test]
 fn a_debug_link_leads_to_names_and_inlined_functions() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
@@ -280,7 +280,7 @@ fn a_debug_link_leads_to_names_and_inlined_functions() {
 
 #[test]
 fn the_vdso_and_the_kernel_have_names() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

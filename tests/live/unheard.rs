@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::c_program::compile;
 use crate::endings::DEEP;
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::tool::{COMMANDED, TRACERS, once};
 
 fn full() -> File {
@@ -22,7 +22,7 @@ fn closed() -> Stdio {
 
 #[test]
 fn a_stderr_that_takes_nothing_costs_no_results() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in TRACERS {
@@ -41,7 +41,7 @@ fn a_stderr_that_takes_nothing_costs_no_results() {
 
 #[test]
 fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let status = |tool: &str, args: &[&str], stderr: Stdio| {
@@ -62,7 +62,7 @@ fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
 /// `TOOL 2>&1 | head -3`: what follows on stdout finds a closed pipe, too.
 #[test]
 fn a_reader_of_both_that_leaves_ends_it_quietly() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     for tool in ["runqlat", "biolatency", "pressure"] {
@@ -78,7 +78,7 @@ fn a_reader_of_both_that_leaves_ends_it_quietly() {
 
 #[test]
 fn a_reader_of_results_that_left_is_no_reason_to_keep_losses_back() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::c_program::compile;
-use crate::kernel::alone;
+use crate::kernel::beside;
 use crate::symbols::{HERTZ, frames, stacks, start};
 use crate::unwind_life::{MAIN, assert_samples, compile_phases, in_function, trace, weight, whole};
 use crate::workload::number;
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 
 #[test]
 fn each_way_to_unwind_is_what_it_says() {
-    let Some(_machine) = alone() else {
+    let Some(_machine) = beside() else {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
