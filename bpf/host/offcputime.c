@@ -54,6 +54,34 @@ void host_exited(__u64 *threads, __u64 *lifetime_ns)
 	}
 }
 
+/* Time of all targets on CPUs, and in all phases together, those that no event told of included. */
+void host_phases(__u64 *oncpu_ns, __u64 *all_ns)
+{
+	*oncpu_ns = *all_ns = 0;
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct offcputime_totals *sums;
+
+		host_set(0, cpu, NULL);
+		sums = totals_here();
+		*oncpu_ns += sums->oncpu_ns;
+		*all_ns += sums->oncpu_ns + sums->blocked_ns + sums->runqueue_ns + sums->unseen_ns;
+	}
+}
+
+/* How long a living target had been in the window when it came into the phase that it is in. */
+__u64 host_accounted(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	return member->since_ns - member->joined_ns;
+}
+
+/* Times that would have been negative. */
+__u64 host_negative(void)
+{
+	return losses.negative;
+}
+
 /* Events that do not follow on those before. */
 __u64 host_out_of_order(void)
 {

@@ -2,8 +2,10 @@
 
 mod host;
 
-use host::machine::{Life, Machine, play};
-use oracle::{Bracket, Logs, Span, offcpu, run_queue};
+use std::collections::{HashMap, HashSet};
+
+use host::machine::{Life, Machine, Task, play};
+use oracle::{Bracket, Kind, Logs, Span, offcpu, run_queue};
 
 /// Of a thread: times off the CPU that are over, and that the tool can know. `sched_exit_tp` is not played.
 struct Truth {
@@ -86,6 +88,45 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
     };
     assert_eq!(unreported, 0, "seed {seed}");
     assert_exits_are_counted(machine, seed);
+    assert_phases_add_up(machine, seed);
+}
+
+/// Every moment of a target is in one phase, and those on a CPU are from a switch to it until the one away from it.
+fn assert_phases_add_up(machine: &Machine, seed: u64) {
+    let (mut oncpu_ns, mut all_ns) = (0, 0);
+    // SAFETY: the types of host/offcputime.c; the tasks live.
+    let (living_ns, negative) = unsafe {
+        type Phases = unsafe extern "C" fn(*mut u64, *mut u64);
+        machine.host.function::<Phases>("host_phases")(&raw mut oncpu_ns, &raw mut all_ns);
+        let accounted = machine
+            .host
+            .function::<unsafe extern "C" fn(Task) -> u64>("host_accounted");
+        let negative = machine
+            .host
+            .function::<unsafe extern "C" fn() -> u64>("host_negative");
+        let living_ns: u64 = machine.alive().map(|thread| accounted(thread.task)).sum();
+        (living_ns, negative())
+    };
+    let exited = machine.exited.iter();
+    let exited_ns: u64 = exited.map(|life| life.end_ns - life.begin_ns).sum();
+    assert_eq!(oncpu_ns, model_oncpu_ns(machine), "seed {seed}");
+    assert_eq!(all_ns, exited_ns + living_ns, "seed {seed}");
+    assert_eq!(negative, 0, "seed {seed}");
+}
+
+fn model_oncpu_ns(machine: &Machine) -> u64 {
+    let targets: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
+    let (mut since, mut oncpu_ns) = (HashMap::new(), 0);
+    for event in machine.logs(0..=machine.now).before {
+        let Kind::Switch { prev, next, .. } = event.kind else {
+            continue;
+        };
+        oncpu_ns += since.remove(&prev).map_or(0, |since| event.ns - since);
+        if targets.contains(&next) {
+            since.insert(next, event.ns);
+        }
+    }
+    oncpu_ns
 }
 
 fn assert_exits_are_counted(machine: &Machine, seed: u64) {

@@ -9,7 +9,7 @@ use oracle::{Event, Kind, Logs};
 
 use crate::host::{self, Host};
 
-type Task = *mut c_void;
+pub(crate) type Task = *mut c_void;
 
 /// Functions that every tool has: `host/threads.h`, `host/host.h`.
 struct Calls {
@@ -56,9 +56,9 @@ pub(crate) enum State {
     Running,
 }
 
-struct Thread {
+pub(crate) struct Thread {
     tid: u32,
-    task: Task,
+    pub(crate) task: Task,
     state: State,
     begin_ns: u64,
     /// It has not been on a queue yet.
@@ -350,11 +350,12 @@ impl Machine {
     }
 
     pub(crate) fn lives(&self) -> impl Iterator<Item = Life> {
-        let alive = self.threads.iter().filter(|thread| is_target(thread));
-        self.exited
-            .iter()
-            .copied()
-            .chain(alive.map(|thread| self.life_of(thread)))
+        let alive = self.alive().map(|thread| self.life_of(thread));
+        self.exited.iter().copied().chain(alive)
+    }
+
+    pub(crate) fn alive(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.iter().filter(|thread| is_target(thread))
     }
 
     fn life_of(&self, thread: &Thread) -> Life {
