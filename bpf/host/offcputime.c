@@ -68,7 +68,7 @@ void host_phases(__u64 *oncpu_ns, __u64 *all_ns)
 	}
 }
 
-/* How long a living target had been in the window when it came into the phase that it is in. */
+/* Time that a living target had been in the window when it came into the phase that it is in. */
 __u64 host_accounted(struct task_struct *task)
 {
 	struct member *member = member_of(task);

@@ -23,7 +23,7 @@ fn bucket(ns: u64) -> (u32, u64) {
     (shift, ns >> shift)
 }
 
-/// What the model says of a lock, and what the programs say.
+/// Compares the model with the programs for one lock.
 fn assert_lock(locks: &Locks, at: usize, lengths: &[u64], seed: u64) {
     let Lock { address, flags, .. } = locks.locks[at];
     let (parts, total_ns) = (locks.parts[at], lengths.iter().sum::<u64>());

@@ -31,7 +31,7 @@ pub(crate) struct Run {
     pub(crate) worst: Times,
 }
 
-/// Of one run, or the largest of several.
+/// Times of one run, or the largest of several runs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Times {
     /// From exec until it says that it traces; `None`: it does not say so.

@@ -48,7 +48,7 @@ pub(crate) struct Thread {
     stale: Vec<usize>,
 }
 
-/// What the programs must say of a lock beside its waits.
+/// Counters of a lock beside its waits, as the programs must have them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Parts {
     /// Spinning, ns.

@@ -302,7 +302,7 @@ impl Machine {
         }
     }
 
-    /// Whoever is current forks, and the memory of the exited thread is free for its child.
+    /// The current thread forks, and the memory of the exited thread is free for its child.
     fn replace(&mut self, cpu: u32, at: usize) {
         let life = self.life_of(&self.threads[at]);
         self.exited.push(life);
@@ -336,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// What happened in that time, as two logs that are the same.
+    /// Events of that time, as two logs that are the same.
     pub(crate) fn logs(&self, time: RangeInclusive<u64>) -> Logs {
         let first = self
             .events

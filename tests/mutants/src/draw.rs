@@ -1,4 +1,4 @@
-//! Which files are mutated, and which mutations are tried: drawn by a seed, the kinds in turns.
+//! The choice of files and of mutations: drawn by a seed, the kinds in turns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,7 +72,7 @@ const OF_TOOLS: [&str; 24] = [
     "weighted",
 ];
 
-/// What follows `root`, sorted.
+/// Paths below `root`, sorted.
 pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for directory in ["bpf", "common", "tools"] {

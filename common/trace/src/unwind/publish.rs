@@ -5,12 +5,13 @@
 //! before that wait. On an overloaded machine the threads that end a grace period may starve for a minute; so another thread
 //! than the caller's does the waiting.
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::privileges::{self, Capability};
@@ -22,6 +23,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Puts `inner` where `index` is in `outer`, and nothing is yet. Programs see it when this returns.
 pub(super) fn publish(outer: &Arc<MapHandle>, index: u32, inner: MapHandle) -> Result<()> {
     let (done, answer) = mpsc::channel();
+    let (watching, watched) = mpsc::channel::<()>();
     let to = Arc::clone(outer);
     thread::Builder::new()
         .name("unwind-chunk".into())
@@ -29,22 +31,25 @@ pub(super) fn publish(outer: &Arc<MapHandle>, index: u32, inner: MapHandle) -> R
             // Where this is refused, it has what its maker has.
             let _ = privileges::keep_only(&[Capability::Bpf]);
             let _ = done.send(put(&to, index, &inner));
+            // Its number may soon be somebody else's, whom the guard must not raise. First it is put on the guard's list.
+            let _ = watched.recv();
+            // SAFETY: has no preconditions.
+            scheduling::forget_process(unsafe { libc::gettid() });
         })
         .context("start a thread")?;
     scheduling::watch_threads();
+    drop(watching);
     loop {
         match answer.recv_timeout(PAUSE) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) if is_there(outer, index) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => unreachable!("put() does not panic"),
+            Err(RecvTimeoutError::Disconnected) => bail!("add unwind tables: no answer"),
         }
     }
 }
 
 fn put(outer: &MapHandle, index: u32, inner: &MapHandle) -> Result<()> {
-    use std::os::fd::{AsFd, AsRawFd};
-
     let descriptor = inner.as_fd().as_raw_fd().to_ne_bytes();
     outer
         .update(&index.to_ne_bytes(), &descriptor, MapFlags::ANY)
