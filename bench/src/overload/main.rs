@@ -16,6 +16,7 @@ use crate::process::Load;
 use crate::run::{Run, Times};
 use crate::watcher::Watcher;
 
+mod examiner;
 mod process;
 mod run;
 mod watcher;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::Args;
+use crate::examiner::Examiner;
 use crate::process::ordinary;
 
 pub(crate) const OURS: [&str; 6] = [
@@ -100,11 +101,13 @@ impl Run {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("start {program}"))?;
+        let examiner = Examiner::start(child.id());
         let said = child.stderr.take().context("its stderr is piped")?;
         let mut traces = None;
         for line in BufReader::new(said).lines() {
-            if line?.contains(": tracing") {
-                traces.get_or_insert(began.elapsed());
+            if line?.contains(": tracing") && traces.is_none() {
+                traces = Some(began.elapsed());
+                examiner.begin();
             }
         }
         child.wait()?;
