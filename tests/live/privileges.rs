@@ -25,7 +25,8 @@ fn field(status: &str, name: &str) -> u64 {
 const SYS_NICE: u64 = 1 << 23;
 const BPF: u64 = 1 << 39;
 
-/// Capabilities of each thread, the first one's first, but for the guard and those that add tables, which have their own; all must have given up hope for more.
+/// Capabilities of each thread, the first one's first, but for the guard, which has its own; all must have given up hope for more. Children that
+/// change tables have one.
 fn capabilities(tool: &Tool) -> Vec<u64> {
     let pid = tool.pid();
     let mut threads: Vec<u32> = fs::read_dir(format!("/proc/{pid}/task"))
@@ -47,12 +48,26 @@ fn capabilities(tool: &Tool) -> Vec<u64> {
         let is_guard = status.starts_with("Name:\tguard\n");
         let has = field(&status, "CapEff:");
         assert!(!is_guard || has == SYS_NICE, "{has:x}");
-        // It waits in the kernel for an array to be part of another.
-        let is_waiter = status.starts_with("Name:\tunwind-chunk\n");
-        assert!(!is_waiter || has == BPF, "{has:x}");
-        (!is_guard && !is_waiter).then_some(has)
+        (!is_guard).then_some(has)
     });
-    statuses.collect()
+    let capabilities = statuses.collect();
+    for status in children(pid) {
+        let changes_tables = status.starts_with("Name:\tunwind-chunk\n");
+        assert!(
+            !changes_tables || field(&status, "CapEff:") == BPF,
+            "{status}"
+        );
+    }
+    capabilities
+}
+
+/// Their statuses.
+fn children(pid: u32) -> Vec<String> {
+    let parent = format!("\nPPid:\t{pid}\n");
+    let processes = fs::read_dir("/proc").expect("it is mounted").flatten();
+    let statuses =
+        processes.filter_map(|process| fs::read_to_string(process.path().join("status")).ok());
+    statuses.filter(|status| status.contains(&parent)).collect()
 }
 
 /// Until the thread that starts the command, and is as mighty as the command will be, has ended with that.

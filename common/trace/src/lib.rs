@@ -9,6 +9,7 @@ pub mod command;
 pub mod cost;
 mod descriptors;
 pub mod detaching;
+mod errands;
 mod forked;
 pub mod glob;
 pub mod histogram;

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapHandle, MapType};
+use libbpf_rs::{MapHandle, MapType};
 
 use super::free::{FreeList, Run};
-use super::publish::publish;
+use super::publish::{publish, withdraw};
 
 /// As in unwind_tables.bpf.h.
 pub(super) const CHUNK_WORDS: u32 = 1 << 19;
@@ -71,7 +70,7 @@ impl Drop for Shared {
 /// All words.
 #[derive(Debug)]
 pub(super) struct Words {
-    outer: Arc<MapHandle>,
+    outer: MapHandle,
     chunks: BTreeMap<u32, Shared>,
     free: FreeList,
 }
@@ -80,7 +79,7 @@ impl Words {
     /// `outer` is the BPF side's array of chunks.
     pub(super) fn new(outer: MapHandle) -> Self {
         Self {
-            outer: Arc::new(outer),
+            outer,
             chunks: BTreeMap::new(),
             free: FreeList::new(MAX_CHUNKS, CHUNK_WORDS),
         }
@@ -126,7 +125,7 @@ impl Words {
             let unused = free.is_chunk_free(*chunk);
             if unused {
                 // A failure leaves an unused array behind, nothing else.
-                let _ = outer.delete(&chunk.to_ne_bytes());
+                let _ = withdraw(outer, *chunk);
             }
             !unused
         });
@@ -162,7 +161,7 @@ impl Words {
         )
         .context("memory for unwind tables")?;
         let shared = Shared::map(&inner, CHUNK_WORDS as usize)?;
-        publish(&self.outer, chunk, inner)?;
+        publish(&self.outer, chunk, &inner)?;
         self.chunks.insert(chunk, shared);
         Ok(())
     }
