@@ -130,7 +130,7 @@ pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
     Ok(left)
 }
 
-/// Forks with all signals held back in the child, until it has put its handlers aside.
+/// Forks with all signals held back in the child, until it has put its handlers aside. It begins with the ordinary class.
 pub(crate) fn fork() -> io::Result<libc::pid_t> {
     // SAFETY: sigset_t is plain memory that sigfillset fills. The child calls what is safe in the fork of a program with
     // threads: it allocates, which glibc provides for, and takes no lock that another thread may have held.
@@ -139,7 +139,7 @@ pub(crate) fn fork() -> io::Result<libc::pid_t> {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let pid = libc::fork();
+        let pid = scheduling::urgently(|| libc::fork());
         let error = io::Error::last_os_error();
         if pid != 0 {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());

@@ -7,24 +7,28 @@
 //!
 //! A guard, a thread with the highest real-time priority, looks ten times a second whether the tool's threads get what they
 //! want. One that does not gets the next one, for some two seconds at a time; other threads of ours that starve meanwhile go
-//! before ordinary ones. How much real time leaves to others is up to the kernel: 5 % of each CPU, to all others up to 6.11
+//! before ordinary ones. A thread that forks goes before all others while it does, see [`urgently`]. How much real time leaves to others is up to the kernel: 5 % of each CPU, to all others up to 6.11
 //! (`sched_rt_runtime_us`), and to ordinary threads since. Hogs of the same priority keep the guard waiting like everybody.
 //! Without `CAP_SYS_NICE`, and in a group without a share of real time (`RT_GROUP_SCHED`), the guard only keeps the account.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use class::{Class, Priority, set_class};
 use profile::units;
+use urgent::Helped;
+pub(crate) use urgent::urgently;
 use watched::Watched;
 
 use crate::privileges::{self, Capability};
 use crate::window::monotonic_ns;
 
 mod class;
+mod urgent;
 mod watched;
 
 /// Between two looks.
@@ -38,6 +42,8 @@ static RESTS: AtomicBool = AtomicBool::new(false);
 /// [`end`] waits for the guard.
 static ENDS: AtomicBool = AtomicBool::new(false);
 static WATCHED: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+/// The thread that has [`WATCHED`]; 0: none.
+static LOCKER: AtomicI32 = AtomicI32::new(0);
 /// As in [`Starved`].
 static TIMES: AtomicU64 = AtomicU64::new(0);
 static STARVED_NS: AtomicU64 = AtomicU64::new(0);
@@ -126,9 +132,7 @@ impl Drop for Rest {
     fn drop(&mut self) {
         LOOKED_NS.store(monotonic_ns(), Ordering::Release);
         RESTS.store(false, Ordering::Release);
-        if let Some(guard) = &*GUARD.lock().unwrap_or_else(PoisonError::into_inner) {
-            guard.thread().unpark();
-        }
+        wake_guard();
     }
 }
 
@@ -159,31 +163,81 @@ pub fn starved() -> Starved {
     }
 }
 
+/// `false`: there is none.
+fn wake_guard() -> bool {
+    let guard = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(guard) = &*guard {
+        guard.thread().unpark();
+    }
+    guard.is_some()
+}
+
 fn watch(one: Option<Watched>) {
     watched().extend(one);
 }
 
-fn watched() -> MutexGuard<'static, Vec<Watched>> {
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+fn watched() -> List {
+    // SAFETY: has no preconditions.
+    let tid = unsafe { libc::gettid() };
+    let list = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    LOCKER.store(tid, Ordering::Release);
+    List(list)
+}
+
+/// What is watched, locked by a thread that the guard knows.
+struct List(MutexGuard<'static, Vec<Watched>>);
+
+impl Deref for List {
+    type Target = Vec<Watched>;
+
+    fn deref(&self) -> &Vec<Watched> {
+        &self.0
+    }
+}
+
+impl DerefMut for List {
+    fn deref_mut(&mut self) -> &mut Vec<Watched> {
+        &mut self.0
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        LOCKER.store(0, Ordering::Release);
+    }
 }
 
 fn look_after() {
     let _ = set_class(0, Class::real_time(Priority::Guard));
     // The files that it reads are open.
     let _ = privileges::keep_only(&[Capability::SysNice]);
+    let (mut urgent, mut locker) = (Helped::default(), Helped::default());
+    let mut is_urgent = false;
     LOOKED_NS.store(monotonic_ns(), Ordering::Release);
     while !ENDS.load(Ordering::Acquire) {
-        thread::park_timeout(PERIOD);
+        // Looks would lower somebody who does what is urgent.
+        thread::park_timeout(if is_urgent { PERIOD } else { until_next_look() });
+        is_urgent = urgent.answer();
         while RESTS.load(Ordering::Acquire) {
             thread::park();
+            is_urgent = urgent.answer();
         }
-        let now_ns = monotonic_ns();
-        let last_ns = LOOKED_NS.swap(now_ns, Ordering::AcqRel);
-        look(now_ns.saturating_sub(last_ns));
+        if !is_urgent && until_next_look().is_zero() {
+            let now_ns = monotonic_ns();
+            let last_ns = LOOKED_NS.swap(now_ns, Ordering::AcqRel);
+            look(now_ns.saturating_sub(last_ns), &mut locker);
+        }
     }
+    locker.help(0);
+    urgent.help(0);
     for one in &mut *watched() {
         one.raise();
     }
+}
+
+fn until_next_look() -> Duration {
+    let passed_ns = monotonic_ns().saturating_sub(LOOKED_NS.load(Ordering::Acquire));
+    Duration::from_nanos(PERIOD_NS.saturating_sub(passed_ns))
 }
 
 /// By how much a look came too late, ns: no thread had a CPU, or the process was stopped.
@@ -191,16 +245,17 @@ fn late_ns(elapsed_ns: u64) -> u64 {
     elapsed_ns.saturating_sub(PERIOD_NS)
 }
 
-fn look(elapsed_ns: u64) {
+fn look(elapsed_ns: u64, locker: &mut Helped) {
     note_starved(late_ns(elapsed_ns));
     // Lateness is counted once, not for each thread again.
     let elapsed_ns = elapsed_ns.min(2 * PERIOD_NS);
-    // A thread that has the lock may have no CPU.
     let mut watched = match WATCHED.try_lock() {
         Ok(watched) => watched,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
+        // It may have no CPU.
+        Err(TryLockError::WouldBlock) => return locker.help(LOCKER.load(Ordering::Acquire)),
     };
+    locker.help(0);
     for one in &mut *watched {
         note_starved(one.look(elapsed_ns));
     }
