@@ -1,9 +1,15 @@
 //! runqlat's programs on random orders of events, with hidden switches, against the model that live tests hold the tool to.
 
 mod host;
+#[path = "host/window.rs"]
+mod window;
 
-use host::machine::{Machine, play};
-use oracle::{Bracket, behind, run_queue};
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use host::machine::{Life, Machine, play};
+use oracle::{Bracket, Kind, Logs, Span, behind, run_queue};
+use window::play_window;
 
 /// What the model says, and what the programs say.
 fn assert_the_same(machine: &mut Machine, seed: u64) {
@@ -50,4 +56,154 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
 #[test]
 fn waits_and_whom_they_were_behind_are_the_models() {
     play("runqlat", assert_the_same);
+}
+
+/// Waits of a thread that the tool can know, whether it lives or not.
+fn waits_in(logs: &Logs, life: Life) -> Vec<Span> {
+    run_queue::waits(logs, life.tid).expect("the same log")
+}
+
+fn length_ns(span: &Span) -> u64 {
+    span.pair.early.end_ns - span.pair.early.begin_ns
+}
+
+/// 16 in every power of two, and one each below 16.
+fn bucket(ns: u64) -> u32 {
+    let shift = ns.max(16).ilog2() - 4;
+    shift * 16 + u32::try_from(ns >> shift).expect("less than 32")
+}
+
+/// What a thread's waits in the window come to: those that began and ended in it.
+fn assert_counted(machine: &Machine, tid: u32, lengths: &[u64], seed: u64) {
+    let (mut count, mut sum_ns, mut max_ns) = (0, 0, 0);
+    // SAFETY: the types of host/runqlat.c.
+    let in_bucket = unsafe {
+        type Counted = unsafe extern "C" fn(u32, *mut u64, *mut u64, *mut u64);
+        let counted = machine.host.function::<Counted>("host_thread_counted");
+        counted(tid, &raw mut count, &raw mut sum_ns, &raw mut max_ns);
+        machine
+            .host
+            .function::<unsafe extern "C" fn(u32, u32) -> u64>("host_bucket")
+    };
+    let truth = (
+        lengths.len() as u64,
+        lengths.iter().sum(),
+        lengths.iter().copied().max().unwrap_or(0),
+    );
+    assert_eq!((count, sum_ns, max_ns), truth, "seed {seed}, thread {tid}");
+    let mut buckets: BTreeMap<u32, u64> = BTreeMap::new();
+    for length in lengths {
+        *buckets.entry(bucket(*length)).or_default() += 1;
+    }
+    for (bucket, count) in buckets {
+        // SAFETY: its type.
+        let counted = unsafe { in_bucket(tid, bucket) };
+        assert_eq!(counted, count, "seed {seed}, thread {tid}, bucket {bucket}");
+    }
+}
+
+/// Targets that were there before the window and of which nothing was seen in it before they were switched in.
+fn under_way(logs: &Logs, tids: &HashSet<u32>, before_ns: u64) -> u64 {
+    let mut unseen = tids.clone();
+    let mut under_way = 0;
+    for event in logs.before.iter().filter(|event| event.ns < before_ns) {
+        match event.kind {
+            Kind::Wakeup {
+                tid, runs: false, ..
+            } => {
+                unseen.remove(&tid);
+            }
+            Kind::Switch {
+                prev,
+                next,
+                runnable,
+                ..
+            } => {
+                if runnable {
+                    unseen.remove(&prev);
+                }
+                under_way += u64::from(unseen.remove(&next));
+            }
+            _ => {}
+        }
+    }
+    under_way
+}
+
+fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
+    let logs = machine.logs_to_the_end(window.start);
+    let (mut wakeups, mut unseen) = (0, 0);
+    for life in machine.lives() {
+        let waits = waits_in(&logs, life);
+        let began: Vec<&Span> = waits
+            .iter()
+            .filter(|span| span.begins_in(&window))
+            .collect();
+        wakeups += began.iter().filter(|span| !span.was_runnable).count() as u64;
+        let (hidden, seen): (Vec<&Span>, Vec<&Span>) =
+            began.into_iter().partition(|span| span.is_hidden);
+        let is_over = |span: &&Span| span.pair.early.end_at_most_ns < window.end;
+        unseen += hidden.into_iter().filter(is_over).count() as u64;
+        let (over, open): (Vec<&Span>, Vec<&Span>) = seen.into_iter().partition(is_over);
+        let lengths: Vec<u64> = over.into_iter().map(length_ns).collect();
+        assert_counted(machine, life.tid, &lengths, seed);
+        let open_ns = open
+            .first()
+            .map_or(0, |span| window.end - span.pair.early.begin_ns);
+        let thread = machine.alive().find(|thread| thread.tid == life.tid);
+        if let Some(thread) = thread {
+            assert_eq!(
+                machine.list(thread, "host_waiting"),
+                open_ns,
+                "seed {seed}, thread {}",
+                life.tid
+            );
+        }
+    }
+    let switches = logs.before.iter().filter(|event| event.ns < window.end);
+    let switches = switches
+        .filter(|event| matches!(event.kind, Kind::Switch { .. }))
+        .count() as u64;
+    let old = machine.lives().filter(|life| machine.was_found(life.tid));
+    let under_way = under_way(&logs, &old.map(|life| life.tid).collect(), window.end);
+    let (mut told_wakeups, mut told_switches, mut told_under_way) = (0, 0, 0);
+    // SAFETY: the types of host/runqlat.c.
+    let told_unseen = unsafe {
+        type Totals = unsafe extern "C" fn(*mut u64, *mut u64, *mut u64);
+        let totals = machine.host.function::<Totals>("host_totals");
+        totals(
+            &raw mut told_wakeups,
+            &raw mut told_switches,
+            &raw mut told_under_way,
+        );
+        machine
+            .host
+            .function::<unsafe extern "C" fn() -> u64>("host_unseen")()
+    };
+    assert_eq!(
+        (told_wakeups, told_switches, told_under_way, told_unseen),
+        (wakeups, switches, under_way, unseen),
+        "seed {seed}"
+    );
+}
+
+#[test]
+fn window_amid_events_is_the_models() {
+    let by_thread = |machine: &Machine| {
+        // SAFETY: the type of host/runqlat.c.
+        unsafe {
+            machine
+                .host
+                .function::<unsafe extern "C" fn()>("host_by_thread")()
+        }
+    };
+    let end = |machine: &Machine, ns: u64| {
+        // SAFETY: the type of host/runqlat.c.
+        unsafe {
+            machine
+                .host
+                .function::<unsafe extern "C" fn(u64)>("host_end")(ns)
+        }
+    };
+    play_window("runqlat", by_thread, end, assert_window);
 }

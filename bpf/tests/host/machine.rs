@@ -7,13 +7,14 @@ use std::path::Path;
 use fastrand::Rng;
 use oracle::{Event, Kind, Logs};
 
+use crate::host::leaving::{DEAD, EXIT, IDLE, INTERRUPTIBLE, Leaving};
 use crate::host::{self, Host};
 
 pub(crate) type Task = *mut c_void;
 
 /// Functions that every tool has: `host/threads.h`, `host/host.h`.
-struct Calls {
-    set: unsafe extern "C" fn(u64, u32, Task),
+pub(crate) struct Calls {
+    pub(crate) set: unsafe extern "C" fn(u64, u32, Task),
     thread: unsafe extern "C" fn(u32) -> Task,
     free_task: unsafe extern "C" fn(Task),
     leaves: unsafe extern "C" fn(Task, bool),
@@ -57,9 +58,9 @@ pub(crate) enum State {
 }
 
 pub(crate) struct Thread {
-    tid: u32,
+    pub(crate) tid: u32,
     pub(crate) task: Task,
-    state: State,
+    pub(crate) state: State,
     begin_ns: u64,
     /// It has not been on a queue yet.
     is_new: bool,
@@ -78,78 +79,19 @@ pub(crate) struct Life {
 }
 
 /// When the window opens, ns.
-const BEGIN_NS: u64 = 1_000;
+pub(crate) const BEGIN_NS: u64 = 1_000;
 const CPUS: u32 = 4;
-const THREADS: u32 = 12;
+pub(crate) const THREADS: u32 = 12;
 /// Of these.
 const SHIELDED: u32 = 2;
-/// `TASK_INTERRUPTIBLE`
-const INTERRUPTIBLE: u32 = 1;
-/// `TASK_UNINTERRUPTIBLE`
-const UNINTERRUPTIBLE: u32 = 2;
-/// `TASK_RTLOCK_WAIT`: ps does not know it, and the queue decides.
-const UNKNOWN: u32 = 0x1000;
-/// `TASK_DEAD`
-const DEAD: u32 = 0x80;
-
-/// How a thread leaves its CPU.
-#[derive(Clone, Copy)]
-struct Leaving {
-    is_preempted: bool,
-    state: u32,
-    has_signal: bool,
-    /// On the queue.
-    stays: bool,
-    is_delayed: bool,
-}
-
-const IDLE: Leaving = Leaving {
-    is_preempted: false,
-    state: 0,
-    has_signal: false,
-    stays: true,
-    is_delayed: false,
-};
-
-const EXIT: Leaving = Leaving {
-    is_preempted: false,
-    state: DEAD,
-    has_signal: false,
-    stays: false,
-    is_delayed: false,
-};
-
-impl Leaving {
-    fn random(rng: &mut Rng) -> Self {
-        let (is_preempted, state, has_signal, stays) = match rng.u32(0..8) {
-            // Driven off, also on the way to sleep.
-            0 => (true, 0, false, true),
-            1 => (true, INTERRUPTIBLE, false, true),
-            // Yields.
-            2 => (false, 0, false, true),
-            // Kept from sleeping.
-            3 => (false, INTERRUPTIBLE, true, true),
-            4 => (false, UNKNOWN, false, rng.bool()),
-            5 => (false, UNINTERRUPTIBLE, false, false),
-            _ => (false, INTERRUPTIBLE, false, false),
-        };
-        Self {
-            is_preempted,
-            state,
-            has_signal,
-            stays,
-            is_delayed: !stays && rng.bool(),
-        }
-    }
-}
 
 pub(crate) struct Machine {
     pub(crate) host: Host,
-    calls: Calls,
+    pub(crate) calls: Calls,
     rng: Rng,
     pub(crate) now: u64,
     /// The idle task is the first one.
-    threads: Vec<Thread>,
+    pub(crate) threads: Vec<Thread>,
     pub(crate) exited: Vec<Life>,
     pub(crate) last_tid: u32,
     /// Who has which CPU: a place in `threads`.
@@ -158,7 +100,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    fn new(object: &Path, seed: u64) -> Self {
+    /// The window opens after `wait_ns`.
+    pub(crate) fn new(object: &Path, seed: u64, wait_ns: u64) -> Self {
         let host = Host::load(object);
         let calls = Calls::of(&host);
         let now = BEGIN_NS;
@@ -175,7 +118,7 @@ impl Machine {
         // SAFETY: their types; the tasks live as long as the machine.
         unsafe {
             (calls.set)(now, 0, threads[0].task);
-            (calls.begin)(now);
+            (calls.begin)(now + wait_ns);
             for thread in threads.iter().filter(|thread| is_target(thread)) {
                 (calls.seed)(thread.task);
             }
@@ -196,8 +139,13 @@ impl Machine {
         machine
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         self.now += self.rng.u64(1..2_000_000);
+        self.act();
+    }
+
+    /// Something happens now.
+    pub(crate) fn act(&mut self) {
         let cpu = self.rng.u32(0..CPUS);
         if self.rng.u32(0..3) == 0 {
             self.wake(cpu);
@@ -381,7 +329,7 @@ pub(crate) fn play(tool: &str, check: impl Fn(&mut Machine, u64)) {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), tool);
     for seed in 0..100 {
-        let mut machine = Machine::new(&object, seed);
+        let mut machine = Machine::new(&object, seed, 0);
         for _ in 0..10_000 {
             machine.step();
         }

@@ -1,0 +1,86 @@
+//! A window that opens and closes amid events.
+
+use std::ops::Range;
+
+use fastrand::Rng;
+use oracle::{Event, Kind, Logs};
+
+use crate::host;
+use crate::host::machine::{BEGIN_NS, Machine, State, THREADS, Task, Thread};
+
+/// Plays a million events under a tool's programs, 10,000 for each seed. `begin` is told before it opens, `end` when it has closed, `check`
+/// some events later.
+pub(crate) fn play_window(
+    tool: &str,
+    begin: impl Fn(&Machine),
+    end: impl Fn(&Machine, u64),
+    check: impl Fn(&Machine, Range<u64>, u64),
+) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), tool);
+    for seed in 0..100 {
+        let mut rng = Rng::with_seed(seed);
+        let wait_ns = rng.u64(1..2_000_000_000);
+        let mut machine = Machine::new(&object, seed, wait_ns);
+        begin(&machine);
+        for _ in 0..10_000 {
+            machine.step();
+        }
+        machine.wake_all();
+        let window = BEGIN_NS + wait_ns..machine.now + 1;
+        end(&machine, window.end);
+        // The first one that is too late.
+        machine.now = window.end;
+        machine.act();
+        for _ in 0..rng.u32(0..200) {
+            machine.step();
+        }
+        check(&machine, window, seed);
+    }
+}
+
+impl Machine {
+    /// The iterator `list` over a thread's task.
+    pub(crate) fn list(&self, thread: &Thread, list: &str) -> u64 {
+        // SAFETY: the type of such functions; the task lives.
+        unsafe {
+            (self.calls.set)(self.now, 0, self.threads[0].task);
+            let list = self
+                .host
+                .function::<unsafe extern "C" fn(Task) -> u64>(list);
+            list(thread.task)
+        }
+    }
+
+    /// As [`Machine::logs`], and then every thread that waits for a CPU gets one, and every other one leaves its own.
+    pub(crate) fn logs_to_the_end(&self, begin_ns: u64) -> Logs {
+        let mut logs = self.logs(begin_ns..=self.now);
+        let ends = self.threads.iter().filter_map(|thread| {
+            let (prev, next) = match thread.state {
+                State::Queued => (0, thread.tid),
+                State::Running => (thread.tid, 0),
+                State::Asleep => return None,
+            };
+            let kind = Kind::Switch {
+                prev,
+                next,
+                runnable: false,
+                interruptible: true,
+            };
+            Some(Event {
+                ns: self.now + 1,
+                cpu: 0,
+                kind,
+            })
+        });
+        let ends: Vec<Event> = ends.collect();
+        logs.before.extend(&ends);
+        logs.after.extend(&ends);
+        logs
+    }
+
+    /// It was there when the tool took stock of its targets.
+    pub(crate) fn was_found(&self, tid: u32) -> bool {
+        tid <= THREADS
+    }
+}
