@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use crate::{forked, scheduling, signals};
 
-/// The child is waited for so long: where it takes less, nothing is attached any more when the tool ends.
+/// Until there is a child.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The child is waited for so long: where it takes less, nothing is attached any more when the tool ends.
+const FOR_GRACE_PERIODS: Duration = Duration::from_millis(500);
 
 static CHILD: Mutex<Option<Child>> = Mutex::new(None);
 
@@ -70,7 +72,7 @@ pub(crate) fn wait(tool: &str) {
         return;
     };
     drop(child.keeps);
-    signals::wait(&[child.gone.as_raw_fd()], PATIENCE);
+    signals::wait(&[child.gone.as_raw_fd()], FOR_GRACE_PERIODS);
     if forked::status_of(child.pid).is_none() {
         // It goes on being looked after, and is raised when the tool ends.
         crate::say!("{tool}: the kernel still takes the probes away");
