@@ -18,10 +18,10 @@ void host_begin(__u64 now)
 	window_start_ns = now;
 }
 
-/* Times of a thread off the CPU that are over: how many, how long, and ns of these on a run queue. Rows have no stacks, and
- * all threads are in system call 0: only their flags differ.
+/* Times of a thread off the CPU, those that were open at the window's end or the others: how many, how long, and ns of these on
+ * a run queue. Rows have no stacks, and all threads are in system call 0: only their flags differ.
  */
-void host_off(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
+void host_off(__u32 tid, bool is_open, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 {
 	*count = *sum_ns = *queued_ns = 0;
 	for (int flags = 0; flags < 256; flags++) {
@@ -29,6 +29,7 @@ void host_off(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 			.tgid = tid,
 			.tid = tid,
 			.wait_flags = flags,
+			.is_open = is_open,
 		};
 		struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, &key);
 
@@ -38,6 +39,30 @@ void host_off(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 		*sum_ns += value->blocked_ns + value->runqueue_ns;
 		*queued_ns += value->runqueue_ns;
 	}
+}
+
+void host_end(__u64 now)
+{
+	window_end_ns = now;
+	takes_late = 1;
+}
+
+/* What a living target is in when the window ends, and the time off its CPU that is open then. Whether anything is said of it. */
+bool host_close(struct task_struct *task, __u64 *phase_ns, __u64 *lifetime_ns, __u64 *off_ns, __u64 *queued_ns)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+	const struct open_phase *open;
+
+	close_members(&context);
+	open = host_written();
+	if (!open)
+		return false;
+	*phase_ns = open->phase_ns;
+	*lifetime_ns = open->lifetime_ns;
+	*off_ns = open->blocked_ns + open->runqueue_ns;
+	*queued_ns = open->runqueue_ns;
+	return true;
 }
 
 /* Threads that have exited, and how long they were in the window. */

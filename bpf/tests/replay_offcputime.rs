@@ -1,11 +1,15 @@
 //! offcputime's programs on random orders of events, with hidden switches, against the model that live tests hold the tool to.
 
 mod host;
+#[path = "host/window.rs"]
+mod window;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use host::machine::{Life, Machine, Task, play};
+use host::machine::{Life, Machine, Task, Thread, play};
 use oracle::{Bracket, Kind, Logs, Span, offcpu, run_queue};
+use window::play_window;
 
 /// Of a thread: times off the CPU that are over, and that the tool can know. `sched_exit_tp` is not played.
 struct Truth {
@@ -52,9 +56,10 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
         let (mut count, mut sum_ns, mut queued_ns) = (0, 0, 0);
         // SAFETY: the type of host/offcputime.c.
         unsafe {
-            type Off = unsafe extern "C" fn(u32, *mut u64, *mut u64, *mut u64);
+            type Off = unsafe extern "C" fn(u32, bool, *mut u64, *mut u64, *mut u64);
             machine.host.function::<Off>("host_off")(
                 thread.tid,
+                false,
                 &raw mut count,
                 &raw mut sum_ns,
                 &raw mut queued_ns,
@@ -130,24 +135,213 @@ fn model_oncpu_ns(machine: &Machine) -> u64 {
 }
 
 fn assert_exits_are_counted(machine: &Machine, seed: u64) {
+    let lifetimes: Vec<u64> = machine
+        .exited
+        .iter()
+        .map(|life| life.end_ns - life.begin_ns)
+        .collect();
+    assert_exits(machine, &lifetimes, seed);
+}
+
+/// How many threads have exited, and how long they lived in the window.
+fn assert_exits(machine: &Machine, lifetimes: &[u64], seed: u64) {
     let (mut threads, mut lifetime_ns) = (0, 0);
     // SAFETY: the type of host/offcputime.c.
     unsafe {
         type Exited = unsafe extern "C" fn(*mut u64, *mut u64);
         machine.host.function::<Exited>("host_exited")(&raw mut threads, &raw mut lifetime_ns);
     }
-    let lifetimes = machine
-        .exited
-        .iter()
-        .map(|life| life.end_ns - life.begin_ns);
-    assert_eq!(
-        (threads, lifetime_ns),
-        (machine.exited.len() as u64, lifetimes.sum()),
-        "seed {seed}"
-    );
+    let truth = (lifetimes.len() as u64, lifetimes.iter().sum());
+    assert_eq!((threads, lifetime_ns), truth, "seed {seed}");
 }
 
 #[test]
 fn times_off_the_cpu_are_the_models() {
     play("offcputime", assert_the_same);
+}
+
+/// Times of one thread off the CPU, as a tool can know them: how many, ns, and ns of these on a run queue.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Off {
+    count: u64,
+    ns: u64,
+    queued_ns: u64,
+}
+
+impl Off {
+    fn add(&mut self, span: &Range<u64>, queued_since_ns: u64) {
+        self.count += 1;
+        self.ns += span.end - span.start;
+        self.queued_ns += span.end - queued_since_ns;
+    }
+
+    fn told(machine: &Machine, tid: u32, is_open: bool) -> Self {
+        let mut off = Self::default();
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            type Told = unsafe extern "C" fn(u32, bool, *mut u64, *mut u64, *mut u64);
+            let told = machine.host.function::<Told>("host_off");
+            told(
+                tid,
+                is_open,
+                &raw mut off.count,
+                &raw mut off.ns,
+                &raw mut off.queued_ns,
+            );
+        }
+        off
+    }
+}
+
+/// What a window knows of one thread.
+#[derive(Debug, Default)]
+struct Known {
+    over: Off,
+    /// At the window's end.
+    open: Off,
+    out_of_order: u64,
+}
+
+impl Known {
+    /// Nothing from before the window is known: what the first event in it implies has been so since it opened.
+    fn of(logs: &Logs, life: Life, window: &Range<u64>, now: u64) -> Self {
+        let begin_ns = life.begin_ns.max(window.start);
+        let edges = begin_ns..life.end_ns.min(now) + 2;
+        let mut known = Self::default();
+        for span in offcpu::absences(logs, life.tid, &edges).expect("the same log") {
+            let Span {
+                pair,
+                was_runnable,
+                is_hidden,
+            } = span;
+            let (from, to) = (pair.early.begin_ns, pair.early.end_at_most_ns);
+            if from >= window.end || from == life.end_ns && life.end_ns < now {
+                continue;
+            }
+            let is_first = from == window.start;
+            let wakeup = wakeup_of(logs, life.tid, from..to);
+            // The first event says that it runs.
+            if is_first && is_hidden && !matches!(wakeup, Some((_, false))) {
+                continue;
+            }
+            if is_hidden && to <= now {
+                known.out_of_order += 1;
+                continue;
+            }
+            let waked = wakeup.map(|(ns, _)| ns);
+            let queued = if was_runnable {
+                Some(from)
+            } else {
+                waked.or(is_first.then_some(from))
+            };
+            known.out_of_order += u64::from(queued.is_none() && to <= now);
+            let end_ns = to.min(window.end);
+            let sums = if to < window.end {
+                &mut known.over
+            } else {
+                &mut known.open
+            };
+            sums.add(&(from..end_ns), queued.unwrap_or(end_ns).min(end_ns));
+        }
+        known
+    }
+}
+
+/// The first wakeup that is seen in that time, and whether the thread was running.
+fn wakeup_of(logs: &Logs, tid: u32, time: Range<u64>) -> Option<(u64, bool)> {
+    let first = logs.before.partition_point(|event| event.ns < time.start);
+    let mut events = logs.before[first..]
+        .iter()
+        .take_while(|event| event.ns < time.end);
+    events.find_map(|event| match event.kind {
+        Kind::Wakeup {
+            tid: woken, runs, ..
+        } if woken == tid => Some((event.ns, runs)),
+        _ => None,
+    })
+}
+
+/// What is told of a thread that lives when the window has ended.
+#[derive(Debug, Default)]
+struct Closed {
+    phase_ns: u64,
+    lifetime_ns: u64,
+    off_ns: u64,
+    queued_ns: u64,
+}
+
+impl Closed {
+    fn told(machine: &Machine, thread: &Thread) -> Option<Self> {
+        let mut closed = Self::default();
+        machine.leave_to_user_space();
+        // SAFETY: the type of host/offcputime.c; the task lives.
+        let is_told = unsafe {
+            type Close = unsafe extern "C" fn(Task, *mut u64, *mut u64, *mut u64, *mut u64) -> bool;
+            let close = machine.host.function::<Close>("host_close");
+            close(
+                thread.task,
+                &raw mut closed.phase_ns,
+                &raw mut closed.lifetime_ns,
+                &raw mut closed.off_ns,
+                &raw mut closed.queued_ns,
+            )
+        };
+        is_told.then_some(closed)
+    }
+}
+
+fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
+    let logs = machine.logs_to_the_end(window.start);
+    let living: HashMap<u32, &Thread> =
+        machine.alive().map(|thread| (thread.tid, thread)).collect();
+    let (mut out_of_order, mut phases_ns, mut lifetimes_ns) = (0, 0, 0);
+    let mut exited = Vec::new();
+    for life in machine.lives().filter(|life| life.end_ns >= window.start) {
+        let closed = living
+            .get(&life.tid)
+            .and_then(|thread| Closed::told(machine, thread));
+        let over = Off::told(machine, life.tid, false);
+        let mut open = Off::told(machine, life.tid, true);
+        let case = format!("seed {seed}, thread {}, {window:?}", life.tid);
+        if life.begin_ns >= window.end {
+            assert!(closed.is_none(), "{case}: {closed:?}");
+            assert_eq!((over, open), Default::default(), "{case}");
+            continue;
+        }
+        let truth = Known::of(&logs, life, &window, machine.now);
+        let life_ns = life.end_ns.min(window.end) - life.begin_ns.max(window.start);
+        lifetimes_ns += life_ns;
+        match closed {
+            Some(closed) => {
+                assert_eq!(closed.lifetime_ns, life_ns, "{case}");
+                phases_ns += closed.phase_ns;
+                open.count += u64::from(closed.off_ns > 0);
+                open.ns += closed.off_ns;
+                open.queued_ns += closed.queued_ns;
+            }
+            None => exited.push(life_ns),
+        }
+        assert_eq!((over, open), (truth.over, truth.open), "{case}");
+        out_of_order += truth.out_of_order;
+    }
+    let (mut oncpu_ns, mut all_ns) = (0, 0);
+    // SAFETY: the types of host/offcputime.c.
+    let told = unsafe {
+        type Phases = unsafe extern "C" fn(*mut u64, *mut u64);
+        machine.host.function::<Phases>("host_phases")(&raw mut oncpu_ns, &raw mut all_ns);
+        let of = |name| machine.host.function::<unsafe extern "C" fn() -> u64>(name)();
+        (
+            of("host_out_of_order"),
+            of("host_negative"),
+            of("host_unreported"),
+        )
+    };
+    assert_eq!(told, (out_of_order, 0, 0), "seed {seed}");
+    assert_eq!(all_ns + phases_ns, lifetimes_ns, "seed {seed}");
+    assert_exits(machine, &exited, seed);
+}
+
+#[test]
+fn window_amid_events_is_the_models() {
+    play_window("offcputime", |_| (), |_| (), assert_window);
 }

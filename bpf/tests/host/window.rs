@@ -6,14 +6,14 @@ use fastrand::Rng;
 use oracle::{Event, Kind, Logs};
 
 use crate::host;
-use crate::host::machine::{BEGIN_NS, Machine, State, THREADS, Task, Thread};
+use crate::host::machine::{BEGIN_NS, Machine, State};
 
-/// Plays a million events under a tool's programs, 10,000 for each seed. `begin` is told before it opens, `end` when it has closed, `check`
-/// some events later.
+/// Plays a million events under a tool's programs, 10,000 for each seed. `begin` runs before the window opens, `end` just before
+/// it closes, `check` some events later.
 pub(crate) fn play_window(
     tool: &str,
     begin: impl Fn(&Machine),
-    end: impl Fn(&Machine, u64),
+    end: impl Fn(&mut Machine),
     check: impl Fn(&Machine, Range<u64>, u64),
 ) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -26,9 +26,13 @@ pub(crate) fn play_window(
         for _ in 0..10_000 {
             machine.step();
         }
-        machine.wake_all();
+        end(&mut machine);
         let window = BEGIN_NS + wait_ns..machine.now + 1;
-        end(&machine, window.end);
+        // SAFETY: the type of such functions.
+        unsafe {
+            type End = unsafe extern "C" fn(u64);
+            machine.host.function::<End>("host_end")(window.end);
+        }
         // The first one that is too late.
         machine.now = window.end;
         machine.act();
@@ -40,16 +44,10 @@ pub(crate) fn play_window(
 }
 
 impl Machine {
-    /// The iterator `list` over a thread's task.
-    pub(crate) fn list(&self, thread: &Thread, list: &str) -> u64 {
-        // SAFETY: the type of such functions; the task lives.
-        unsafe {
-            (self.calls.set)(self.now, 0, self.threads[0].task);
-            let list = self
-                .host
-                .function::<unsafe extern "C" fn(Task) -> u64>(list);
-            list(thread.task)
-        }
+    /// What runs next is user space's, now.
+    pub(crate) fn leave_to_user_space(&self) {
+        // SAFETY: its type; the idle task lives.
+        unsafe { (self.calls.set)(self.now, 0, self.threads[0].task) };
     }
 
     /// As [`Machine::logs`], and then every thread that waits for a CPU gets one, and every other one leaves its own.
@@ -77,10 +75,5 @@ impl Machine {
         logs.before.extend(&ends);
         logs.after.extend(&ends);
         logs
-    }
-
-    /// It was there when the tool took stock of its targets.
-    pub(crate) fn was_found(&self, tid: u32) -> bool {
-        tid <= THREADS
     }
 }
