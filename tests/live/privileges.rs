@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kernel::beside;
@@ -40,12 +41,17 @@ fn capabilities(tool: &Tool) -> Vec<u64> {
         .collect();
     threads.sort_unstable_by_key(|tid| *tid != pid);
     let statuses = threads.iter().filter_map(|tid| {
-        // One that waited in the kernel may have ended.
-        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        let status = named_status(pid, *tid)?;
+        let name = status.lines().next().expect("a name");
+        // It waits for a child that shares its memory, with the child's capabilities.
+        if name == "Name:\tvfork" {
+            await_fewer(pid, *tid);
+            return None;
+        }
         assert_eq!(field(&status, "NoNewPrivs:"), 1, "{status}");
         assert_eq!(field(&status, "CapPrm:"), field(&status, "CapEff:"));
         assert_eq!(field(&status, "CapInh:"), 0);
-        let is_guard = status.starts_with("Name:\tguard\n");
+        let is_guard = name == "Name:\tguard";
         let has = field(&status, "CapEff:");
         assert!(!is_guard || has == SYS_NICE, "{has:x}");
         (!is_guard).then_some(has)
@@ -59,6 +65,34 @@ fn capabilities(tool: &Tool) -> Vec<u64> {
         );
     }
     capabilities
+}
+
+/// Of a thread that has the name that it was made for; a new one has its maker's. `None`: it has ended.
+fn named_status(pid: u32, tid: u32) -> Option<String> {
+    let status = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok();
+    let name = |status: &str| status.lines().next().map(str::to_owned);
+    let makers = name(&status(pid)?);
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = status(tid)?;
+        if tid == pid || name(&status) != makers {
+            return Some(status);
+        }
+        assert!(Instant::now() < give_up, "{status}");
+        thread::yield_now();
+    }
+}
+
+/// Until such a thread, which may just have begun, has one capability at most, or has ended.
+fn await_fewer(pid: u32, tid: u32) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) {
+        if field(&status, "CapEff:") & !BPF == 0 {
+            break;
+        }
+        assert!(Instant::now() < give_up, "{status}");
+        thread::yield_now();
+    }
 }
 
 /// Their statuses.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::{forked, scheduling, signals};
+use crate::{forked, scheduling, sharing, signals};
 
 /// Until there is a child.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -34,14 +34,14 @@ pub fn hand_over() {
     };
     let releases = released.as_raw_fd();
     let keeps_fd = move |fd, target: &Path| fd == releases || is_probe(target);
-    let forked = forked::fork_with(keeps_fd, PATIENCE, move || {
+    let started = sharing::start(keeps_fd, &[], PATIENCE, move || {
         forked::be_named(c"detach");
         let mut end = 0_u8;
         // SAFETY: room for a byte.
         unsafe { libc::read(releases, (&raw mut end).cast(), 1) };
         0
     });
-    let Some(pid) = forked else {
+    let Some(pid) = started else {
         return;
     };
     scheduling::watch_process(pid);

@@ -1,7 +1,4 @@
 //! Calls of the kernel that may take long to return, made by processes that nobody waits for.
-//!
-//! A thread would do, if only the tool never had to end before the call returns: a process is there until the last of its
-//! threads is, and one that waits in the kernel cannot be killed.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,8 +6,8 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::privileges::{self, Capability};
-use crate::{cost, forked, scheduling};
+use crate::privileges::Capability;
+use crate::{cost, forked, scheduling, sharing};
 
 /// Those that have not been reaped.
 static OUT: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
@@ -19,22 +16,19 @@ static OUT: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 pub(crate) struct Errand(libc::pid_t);
 
 impl Errand {
-    /// Forks, under the name `name`, with the descriptors `needed` and the capability `may` alone; `call` is made in the child. `None`: the system
+    /// Starts a process, under the name `name`, with the descriptors `needed` and the capabilities `may` alone; `call` is made in the child. `None`: the system
     /// allows no more processes or threads, or made none within `patience`.
     pub(crate) fn start(
         name: &'static CStr,
         needed: Vec<RawFd>,
-        may: Capability,
+        may: &'static [Capability],
         patience: Duration,
         call: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Option<Self> {
         reap();
         let is_needed = move |fd: RawFd, _: &_| needed.contains(&fd);
-        let pid = forked::fork_with(is_needed, patience, move || {
-            // Where this is refused, it has what its maker has.
-            let _ = privileges::keep_only(&[may]);
+        let pid = sharing::start(is_needed, may, patience, move || {
             forked::be_named(name);
-            forked::drop_shared_memory();
             match call() {
                 Ok(()) => 0,
                 Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
@@ -56,8 +50,8 @@ impl Errand {
     }
 }
 
-/// The children that are left when the tool ends are somebody else's.
-fn reap() {
+/// Forgets those that have ended. The children that are left when the tool ends are somebody else's.
+pub(crate) fn reap() {
     let mut out = OUT.lock().unwrap_or_else(PoisonError::into_inner);
     out.retain(|pid| {
         let is_over = forked::status_of(*pid).is_some();

@@ -9,9 +9,6 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{cost, scheduling};
@@ -148,67 +145,6 @@ pub(crate) fn fork() -> io::Result<libc::pid_t> {
     }
 }
 
-/// Forks a child that has those of the caller's descriptors that `is_needed` by number and target, in which `work` gives the
-/// exit status. `None`: the system allows no more processes or threads, or made none within `patience`.
-///
-/// A child that has no CPU could not close what others read to its end, or what it must not keep locked: it is forked without,
-/// by a thread that has its own descriptors.
-pub(crate) fn fork_with(
-    is_needed: impl Fn(RawFd, &Path) -> bool + Send + 'static,
-    patience: Duration,
-    work: impl FnOnce() -> libc::c_int + Send + 'static,
-) -> Option<libc::pid_t> {
-    let (tell, told) = mpsc::channel();
-    let gave_up = Arc::new(Mutex::new(false));
-    let caller_gave_up = Arc::clone(&gave_up);
-    let forker = thread::Builder::new().name("fork".into());
-    let forker = forker.spawn(move || {
-        if keep_own_descriptors(is_needed).is_err() {
-            return;
-        }
-        // Whoever gives up has waited until there is a child, or there will be none.
-        if let Ok(false) = caller_gave_up.lock().as_deref()
-            && let Ok(pid) = fork()
-        {
-            if pid == 0 {
-                // SAFETY: nothing that the parent registered is run. All signals are held back.
-                unsafe { libc::_exit(work()) }
-            }
-            let _ = tell.send(pid);
-        }
-        // Not when the thread ends, for it might be the last one to close them then.
-        close_from(0);
-    });
-    forker.ok()?;
-    scheduling::watch_threads();
-    told.recv_timeout(patience).ok().or_else(|| {
-        if let Ok(mut gave_up) = gave_up.lock() {
-            *gave_up = true;
-        }
-        told.try_recv().ok()
-    })
-}
-
-/// Gives the calling thread descriptors of its own, and of these closes all others.
-fn keep_own_descriptors(is_needed: impl Fn(RawFd, &Path) -> bool) -> io::Result<()> {
-    // SAFETY: a plain number.
-    check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
-    let mut others = Vec::new();
-    for entry in fs::read_dir("/proc/thread-self/fd")? {
-        let path = entry?.path();
-        let number = path
-            .file_name()
-            .and_then(|name| name.to_str()?.parse().ok());
-        let target = fs::read_link(&path).unwrap_or_default();
-        others.extend(number.filter(|fd| !is_needed(*fd, &target)));
-    }
-    for fd in others {
-        // SAFETY: nothing of this thread's uses them.
-        unsafe { libc::close(fd) };
-    }
-    Ok(())
-}
-
 /// Names the calling process.
 pub(crate) fn be_named(name: &CStr) {
     // SAFETY: a C string.
@@ -341,7 +277,7 @@ fn close_one_by_one(first: RawFd) {
 }
 
 /// The parent's BPF maps and ring buffers, which would outlive it with a process that cannot be killed.
-pub(crate) fn drop_shared_memory() {
+fn drop_shared_memory() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let shared = maps.lines().filter(|line| line.contains("anon_inode:"));
     for line in shared {

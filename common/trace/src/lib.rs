@@ -32,6 +32,7 @@ pub mod probe;
 pub mod progress;
 pub mod run;
 pub mod scheduling;
+mod sharing;
 pub mod signals;
 pub mod stacks;
 pub mod symbolize;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap_complete::Shell;
 
-use crate::{descriptors, detaching, scheduling, signals};
+use crate::{descriptors, detaching, errands, scheduling, signals};
 
 /// How a run that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     let ran = run();
     let status = status_of(tool, ran);
     detaching::wait(tool);
+    errands::reap();
     scheduling::end();
     status
 }

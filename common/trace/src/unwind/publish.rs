@@ -42,7 +42,7 @@ fn change(
     call: impl FnOnce() -> io::Result<()> + Copy + Send + 'static,
     is_made: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let may = Capability::Bpf;
+    let may = &[Capability::Bpf];
     let errand = Errand::start(c"unwind-chunk", needed, may, PATIENCE, call);
     let Some(errand) = errand else {
         return call();

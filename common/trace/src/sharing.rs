@@ -1,0 +1,185 @@
+//! Processes that share the tool's memory, for calls of the kernel that may take long to return.
+//!
+//! A thread would do, if only the tool never had to end before: a process is there until the last of its threads is, and one that
+//! waits in the kernel cannot be killed. A fork would copy page tables, and hold the locks of all mapped files meanwhile, which on
+//! an overloaded machine others may hold for long. So this is vfork(2) without exec, from a thread that has nothing else to do: it
+//! waits for the child, as the child uses what belongs to it, but ends with the tool if that comes first.
+
+use std::fs;
+use std::io;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::forked::{check, close_from};
+use crate::privileges::{self, Capability};
+use crate::scheduling;
+
+/// Between two looks whether there is a child.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Of the child, bytes.
+const STACK: usize = 256 << 10;
+
+/// Instead of a child's number: there is none yet; there is about to be one; there will be none.
+const NONE_YET: libc::pid_t = 0;
+const STARTING: libc::pid_t = -1;
+const NEVER: libc::pid_t = -2;
+
+/// Starts a process that has those of the caller's descriptors that `is_needed` by number and target, of its capabilities those of
+/// `may`, and in which `work` gives the exit status. `None`: the system allows no more processes or threads, or made none within `patience`.
+///
+/// All signals are held back in it. A child that has no CPU could not close what others read to its end, or what it must not
+/// keep locked: it never has that, for the thread that makes it has descriptors of its own.
+pub(crate) fn start(
+    is_needed: impl Fn(RawFd, &Path) -> bool + Send + 'static,
+    may: &'static [Capability],
+    patience: Duration,
+    work: impl FnOnce() -> libc::c_int + Send + 'static,
+) -> Option<libc::pid_t> {
+    let child = Arc::new(AtomicI32::new(NONE_YET));
+    let of_parent = Arc::clone(&child);
+    let parent = thread::Builder::new().name("vfork".into());
+    let parent = parent.spawn(move || {
+        // Where this is refused, it has what its maker has.
+        let _ = privileges::keep_only(may);
+        if keep_own_descriptors(is_needed).is_err() {
+            of_parent.store(NEVER, Ordering::Release);
+        } else if exchange(&of_parent, STARTING) {
+            run(work, &of_parent);
+        }
+        // Not when the thread ends, for it might be the last one to close them then.
+        close_from(0);
+    });
+    parent.ok()?;
+    scheduling::watch_threads();
+    let give_up = Instant::now() + patience;
+    loop {
+        match child.load(Ordering::Acquire) {
+            NEVER => return None,
+            NONE_YET if Instant::now() >= give_up && exchange(&child, NEVER) => return None,
+            NONE_YET | STARTING => thread::sleep(PAUSE),
+            pid => return Some(pid),
+        }
+    }
+}
+
+/// Whether there was no word of the child yet.
+fn exchange(child: &AtomicI32, word: libc::pid_t) -> bool {
+    let exchanged = child.compare_exchange(NONE_YET, word, Ordering::AcqRel, Ordering::Acquire);
+    exchanged.is_ok()
+}
+
+/// Returns when the child has ended. The kernel writes its number into `child` before it runs.
+fn run<W: FnOnce() -> libc::c_int>(work: W, child: &AtomicI32) {
+    let mut stack = vec![0_u128; STACK / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end;
+    let mut work = Some(work);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
+    // SAFETY: sigset_t is plain memory that sigfillset fills. The stack is the child's alone and lives as long as the child, as
+    // does `work`: this thread waits for the child's end, or never runs again. All else that the child uses is this thread's.
+    let pid = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+        libc::clone(
+            do_work::<W>,
+            top.cast(),
+            flags,
+            (&raw mut work).cast(),
+            child.as_ptr(),
+        )
+    };
+    if pid < 0 {
+        child.store(NEVER, Ordering::Release);
+    }
+}
+
+/// Frees nothing: where the tool has ended meanwhile, nobody may be there to give back the allocator's lock.
+extern "C" fn do_work<W: FnOnce() -> libc::c_int>(work: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: what `run` gives.
+    let work = unsafe { &mut *work.cast::<Option<W>>() }.take();
+    let status = work.map(|work| catch_unwind(AssertUnwindSafe(work)));
+    status.and_then(Result::ok).unwrap_or(libc::EIO)
+}
+
+/// Gives the calling thread descriptors of its own, and of these closes all others.
+fn keep_own_descriptors(is_needed: impl Fn(RawFd, &Path) -> bool) -> io::Result<()> {
+    // SAFETY: a plain number.
+    check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
+    let mut others = Vec::new();
+    for entry in fs::read_dir("/proc/thread-self/fd")? {
+        let path = entry?.path();
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok());
+        let target = fs::read_link(&path).unwrap_or_default();
+        others.extend(number.filter(|fd| !is_needed(*fd, &target)));
+    }
+    for fd in others {
+        // SAFETY: nothing of this thread's uses them.
+        unsafe { libc::close(fd) };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::forked;
+
+    fn status_of(pid: libc::pid_t) -> libc::c_int {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = forked::status_of(pid) {
+                forked::reap(pid);
+                return status;
+            }
+            assert!(Instant::now() < give_up, "{pid} goes on");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn is_open(fd: RawFd) -> bool {
+        // SAFETY: plain numbers.
+        unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+    }
+
+    #[test]
+    fn child_shares_memory_and_has_what_it_needs() {
+        let (kept, other) = (tempfile::tempfile(), tempfile::tempfile());
+        let (kept, other) = (kept.expect("a file"), other.expect("a file"));
+        let (kept_fd, other_fd) = (kept.as_raw_fd(), other.as_raw_fd());
+        let seen = Arc::new(AtomicI32::new(0));
+        let seen_by_child = Arc::clone(&seen);
+        let pid = start(
+            move |fd, _| fd == kept_fd,
+            &[],
+            Duration::from_secs(60),
+            move || {
+                // SAFETY: has no preconditions.
+                seen_by_child.store(unsafe { libc::getpid() }, Ordering::Release);
+                let wrong = [!is_open(kept_fd), is_open(other_fd)];
+                42 + wrong.map(libc::c_int::from).iter().sum::<libc::c_int>()
+            },
+        );
+        let pid = pid.expect("a child");
+        assert_eq!(status_of(pid), 42);
+        assert_eq!(seen.load(Ordering::Acquire), pid);
+        assert_eq!([kept_fd, other_fd].map(is_open), [true; 2]);
+    }
+
+    #[test]
+    fn panic_stays_in_the_child() {
+        let patience = Duration::from_secs(60);
+        // Without the hook: helpers that tests beside this one fork set it, which would wait for one that is at work.
+        let unwind = || std::panic::resume_unwind(Box::new(()));
+        let pid = start(|_, _| false, &[], patience, unwind);
+        assert_eq!(status_of(pid.expect("a child")), libc::EIO);
+    }
+}
