@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub fn hand_over() {
         return;
     };
     let releases = released.as_raw_fd();
-    let keeps_fd = move |fd, target: &Path| fd == releases || is_probe(target);
+    let keeps_fd = move |fd, target: &dyn Fn() -> PathBuf| fd == releases || is_probe(&target());
     let started = sharing::start(keeps_fd, &[], PATIENCE, move || {
         forked::be_named(c"detach");
         let mut end = 0_u8;

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ impl Errand {
         call: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Option<Self> {
         reap();
-        let is_needed = move |fd: RawFd, _: &_| needed.contains(&fd);
+        let is_needed = move |fd, _: &dyn Fn() -> PathBuf| needed.contains(&fd);
         let pid = sharing::start(is_needed, may, patience, move || {
             forked::be_named(name);
             match call() {

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
@@ -35,7 +35,7 @@ const NEVER: libc::pid_t = -2;
 /// All signals are held back in it. A child that has no CPU could not close what others read to its end, or what it must not
 /// keep locked: it never has that, for the thread that makes it has descriptors of its own.
 pub(crate) fn start(
-    is_needed: impl Fn(RawFd, &Path) -> bool + Send + 'static,
+    is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool + Send + 'static,
     may: &'static [Capability],
     patience: Duration,
     work: impl FnOnce() -> libc::c_int + Send + 'static,
@@ -107,7 +107,7 @@ extern "C" fn do_work<W: FnOnce() -> libc::c_int>(work: *mut libc::c_void) -> li
 }
 
 /// Gives the calling thread descriptors of its own, and of these closes all others.
-fn keep_own_descriptors(is_needed: impl Fn(RawFd, &Path) -> bool) -> io::Result<()> {
+fn keep_own_descriptors(is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool) -> io::Result<()> {
     // SAFETY: a plain number.
     check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let mut others = Vec::new();
@@ -116,7 +116,7 @@ fn keep_own_descriptors(is_needed: impl Fn(RawFd, &Path) -> bool) -> io::Result<
         let number = path
             .file_name()
             .and_then(|name| name.to_str()?.parse().ok());
-        let target = fs::read_link(&path).unwrap_or_default();
+        let target = || fs::read_link(&path).unwrap_or_default();
         others.extend(number.filter(|fd| !is_needed(*fd, &target)));
     }
     for fd in others {
