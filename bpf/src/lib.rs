@@ -97,7 +97,6 @@ macro_rules! plain {
 
 skeleton!(biolatency, "Latency of block I/O.");
 skeleton!(lockstat, "Waits for locks.");
-skeleton!(lockstat_hold, "How long threads hold glibc's locks.");
 skeleton!(
     lockstat_now,
     "What every thread is doing at this instant, and for whom it waits."
@@ -112,7 +111,6 @@ skeleton!(runqlat, "Waits for a CPU.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
 plain!(lockstat: lock_id, lock_key, lock_sum, lock_name, waiter_key, waiter_value, holder_key, holder_value, futex_lock, open_futex, chain_key, chain_value);
-plain!(lockstat_hold: group_id, hold_note, held_key, held);
 plain!(lockstat_now: now_thread);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, left_out_sums, open_phase);
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);

@@ -36,7 +36,6 @@ mod lockstat;
 mod lockstat_chains;
 mod lockstat_fights;
 mod lockstat_handed_over;
-mod lockstat_hold;
 mod lockstat_hung;
 mod lockstat_kernel;
 mod lockstat_newer;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
-use trace::budget::{Budget, parse_percent};
+use trace::budget::Budget;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
 use trace::privileges::{Capability, FOR_FILES};
@@ -16,9 +16,9 @@ use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::window::{Every, For, parse_duration};
 
+use crate::now;
 use crate::row::Side;
 use crate::user::Class;
-use crate::{hold, now};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +28,6 @@ Examples:
   lockstat --folded -p 123 10 > locks.folded
   lockstat -- make -j4         # a command and its children
   lockstat --now -p 123        # it hangs: who waits for whom?
-  lockstat --hold -p 123 10    # how long its mutexes are held
 
 Folded values are microseconds.";
 
@@ -49,22 +48,6 @@ pub(crate) struct Args {
     /// Who waits for whom at this instant, and deadlocks; traces nothing
     #[arg(long, help_heading = "Locks", conflicts_with_all = now::NOT_WITH)]
     pub(crate) now: bool,
-
-    /// How long glibc's locks are held: probes processes (-p), which slows
-    /// down their locks
-    #[arg(long, help_heading = "Locks", requires = "pids", conflicts_with_all = hold::NOT_WITH)]
-    pub(crate) hold: bool,
-
-    /// With --hold: take the probes away when they cost the target more, %
-    #[arg(
-        long,
-        value_name = "PCT",
-        default_value_t = 5.0,
-        value_parser = parse_percent,
-        requires = "hold",
-        help_heading = "Locks"
-    )]
-    pub(crate) hold_limit: f64,
 
     /// Only locks of the kernel
     #[arg(short = 'K', long, help_heading = "Locks")]

@@ -25,7 +25,6 @@ mod capture;
 mod chains;
 mod functions;
 mod harvest;
-mod hold;
 mod json;
 mod kernel;
 mod losses;
@@ -62,9 +61,6 @@ fn trace(mut args: Args) -> Result<Outcome> {
     if args.now {
         return now::run(&args, &targets);
     }
-    if args.hold {
-        return hold::run(&args, &targets);
-    }
     let kernel = Kernel::probe()?;
     args.narrow_to(&kernel)?;
     let signals = Signals::install()?;
@@ -91,10 +87,6 @@ fn trace(mut args: Args) -> Result<Outcome> {
 /// What the mode would use; nothing is loaded.
 fn probe(args: &Args, targets: &Settings) -> Result<Outcome> {
     let kernel = Kernel::probe()?;
-    if args.hold {
-        hold::check(&kernel)?;
-        return probe::print("lockstat", &kernel, &[], &hold::PROGRAMS);
-    }
     if args.now {
         return probe::print("lockstat", &kernel, &[], &now::PROGRAMS);
     }

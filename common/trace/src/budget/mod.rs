@@ -97,11 +97,7 @@ fn check_measuring(meter: &Meter) -> Result<()> {
 }
 
 /// Reads `2`, `0.5`, `0.5%`.
-///
-/// # Errors
-///
-/// Text for the user when it is none of these, or not from 0.1 to 100.
-pub fn parse_percent(text: &str) -> Result<f64, String> {
+fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse::<f64>();
     match number {
         Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),

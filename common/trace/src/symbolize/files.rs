@@ -5,7 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::opener::{Opened, Wanted, open};
@@ -47,11 +47,6 @@ pub(crate) fn open_mapped(tgid: u32, start: u64, end: u64) -> io::Result<Opened>
         path: path.as_bytes(),
         follow: true,
     })
-}
-
-/// The path under which the kernel gives an open file to anyone in this process.
-pub(super) fn self_path(fd: &impl AsRawFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// How many descriptors this process may have open; what is held of other processes is cut to fit.

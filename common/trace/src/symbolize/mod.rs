@@ -14,7 +14,6 @@ mod elf;
 mod elfnames;
 pub(crate) mod files;
 mod frames;
-mod functions;
 mod gofile;
 mod goheader;
 #[cfg(test)]
@@ -47,7 +46,6 @@ use std::sync::Arc;
 use profile::frame::Frame;
 
 pub(crate) use frames::remark;
-pub use functions::Library;
 pub use interrupt::interrupt_part;
 pub use location::Location;
 pub use losses::SymbolLosses;
