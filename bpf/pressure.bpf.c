@@ -104,7 +104,6 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 		change_counts(at, leaves, -1);
 		at->has_switched = 1;
 		at->busy = next->pid != 0;
-		at->busy_memory = in && in->memory;
 		if (!next->pid)
 			at->idle = (__u64)next;
 		else if (!prev->pid)
@@ -175,19 +174,6 @@ int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 	return 0;
 }
 
-static __always_inline void set_busy_memory(bool stalled, __u64 now)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct stalls *at = stalls_of(cpu);
-
-	if (!at)
-		return;
-	LOCKED(at, cpu, {
-		pass_time(at, now);
-		at->busy_memory = stalled;
-	});
-}
-
 /* `marked`: the kernel has set in_memstall by now, if it is a stall at all (proactive reclaim is none). */
 static __always_inline void reclaim_begins(bool marked)
 {
@@ -204,7 +190,6 @@ static __always_inline void reclaim_begins(bool marked)
 		return;
 	settle(member, now);
 	member->memory = 1;
-	set_busy_memory(true, now);
 }
 
 static __always_inline void report_reclaim(void *ctx, struct member *member, struct task_struct *task)
@@ -229,7 +214,6 @@ static __always_inline void reclaim_ends(void *ctx)
 	now = bpf_ktime_get_ns();
 	settle(member, now);
 	member->memory = 0;
-	set_busy_memory(false, now);
 	if (config.stacks)
 		report_reclaim(ctx, member, task);
 }

@@ -29,29 +29,6 @@ static __always_inline void correct(struct member *member, struct task_struct *t
 	}
 }
 
-/* CPUs that correct_cpus has looked at; user space begins with 0. */
-__u32 corrected_cpus = 0;
-
-/* Run before the kernel's CPUs are folded into one: an idle CPU that is taken for busy would weigh as much as one at work. One
- * CPU for each task, whichever that is: some kernels refuse iterators over maps.
- */
-SEC("iter/task")
-int correct_cpus(struct bpf_iter__task *ctx)
-{
-	__u64 now = bpf_ktime_get_ns();
-	__u32 cpu = corrected_cpus;
-	struct stalls *at = ctx->task ? stalls_of(cpu) : NULL;
-
-	if (!at)
-		return 0;
-	corrected_cpus = cpu + 1;
-	if (has_gone_idle(at, now)) {
-		__sync_fetch_and_add(&losses.unseen, 1);
-		settle_idle(cpu, now);
-	}
-	return 0;
-}
-
 /* Run now and then where switches are hidden. */
 SEC("iter/task")
 int correct_members(struct bpf_iter__task *ctx)

@@ -148,12 +148,9 @@ static __always_inline bool is_current_in_memstall(struct task_struct *current)
 /* The counters that a task in this state belongs to. */
 static __always_inline __u32 counts_of(struct member *member, bool throttled)
 {
-	if (member->phase == PHASE_WAITING)
-		return 1 << (throttled ? COUNT_THROTTLED : COUNT_WAITING) |
-		       (member->memory ? 1 << COUNT_MEMORY_WAITING : 0);
-	if (member->phase == PHASE_ASLEEP)
-		return (member->io ? 1 << COUNT_IO : 0) | (member->memory ? 1 << COUNT_MEMORY_ASLEEP : 0);
-	return 0;
+	if (member->phase != PHASE_WAITING)
+		return 0;
+	return 1 << (throttled ? COUNT_THROTTLED : COUNT_WAITING);
 }
 
 /* Time in the present phase goes to what it is lost to. */
@@ -277,7 +274,7 @@ static __always_inline void find_running(struct member *member, struct task_stru
 	member->cpu = task_cpu(task);
 	member->memory = member->reclaims > 0;
 	member->io = 0;
-	note_running(member->cpu, member->memory, now);
+	note_running(member->cpu, now);
 	at = stalls_of(member->cpu);
 	member->waited_at_ns = at ? at->waited_ns : 0;
 	member->phase = PHASE_RUNNING;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* stalls.bpf.h: per CPU, for how long at least one task was stalled, and all of them: pressure as the kernel defines it
- * (kernel/sched/psi.c, test_states), but computed from our own events.
+/* stalls.bpf.h: per CPU, how many tasks wait for it, integrated over time.
  *
- * Who waits where is kept in counters, one set per CPU; the time since the last change goes to the states that held.
- * Also integrated: the number of waiting tasks over time. The difference of that integral over a task's time on the CPU
- * is the time that others waited behind it.
+ * The difference of that integral over a task's time on the CPU is the time that others waited behind it.
  */
 #ifndef __STALLS_BPF_H__
 #define __STALLS_BPF_H__
@@ -23,36 +20,16 @@ enum stall_count {
 	COUNT_WAITING = 0,
 	/* The same, without quota: nobody on the CPU is to blame. */
 	COUNT_THROTTLED,
-	/* Blocked on I/O. */
-	COUNT_IO,
-	/* Runnable, and stalled on memory. */
-	COUNT_MEMORY_WAITING,
-	/* Asleep, and stalled on memory. */
-	COUNT_MEMORY_ASLEEP,
 	COUNTS,
-};
-
-enum stall_time {
-	TIME_CPU_SOME = 0,
-	TIME_CPU_FULL,
-	TIME_MEMORY_SOME,
-	TIME_MEMORY_FULL,
-	TIME_IO_SOME,
-	TIME_IO_FULL,
-	/* Some task was not asleep, or stalled: how much this CPU weighs in the machine's pressure. */
-	TIME_NONIDLE,
-	STALL_TIMES,
 };
 
 /* State of one CPU. The lock is needed: wakeups and migrations change it from other CPUs. */
 struct stalls {
 	struct bpf_spin_lock lock;
 	__s32 counts[COUNTS];
-	/* What runs there now: a task, and one that is stalled on memory. */
+	/* A task runs there now. */
 	__u32 busy;
-	__u32 busy_memory;
 	__u64 since_ns;
-	__u64 times_ns[STALL_TIMES];
 	/* Waiting tasks × ns, as far as something ran meanwhile. */
 	__u64 waited_ns;
 	/* Tasks without quota × ns. */
@@ -81,7 +58,6 @@ static __always_inline void forget_counts(struct stalls *cpu)
 	for (int i = 0; i < COUNTS; i++)
 		cpu->counts[i] = 0;
 	cpu->busy = 0;
-	cpu->busy_memory = 0;
 	cpu->has_switched = 0;
 	cpu->window = window;
 }
@@ -89,11 +65,6 @@ static __always_inline void forget_counts(struct stalls *cpu)
 /* The time that has passed goes to what held in it. Under the lock. */
 static __always_inline void pass_known_time(struct stalls *cpu, __u64 now)
 {
-	__s32 waiting = cpu->counts[COUNT_WAITING] + cpu->counts[COUNT_THROTTLED];
-	__s32 memory_running = cpu->counts[COUNT_MEMORY_WAITING] + (cpu->busy_memory ? 1 : 0);
-	__s32 memory = memory_running + cpu->counts[COUNT_MEMORY_ASLEEP];
-	__s32 running = waiting + (cpu->busy ? 1 : 0);
-	__s32 io = cpu->counts[COUNT_IO];
 	/* Events of two CPUs may take the lock in another order than they took the time. */
 	__u64 passed = counted_ns(cpu->since_ns, now);
 
@@ -101,21 +72,6 @@ static __always_inline void pass_known_time(struct stalls *cpu, __u64 now)
 		passed = 0;
 	if (now > cpu->since_ns)
 		cpu->since_ns = now;
-	if (waiting > 0)
-		cpu->times_ns[TIME_CPU_SOME] += passed;
-	if (waiting > 0 && !cpu->busy)
-		cpu->times_ns[TIME_CPU_FULL] += passed;
-	if (memory > 0)
-		cpu->times_ns[TIME_MEMORY_SOME] += passed;
-	/* All that run are stalled, or the CPU reclaims and could do nothing useful. */
-	if (memory > 0 && (running == memory_running || cpu->busy_memory))
-		cpu->times_ns[TIME_MEMORY_FULL] += passed;
-	if (io > 0)
-		cpu->times_ns[TIME_IO_SOME] += passed;
-	if (io > 0 && running == 0)
-		cpu->times_ns[TIME_IO_FULL] += passed;
-	if (running > 0 || io > 0 || memory > 0)
-		cpu->times_ns[TIME_NONIDLE] += passed;
 	if (cpu->busy && cpu->counts[COUNT_WAITING] > 0)
 		cpu->waited_ns += passed * cpu->counts[COUNT_WAITING];
 	if (cpu->counts[COUNT_THROTTLED] > 0)
@@ -155,7 +111,6 @@ static __always_inline bool has_gone_idle(const struct stalls *at, __u64 now)
 static __always_inline void nobody_ran(struct stalls *at)
 {
 	at->busy = 0;
-	at->busy_memory = 0;
 }
 
 static __always_inline struct stalls *stalls_of(__u32 cpu)
@@ -237,7 +192,7 @@ __attribute__((noinline)) int recount_locked(__u32 cpu, __u32 leaves, __u32 join
 }
 
 /* A task has been found running there, unless a switch has shown more already. Verified by itself, as above. */
-__attribute__((noinline)) int note_running(__u32 cpu, __u32 memory, __u64 now)
+__attribute__((noinline)) int note_running(__u32 cpu, __u64 now)
 {
 	struct stalls *at = stalls_of(cpu);
 
@@ -245,10 +200,8 @@ __attribute__((noinline)) int note_running(__u32 cpu, __u32 memory, __u64 now)
 		return 0;
 	LOCKED(at, cpu, {
 		pass_time(at, now);
-		if (!at->has_switched) {
+		if (!at->has_switched)
 			at->busy = 1;
-			at->busy_memory = memory;
-		}
 	});
 	return 0;
 }

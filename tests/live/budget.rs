@@ -207,7 +207,7 @@ fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
     workload.finish();
 }
 
-/// What tasks lose, beside what the kernel counts itself; and the same pressure as it does from what windows show.
+/// What tasks lose, beside what the kernel counts itself.
 #[test]
 #[ignore = "statistical: make truth"]
 fn pressure_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
@@ -229,15 +229,6 @@ fn pressure_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
         number(victim, "threads"),
         5,
         "four spinners and their main thread"
-    );
-    // What of the machine is estimated so is as sure as the time that its tasks lost.
-    let figure = |path: &str| number(&report["resources"]["cpu"], path) as f64;
-    let (some, emulated) = (figure("psi.some.lost_ns"), figure("emulated.some_ns"));
-    let margin = report["estimates"]["cpu_ns"]["margin_95"].as_f64();
-    let allowed = 1.5 * margin.expect("a margin") / total + 0.05;
-    assert!(
-        (emulated / some - 1.0).abs() <= allowed,
-        "emulated {emulated}, PSI says {some}; {allowed} is allowed"
     );
     workload.finish();
 }

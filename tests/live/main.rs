@@ -51,13 +51,11 @@ mod moments;
 mod off_cpu;
 mod offcputime;
 mod older_kernels;
-mod one_cpu;
 mod outputs;
 mod overload;
 mod own_cgroup;
 mod perf_dwarf;
 mod pressure;
-mod pressure_emulated;
 mod pressure_triggers;
 mod privileges;
 #[path = "profile.rs"]

@@ -3,11 +3,14 @@
 use std::fs;
 use std::process::Command;
 
+use oracle::{Below, Engine};
 use serde_json::Value;
 
 use crate::cpu_times::{stolen_ns, watch_cpus};
 use crate::kernel::{alone, beside};
 use crate::own_cgroup::OwnCgroup;
+use crate::pressure::party;
+use crate::psi::{assert_waits, threads};
 use crate::tool::Tool;
 use crate::workload::{Workload, number};
 
@@ -152,45 +155,80 @@ fn windows_without_privilege_are_multiples_of_two_seconds_and_it_says_so() {
     assert_eq!(tool.finish().code, 0);
 }
 
+/// The tool in a mount namespace without pressure files.
 fn without_psi(args: &[&str]) -> Tool {
-    let mut command = Command::new(crate::built("pressure"));
-    command.args(args).env("USEKIT_HIDE_HOOKS", "psi");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c"]);
+    command.args(["mount -t tmpfs none /proc/pressure && exec \"$@\"", "sh"]);
+    command.arg(crate::built("pressure")).args(args);
     Tool::spawn("pressure", command)
 }
 
 #[test]
-fn without_psi_it_says_so_and_computes_the_shares_itself() {
+fn without_psi_victims_keep_their_sums() {
     let Some(_machine) = alone() else {
         return;
     };
     let mut workload = Workload::spinners(4, 2);
-    // One after the other: the interval of the first would pass while the second attaches.
-    let json = without_psi(&["-j", "1", "1"]);
-    json.wait_attached();
+    let pid = workload.pid();
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let tool = without_psi(&["-j"]);
+    tool.wait_attached();
+    let around = below.around().expect("the oracle");
     workload.go();
-    let json = json.finish();
-    let output = without_psi(&["1", "1"]).finish();
+    workload.results();
+    tool.interrupt();
+    let output = tool.finish();
+    let logs = around.take().expect("whole logs");
+    let tids = threads(pid);
+    workload.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.report();
+    let cpu = &report["resources"]["cpu"];
+    assert_eq!(cpu["psi"], Value::Null);
+    assert_eq!(cpu["ratio"], Value::Null);
+    let victim = party(&report, "cpu", "victims", pid);
+    assert_waits(&logs, &tids, number(victim, "lost_ns"));
+    let culprit = party(&report, "cpu", "culprits", pid);
+    assert!(number(culprit, "caused_ns") > 0, "{culprit}");
+}
+
+#[test]
+fn without_psi_the_remedy_is_named() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let mut workload = Workload::spinners(4, 2);
+    let pid = workload.pid();
+    let tool = without_psi(&["1", "1"]);
+    tool.wait_attached();
+    workload.go();
+    let output = tool.finish();
     assert!(
-        output.stderr.contains("figures with ~ or <= are computed"),
+        output.stderr.contains("boot it with psi=1")
+            && output.stderr.contains("SOME, FULL and AVG10 are unknown"),
         "{}",
         output.stderr
     );
-    let cpu = output.stdout.lines().find(|line| line.starts_with("CPU "));
-    assert!(cpu.expect("a row").contains(" ~"), "{}", output.stdout);
-    let report: Value = serde_json::from_str(&json.stdout).expect("JSON");
-    let cpu = &report["resources"]["cpu"];
-    assert_eq!(cpu["psi"], Value::Null);
-    let some = number(cpu, "emulated.some_ns");
-    assert!(some >= 600_000_000, "{some} ns of a second");
+    let text = &output.stdout;
+    let verdict = text.lines().next().expect("a verdict");
+    assert!(verdict.contains("short of CPU ("), "{text}");
+    assert!(verdict.contains("tasks waiting"), "{text}");
+    assert!(text.contains(&format!("spinner {pid}, ")), "{text}");
+    let row = text.lines().find(|line| line.starts_with("CPU "));
+    let row = row.expect("a row").split_whitespace();
+    assert_eq!(row.rev().take(4).collect::<Vec<_>>(), ["-"; 4], "{text}");
+    workload.results();
+    workload.finish();
     let refused = without_psi(&["--trigger", "cpu some 1s/2s"]).finish();
     assert_eq!(refused.code, 1);
     assert!(
-        refused.stderr.starts_with("pressure: --trigger needs PSI"),
+        refused.stderr.starts_with("pressure: --trigger needs PSI")
+            && refused.stderr.contains("psi=1")
+            && refused.stderr.lines().count() == 1,
         "{}",
         refused.stderr
     );
-    workload.results();
-    workload.finish();
 }
 
 #[test]

@@ -171,7 +171,7 @@ pub(crate) const NEEDS: [Need; 8] = [
     },
     Need {
         feature: Feature::Psi,
-        without: "shares are computed from scheduler events, and there are no triggers",
+        without: "SOME, FULL and AVG10 are unknown, and there are no triggers",
     },
 ];
 

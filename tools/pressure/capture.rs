@@ -19,13 +19,13 @@ use trace::window::monotonic_ns;
 
 use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
-use crate::emulation::{Emulation, scaled};
 use crate::ended::Ended;
 use crate::harvest::{self, TaskStock};
 use crate::interval::Interval;
 use crate::parties;
 use crate::psi::{self, Resource, Source};
 use crate::stacks::{self, Stacks};
+use crate::throttled::{Throttled, scaled};
 use crate::utilisation;
 use crate::victims::Filter;
 use crate::windows::{Estimates, GATED, Sums, Windows};
@@ -68,7 +68,7 @@ pub(crate) struct Capture {
     /// Tasks that had ended when that was looked for last.
     exits: u64,
     corrected_ns: u64,
-    emulation: Emulation,
+    throttled: Throttled,
     /// With a budget: the windows since the interval began.
     sums: Option<Sums>,
     /// Always without a budget; with one, while tracing everything is cheap enough.
@@ -140,7 +140,7 @@ impl Capture {
             unnamed: 0,
             exits: 0,
             corrected_ns: 0,
-            emulation: Emulation::new(args.budget.max_overhead.is_some()),
+            throttled: Throttled::new(args.budget.max_overhead.is_some()),
             sums: args.budget.max_overhead.map(|_| Sums::default()),
             looks_always: true,
         })
@@ -163,7 +163,6 @@ impl Capture {
         }
         self.filter.follow_cgroups();
         let (edge, _) = self.edge()?;
-        self.emulation.take(1.0);
         let epoch = 1 - harvest::epoch(&self.skel)?;
         stacks::clear(&self.skel, epoch)?;
         self.edge = edge;
@@ -186,22 +185,12 @@ impl Capture {
     pub(crate) fn step(&mut self) -> Result<()> {
         self.absorb_exited()?;
         self.absorb_stacks();
-        if self.emulation.is_due() {
-            psi::make_kernel_fold();
-            self.fold()?;
-        }
         let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
         if self.sees_all()? && is_due && harvest::hides_switches(&self.skel)? {
             iterate::run(self.skel.links.correct_members.as_ref())?;
             self.corrected_ns = monotonic_ns();
         }
         Ok(())
-    }
-
-    /// To be called when the kernel has just folded its CPUs into one.
-    fn fold(&mut self) -> Result<()> {
-        harvest::correct_cpus(&mut self.skel)?;
-        self.emulation.fold(&self.skel, self.sees_all()?)
     }
 
     /// What all tasks have lost, caused and used since the last time.
@@ -236,7 +225,7 @@ impl Capture {
 
     /// What has been gathered is what a window showed.
     pub(crate) fn take_window(&mut self, window: &Window) -> Result<()> {
-        self.emulation.add_window(&self.skel, window)?;
+        self.throttled.add_window(&self.skel, window)?;
         self.filter.follow_cgroups();
         let tasks = self.take_gathered();
         if let Some(sums) = &mut self.sums {
@@ -264,11 +253,8 @@ impl Capture {
     /// With what happened in the interval that ends.
     fn edge(&mut self) -> Result<(Edge, Happened)> {
         let psi = psi::Snapshot::take(&self.source);
-        if self.source != Source::System {
-            psi::make_kernel_fold();
-        }
-        self.fold()?;
         let ns = monotonic_ns();
+        let throttled_ns = self.throttled.total_ns(&self.skel, ns, self.sees_all()?)?;
         let happened = if self.sums.is_some() {
             self.finish_windows(ns.saturating_sub(self.edge.ns))?
         } else {
@@ -285,7 +271,7 @@ impl Capture {
             ns,
             psi,
             usage: utilisation::Snapshot::take(),
-            throttled_ns: self.emulation.throttled_ns(),
+            throttled_ns,
             block_errors: harvest::block_errors(&self.skel)?,
             cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
         };
@@ -320,7 +306,6 @@ impl Capture {
             estimates,
             scale,
         } = happened;
-        let emulated_ns = self.emulation.take(scale);
         let before = std::mem::replace(&mut self.edge, now);
         let now = &self.edge;
         self.filter.follow_cgroups();
@@ -357,7 +342,6 @@ impl Capture {
             },
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
-            emulated_ns,
             task_ns,
             estimates,
             throttled_ns: scaled(now.throttled_ns.saturating_sub(before.throttled_ns), scale),

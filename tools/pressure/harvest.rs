@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
 use libbpf_rs::skel::Skel;
@@ -50,16 +50,6 @@ pub(crate) struct TaskStock {
     pub(crate) open_ns: u64,
     /// It is the sum of many that have ended.
     pub(crate) many: Option<Many>,
-}
-
-/// Time that CPUs spent stalled, since tracing began: `enum stall_time`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StallTimes {
-    /// Some and full, by `ON_CPU`, `ON_MEMORY`, `ON_IO`.
-    pub(crate) stalled_ns: [[u64; 2]; 3],
-    pub(crate) nonidle_ns: u64,
-    /// Tasks × ns without CPU quota.
-    pub(crate) throttled_ns: u64,
 }
 
 /// Ends an interval at `edge_ns`: what follows counts for the next.
@@ -118,8 +108,8 @@ impl From<&task_stock> for TaskStock {
     }
 }
 
-/// Every CPU's times up to `edge_ns`; 0: up to its latest event.
-pub(crate) fn stall_times(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<Vec<StallTimes>> {
+/// Tasks × ns without CPU quota since tracing began, up to `edge_ns`; 0: up to each CPU's latest event.
+pub(crate) fn throttled_ns(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<u64> {
     let in_windows = section(skel.maps.rodata_data, ".rodata")?.in_windows != 0;
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     let window = in_windows.then_some((bss.window, bss.window_start_ns));
@@ -129,87 +119,25 @@ pub(crate) fn stall_times(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<Vec<S
             let bytes = skel.maps.stalls.lookup(&key, MapFlags::LOCK)?;
             let cpu: stalls = maps::decode(&bytes.unwrap_or_default())?;
             Ok(match window {
-                Some((window, _)) if cpu.window != window => times_up_to(&cpu, cpu.since_ns),
+                Some((window, _)) if cpu.window != window => cpu.throttled_ns,
                 Some((_, start_ns)) if start_ns > cpu.since_ns => {
                     let since_ns = start_ns.min(edge_ns);
-                    times_up_to(&stalls { since_ns, ..cpu }, edge_ns)
+                    throttled_up_to(&stalls { since_ns, ..cpu }, edge_ns)
                 }
-                _ => times_up_to(&cpu, edge_ns),
+                _ => throttled_up_to(&cpu, edge_ns),
             })
         })
-        .collect()
-}
-
-impl StallTimes {
-    /// What has grown.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        self.with(before, u64::saturating_sub)
-    }
-
-    /// This, and `weight` times `more`.
-    pub(crate) fn plus(&self, more: &Self, weight: f64) -> Self {
-        self.with(more, |sum, more| {
-            sum + (weight * more as f64).round() as u64
-        })
-    }
-
-    fn with(&self, other: &Self, figure: impl Fn(u64, u64) -> u64) -> Self {
-        let mut stalled_ns = self.stalled_ns;
-        for (sums, others) in stalled_ns.iter_mut().zip(other.stalled_ns) {
-            for (sum, other) in sums.iter_mut().zip(others) {
-                *sum = figure(*sum, other);
-            }
-        }
-        Self {
-            stalled_ns,
-            nonidle_ns: figure(self.nonidle_ns, other.nonidle_ns),
-            throttled_ns: figure(self.throttled_ns, other.throttled_ns),
-        }
-    }
+        .sum()
 }
 
 /// What `pass_time` on the BPF side would say if something happened at `edge_ns`.
-fn times_up_to(cpu: &stalls, edge_ns: u64) -> StallTimes {
-    let [waiting, throttled, io, memory_waiting, memory_asleep] = cpu.counts;
-    let busy = i32::from(cpu.busy != 0);
-    let memory_running = memory_waiting + i32::from(cpu.busy_memory != 0);
-    let (waiting, memory) = (waiting + throttled, memory_running + memory_asleep);
-    let running = waiting + busy;
+fn throttled_up_to(cpu: &stalls, edge_ns: u64) -> u64 {
+    let [_, throttled] = cpu.counts;
     let passed = match cpu.since_ns {
         0 => 0,
         since => edge_ns.saturating_sub(since),
     };
-    let time = |index: usize, holds: bool| cpu.times_ns[index] + if holds { passed } else { 0 };
-    let memory_full = memory > 0 && (running == memory_running || cpu.busy_memory != 0);
-    StallTimes {
-        stalled_ns: [
-            [time(0, waiting > 0), time(1, waiting > 0 && busy == 0)],
-            [time(2, memory > 0), time(3, memory_full)],
-            [time(4, io > 0), time(5, io > 0 && running == 0)],
-        ],
-        nonidle_ns: time(6, running > 0 || io > 0 || memory > 0),
-        throttled_ns: cpu.throttled_ns + passed * u64::try_from(throttled).unwrap_or(0),
-    }
-}
-
-/// Some and full of the whole machine, ns, as the kernel folds its CPUs: each weighs as much as it was not idle.
-pub(crate) fn fold(before: &[StallTimes], after: &[StallTimes]) -> [[u64; 2]; 3] {
-    let nonidle =
-        |(old, new): (&StallTimes, &StallTimes)| new.nonidle_ns.saturating_sub(old.nonidle_ns);
-    let weights: Vec<u64> = before.iter().zip(after).map(nonidle).collect();
-    let all = weights.iter().sum::<u64>().max(1) as f64;
-    let mut folded = [[0; 2]; 3];
-    for (resource, row) in folded.iter_mut().enumerate() {
-        for (kind, sum) in row.iter_mut().enumerate() {
-            let cpus = before.iter().zip(after).zip(&weights);
-            let weighted = cpus.map(|((old, new), weight)| {
-                let time = |times: &StallTimes| times.stalled_ns[resource][kind];
-                time(new).saturating_sub(time(old)) as f64 * *weight as f64 / all
-            });
-            *sum = weighted.sum::<f64>() as u64;
-        }
-    }
-    folded
+    cpu.throttled_ns + passed * u64::try_from(throttled).unwrap_or(0)
 }
 
 /// Switches, wakeups and reclaims seen.
@@ -222,22 +150,6 @@ pub(crate) fn events(skel: &PressureSkel<'_>) -> Result<u64> {
 pub(crate) fn hides_switches(skel: &PressureSkel<'_>) -> Result<bool> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
     Ok(bss.hides_switches != 0 || bss.losses.unseen > 0)
-}
-
-/// Sets right which CPUs are idle.
-pub(crate) fn correct_cpus(skel: &mut PressureSkel<'_>) -> Result<()> {
-    let mut corrected = 0;
-    section(skel.maps.bss_data.as_deref_mut(), ".bss")?.corrected_cpus = corrected;
-    // As many in each turn as there are tasks, in a container perhaps the tool's own alone.
-    while corrected < skel.maps.stalls.max_entries() {
-        iterate::run(skel.links.correct_cpus.as_ref())?;
-        let before = corrected;
-        corrected = section(skel.maps.bss_data.as_deref(), ".bss")?.corrected_cpus;
-        if corrected <= before {
-            bail!("the BPF iterator saw no task");
-        }
-    }
-    Ok(())
 }
 
 /// Tasks that have ended since tracing began.
@@ -287,46 +199,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_weighs_as_much_as_it_was_not_idle() {
-        let cpu = |some, full, nonidle_ns| StallTimes {
-            stalled_ns: [[some, full], [0, 0], [10 * some, 0]],
-            nonidle_ns,
-            ..StallTimes::default()
-        };
-        let before = [cpu(5, 0, 100), cpu(0, 0, 0)];
-        // One CPU stalled half of its 300 ns, the other one not at all in its 100.
-        let after = [cpu(155, 0, 400), cpu(0, 0, 100)];
-        let folded = fold(&before, &after);
-        assert_eq!(folded[ON_CPU], [112, 0]);
-        assert_eq!(folded[ON_IO], [1125, 0]);
-        assert_eq!(fold(&before, &before), [[0; 2]; 3]);
-    }
-
-    #[test]
-    fn the_time_since_the_last_change_counts() {
+    fn time_since_the_latest_event_counts() {
         let cpu = stalls {
-            counts: [1, 0, 2, 0, 0],
-            busy: 1,
+            counts: [1, 2],
+            throttled_ns: 7,
             since_ns: 1_000,
             ..stalls::default()
         };
-        let times = times_up_to(&cpu, 1_500);
-        assert_eq!(times.stalled_ns, [[500, 0], [0, 0], [500, 0]]);
-        assert_eq!(times.nonidle_ns, 500);
-        assert_eq!(
-            times_up_to(&stalls::default(), 1_500),
-            StallTimes::default()
-        );
-        let reclaiming = stalls {
-            counts: [1, 0, 0, 0, 0],
-            busy: 1,
-            busy_memory: 1,
-            since_ns: 1_000,
-            ..stalls::default()
-        };
-        assert_eq!(
-            times_up_to(&reclaiming, 1_500).stalled_ns[ON_MEMORY],
-            [500, 500]
-        );
+        assert_eq!(throttled_up_to(&cpu, 1_500), 1_007);
+        assert_eq!(throttled_up_to(&cpu, 0), 7);
+        assert_eq!(throttled_up_to(&stalls::default(), 1_500), 0);
     }
 }

@@ -24,8 +24,6 @@ pub(crate) struct Interval {
     pub(crate) usage: Use,
     /// The kernel's own account, by `Resource`.
     pub(crate) psi: [Option<Lost>; 4],
-    /// The same computed from our events, some and full, by `ON_…`; of the machine.
-    pub(crate) emulated_ns: [[u64; 2]; 3],
     /// Time that all tasks lost, each counted for itself, by `ON_…`; of what was asked about.
     pub(crate) task_ns: [u64; 3],
     /// How sure that is; `None`: it was counted.
@@ -46,17 +44,6 @@ pub(crate) struct Interval {
     pub(crate) losses: Losses,
 }
 
-/// Where a share comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Basis {
-    /// PSI.
-    Kernel,
-    /// The same, computed from scheduler events.
-    Events,
-    /// Tasks' time added up: PSI would say this much or less.
-    AtMost,
-}
-
 /// Where the tables by `ON_…` have a resource.
 pub(crate) fn index_of(resource: Resource) -> Option<usize> {
     match resource {
@@ -72,33 +59,34 @@ impl Interval {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Share of the time in which at least one task (kind 0) or all of them (1) waited, percent: what the kernel says,
-    /// or where it says nothing, what our own events do.
-    pub(crate) fn percent(&self, resource: Resource, kind: usize) -> Option<(f64, Basis)> {
-        let lost = self.psi[resource as usize];
-        if let Some(lost) = lost {
-            // A line that is missing in a file that is there is the kernel's word.
-            let share = if kind == 0 { lost.some } else { lost.full };
-            return share.map(|share| (share.percent(), Basis::Kernel));
-        }
+    /// PSI's share of the time in which at least one task (kind 0) or all of them (1) waited, percent.
+    pub(crate) fn percent(&self, resource: Resource, kind: usize) -> Option<f64> {
+        let lost = self.psi[resource as usize]?;
+        let share = if kind == 0 { lost.some } else { lost.full };
+        share.map(|share| share.percent())
+    }
+
+    /// Mean number of tasks that waited at a time, of what was asked about.
+    pub(crate) fn tasks_at_a_time(&self, resource: Resource) -> Option<f64> {
         if self.estimates.is_some_and(|estimates| !estimates.is_any()) {
             return None;
         }
-        let index = index_of(resource)?;
-        let of_time = |ns: u64| (100.0 * ns as f64 / self.length_ns().max(1) as f64).min(100.0);
-        match (&self.cgroup, kind) {
-            (None, _) => Some((of_time(self.emulated_ns[index][kind]), Basis::Events)),
-            // Our own counters are of the machine, but a moment that counts once counts in each task that waits.
-            (Some(_), 0) => Some((of_time(self.task_ns[index]), Basis::AtMost)),
-            (Some(_), _) => None,
-        }
+        let task_ns = self.task_ns[index_of(resource)?];
+        Some(task_ns as f64 / self.length_ns().max(1) as f64)
     }
 
-    /// How pressed a resource is, percent; interrupts have no other line than full.
+    /// How pressed a resource is, percent: PSI's share, or without PSI the tasks that waited at a time. Interrupts have no other
+    /// line than full.
     pub(crate) fn pressure(&self, resource: Resource) -> f64 {
         let kind = usize::from(resource == Resource::Irq);
-        self.percent(resource, kind)
-            .map_or(0.0, |(percent, _)| percent)
+        let at_a_time = || self.tasks_at_a_time(resource).map(|tasks| 100.0 * tasks);
+        let has_psi = self.psi[resource as usize].is_some();
+        let pressure = if has_psi {
+            self.percent(resource, kind)
+        } else {
+            at_a_time()
+        };
+        pressure.unwrap_or(0.0)
     }
 
     /// What is short, worst first: at least this share of the time, percent.

@@ -73,14 +73,10 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
     let Some(index) = index_of(resource) else {
         return object;
     };
-    let [some_ns, full_ns] = interval.emulated_ns[index];
-    object["emulated"] = json!({"some_ns": some_ns, "full_ns": full_ns});
     object["task_ns"] = interval.task_ns[index].into();
-    let some_ns = match lost.and_then(|lost| lost.some) {
-        Some(some) => some.lost_ns,
-        None if interval.cgroup.is_none() => some_ns,
-        None => 0,
-    };
+    let some_ns = lost
+        .and_then(|lost| lost.some)
+        .map_or(0, |some| some.lost_ns);
     object["ratio"] = if some_ns > 0 {
         json!(interval.task_ns[index] as f64 / some_ns as f64)
     } else {

@@ -25,7 +25,6 @@ mod args;
 mod capture;
 mod cgroup_table;
 mod cgroups;
-mod emulation;
 mod ended;
 mod harvest;
 mod hints;
@@ -37,6 +36,7 @@ mod psi;
 mod ranking;
 mod report;
 mod stacks;
+mod throttled;
 mod trigger;
 mod urgency;
 mod utilisation;
@@ -65,7 +65,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         .transpose()?;
     let signals = Signals::install()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
-        trace::say!("pressure: {why}; figures with ~ or <= are computed from scheduler events");
+        trace::say!("pressure: {why}; SOME, FULL and AVG10 are unknown");
     }
     let mut outcome = Outcome::Done;
     loop {

@@ -65,9 +65,6 @@ pub(crate) enum Source {
     Cgroup(PathBuf),
 }
 
-/// Environment variable naming hooks to treat as absent; `psi` among them hides the pressure files.
-const HIDE: &str = "USEKIT_HIDE_HOOKS";
-
 impl Source {
     /// The pressure file of a resource.
     pub(crate) fn file(&self, resource: Resource) -> PathBuf {
@@ -79,9 +76,6 @@ impl Source {
 
     /// Why there is no PSI at all, with the remedy; `None`: there is.
     pub(crate) fn absence(&self) -> Option<String> {
-        if is_hidden() {
-            return Some("hidden by USEKIT_HIDE_HOOKS".into());
-        }
         let error = fs::read_to_string(self.file(Resource::Cpu)).err()?;
         Some(match (error.raw_os_error(), self) {
             (Some(libc::EOPNOTSUPP), Self::System) | (Some(libc::ENOENT), Self::System) => {
@@ -101,16 +95,6 @@ impl Source {
     }
 }
 
-/// Whoever reads one of its files has the kernel bring all totals of the machine up to date.
-pub(crate) fn make_kernel_fold() {
-    // Without PSI there is nothing to fold.
-    let _ = fs::read(Source::System.file(Resource::Cpu));
-}
-
-fn is_hidden() -> bool {
-    std::env::var(HIDE).is_ok_and(|names| names.split(',').any(|name| name == "psi"))
-}
-
 /// Every pressure file at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Snapshot {
@@ -122,16 +106,12 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Reading makes the kernel bring the totals up to date.
     pub(crate) fn take(source: &Source) -> Self {
-        let mut snapshot = Self {
+        Self {
             time_ns: monotonic_ns(),
-            ..Self::default()
-        };
-        if !is_hidden() {
-            snapshot.pressures = Resource::ALL
+            pressures: Resource::ALL
                 .map(|resource| fs::read_to_string(source.file(resource)))
-                .map(|text: io::Result<String>| text.ok().map(|text| parse(&text)));
+                .map(|text: io::Result<String>| text.ok().map(|text| parse(&text))),
         }
-        snapshot
     }
 
     /// What was lost since `before`.

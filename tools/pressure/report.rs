@@ -7,7 +7,7 @@ use profile::style::Style;
 use profile::units;
 
 use crate::hints;
-use crate::interval::{Basis, Interval, index_of};
+use crate::interval::{Interval, index_of};
 use crate::parties::Party;
 use crate::psi::Resource;
 use crate::ranking::{self, Ranked};
@@ -65,19 +65,28 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
     });
     let short: Vec<String> = pressed
         .iter()
-        .map(|resource| {
-            let share = interval.pressure(*resource);
-            format!("{} ({share:.0}%)", name(*resource))
-        })
+        .map(|resource| format!("{} ({})", name(*resource), extent(interval, *resource)))
         .collect();
-    let is_known = |resource| interval.percent(resource, 0).is_some();
-    if short.is_empty() && !is_known(Resource::Cpu) {
+    let is_known = interval.psi[Resource::Cpu as usize].is_some()
+        || interval.tasks_at_a_time(Resource::Cpu).is_some();
+    if short.is_empty() && !is_known {
         return format!("{time}  {clock}{whose}: not looked at");
     }
     if short.is_empty() {
         return format!("{time}  {clock}{whose}: nothing is short");
     }
     format!("{time}  {clock}{whose}: short of {}", short.join(", "))
+}
+
+/// PSI's share of the time, or without PSI the tasks that waited at a time.
+fn extent(interval: &Interval, resource: Resource) -> String {
+    match interval.psi[resource as usize] {
+        Some(_) => format!("{:.0}%", interval.pressure(resource)),
+        None => format!(
+            "{} tasks waiting",
+            units::three_digits(interval.pressure(resource) / 100.0)
+        ),
+    }
 }
 
 /// Local time of day.
@@ -136,7 +145,8 @@ fn write_table(
             writeln!(out, "{row}")?;
         }
     }
-    if look.legend {
+    let has_psi = interval.psi.iter().any(Option::is_some);
+    if look.legend && has_psi {
         let legend =
             "SOME: part of the time a task waited; FULL: all did; AVG10: SOME over about 10 s";
         writeln!(out, "{}", look.style.dim(legend))?;
@@ -149,12 +159,9 @@ fn percent(interval: &Interval, resource: Resource, kind: usize) -> String {
     if resource == Resource::Cpu && kind == 1 && interval.cgroup.is_none() {
         return "-".into();
     }
-    match interval.percent(resource, kind) {
-        Some((percent, Basis::Kernel)) => format!("{percent:.1}%"),
-        Some((percent, Basis::Events)) => format!("~{percent:.1}%"),
-        Some((percent, Basis::AtMost)) => format!("<={percent:.1}%"),
-        None => "-".into(),
-    }
+    interval
+        .percent(resource, kind)
+        .map_or("-".into(), |percent| format!("{percent:.1}%"))
 }
 
 fn avg10(interval: &Interval, resource: Resource) -> String {
@@ -258,22 +265,20 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
         Resource::Memory => "for want of memory",
         _ => "waiting for disks",
     };
-    let psi = interval.psi[resource as usize].and_then(|psi| psi.some);
-    let (name, some_ns) = match psi {
-        Some(some) => ("PSI", some.lost_ns),
-        None => ("~SOME", interval.emulated_ns[index][0]),
-    };
-    let head = format!("{}: {lost} lost {what}", self::name(resource));
-    let has_union = psi.is_some() || interval.cgroup.is_none();
-    if look.is_filtered || some_ns == 0 || !has_union {
+    let head = format!("{}: {lost} lost {what}", name(resource));
+    if look.is_filtered || interval.task_ns[index] == 0 {
         return head;
     }
     let at_a_time = interval.task_ns[index] as f64 / interval.length_ns().max(1) as f64;
-    let ratio = interval.task_ns[index] as f64 / some_ns as f64;
+    let head = format!("{head}, {} tasks at a time", units::three_digits(at_a_time));
+    let some = interval.psi[resource as usize].and_then(|psi| psi.some);
+    let Some(some) = some.filter(|some| some.lost_ns > 0) else {
+        return head;
+    };
+    let ratio = interval.task_ns[index] as f64 / some.lost_ns as f64;
     format!(
-        "{head}, {} tasks at a time ({ratio:.1} x {name} {})",
-        units::three_digits(at_a_time),
-        units::duration(some_ns)
+        "{head} ({ratio:.1} x PSI {})",
+        units::duration(some.lost_ns)
     )
 }
 

@@ -76,7 +76,7 @@ fn an_interval_reads_like_this() {
     let expected = "        UTILISATION                       SOME    FULL   AVG10   ERRORS
 CPU     100% of 2 CPUs                   50.0%       -   12.3%   -
 memory  50% of 1.00 GiB                   0.5%    0.0%   12.3%   1 OOM kill
-disk    5% of sda, queue 0.2             ~0.0%   ~0.0%       -   ?
+disk    5% of sda, queue 0.2                 -       -       -   ?
 SOME: part of the time a task waited; FULL: all did; AVG10: SOME over about 10 s
 
 CPU: 3.00 s lost waiting for a CPU, 1.50 tasks at a time (3.0 x PSI 1.00 s)
@@ -104,4 +104,33 @@ fn nothing_short_is_said_in_as_many_words() {
             .is_some_and(|line| line.ends_with("1.00 s: nothing is short"))
     );
     assert_eq!(text.lines().count(), 6, "{text}");
+}
+
+#[test]
+fn without_psi_waiting_tasks_rank() {
+    let interval = Interval {
+        psi: [None; 4],
+        ..example()
+    };
+    let mut text = Vec::new();
+    write(&interval, Look::default(), &mut text).expect("a vector takes everything");
+    let text = String::from_utf8(text).expect("text");
+    let line = |start: &str| {
+        let mut lines = text.lines().filter(|line| line.contains(start));
+        lines
+            .next()
+            .unwrap_or_else(|| panic!("no {start} in {text}"))
+    };
+    assert_eq!(
+        &line("short of")[8..],
+        "  2.00 s: short of CPU (1.50 tasks waiting), memory (0.01 tasks waiting)"
+    );
+    assert_eq!(
+        line("100% of 2 CPUs"),
+        "CPU     100% of 2 CPUs                       -       -       -   -"
+    );
+    assert_eq!(
+        line("CPU: "),
+        "CPU: 3.00 s lost waiting for a CPU, 1.50 tasks at a time"
+    );
 }

@@ -52,7 +52,6 @@ const OF_TOOLS: [&str; 24] = [
     "completions",
     "counters",
     "disk_use",
-    "emulation",
     "ended",
     "harvest",
     "idle",
@@ -68,6 +67,7 @@ const OF_TOOLS: [&str; 24] = [
     "rows",
     "sampled",
     "table",
+    "throttled",
     "utilisation",
     "weighted",
 ];

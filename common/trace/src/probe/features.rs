@@ -128,9 +128,7 @@ impl Kernel {
             Feature::Kprobes => super::trial::has_kprobes(),
             Feature::HardwareEvents => super::trial::has_hardware_events(),
             // Opening succeeds where PSI is switched off.
-            Feature::Psi => {
-                !self.is_hidden("psi") && std::fs::read_to_string("/proc/pressure/cpu").is_ok()
-            }
+            Feature::Psi => std::fs::read_to_string("/proc/pressure/cpu").is_ok(),
         }
     }
 }
