@@ -13,7 +13,6 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include "stall_corrections.bpf.h"
 #include "stall_phases.bpf.h"
 #include "stall_stacks.bpf.h"
 #include "stocktaking.bpf.h"
@@ -78,16 +77,14 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	__u32 cpu = bpf_get_smp_processor_id(), leaves = 0, joins = 0;
 	struct member *out = present_member_of(prev), *in = present_member_of(next);
 	struct stalls *at = stalls_of(cpu);
-	bool was_running, is_idle;
+	bool was_running;
 
 	if (!at)
 		return;
 	count_event();
-	is_idle = prev->pid == 0 && is_known(at) && at->busy;
-	if (is_idle && counts_at(now)) {
-		hides_switches = 1;
+	/* The switch to the idle task was missed. */
+	if (prev->pid == 0 && is_known(at) && at->busy && counts_at(now))
 		__sync_fetch_and_add(&losses.unseen, 1);
-	}
 	was_running = out && out->phase == PHASE_RUNNING;
 	if (out) {
 		switched_out(out, prev, preempt, state, now);
@@ -97,17 +94,11 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	if (in)
 		leaves = switched_in(in, next, cpu, now);
 	LOCKED(at, cpu, {
-		if (is_idle)
-			nobody_ran(at);
 		pass_time(at, now);
 		change_counts(at, joins, 1);
 		change_counts(at, leaves, -1);
 		at->has_switched = 1;
 		at->busy = next->pid != 0;
-		if (!next->pid)
-			at->idle = (__u64)next;
-		else if (!prev->pid)
-			at->idle = (__u64)prev;
 		waited_ns = at->waited_ns;
 	});
 	if (was_running) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stall_phases.bpf.h: what a task is doing, what it loses by that, and what to do where a change was hidden from us. */
+/* stall_phases.bpf.h: what a task is doing, what it loses by that, and what to do where an event was missed. */
 #ifndef __STALL_PHASES_BPF_H__
 #define __STALL_PHASES_BPF_H__
 
@@ -47,7 +47,7 @@ struct member {
 	__u64 ios;
 	/* The CPU's waited_ns when the task was switched in. */
 	__u64 waited_at_ns;
-	/* The task's switches when it left the CPU: if it has been switched since, that was hidden from us. */
+	/* The task's switches when it left the CPU: if it has been switched since, that was missed. */
 	__u64 switches;
 	/* With stacks: what the wait that is ending has cost since the last edge, and its stack as far as walked. */
 	__u64 pending_ns[STALLS];
@@ -106,10 +106,9 @@ const volatile struct pressure_config config = {};
 struct pressure_losses {
 	/* Tasks that ended and found no room in `exited`. */
 	__u64 exited_full;
-	/* Phases whose end did not reach us; of those that were stalls, number and time, of which nothing more is known. */
+	/* Switches and wakeups that were missed, and the time of the stalls that they began or ended. */
 	__u64 unseen;
-	__u64 unseen_stalls[STALLS];
-	__u64 unseen_ns[STALLS];
+	__u64 unseen_ns;
 };
 
 struct pressure_losses losses = {};
@@ -182,14 +181,13 @@ static __always_inline void leave_counters(struct member *member, __u64 now)
 	member->counted = 0;
 }
 
-static __always_inline void count_unseen(enum stalled_on stall, __u64 passed)
+static __always_inline bool is_stalled(const struct member *member)
 {
-	__sync_fetch_and_add(&losses.unseen_stalls[stall], 1);
-	__sync_fetch_and_add(&losses.unseen_ns[stall], passed);
+	return member->phase == PHASE_WAITING || (member->phase == PHASE_ASLEEP && member->io) || member->memory;
 }
 
-/* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: the phase ended at some
- * time that we do not know. Nothing of it counts for the task, though it has counted for the CPU.
+/* Events are missed where the program would nest: the kernel does not run it. The phase ended at some unknown time, and none of it
+ * counts for the task, though it has counted for the CPU.
  */
 static __always_inline void drop_phase(struct member *member, __u64 now)
 {
@@ -197,12 +195,8 @@ static __always_inline void drop_phase(struct member *member, __u64 now)
 
 	if (!member->is_found && counts_at(now)) {
 		__sync_fetch_and_add(&losses.unseen, 1);
-		if (member->phase == PHASE_WAITING)
-			count_unseen(ON_CPU, passed);
-		if (member->phase == PHASE_ASLEEP && member->io)
-			count_unseen(ON_IO, passed);
-		if (member->memory)
-			count_unseen(ON_MEMORY, passed);
+		if (is_stalled(member))
+			__sync_fetch_and_add(&losses.unseen_ns, passed);
 	}
 	leave_counters(member, now);
 	member->since_ns = now;

@@ -34,8 +34,6 @@ struct stalls {
 	__u64 waited_ns;
 	/* Tasks without quota × ns. */
 	__u64 throttled_ns;
-	/* The CPU's idle task, once it has been seen. */
-	__u64 idle;
 	/* In which `counts` and what runs there are known, and whether by a switch. */
 	__u32 window;
 	__u32 has_switched;
@@ -87,30 +85,6 @@ static __always_inline void pass_time(struct stalls *cpu, __u64 now)
 		forget_counts(cpu);
 		cpu->since_ns = now;
 	}
-}
-
-/* A switch has been found that we were not shown: kernels that shield some tasks run no program while those are current. */
-__u32 hides_switches = 0;
-
-/* In the first moments of a switch the kernel itself is still at it, and longer where a hypervisor stops the CPU in them: unless
- * switches are known to be hidden, what has gone on for this long is taken for a hidden one.
- */
-#define SWITCHING_NS 1000000
-#define SWITCHING_LONG_NS 10000000
-
-/* The task that runs there for all we know has left the CPU to nobody. */
-static __always_inline bool has_gone_idle(const struct stalls *at, __u64 now)
-{
-	struct task_struct *idle = (struct task_struct *)at->idle;
-	__u64 switching_ns = hides_switches ? SWITCHING_NS : SWITCHING_LONG_NS;
-
-	return is_known(at) && at->busy && now > at->since_ns + switching_ns && idle && is_on_cpu(idle);
-}
-
-/* When is not known; shielded tasks are a sandbox's own, which run for short. Under the lock. */
-static __always_inline void nobody_ran(struct stalls *at)
-{
-	at->busy = 0;
 }
 
 static __always_inline struct stalls *stalls_of(__u32 cpu)
@@ -171,19 +145,10 @@ static __always_inline void change_counts(struct stalls *cpu, __u32 counted, __s
 __attribute__((noinline)) int recount_locked(__u32 cpu, __u32 leaves, __u32 joins, __u64 now)
 {
 	struct stalls *at = stalls_of(cpu);
-	__u64 since_ns;
-	bool is_idle;
 
 	if (!at)
 		return 0;
-	since_ns = at->since_ns;
-	is_idle = has_gone_idle(at, now);
-	if (is_idle)
-		hides_switches = 1;
 	LOCKED(at, cpu, {
-		/* Unless it has switched since we looked. */
-		if (is_idle && at->since_ns == since_ns)
-			nobody_ran(at);
 		pass_time(at, now);
 		change_counts(at, leaves & ~joins, -1);
 		change_counts(at, joins & ~leaves, 1);
@@ -204,13 +169,6 @@ __attribute__((noinline)) int note_running(__u32 cpu, __u64 now)
 			at->busy = 1;
 	});
 	return 0;
-}
-
-/* Somebody's end on this CPU was hidden. */
-static __always_inline void settle_idle(__u32 cpu, __u64 now)
-{
-	hides_switches = 1;
-	recount_locked(cpu, 0, 0, now);
 }
 
 /* A task goes from one set of counters to another. */

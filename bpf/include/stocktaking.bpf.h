@@ -129,6 +129,23 @@ static __always_inline void report_open_wait(struct member *member, struct task_
 	}
 }
 
+/* In the first moments of a phase the kernel itself is still at it. */
+#define SWITCHING_NS 1000000
+
+/* A missed event shows when what a task does is not what it is taken for. */
+static __always_inline void check_phase(struct member *member, struct task_struct *task, __u64 now)
+{
+	bool on_cpu = is_on_cpu(task);
+
+	if (member->phase == PHASE_UNKNOWN || member->phase == PHASE_DEAD || now < member->since_ns + SWITCHING_NS)
+		return;
+	if (on_cpu != (member->phase == PHASE_RUNNING) || is_stale(member, task))
+		drop_phase(member, now);
+	else if (member->phase == PHASE_ASLEEP && is_queued(task))
+		/* The event of the wakeup may be still to come. */
+		begin_waiting(member, task, now);
+}
+
 /* Run at the end of each interval, and once before the first. */
 SEC("iter/task")
 int take_stock(struct bpf_iter__task *ctx)
@@ -145,7 +162,7 @@ int take_stock(struct bpf_iter__task *ctx)
 	if (!member)
 		return 0;
 	if (is_present(member))
-		correct(member, task, edge_ns);
+		check_phase(member, task, edge_ns);
 	if (config.stacks && previous_edge_ns && member->phase != PHASE_RUNNING)
 		report_open_wait(member, task);
 	__builtin_memset(stock, 0, sizeof(*stock));

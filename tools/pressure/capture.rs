@@ -67,7 +67,6 @@ pub(crate) struct Capture {
     unnamed: u64,
     /// Tasks that had ended when that was looked for last.
     exits: u64,
-    corrected_ns: u64,
     throttled: Throttled,
     /// With a budget: the windows since the interval began.
     sums: Option<Sums>,
@@ -77,9 +76,6 @@ pub(crate) struct Capture {
 
 /// A ring buffer is whole pages.
 const SMALLEST_RING: u32 = 4096;
-
-/// Where switches are hidden, what tasks do is looked up this often.
-const CORRECTION_NS: u64 = 200_000_000;
 
 impl Capture {
     /// Loads; nothing runs yet.
@@ -139,7 +135,6 @@ impl Capture {
             ended: Ended::default(),
             unnamed: 0,
             exits: 0,
-            corrected_ns: 0,
             throttled: Throttled::new(args.budget.max_overhead.is_some()),
             sums: args.budget.max_overhead.map(|_| Sums::default()),
             looks_always: true,
@@ -181,15 +176,10 @@ impl Capture {
         }
     }
 
-    /// To be called often: what has ended makes room, and what was hidden is set right before it counts for long.
+    /// To be called often: what has ended makes room.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.absorb_exited()?;
         self.absorb_stacks();
-        let is_due = monotonic_ns().saturating_sub(self.corrected_ns) >= CORRECTION_NS;
-        if self.sees_all()? && is_due && harvest::hides_switches(&self.skel)? {
-            iterate::run(self.skel.links.correct_members.as_ref())?;
-            self.corrected_ns = monotonic_ns();
-        }
         Ok(())
     }
 

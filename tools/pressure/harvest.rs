@@ -146,12 +146,6 @@ pub(crate) fn events(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(per_cpu.iter().sum())
 }
 
-/// Whether switches have been found that were hidden from BPF.
-pub(crate) fn hides_switches(skel: &PressureSkel<'_>) -> Result<bool> {
-    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    Ok(bss.hides_switches != 0 || bss.losses.unseen > 0)
-}
-
 /// Tasks that have ended since tracing began.
 pub(crate) fn exits(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.exits)
@@ -161,13 +155,6 @@ pub(crate) fn exits(skel: &PressureSkel<'_>) -> Result<u64> {
 pub(crate) fn block_errors(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.block_errors)
 }
-
-/// By `ON_…`: stalls whose end was hidden; they are on nobody's account.
-const UNSEEN: [(&str, &str); 3] = [
-    ("unseen_cpu", "waits for a CPU: end not seen"),
-    ("unseen_memory", "stalls on memory: end not seen"),
-    ("unseen_io", "waits for I/O: end not seen"),
-];
 
 /// Every counter of what was not counted.
 pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
@@ -179,16 +166,12 @@ pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
         "tasks that ended: table full",
         bss.losses.exited_full,
     );
-    let unseen = &bss.losses;
-    losses.count("unseen", "switches not seen", unseen.unseen);
-    for (stall, (key, what)) in UNSEEN.into_iter().enumerate() {
-        losses.time(
-            key,
-            what,
-            unseen.unseen_stalls[stall],
-            unseen.unseen_ns[stall],
-        );
-    }
+    losses.time(
+        "unseen",
+        "switches not seen",
+        bss.losses.unseen,
+        bss.losses.unseen_ns,
+    );
     losses.count("members_lost", "threads: no memory", bss.members_lost);
     losses.count("unlocked", "changes: lock busy", bss.unlocked);
     Ok(losses)
