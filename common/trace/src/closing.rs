@@ -65,9 +65,11 @@ impl Closing<'_> {
         self.is_lossy() || budget.is_some_and(|budget| budget.is_stopped || budget.is_over())
     }
 
-    /// Something was lost, or may have been while the tool was not run.
+    /// Something was lost, or may have been while the tool was not run, or after a budget had ended it.
     fn is_lossy(&self) -> bool {
-        !self.losses.is_empty() || self.cost.starved.times > 0
+        let budget = self.cost.budget.as_ref();
+        let is_cut_short = budget.is_some_and(Summary::is_cut_short);
+        is_cut_short || !self.losses.is_empty() || self.cost.starved.times > 0
     }
 
     /// The run's exit status, all else being well.
@@ -172,6 +174,30 @@ mod tests {
         assert!(is_worth_saying(&none, 21, false), "over the budget");
         assert!(is_worth_saying(&none, 20, true), "stopped for it");
         assert!(is_worth_saying(&some, 20, false), "lost");
+    }
+
+    #[test]
+    fn an_exact_run_that_its_budget_ended_is_said_and_strict() {
+        for (is_exact, outcome) in [(true, Outcome::Lossy), (false, Outcome::Done)] {
+            let summary = Summary {
+                percent: 2.0,
+                spent_ns: 800_000_000,
+                elapsed_ns: 12_300_000_000,
+                cpus: 2,
+                is_stopped: true,
+                is_exact,
+                remedy: "raise it",
+                ..Summary::default()
+            };
+            let cost = Cost {
+                budget: Some(summary),
+                ..Cost::default()
+            };
+            let losses = Losses::default();
+            assert_eq!(closing(&losses, &cost).outcome(true), outcome);
+            let said = "stopped after 12.3 s: tracing cost 3.25% of 2 CPUs, budget 2% (--max-overhead); raise it";
+            assert_eq!(summary.describe() == said, is_exact, "{summary:?}");
+        }
     }
 
     #[test]

@@ -242,6 +242,7 @@ impl<'a> Sampler<'a> {
             trap_ns: self.trap_ns,
             left_out: self.left_out,
             left_out_below_ns: self.detail.most_ns(),
+            remedy: "",
         }
     }
 

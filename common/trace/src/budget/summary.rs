@@ -30,6 +30,8 @@ pub struct Summary {
     pub left_out: LeftOut,
     /// How short those were, at most, ns.
     pub left_out_below_ns: u64,
+    /// What makes an exact collection cost less, in words.
+    pub remedy: &'static str,
 }
 
 impl Summary {
@@ -43,8 +45,23 @@ impl Summary {
         self.spent_percent() > self.percent
     }
 
+    /// Whether it was to count everything, and ended before its time.
+    pub fn is_cut_short(&self) -> bool {
+        self.is_stopped && self.is_exact
+    }
+
     /// For the closing lines and the comments of files.
     pub fn describe(&self) -> String {
+        if self.is_cut_short() {
+            return format!(
+                "stopped after {}: tracing cost {:.2}% of {} CPUs, budget {}% (--max-overhead); {}",
+                units::duration(self.elapsed_ns),
+                self.spent_percent(),
+                self.cpus,
+                self.percent,
+                self.remedy
+            );
+        }
         let spent = self.spent_percent();
         let verdict = if self.is_over() { "OVER" } else { "within" };
         let held = format!(
