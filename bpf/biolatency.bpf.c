@@ -172,10 +172,10 @@ int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int nr_b
 	bool has_device_part = is_inside || !is_whole_of_sequence(rq);
 
 	end.class = request_class(request_op(rq));
-	if (may_count(end.now) && is_wanted(rq, &end.disk)) {
+	if (in_window(end.now) && is_wanted(rq, &end.disk)) {
 		find_beginning(&end, rq, has_device_part);
 		learn_stamps(&end, has_device_part);
-		if (has_counted_beginning(end.started) && is_submitter_wanted(&end))
+		if (is_submitter_wanted(&end))
 			account(&end, nr_bytes, is_inside, has_device_part);
 	}
 	if (is_inside || nr_bytes < rq->__data_len || has_done_event(rq, end.class))
@@ -195,9 +195,9 @@ int BPF_PROG(block_io_done, struct request *rq)
 	end.class = request_class(request_op(rq));
 	if (is_inside_flush_sequence(rq) || !has_done_event(rq, end.class))
 		return 0;
-	if (may_count(end.now) && find_disk(rq, &end.disk)) {
+	if (in_window(end.now) && find_disk(rq, &end.disk)) {
 		find_beginning(&end, rq, false);
-		sum = has_counted_beginning(end.started) ? disk_sum_of(&end.disk, end.epoch) : NULL;
+		sum = disk_sum_of(&end.disk, end.epoch);
 		if (sum && (!config.by_submitter || (end.started && end.started->submitter == SUBMITTER_WANTED))) {
 			if (end.started)
 				end.status = end.started->status;

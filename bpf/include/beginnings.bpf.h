@@ -21,14 +21,6 @@
 /* Requests that found no room in `started`. */
 __u64 started_full = 0;
 
-/* Windows at random times only (--max-overhead). Of those that have to be remembered, requests count that begin in a window; their
- * ends are awaited, whatever else goes on. So a long one is as likely to be seen as a short one.
- */
-__u32 in_windows = 0;
-
-/* Then: how many are in `started`. */
-__s64 awaited = 0;
-
 /* Issued requests of targets, as far as is known, whose memory was used again without our having seen them complete. */
 __u64 never_completed = 0;
 
@@ -171,8 +163,7 @@ static __always_inline void note_before(struct request *rq, struct started *firs
 	since = bpf_map_lookup_elem(&submitted, &bio);
 	if (!since)
 		return;
-	/* What was remembered in an earlier window may be another bio's. */
-	if (first->start_ns > *since && (!in_windows || *since >= window_start_ns))
+	if (first->start_ns > *since)
 		first->before_ns = first->start_ns - *since;
 	bpf_map_delete_elem(&submitted, &bio);
 }
@@ -183,39 +174,12 @@ static __always_inline void remember(struct request *rq, const struct started *f
 	/* Without tracking a request is forgotten only where its completion had need of this. */
 	struct started *last = config.track ? bpf_map_lookup_elem(&started, &key) : NULL;
 
-	/* One that was given back may have been freed: device mapper does so with its clones when the disk below is busy. With a
-	 * budget nobody looks between intervals, and what was under way may have completed then.
-	 */
-	if (!in_windows && last && last->submitter != SUBMITTER_OTHER && last->issue_ns &&
+	/* One that was given back may have been freed: device mapper does so with its clones when the disk below is busy. */
+	if (last && last->submitter != SUBMITTER_OTHER && last->issue_ns &&
 	    last->issue_ns >= window_start_ns && !last->is_requeued)
 		__sync_fetch_and_add(&never_completed, 1);
 	if (bpf_map_update_elem(&started, &key, first, BPF_ANY))
 		__sync_fetch_and_add(&started_full, 1);
-	else if (in_windows && !last)
-		__sync_fetch_and_add(&awaited, 1);
-}
-
-static __always_inline bool counts_by_beginning(void)
-{
-	return in_windows && config.track;
-}
-
-/* A request is inserted, or issued, and began before the window, as far as the kernel stamps its start; or because it was not seen
- * to start, which all but flushes can be. Their own start is what they have come for.
- */
-static __always_inline bool began_before_window(struct request *rq, bool starts_are_seen)
-{
-	__u64 start_ns = request_start_ns(rq);
-
-	if (!counts_by_beginning() || request_op(rq) == REQ_OP_FLUSH)
-		return false;
-	return starts_are_seen || (start_ns && start_ns < window_start_ns);
-}
-
-/* Between windows nothing begins that would have to be remembered. */
-static __always_inline bool is_looking(void)
-{
-	return !counts_by_beginning() || in_window(bpf_ktime_get_ns());
 }
 
 /* Whether a look at the queue's flags tells what the kernel stamps; that is, the issue. */
@@ -244,8 +208,7 @@ static __always_inline void forget(struct request *rq)
 {
 	__u64 key = (__u64)rq;
 
-	if (!bpf_map_delete_elem(&started, &key) && in_windows)
-		__sync_fetch_and_add(&awaited, -1);
+	bpf_map_delete_elem(&started, &key);
 }
 
 static __always_inline void request_started(struct request *rq)
@@ -253,18 +216,13 @@ static __always_inline void request_started(struct request *rq)
 	struct started first = {};
 	struct disk_key disk;
 
-	if (!is_looking() || began_before_window(rq, false) || !is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
+	if (!is_wanted(rq, &disk) || !needs_stamp(rq, &disk))
 		return;
 	first.start_ns = bpf_ktime_get_ns();
 	first.opf = rq->cmd_flags;
 	if (config.track) {
 		note_submitter(&first);
 		note_before(rq, &first);
-	}
-	/* Nobody awaits the end of others' requests. */
-	if (counts_by_beginning() && first.submitter == SUBMITTER_OTHER) {
-		forget(rq);
-		return;
 	}
 	remember(rq, &first);
 }
@@ -319,8 +277,6 @@ static __always_inline void request_issued(struct request *rq)
 		}
 		return;
 	}
-	if (!is_looking() || began_before_window(rq, config.has_start))
-		return;
 	first.start_ns = now;
 	first.issue_ns = now;
 	first.opf = rq->cmd_flags;
@@ -336,8 +292,7 @@ static __always_inline void bio_submitted(struct bio *bio)
 {
 	__u64 key = (__u64)bio, now = bpf_ktime_get_ns();
 
-	if (is_looking())
-		bpf_map_update_elem(&submitted, &key, &now, BPF_ANY);
+	bpf_map_update_elem(&submitted, &key, &now, BPF_ANY);
 }
 
 /* `bio` is the first part, made for a request of its own; the second part keeps the place of the whole. */
@@ -351,18 +306,6 @@ static __always_inline void bio_split(struct bio *bio)
 		return;
 	value = *since;
 	bpf_map_update_elem(&submitted, &key, &value, BPF_ANY);
-}
-
-/* Whether what ends at `now` may count. */
-static __always_inline bool may_count(__u64 now)
-{
-	return counts_by_beginning() || in_window(now);
-}
-
-/* Whether it does, now that its beginning has been looked for. */
-static __always_inline bool has_counted_beginning(const struct started *started)
-{
-	return !counts_by_beginning() || (started && window_start_ns && started->start_ns >= window_start_ns);
 }
 
 #endif

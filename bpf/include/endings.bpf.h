@@ -188,7 +188,7 @@ static __always_inline void total_done(const struct ending *end, struct disk_sum
 	}
 	sum->total_ns[end->class] += end->now - end->start_ns;
 	add_busy(sum, &end->disk, end->start_ns, end->now);
-	if (!in_windows && end->start_ns < window_start_ns)
+	if (end->start_ns < window_start_ns)
 		__sync_fetch_and_add(&begun_before, 1);
 	record(end, PHASE_TOTAL, end->now - end->start_ns);
 }

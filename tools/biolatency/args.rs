@@ -1,6 +1,5 @@
 //! What can be asked of biolatency.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
@@ -12,7 +11,7 @@ use trace::probe::{Feature, Kernel, Need};
 use trace::targets::{Settings, Targets};
 use trace::window::{Every, nanoseconds, parse_duration};
 
-use crate::disks::{self, Disk};
+use crate::disks::Disk;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +29,6 @@ Examples:
 #[command(mut_arg("cgroup", |arg| arg.help(
     "Only I/O charged to this cgroup directory and below"
 )))]
-#[command(mut_arg("max_overhead", |arg| arg.conflicts_with("phases")))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) every: Every,
@@ -83,10 +81,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
-
-    /// Whether the kernel stamps all requests: looked up once.
-    #[arg(skip)]
-    are_stamped: OnceLock<bool>,
 
     /// Print the script that completes options in SHELL
     #[arg(long, value_name = "SHELL", exclusive = true)]
@@ -166,13 +160,6 @@ impl Args {
             || self.by_flags
             || self.phases
             || self.slower.is_some()
-            || self.stamps_for_budget()
-    }
-
-    /// Whether requests are remembered only because windows would miss what the kernel does not stamp.
-    fn stamps_for_budget(&self) -> bool {
-        let are_stamped = || disks::all_are_stamped(self.queued);
-        self.budget.max_overhead.is_some() && !*self.are_stamped.get_or_init(are_stamped)
     }
 
     /// Whether a total ends where the kernel's own account does; the request's cgroup is not known there any more.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use bpf::biolatency::types::{disk_epoch, disk_sum};
-use trace::budget::round_fairly;
 
 use crate::disks::{Completed, Stat};
 
@@ -88,43 +87,6 @@ impl DiskUse {
             .map(|class| class.total_ns)
             .sum();
         total_ns as f64 / wall_ns as f64
-    }
-
-    /// All counts times `weight`, rounded fairly.
-    pub(crate) fn scale(&mut self, weight: f64, random: &mut u64) {
-        let mut scale = |count: &mut u64| *count = round_fairly(*count as f64 * weight, random);
-        for class in &mut self.classes {
-            scale(&mut class.requests);
-            scale(&mut class.bytes);
-            scale(&mut class.total_ns);
-        }
-        for failures in &mut self.failures {
-            scale(&mut failures.count);
-        }
-        for count in [&mut self.partial, &mut self.requeued, &mut self.busy_ns] {
-            scale(count);
-        }
-    }
-
-    /// Adds another part of the same disk's interval.
-    pub(crate) fn add(&mut self, part: Self) {
-        for (sum, part) in self.classes.iter_mut().zip(part.classes) {
-            sum.requests += part.requests;
-            sum.bytes += part.bytes;
-            sum.total_ns += part.total_ns;
-        }
-        for part in part.failures {
-            let mut known = self.failures.iter_mut();
-            match known.find(|sum| (sum.class, sum.status) == (part.class, part.status)) {
-                Some(sum) => sum.count += part.count,
-                None => self.failures.push(part),
-            }
-        }
-        self.failures
-            .sort_by_key(|failures| (failures.class, failures.status));
-        self.partial += part.partial;
-        self.requeued += part.requeued;
-        self.busy_ns += part.busy_ns;
     }
 }
 

@@ -140,18 +140,6 @@ pub(crate) fn stats() -> HashMap<u32, Stat> {
     text.lines().filter_map(parse_stat).collect()
 }
 
-/// Whether the kernel stamps the start, or else the issue, of the requests of every disk there is. The latter it does where
-/// something wants the disk's statistics, of which only writeback throttling can be seen.
-pub(crate) fn all_are_stamped(start: bool) -> bool {
-    let setting = if start { "iostats" } else { "wbt_lat_usec" };
-    let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let mut with_requests = disks.filter(|disk| disk.path().join("mq").exists());
-    with_requests.all(|disk| {
-        let text = fs::read_to_string(disk.path().join("queue").join(setting));
-        text.is_ok_and(|text| text.trim().parse::<i64>().is_ok_and(|value| value > 0))
-    })
-}
-
 /// Whether the kernel counts what is passed through to a disk's driver with its requests: always before 41fa722239b4 (5.18), and
 /// where `iostats_passthrough` (6.13) asks for it.
 pub(crate) fn counts_commands(name: &str) -> bool {

@@ -9,7 +9,6 @@ use bpf::biolatency::types::{
 };
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
-use trace::budget::Estimates;
 use trace::cost::count_skipped;
 use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
 use trace::loader::section;
@@ -23,7 +22,6 @@ use crate::args::{Args, Phase};
 use crate::completions::Completions;
 use crate::disk_use::{DiskUse, Failures, add_up, add_whole};
 use crate::disks::{self, Stat};
-use crate::windows::Sums;
 
 /// One report's worth.
 pub(crate) struct Interval {
@@ -39,27 +37,22 @@ pub(crate) struct Interval {
     pub(crate) begun_before: u64,
     /// Since the start of the run.
     pub(crate) losses: Losses,
-    /// Where not everything was looked at.
-    pub(crate) estimates: Option<Estimates>,
 }
 
-/// Histograms, and disks without the kernel's own account.
-pub(crate) type Taken = (Vec<Group<group_id>>, Vec<DiskUse>);
-
 /// Takes intervals; remembers what the kernel's own counters were at the end of the last one.
-#[derive(Default)]
 pub(crate) struct Harvest {
     stats: HashMap<u32, Stat>,
     completions: Completions,
-    /// Requests whose end was not awaited after their window, or that were under way when all had been looked at until then.
-    pub(crate) cut_off: u64,
 }
 
 impl Harvest {
     /// Right after the window has been opened.
-    pub(crate) fn begin(&mut self, args: &Args) {
-        self.stats = disks::stats();
-        self.completions = Completions::begin(args, &self.stats);
+    pub(crate) fn begin(args: &Args) -> Self {
+        let stats = disks::stats();
+        Self {
+            completions: Completions::begin(args, &stats),
+            stats,
+        }
     }
 
     pub(crate) fn take(
@@ -87,51 +80,6 @@ impl Harvest {
             under_way: under_way(args, skel, end_ns)?,
             begun_before,
             losses: self.losses(skel)?,
-            estimates: None,
-        })
-    }
-
-    /// What a window has brought, which is over.
-    pub(crate) fn take_window(&self, args: &Args, skel: &BiolatencySkel<'_>) -> Result<Taken> {
-        wait_for_running_programs();
-        let epoch = section(skel.maps.bss_data.as_deref(), ".bss")?.epoch;
-        let disks = self.disk_uses(skel, epoch)?;
-        Ok((groups(args, skel, epoch)?, disks))
-    }
-
-    /// The interval that its windows stand for.
-    pub(crate) fn take_sampled(
-        &mut self,
-        args: &Args,
-        skel: &BiolatencySkel<'_>,
-        (start_ns, end_ns): (u64, u64),
-        sums: Sums,
-    ) -> Result<Interval> {
-        let before = std::mem::replace(&mut self.stats, disks::stats());
-        let (groups, mut disks, estimates) = sums.finish(end_ns - start_ns);
-        add_whole(&mut disks, &before, &self.stats);
-        if estimates.is_some() {
-            // A window does not see what is under way at its end: the kernel's account, where there is one of ours alone.
-            for disk in disks.iter_mut().filter(|_| args.is_everyones()) {
-                let kernels = disk.whole.map_or(0, |whole| whole.busy_ns);
-                disk.busy_ns = if kernels > 0 { kernels } else { disk.busy_ns };
-            }
-        }
-        disks.sort_by(|a, b| a.name.cmp(&b.name));
-        let under_way = match estimates {
-            None => under_way(args, skel, end_ns)?,
-            // Those that completed between windows are still remembered.
-            Some(_) => None,
-        };
-        Ok(Interval {
-            start_ns,
-            end_ns,
-            groups,
-            disks,
-            under_way,
-            begun_before: section(skel.maps.bss_data.as_deref(), ".bss")?.begun_before,
-            losses: self.losses(skel)?,
-            estimates,
         })
     }
 
@@ -289,11 +237,6 @@ impl Harvest {
             unseen.requests.max(bss.never_completed),
         );
         losses.count("unseen_bytes", "bytes: completion not seen", unseen.bytes);
-        losses.count(
-            "cut_off",
-            "requests under way when a look ended",
-            self.cut_off,
-        );
         losses.count(
             "unattributed",
             "requests: submitter not seen",

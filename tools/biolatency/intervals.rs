@@ -4,22 +4,21 @@ use std::io;
 use std::os::fd::RawFd;
 
 use anyhow::Result;
-use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::slow_io;
+use bpf::biolatency::{BiolatencyLinks, BiolatencySkel};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
-use trace::budget::Sampler;
+use trace::budget::Limit;
 use trace::cost::{Cost, Meter};
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
 use trace::progress::State;
 
 use crate::args::Args;
-use crate::harvest::{Harvest, Interval};
+use crate::harvest::Harvest;
 use crate::names::Names;
 use crate::report::Report;
 use crate::slow;
-use crate::windows::{Sums, Windows};
 
 /// The tool at work.
 pub(crate) struct Biolatency<'a> {
@@ -35,7 +34,7 @@ pub(crate) struct Biolatency<'a> {
     pub(crate) requests: u64,
     pub(crate) meter: &'a Meter,
     /// With `--max-overhead`.
-    pub(crate) sampler: Option<(Sampler<'a>, Sums)>,
+    pub(crate) limit: Option<Limit<'a>>,
 }
 
 impl Reports for Biolatency<'_> {
@@ -46,21 +45,16 @@ impl Reports for Biolatency<'_> {
     fn step(&mut self) -> Result<State> {
         self.print_slow_ios()?;
         let mut state = self.harvest.progress(self.skel, self.requests)?;
-        if let Some((sampler, sums)) = &mut self.sampler {
-            sampler.step(&mut Windows {
-                args: self.args,
-                skel: self.skel,
-                harvest: &mut self.harvest,
-                sums,
-            })?;
-            state.events = self.requests + sums.requests();
-            state.next = sampler.next();
+        if let Some(limit) = &mut self.limit {
+            limit.look(self.skel.object());
+            state.next = limit.next();
         }
         Ok(state)
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let interval = self.take(start_ns)?;
+        let interval = self.harvest.take(self.args, self.skel, start_ns)?;
+        self.heed_limit();
         *end_ns = interval.end_ns;
         // Those in the interval that came since the last step.
         self.print_slow_ios()?;
@@ -86,24 +80,16 @@ impl Reports for Biolatency<'_> {
 impl Biolatency<'_> {
     /// Of the run, which has got to `end_ns`.
     pub(crate) fn cost(&self, end_ns: u64) -> Cost {
-        let budget = self.sampler.as_ref();
-        let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+        let budget = self.limit.as_ref().map(|limit| limit.summary(end_ns));
         self.meter.read_within(self.skel.object(), budget)
     }
 
-    fn take(&mut self, start_ns: u64) -> Result<Interval> {
-        let Some((sampler, sums)) = &mut self.sampler else {
-            return self.harvest.take(self.args, self.skel, start_ns);
-        };
-        let end_ns = sampler.end(&mut Windows {
-            args: self.args,
-            skel: self.skel,
-            harvest: &mut self.harvest,
-            sums,
-        })?;
-        let sums = std::mem::take(sums);
-        self.harvest
-            .take_sampled(self.args, self.skel, (start_ns, end_ns), sums)
+    /// Once the budget is used up nothing costs any more, though a command may go on.
+    fn heed_limit(&mut self) {
+        let limit = self.limit.as_mut();
+        if limit.is_some_and(|limit| limit.end_interval(self.skel.object())) {
+            self.skel.links = BiolatencyLinks::default();
+        }
     }
 
     fn print_slow_ios(&self) -> Result<()> {

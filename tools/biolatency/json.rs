@@ -11,7 +11,7 @@ use crate::labels;
 use crate::names::Names;
 
 /// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…},
-/// "cost": {…}}`, the last three since the start of the run; where not everything was looked at `estimates`, too.
+/// "cost": {…}}`, the last three since the start of the run.
 pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
         .groups
@@ -24,7 +24,7 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &C
         .iter()
         .map(|disk| disk_json(names, disk, wall_ns))
         .collect();
-    let mut object = json!({
+    json!({
         "tool": "biolatency",
         "version": env!("CARGO_PKG_VERSION"),
         "start_ns": interval.start_ns,
@@ -35,11 +35,7 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &C
         "begun_before": interval.begun_before,
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),
-    });
-    if let Some(estimates) = &interval.estimates {
-        object["estimates"] = estimates.to_json();
-    }
-    object
+    })
 }
 
 fn disk_json(names: &Names, disk: &DiskUse, wall_ns: u64) -> Value {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
+use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::closing::Closing;
 use trace::collect::finish;
@@ -33,7 +34,9 @@ mod names;
 mod report;
 mod setup;
 mod slow;
-mod windows;
+
+/// What makes it cost less.
+const REMEDY: &str = "raise it, or ask for fewer histograms";
 
 fn main() -> ExitCode {
     run::main("biolatency", || trace(&Args::parse()))
@@ -63,13 +66,10 @@ fn trace(args: &Args) -> Result<Outcome> {
     disks::fill(&devs, &skel.maps.wanted_devs)?;
 
     setup::seed(args, &skel, &targets)?;
-    let mut harvest = Harvest::default();
-    let sampler = windows::sampler(args, &mut skel, &mut harvest, &meter)?;
-    let start_ns = match &sampler {
-        Some((sampler, _)) => sampler.began_ns(),
-        None => setup::open_window(&mut skel)?,
-    };
-    harvest.begin(args);
+    let start_ns = setup::open_window(&mut skel)?;
+    let who = ("biolatency", REMEDY, args.common.verbose);
+    let limit = args.budget.limit(who, &meter, skel.object())?;
+    let harvest = Harvest::begin(args);
     let slow_ios = Arrivals::open(&skel.maps.slow_ios)?;
     setup::announce(args);
     let mut command = corked.map(Corked::start).transpose()?;
@@ -84,7 +84,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         start_ns,
         requests: 0,
         meter: &meter,
-        sampler,
+        limit,
     };
     let written = report_each(
         &args.every,

@@ -114,9 +114,6 @@ impl Report<'_> {
             writeln!(out, "     nothing recorded")?;
         }
         write_disks(self.names, self.interval, out)?;
-        if let Some(estimates) = &self.interval.estimates {
-            writeln!(out, "{}", estimates.describe("requests"))?;
-        }
         if let Some((count, oldest_ns @ STUCK_NS..)) = self.interval.under_way {
             let (count, age) = (
                 units::counted(count, "requests"),

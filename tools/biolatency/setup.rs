@@ -10,7 +10,6 @@ use trace::targets::{Settings, Targets};
 use trace::window::monotonic_ns;
 
 use crate::args::{Args, NEEDS};
-use crate::windows::GATED;
 
 /// The submitters, and the cgroup, which is not theirs but that of the I/O.
 pub(crate) fn resolve(targets: &Targets) -> Result<(Settings, u64)> {
@@ -32,8 +31,7 @@ pub(crate) fn load(
     if args.common.verbose {
         probe::say("biolatency", kernel, &NEEDS, &programs);
     }
-    let gated = args.budget.gated(&GATED);
-    loader::load_gated(BiolatencySkelBuilder::default(), &programs, gated, |open| {
+    loader::load(BiolatencySkelBuilder::default(), &programs, |open| {
         args.to_bpf(
             (targets, cgroup_id),
             kernel,

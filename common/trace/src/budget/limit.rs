@@ -35,6 +35,16 @@ pub enum Allowed {
     Nothing,
 }
 
+impl Allowed {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Everything => "everything is traced",
+            Self::WithoutStacks => "no stacks",
+            Self::Nothing => "it is used up",
+        }
+    }
+}
+
 /// The budget of one collection.
 pub struct Limit<'a> {
     tool: &'static str,
@@ -88,28 +98,31 @@ impl Budget {
 impl Limit<'_> {
     /// Looks at the cost, if that is due; what is allowed until it is due again.
     pub fn look(&mut self, object: &Object) -> Allowed {
-        if monotonic_ns() >= self.due_ns {
-            self.settle(object);
+        if monotonic_ns() < self.due_ns {
+            return self.allowed;
         }
-        self.allowed
+        let allowed = self.pay(object);
+        if self.verbose && allowed != self.allowed {
+            crate::say!("{}: budget: {}", self.tool, allowed.describe());
+        }
+        self.allowed = allowed;
+        allowed
     }
 
-    /// Takes what has been spent from the credit: at the end of an interval, too.
-    pub fn settle(&mut self, object: &Object) {
+    /// An interval is over. Returns whether the collection is, because of the budget: what ends by itself is not stopped.
+    pub fn end_interval(&mut self, object: &Object) -> bool {
+        self.pay(object);
+        self.allowed == Allowed::Nothing
+    }
+
+    /// Takes what has been spent from the credit; what that leaves to do.
+    fn pay(&mut self, object: &Object) -> Allowed {
         let (now, spent) = (monotonic_ns(), self.meter.spent(object, 0));
-        let was = self.allowed;
         let cost_ns = spent.since(&self.spent).total();
-        self.allowed = self.credit.pass(now, cost_ns, was);
         self.spent = spent;
+        let allowed = self.credit.pass(now, cost_ns, self.allowed);
         self.due_ns = now + self.credit.pause_ns();
-        if self.verbose && self.allowed != was {
-            let what = match self.allowed {
-                Allowed::Everything => "everything is traced",
-                Allowed::WithoutStacks => "no stacks",
-                Allowed::Nothing => "the end",
-            };
-            crate::say!("{}: budget: {what}", self.tool);
-        }
+        allowed
     }
 
     /// When the next look is due, and whether the collection is to end.
