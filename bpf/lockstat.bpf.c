@@ -46,8 +46,6 @@ struct member {
 	struct kernel_waits kernel;
 	struct futex_wait futex;
 	struct lock_history past;
-	/* Where the collection is cut into windows: the task's switches when it left its CPU, as far as that was seen. */
-	__u64 switches;
 };
 
 #include "members.bpf.h"
@@ -70,7 +68,7 @@ const volatile struct lockstat_config config = {};
 #include "kernel_locks.bpf.h"
 #include "kernel_wakeups.bpf.h"
 #include "futex.bpf.h"
-#include "lock_windows.bpf.h"
+#include "kernel_sleepers.bpf.h"
 
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
@@ -89,9 +87,6 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 {
 	struct member *member;
 
-	/* What threads do until they are asked what they still wait for is no business of the window's. */
-	if (in_windows && is_late(bpf_ktime_get_ns()))
-		return;
 	if (!prev->pid)
 		idle_leaves(prev);
 	member = member_of(prev);
@@ -100,8 +95,6 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		kernel_waiter_leaves(&member->kernel, stays_runnable(prev, preempt, state));
 		if (config.futexes)
 			futex_switched_out(&member->futex, prev, preempt, state);
-		if (in_windows)
-			member->switches = switches_of(prev);
 	}
 	member = member_of(next);
 	if (member) {
@@ -157,26 +150,10 @@ int close_waits(struct bpf_iter__task *ctx)
 	}
 	if (!member)
 		return 0;
-	if (in_windows) {
-		close_in_window(member, task);
-		return 0;
-	}
 	count_open_run_queue(&member->kernel);
 	count_open_kernel_waits(&member->kernel, task);
 	if (config.futexes)
 		count_open_futex_wait(&member->futex, task, ctx->meta->seq);
-	return 0;
-}
-
-/* Run before each window of several. */
-SEC("?iter/task")
-int open_waits(struct bpf_iter__task *ctx)
-{
-	struct task_struct *task = ctx->task;
-	struct member *member = task ? member_of(task) : NULL;
-
-	if (member)
-		open_in_window(member, task, ctx->meta->seq);
 	return 0;
 }
 

@@ -6,7 +6,7 @@
 #define __FUTEX_BPF_H__
 #define __LOCK_NAMES_BPF_H__
 #define __KERNEL_OWNER_BPF_H__
-#define __LOCK_WINDOWS_BPF_H__
+#define __KERNEL_SLEEPERS_BPF_H__
 
 struct kernel_lock {
 	__u64 owner;
@@ -29,8 +29,6 @@ struct rt_mutex_base___owned {
 #define name_lock(wait, task) ((void)(wait))
 #define note_run_queue(task) ((void)(task))
 #define find_kernel_waits(member, task) ((void)(member))
-#define close_in_window(member, task) ((void)(member))
-#define open_in_window(member, task, seq) ((void)(member))
 #define futex_found(wait, task) ((void)(wait))
 #define futex_switched_in(wait, task) ((void)(wait))
 #define futex_switched_out(wait, task, preempt, state) ((void)(wait))

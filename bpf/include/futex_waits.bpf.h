@@ -60,13 +60,13 @@ static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task
 }
 
 /* Returns of 32-bit calls go unseen until user space has attached the program for them: whether this is another call, nobody
- * knows. Where the collection is cut into windows, a thread that leaves its CPU has no wait.
+ * knows.
  */
 static __always_inline void drop_unreturned(struct futex_wait *futex)
 {
 	if (futex->phase == FUTEX_IDLE)
 		return;
-	if (!in_windows && (!(futex->call.flags & FUTEX_IS_COMPAT) || futex_compat_calls))
+	if (!(futex->call.flags & FUTEX_IS_COMPAT) || futex_compat_calls)
 		return;
 	futex->phase = FUTEX_IDLE;
 	if (window_start_ns)
@@ -84,7 +84,8 @@ static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct t
 		identify_futex(futex, task);
 		return;
 	}
-	futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
+	if (!leaves_out_stack())
+		futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
 	identify_futex(futex, task);
 	describe_lock(futex, task, slot, scratch);
 	release_scratch(scratch);
@@ -154,8 +155,6 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_calls)
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
-	if (in_windows)
-		walk_futex_waiter(futex, task);
 }
 
 static __always_inline void end_run_queue(struct futex_wait *futex, __u64 now)
@@ -184,16 +183,6 @@ static __always_inline void drop_unsure_holder(struct futex_wait *futex)
 		futex->wait.holder.kind = HOLDER_UNKNOWN;
 }
 
-/* A wait ends where its thread runs again; whether it got the lock, its release tells. */
-static __always_inline void futex_resumed(struct futex_wait *futex, struct task_struct *task, __u64 now)
-{
-	futex->wait.is_given_up = !futex->wait.released_ns;
-	drop_unsure_holder(futex);
-	count_wait(&futex->wait, task, epoch, now, false);
-	__sync_fetch_and_add(&futex_events, 1);
-	futex->phase = FUTEX_IDLE;
-}
-
 static __always_inline void futex_switched_in(struct futex_wait *futex, struct task_struct *task)
 {
 	__u64 now;
@@ -206,8 +195,6 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, now);
 	futex->phase = FUTEX_RUNNING;
-	if (in_windows)
-		futex_resumed(futex, task, now);
 }
 
 /* Whether the task that is current is releasing what `futex` waits for, and not just hit by the interrupt that ends it. */
@@ -246,7 +233,7 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 		__sync_fetch_and_add(&futex_losses.unwalked, 1);
 		return;
 	}
-	futex->wait.waker = waker_record(ctx, slot, scratch, stacks);
+	futex->wait.waker = leaves_out_stack() ? 0 : waker_record(ctx, slot, scratch, stacks);
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	futex->wait.released_ns = now;
 	if (!is_sure(futex, futex->wait.waker_pid))
@@ -327,7 +314,7 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 /* It outlasted the run: the thread may have ended before the iterator comes by. */
 static __always_inline void futex_outlasted(struct futex_wait *futex, struct task_struct *task)
 {
-	if (in_windows || !edge_ns || futex->wait.begin_ns >= edge_ns || futex->wait.reported_ns >= edge_ns)
+	if (!edge_ns || futex->wait.begin_ns >= edge_ns || futex->wait.reported_ns >= edge_ns)
 		return;
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, edge_ns);

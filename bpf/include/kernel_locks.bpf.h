@@ -47,8 +47,6 @@ struct kernel_lock_losses {
 struct kernel_lock_losses kernel_lock_losses = {};
 /* Waits that had begun before tracing did, and ended inside the window: their length is not known. */
 __u64 begun_before = 0;
-/* Their time inside windows, where there are several. */
-__u64 begun_before_ns = 0;
 
 /* Idle tasks have no storage, but are interrupted: one per CPU. */
 struct {
@@ -110,6 +108,9 @@ static __always_inline void walk_waiter(void *ctx, struct lock_wait *wait, struc
 	if (wait->is_walked)
 		return;
 	wait->is_walked = 1;
+	/* The first one names the lock. */
+	if (is_lock_named(&wait->lock) && leaves_out_stack())
+		return;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		__sync_fetch_and_add(&kernel_lock_losses.unwalked, 1);
@@ -234,7 +235,7 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 	struct lock_wait *wait;
 
 	/* What was under way at the window's end is counted as it was then. */
-	if (!in_windows && is_late(now))
+	if (is_late(now))
 		return;
 	waits->events++;
 	if (at < KERNEL_WAITS && !(flags & LCB_F_MUTEX)) {
@@ -267,14 +268,6 @@ static __always_inline bool deserves_walk(struct lock_wait *wait, __u64 now)
 	       bpf_get_prandom_u32() % SPIN_SAMPLE == 0;
 }
 
-/* Between windows beginnings go unseen as a rule. */
-static __always_inline void count_unbegun(struct kernel_waits *waits, __u64 now)
-{
-	__sync_fetch_and_add(waits->events++ && !in_windows ? &kernel_lock_losses.unbegun : &begun_before, 1);
-	if (in_windows)
-		__sync_fetch_and_add(&begun_before_ns, now - window_start_ns);
-}
-
 static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, struct task_struct *task, __u64 lock,
 				      int ret)
 {
@@ -284,7 +277,7 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 
 	if (at >= KERNEL_WAITS) {
 		if (in_window(now))
-			count_unbegun(waits, now);
+			__sync_fetch_and_add(waits->events++ ? &kernel_lock_losses.unbegun : &begun_before, 1);
 		return;
 	}
 	if (waits->depth > at + 1)
@@ -294,9 +287,6 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 	if (!in_window(now) && !window_end_ns)
 		return;
 	wait->is_given_up = ret != 0;
-	/* It ends between two windows. */
-	if (in_windows && !in_window(now))
-		wait->is_counted = 1;
 	if (ret) {
 		wait->waker = 0;
 		forget_waker(&wait->holder);
@@ -305,7 +295,7 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 		walk_waiter(ctx, wait, task);
 	name_lock(wait, task);
 	count_ended_wait(wait, task, now);
-	if (!wait->is_spinning && !in_windows)
+	if (!wait->is_spinning)
 		remember_wait(wait, task, now);
 }
 

@@ -36,7 +36,7 @@ static __always_inline void note_kernel_releaser(void *ctx, struct lock_wait *wa
 	/* The lock names nobody: whoever wakes last releases. But a semaphore may be released by an interrupt, which is nobody. */
 	if ((!wait->holder.kind || wait->holder.kind == HOLDER_WAKER) && wait->lock.class != KERNEL_SEMAPHORE)
 		note_holder(&wait->holder, waker, HOLDER_WAKER, false);
-	if (!wants_kernel_releasers())
+	if (!wants_kernel_releasers() || leaves_out_stack())
 		return;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {

@@ -76,7 +76,7 @@ static __noinline void add_to_lock(struct lock_wait *wait, __u32 half, __u64 len
 	}
 	if (!wait->is_counted)
 		__sync_fetch_and_add(&sum->contentions, 1);
-	else if (!in_windows)
+	else
 		__sync_fetch_and_add(&sum->carried_ns, total_ns);
 	__sync_fetch_and_add(&sum->total_ns, total_ns);
 	raise_to(&sum->max_ns, &sum->raising, length_ns);
@@ -203,8 +203,7 @@ static __always_inline void count_wait(struct lock_wait *wait, struct task_struc
 		now = window_end_ns;
 		open = true;
 	}
-	/* Of a wait that is followed from window to window: all of it. */
-	length_ns = wait_elapsed(in_windows ? wait->begin_ns : from, now);
+	length_ns = wait_elapsed(from, now);
 	total_ns = wait_elapsed(reported, now);
 	end_part(wait, now);
 	add_to_lock(wait, half & 1, length_ns, total_ns, open);

@@ -24,7 +24,7 @@ static __always_inline __u64 stack_of_other(pid_t pid)
 	__u32 slot;
 	long bytes;
 
-	if (!bpf_ksym_exists(bpf_task_from_pid))
+	if (!bpf_ksym_exists(bpf_task_from_pid) || leaves_out_stack())
 		return 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {

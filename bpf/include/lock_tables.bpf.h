@@ -13,6 +13,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "histogram.bpf.h"
+#include "stack_limit.bpf.h"
 #include "targets.bpf.h"
 #include "window.bpf.h"
 
@@ -20,9 +21,6 @@
 #define MAX_LOCK_BUCKETS 131072
 #define MAX_WAITERS 65536
 #define MAX_HOLDERS 16384
-
-/* The collection is cut into windows (lock_windows.bpf.h). */
-const volatile __u32 in_windows = 0;
 
 /* 0 or 1: waits that end now go there; user space reads the other one. */
 __u32 epoch = 0;

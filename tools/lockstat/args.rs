@@ -226,12 +226,6 @@ impl Args {
         }
     }
 
-    /// Whether futex calls are seen to begin and return. While a tracepoint of a call is on, every call of every kind is slower:
-    /// a budget does without.
-    pub(crate) fn sees_calls(&self) -> bool {
-        self.traces(Side::User) && self.budget.max_overhead.is_none()
-    }
-
     /// Leaves out what this kernel cannot say, and says so; an error where that is all that was asked for.
     pub(crate) fn narrow_to(&mut self, kernel: &Kernel) -> Result<()> {
         const SINCE: &str = "contention_begin came with Linux 5.19";
@@ -326,7 +320,6 @@ impl Args {
             futexes: self.traces(Side::User).into(),
             kernel_locks: self.traces(Side::Kernel).into(),
         };
-        rodata.in_windows = self.budget.max_overhead.is_some().into();
     }
 
     /// Which optional programs this kernel and these options need.
@@ -336,8 +329,7 @@ impl Args {
         targets: &Settings,
     ) -> Vec<(&'static str, bool)> {
         let kernel_locks = self.traces(Side::Kernel) && kernel.has_tracepoint("contention_begin");
-        let in_windows = self.budget.max_overhead.is_some();
-        let futexes = self.sees_calls();
+        let futexes = self.traces(Side::User);
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         vec![
             ("lock_sched_switch", has_state),
@@ -346,7 +338,6 @@ impl Args {
             ("futex_exit", futexes),
             ("compat_entries", futexes),
             ("compat_returns", futexes),
-            ("open_waits", in_windows),
             ("contention_begin", kernel_locks),
             ("contention_end", kernel_locks),
             ("unwind_fork", self.unwind != Method::Fp),

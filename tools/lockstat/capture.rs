@@ -3,10 +3,10 @@
 use std::os::fd::RawFd;
 
 use anyhow::Result;
-use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::{LockstatLinks, LockstatSkel};
 use libbpf_rs::skel::Skel;
 use profile::ends;
-use trace::budget::{Next, Sampler, ended_at};
+use trace::budget::{Allowed, Limit, Next, ended_at};
 use trace::command::Corked;
 use trace::cost::Meter;
 use trace::histogram::harvest::wait_for_running_programs;
@@ -25,10 +25,9 @@ use crate::args::Args;
 use crate::harvest::{Ended, Harvest, Names};
 use crate::losses::Ledger;
 use crate::report::Interval;
+use crate::row::Side;
 use crate::setup::FutexReturns;
-use crate::weighted::Sums;
-use crate::windows::Windows;
-use crate::{losses, report, waits, windows};
+use crate::{REMEDY, losses, report, waits};
 
 /// The tool at work.
 pub(crate) struct Capture<'a> {
@@ -41,7 +40,7 @@ pub(crate) struct Capture<'a> {
     reseeding: Reseeding,
     meter: &'a Meter,
     /// With `--max-overhead`.
-    sampler: Option<(Sampler<'a>, Sums)>,
+    limit: Option<Limit<'a>>,
     end_ns: u64,
     deadline_ns: Option<u64>,
     waits: u64,
@@ -72,7 +71,7 @@ impl<'a> Capture<'a> {
             returns,
             reseeding: Reseeding::default(),
             meter,
-            sampler: None,
+            limit: None,
             end_ns: 0,
             deadline_ns: None,
             waits: 0,
@@ -89,11 +88,10 @@ impl<'a> Capture<'a> {
         iterate::run(self.skel.links.close_waits.as_ref())?;
         self.follow_compat_programs()?;
         privileges::keep_for_tracing("lockstat", &self.args.capabilities());
-        self.sampler = windows::sampler(self.args, &mut self.skel, &mut self.stacks, self.meter)?;
-        let start_ns = match &self.sampler {
-            Some((sampler, _)) => sampler.began_ns(),
-            None => self.let_time_count()?,
-        };
+        let start_ns = self.let_time_count()?;
+        let who = ("lockstat", REMEDY, self.args.common.verbose);
+        let budget = &self.args.budget;
+        self.limit = budget.limit(who, self.meter, self.skel.object())?;
         if !self.args.common.quiet {
             trace::say!("lockstat: tracing {}", self.args.window.describe());
         }
@@ -104,8 +102,8 @@ impl<'a> Capture<'a> {
 
     /// What the run has cost, and what was not counted, since the start.
     pub(crate) fn ledger(&self) -> Result<Ledger> {
-        let budget = self.sampler.as_ref();
-        let budget = budget.map(|(sampler, _)| sampler.summary(self.end_ns));
+        let budget = self.limit.as_ref();
+        let budget = budget.map(|limit| limit.summary(self.end_ns));
         let cost = self.meter.read_within(self.skel.object(), budget);
         Ok(Ledger {
             begun_before: losses::begun_before(&self.skel)?,
@@ -161,47 +159,39 @@ impl<'a> Capture<'a> {
         Ok(start_ns)
     }
 
-    /// Windows need no returns of calls.
     fn follow_compat_programs(&mut self) -> Result<()> {
-        if !self.args.sees_calls() {
+        if !self.args.traces(Side::User) {
             return Ok(());
         }
         self.returns.follow_compat(&mut self.skel)
     }
 
-    /// Opens or closes a window if one is due. Returns whether there is time for more, and what is next.
-    fn step_windows(&mut self) -> Result<(bool, Next)> {
-        let Some((sampler, sums)) = &mut self.sampler else {
-            return Ok((true, Next::default()));
+    /// Leaves out stacks where the budget wants that. Returns what it allows, and when that is to be looked at again.
+    fn heed_limit(&mut self) -> Result<(Allowed, Next)> {
+        let Some(limit) = &mut self.limit else {
+            return Ok((Allowed::Everything, Next::default()));
         };
-        sampler.step(&mut Windows {
-            skel: &mut self.skel,
-            stacks: &mut self.stacks,
-            sums,
-        })?;
-        Ok((sampler.can_afford_more(), sampler.next()))
+        let allowed = limit.look(self.skel.object());
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.without_stacks = (allowed != Allowed::Everything).into();
+        Ok((allowed, limit.next()))
     }
 
     /// Ends the interval that began at `start_ns`; what it found, and when it ended.
     fn take(&mut self, start_ns: u64) -> Result<Harvest> {
-        let Some((sampler, sums)) = &mut self.sampler else {
-            let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
-            let edge_ns = ended_at(bss.window_end_ns).max(start_ns);
-            let is_last = self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
-            let ended = self.turn(start_ns, edge_ns, is_last)?;
-            self.absorb();
-            return Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended);
-        };
-        let end_ns = sampler.end(&mut Windows {
-            skel: &mut self.skel,
-            stacks: &mut self.stacks,
-            sums,
-        })?;
-        let (rows, looked) = sums.take(end_ns.saturating_sub(start_ns));
+        let limit = self.limit.as_mut();
+        let is_used_up = limit.is_some_and(|limit| limit.end_interval(self.skel.object()));
+        let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
+        let edge_ns = ended_at(bss.window_end_ns).max(start_ns);
+        let is_last = is_used_up || self.deadline_ns.is_some_and(|deadline| edge_ns >= deadline);
+        let ended = self.turn(start_ns, edge_ns, is_last)?;
+        if is_used_up {
+            // From now on nothing costs any more, though a command may go on.
+            self.skel.links = LockstatLinks::default();
+            self.returns = FutexReturns::default();
+        }
         self.absorb();
-        let (skel, stacks, names) = (&self.skel, &mut self.stacks, &mut self.names);
-        let harvest = Harvest::of_rows(rows, skel, stacks, names, (0, start_ns..end_ns))?;
-        Ok(Harvest { looked, ..harvest })
+        Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)
     }
 
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
@@ -214,7 +204,7 @@ impl<'a> Capture<'a> {
 impl Reports for Capture<'_> {
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
-        match self.sampler {
+        match self.limit {
             None => vec![self.ring.fd(), self.stacks.fd()],
             Some(_) => Vec::new(),
         }
@@ -225,24 +215,19 @@ impl Reports for Capture<'_> {
     }
 
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
-        if self.sampler.is_none() {
-            let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-            bss.open_epoch = bss.epoch & 1;
-            bss.edge_ns = end_ns;
-            bss.window_end_ns = end_ns;
-        }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.open_epoch = bss.epoch & 1;
+        bss.edge_ns = end_ns;
+        bss.window_end_ns = end_ns;
         Ok(())
     }
 
     fn step(&mut self) -> Result<State> {
-        let (can_afford_more, next) = self.step_windows()?;
-        if !can_afford_more {
-            return Ok(State {
-                next,
-                ..State::default()
-            });
+        let (allowed, next) = self.heed_limit()?;
+        // What is new can be named after the collection, too.
+        if allowed == Allowed::Everything {
+            self.absorb();
         }
-        self.absorb();
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;

@@ -55,8 +55,6 @@ pub(crate) struct Harvest {
     pub(crate) left_out: Vec<LeftOut>,
     /// Those that cost most first.
     pub(crate) chains: Vec<Chain>,
-    /// Share of the time that was looked at, where that is not all of it.
-    pub(crate) looked: Option<f64>,
 }
 
 impl Harvest {
@@ -74,35 +72,23 @@ impl Harvest {
     ) -> Result<Self> {
         let mut rows = raw_rows(skel, ended.half)?;
         user::add_open_stacks(&mut rows, &ended.open, stacks, ended.window_ns.end)?;
-        Self::of_rows(rows, skel, stacks, names, (ended.half, ended.window_ns))
-    }
-
-    /// Names what the tables held.
-    pub(crate) fn of_rows(
-        mut rows: Vec<LockRow>,
-        skel: &LockstatSkel<'_>,
-        stacks: &mut StackTable,
-        names: &mut Names,
-        (half, window_ns): (u32, Range<u64>),
-    ) -> Result<Self> {
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
         let mut labels = Labels::new();
         chains::label_kernel(&rows, &mut labels);
         let left_out = user::name(&mut rows, skel, stacks, names, &mut labels)?;
-        let chains = names.chains.take(skel, half, labels)?;
+        let chains = names.chains.take(skel, ended.half, labels)?;
         rows.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {
             rows,
-            window_ns,
+            window_ns: ended.window_ns,
             left_out,
             chains,
-            looked: None,
         })
     }
 }
 
 /// Locks as the BPF side tells them apart, each with its waiters and holders, heaviest first.
-pub(crate) fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
+fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
     let sums = take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)?;
     let mut rows = by_identity(&sums);
     for (key, count) in take::<lock_key, u64>(&skel.maps.lock_buckets, |key| key.epoch == half)? {
@@ -229,7 +215,6 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
         raced: sum.raced,
         timed_out: sum.given_up,
         open: sum.open,
-        margins: None,
         first_caller: None,
         waiters: Vec::new(),
         holders: Vec::new(),

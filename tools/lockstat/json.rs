@@ -7,7 +7,7 @@ use trace::stacks::StackTable;
 
 use crate::chains::{Chain, Link};
 use crate::harvest::Harvest;
-use crate::row::{Holder, LockRow, Margins, Waiter};
+use crate::row::{Holder, LockRow, Waiter};
 use crate::user::LeftOut;
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
@@ -22,11 +22,6 @@ pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
         .iter()
         .map(|sum| json!({"class": sum.class, "waits": sum.waits, "total_ns": sum.total_ns}));
     classes.collect()
-}
-
-/// `{"waits", "window_ns"}`: waits for kernel locks that nobody saw begin, and what of them lay in windows.
-pub(crate) fn begun_before((waits, window_ns): (u64, u64)) -> Value {
-    json!({"waits": waits, "window_ns": window_ns})
 }
 
 /// `[{"waits", "links": [{"waiter", "lock", "class", "holder", "ns"}, …]}, …]`, longest first.
@@ -56,7 +51,7 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
     let holders: Vec<Value> = row.holders.iter().map(|one| holder(one, stacks)).collect();
     // Of other locks it tells apart what has no address.
     let inode = row.identity.device.map_or(0, |_| row.identity.object);
-    let mut object = json!({
+    json!({
         "side": row.identity.side.word(),
         "class": row.class,
         "confidence": row.confidence,
@@ -79,17 +74,7 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
         "caller": row.first_caller.as_deref(),
         "waiters": waiters,
         "holders": holders,
-    });
-    if let Some(margins) = row.margins {
-        object["margins_95"] = to_json(margins);
-    }
-    object
-}
-
-/// JSON has no infinity: an unknown margin is null.
-fn to_json(margins: Margins) -> Value {
-    let known = |margin: f64| margin.is_finite().then_some(margin);
-    json!({"contentions": known(margins.contentions), "total_ns": known(margins.total_ns)})
+    })
 }
 
 fn waiter(waiter: &Waiter) -> Value {

@@ -19,16 +19,15 @@ pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
 /// What a run was worth and what it took.
 pub(crate) struct Ledger {
     /// As [`begun_before`] gives them.
-    pub(crate) begun_before: (u64, u64),
+    pub(crate) begun_before: u64,
     pub(crate) losses: Losses,
     pub(crate) cost: Cost,
 }
 
-/// Waits for kernel locks that were under way when tracing began, or a window, and have ended: their length is not known.
-/// With a budget also what of it lay in windows, ns.
-pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<(u64, u64)> {
+/// Waits for kernel locks that were under way when tracing began, and have ended: their length is not known.
+pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    Ok((bss.begun_before, bss.begun_before_ns))
+    Ok(bss.begun_before)
 }
 
 /// Every counter. `recursions`: events in the middle of our own programs, which the kernel kept from them.
@@ -62,6 +61,11 @@ pub(crate) fn count(
         "stack_truncated",
         "stacks cut at 127 frames",
         walks.truncated,
+    );
+    losses.count(
+        "stacks_left_out",
+        "stacks not walked, to keep the budget",
+        bss.stacks_left_out,
     );
     stacks.count_losses(&mut losses);
     Ok(losses)

@@ -65,10 +65,6 @@ pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.raced += row.raced;
     sum.timed_out += row.timed_out;
     sum.open += row.open;
-    sum.margins = match (sum.margins, row.margins) {
-        (Some(margins), Some(more)) => Some(margins.plus(more)),
-        (one, other) => one.or(other),
-    };
     sum.confidence = sum.confidence.min(row.confidence);
     sum.waiters.extend_from_slice(&row.waiters);
     sum.holders.extend_from_slice(&row.holders);

@@ -70,12 +70,11 @@ fn meta(interval: &Interval) -> Meta {
     closing::meta(&ledger.losses, losses_of_ns, &ledger.cost, window)
 }
 
-/// What was seen to be waited, in classes that were not asked for, too: of estimates the part that was looked at, as losses are.
+/// What was waited, in classes that were not asked for, too.
 pub(crate) fn waited_ns(harvest: &Harvest) -> u64 {
     let shown: u64 = harvest.rows.iter().map(|row| row.total_ns).sum();
     let left_out: u64 = harvest.left_out.iter().map(|sum| sum.total_ns).sum();
-    let looked = harvest.looked.unwrap_or(1.0);
-    ((shown + left_out) as f64 * looked) as u64
+    shown + left_out
 }
 
 /// Time that losses are a share of: what was waited, and what found no room among the locks. What found none among the waiters is
@@ -86,7 +85,7 @@ pub(crate) fn losses_of_ns(losses: &Losses, waited_ns: u64) -> u64 {
 
 fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
     let ledger = &interval.ledger;
-    let mut extra = Map::from_iter([
+    Map::from_iter([
         ("start_ns".into(), interval.harvest.window_ns.start.into()),
         ("end_ns".into(), interval.harvest.window_ns.end.into()),
         ("user_ends".into(), ends::to_json(&interval.profile)),
@@ -98,15 +97,11 @@ fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
         ),
         (
             "begun_before".into(),
-            json::begun_before(ledger.begun_before),
+            serde_json::json!({"waits": ledger.begun_before}),
         ),
         ("losses".into(), ledger.losses.to_json()),
         ("cost".into(), ledger.cost.to_json()),
-    ]);
-    if let Some(looked) = interval.harvest.looked {
-        extra.insert("looked".into(), looked.into());
-    }
-    extra
+    ])
 }
 
 fn folded_options(args: &Args) -> FoldedOptions {
@@ -133,21 +128,11 @@ fn write_human(
     if args.interval.is_some() {
         writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
     }
-    if harvest.looked == Some(0.0) {
-        return Ok(writeln!(
-            out,
-            "not looked at: waits are not known (--max-overhead)\n"
-        )?);
-    }
     let merged = merge::merge(&harvest.rows);
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)
     })?;
     chains::text::write(&harvest.chains, look.style, out)?;
-    if let Some(looked) = harvest.looked {
-        let percent = 100.0 * looked;
-        writeln!(out, "\nestimated, looking {percent:.1}% of the time")?;
-    }
     table::write_left_out(&harvest.left_out, out)?;
     writeln!(out)?;
     Ok(())
@@ -161,7 +146,7 @@ mod tests {
 
     #[test]
     fn losses_of_time_are_shares_of_all_that_was_waited() {
-        let mut harvest = Harvest {
+        let harvest = Harvest {
             rows: vec![row(500), row(100)],
             window_ns: 0..1_000,
             left_out: vec![LeftOut {
@@ -170,7 +155,6 @@ mod tests {
                 total_ns: 200,
             }],
             chains: Vec::new(),
-            looked: None,
         };
         let mut losses = Losses::default();
         losses.time("locks_full", "waits: table of locks full", 2, 200);
@@ -180,8 +164,5 @@ mod tests {
             share(&harvest),
             "LOST 2 waits: table of locks full (20.00% of the time), 1 wait without waiter: table full (5.00% of the time)"
         );
-        // Of 800 ns estimated a quarter was seen.
-        harvest.looked = Some(0.25);
-        assert!(share(&harvest).contains("table of locks full (50.00% of the time)"));
     }
 }

@@ -48,24 +48,6 @@ pub(crate) struct LockName {
     pub(crate) kind: String,
 }
 
-/// Half the widths of the 95 % intervals around estimates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Margins {
-    pub(crate) contentions: f64,
-    /// ns
-    pub(crate) total_ns: f64,
-}
-
-impl Margins {
-    /// Of two sums together, at most: their errors need not be independent.
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self {
-            contentions: self.contentions + other.contentions,
-            total_ns: self.total_ns + other.total_ns,
-        }
-    }
-}
-
 /// One lock in one interval; or several of a kind, in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRow {
@@ -95,8 +77,6 @@ pub(crate) struct LockRow {
     pub(crate) timed_out: u64,
     /// Not over at the end of the interval.
     pub(crate) open: u64,
-    /// Where not everything was looked at.
-    pub(crate) margins: Option<Margins>,
     /// First function outside the lock's own code, on the heaviest stack.
     pub(crate) first_caller: Option<Arc<str>>,
     /// Heaviest first.
@@ -228,7 +208,6 @@ pub(crate) mod tests {
             raced: 0,
             timed_out: 0,
             open: 0,
-            margins: None,
             first_caller: None,
             waiters: Vec::new(),
             holders: Vec::new(),

@@ -10,7 +10,7 @@ use trace::probe::{self, Kernel};
 use trace::targets::Settings;
 
 use crate::args::{Args, NEEDS};
-use crate::windows::GATED;
+use crate::row::Side;
 
 /// Attached, but nothing counts yet.
 pub(crate) fn load(
@@ -22,8 +22,7 @@ pub(crate) fn load(
     if args.common.verbose {
         probe::say("lockstat", kernel, &NEEDS, &programs);
     }
-    let gated = args.budget.gated(&GATED);
-    let skel = loader::load_gated(LockstatSkelBuilder::default(), &programs, gated, |open| {
+    let skel = loader::load(LockstatSkelBuilder::default(), &programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(targets, rodata);
         bpf::keep_members!(open, programs.contains(&("task_freed", true)));
@@ -46,6 +45,7 @@ const MORE_CALLS: [&str; 4] = [
 ];
 
 /// The hooks at the returns of futex calls. One program for all of them: each takes the verifier long.
+#[derive(Default)]
 pub(crate) struct FutexReturns {
     _links: Vec<Link>,
     /// The hooks that 32-bit calls need, and every other system call pays for: attached when a target is such a program.
@@ -56,7 +56,7 @@ impl FutexReturns {
     pub(crate) fn attach(args: &Args, kernel: &Kernel, skel: &LockstatSkel<'_>) -> Result<Self> {
         let calls = MORE_CALLS
             .iter()
-            .filter(|call| args.sees_calls() && kernel.has_syscall_exit(call));
+            .filter(|call| args.traces(Side::User) && kernel.has_syscall_exit(call));
         let links = calls.map(|call| {
             let exit = &skel.progs.futex_exit;
             exit.attach_tracepoint(TracepointCategory::Syscalls, format!("sys_exit_{call}"))

@@ -10,7 +10,7 @@ use profile::style::Style;
 use profile::units;
 use trace::histogram::text::{self, Unit};
 
-use crate::row::{Holder, HolderKind, LockRow, Margins, Side};
+use crate::row::{Holder, HolderKind, LockRow, Side};
 use crate::user::{Class, LeftOut};
 
 /// Columns of a line.
@@ -77,7 +77,7 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     let numbers = format!(
         "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} ",
         units::duration(row.total_ns),
-        number(row),
+        units::count(row.contentions),
         length(row, row.waits.mean()),
         length(row, row.waits.percentile(50.0)),
         length(row, row.waits.percentile(99.0)),
@@ -108,30 +108,13 @@ fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn number(row: &LockRow) -> String {
-    if is_number_known(row) {
-        units::count(row.contentions)
-    } else {
-        "-".into()
-    }
-}
-
-/// A length of single waits; there is none where all go on, or began before the interval.
+/// A length of single waits; there is none where all began before the interval.
 fn length(row: &LockRow, ns: u64) -> String {
-    // In windows, the lengths of waits that go on are not known.
-    let without_length = row.margins.map_or(0, |_| row.open);
-    if row.contentions > without_length && is_number_known(row) {
+    if row.contentions > 0 {
         units::duration(ns)
     } else {
         "-".into()
     }
-}
-
-/// Whether an estimate of the number of waits is more than a guess; of a single window's nobody knows, and that is said.
-fn is_number_known(row: &LockRow) -> bool {
-    row.margins.is_none_or(|margins| {
-        margins.contentions.is_infinite() || margins.contentions <= row.contentions as f64
-    })
 }
 
 /// Who waited, by the first function outside the lock's code.
@@ -186,31 +169,10 @@ fn how(row: &LockRow) -> Vec<String> {
             percent(row.run_queue_ns, parts_ns)
         ));
     }
-    if let Some(margins) = row.margins {
-        parts.push(sureness(row, margins));
-    }
     if row.confidence < 80 {
         parts.push(format!("class {}% sure", row.confidence));
     }
     parts
-}
-
-/// How far the truth may be from the estimates.
-fn sureness(row: &LockRow, margins: Margins) -> String {
-    let percent = |margin: f64, of: u64| format!("\u{b1}{:.1}%", 100.0 * margin / of.max(1) as f64);
-    if margins.contentions.is_infinite() {
-        return "seen in one window only".into();
-    }
-    let total = match margins.total_ns.is_finite() {
-        true => percent(margins.total_ns, row.total_ns),
-        false => "\u{b1}? (nothing seen)".into(),
-    };
-    if is_number_known(row) {
-        let waits = percent(margins.contentions, row.contentions);
-        format!("total {total}, waits {waits}")
-    } else {
-        format!("total {total}, too few waits seen end to tell how many")
-    }
 }
 
 /// Holders of a lock, whatever stack they were seen on.
