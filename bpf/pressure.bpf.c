@@ -75,7 +75,7 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 {
 	__u64 now = bpf_ktime_get_ns(), waited_ns, caused_ns = 0;
 	__u32 cpu = bpf_get_smp_processor_id(), leaves = 0, joins = 0;
-	struct member *out = present_member_of(prev), *in = present_member_of(next);
+	struct member *out = member_of(prev), *in = member_of(next);
 	struct stalls *at = stalls_of(cpu);
 	bool was_running;
 
@@ -83,7 +83,7 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 		return;
 	count_event();
 	/* The switch to the idle task was missed. */
-	if (prev->pid == 0 && is_known(at) && at->busy && counts_at(now))
+	if (prev->pid == 0 && at->busy)
 		__sync_fetch_and_add(&losses.unseen, 1);
 	was_running = out && out->phase == PHASE_RUNNING;
 	if (out) {
@@ -97,7 +97,6 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 		pass_time(at, now);
 		change_counts(at, joins, 1);
 		change_counts(at, leaves, -1);
-		at->has_switched = 1;
 		at->busy = next->pid != 0;
 		waited_ns = at->waited_ns;
 	});
@@ -134,7 +133,7 @@ int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, stru
 
 static __always_inline void made_runnable(struct task_struct *task)
 {
-	struct member *member = present_member_of(task);
+	struct member *member = member_of(task);
 
 	if (!member || member->phase == PHASE_DEAD || is_on_cpu(task))
 		return;
@@ -150,7 +149,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 {
-	struct member *member = present_member_of(task);
+	struct member *member = member_of(task);
 	__u32 counted;
 	__u64 now;
 
@@ -177,8 +176,6 @@ static __always_inline void reclaim_begins(bool marked)
 	count_event();
 	/* kswapd says each time that it wakes, not each time that it sleeps. */
 	member->reclaims = marked ? member->reclaims + 1 : 1;
-	if (!is_present(member))
-		return;
 	settle(member, now);
 	member->memory = 1;
 }
@@ -199,7 +196,7 @@ static __always_inline void reclaim_ends(void *ctx)
 	struct member *member = member_of(task);
 	__u64 now;
 
-	if (!member || !member->reclaims || --member->reclaims || !is_present(member))
+	if (!member || !member->reclaims || --member->reclaims)
 		return;
 	/* Late, as it is early where reclaim begins: the kernel takes what this program costs for a part of the stall. */
 	now = bpf_ktime_get_ns();
@@ -235,9 +232,9 @@ static __always_inline void io_submitted(void *ctx)
 {
 	struct stall_stack key = { .resource = ON_IO };
 	struct task_struct *task = current_task();
-	struct member *member = present_member_of(task);
+	struct member *member = member_of(task);
 
-	if (!member || BPF_CORE_READ(task, bio_list) || !counts_at(bpf_ktime_get_ns()))
+	if (!member || BPF_CORE_READ(task, bio_list))
 		return;
 	member->ios++;
 	if (!config.stacks)

@@ -67,31 +67,12 @@ struct member {
 	__u8 reclaims;
 	/* It starts in ret_from_fork, not in __schedule. */
 	__u8 never_ran;
-	/* Its phase was looked up while it may have been changing. */
-	__u8 is_found;
-	__u8 pad[2];
-	/* In which its phase is known. */
-	__u32 window;
-	__u32 pad2;
+	__u8 pad[3];
 };
 
 #include "members.bpf.h"
 #include "waits.bpf.h"
 #include "stalls.bpf.h"
-
-/* Its phase is known. Beside windows nobody's is. */
-static __always_inline bool is_present(const struct member *member)
-{
-	return !in_windows || (member->window == window && is_window(window));
-}
-
-/* NULL, too, for tasks that have not been looked up in this window yet; all are before time counts. */
-static __always_inline struct member *present_member_of(struct task_struct *task)
-{
-	struct member *member = member_of(task);
-
-	return member && is_present(member) ? member : NULL;
-}
 
 struct pressure_config {
 	/* The kernel maintains in_memstall. */
@@ -166,13 +147,12 @@ static __always_inline void add_lost(struct member *member, __u64 lost_ns[STALLS
 /* The time since the last change goes to what held in it. */
 static __always_inline void settle(struct member *member, __u64 now)
 {
-	__u64 passed = counted_ns(member->since_ns, now);
+	__u64 passed = passed_ns(member->since_ns, now);
 
 	if (config.stacks)
 		add_lost(member, member->pending_ns, now > edge_ns && member->since_ns < edge_ns ? now - edge_ns : passed);
 	add_lost(member, member->lost_ns, passed);
 	member->since_ns = now;
-	member->is_found = 0;
 }
 
 static __always_inline void leave_counters(struct member *member, __u64 now)
@@ -191,18 +171,15 @@ static __always_inline bool is_stalled(const struct member *member)
  */
 static __always_inline void drop_phase(struct member *member, __u64 now)
 {
-	__u64 passed = counted_ns(member->since_ns, now);
+	__u64 passed = passed_ns(member->since_ns, now);
 
-	if (!member->is_found && counts_at(now)) {
-		__sync_fetch_and_add(&losses.unseen, 1);
-		if (is_stalled(member))
-			__sync_fetch_and_add(&losses.unseen_ns, passed);
-	}
+	__sync_fetch_and_add(&losses.unseen, 1);
+	if (is_stalled(member))
+		__sync_fetch_and_add(&losses.unseen_ns, passed);
 	leave_counters(member, now);
 	member->since_ns = now;
 	member->phase = PHASE_UNKNOWN;
 	member->memory = 0;
-	member->is_found = 0;
 }
 
 /* It has been on a CPU since it began to wait. */
@@ -237,7 +214,7 @@ static __always_inline void begin_phase(struct member *member, struct task_struc
 	member->memory = is_in_memstall(task);
 	member->switches = switches_of(task);
 	member->cpu = task_cpu(task);
-	member->counted = counts_of(member, in_windows && phase == PHASE_WAITING && is_throttled(task));
+	member->counted = counts_of(member, false);
 	recount(member->cpu, 0, member->counted, now);
 }
 
@@ -247,7 +224,6 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	enum phase phase;
 
 	member->since_ns = now;
-	member->window = window;
 	if (origin == MEMBER_FORKED) {
 		member->phase = PHASE_ASLEEP;
 		member->never_ran = 1;
@@ -258,71 +234,6 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	/* Running tasks are left unknown: when they began is. */
 	if (phase == PHASE_WAITING || phase == PHASE_ASLEEP)
 		begin_phase(member, task, phase, now);
-}
-
-/* Running since the window began, for all that counts. */
-static __always_inline void find_running(struct member *member, struct task_struct *task, __u64 now)
-{
-	struct stalls *at;
-
-	member->cpu = task_cpu(task);
-	member->memory = member->reclaims > 0;
-	member->io = 0;
-	note_running(member->cpu, now);
-	at = stalls_of(member->cpu);
-	member->waited_at_ns = at ? at->waited_ns : 0;
-	member->phase = PHASE_RUNNING;
-}
-
-/* What of an open wait has been reported and not been settled never will be. */
-static __always_inline void forget_unsettled(struct member *member)
-{
-	for (int i = 0; i < STALLS; i++)
-		member->reported.lost_ns[i] = member->lost_ns[i];
-	member->reported.caused_ns = member->caused_ns;
-}
-
-/* What it has done since an earlier window is not known. */
-static __always_inline void renew(struct member *member, struct task_struct *task)
-{
-	__u64 switches = switches_of(task);
-	__u64 now = bpf_ktime_get_ns();
-	enum phase phase = phase_now(task);
-
-	member->counted = 0;
-	member->never_ran = 0;
-	forget_unsettled(member);
-	if (config.psi && !is_in_memstall(task))
-		member->reclaims = 0;
-	/* A wait that goes on has its beginning. */
-	if (phase != member->phase || switches != member->switches)
-		member->since_ns = now;
-	if (phase == PHASE_RUNNING) {
-		find_running(member, task, now);
-	} else if (phase == PHASE_DEAD) {
-		member->phase = phase;
-		member->memory = 0;
-	} else {
-		begin_phase(member, task, phase, now);
-	}
-	/* Events leave absent tasks alone, for two who count one in and out at once would leave the counters wrong. So what
-	 * it has done in the meantime is missed; its next event sets that right.
-	 */
-	member->is_found = 1;
-	barrier();
-	member->window = window;
-}
-
-/* Run before each window; of the first it finds those that were forked while programs were being attached. */
-SEC("iter/task")
-int renew_members(struct bpf_iter__task *ctx)
-{
-	struct task_struct *task = ctx->task;
-	struct member *member = task ? member_of(task) : NULL;
-
-	if (member && !is_present(member))
-		renew(member, task);
-	return 0;
 }
 
 static __always_inline void member_left(struct member *member, struct task_struct *task)

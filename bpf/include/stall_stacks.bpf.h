@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "ids.bpf.h"
+#include "stack_limit.bpf.h"
 #include "stacks.bpf.h"
 #include "stall_phases.bpf.h"
 
@@ -71,12 +72,14 @@ static __always_inline void add_weight(struct stall_stack *key, __u64 weight)
 		__sync_fetch_and_add(&stall_stacks_full, 1);
 }
 
-/* Both parts of the stack of `task`, which is current. `with_kernel`: it has not been walked yet. */
+/* Both parts of the stack of `task`, which is current, or none of them where the budget is low. `with_kernel`: it has not been walked yet. */
 static __always_inline bool walk_current(void *ctx, struct stall_stack *key, struct task_struct *task, bool with_kernel)
 {
 	struct stack_scratch *scratch;
 	__u32 slot;
 
+	if (leaves_out_stack())
+		return true;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		__sync_fetch_and_add(&stall_stacks_busy, 1);
@@ -97,6 +100,8 @@ static __always_inline __u64 walk_other(struct task_struct *task)
 	__u32 slot;
 	long bytes;
 
+	if (leaves_out_stack())
+		return 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		__sync_fetch_and_add(&stall_stacks_busy, 1);

@@ -8,7 +8,6 @@
 
 #include "vmlinux.h"
 #include "compat.bpf.h"
-#include "stall_windows.bpf.h"
 #include <bpf/bpf_helpers.h>
 
 /* User space sets as many as there may be. */
@@ -34,9 +33,6 @@ struct stalls {
 	__u64 waited_ns;
 	/* Tasks without quota × ns. */
 	__u64 throttled_ns;
-	/* In which `counts` and what runs there are known, and whether by a switch. */
-	__u32 window;
-	__u32 has_switched;
 };
 
 struct {
@@ -46,25 +42,16 @@ struct {
 	__type(value, struct stalls);
 } stalls SEC(".maps");
 
-static __always_inline bool is_known(const struct stalls *cpu)
+static __always_inline __u64 passed_ns(__u64 since, __u64 now)
 {
-	return !in_windows || cpu->window == window;
-}
-
-static __always_inline void forget_counts(struct stalls *cpu)
-{
-	for (int i = 0; i < COUNTS; i++)
-		cpu->counts[i] = 0;
-	cpu->busy = 0;
-	cpu->has_switched = 0;
-	cpu->window = window;
+	return now > since ? now - since : 0;
 }
 
 /* The time that has passed goes to what held in it. Under the lock. */
-static __always_inline void pass_known_time(struct stalls *cpu, __u64 now)
+static __always_inline void pass_time(struct stalls *cpu, __u64 now)
 {
 	/* Events of two CPUs may take the lock in another order than they took the time. */
-	__u64 passed = counted_ns(cpu->since_ns, now);
+	__u64 passed = passed_ns(cpu->since_ns, now);
 
 	if (!cpu->since_ns)
 		passed = 0;
@@ -74,17 +61,6 @@ static __always_inline void pass_known_time(struct stalls *cpu, __u64 now)
 		cpu->waited_ns += passed * cpu->counts[COUNT_WAITING];
 	if (cpu->counts[COUNT_THROTTLED] > 0)
 		cpu->throttled_ns += passed * cpu->counts[COUNT_THROTTLED];
-}
-
-/* As above, where what has held since an earlier window is not known. Under the lock. */
-static __always_inline void pass_time(struct stalls *cpu, __u64 now)
-{
-	if (is_known(cpu)) {
-		pass_known_time(cpu, now);
-	} else {
-		forget_counts(cpu);
-		cpu->since_ns = now;
-	}
 }
 
 static __always_inline struct stalls *stalls_of(__u32 cpu)
@@ -152,21 +128,6 @@ __attribute__((noinline)) int recount_locked(__u32 cpu, __u32 leaves, __u32 join
 		pass_time(at, now);
 		change_counts(at, leaves & ~joins, -1);
 		change_counts(at, joins & ~leaves, 1);
-	});
-	return 0;
-}
-
-/* A task has been found running there, unless a switch has shown more already. Verified by itself, as above. */
-__attribute__((noinline)) int note_running(__u32 cpu, __u64 now)
-{
-	struct stalls *at = stalls_of(cpu);
-
-	if (!at)
-		return 0;
-	LOCKED(at, cpu, {
-		pass_time(at, now);
-		if (!at->has_switched)
-			at->busy = 1;
 	});
 	return 0;
 }

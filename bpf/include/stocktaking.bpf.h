@@ -52,11 +52,11 @@ static __always_inline void add_open_wait(struct account *account, struct member
 {
 	struct stalls *at = stalls_of(member->cpu);
 
-	add_lost(member, account->lost_ns, counted_ns(member->since_ns, now));
+	add_lost(member, account->lost_ns, passed_ns(member->since_ns, now));
 	if (at && member->phase == PHASE_RUNNING) {
 		account->caused_ns += at->waited_ns - member->waited_at_ns;
 		if (at->counts[COUNT_WAITING] > 0)
-			account->caused_ns += counted_ns(at->since_ns, now) * at->counts[COUNT_WAITING];
+			account->caused_ns += passed_ns(at->since_ns, now) * at->counts[COUNT_WAITING];
 	}
 }
 
@@ -69,7 +69,7 @@ static __always_inline void add_open_wait(struct account *account, struct member
 		any |= grown;                                                           \
 	} while (0)
 
-/* What the kernel counts is taken at any time, what we do of tasks that are present. Returns whether there is anything to tell. */
+/* Returns whether there is anything to tell. */
 static __always_inline bool take_account(struct task_stock *stock, struct member *member, struct task_struct *task,
 					 __u64 now)
 {
@@ -82,10 +82,7 @@ static __always_inline bool take_account(struct task_stock *stock, struct member
 	total.caused_ns = member->caused_ns;
 	total.ios = member->ios;
 	read_usage(&total, task);
-	if (is_present(member))
-		add_open_wait(&total, member, now);
-	else
-		forget_unsettled(member);
+	add_open_wait(&total, member, now);
 	TAKE(lost_ns[ON_CPU]);
 	TAKE(lost_ns[ON_MEMORY]);
 	TAKE(lost_ns[ON_IO]);
@@ -161,17 +158,16 @@ int take_stock(struct bpf_iter__task *ctx)
 	member = member_of(task);
 	if (!member)
 		return 0;
-	if (is_present(member))
-		check_phase(member, task, edge_ns);
+	check_phase(member, task, edge_ns);
 	if (config.stacks && previous_edge_ns && member->phase != PHASE_RUNNING)
 		report_open_wait(member, task);
 	__builtin_memset(stock, 0, sizeof(*stock));
 	if (!take_account(stock, member, task, edge_ns))
 		return 0;
 	describe_task(stock, task);
-	if (member->phase == PHASE_WAITING && is_present(member))
+	if (member->phase == PHASE_WAITING)
 		stock->open = 1 << ON_CPU;
-	else if (member->phase == PHASE_ASLEEP && is_present(member))
+	else if (member->phase == PHASE_ASLEEP)
 		stock->open = (member->io ? 1 << ON_IO : 0) | (member->memory ? 1 << ON_MEMORY : 0);
 	if (stock->open && edge_ns > member->since_ns)
 		stock->open_ns = edge_ns - member->since_ns;
@@ -190,7 +186,7 @@ int BPF_PROG(account_exit, struct task_struct *task)
 
 	if (!member)
 		return 0;
-	if (is_present(member) && (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP))
+	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP)
 		drop_phase(member, now);
 	if (!take_account(&stock, member, task, now))
 		return 0;

@@ -31,7 +31,6 @@ Examples:
 /// Which resource is short right now, and which tasks lose by it or cause it
 #[derive(Parser, Debug)]
 #[command(name = "pressure", version, after_help = EXAMPLES, max_term_width = 80)]
-#[command(mut_arg("max_overhead", |arg| arg.conflicts_with("stacks")))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) every: Every,

@@ -6,8 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use bpf::pressure::types::pressure_config;
-use bpf::pressure::{PressureSkel, PressureSkelBuilder};
-use trace::budget::{Sampler, Window};
+use bpf::pressure::{PressureLinks, PressureSkel, PressureSkelBuilder};
+use libbpf_rs::skel::Skel;
+use trace::budget::{Allowed, Limit, Next};
 use trace::cost::Meter;
 use trace::iterate;
 use trace::loader::{self, section};
@@ -17,6 +18,7 @@ use trace::targets::{Targets, cgroup2_mount};
 use trace::unwind::Method;
 use trace::window::monotonic_ns;
 
+use crate::REMEDY;
 use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
 use crate::ended::Ended;
@@ -25,10 +27,8 @@ use crate::interval::Interval;
 use crate::parties;
 use crate::psi::{self, Resource, Source};
 use crate::stacks::{self, Stacks};
-use crate::throttled::{Throttled, scaled};
 use crate::utilisation;
 use crate::victims::Filter;
-use crate::windows::{Estimates, GATED, Sums, Windows};
 
 /// Everything at the end of one interval and the start of the next.
 #[derive(Default)]
@@ -41,15 +41,6 @@ struct Edge {
     cgroups: Option<Snapshots>,
 }
 
-/// What tasks did in an interval.
-struct Happened {
-    tasks: Vec<TaskStock>,
-    /// How sure that is, where it was not counted.
-    estimates: Option<Estimates>,
-    /// What is known of windows only is to be multiplied by this.
-    scale: f64,
-}
-
 /// Programs that are loaded, or run.
 pub(crate) struct Capture {
     pub(crate) skel: PressureSkel<'static>,
@@ -60,18 +51,13 @@ pub(crate) struct Capture {
     counts_block_errors: bool,
     edge: Edge,
     /// What has been handed out and is in no interval yet.
-    pub(crate) gathered: Vec<TaskStock>,
+    gathered: Vec<TaskStock>,
     /// The same of tasks that have ended.
-    ended: Ended<TaskStock>,
+    ended: Ended,
     /// How many of those are told no name of.
     unnamed: u64,
     /// Tasks that had ended when that was looked for last.
     exits: u64,
-    throttled: Throttled,
-    /// With a budget: the windows since the interval began.
-    sums: Option<Sums>,
-    /// Always without a budget; with one, while tracing everything is cheap enough.
-    pub(crate) looks_always: bool,
 }
 
 /// A ring buffer is whole pages.
@@ -89,8 +75,7 @@ impl Capture {
         everybody.own_tgid = u32::MAX;
         let has_psi = Source::System.absence().is_none();
         let builder = PressureSkelBuilder::default();
-        let gated = args.budget.gated(&GATED);
-        let skel = loader::prepare_gated(builder, &programs, gated, |open| {
+        let skel = loader::prepare(builder, &programs, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             rodata.targets = bpf::target_config!(bpf::pressure::types, &everybody);
             rodata.unwind_mode = Method::Auto as u32;
@@ -99,7 +84,6 @@ impl Capture {
                 stacks: args.stacks.into(),
                 walk_on_exit: programs.contains(&("sched_exit", true)).into(),
             };
-            rodata.in_windows = args.budget.max_overhead.is_some().into();
             rodata.locks_in_hash = u32::from(!kernel.has_spin_lock());
             bpf::keep_members!(open, programs.contains(&("task_freed", true)));
             let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
@@ -135,33 +119,20 @@ impl Capture {
             ended: Ended::default(),
             unnamed: 0,
             exits: 0,
-            throttled: Throttled::new(args.budget.max_overhead.is_some()),
-            sums: args.budget.max_overhead.map(|_| Sums::default()),
-            looks_always: true,
         })
     }
 
-    /// Attaches, looks at what every task is doing, and lets time count. With a budget, returns its windows, the first of
-    /// which is open.
-    pub(crate) fn begin<'a>(
-        &mut self,
-        args: &Args,
-        meter: &'a Meter,
-    ) -> Result<Option<Sampler<'a>>> {
+    /// Attaches, looks at what every task is doing, and lets time count. Returns the budget, if there is one.
+    pub(crate) fn begin<'a>(&mut self, args: &Args, meter: &'a Meter) -> Result<Option<Limit<'a>>> {
         loader::attach(&mut self.skel)?;
-        let who = ("pressure", args.common.verbose);
-        let sampler = args
-            .budget
-            .sampler(who, meter, &GATED, &mut Windows(self))?;
-        if sampler.is_none() {
-            iterate::run(self.skel.links.seed_members.as_ref())?;
-        }
+        iterate::run(self.skel.links.seed_members.as_ref())?;
         self.filter.follow_cgroups();
         let (edge, _) = self.edge()?;
         let epoch = 1 - harvest::epoch(&self.skel)?;
         stacks::clear(&self.skel, epoch)?;
         self.edge = edge;
-        Ok(sampler)
+        let who = ("pressure", REMEDY, args.common.verbose);
+        args.budget.limit(who, meter, self.skel.object())
     }
 
     /// With `-s`: readable when [`Self::absorb_stacks`] is due, which threads that make unwind tables wait for.
@@ -184,13 +155,13 @@ impl Capture {
     }
 
     /// What all tasks have lost, caused and used since the last time.
-    pub(crate) fn take_stock(&mut self) -> Result<()> {
+    fn take_stock(&mut self) -> Result<()> {
         self.gathered.extend(harvest::take_stock(&self.skel)?);
         Ok(())
     }
 
     /// The same of tasks that have ended.
-    pub(crate) fn absorb_exited(&mut self) -> Result<()> {
+    fn absorb_exited(&mut self) -> Result<()> {
         // Looking through an empty table takes as long as through a full one.
         let exits = harvest::exits(&self.skel)?;
         if exits != self.exits {
@@ -213,26 +184,12 @@ impl Capture {
         gathered
     }
 
-    /// What has been gathered is what a window showed.
-    pub(crate) fn take_window(&mut self, window: &Window) -> Result<()> {
-        self.throttled.add_window(&self.skel, window)?;
-        self.filter.follow_cgroups();
-        let tasks = self.take_gathered();
-        if let Some(sums) = &mut self.sums {
-            sums.add(tasks, window, &self.filter);
-        }
-        Ok(())
-    }
-
-    /// Whether everything that happens now counts, and for itself only.
-    fn sees_all(&self) -> Result<bool> {
-        Ok(self.looks_always && self.is_counting()?)
-    }
-
-    /// Whether what happens now counts; with a budget, in windows only.
-    fn is_counting(&self) -> Result<bool> {
-        let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
-        Ok(self.sums.is_none() || bss.window_start_ns != 0)
+    /// Leaves out stacks where the budget wants that; when that is to be looked at again.
+    pub(crate) fn heed(&mut self, limit: &mut Limit<'_>) -> Result<Next> {
+        let allowed = limit.look(self.skel.object());
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.without_stacks = (allowed != Allowed::Everything).into();
+        Ok(limit.next())
     }
 
     /// When the interval under way began, ns.
@@ -241,22 +198,13 @@ impl Capture {
     }
 
     /// With what happened in the interval that ends.
-    fn edge(&mut self) -> Result<(Edge, Happened)> {
+    fn edge(&mut self) -> Result<(Edge, Vec<TaskStock>)> {
         let psi = psi::Snapshot::take(&self.source);
         let ns = monotonic_ns();
-        let throttled_ns = self.throttled.total_ns(&self.skel, ns, self.sees_all()?)?;
-        let happened = if self.sums.is_some() {
-            self.finish_windows(ns.saturating_sub(self.edge.ns))?
-        } else {
-            harvest::turn(&mut self.skel, ns)?;
-            self.take_stock()?;
-            self.step()?;
-            Happened {
-                tasks: self.take_gathered(),
-                estimates: None,
-                scale: 1.0,
-            }
-        };
+        let throttled_ns = harvest::throttled_ns(&self.skel, ns)?;
+        harvest::turn(&mut self.skel, ns)?;
+        self.take_stock()?;
+        self.step()?;
         let edge = Edge {
             ns,
             psi,
@@ -265,37 +213,16 @@ impl Capture {
             block_errors: harvest::block_errors(&self.skel)?,
             cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
         };
-        Ok((edge, happened))
+        let tasks = self.take_gathered();
+        Ok((edge, tasks))
     }
 
-    /// Ends an interval of `elapsed_ns` that was cut into windows.
-    fn finish_windows(&mut self, elapsed_ns: u64) -> Result<Happened> {
-        if !self.is_counting()? {
-            // What the kernel has counted since the last window.
-            self.take_stock()?;
-            self.absorb_exited()?;
+    /// Ends an interval and begins the next; if there is none, because the budget `is_used_up`, nothing costs any more.
+    pub(crate) fn take(&mut self, is_used_up: bool) -> Result<Interval> {
+        let (now, tasks) = self.edge()?;
+        if is_used_up {
+            self.skel.links = PressureLinks::default();
         }
-        let mut sums = self.sums.take().unwrap_or_default();
-        self.sums = Some(Sums::default());
-        sums.add_counted(self.take_gathered(), &self.filter);
-        let scale = sums.scale(elapsed_ns);
-        let finished = sums.finish(elapsed_ns);
-        self.unnamed += finished.unnamed;
-        Ok(Happened {
-            tasks: finished.tasks,
-            estimates: finished.estimates,
-            scale,
-        })
-    }
-
-    /// Ends an interval and begins the next; with a budget, the interval's last window is over.
-    pub(crate) fn take(&mut self) -> Result<Interval> {
-        let (now, happened) = self.edge()?;
-        let Happened {
-            tasks,
-            estimates,
-            scale,
-        } = happened;
         let before = std::mem::replace(&mut self.edge, now);
         let now = &self.edge;
         self.filter.follow_cgroups();
@@ -333,8 +260,7 @@ impl Capture {
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             task_ns,
-            estimates,
-            throttled_ns: scaled(now.throttled_ns.saturating_sub(before.throttled_ns), scale),
+            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
             victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
             culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
             cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),

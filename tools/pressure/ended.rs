@@ -14,16 +14,6 @@ const MOST_NAMES: usize = 8 << 10;
 /// What stands for all others.
 const OTHERS: &str = "[others]";
 
-/// What is known of a task, counted or estimated.
-pub(crate) trait Record {
-    fn task(&self) -> &TaskStock;
-    fn task_mut(&mut self) -> &mut TaskStock;
-    /// Adds what the other one lost, caused and used.
-    fn absorb(&mut self, other: &Self);
-    /// How much is lost with its name.
-    fn weight_ns(&self) -> f64;
-}
-
 /// Of how many tasks a record is the sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Many {
@@ -47,14 +37,14 @@ struct Name {
 }
 
 /// Records of tasks that have ended.
-pub(crate) struct Ended<R> {
-    records: Vec<R>,
+pub(crate) struct Ended {
+    records: Vec<TaskStock>,
     limit: usize,
     /// Tasks whose names are told no more.
     unnamed: u64,
 }
 
-impl<R> Default for Ended<R> {
+impl Default for Ended {
     fn default() -> Self {
         Self {
             records: Vec::new(),
@@ -64,8 +54,8 @@ impl<R> Default for Ended<R> {
     }
 }
 
-impl<R: Record> Ended<R> {
-    pub(crate) fn extend(&mut self, records: impl IntoIterator<Item = R>, filter: &Filter) {
+impl Ended {
+    pub(crate) fn extend(&mut self, records: impl IntoIterator<Item = TaskStock>, filter: &Filter) {
         self.records.extend(records);
         if self.records.len() > self.limit {
             self.fold(filter, |tgid| Path::new(&format!("/proc/{tgid}")).exists());
@@ -79,7 +69,7 @@ impl<R: Record> Ended<R> {
     }
 
     /// The records since the last time, and of how many tasks the names are lost.
-    pub(crate) fn take(&mut self) -> (Vec<R>, u64) {
+    pub(crate) fn take(&mut self) -> (Vec<TaskStock>, u64) {
         let taken = std::mem::take(self);
         (taken.records, taken.unnamed)
     }
@@ -88,10 +78,9 @@ impl<R: Record> Ended<R> {
         let mut alive = HashMap::new();
         let mut folded = Folded::default();
         for record in std::mem::take(&mut self.records) {
-            let task = record.task();
-            let tgid = task.tgid;
+            let tgid = record.tgid;
             let lives = tgid != 0 && *alive.entry(tgid).or_insert_with(|| is_alive(tgid));
-            let is_wanted = filter.is_wanted(task);
+            let is_wanted = filter.is_wanted(&record);
             folded.add(if lives { tgid } else { 0 }, is_wanted, record);
         }
         self.unnamed += folded.forget_smallest();
@@ -100,27 +89,17 @@ impl<R: Record> Ended<R> {
 }
 
 /// One record per name.
-struct Folded<R> {
-    records: Vec<R>,
+#[derive(Default)]
+struct Folded {
+    records: Vec<TaskStock>,
     places: HashMap<Name, usize>,
     /// Processes that have been counted.
     gone: HashSet<u32>,
 }
 
-impl<R> Default for Folded<R> {
-    fn default() -> Self {
-        Self {
-            records: Vec::new(),
-            places: HashMap::new(),
-            gone: HashSet::new(),
-        }
-    }
-}
-
-impl<R: Record> Folded<R> {
+impl Folded {
     /// `tgid`: under which it goes on.
-    fn add(&mut self, tgid: u32, is_wanted: bool, mut record: R) {
-        let task = record.task_mut();
+    fn add(&mut self, tgid: u32, is_wanted: bool, mut task: TaskStock) {
         let own_tgid = task.tgid;
         let own = task.many.unwrap_or(Many {
             is_wanted,
@@ -142,11 +121,11 @@ impl<R: Record> Folded<R> {
                 is_wanted,
                 ..Many::default()
             });
-            self.records.push(record);
+            self.records.push(task);
         } else {
-            self.records[place].absorb(&record);
+            self.records[place].absorb(&task);
         }
-        let many = self.records[place].task_mut().many.get_or_insert_default();
+        let many = self.records[place].many.get_or_insert_default();
         many.threads += own.threads;
         many.processes += own.processes;
         // A process is counted once, whatever its threads were called.
@@ -160,21 +139,19 @@ impl<R: Record> Folded<R> {
         if self.records.len() <= MOST_NAMES {
             return 0;
         }
-        let weight = |record: &R| (record.task().tgid != 0, record.weight_ns());
+        let weight = |record: &TaskStock| (record.tgid != 0, record.weight_ns());
         self.records
             .sort_by(|a, b| weight(b).partial_cmp(&weight(a)).expect("no NaN"));
         let small = self.records.split_off(MOST_NAMES);
         // Of those who were asked about, and of the rest.
         let mut others = [false, true].map(|is_wanted| {
-            let is_it = |record: &R| {
-                let task = record.task();
+            let is_it = |task: &TaskStock| {
                 &*task.comm == OTHERS && task.many.is_some_and(|many| many.is_wanted == is_wanted)
             };
             self.records.iter().position(is_it)
         });
         let mut unnamed = 0;
-        for mut record in small {
-            let task = record.task_mut();
+        for mut task in small {
             let own = task.many.unwrap_or_default();
             if &*task.comm != OTHERS {
                 unnamed += own.threads;
@@ -185,11 +162,11 @@ impl<R: Record> Folded<R> {
                 (task.tgid, task.cgroup_id, task.is_kernel_thread) = (0, 0, false);
                 task.many = Some(own);
                 *others = Some(self.records.len());
-                self.records.push(record);
+                self.records.push(task);
                 continue;
             };
-            self.records[place].absorb(&record);
-            let many = self.records[place].task_mut().many.get_or_insert_default();
+            self.records[place].absorb(&task);
+            let many = self.records[place].many.get_or_insert_default();
             many.processes += own.processes;
             many.threads += own.threads;
         }
@@ -198,19 +175,12 @@ impl<R: Record> Folded<R> {
 }
 
 /// What a task used, in time that others may have lost by it: a byte for a nanosecond, a page fault for a microsecond.
-pub(crate) fn used_ns(task: &TaskStock) -> f64 {
+fn used_ns(task: &TaskStock) -> f64 {
     (task.read_bytes + task.written_bytes + 1_000 * task.faults) as f64
 }
 
-impl Record for TaskStock {
-    fn task(&self) -> &TaskStock {
-        self
-    }
-
-    fn task_mut(&mut self) -> &mut TaskStock {
-        self
-    }
-
+impl TaskStock {
+    /// Adds what the other one lost, caused and used.
     fn absorb(&mut self, other: &Self) {
         for (sum, lost_ns) in self.lost_ns.iter_mut().zip(other.lost_ns) {
             *sum += lost_ns;
@@ -222,6 +192,7 @@ impl Record for TaskStock {
         self.faults += other.faults;
     }
 
+    /// How much is lost with its name.
     fn weight_ns(&self) -> f64 {
         let time_ns = self.caused_ns + self.lost_ns.iter().sum::<u64>();
         time_ns as f64 + used_ns(self)

@@ -108,24 +108,14 @@ impl From<&task_stock> for TaskStock {
     }
 }
 
-/// Tasks × ns without CPU quota since tracing began, up to `edge_ns`; 0: up to each CPU's latest event.
+/// Tasks × ns without CPU quota since tracing began, up to `edge_ns`.
 pub(crate) fn throttled_ns(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<u64> {
-    let in_windows = section(skel.maps.rodata_data, ".rodata")?.in_windows != 0;
-    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    let window = in_windows.then_some((bss.window, bss.window_start_ns));
     (0..libbpf_rs::num_possible_cpus()?)
         .map(|cpu| {
             let key = u32::try_from(cpu)?.to_ne_bytes();
             let bytes = skel.maps.stalls.lookup(&key, MapFlags::LOCK)?;
             let cpu: stalls = maps::decode(&bytes.unwrap_or_default())?;
-            Ok(match window {
-                Some((window, _)) if cpu.window != window => cpu.throttled_ns,
-                Some((_, start_ns)) if start_ns > cpu.since_ns => {
-                    let since_ns = start_ns.min(edge_ns);
-                    throttled_up_to(&stalls { since_ns, ..cpu }, edge_ns)
-                }
-                _ => throttled_up_to(&cpu, edge_ns),
-            })
+            Ok(throttled_up_to(&cpu, edge_ns))
         })
         .sum()
 }
@@ -171,6 +161,11 @@ pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
         "switches not seen",
         bss.losses.unseen,
         bss.losses.unseen_ns,
+    );
+    losses.count(
+        "stacks_left_out",
+        "stacks not walked, to keep the budget",
+        bss.stacks_left_out,
     );
     losses.count("members_lost", "threads: no memory", bss.members_lost);
     losses.count("unlocked", "changes: lock busy", bss.unlocked);

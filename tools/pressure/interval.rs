@@ -10,7 +10,6 @@ use crate::parties::Party;
 use crate::psi::{Lost, Resource};
 use crate::stacks::Stack;
 use crate::utilisation::Use;
-use crate::windows::Estimates;
 
 /// Everything about one interval.
 #[derive(Default)]
@@ -26,8 +25,6 @@ pub(crate) struct Interval {
     pub(crate) psi: [Option<Lost>; 4],
     /// Time that all tasks lost, each counted for itself, by `ON_…`; of what was asked about.
     pub(crate) task_ns: [u64; 3],
-    /// How sure that is; `None`: it was counted.
-    pub(crate) estimates: Option<Estimates>,
     /// Of that, without CPU quota.
     pub(crate) throttled_ns: u64,
     /// Processes that lost something, of what was asked about.
@@ -68,9 +65,6 @@ impl Interval {
 
     /// Mean number of tasks that waited at a time, of what was asked about.
     pub(crate) fn tasks_at_a_time(&self, resource: Resource) -> Option<f64> {
-        if self.estimates.is_some_and(|estimates| !estimates.is_any()) {
-            return None;
-        }
         let task_ns = self.task_ns[index_of(resource)?];
         Some(task_ns as f64 / self.length_ns().max(1) as f64)
     }

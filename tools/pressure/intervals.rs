@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use profile::style::Style;
-use trace::budget::{Next, Sampler};
+use trace::budget::{Limit, Next};
 use trace::collect::{Until, collect};
 use trace::cost::Meter;
 use trace::progress::{Progress, State};
@@ -15,14 +15,13 @@ use trace::window::{Ticker, monotonic_ns};
 use crate::args::Args;
 use crate::capture::Capture;
 use crate::report::{self, Look};
-use crate::windows::Windows;
 use crate::{harvest, json};
 
 /// Prints one report per interval, or one in all.
 pub(crate) fn report_each(
     args: &Args,
     capture: &mut Capture,
-    (meter, mut sampler): (&Meter, Option<&mut Sampler<'_>>),
+    (meter, mut limit): (&Meter, Option<&mut Limit<'_>>),
     signals: &Signals,
 ) -> Result<()> {
     let start_ns = capture.start_ns();
@@ -36,23 +35,23 @@ pub(crate) fn report_each(
         let fds = Vec::from_iter(capture.stacks_fd());
         collect(&mut until, &fds, &progress, || {
             capture.step()?;
-            if let Some(sampler) = &mut sampler {
-                sampler.step(&mut Windows(capture))?;
-            }
+            let next = match &mut limit {
+                Some(limit) => capture.heed(limit)?,
+                None => Next::default(),
+            };
             Ok(State {
-                next: sampler
-                    .as_ref()
-                    .map_or_else(Next::default, |sampler| sampler.next()),
+                next,
                 events: harvest::events(&capture.skel)?,
                 lost: harvest::losses(&capture.skel)?.total(),
                 ..State::default()
             })
         })?;
         let over = until.is_interrupted();
-        if let Some(sampler) = &mut sampler {
-            sampler.end(&mut Windows(capture))?;
-        }
-        let interval = capture.take()?;
+        let is_used_up = match &mut limit {
+            Some(limit) => limit.end_interval(capture.skel.object()),
+            None => false,
+        };
+        let interval = capture.take(is_used_up)?;
         let look = Look {
             style: Style::from(args.common.uses_color()),
             legend: reports == 1,
@@ -60,8 +59,8 @@ pub(crate) fn report_each(
         };
         let stdout = &mut io::stdout().lock();
         let written = if args.common.json {
-            let budget = sampler.as_ref();
-            let budget = budget.map(|sampler| sampler.summary(capture.start_ns()));
+            let budget = limit.as_ref();
+            let budget = budget.map(|limit| limit.summary(capture.start_ns()));
             let cost = meter.read_within(capture.skel.object(), budget);
             writeln!(stdout, "{}", json::interval(&interval, &cost))
         } else {

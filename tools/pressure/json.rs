@@ -38,7 +38,7 @@ pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
                    "read_bytes": disk.read_bytes, "written_bytes": disk.written_bytes})
         })
         .collect();
-    let mut object = json!({
+    json!({
         "tool": "pressure",
         "version": env!("CARGO_PKG_VERSION"),
         "start_ns": interval.start_ns,
@@ -60,11 +60,7 @@ pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
         "cgroups": cgroups,
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),
-    });
-    if let Some(estimates) = &interval.estimates {
-        object["estimates"] = estimates.to_json();
-    }
-    object
+    })
 }
 
 fn of_resource(interval: &Interval, resource: Resource) -> Value {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
-use trace::closing::{self, Closing};
+use trace::closing::Closing;
 use trace::cost::Meter;
 use trace::detaching;
 use trace::privileges;
@@ -36,12 +36,13 @@ mod psi;
 mod ranking;
 mod report;
 mod stacks;
-mod throttled;
 mod trigger;
 mod urgency;
 mod utilisation;
 mod victims;
-mod windows;
+
+/// What makes it cost less.
+pub(crate) const REMEDY: &str = "raise it, or trace for less time";
 
 fn main() -> ExitCode {
     run::main("pressure", || trace(&Args::parse()))
@@ -95,7 +96,7 @@ fn report(
     fired: Option<(u64, Urgency)>,
 ) -> Result<Outcome> {
     let meter = Meter::start();
-    let mut sampler = capture.begin(args, &meter)?;
+    let mut limit = capture.begin(args, &meter)?;
     let start_ns = capture.start_ns();
     // The urgency ends here.
     let delay_ns = fired.map(|(fired_ns, _urgency)| start_ns.saturating_sub(fired_ns));
@@ -106,25 +107,20 @@ fn report(
     };
     privileges::keep_for_tracing("pressure", also);
     announce(args, source, delay_ns.map(Duration::from_nanos));
-    let written = intervals::report_each(args, &mut capture, (&meter, sampler.as_mut()), signals);
+    let written = intervals::report_each(args, &mut capture, (&meter, limit.as_mut()), signals);
     run::unless_closed(written, ())?;
     let losses = capture.losses()?;
     let window_ns = capture.start_ns().saturating_sub(start_ns);
-    let budget = sampler.map(|sampler| sampler.summary(capture.start_ns()));
-    let looked_ns = budget.map_or(window_ns, |budget| budget.open_ns);
+    let budget = limit.map(|limit| limit.summary(capture.start_ns()));
     let cost = meter.read_within(capture.skel.object(), budget);
     let closing = Closing {
         tool: "pressure",
         window: Duration::from_nanos(window_ns),
-        events: (
-            harvest::events(&capture.skel)?,
-            closing::switches_and_wakeups(&cost),
-        ),
+        events: (harvest::events(&capture.skel)?, "switches and wakeups"),
         stacks: capture.stacks(),
         ends: None,
         losses: &losses,
-        // Of the time that was looked at.
-        losses_of_ns: looked_ns.saturating_mul(cost.cpus),
+        losses_of_ns: window_ns.saturating_mul(cost.cpus),
         cost: &cost,
     };
     closing.print(args.common.quiet);

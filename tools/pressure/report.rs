@@ -40,13 +40,7 @@ pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io
     let verdict = verdict(interval, &pressed);
     writeln!(out, "{}", look.style.bold(verdict))?;
     write_table(interval, &pressed, look, out)?;
-    if let Some(estimates) = &interval.estimates {
-        writeln!(out, "{}", look.style.dim(estimates.describe()))?;
-    }
-    let knows_parties = interval
-        .estimates
-        .is_none_or(|estimates| estimates.is_any());
-    for resource in pressed.iter().filter(|_| knows_parties) {
+    for resource in &pressed {
         write_parties(interval, *resource, look, out)?;
         if let Some(index) = index_of(*resource) {
             stacks::write(&interval.stacks, index, look.style, out)?;
@@ -67,11 +61,6 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
         .iter()
         .map(|resource| format!("{} ({})", name(*resource), extent(interval, *resource)))
         .collect();
-    let is_known = interval.psi[Resource::Cpu as usize].is_some()
-        || interval.tasks_at_a_time(Resource::Cpu).is_some();
-    if short.is_empty() && !is_known {
-        return format!("{time}  {clock}{whose}: not looked at");
-    }
     if short.is_empty() {
         return format!("{time}  {clock}{whose}: nothing is short");
     }
