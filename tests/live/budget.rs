@@ -5,24 +5,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::c_program::compile;
 use crate::cpu_times::stolen_ns;
 use crate::kernel::alone;
-use crate::lockstat_played::named;
-use crate::shortages::{DISK, program};
-use crate::slow_disk::SlowDisk;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
 pub(crate) const PERCENT: f64 = 2.0;
 
 /// `perf bench sched pipe` on every CPU: hundreds of thousands of switches a second. Dropping it ends it.
-struct Pipes(Vec<Child>);
+pub(crate) struct Pipes(Vec<Child>);
 
 impl Pipes {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let cpus = fs::read_to_string("/sys/devices/system/cpu/online").expect("sysfs");
         let (first, last) = cpus.trim().split_once('-').unwrap_or(("0", "0"));
         let range = first.parse::<u32>().expect("a CPU")..=last.parse().expect("a CPU");
@@ -207,64 +204,6 @@ fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
     workload.finish();
 }
 
-/// What tasks lose, beside what the kernel counts itself.
-#[test]
-#[ignore = "statistical: make truth"]
-fn pressure_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut workload = spinners();
-    let pid = workload.pid().to_string();
-    let (output, results) = within_budget("pressure", &["-p", &pid], &mut workload);
-    let report = output.report();
-    let waited = sum(&results, "total.run_delay_ns");
-    assert_inside(&report["estimates"]["cpu_ns"], waited, "waited for a CPU");
-    let victim = &report["resources"]["cpu"]["victims"][0];
-    let lost = number(victim, "lost_ns") as f64;
-    let total = report["estimates"]["cpu_ns"]["total"].as_f64();
-    let total = total.expect("a total");
-    assert!((lost / total - 1.0).abs() < 0.01, "{lost} of {total}");
-    assert_eq!(
-        number(victim, "threads"),
-        5,
-        "four spinners and their main thread"
-    );
-    workload.finish();
-}
-
-/// A disk that takes as long as several windows. No storm: it would keep the kernel's own threads, which the disk's limit needs, from
-/// their CPU for seconds; so little is allowed that looking at nothing takes more.
-#[test]
-#[ignore = "statistical: make truth"]
-fn pressure_finds_waits_for_a_disk_that_outlast_its_windows() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let (mut workload, dir) = program(DISK, "reader", &["direct", "6"]);
-    let pid = workload.pid();
-    let _slow = SlowDisk::new(pid, dir.path());
-    let options = ["-j", "--max-overhead", "0.1", "-p", &pid.to_string()];
-    let tool = Tool::start("pressure", &options);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let report = output.report();
-    let [result] = &results[..] else {
-        panic!("one thread: {results:?}");
-    };
-    // The kernel charges the way from wakeup to switch as CPU time, too, when the CPU was idle.
-    let most = number(result, "wall_ns") - number(result, "delay_ns");
-    let estimate = &report["estimates"]["io_ns"];
-    let found = estimate["total"].as_f64().expect("a total") as u64;
-    let waited = found.clamp(most - number(result, "cpu_ns"), most);
-    assert_inside(estimate, waited, "waited for the disk");
-    workload.finish();
-}
-
 /// Threads that do nothing.
 const SLEEPERS: &str = r#"
 #include <pthread.h>
@@ -343,44 +282,5 @@ fn a_thread_that_sleeps_throughout_is_exact_however_little_is_looked() {
         asleep.abs_diff(window) <= window / 50,
         "asleep {asleep} ns of {window} ns"
     );
-    workload.finish();
-}
-
-const CONTENDED: &str = include_str!("../workloads/locks/contended.c");
-
-/// Waits shorter than a window, and longer than several.
-#[test]
-#[ignore = "statistical: make truth"]
-fn lockstat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut program = Command::new(compile(dir.path(), "contended", CONTENDED, &["-pthread"]));
-    program.arg("8000");
-    let (mut workload, pid) = Workload::spawn("contended", program);
-    let options = ["-U", "-p", &pid.to_string()];
-    let (output, results) = within_budget("lockstat", &options, &mut workload);
-    let report = output.report();
-    let locks = report["locks"].as_array().expect("locks");
-    for name in ["lock_short", "lock_long"] {
-        let of_lock: Vec<Value> = results
-            .iter()
-            .filter(|thread| thread["name"] == name)
-            .cloned()
-            .collect();
-        let lock = named(locks, name);
-        let estimate =
-            |field: &str| json!({"total": lock[field], "margin_95": lock["margins_95"][field]});
-        let waited = sum(&of_lock, "waited_ns");
-        assert_inside(&estimate("total_ns"), waited, &format!("{name}, time"));
-        // Of the long ones there are few: their number is hardly known.
-        if name == "lock_short" {
-            let waits = sum(&of_lock, "waits");
-            assert_inside(&estimate("contentions"), waits, "waits");
-        }
-        let caller = lock["caller"].as_str();
-        assert_eq!(caller, Some("work"), "the stack of most waits is known");
-    }
     workload.finish();
 }

@@ -1,100 +1,12 @@
-//! `--max-overhead` of tools that count events: requests, calls, ticks of a clock.
+//! `--max-overhead` of `profile`: calls, ticks of a clock.
 
 use std::process::Command;
 
-use crate::biolatency::{self, groups};
 use crate::budget::{PERCENT, assert_inside, held, sum};
 use crate::c_program::compile;
 use crate::cpu_times::stolen_samples;
-use crate::disk::{LoopDisk, fio};
 use crate::kernel::alone;
-use crate::tool::Tool;
 use crate::workload::{Workload, number};
-
-/// Requests that the kernel stamps count where they end, others, with their submitters, where they begin. They come at a rate of
-/// their own: where the CPUs are all busy a load is slower while it is looked at.
-#[test]
-#[ignore = "statistical: make truth"]
-fn biolatency_under_a_storm_of_requests_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let disk = LoopDisk::new(128);
-    let load = [
-        "--rw=randread",
-        "--bs=4k",
-        "--rate_iops=40000",
-        "--iodepth=4",
-        "--ioengine=libaio",
-        "--time_based",
-        // What the first looks cost, when nothing is known, is made up for in some seconds.
-        "--runtime=10",
-    ];
-    for kind in ["-Q", "-P"] {
-        let before = disk.stat();
-        let options = ["-d", &disk.name, kind];
-        let (output, ()) = held("biolatency", &options, 0.7, || {
-            fio(&disk.path, &load);
-        });
-        let report = output.report();
-        let estimates = &report["estimates"];
-        let truth = disk.stat().since(&before);
-        let (_, reads) = truth
-            .iter()
-            .find(|(class, _)| *class == "read")
-            .expect("reads");
-        assert_inside(&estimates["count"], reads.requests, "requests");
-        if kind == "-Q" {
-            // Looking at a request takes up to 1 us of its time.
-            let estimate = estimates["sum_ns"]["total"].as_f64().expect("a total") as u64;
-            let truth = reads.ms * 1_000_000;
-            let truth = estimate.clamp(truth, truth + 1000 * reads.requests);
-            assert_inside(&estimates["sum_ns"], truth, "their time");
-        }
-        let of_disk = &biolatency::disk(&report, &disk.name)["ops"]["read"];
-        let bytes = number(of_disk, "bytes") as f64 / number(of_disk, "requests") as f64;
-        assert!((bytes / 4096.0 - 1.0).abs() < 0.01, "{of_disk}");
-        let by_fio = groups(&report)
-            .iter()
-            .filter(|group| kind == "-Q" || group["comm"] == "fio");
-        let found: u64 = by_fio.map(|group| number(group, "count")).sum();
-        let total = estimates["count"]["total"].as_f64().expect("a total");
-        assert!(
-            (found as f64 / total - 1.0).abs() < 0.01,
-            "{found} of {total}"
-        );
-    }
-}
-
-/// Between two intervals nobody looks. With 64 requests under way at any time some 15 complete in each of those gaps.
-#[test]
-fn requests_that_complete_between_intervals_are_no_loss() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let disk = LoopDisk::new(64);
-    let load = [
-        "--rw=randread",
-        "--bs=4k",
-        "--rate_iops=20000",
-        "--iodepth=64",
-        "--ioengine=libaio",
-        "--time_based",
-        "--runtime=3",
-    ];
-    let options = ["-d", &disk.name, "-P", "--max-overhead", "50", "-j", "0.1"];
-    let tool = Tool::start("biolatency", &options);
-    tool.wait_attached();
-    fio(&disk.path, &load);
-    tool.interrupt();
-    let output = tool.finish();
-    let reports = output.reports();
-    assert!(reports.len() >= 20, "{}", reports.len());
-    let unseen = number(&reports[reports.len() - 1]["losses"], "unseen");
-    // A sandbox's kernel does hide some where its own tasks run beside.
-    let most = 4 * reports.len() as u64;
-    assert!(unseen <= most, "{unseen} in {} intervals", reports.len());
-}
 
 /// 200 calls every millisecond, whatever they take.
 const PACED: &str = r#"

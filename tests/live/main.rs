@@ -32,6 +32,7 @@ mod inherited;
 mod interpreters;
 mod kernel;
 mod kernel_stacks;
+mod limit;
 mod lockstat;
 mod lockstat_chains;
 mod lockstat_fights;

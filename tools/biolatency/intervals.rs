@@ -53,8 +53,13 @@ impl Reports for Biolatency<'_> {
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
+        let limit = self.limit.as_mut();
+        let is_used_up = limit.is_some_and(|limit| limit.end_interval(self.skel.object()));
         let interval = self.harvest.take(self.args, self.skel, start_ns)?;
-        self.heed_limit();
+        if is_used_up {
+            // From now on nothing costs any more, though a command may go on.
+            self.skel.links = BiolatencyLinks::default();
+        }
         *end_ns = interval.end_ns;
         // Those in the interval that came since the last step.
         self.print_slow_ios()?;
@@ -82,14 +87,6 @@ impl Biolatency<'_> {
     pub(crate) fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.limit.as_ref().map(|limit| limit.summary(end_ns));
         self.meter.read_within(self.skel.object(), budget)
-    }
-
-    /// Once the budget is used up nothing costs any more, though a command may go on.
-    fn heed_limit(&mut self) {
-        let limit = self.limit.as_mut();
-        if limit.is_some_and(|limit| limit.end_interval(self.skel.object())) {
-            self.skel.links = BiolatencyLinks::default();
-        }
     }
 
     fn print_slow_ios(&self) -> Result<()> {

@@ -58,6 +58,8 @@ pub(crate) struct Capture {
     unnamed: u64,
     /// Tasks that had ended when that was looked for last.
     exits: u64,
+    /// By the budget.
+    allowed: Allowed,
 }
 
 /// A ring buffer is whole pages.
@@ -119,6 +121,7 @@ impl Capture {
             ended: Ended::default(),
             unnamed: 0,
             exits: 0,
+            allowed: Allowed::Everything,
         })
     }
 
@@ -150,7 +153,10 @@ impl Capture {
     /// To be called often: what has ended makes room.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.absorb_exited()?;
-        self.absorb_stacks();
+        // What is new can be named after the collection, too.
+        if self.allowed == Allowed::Everything {
+            self.absorb_stacks();
+        }
         Ok(())
     }
 
@@ -186,9 +192,9 @@ impl Capture {
 
     /// Leaves out stacks where the budget wants that; when that is to be looked at again.
     pub(crate) fn heed(&mut self, limit: &mut Limit<'_>) -> Result<Next> {
-        let allowed = limit.look(self.skel.object());
+        self.allowed = limit.look(self.skel.object());
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.without_stacks = (allowed != Allowed::Everything).into();
+        bss.without_stacks = (self.allowed != Allowed::Everything).into();
         Ok(limit.next())
     }
 

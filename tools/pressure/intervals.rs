@@ -32,13 +32,14 @@ pub(crate) fn report_each(
         let mut until = Until::new(signals, None, capture.start_ns(), None);
         until.deadline_ns = ticker.as_ref().map(Ticker::next_ns);
         let progress = Progress::new(args.interval(), args.common.quiet);
-        let fds = Vec::from_iter(capture.stacks_fd());
+        // With a budget only time wakes it.
+        let fds = Vec::from_iter(capture.stacks_fd().filter(|_| limit.is_none()));
         collect(&mut until, &fds, &progress, || {
-            capture.step()?;
             let next = match &mut limit {
                 Some(limit) => capture.heed(limit)?,
                 None => Next::default(),
             };
+            capture.step()?;
             Ok(State {
                 next,
                 events: harvest::events(&capture.skel)?,

@@ -20,7 +20,7 @@ const SAVES_NS: u64 = 5_000_000_000;
 const LOW_NS: u64 = 500_000_000;
 
 /// Longest time between two looks at the cost, ns.
-const LONGEST_PAUSE_NS: u64 = 25_000_000;
+const LONGEST_PAUSE_NS: u64 = 50_000_000;
 /// The shortest, however little is left, ns: a look has its cost, too.
 const SHORTEST_PAUSE_NS: u64 = 2_000_000;
 

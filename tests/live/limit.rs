@@ -1,0 +1,380 @@
+//! `--max-overhead` of tools that count exactly: where tracing costs more they stop, say so, and have counted all until then; where
+//! it does not nothing is different.
+
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::biolatency;
+use crate::budget::Pipes;
+use crate::c_program::compile;
+use crate::disk::{LoopDisk, fio};
+use crate::kernel::alone;
+use crate::lockstat_played::named;
+use crate::tool::{Output, Tool};
+use crate::workload::{Workload, number};
+
+/// A count that grows, and when it was read, ns.
+type Read = (u64, u64);
+
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is valid to write to.
+    let rc = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    assert_eq!(rc, 0, "every kernel has this clock");
+    let [seconds, ns] =
+        [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).expect("positive"));
+    seconds * 1_000_000_000 + ns
+}
+
+/// Reads a count all the time that `work` takes.
+fn watched<T>(count: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> (Vec<Read>, T) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut reads = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                reads.push((monotonic_ns(), count()));
+                thread::sleep(Duration::from_millis(1));
+            }
+            reads.push((monotonic_ns(), count()));
+            reads
+        });
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        (watcher.join().expect("it only reads"), done)
+    })
+}
+
+/// By how much the count grew while `report` says that it traced: at least, and at most.
+fn grown(reads: &[Read], report: &Value) -> (u64, u64) {
+    let before = |at_ns| {
+        let earlier = reads.iter().rev().find(|(read_ns, _)| *read_ns <= at_ns);
+        earlier.unwrap_or(&reads[0]).1
+    };
+    let after = |at_ns| {
+        let later = reads.iter().find(|(read_ns, _)| *read_ns >= at_ns);
+        later.unwrap_or(&reads[reads.len() - 1]).1
+    };
+    let (start_ns, end_ns) = (number(report, "start_ns"), number(report, "end_ns"));
+    let least = before(end_ns).saturating_sub(after(start_ns));
+    (least, after(end_ns) - before(start_ns))
+}
+
+/// A tool with a budget that is large enough.
+const ENOUGH: &str = "50";
+
+/// It was stopped, or it was not, and has said so; what it spent is its share of its length and of one second.
+fn assert_limited(output: &Output, percent: &str, is_stopped: bool) {
+    let reports = output.reports();
+    let budget = &reports[reports.len() - 1]["cost"]["budget"];
+    assert_eq!(budget["stopped"], is_stopped, "{}", output.stderr);
+    let said = output.stderr.contains(": stopped after ");
+    assert_eq!(said, is_stopped, "{}", output.stderr);
+    if is_stopped {
+        assert_eq!(output.code, 3, "it is a loss: {}", output.stderr);
+    }
+    let cpus = thread::available_parallelism().expect("CPUs").get() as f64;
+    let percent: f64 = percent.parse().expect("a number");
+    let length_ns = number(budget, "elapsed_ns") as f64 + 1e9;
+    let most_ns = percent / 100.0 * cpus * length_ns;
+    let spent_ns = number(budget, "spent_ns") as f64;
+    // Where a hypervisor takes the CPU away a look comes late.
+    assert!(
+        spent_ns <= 1.2 * most_ns,
+        "{spent_ns} of {most_ns}: {budget}"
+    );
+    eprintln!("spent {spent_ns:.3e} of {most_ns:.3e} ns: {budget}");
+}
+
+/// As much as a disk in memory can do, or little. The kernel's own account of the disk is the truth.
+fn requests(percent: &str, rate: &str, is_stopped: bool) {
+    let disk = LoopDisk::new(64);
+    let load = [
+        "--rw=randread",
+        "--bs=4k",
+        rate,
+        "--iodepth=16",
+        "--ioengine=libaio",
+        "--time_based",
+        "--runtime=3",
+    ];
+    let options = [
+        "-d",
+        &disk.name,
+        "-P",
+        "-j",
+        "--strict",
+        "--max-overhead",
+        percent,
+    ];
+    let tool = Tool::start("biolatency", &options);
+    tool.wait_attached();
+    let before = disk.stat();
+    let reads = || {
+        let since = disk.stat().since(&before);
+        let reads = since.iter().find(|(class, _)| *class == "read");
+        reads.expect("reads").1.requests
+    };
+    let (reads, _) = watched(reads, || fio(&disk.path, &load));
+    if !is_stopped {
+        tool.interrupt();
+    }
+    let output = tool.finish();
+    assert_limited(&output, percent, is_stopped);
+    let report = output.report();
+    let (least, most) = grown(&reads, &report);
+    let of_disk = &biolatency::disk(&report, &disk.name)["ops"]["read"];
+    let found = number(of_disk, "requests");
+    let unseen = biolatency::unseen(&report);
+    eprintln!("{found} of {least} to {most} requests, {unseen} unseen");
+    assert!(
+        found > 0 && found <= most && found + unseen >= least,
+        "{found} of {least} to {most}, {unseen} unseen: {report}"
+    );
+}
+
+#[test]
+fn biolatency_stops_when_its_budget_is_used_up_and_has_counted_all_until_then() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    requests("0.5", "--rate_iops=60000", true);
+}
+
+#[test]
+fn biolatency_within_its_budget_counts_all() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    requests(ENOUGH, "--rate_iops=1000", false);
+}
+
+/// Threads that fight for a mutex for three seconds, and note every time when they slept for it: from, until, and how often.
+const FIGHT: &str = r#"
+#include <pthread.h>
+#include <sys/resource.h>
+
+#define THREADS 3
+#define MOST 20000
+
+pthread_mutex_t fought = PTHREAD_MUTEX_INITIALIZER;
+static struct { long long from, until; long sleeps; } waits[THREADS][MOST];
+static long count[THREADS];
+static long long end_ns;
+
+static long sleeps(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+static void rest(long ns)
+{
+	struct timespec rest = { .tv_nsec = ns };
+
+	nanosleep(&rest, NULL);
+}
+
+static void *fight(void *at)
+{
+	long i = (long)at;
+
+	while (clock_ns(CLOCK_MONOTONIC) < end_ns && count[i] < MOST) {
+		long before = sleeps();
+		long long from = clock_ns(CLOCK_MONOTONIC);
+
+		pthread_mutex_lock(&fought);
+		if (sleeps() > before) {
+			waits[i][count[i]].sleeps = sleeps() - before;
+			waits[i][count[i]].from = from;
+			waits[i][count[i]++].until = clock_ns(CLOCK_MONOTONIC);
+		}
+		rest(400000);
+		pthread_mutex_unlock(&fought);
+		rest(100000);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t threads[THREADS];
+
+	ready();
+	end_ns = clock_ns(CLOCK_MONOTONIC) + 3000000000LL;
+	for (long i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, fight, (void *)i);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++)
+		for (long n = 0; n < count[i]; n++)
+			say("{\"from_ns\": %lld, \"until_ns\": %lld, \"sleeps\": %ld}\n", waits[i][n].from,
+			    waits[i][n].until, waits[i][n].sleeps);
+	say("done\n");
+	await_go();
+	return 0;
+}
+"#;
+
+/// What the threads themselves say is the truth.
+fn fights(percent: &str, is_stopped: bool) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = Command::new(compile(dir.path(), "fight", FIGHT, &["-pthread"]));
+    let (mut workload, pid) = Workload::spawn("fight", program);
+    let pid = pid.to_string();
+    let options = [
+        "-U",
+        "-p",
+        &pid,
+        "-j",
+        "--strict",
+        "--max-overhead",
+        percent,
+    ];
+    let tool = Tool::start("lockstat", &options);
+    tool.wait_attached();
+    let pipes = is_stopped.then(Pipes::start);
+    workload.go();
+    let waits = workload.results();
+    drop(pipes);
+    if !is_stopped {
+        tool.interrupt();
+    }
+    let output = tool.finish();
+    workload.finish();
+    assert_limited(&output, percent, is_stopped);
+    let report = output.report();
+    let end_ns = number(&report, "end_ns");
+    let slept = |when: &str| -> u64 {
+        let before = waits.iter().filter(|wait| number(wait, when) <= end_ns);
+        before.map(|wait| number(wait, "sleeps")).sum()
+    };
+    let lock = named(report["locks"].as_array().expect("locks"), "fought");
+    let (found, least, most) = (
+        number(lock, "contentions"),
+        slept("until_ns"),
+        slept("from_ns"),
+    );
+    eprintln!("{found} of {least} to {most} waits");
+    // A preempted thread is no wait, though the kernel may count its switch as one.
+    let unseen = number(&report["losses"], "futex_unseen") + most / 50;
+    assert!(
+        found > 0 && found <= most && found + unseen >= least,
+        "{found} of {least} to {most} waits: {}",
+        output.stderr
+    );
+    let waited_ns: u64 = waits
+        .iter()
+        .map(|wait| {
+            number(wait, "until_ns")
+                .min(end_ns)
+                .saturating_sub(number(wait, "from_ns"))
+        })
+        .sum();
+    let total_ns = number(lock, "total_ns");
+    assert!(
+        total_ns <= waited_ns && total_ns as f64 >= 0.8 * waited_ns as f64,
+        "{total_ns} of {waited_ns} ns"
+    );
+    let left_out = number(&report["losses"], "stacks_left_out");
+    assert_eq!(left_out > 0, is_stopped, "{left_out} stacks left out");
+}
+
+#[test]
+fn lockstat_stops_when_its_budget_is_used_up_and_has_counted_all_until_then() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    fights("2", true);
+}
+
+#[test]
+fn lockstat_within_its_budget_counts_all() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    fights(ENOUGH, false);
+}
+
+/// What threads of a process have waited for a CPU, as the kernel says, ns.
+fn run_delay_ns(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let delays = threads.flatten().filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').nth(1)?.parse::<u64>().ok()
+    });
+    delays.sum()
+}
+
+/// The kernel's own account of the threads is the truth.
+fn spins(percent: &str, option: &str, is_stopped: bool) {
+    let mut workload = Workload::spinners(4, 4);
+    let pid = workload.pid();
+    let text = pid.to_string();
+    let options = [
+        "-p",
+        &text,
+        option,
+        "-j",
+        "--strict",
+        "--max-overhead",
+        percent,
+    ];
+    let tool = Tool::start("pressure", &options);
+    tool.wait_attached();
+    let pipes = is_stopped.then(Pipes::start);
+    let (reads, ()) = watched(
+        || run_delay_ns(pid),
+        || {
+            workload.go();
+            thread::sleep(Duration::from_millis(3500));
+        },
+    );
+    drop(pipes);
+    if !is_stopped {
+        tool.interrupt();
+    }
+    let output = tool.finish();
+    workload.results();
+    workload.finish();
+    assert_limited(&output, percent, is_stopped);
+    let report = output.report();
+    let (least_ns, most_ns) = grown(&reads, &report);
+    let lost_ns = number(&report, "resources.cpu.task_ns");
+    let unseen_ns = number(&report["losses"], "unseen_cpu_ns");
+    eprintln!("{lost_ns} of {least_ns} to {most_ns} ns, {unseen_ns} unseen");
+    // The kernel adds a wait when it is over: four that are open last some ms each.
+    let slack_ns = 40_000_000 + most_ns / 20;
+    assert!(
+        lost_ns <= most_ns + slack_ns && lost_ns + unseen_ns + slack_ns >= least_ns,
+        "{lost_ns} of {least_ns} to {most_ns} ns, {unseen_ns} unseen"
+    );
+}
+
+#[test]
+fn pressure_stops_when_its_budget_is_used_up_and_has_counted_all_until_then() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    spins("2", "-u", true);
+}
+
+#[test]
+fn pressure_within_its_budget_counts_all() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    spins(ENOUGH, "-s", false);
+}
