@@ -29,6 +29,9 @@ Examples:
 #[command(mut_arg("cgroup", |arg| arg.help(
     "Only I/O charged to this cgroup directory and below"
 )))]
+#[command(mut_arg("max_overhead", |arg| arg.help(
+    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by ending the run early"
+)))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) every: Every,

@@ -34,6 +34,9 @@ Folded values are microseconds.";
 /// Which locks make threads wait, for how long, and who holds them
 #[derive(Parser, Debug)]
 #[command(name = "lockstat", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("max_overhead", |arg| arg.help(
+    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by leaving out stacks, then by ending the run early"
+)))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) window: For,

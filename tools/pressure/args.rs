@@ -31,6 +31,9 @@ Examples:
 /// Which resource is short right now, and which tasks lose by it or cause it
 #[derive(Parser, Debug)]
 #[command(name = "pressure", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("max_overhead", |arg| arg.help(
+    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by leaving out stacks, then by ending the run early"
+)))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) every: Every,
