@@ -116,7 +116,7 @@ impl Sums {
         window: &Window,
     ) -> (u64, u64) {
         let weight = window.weight();
-        let homeless = self.groups.add(waits, window, |_| true);
+        let homeless = self.groups.add(waits, window);
         let mut nameless = 0;
         for culprit in culprits {
             let part = Caused {

@@ -61,7 +61,14 @@ where
     B: SkelBuilder<'static>,
     B::Output: OpenSkel<'static>,
 {
-    let mut skel = prepare_gated(builder, selection, gated, configure)?;
+    let mut skel = prepare(builder, selection, |open| {
+        for mut program in open.open_object_mut().progs_mut() {
+            if gated.iter().any(|name| program.name() == *name) {
+                program.set_autoattach(false);
+            }
+        }
+        configure(open)
+    })?;
     attach(&mut skel)?;
     Ok(skel)
 }
@@ -97,31 +104,6 @@ where
     configure(&mut open)?;
     open.load()
         .map_err(|err| explain("load BPF programs", &err))
-}
-
-/// As [`prepare`], but [`attach`] leaves the programs called `gated` to `budget::Sampler`.
-///
-/// # Errors
-///
-/// As for [`load`].
-pub fn prepare_gated<B>(
-    builder: B,
-    selection: Selection<'_>,
-    gated: &[&str],
-    configure: impl FnOnce(&mut B::Output) -> Result<()>,
-) -> Result<<B::Output as OpenSkel<'static>>::Output>
-where
-    B: SkelBuilder<'static>,
-    B::Output: OpenSkel<'static>,
-{
-    prepare(builder, selection, |open| {
-        for mut program in open.open_object_mut().progs_mut() {
-            if gated.iter().any(|name| program.name() == *name) {
-                program.set_autoattach(false);
-            }
-        }
-        configure(open)
-    })
 }
 
 /// Attaches what [`prepare`] has loaded.

@@ -17,9 +17,6 @@ use crate::perf;
 /// `BPF_TRACE_RAW_TP`
 const TRACE_RAW_TP: libbpf_sys::bpf_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;
 
-/// Where tracefs has the tracepoints that tools detach from.
-const GROUPS: [&str; 3] = ["sched", "lock", "block"];
-
 struct Program {
     fd: RawFd,
     /// What keeps the tracepoint from being empty.
@@ -86,10 +83,9 @@ impl Gate {
 
 /// A perf event on the tracepoint that is never enabled; `None` where the tracepoint has no event, or tracefs is missing.
 fn hold(tracepoint: &str) -> Option<OwnedFd> {
-    let path = |group| format!("/sys/kernel/tracing/events/{group}/{tracepoint}/id");
-    let id = GROUPS
-        .iter()
-        .find_map(|group| fs::read_to_string(path(group)).ok())?;
+    // Those that tools detach from are the scheduler's.
+    let path = format!("/sys/kernel/tracing/events/sched/{tracepoint}/id");
+    let id = fs::read_to_string(path).ok()?;
     let id = id.trim().parse().ok()?;
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_TRACEPOINT,

@@ -1,6 +1,7 @@
 //! `--max-overhead PCT`: what a collection may cost, and what is done to keep it there.
 //!
-//! Where tracing everything costs too much, a tool that can leaves out detail first, see [`LeftOut`]. Where that does not do, the
+//! Tools that count exactly have a [`Limit`]: they leave out stacks, and then they stop. Others have a [`Sampler`]. Where tracing
+//! everything costs too much, those that can leave out detail first, see [`LeftOut`]. Where that does not do, the
 //! programs that events run are attached for short windows at random times
 //! only. What is seen in a window stands for the stratum of time around it: shares of time need no more than the state of
 //! every thread at the window's edges, so that a long wait is in every window that it spans and none is lost for being one
@@ -32,11 +33,10 @@ pub use bounded::Bounded;
 pub use detail::LeftOut;
 pub use groups::Groups;
 pub use limit::{Allowed, Limit};
-pub use looked::Looked;
 pub use sampler::{Next, Sampler};
 pub use series::{Estimate, Series, round_fairly};
 pub use summary::Summary;
-pub use tally::{Estimates, Tally};
+pub use tally::Estimates;
 pub use windowed::{Window, Windowed, ended_at, open_edges, open_edges_settled, shut_edges};
 
 /// The option.

@@ -134,7 +134,7 @@ impl Series {
 
 impl Estimate {
     /// Of what was not looked at, or not seen.
-    pub const UNKNOWN: Self = Self {
+    pub(super) const UNKNOWN: Self = Self {
         total: 0.0,
         error: f64::INFINITY,
         margin: f64::INFINITY,

@@ -8,7 +8,7 @@ use super::windowed::Window;
 
 /// The windows so far.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub(super) struct Tally {
     count: Series,
     time: Series,
     looked: Looked,
@@ -27,7 +27,7 @@ pub struct Estimates {
 
 impl Tally {
     /// Adds a window in which `count` events were seen that took `time_ns`.
-    pub fn add(&mut self, count: u64, time_ns: u64, window: &Window) {
+    pub(super) fn add(&mut self, count: u64, time_ns: u64, window: &Window) {
         let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
         self.count.push(count as f64, open_ns, stratum_ns);
         self.time.push(time_ns as f64, open_ns, stratum_ns);
@@ -35,12 +35,12 @@ impl Tally {
     }
 
     /// How much of the time was looked at.
-    pub fn looked(&self) -> Looked {
+    pub(super) fn looked(&self) -> Looked {
         self.looked
     }
 
     /// Of `elapsed_ns`, in which there may have been no window; `None` where nothing was left out.
-    pub fn estimates(&self, elapsed_ns: u64) -> Option<Estimates> {
+    pub(super) fn estimates(&self, elapsed_ns: u64) -> Option<Estimates> {
         if !self.looked.is_any() {
             return Some(Estimates {
                 count: Estimate::UNKNOWN,
