@@ -2,12 +2,13 @@
 //! it does not nothing is different.
 
 use std::fs;
+use std::ops::Range;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::json;
 
 use crate::biolatency;
 use crate::budget::Pipes;
@@ -53,8 +54,8 @@ fn watched<T>(count: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> (Vec<
     })
 }
 
-/// By how much the count grew while `report` says that it traced: at least, and at most.
-fn grown(reads: &[Read], report: &Value) -> (u64, u64) {
+/// By how much the count grew in that time, ns: at least, and at most.
+fn grown(reads: &[Read], traced_ns: Range<u64>) -> (u64, u64) {
     let before = |at_ns| {
         let earlier = reads.iter().rev().find(|(read_ns, _)| *read_ns <= at_ns);
         earlier.unwrap_or(&reads[0]).1
@@ -63,9 +64,8 @@ fn grown(reads: &[Read], report: &Value) -> (u64, u64) {
         let later = reads.iter().find(|(read_ns, _)| *read_ns >= at_ns);
         later.unwrap_or(&reads[reads.len() - 1]).1
     };
-    let (start_ns, end_ns) = (number(report, "start_ns"), number(report, "end_ns"));
-    let least = before(end_ns).saturating_sub(after(start_ns));
-    (least, after(end_ns) - before(start_ns))
+    let least = before(traced_ns.end).saturating_sub(after(traced_ns.start));
+    (least, after(traced_ns.end) - before(traced_ns.start))
 }
 
 /// A tool with a budget that is large enough.
@@ -94,6 +94,10 @@ fn assert_limited(output: &Output, percent: &str, is_stopped: bool) {
     eprintln!("spent {spent_ns:.3e} of {most_ns:.3e} ns: {budget}");
 }
 
+/// Length of an interval, ns, and as an argument.
+const INTERVAL_NS: u64 = 200_000_000;
+const INTERVAL: &str = "200ms";
+
 /// As much as a disk in memory can do, or little. The kernel's own account of the disk is the truth.
 fn requests(percent: &str, rate: &str, is_stopped: bool) {
     let disk = LoopDisk::new(64);
@@ -114,6 +118,7 @@ fn requests(percent: &str, rate: &str, is_stopped: bool) {
         "--strict",
         "--max-overhead",
         percent,
+        INTERVAL,
     ];
     let tool = Tool::start("biolatency", &options);
     tool.wait_attached();
@@ -129,16 +134,24 @@ fn requests(percent: &str, rate: &str, is_stopped: bool) {
     }
     let output = tool.finish();
     assert_limited(&output, percent, is_stopped);
-    let report = output.report();
-    let (least, most) = grown(&reads, &report);
-    let of_disk = &biolatency::disk(&report, &disk.name)["ops"]["read"];
-    let found = number(of_disk, "requests");
-    let unseen = biolatency::unseen(&report);
-    eprintln!("{found} of {least} to {most} requests, {unseen} unseen");
+    let reports = output.reports();
+    let (first, last) = (&reports[0], &reports[reports.len() - 1]);
+    let (least, most) = grown(&reads, number(first, "start_ns")..number(last, "end_ns"));
+    let of_disk = |report| &biolatency::disk(report, &disk.name)["ops"]["read"];
+    // Of an interval without requests there is no line.
+    let with_disk = reports.iter().filter(|report| report["disks"] != json!([]));
+    let found: u64 = with_disk
+        .map(|report| number(of_disk(report), "requests"))
+        .sum();
+    let unseen = biolatency::unseen(last);
+    let count = reports.len();
+    eprintln!("{found} of {least} to {most} requests, {unseen} unseen, {count} intervals");
     assert!(
         found > 0 && found <= most && found + unseen >= least,
-        "{found} of {least} to {most}, {unseen} unseen: {report}"
+        "{found} of {least} to {most}, {unseen} unseen: {last}"
     );
+    let is_whole = number(last, "end_ns") - number(last, "start_ns") >= INTERVAL_NS;
+    assert!(!is_whole, "the last interval is what was left");
 }
 
 #[test]
@@ -351,7 +364,10 @@ fn spins(percent: &str, option: &str, is_stopped: bool) {
     workload.finish();
     assert_limited(&output, percent, is_stopped);
     let report = output.report();
-    let (least_ns, most_ns) = grown(&reads, &report);
+    let (least_ns, most_ns) = grown(
+        &reads,
+        number(&report, "start_ns")..number(&report, "end_ns"),
+    );
     let lost_ns = number(&report, "resources.cpu.task_ns");
     let unseen_ns = number(&report["losses"], "unseen_cpu_ns");
     eprintln!("{lost_ns} of {least_ns} to {most_ns} ns, {unseen_ns} unseen");

@@ -142,8 +142,7 @@ fn what_is_not_known_has_no_number() {
     across.contentions = 0;
     let expected = "   TOTAL     WAITS      AVG      P50      P99      MAX  CLASS     LOCK
   3.00 s         1   3.00 s   3.00 s   3.00 s   3.00 s  mutex
-          1 still waiting
-          who holds it: lockstat --now -p 4711
+          1 still waiting; who holds it: lockstat --now -p 4711
  2.00 ms         1  2.00 ms  2.00 ms  2.00 ms  2.00 ms  mutex     app.bss: queue
           released by app 103
   1.00 s         0        -        -        -   1.00 s  mutex
