@@ -8,7 +8,7 @@
 #include "kernel_owner.bpf.h"
 #include "kernel_wakeups.bpf.h"
 
-/* Of enum kernel_lock_kind; KERNEL_SEMAPHORE for what is none. */
+/* The class of an enum kernel_lock_kind; KERNEL_SEMAPHORE for what is none. */
 static __always_inline enum kernel_lock_class class_of_kind(__u32 kind)
 {
 	switch (kind) {
@@ -52,7 +52,7 @@ static __always_inline bool is_in_pi_futex(struct task_struct *task)
 	return is_pi_wait(&call) || call.operation == FUTEX_WAIT_REQUEUE_PI;
 }
 
-/* What a thread sleeps for. */
+/* Looks up the lock that a thread sleeps for. */
 static __always_inline void find_kernel_wait(struct kernel_waits *waits, struct task_struct *task, __u64 now)
 {
 	struct kernel_lock lock = {};

@@ -10,7 +10,7 @@ __u32 without_stacks = 0;
 
 __u64 stacks_left_out = 0;
 
-/* Whether the stack that is wanted here is not to be walked. */
+/* True: the stack that is wanted here is not to be walked, and counted so. */
 static __always_inline bool leaves_out_stack(void)
 {
 	if (!without_stacks)

@@ -35,7 +35,7 @@ mod report;
 mod setup;
 mod slow;
 
-/// What makes it cost less.
+/// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or ask for fewer histograms";
 
 fn main() -> ExitCode {

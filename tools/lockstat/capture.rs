@@ -224,7 +224,7 @@ impl Reports for Capture<'_> {
 
     fn step(&mut self) -> Result<State> {
         let (allowed, next) = self.heed_limit()?;
-        // What is new can be named after the collection, too.
+        // New stacks can be named after the collection, too.
         if allowed == Allowed::Everything {
             self.absorb();
         }

@@ -40,7 +40,7 @@ mod table_tests;
 mod user;
 mod waits;
 
-/// What makes it cost less.
+/// Advice for runs that cost too much.
 pub(crate) const REMEDY: &str = "raise it, or narrow the run with -p";
 
 fn main() -> ExitCode {

@@ -70,7 +70,7 @@ fn meta(interval: &Interval) -> Meta {
     closing::meta(&ledger.losses, losses_of_ns, &ledger.cost, window)
 }
 
-/// What was waited, in classes that were not asked for, too.
+/// The time waited, in classes that were not asked for, too.
 pub(crate) fn waited_ns(harvest: &Harvest) -> u64 {
     let shown: u64 = harvest.rows.iter().map(|row| row.total_ns).sum();
     let left_out: u64 = harvest.left_out.iter().map(|sum| sum.total_ns).sum();

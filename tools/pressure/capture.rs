@@ -153,7 +153,7 @@ impl Capture {
     /// To be called often: what has ended makes room.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.absorb_exited()?;
-        // What is new can be named after the collection, too.
+        // New stacks can be named after the collection, too.
         if self.allowed == Allowed::Everything {
             self.absorb_stacks();
         }

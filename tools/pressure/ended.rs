@@ -192,7 +192,7 @@ impl TaskStock {
         self.faults += other.faults;
     }
 
-    /// How much is lost with its name.
+    /// The weight that is lost with its name.
     fn weight_ns(&self) -> f64 {
         let time_ns = self.caused_ns + self.lost_ns.iter().sum::<u64>();
         time_ns as f64 + used_ns(self)

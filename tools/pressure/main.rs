@@ -41,7 +41,7 @@ mod urgency;
 mod utilisation;
 mod victims;
 
-/// What makes it cost less.
+/// Advice for runs that cost too much.
 pub(crate) const REMEDY: &str = "raise it, or trace for less time";
 
 fn main() -> ExitCode {

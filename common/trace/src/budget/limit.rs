@@ -12,7 +12,7 @@ use super::{Budget, check_measuring};
 use crate::cost::{Meter, Spent, cpus_online};
 use crate::window::monotonic_ns;
 
-/// What a collection begins with is what so much time may cost, ns.
+/// The credit at the beginning is what so much time may cost, ns.
 const BEGINS_WITH_NS: u64 = 1_000_000_000;
 /// The same of the most that it may save.
 const SAVES_NS: u64 = 5_000_000_000;
@@ -24,7 +24,7 @@ const LONGEST_PAUSE_NS: u64 = 50_000_000;
 /// The shortest, however little is left, ns: a look has its cost, too.
 const SHORTEST_PAUSE_NS: u64 = 2_000_000;
 
-/// What a collection may do.
+/// A collection's leave to spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// All that was asked for.
@@ -133,7 +133,7 @@ impl Limit<'_> {
         }
     }
 
-    /// What was done, in a collection that ended at `end_ns`.
+    /// The account of a collection that ended at `end_ns`.
     pub fn summary(&self, end_ns: u64) -> Summary {
         let elapsed_ns = end_ns.saturating_sub(self.began_ns);
         Summary {
@@ -183,7 +183,7 @@ impl Credit {
         self.left += self.rate * i128::from(self.passed_ns);
         self.left = self.left.min(self.rate * i128::from(SAVES_NS));
         self.left -= 1_000_000 * i128::from(cost_ns);
-        // What the time until the next look costs is paid from what is left.
+        // The time until the next look is paid from what is left.
         let is_used_up = self.left <= 1_000_000 * i128::from(self.cost_of(SHORTEST_PAUSE_NS));
         let enough_ns = match was {
             Allowed::Everything => LOW_NS,
@@ -199,7 +199,7 @@ impl Credit {
         }
     }
 
-    /// What `time_ns` cost if nothing changes.
+    /// The cost of `time_ns` if nothing changes.
     fn cost_of(&self, time_ns: u64) -> u64 {
         let cost = u128::from(self.cost_ns) * u128::from(time_ns) / u128::from(self.passed_ns);
         u64::try_from(cost).unwrap_or(u64::MAX)

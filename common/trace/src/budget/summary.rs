@@ -30,7 +30,7 @@ pub struct Summary {
     pub left_out: LeftOut,
     /// How short those were, at most, ns.
     pub left_out_below_ns: u64,
-    /// What makes an exact collection cost less, in words.
+    /// Advice how an exact collection costs less.
     pub remedy: &'static str,
 }
 
@@ -45,7 +45,7 @@ impl Summary {
         self.spent_percent() > self.percent
     }
 
-    /// Whether it was to count everything, and ended before its time.
+    /// True: it was to count everything, and ended before its time.
     pub fn is_cut_short(&self) -> bool {
         self.is_stopped && self.is_exact
     }
