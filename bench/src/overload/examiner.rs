@@ -4,6 +4,7 @@
 //! scheduler so many occasions that nothing is kept any more.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -26,15 +27,19 @@ impl Examiner {
         let thread = thread::spawn(move || {
             let began = Instant::now();
             while begins.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("not begun after {:.2} s:", began.elapsed().as_secs_f64());
-                describe(pid);
+                let _ = describe(
+                    pid,
+                    &format!("not begun after {:.2} s", began.elapsed().as_secs_f64()),
+                );
             }
             let began = Instant::now();
             let mut wait = WINDOW + PERIOD;
             while begins.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let late = began.elapsed().saturating_sub(WINDOW).as_secs_f64();
-                eprintln!("not ended {late:.2} s after the window:");
-                describe(pid);
+                let late = began.elapsed().saturating_sub(WINDOW);
+                let _ = describe(
+                    pid,
+                    &format!("not ended {:.2} s after the window", late.as_secs_f64()),
+                );
                 wait = PERIOD;
             }
         });
@@ -61,21 +66,22 @@ impl Drop for Examiner {
     }
 }
 
-/// Threads of a process and of its children.
-fn describe(pid: u32) {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return eprintln!("  {pid} is gone");
-    };
-    for thread in threads.flatten() {
+/// Writes to stderr where threads of a process and of its children are.
+fn describe(pid: u32, title: &str) -> io::Result<()> {
+    let mut text = format!("{title}:\n");
+    describe_process(pid, &mut text);
+    io::stderr().write_all(text.as_bytes())
+}
+
+fn describe_process(pid: u32, text: &mut String) {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
         let path = thread.path();
         let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
-        eprintln!(
-            "  {}",
-            describe_thread(&path, &read("stat"), &read("stack"))
-        );
+        *text += &describe_thread(&path, &read("stat"), &read("stack"));
         for child in read("children").split_whitespace() {
             if let Ok(child) = child.parse() {
-                describe(child);
+                describe_process(child, text);
             }
         }
     }
@@ -95,7 +101,7 @@ fn describe_thread(path: &Path, stat: &str, stack: &str) -> String {
         .filter_map(|line| line.split_once("] ")?.1.split('+').next())
         .collect();
     format!(
-        "{} {name} {} rt {} ticks {}+{}: {}",
+        "  {} {name} {} rt {} ticks {}+{}: {}\n",
         path.display(),
         field(3),
         field(40),
