@@ -368,7 +368,7 @@ fn spins(percent: &str, option: &str, is_stopped: bool) {
         number(&report, "start_ns")..number(&report, "end_ns"),
     );
     let lost_ns = number(&report, "resources.cpu.task_ns");
-    let unseen_ns = number(&report["losses"], "unseen_cpu_ns");
+    let unseen_ns = number(&report["losses"], "unseen_ns");
     eprintln!("{lost_ns} of {least_ns} to {most_ns} ns, {unseen_ns} unseen");
     // The kernel adds a wait when it is over: four that are open last some ms each.
     let slack_ns = 40_000_000 + most_ns / 20;
