@@ -59,6 +59,9 @@ impl<'a> Capture<'a> {
         let mut stacks = StackTable::new(args.symbolizer()?, unwinder, Origin::Tracepoint);
         let ring = Ring::open(&skel.maps.stack_ring)?;
         stacks.prepare(args.targets.processes_at_start(), corked.map(Corked::who));
+        if args.budget.max_overhead.is_some() {
+            stacks.finish_preparing();
+        }
         Ok(Self {
             args,
             skel,

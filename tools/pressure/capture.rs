@@ -103,7 +103,7 @@ impl Capture {
         })?;
         let stacks = args
             .stacks
-            .then(|| Stacks::open(&skel, args.common.json))
+            .then(|| Stacks::open(&skel, args.common.json, args.budget.max_overhead.is_some()))
             .transpose()?;
         Ok(Self {
             skel,

@@ -57,14 +57,17 @@ pub(crate) struct Stack {
 }
 
 impl Stacks {
-    /// `shows_all`: every stack, not only the heaviest of each kind.
-    pub(crate) fn open(skel: &PressureSkel<'_>, shows_all: bool) -> Result<Self> {
+    /// `shows_all`: every stack, not only the heaviest of each kind. `is_limited`: what is done from now on is paid from a budget.
+    pub(crate) fn open(skel: &PressureSkel<'_>, shows_all: bool, is_limited: bool) -> Result<Self> {
         let everybody = Targets::default();
         let unwinder = Unwinder::new(Method::Auto, bpf::unwind_maps!(skel), &everybody.wanted())?;
         let symbolizer = Symbolizer::new(Options::default())?;
         let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
         let ring = Ring::open(&skel.maps.stack_ring)?;
         table.prepare(everybody.processes_at_start(), None);
+        if is_limited {
+            table.finish_preparing();
+        }
         let named = if shows_all { usize::MAX } else { TOP };
         Ok(Self { table, ring, named })
     }

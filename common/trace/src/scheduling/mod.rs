@@ -7,7 +7,7 @@
 //!
 //! A guard, a thread with the highest real-time priority, looks ten times a second whether the tool's threads get what they
 //! want. One that does not gets the next one, for some two seconds at a time; other threads of ours that starve meanwhile go
-//! before ordinary ones. A thread that forks goes before all others while it does, see [`urgently`]. How much real time leaves to others is up to the kernel: 5 % of each CPU, to all others up to 6.11
+//! before ordinary ones. A thread that forks goes before all others while it does (`urgent`). How much real time leaves to others is up to the kernel: 5 % of each CPU, to all others up to 6.11
 //! (`sched_rt_runtime_us`), and to ordinary threads since. Hogs of the same priority keep the guard waiting like everybody.
 //! Without `CAP_SYS_NICE`, and in a group without a share of real time (`RT_GROUP_SCHED`), the guard only keeps the account.
 

@@ -113,6 +113,12 @@ impl StackTable {
         self.unwinder.finish(&mut self.symbolizer);
     }
 
+    /// Waits for what is being prepared, as a collection with a budget does: making unwind tables for a whole machine takes more
+    /// CPU time than a second of tracing may.
+    pub fn finish_preparing(&mut self) {
+        self.unwinder.finish_all(&mut self.symbolizer);
+    }
+
     /// Readable when there is something to take in besides what comes through the ring.
     pub fn fd(&self) -> i32 {
         self.unwinder.fd()

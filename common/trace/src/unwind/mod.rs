@@ -189,12 +189,21 @@ impl Unwinder {
 
     /// As [`Unwinder::update`], and waits for tables that are being made: for all of them where a few processes are traced.
     pub fn finish(&mut self, symbolizer: &mut Symbolizer) {
-        self.update(symbolizer);
         let patience = if self.later {
             WAIT_FOR_ALL
         } else {
             WAIT_FOR_FEW
         };
+        self.finish_within(patience, symbolizer);
+    }
+
+    /// The same, and waits for all tables in any case: what follows is not to pay for them.
+    pub fn finish_all(&mut self, symbolizer: &mut Symbolizer) {
+        self.finish_within(WAIT_FOR_FEW, symbolizer);
+    }
+
+    fn finish_within(&mut self, patience: Duration, symbolizer: &mut Symbolizer) {
+        self.update(symbolizer);
         let deadline = Instant::now() + patience;
         while let Some(made) = self.maker.wait(deadline) {
             self.add(made, symbolizer);
