@@ -73,12 +73,9 @@ impl Interval {
     /// line than full.
     pub(crate) fn pressure(&self, resource: Resource) -> f64 {
         let kind = usize::from(resource == Resource::Irq);
-        let at_a_time = || self.tasks_at_a_time(resource).map(|tasks| 100.0 * tasks);
-        let has_psi = self.psi[resource as usize].is_some();
-        let pressure = if has_psi {
-            self.percent(resource, kind)
-        } else {
-            at_a_time()
+        let pressure = match self.psi[resource as usize] {
+            Some(_) => self.percent(resource, kind),
+            None => self.tasks_at_a_time(resource).map(|tasks| 100.0 * tasks),
         };
         pressure.unwrap_or(0.0)
     }

@@ -255,10 +255,12 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
         _ => "waiting for disks",
     };
     let head = format!("{}: {lost} lost {what}", name(resource));
+    let Some(at_a_time) = interval.tasks_at_a_time(resource) else {
+        return head;
+    };
     if look.is_filtered || interval.task_ns[index] == 0 {
         return head;
     }
-    let at_a_time = interval.task_ns[index] as f64 / interval.length_ns().max(1) as f64;
     let head = format!("{head}, {} tasks at a time", units::three_digits(at_a_time));
     let some = interval.psi[resource as usize].and_then(|psi| psi.some);
     let Some(some) = some.filter(|some| some.lost_ns > 0) else {
