@@ -118,9 +118,9 @@ impl Limit<'_> {
     /// Takes what has been spent from the credit; what that leaves to do.
     fn pay(&mut self, object: &Object) -> Allowed {
         let (now, spent) = (monotonic_ns(), self.meter.spent(object, 0));
-        let cost_ns = spent.since(&self.spent).total();
+        let cost = spent.since(&self.spent);
         self.spent = spent;
-        let allowed = self.credit.pass(now, cost_ns, self.allowed);
+        let allowed = self.credit.pass(now, cost, self.allowed);
         self.due_ns = now + self.credit.pause_ns();
         allowed
     }
@@ -159,9 +159,11 @@ struct Credit {
     /// In millionths of a ns.
     left: i128,
     at_ns: u64,
-    /// The latest cost, ns, and the time that it fell in, ns.
-    cost_ns: u64,
-    passed_ns: u64,
+    /// What the tool itself costs of late, in millionths of the time.
+    own_rate: u64,
+    /// What goes on if nothing changes: the cost of events, and of the tool's own what was not over at once. In millionths of the
+    /// time.
+    lasting_rate: u64,
 }
 
 impl Credit {
@@ -171,18 +173,21 @@ impl Credit {
             rate,
             left: rate * i128::from(BEGINS_WITH_NS),
             at_ns,
-            cost_ns: 0,
-            passed_ns: 1,
+            own_rate: 0,
+            lasting_rate: 0,
         }
     }
 
-    /// `cost_ns` have been spent since the last time. What that leaves to do; stacks come back with what the collection began with.
-    fn pass(&mut self, now_ns: u64, cost_ns: u64, was: Allowed) -> Allowed {
-        self.passed_ns = now_ns.saturating_sub(self.at_ns).max(1);
-        (self.cost_ns, self.at_ns) = (cost_ns, now_ns);
-        self.left += self.rate * i128::from(self.passed_ns);
+    /// `cost` has been spent since the last time. What that leaves to do; stacks come back with what the collection began with.
+    fn pass(&mut self, now_ns: u64, cost: Spent, was: Allowed) -> Allowed {
+        let passed_ns = now_ns.saturating_sub(self.at_ns).max(1);
+        let rate = |ns: u64| ns.saturating_mul(1_000_000) / passed_ns;
+        let own_rate = rate(cost.own_ns);
+        self.lasting_rate = rate(cost.events_ns) + own_rate.min(self.own_rate);
+        (self.own_rate, self.at_ns) = (own_rate, now_ns);
+        self.left += self.rate * i128::from(passed_ns);
         self.left = self.left.min(self.rate * i128::from(SAVES_NS));
-        self.left -= 1_000_000 * i128::from(cost_ns);
+        self.left -= 1_000_000 * i128::from(cost.total());
         // The time until the next look is paid from what is left.
         let is_used_up = self.left <= 1_000_000 * i128::from(self.cost_of(SHORTEST_PAUSE_NS));
         let enough_ns = match was {
@@ -201,8 +206,7 @@ impl Credit {
 
     /// The cost of `time_ns` if nothing changes.
     fn cost_of(&self, time_ns: u64) -> u64 {
-        let cost = u128::from(self.cost_ns) * u128::from(time_ns) / u128::from(self.passed_ns);
-        u64::try_from(cost).unwrap_or(u64::MAX)
+        self.lasting_rate.saturating_mul(time_ns) / 1_000_000
     }
 
     /// To the next look: half the time that the credit lasts if nothing changes, within limits.
@@ -233,7 +237,11 @@ mod tests {
             let cost_ns = load(now, allowed) * pause_ns * 2 / 1_000_000;
             (now, spent_ns) = (now + pause_ns, spent_ns + cost_ns);
             bare_ns += u64::from(allowed == Allowed::WithoutStacks) * pause_ns;
-            allowed = credit.pass(now, cost_ns, allowed);
+            let cost = Spent {
+                events_ns: cost_ns,
+                own_ns: 0,
+            };
+            allowed = credit.pass(now, cost, allowed);
             pause_ns = credit.pause_ns();
         }
         [spent_ns, now, bare_ns]
@@ -286,6 +294,27 @@ mod tests {
         // At 10,000 above and below the budget by turns.
         let share = bare_ns as f64 / traced_ns as f64;
         assert!((0.4..0.6).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn beginning_of_the_tools_own_is_no_lasting_cost() {
+        // Of 2 ms, more than half is spent at once, and nothing later.
+        let own = |own_ns| Spent {
+            events_ns: 0,
+            own_ns,
+        };
+        let mut credit = Credit::new(0.1, 2, 0);
+        let mut allowed = credit.pass(SHORTEST_PAUSE_NS, own(1_200_000), Allowed::Everything);
+        assert_eq!(allowed, Allowed::WithoutStacks);
+        for now in 1..=60 {
+            allowed = credit.pass(now * SECOND_NS, own(0), allowed);
+        }
+        assert_eq!(allowed, Allowed::Everything);
+        // What is spent again and again lasts.
+        let mut credit = Credit::new(0.1, 2, 0);
+        allowed = credit.pass(SHORTEST_PAUSE_NS, own(800_000), Allowed::Everything);
+        allowed = credit.pass(2 * SHORTEST_PAUSE_NS, own(800_000), allowed);
+        assert_eq!(allowed, Allowed::Nothing);
     }
 
     #[test]
