@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::forked::{check, close_from};
+use crate::forked::close_from;
 use crate::privileges::{self, Capability};
 use crate::scheduling;
 
@@ -32,8 +32,8 @@ const NEVER: libc::pid_t = -2;
 /// Starts a process that has those of the caller's descriptors that `is_needed` by number and target, of its capabilities those of
 /// `may`, and in which `work` gives the exit status. `None`: the system allows no more processes or threads, or made none within `patience`.
 ///
-/// All signals are held back in it. A child that has no CPU could not close what others read to its end, or what it must not
-/// keep locked: it never has that, for the thread that makes it has descriptors of its own.
+/// All signals are held back in it. First of all it closes what it does not need: others may read that to its end. Whoever starts it
+/// has it watched, for it needs a CPU to do so.
 pub(crate) fn start(
     is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool + Send + 'static,
     may: &'static [Capability],
@@ -46,13 +46,19 @@ pub(crate) fn start(
     let parent = parent.spawn(move || {
         // Where this is refused, it has what its maker has.
         let _ = privileges::keep_only(may);
-        if keep_own_descriptors(is_needed).is_err() {
-            of_parent.store(NEVER, Ordering::Release);
-        } else if exchange(&of_parent, STARTING) {
+        let Ok(needed) = needed_descriptors(is_needed) else {
+            return of_parent.store(NEVER, Ordering::Release);
+        };
+        if exchange(&of_parent, STARTING) {
+            let work = move || {
+                close_others(&needed);
+                let status = work();
+                // The tool's other threads may be gone, and one of them with the allocator's lock.
+                std::mem::forget(needed);
+                status
+            };
             run(work, &of_parent);
         }
-        // Not when the thread ends, for it might be the last one to close them then.
-        close_from(0);
     });
     parent.ok()?;
     scheduling::watch_threads();
@@ -106,24 +112,45 @@ extern "C" fn do_work<W: FnOnce() -> libc::c_int>(work: *mut libc::c_void) -> li
     status.and_then(Result::ok).unwrap_or(libc::EIO)
 }
 
-/// Gives the calling thread descriptors of its own, and of these closes all others.
-fn keep_own_descriptors(is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool) -> io::Result<()> {
-    // SAFETY: a plain number.
-    check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
-    let mut others = Vec::new();
-    for entry in fs::read_dir("/proc/thread-self/fd")? {
+/// In order.
+fn needed_descriptors(
+    is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool,
+) -> io::Result<Vec<RawFd>> {
+    let mut needed = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")? {
         let path = entry?.path();
         let number = path
             .file_name()
             .and_then(|name| name.to_str()?.parse().ok());
         let target = || fs::read_link(&path).unwrap_or_default();
-        others.extend(number.filter(|fd| !is_needed(*fd, &target)));
+        needed.extend(number.filter(|fd| is_needed(*fd, &target)));
     }
-    for fd in others {
-        // SAFETY: nothing of this thread's uses them.
+    needed.sort_unstable();
+    Ok(needed)
+}
+
+/// Closes all descriptors but these, which are in order, in a process that has its own.
+fn close_others(needed: &[RawFd]) {
+    let mut first = 0;
+    for fd in needed {
+        if *fd > first {
+            close_range(first, *fd - 1);
+        }
+        first = *fd + 1;
+    }
+    close_from(first);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: plain numbers.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9.
+    for fd in first..=last {
+        // SAFETY: a plain number.
         unsafe { libc::close(fd) };
     }
-    Ok(())
 }
 
 #[cfg(test)]
