@@ -189,12 +189,8 @@ impl Unwinder {
 
     /// As [`Unwinder::update`], and waits for tables that are being made: for all of them where a few processes are traced.
     pub fn finish(&mut self, symbolizer: &mut Symbolizer) {
-        let patience = if self.later {
-            WAIT_FOR_ALL
-        } else {
-            WAIT_FOR_FEW
-        };
-        self.finish_within(patience, symbolizer);
+        let few_or_all = [WAIT_FOR_FEW, WAIT_FOR_ALL];
+        self.finish_within(few_or_all[usize::from(self.later)], symbolizer);
     }
 
     /// The same, and waits for all tables in any case: what follows is not to pay for them.
