@@ -13,7 +13,7 @@ void host_set(__u64 clock, __u32 cpu, void *task);
 void host_poke(const volatile void *to, const void *from, __u64 bytes);
 void *host_make_task(__u64 bytes);
 void host_free_task(void *task);
-/* What an iterator has written last, once; NULL: nothing. */
+/* The record that an iterator has written last, once; NULL: none. */
 const void *host_written(void);
 /* To be called before the object is let go. */
 void host_free(void);

@@ -47,7 +47,7 @@ void host_end(__u64 now)
 	takes_late = 1;
 }
 
-/* What a living target is in when the window ends, and the time off its CPU that is open then. Whether anything is said of it. */
+/* The phase of a living target when the window ends, and the time off its CPU that is open then. False: nothing is said of it. */
 bool host_close(struct task_struct *task, __u64 *phase_ns, __u64 *lifetime_ns, __u64 *off_ns, __u64 *queued_ns)
 {
 	struct bpf_iter_meta meta = {};

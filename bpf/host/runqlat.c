@@ -78,7 +78,7 @@ void host_thread_counted(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *max_ns)
 	}
 }
 
-/* Of these, those of that length. */
+/* Counted waits of a thread in one bucket. */
 __u64 host_bucket(__u32 tid, __u32 bucket)
 {
 	struct group_key key = { .id.id = tid, .bucket = bucket };

@@ -143,7 +143,7 @@ fn assert_exits_are_counted(machine: &Machine, seed: u64) {
     assert_exits(machine, &lifetimes, seed);
 }
 
-/// How many threads have exited, and how long they lived in the window.
+/// Threads that have exited, and their time in the window.
 fn assert_exits(machine: &Machine, lifetimes: &[u64], seed: u64) {
     let (mut threads, mut lifetime_ns) = (0, 0);
     // SAFETY: the type of host/offcputime.c.
@@ -193,7 +193,7 @@ impl Off {
     }
 }
 
-/// What a window knows of one thread.
+/// Times of one thread that a window knows.
 #[derive(Debug, Default)]
 struct Known {
     over: Off,

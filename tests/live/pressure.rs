@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use oracle::{Below, Engine};
+use oracle::Engine;
 use serde_json::Value;
 
 use crate::c_program::{BURN, compile};
@@ -14,7 +14,7 @@ use crate::shortages::{DISK, WORKING_SET, program};
 use crate::slow_disk::SlowDisk;
 use crate::small_memory::SmallMemory;
 use crate::tool::Tool;
-use crate::traced::{assert_no_gaps, reported};
+use crate::traced::{assert_no_gaps, logged, reported};
 use crate::workload::{Workload, number};
 
 /// Error allowed against the kernel's Δtotal, and against what programs know.
@@ -214,15 +214,9 @@ fn intervals_add_up() {
     };
     let mut workload = Workload::spinners(2, 2);
     let pid = workload.pid();
-    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-    let tool = Tool::start("pressure", &["-j", "-p", &pid.to_string(), "300ms"]);
-    tool.wait_attached();
-    let around = below.around().expect("the oracle");
-    workload.go();
-    workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    let logs = around.take().expect("whole logs");
+    let pid_text = pid.to_string();
+    let start = || Tool::start("pressure", &["-j", "-p", &pid_text, "300ms"]);
+    let (output, _, logs) = logged(&[Engine::Scheduler], start, &mut workload);
     let tids = threads(pid);
     workload.finish();
     let reports = output.reports();

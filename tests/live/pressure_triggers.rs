@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use oracle::{Below, Engine};
+use oracle::Engine;
 use serde_json::Value;
 
 use crate::cpu_times::{stolen_ns, watch_cpus};
@@ -12,6 +12,7 @@ use crate::own_cgroup::OwnCgroup;
 use crate::pressure::party;
 use crate::psi::{assert_waits, threads};
 use crate::tool::Tool;
+use crate::traced::logged;
 use crate::workload::{Workload, number};
 
 /// From the kernel's word to the beginning of the window.
@@ -171,18 +172,9 @@ fn without_psi_victims_keep_their_sums() {
     };
     let mut workload = Workload::spinners(4, 2);
     let pid = workload.pid();
-    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-    let tool = without_psi(&["-j"]);
-    tool.wait_attached();
-    let around = below.around().expect("the oracle");
-    workload.go();
-    workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    let logs = around.take().expect("whole logs");
+    let (output, _, logs) = logged(&[Engine::Scheduler], || without_psi(&["-j"]), &mut workload);
     let tids = threads(pid);
     workload.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
     let report = output.report();
     let cpu = &report["resources"]["cpu"];
     assert_eq!(cpu["psi"], Value::Null);

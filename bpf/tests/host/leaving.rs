@@ -11,7 +11,7 @@ const UNKNOWN: u32 = 0x1000;
 /// `TASK_DEAD`
 pub(super) const DEAD: u32 = 0x80;
 
-/// How a thread leaves its CPU.
+/// A way to leave a CPU.
 #[derive(Clone, Copy)]
 pub(super) struct Leaving {
     pub(super) is_preempted: bool,

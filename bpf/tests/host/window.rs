@@ -44,13 +44,13 @@ pub(crate) fn play_window(
 }
 
 impl Machine {
-    /// What runs next is user space's, now.
+    /// Programs that run next are user space's, now.
     pub(crate) fn leave_to_user_space(&self) {
         // SAFETY: its type; the idle task lives.
         unsafe { (self.calls.set)(self.now, 0, self.threads[0].task) };
     }
 
-    /// As [`Machine::logs`], and then every thread that waits for a CPU gets one, and every other one leaves its own.
+    /// Events from `begin_ns` on, after which every thread that waits for a CPU gets one, and every other one leaves its own.
     pub(crate) fn logs_to_the_end(&self, begin_ns: u64) -> Logs {
         let mut logs = self.logs(begin_ns..=self.now);
         let ends = self.threads.iter().filter_map(|thread| {

@@ -112,7 +112,7 @@ extern "C" fn do_work<W: FnOnce() -> libc::c_int>(work: *mut libc::c_void) -> li
     status.and_then(Result::ok).unwrap_or(libc::EIO)
 }
 
-/// In order.
+/// Descriptors of the process that are needed, in order.
 fn needed_descriptors(
     is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool,
 ) -> io::Result<Vec<RawFd>> {
