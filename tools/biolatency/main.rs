@@ -99,7 +99,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let ran = run::unless_closed(written, ())
         .and_then(|()| harvest.losses(&skel))
         .map(|losses| close(args, window, requests, &losses, &cost));
-    finish(command, &signals, ran)
+    finish(command, &signals, ran, args.common.quiet)
 }
 
 fn close(args: &Args, window: Duration, requests: u64, losses: &Losses, cost: &Cost) -> Outcome {

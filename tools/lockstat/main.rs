@@ -82,7 +82,7 @@ fn trace(mut args: Args) -> Result<Outcome> {
     );
     let ran =
         run::unless_closed(written, ()).and_then(|()| close(&args, &capture, end_ns - start_ns));
-    finish(command, &signals, ran)
+    finish(command, &signals, ran, args.common.quiet)
 }
 
 /// What the mode would use; nothing is loaded.

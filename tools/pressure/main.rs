@@ -125,7 +125,7 @@ fn report(
     };
     closing.print(args.common.quiet);
     if !args.repeat {
-        detaching::hand_over();
+        detaching::hand_over(args.common.quiet);
     }
     Ok(closing.outcome(args.common.strict))
 }

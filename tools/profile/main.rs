@@ -96,7 +96,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = meter.read_within(skel.object(), budget);
     let written = report::report(args, &harvest, &moments, &mut stacks, &cost);
     let ran = run::unless_closed(written, Outcome::Done);
-    finish(command, &signals, ran)
+    finish(command, &signals, ran, args.common.quiet)
 }
 
 fn load(

@@ -86,7 +86,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     let cost = reports.cost(end_ns);
     let ran =
         run::unless_closed(written, ()).and_then(|()| close(args, &skel, &cost, end_ns - start_ns));
-    finish(command, &signals, ran)
+    finish(command, &signals, ran, args.common.quiet)
 }
 
 fn load(args: &Args, kernel: &Kernel, targets: &Settings) -> Result<RunqlatSkel<'static>> {

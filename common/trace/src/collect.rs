@@ -113,12 +113,13 @@ pub fn finish(
     command: Option<Running>,
     signals: &Signals,
     ran: Result<Outcome>,
+    quiet: bool,
 ) -> Result<Outcome> {
     let ran = match command {
         Some(command) => finish_command(command, signals, ran),
         None => ran,
     };
-    detaching::hand_over();
+    detaching::hand_over(quiet);
     ran
 }
 

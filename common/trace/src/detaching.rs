@@ -25,10 +25,12 @@ struct Child {
     gone: OwnedFd,
     /// It keeps its descriptors until this is closed.
     keeps: OwnedFd,
+    /// Nobody wants to hear that it takes long.
+    quiet: bool,
 }
 
 /// To be called when the report is out, before the programs are dropped. Without it, or where it fails, whoever drops them waits.
-pub fn hand_over() {
+pub fn hand_over(quiet: bool) {
     let Ok((released, keeps)) = pipe() else {
         return;
     };
@@ -52,7 +54,12 @@ pub fn hand_over() {
         fd.map(|fd| OwnedFd::from_raw_fd(fd))
     };
     if let (Some(gone), Ok(mut child)) = (gone, CHILD.lock()) {
-        *child = Some(Child { pid, gone, keeps });
+        *child = Some(Child {
+            pid,
+            gone,
+            keeps,
+            quiet,
+        });
     }
 }
 
@@ -75,7 +82,9 @@ pub(crate) fn wait(tool: &str) {
     signals::wait(&[child.gone.as_raw_fd()], FOR_GRACE_PERIODS);
     if forked::status_of(child.pid).is_none() {
         // It goes on being looked after, and is raised when the tool ends.
-        crate::say!("{tool}: the kernel still takes the probes away");
+        if !child.quiet {
+            crate::say!("{tool}: the kernel still takes the probes away");
+        }
         return;
     }
     scheduling::forget_process(child.pid);
