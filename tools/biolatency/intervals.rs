@@ -9,9 +9,10 @@ use bpf::biolatency::{BiolatencyLinks, BiolatencySkel};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::budget::Limit;
-use trace::cost::{Cost, Meter};
+use trace::cost::Cost;
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
+use trace::meter::Meter;
 use trace::progress::State;
 
 use crate::args::Args;
@@ -86,7 +87,7 @@ impl Biolatency<'_> {
     /// Of the run, which has got to `end_ns`.
     pub(crate) fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.limit.as_ref().map(|limit| limit.summary(end_ns));
-        self.meter.read_within(self.skel.object(), budget)
+        Cost::read(self.meter, self.skel.object(), budget)
     }
 
     fn print_slow_ios(&self) -> Result<()> {

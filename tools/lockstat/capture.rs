@@ -8,11 +8,12 @@ use libbpf_rs::skel::Skel;
 use profile::ends;
 use trace::budget::{Allowed, Limit, Next, ended_at};
 use trace::command::Corked;
-use trace::cost::Meter;
+use trace::cost::Cost;
 use trace::histogram::harvest::wait_for_running_programs;
 use trace::intervals::Reports;
 use trace::iterate::{self, Reseeding};
 use trace::loader::section;
+use trace::meter::Meter;
 use trace::privileges;
 use trace::progress::State;
 use trace::stacks::{Ring, StackTable};
@@ -107,7 +108,7 @@ impl<'a> Capture<'a> {
     pub(crate) fn ledger(&self) -> Result<Ledger> {
         let budget = self.limit.as_ref();
         let budget = budget.map(|limit| limit.summary(self.end_ns));
-        let cost = self.meter.read_within(self.skel.object(), budget);
+        let cost = Cost::read(self.meter, self.skel.object(), budget);
         Ok(Ledger {
             begun_before: losses::begun_before(&self.skel)?,
             losses: losses::count(&self.skel, &self.stacks, cost.recursions)?,

@@ -11,11 +11,11 @@ use bpf::offcputime::types::{
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
 use trace::budget::Estimate;
-use trace::cost::count_skipped;
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
+use trace::meter::count_skipped;
 use trace::progress::State;
 use trace::stacks::{StackTable, words};
 use trace::task::comm_text;

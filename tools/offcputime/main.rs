@@ -8,9 +8,10 @@ use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::collect::finish;
 use trace::command::Corked;
-use trace::cost::Meter;
+use trace::cost::Cost;
 use trace::iterate;
 use trace::loader::{self, section};
+use trace::meter::Meter;
 use trace::output::OutputFile;
 use trace::privileges;
 use trace::probe::{self, Kernel};
@@ -81,7 +82,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         None => run.everything(corked)?,
         Some(percent) => run.in_windows(percent, corked)?,
     };
-    let cost = meter.read_within(skel.object(), budget);
+    let cost = Cost::read(&meter, skel.object(), budget);
     let written = report::report(args, &harvest, &mut stacks, &cost);
     let ran = run::unless_closed(written, Outcome::Done);
     finish(command, &signals, ran, args.common.quiet)

@@ -8,12 +8,12 @@ use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
-use trace::cost::count_skipped;
 use trace::histogram::harvest::wait_for_running_programs;
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
+use trace::meter::count_skipped;
 use trace::task::comm_text;
 
 use crate::ended::Many;

@@ -7,7 +7,8 @@ use libbpf_rs::skel::Skel;
 use profile::style::Style;
 use trace::budget::{Limit, Next};
 use trace::collect::{Until, collect};
-use trace::cost::Meter;
+use trace::cost::Cost;
+use trace::meter::Meter;
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
 use trace::window::{Ticker, monotonic_ns};
@@ -62,7 +63,7 @@ pub(crate) fn report_each(
         let written = if args.common.json {
             let budget = limit.as_ref();
             let budget = budget.map(|limit| limit.summary(capture.start_ns()));
-            let cost = meter.read_within(capture.skel.object(), budget);
+            let cost = Cost::read(meter, capture.skel.object(), budget);
             writeln!(stdout, "{}", json::interval(&interval, &cost))
         } else {
             report::write(&interval, look, stdout)

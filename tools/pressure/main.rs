@@ -7,8 +7,9 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use libbpf_rs::skel::Skel;
 use trace::closing::Closing;
-use trace::cost::Meter;
+use trace::cost::Cost;
 use trace::detaching;
+use trace::meter::Meter;
 use trace::privileges;
 use trace::probe::{self, Kernel};
 use trace::run::{self, Outcome};
@@ -112,7 +113,7 @@ fn report(
     let losses = capture.losses()?;
     let window_ns = capture.start_ns().saturating_sub(start_ns);
     let budget = limit.map(|limit| limit.summary(capture.start_ns()));
-    let cost = meter.read_within(capture.skel.object(), budget);
+    let cost = Cost::read(&meter, capture.skel.object(), budget);
     let closing = Closing {
         tool: "pressure",
         window: Duration::from_nanos(window_ns),

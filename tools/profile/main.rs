@@ -8,8 +8,9 @@ use clap::CommandFactory;
 use libbpf_rs::skel::Skel;
 use trace::collect::finish;
 use trace::command::Corked;
-use trace::cost::Meter;
+use trace::cost::Cost;
 use trace::loader::{self, section};
+use trace::meter::Meter;
 use trace::output::OutputFile;
 use trace::privileges;
 use trace::probe::{self, Kernel};
@@ -93,7 +94,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         Some(percent) => run.in_windows(percent, corked)?,
     };
     moments.finish(&skel, &mut harvest.losses)?;
-    let cost = meter.read_within(skel.object(), budget);
+    let cost = Cost::read(&meter, skel.object(), budget);
     let written = report::report(args, &harvest, &moments, &mut stacks, &cost);
     let ran = run::unless_closed(written, Outcome::Done);
     finish(command, &signals, ran, args.common.quiet)

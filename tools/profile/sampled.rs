@@ -8,9 +8,9 @@ use profile::model::Task;
 use trace::budget::{
     Bounded, Sampler, Series, Window, Windowed, open_edges, round_fairly, shut_edges,
 };
-use trace::cost::cpus_online;
 use trace::loader::section;
 use trace::losses::Losses;
+use trace::meter::cpus_online;
 use trace::stacks::StackTable;
 use trace::window::Edges;
 

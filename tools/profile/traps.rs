@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
 use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
-use trace::cost::runs;
+use trace::meter::runs;
 use trace::own_file_offset;
 
 /// Measurements, of which the fastest counts: others were interrupted.

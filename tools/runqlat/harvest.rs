@@ -9,12 +9,12 @@ use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_tot
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
 use trace::budget::{Estimates, ended_at};
-use trace::cost::count_skipped;
 use trace::histogram::harvest::{
     Group as Waits, take_groups, take_whole, wait_for_running_programs,
 };
 use trace::loader::section;
 use trace::losses::Losses;
+use trace::meter::count_skipped;
 use trace::progress::State;
 use trace::task::{comm_of, comm_text};
 use trace::{iterate, maps};

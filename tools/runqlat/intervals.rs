@@ -9,11 +9,12 @@ use bpf::runqlat::types::slow_wait;
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::budget::Sampler;
-use trace::cost::{Cost, Meter};
+use trace::cost::Cost;
 use trace::histogram::hdr::HdrLog;
 use trace::intervals::Reports;
 use trace::iterate::Reseeding;
 use trace::loader::section;
+use trace::meter::Meter;
 use trace::progress::State;
 
 use crate::args::Args;
@@ -90,6 +91,6 @@ impl Runqlat<'_> {
     pub(crate) fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.sampler.as_ref();
         let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
-        self.meter.read_within(self.skel.object(), budget)
+        Cost::read(self.meter, self.skel.object(), budget)
     }
 }

@@ -10,11 +10,11 @@ use libbpf_rs::skel::Skel;
 use trace::budget::{
     Groups, Sampler, Window, Windowed, open_edges_settled, round_fairly, shut_edges,
 };
-use trace::cost::Meter;
 use trace::histogram::harvest::Group as Waits;
 use trace::iterate;
 use trace::loader::section;
 use trace::maps;
+use trace::meter::Meter;
 
 use crate::args::Args;
 use crate::harvest::{self, Culprit, Interval};

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::{cost, scheduling};
+use crate::{meter, scheduling};
 
 /// Where the socket is put.
 const SOCKET: RawFd = 3;
@@ -41,7 +41,7 @@ impl Forked {
         match fork()? {
             0 => run(&theirs, name, parent, serve),
             pid => {
-                cost::helper_began(pid);
+                meter::helper_began(pid);
                 scheduling::watch_process(pid);
                 Ok(Self { pid, socket: ours })
             }
@@ -88,7 +88,7 @@ impl Forked {
 
     /// CPU time that it has used.
     pub(crate) fn cpu_ns(&self) -> u64 {
-        cost::cpu_ns_of(self.pid)
+        meter::cpu_ns_of(self.pid)
     }
 
     /// Whether it could go on if it had a CPU.
@@ -101,7 +101,7 @@ impl Forked {
 
 impl Drop for Forked {
     fn drop(&mut self) {
-        cost::helper_ends(self.pid);
+        meter::helper_ends(self.pid);
         scheduling::forget_process(self.pid);
         // SAFETY: our child, not reaped yet, so that the number is still its own. It is not waited for without end: the
         // file system that it may be waiting for need not ever answer.

@@ -22,6 +22,7 @@ mod machine;
 mod mappings;
 pub mod maps;
 pub mod memory;
+pub mod meter;
 pub mod options;
 pub mod output;
 mod pages;

@@ -18,7 +18,8 @@ use std::io::{BufWriter, Write, stdout};
 
 use anyhow::Result;
 use libbpf_rs::skel::Skel;
-use trace::cost::Meter;
+use trace::cost::Cost;
+use trace::meter::Meter;
 use trace::privileges;
 use trace::run::{self, Outcome};
 use trace::targets::Settings;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     privileges::keep_for_tracing("lockstat", &[]);
     let snapshot = snapshot::take(&skel, args.symbolizer()?, args.unwind)?;
     let verdict = Verdict::of(&snapshot);
-    let cost = meter.read(skel.object());
+    let cost = Cost::read(&meter, skel.object(), None);
     let written = write(args, &snapshot, &verdict, &cost);
     run::unless_closed(written, ())?;
     let losses = &snapshot.losses;
@@ -73,12 +74,7 @@ pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn write(
-    args: &Args,
-    snapshot: &snapshot::Snapshot,
-    verdict: &Verdict,
-    cost: &trace::cost::Cost,
-) -> Result<()> {
+fn write(args: &Args, snapshot: &snapshot::Snapshot, verdict: &Verdict, cost: &Cost) -> Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     if args.common.json {
         let object = json::object(snapshot, verdict, cost);

@@ -9,7 +9,7 @@ use libbpf_rs::Object;
 use super::sampler::Next;
 use super::summary::Summary;
 use super::{Budget, check_measuring};
-use crate::cost::{Meter, Spent, cpus_online};
+use crate::meter::{Meter, Spent, cpus_online};
 use crate::window::monotonic_ns;
 
 /// The credit at the beginning is what so much time may cost, ns.

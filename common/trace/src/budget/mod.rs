@@ -27,7 +27,7 @@ mod windowed;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::cost::Meter;
+use crate::meter::Meter;
 
 pub use bounded::Bounded;
 pub use detail::LeftOut;

@@ -10,7 +10,7 @@ use super::looked::Looked;
 use super::strata::Strata;
 use super::summary::Summary;
 use super::windowed::{Window, Windowed};
-use crate::cost::{Meter, Spent, cpus_online, own_cpu_ns};
+use crate::meter::{Meter, Spent, cpus_online, own_cpu_ns};
 use crate::window::monotonic_ns;
 
 /// Time between two looks at the cost while everything is traced, ns.
