@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 
+use crate::counts::Counts;
 use crate::entries::{Context, Entry, Parsed, Section};
 use crate::error::Error;
 use crate::go::Go;
@@ -17,23 +18,6 @@ use crate::text::Text;
 
 /// Smaller gaps between functions are padding: rows for them would be a fifth of all.
 const MIN_GAP: u64 = 16;
-
-/// What was met on the way to a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Frame descriptions in the file.
-    pub fdes: u64,
-    /// Of discarded or empty functions, or unreadable.
-    pub dropped_fdes: u64,
-    /// Wholly behind others.
-    pub hidden_fdes: u64,
-    /// Whose instructions could not be run to the end.
-    pub broken_fdes: u64,
-    /// Rows that no rule can say.
-    pub unsupported_rows: u64,
-    /// Bytes of instructions that were run.
-    pub work: u64,
-}
 
 /// Makes the table of all sections together.
 pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Counts), Error> {

@@ -5,14 +5,16 @@
 use std::fs::File;
 
 use object::LittleEndian as LE;
-use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64};
+use object::elf::{EM_X86_64, FileHeader64, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::cfi::{Counts, table};
+use crate::cfi::table;
+use crate::counts::Counts;
 use crate::error::Error;
 use crate::header::Kind;
 use crate::key;
+use crate::load::Load;
 use crate::sections::{CfiSection, MAX_CFI, add, add_go, from_segment};
 use crate::source::{Bounded, Cursor, Source};
 use crate::table::Table;
@@ -20,36 +22,6 @@ use crate::text::Text;
 
 /// The most segments and sections looked at; real files have 20 and 40.
 const MAX_HEADERS: usize = 4096;
-/// Bytes of a page of memory; what the loader rounds segments to. Architecture: x86-64.
-pub const PAGE: u64 = 4096;
-
-/// A PT_LOAD segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Load {
-    /// `p_offset`
-    pub offset: u64,
-    /// `p_vaddr`
-    pub address: u64,
-    /// `p_filesz`
-    pub file_size: u64,
-    /// `p_memsz`
-    pub memory_size: u64,
-    /// `p_flags`
-    pub flags: u32,
-}
-
-impl Load {
-    /// Whether it may hold code.
-    pub fn is_executable(&self) -> bool {
-        self.flags & PF_X.0 != 0
-    }
-
-    /// Whether a mapping of this segment may start at this file offset; the loader maps whole pages.
-    fn holds(&self, offset: u64) -> bool {
-        let end = self.offset.saturating_add(self.file_size);
-        (self.offset & !(PAGE - 1)..end.div_ceil(PAGE).saturating_mul(PAGE)).contains(&offset)
-    }
-}
 
 /// What is needed of an ELF file.
 #[derive(Clone, Debug)]
@@ -137,7 +109,7 @@ impl Image {
         let loads: Vec<_> = segments
             .iter()
             .filter(|segment| segment.p_type(LE) == PT_LOAD)
-            .map(load)
+            .map(Load::from)
             .collect();
         let mut sections = Vec::new();
         // Section headers may be missing or cut off: only segments matter to the kernel.
@@ -178,14 +150,4 @@ fn check_machine<S: Source + ?Sized>(source: &S) -> Result<(), Error> {
         return Err(Error::OtherMachine);
     }
     Ok(())
-}
-
-fn load(segment: &ProgramHeader64<LE>) -> Load {
-    Load {
-        offset: segment.p_offset(LE),
-        address: segment.p_vaddr(LE),
-        file_size: segment.p_filesz(LE),
-        memory_size: segment.p_memsz(LE),
-        flags: segment.p_flags(LE).0,
-    }
 }

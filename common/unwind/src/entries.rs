@@ -6,8 +6,8 @@ use std::ops::Range;
 use gimli::{BaseAddresses, CommonInformationEntry, FrameDescriptionEntry, UnwindContext};
 use gimli::{UnwindOffset, UnwindSection};
 
-use crate::cfi::Counts;
 use crate::convert::{Reader, Storage, rule};
+use crate::counts::Counts;
 use crate::error::Error;
 use crate::header::{Header, Kind};
 use crate::rows::Rows;

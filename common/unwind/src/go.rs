@@ -4,7 +4,7 @@
 //! The layouts are those that Go's `runtime/symtab.go` and `cmd/link/internal/ld/pcln.go` have, on little-endian
 //! machines with 8-byte pointers.
 
-use crate::cfi::Counts;
+use crate::counts::Counts;
 use crate::entries::{Context, Entry, MAX_WORK, Section};
 use crate::error::Error;
 use crate::rows::Rows;

@@ -2,7 +2,7 @@
 //! code as GNU linkers but no call frame information for it; GNU linkers write none for the stubs through which static programs
 //! call what is chosen when they start (`memcpy`). The rules are only given to code that was recognized.
 
-use crate::cfi::Counts;
+use crate::counts::Counts;
 use crate::entries::{Context, Entry, Section};
 use crate::error::Error;
 use crate::rows::Rows;

@@ -6,9 +6,9 @@ use object::elf::{ProgramHeader64, SHF_COMPRESSED, SectionHeader64};
 use object::read::elf::{ProgramHeader, SectionHeader};
 
 use crate::compressed::{inflate, inflate_gnu};
-use crate::elf::Load;
 use crate::error::Error;
 use crate::header::{Kind, used};
+use crate::load::Load;
 use crate::plt::is_plt;
 use crate::source::{Source, read};
 
