@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use profile::compare::diff::{TableOptions, functions, tree, write};
-use profile::draw::tree::Paths;
 use profile::draw::{self, View};
 use profile::folded::Idle;
 use profile::recording::Recording;
 use profile::style::Style;
+use profile::tree::Paths;
 use profile::units;
 use profile::write::Format;
 

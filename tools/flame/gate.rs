@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use profile::compare::diff::{functions, tree};
 use profile::compare::gate::{Exceeded, Limits, Place, gate};
-use profile::draw::tree::Paths;
 use profile::escape::terminal;
 use profile::folded::Idle;
 use profile::recording::Recording;
+use profile::tree::Paths;
 use profile::units;
 
 use crate::diff::read_both;

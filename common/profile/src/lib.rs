@@ -3,6 +3,7 @@
 //! Pure: no BPF, no `/proc`, nothing Linux-only. Stacks are root → leaf everywhere.
 
 pub mod ask;
+mod columns;
 pub mod compare;
 pub mod draw;
 pub mod ends;
@@ -22,5 +23,6 @@ pub mod say;
 pub mod statistics;
 pub mod style;
 pub mod text;
+pub mod tree;
 pub mod units;
 pub mod write;

@@ -6,9 +6,9 @@ use fixtures::random::Random;
 use profile::compare::diff::{Diff, functions, tree};
 use profile::compare::gate::{Exceeded, Limits, gate};
 use profile::compare::{Verdict, judge};
-use profile::draw::tree::{Paths, Side};
 use profile::read::{ReadOptions, read};
 use profile::recording::Recording;
+use profile::tree::{Paths, Side};
 
 /// Stacks and their shares, percent.
 const PROGRAM: [(&str, f64); 14] = [

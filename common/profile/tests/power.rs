@@ -7,9 +7,9 @@ use std::path::Path;
 use fixtures::random::Random;
 use profile::compare::diff::{functions, tree};
 use profile::compare::gate::{Exceeded, Limits, gate};
-use profile::draw::tree::Paths;
 use profile::read::{ReadOptions, read};
 use profile::recording::Recording;
+use profile::tree::Paths;
 
 const PAIRS: usize = 400;
 /// Functions beside the one that grows.

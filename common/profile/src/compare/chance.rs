@@ -1,6 +1,6 @@
 //! Whether a change of a share is more than chance does.
 
-use crate::draw::tree::Side;
+use crate::tree::Side;
 
 /// 99 % of what chance does to one box is inside; a picture has many.
 const Z: f64 = 2.575_829;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::{Judged, Verdict, judge};
-use crate::draw::tree::{Class, Paths, Side, Tree};
 use crate::escape::terminal;
 use crate::recording::{NameId, Recording};
 use crate::style::Style;
 use crate::text::cut;
+use crate::tree::{Class, Paths, Side, Tree};
 use crate::units;
 
 /// A function with what both profiles have of it.

@@ -11,8 +11,8 @@ use super::diff::{Diff, is_entered};
 use super::random::Random;
 use super::shuffle::{Part, excess, least_excess};
 use super::{Judged, Verdict, judge};
-use crate::draw::tree::{Class, Node, Side, Tree};
 use crate::recording::NameId;
+use crate::tree::{Class, Node, Side, Tree};
 
 /// What may grow, and by how much.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@
 
 use super::Judged;
 use super::random::Random;
-use crate::draw::tree::{Side, Tree};
 use crate::recording::{Interned, Map};
+use crate::tree::{Side, Tree};
 
 /// Boxes whose samples are looked at as one.
 #[derive(Clone, Debug, Default)]

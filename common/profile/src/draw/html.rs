@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use super::svg::{embed, legend_entries, script_and_style};
-use super::tree::Tree;
 use super::{Texts, View, texts, words};
 use crate::ask::top::{By, top};
 use crate::escape::markup;
 use crate::recording::Recording;
 use crate::statistics::share;
+use crate::tree::Tree;
 use crate::units;
 
 const STYLE: &str = include_str!("page.css");

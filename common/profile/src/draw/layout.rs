@@ -1,6 +1,6 @@
 //! Where boxes go.
 
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// Boxes narrower than this share of the whole are not drawn: a tenth of a pixel of 1,200.
 pub(super) const NARROWEST: f64 = 1.0 / 12_000.0;

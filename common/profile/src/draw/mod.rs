@@ -4,14 +4,13 @@ mod html;
 mod layout;
 mod palette;
 mod svg;
-pub mod tree;
 mod words;
 
 use std::io::{self, Write};
 
 use crate::folded::Idle;
 use crate::recording::Recording;
-use tree::{Paths, Tree};
+use crate::tree::{Paths, Tree};
 pub use words::{amount, subject};
 
 /// What is drawn, and how.

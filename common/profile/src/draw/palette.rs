@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 
-use super::tree::Class;
+use crate::tree::Class;
 
 /// Hue, saturation and lightness of a class; dark text reads well on all of them.
 fn base(class: Class) -> (u32, u32, u32) {

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::layout::{Layout, Placed};
-use super::tree::{Class, Node, Tree};
 use super::{Texts, View, palette, words};
 use crate::compare::{Verdict, judge};
 use crate::escape::{markup, terminal};
+use crate::tree::{Class, Node, Tree};
 
 /// Width before a browser lays it out anew, pixels.
 const WIDTH: f64 = 1200.0;

@@ -7,8 +7,8 @@ use crate::recording::Recording;
 use crate::units;
 
 use super::View;
-use super::tree::{Node, Tree};
 use crate::compare::{Verdict, judge};
+use crate::tree::{Node, Tree};
 
 /// `off-CPU time`; the title that was asked for comes first.
 pub fn subject(recording: &Recording, title: &str) -> String {

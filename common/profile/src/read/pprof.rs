@@ -1,11 +1,11 @@
 //! pprof's `profile.proto`, of ours and of others.
 
 use super::{DEEPEST, MOST_REMARKS, ReadError};
+use crate::columns::{CLOCK, TOTAL};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
 use crate::protobuf::{Damaged, Field, Fields, numbers};
 use crate::recording::{FrameKey, Header, Labels, Map, NameId, Recording, RowKey, TaskKey, Value};
-use crate::write::pprof::{CLOCK, TOTAL};
 
 /// The document's parts before they are put together: tables may come behind what refers to them.
 #[derive(Default)]

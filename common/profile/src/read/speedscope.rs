@@ -5,9 +5,9 @@ use std::io::Read;
 use serde::Deserialize;
 
 use super::{DEEPEST, ReadError};
+use crate::columns::TOTAL;
 use crate::frame::FrameKind;
 use crate::recording::{FrameKey, Header, NameId, Recording, RowKey, TaskKey, Value};
-use crate::write::pprof::TOTAL;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

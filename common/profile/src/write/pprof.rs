@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::columns::{CLOCK, TOTAL};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
 use crate::protobuf::Message;
@@ -21,11 +22,6 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     gzip.write_all(&encoder.finish().0)?;
     gzip.finish().map(drop)
 }
-
-/// Time by the samples of a clock, as Go's own profiles have it.
-pub(crate) const CLOCK: (&str, &str) = ("cpu", "nanoseconds");
-/// Sum of the values of one unit.
-pub(crate) const TOTAL: &str = "total";
 
 /// A location: the frames inlined at one address, the innermost first.
 type LocationKey = Vec<FrameKey>;

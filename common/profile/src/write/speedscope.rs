@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value as Json, json};
 
 use super::folded::root;
-use super::pprof::TOTAL;
+use crate::columns::TOTAL;
 use crate::recording::{Boxes, Map, Recording};
 
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
