@@ -14,8 +14,10 @@ use trace::cost::Cost;
 use trace::intervals::report_each;
 use trace::losses::Losses;
 use trace::meter::Meter;
+use trace::outcome::Outcome;
 use trace::probe::{self, Kernel};
-use trace::run::{self, Outcome};
+use trace::requirements;
+use trace::run;
 use trace::signals::Signals;
 
 use args::{Args, NEEDS};
@@ -53,7 +55,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         .iter()
         .map(disks::Disk::dev)
         .collect::<Result<_>>()?;
-    run::check_privileges()?;
+    requirements::check()?;
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel, &targets);

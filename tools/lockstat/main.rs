@@ -11,9 +11,11 @@ use trace::collect::finish;
 use trace::command::Corked;
 use trace::intervals::report_each;
 use trace::meter::Meter;
+use trace::outcome::Outcome;
 use trace::output::OutputFile;
 use trace::probe::{self, Kernel};
-use trace::run::{self, Outcome};
+use trace::requirements;
+use trace::run;
 use trace::signals::Signals;
 use trace::targets::Settings;
 
@@ -55,7 +57,7 @@ fn trace(mut args: Args) -> Result<Outcome> {
     args.output
         .iter()
         .try_for_each(OutputFile::check_writable)?;
-    run::check_privileges()?;
+    requirements::check()?;
     if args.common.probe {
         return probe(&args, &targets);
     }

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use trace::budget::Estimate;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
+use trace::outcome::Outcome;
 use trace::output::Format;
-use trace::run::{self, Outcome};
+use trace::run;
 use trace::stacks::StackTable;
 
 use crate::args::Args;

@@ -10,9 +10,11 @@ use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::detaching;
 use trace::meter::Meter;
+use trace::outcome::Outcome;
 use trace::privileges;
 use trace::probe::{self, Kernel};
-use trace::run::{self, Outcome};
+use trace::requirements;
+use trace::run;
 use trace::signals::Signals;
 use trace::window::monotonic_ns;
 
@@ -54,7 +56,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         return run::print_completions(shell, Args::command());
     }
     let source = args.source()?;
-    run::check_privileges()?;
+    requirements::check()?;
     args.budget.check()?;
     let kernel = Kernel::probe()?;
     if args.common.probe {

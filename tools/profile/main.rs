@@ -11,10 +11,12 @@ use trace::command::Corked;
 use trace::cost::Cost;
 use trace::loader::{self, section};
 use trace::meter::Meter;
+use trace::outcome::Outcome;
 use trace::output::OutputFile;
 use trace::privileges;
 use trace::probe::{self, Kernel};
-use trace::run::{self, Outcome};
+use trace::requirements;
+use trace::run;
 use trace::signals::Signals;
 use trace::stacks::{Ring, StackTable};
 use trace::symbolize::Origin;
@@ -52,7 +54,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         .output
         .iter()
         .try_for_each(OutputFile::check_writable)?;
-    run::check_privileges()?;
+    requirements::check()?;
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&targets);

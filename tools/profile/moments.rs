@@ -8,9 +8,9 @@ use bpf::profile::types::moment;
 use profile::model::Task;
 use profile::write::Moment;
 use trace::arrivals::Arrivals;
-use trace::budget::round_fairly;
 use trace::loader::section;
 use trace::losses::Losses;
+use trace::random::round_fairly;
 use trace::task::comm_text;
 
 use crate::harvest::Row;

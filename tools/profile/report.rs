@@ -13,8 +13,9 @@ use serde_json::{Map, Value, json};
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::options::terminal_width;
+use trace::outcome::Outcome;
 use trace::output::Format;
-use trace::run::{self, Outcome};
+use trace::run;
 use trace::stacks::StackTable;
 use trace::window::Edges;
 

@@ -5,12 +5,11 @@ use bpf::profile::ProfileSkel;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
-use trace::budget::{
-    Bounded, Sampler, Series, Window, Windowed, open_edges, round_fairly, shut_edges,
-};
+use trace::budget::{Bounded, Sampler, Series, Window, Windowed, open_edges, shut_edges};
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::meter::cpus_online;
+use trace::random::round_fairly;
 use trace::stacks::StackTable;
 use trace::window::Edges;
 

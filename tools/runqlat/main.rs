@@ -16,9 +16,11 @@ use trace::intervals::report_each;
 use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::meter::Meter;
+use trace::outcome::Outcome;
 use trace::privileges;
 use trace::probe::{self, Kernel};
-use trace::run::{self, Outcome};
+use trace::requirements;
+use trace::run;
 use trace::signals::Signals;
 use trace::targets::Settings;
 use trace::window::nanoseconds;
@@ -43,7 +45,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         return run::print_completions(shell, Args::command());
     }
     let mut targets = args.targets.resolve()?;
-    run::check_privileges()?;
+    requirements::check()?;
     let kernel = Kernel::probe()?;
     if args.common.probe {
         let programs = args.programs(&kernel, &targets);

@@ -7,14 +7,13 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
-use trace::budget::{
-    Groups, Sampler, Window, Windowed, open_edges_settled, round_fairly, shut_edges,
-};
+use trace::budget::{Groups, Sampler, Window, Windowed, open_edges_settled, shut_edges};
 use trace::histogram::harvest::Group as Waits;
 use trace::iterate;
 use trace::loader::section;
 use trace::maps;
 use trace::meter::Meter;
+use trace::random::round_fairly;
 
 use crate::args::Args;
 use crate::harvest::{self, Culprit, Interval};

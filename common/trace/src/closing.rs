@@ -8,7 +8,7 @@ use profile::write::Meta;
 use crate::budget::Summary;
 use crate::cost::Cost;
 use crate::losses::Losses;
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 
 /// What a run amounts to.
 pub struct Closing<'a> {

@@ -8,8 +8,8 @@ use anyhow::Result;
 use crate::budget::Next;
 use crate::command::Running;
 use crate::detaching;
+use crate::outcome::Outcome;
 use crate::progress::{Progress, State};
-use crate::run::Outcome;
 use crate::signals::{self, Signals};
 use crate::window::{monotonic_ns, nanoseconds};
 

@@ -54,6 +54,13 @@ impl Limit {
     }
 }
 
+/// How many descriptors this process may have open; what is held of other processes is cut to fit.
+pub(crate) fn allowed() -> usize {
+    usize::try_from(Limit::now().soft)
+        .unwrap_or(usize::MAX)
+        .clamp(256, 4096)
+}
+
 /// More than a tool commonly has open at a time.
 const ROOM: libc::c_int = 1_024;
 

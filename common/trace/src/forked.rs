@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::{meter, scheduling};
+use crate::{descriptors, meter, scheduling};
 
 /// Where the socket is put.
 const SOCKET: RawFd = 3;
@@ -269,7 +269,7 @@ pub(crate) fn memory(name: &CStr) -> io::Result<File> {
 
 /// Before Linux 5.9.
 fn close_one_by_one(first: RawFd) {
-    let most = crate::symbolize::files::descriptor_limit().max(65_536);
+    let most = descriptors::allowed().max(65_536);
     for descriptor in first..RawFd::try_from(most).unwrap_or(65_536) {
         // SAFETY: of this process, a fork, which uses none of them.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });

@@ -1,37 +1,14 @@
-//! How every tool starts and ends: privileges, errors on one line, exit status.
+//! Starts and ends every tool: errors on one line, exit status.
 
 use std::error::Error;
-use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap_complete::Shell;
 
+use crate::outcome::Outcome;
 use crate::{descriptors, detaching, errands, scheduling, signals};
-
-/// How a run that did not fail ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Exit status 0.
-    Done,
-    /// Something was lost and `--strict` was given: exit status 3.
-    Lossy,
-    /// Exit status of `-- COMMAND`.
-    Command(u8),
-}
-
-impl Outcome {
-    /// Of the same run around a command that ended with `status`. A failure of the command is its own affair, which
-    /// scripts act upon: losses show in the status of successful ones only.
-    pub(crate) fn after_command(self, status: u8) -> Self {
-        match (self, status) {
-            (Self::Lossy, 0) => Self::Lossy,
-            _ => Self::Command(status),
-        }
-    }
-}
 
 /// `--completions SHELL`: prints the script that completes this tool's options.
 ///
@@ -110,99 +87,4 @@ fn is_broken_pipe(cause: &(dyn Error + 'static)) -> bool {
     cause
         .downcast_ref::<io::Error>()
         .is_some_and(|err| err.kind() == io::ErrorKind::BrokenPipe)
-}
-
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
-
-/// Checks what loading BPF programs takes, before anything is loaded.
-///
-/// # Errors
-///
-/// Names the capability that is missing, or says that the kernel has no type information.
-pub fn check_privileges() -> Result<()> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        // Without /proc the kernel's own refusal has to do.
-        .unwrap_or(u64::MAX);
-    check_capabilities(effective)?;
-    check_lockdown(crate::probe::lockdown().as_deref())?;
-    check_btf(Path::new("/sys/kernel/btf/vmlinux"))
-}
-
-/// Root may have been stripped of capabilities and others may have them, so the user ID is not asked.
-fn check_capabilities(effective: u64) -> Result<()> {
-    let has = |capability: u32| effective >> capability & 1 == 1;
-    if has(CAP_SYS_ADMIN) {
-        return Ok(());
-    }
-    let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
-        .into_iter()
-        .filter_map(|(capability, name)| (!has(capability)).then_some(name))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "needs root, or CAP_BPF and CAP_PERFMON (missing: {}); run it with sudo",
-        missing.join(", ")
-    )
-}
-
-/// In the stricter of its two modes BPF programs may not read the kernel's memory.
-fn check_lockdown(mode: Option<&str>) -> Result<()> {
-    if mode == Some("confidentiality") {
-        bail!("kernel lockdown is in confidentiality mode, which forbids tracing; boot without it");
-    }
-    Ok(())
-}
-
-fn check_btf(path: &Path) -> Result<()> {
-    if path.exists() {
-        return Ok(());
-    }
-    bail!(
-        "this kernel has no BTF ({} is missing); a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
-        path.display()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_missing_capability_is_named() {
-        assert!(check_capabilities(1 << CAP_SYS_ADMIN).is_ok());
-        assert!(check_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).is_ok());
-        let message = check_capabilities(1 << CAP_BPF).unwrap_err().to_string();
-        assert!(message.contains("(missing: CAP_PERFMON)"), "{message}");
-        let message = check_capabilities(0).unwrap_err().to_string();
-        assert!(
-            message.contains("(missing: CAP_BPF, CAP_PERFMON); run it with sudo"),
-            "{message}"
-        );
-    }
-
-    #[test]
-    fn lockdown_forbids_tracing_in_its_stricter_mode_only() {
-        assert!(check_lockdown(None).is_ok() && check_lockdown(Some("integrity")).is_ok());
-        let message = check_lockdown(Some("confidentiality")).unwrap_err();
-        assert!(message.to_string().contains("lockdown"), "{message}");
-    }
-
-    #[test]
-    fn a_kernel_without_btf_is_told_from_other_troubles() {
-        let message = check_btf(Path::new("/nonexistent/btf"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.contains("no BTF") && message.contains("CONFIG_DEBUG_INFO_BTF=y"),
-            "{message}"
-        );
-    }
 }

@@ -20,8 +20,9 @@ use anyhow::Result;
 use libbpf_rs::skel::Skel;
 use trace::cost::Cost;
 use trace::meter::Meter;
+use trace::outcome::Outcome;
 use trace::privileges;
-use trace::run::{self, Outcome};
+use trace::run;
 use trace::targets::Settings;
 
 use crate::args::Args;

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use profile::frame::Frame;
+use trace::places::Address;
 use trace::places::Places;
-use trace::stacks::Address;
 use trace::window::monotonic_ns;
 
 use super::lock::{Class, Identity, Wait};

@@ -7,6 +7,7 @@
 use anyhow::Result;
 
 use super::controller::Load;
+use super::left_out::LeftOut;
 use super::windowed::Windowed;
 
 /// Waits shorter than this go without, ns, one step after the other.
@@ -22,32 +23,6 @@ const MOST_SAVED: f64 = 6.0;
 const LEAST_SAVED: f64 = 0.9;
 /// Where everything costs less than this share of what is allowed, the step before will not cost too much.
 const CHEAP: f64 = 0.8 / MOST_SAVED;
-
-/// Waits, and those of them that got no user stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Without.
-    pub waits: u64,
-    /// Their time, ns.
-    pub ns: u64,
-    /// Time of all waits that ended while some were left out, each up to 10 ms, ns: what sleeps for long is no load.
-    pub of_ns: u64,
-}
-
-impl LeftOut {
-    fn since(&self, before: &Self) -> Self {
-        Self {
-            waits: self.waits - before.waits,
-            ns: self.ns - before.ns,
-            of_ns: self.of_ns - before.of_ns,
-        }
-    }
-
-    /// Of the time.
-    fn share(&self) -> f64 {
-        self.ns as f64 / self.of_ns.max(1) as f64
-    }
-}
 
 /// The steps of one collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -4,8 +4,9 @@ use anyhow::Result;
 
 use super::check_measuring;
 use super::controller::{Controller, Observed, Plan};
-use super::detail::{Detail, LeftOut};
+use super::detail::Detail;
 use super::gate::Gate;
+use super::left_out::LeftOut;
 use super::looked::Looked;
 use super::strata::Strata;
 use super::summary::Summary;

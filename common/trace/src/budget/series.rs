@@ -173,22 +173,10 @@ fn rarity(seen: f64, share: f64) -> f64 {
     }
 }
 
-/// Uniform in [0, 1): Marsaglia's xorshift64 (2003); `random` is not 0.
-pub(super) fn uniform(random: &mut u64) -> f64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    (*random >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// A whole number near `value`, `value` on average: what is rounded the same way every time adds up to an error.
-pub fn round_fairly(value: f64, random: &mut u64) -> u64 {
-    (value + uniform(random)).floor() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::{round_fairly, uniform};
 
     /// Waits of random lengths, one after the other: the share of a window that they cover.
     fn covered(waits: &[(f64, f64)], from: f64, to: f64) -> f64 {
@@ -344,12 +332,5 @@ mod tests {
             assert_eq!((none.total, none.margin), (0.0, 0.0));
             assert_eq!(none.describe(), "\u{b1}0.0%");
         }
-    }
-
-    #[test]
-    fn rounding_is_fair() {
-        let mut random = 7;
-        let sum: u64 = (0..10_000).map(|_| round_fairly(2.3, &mut random)).sum();
-        assert!((22_800..23_200).contains(&sum), "{sum}");
     }
 }

@@ -1,7 +1,7 @@
 //! Where windows lie: time is cut into strata, each of which has one window at a random place.
 
 use super::controller::Plan;
-use super::series::uniform;
+use crate::random::uniform;
 
 /// Lengths of strata are what is planned, less and more up to this share of it. Strata of one length, and 100 ms is what most
 /// plans have, would keep step with loads that have a period, a throttled cgroup first of all: windows fall upon a stratum's

@@ -3,7 +3,7 @@
 use profile::units;
 use serde_json::{Value, json};
 
-use super::detail::LeftOut;
+use super::left_out::LeftOut;
 
 /// Of one collection.
 #[derive(Clone, Copy, Debug, Default)]

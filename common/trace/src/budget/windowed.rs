@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Result;
 use libbpf_rs::Object;
 
-use super::detail::LeftOut;
+use super::left_out::LeftOut;
 use crate::window::monotonic_ns;
 
 /// A window that is over, and what it stands for.

@@ -9,7 +9,7 @@ pub mod text;
 
 use serde_json::{Value, json};
 
-use crate::budget::round_fairly;
+use crate::random::round_fairly;
 
 /// Buckets per power of two, as a power of two.
 const SUB_BITS: u32 = 4;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Mapping;
-use super::process::{MAX_COPIED, Space};
+use super::process::{Exited, MAX_COPIED, Space};
 use super::processes::Processes;
 use super::record::{Event, Record};
 use super::table::Table;
@@ -12,15 +12,6 @@ use super::table::Table;
 const MAX_EXITED: usize = 8192;
 /// Their mappings together, about 100 bytes each.
 const MAX_EXITED_MAPPINGS: usize = 1 << 20;
-
-/// An exited process in the order of exits.
-#[derive(Debug)]
-pub(super) struct Exited {
-    tgid: u32,
-    /// Tells it from a later process of that number.
-    time_ns: u64,
-    mappings: usize,
-}
 
 impl Processes {
     pub(super) fn apply(&mut self, Record { time_ns, event }: Record) {

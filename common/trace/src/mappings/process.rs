@@ -124,3 +124,12 @@ impl Space {
         (Arc::make_mut(&mut self.table), given_up)
     }
 }
+
+/// An exited process in the order of exits.
+#[derive(Debug)]
+pub(super) struct Exited {
+    pub(super) tgid: u32,
+    /// Tells it from a later process of that number.
+    pub(super) time_ns: u64,
+    pub(super) mappings: usize,
+}

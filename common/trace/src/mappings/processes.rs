@@ -3,10 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::events::Exited;
 use super::held::Held;
 use super::paths::Paths;
-use super::process::{Process, Space};
+use super::process::{Exited, Process, Space};
 use super::sideband::Stream;
 use super::table::Table;
 use super::{Backing, Mapping, maps};

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::mappings::{Backing, FileKey, Mapping, maps};
-use crate::stacks::Address;
 use crate::symbolize::{Symbolizer, debugfile, files};
 use variables::Variables;
 
@@ -16,6 +15,19 @@ const MAX_FILES: usize = 64;
 const MAX_BYTES: usize = 64 << 20;
 /// Places remembered; more are looked up in vain.
 const MAX_PLACES: usize = 65_536;
+
+/// An address in a process that the BPF side has interned, to be looked up while the process lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Address {
+    /// What the BPF side calls it.
+    pub id: u64,
+    /// The process.
+    pub tgid: u32,
+    /// Where in its address space.
+    pub address: u64,
+    /// When, on CLOCK_MONOTONIC, ns.
+    pub time_ns: u64,
+}
 
 /// What is at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

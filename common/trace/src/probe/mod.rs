@@ -13,7 +13,6 @@ mod report;
 mod trial;
 
 pub use features::{Feature, Need, degradations};
-pub(crate) use report::lockdown;
 pub use report::{describe, print, say};
 
 /// Environment variable naming hooks to treat as absent, comma-separated: exercises the paths of older kernels.

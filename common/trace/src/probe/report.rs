@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use super::{Feature, Kernel, Need, degradations};
 use crate::loader::Selection;
-use crate::run::Outcome;
+use crate::outcome::Outcome;
+use crate::requirements::lockdown;
 
 /// Width of the lines.
 const COLUMNS: usize = 80;
@@ -78,13 +79,6 @@ fn system() -> String {
         let _ = write!(system, ", lockdown {mode}");
     }
     system
-}
-
-/// The kernel's lockdown mode, where there is one and it can be seen.
-pub(crate) fn lockdown() -> Option<String> {
-    let modes = fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
-    let mode = modes.split('[').nth(1)?.split(']').next()?;
-    (mode != "none").then(|| mode.to_owned())
 }
 
 /// `heading word word…` in lines of 80 columns, the later ones indented.

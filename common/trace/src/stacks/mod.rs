@@ -16,7 +16,7 @@ use profile::model::{StackEnd, Waker};
 
 use crate::losses::Losses;
 use crate::pages;
-use crate::places::Places;
+use crate::places::{Address, Places};
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::unwind::{Registers, Unwinder};
 use record::{Record, end_of, kind};
@@ -42,19 +42,6 @@ struct UserStack {
 struct KernelStack {
     addresses: Arc<[u64]>,
     names: Option<Arc<[Frame]>>,
-}
-
-/// An address in a process that the BPF side has interned, to be looked up while the process lives.
-#[derive(Clone, Copy, Debug)]
-pub struct Address {
-    /// What the BPF side calls it.
-    pub id: u64,
-    /// The process.
-    pub tgid: u32,
-    /// Where in its address space.
-    pub address: u64,
-    /// When, on CLOCK_MONOTONIC, ns.
-    pub time_ns: u64,
 }
 
 /// Every stack seen in a run, by id.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::elfnames::MAX_NAME;
+/// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
+pub(super) const MAX_NAME: usize = 16 << 10;
 
 /// The name of a Rust or C++ function; any other as it is.
 ///

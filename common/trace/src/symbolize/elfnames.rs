@@ -5,10 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 
-use super::demangle::demangled;
+use super::demangle::{MAX_NAME, demangled};
 
-/// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
-pub(super) const MAX_NAME: usize = 16 << 10;
 /// Functions inlined into each other at one address.
 pub(super) const MAX_INLINED: usize = 256;
 

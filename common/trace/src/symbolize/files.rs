@@ -9,7 +9,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::opener::{Opened, Wanted, open};
-use crate::descriptors::Limit;
 
 /// Opens a directory as a root to look in; works without any permission on the directory itself.
 pub(super) fn open_root(path: &str) -> io::Result<OwnedFd> {
@@ -47,13 +46,6 @@ pub(crate) fn open_mapped(tgid: u32, start: u64, end: u64) -> io::Result<Opened>
         path: path.as_bytes(),
         follow: true,
     })
-}
-
-/// How many descriptors this process may have open; what is held of other processes is cut to fit.
-pub(crate) fn descriptor_limit() -> usize {
-    usize::try_from(Limit::now().soft)
-        .unwrap_or(usize::MAX)
-        .clamp(256, 4096)
 }
 
 #[cfg(test)]

@@ -44,10 +44,16 @@ impl Image for GoFile<'_> {
 
     fn read_relocated(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         self.fill(address, buffer)?;
-        if let Some(relocations) = Relocations::of(self) {
+        if let Some(relocations) = self.relocations() {
             relocations.apply(self, address, buffer);
         }
         Some(())
+    }
+
+    fn may_search(&self, bytes: usize) -> bool {
+        let left = self.left.get().checked_sub(bytes as u64);
+        self.left.set(left.unwrap_or(0));
+        left.is_some()
     }
 }
 
@@ -60,11 +66,8 @@ impl<'a> GoFile<'a> {
         }
     }
 
-    /// Takes `bytes` of what may be looked through; false when that much is no longer left.
-    pub(super) fn may_search(&self, bytes: usize) -> bool {
-        let left = self.left.get().checked_sub(bytes as u64);
-        self.left.set(left.unwrap_or(0));
-        left.is_some()
+    fn relocations(&self) -> Option<Relocations> {
+        Relocations::read(self.headers.dynamic?, self)
     }
 
     /// The functions, if this is a Go program.
@@ -135,7 +138,7 @@ impl<'a> GoFile<'a> {
 
     /// Where pointers to the table are.
     fn pointers_to(&self, header: &Header) -> Vec<u64> {
-        let mut found = match Relocations::of(self) {
+        let mut found = match self.relocations() {
             Some(relocations) => relocations.pointers_to(self, header.address, MAX_CANDIDATES),
             None => Vec::new(),
         };

@@ -12,6 +12,11 @@ pub(super) trait Image {
     /// they may be zero.
     fn read_relocated(&self, address: u64, buffer: &mut [u8]) -> Option<()>;
 
+    /// Takes `bytes` of what may be looked through; false when that much is no longer left.
+    fn may_search(&self, _bytes: usize) -> bool {
+        true
+    }
+
     /// Reads all of `buffer`.
     fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
         (self.read(address, buffer) == buffer.len()).then_some(())

@@ -114,7 +114,7 @@ impl Symbolizer {
     /// Opens the stream of mapping changes; a failure to do so is told by [`Symbolizer::losses`].
     pub fn new(options: Options) -> anyhow::Result<Self> {
         // A quarter for modules, an eighth (three files each) for what is being read: a third is left to the caller.
-        let files = files::descriptor_limit();
+        let files = crate::descriptors::allowed();
         let mut modules = Modules::new(files / 4);
         let vdso = vdso::image().ok().map(|file| modules.add("[vdso]", file));
         Ok(Self {

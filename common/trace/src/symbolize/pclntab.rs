@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::elfnames::MAX_NAME;
+use super::demangle::MAX_NAME;
 use super::goheader::{Header, Image};
 
 /// Bytes of a name read at once; most have less than 64.

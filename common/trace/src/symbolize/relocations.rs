@@ -5,7 +5,6 @@
 use object::elf::{DT_RELA, DT_RELASZ};
 
 use super::elf::Dynamic;
-use super::gofile::GoFile;
 use super::goheader::Image;
 
 /// Bytes of one relocation: place, type and symbol, value.
@@ -26,8 +25,8 @@ pub(super) struct Relocations {
 }
 
 impl Relocations {
-    pub(super) fn of(file: &GoFile<'_>) -> Option<Self> {
-        let Dynamic { address, relative } = file.headers.dynamic?;
+    pub(super) fn read(dynamic: Dynamic, file: &impl Image) -> Option<Self> {
+        let Dynamic { address, relative } = dynamic;
         let (mut table, mut size) = (None, 0);
         for n in 0..MAX_DYNAMIC {
             let mut entry = [0; 16];
@@ -48,7 +47,7 @@ impl Relocations {
     }
 
     /// Sets the pointers in `bytes`, which were read from `address`.
-    pub(super) fn apply(&self, file: &GoFile<'_>, address: u64, bytes: &mut [u8]) {
+    pub(super) fn apply(&self, file: &impl Image, address: u64, bytes: &mut [u8]) {
         self.each(file, |place, value| {
             let at = place
                 .checked_sub(address)
@@ -62,7 +61,7 @@ impl Relocations {
     }
 
     /// Places that will point to `target`, at most `most`.
-    pub(super) fn pointers_to(&self, file: &GoFile<'_>, target: u64, most: usize) -> Vec<u64> {
+    pub(super) fn pointers_to(&self, file: &impl Image, target: u64, most: usize) -> Vec<u64> {
         let mut found = Vec::new();
         self.each(file, |place, value| {
             if value == target {
@@ -74,7 +73,7 @@ impl Relocations {
     }
 
     /// Shows `look` the place and the value of each pointer until it has seen enough.
-    fn each(&self, file: &GoFile<'_>, mut look: impl FnMut(u64, u64) -> bool) {
+    fn each(&self, file: &impl Image, mut look: impl FnMut(u64, u64) -> bool) {
         let mut chunk = vec![0; CHUNK * SIZE];
         let mut address = self.address;
         let mut left = self.count;

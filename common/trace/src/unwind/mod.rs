@@ -29,9 +29,9 @@ use unwind::Rule;
 
 pub use outside::Registers;
 
+use crate::descriptors;
 use crate::losses::Losses;
 use crate::mappings::Backing;
-use crate::symbolize::files::descriptor_limit;
 use crate::symbolize::{Executable, Symbolizer};
 use files::Files;
 use maker::{Made, Maker};
@@ -120,7 +120,7 @@ impl Unwinder {
     /// When the maps cannot be shared.
     pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
         let tables = Tables::default();
-        let maker = Maker::new(descriptor_limit() / 8).context("make an event counter")?;
+        let maker = Maker::new(descriptors::allowed() / 8).context("make an event counter")?;
         if method != Method::Fp {
             let started = maker.start(&tables.known());
             started.context("start threads for unwind tables")?;

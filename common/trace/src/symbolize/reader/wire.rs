@@ -2,7 +2,8 @@
 //!
 //! The reading process is believed as little as the files that it reads: an answer is bounded and may hold anything.
 
-use super::super::elfnames::{Functions, MAX_INLINED, MAX_NAME, Named};
+use super::super::demangle::MAX_NAME;
+use super::super::elfnames::{Functions, MAX_INLINED, Named};
 
 /// Addresses in one question; what fits an answer of ordinary names hundreds of times.
 pub(super) const MAX_ADDRESSES: usize = 512;
