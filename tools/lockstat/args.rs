@@ -16,7 +16,6 @@ use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::window::{Every, For, parse_duration};
 
-use crate::now;
 use crate::row::Side;
 use crate::user::Class;
 
@@ -30,6 +29,23 @@ Examples:
   lockstat --now -p 123        # it hangs: who waits for whom?
 
 Folded values are microseconds.";
+
+/// Options that mean nothing to `--now`, which looks once.
+const NOT_WITH_NOW: [&str; 13] = [
+    "duration",
+    "interval",
+    "command",
+    "kernel",
+    "user",
+    "class",
+    "hist",
+    "folded",
+    "waker",
+    "delimited",
+    "annotate",
+    "output",
+    "max_overhead",
+];
 
 /// Which locks make threads wait, for how long, and who holds them
 #[derive(Parser, Debug)]
@@ -49,7 +65,7 @@ pub(crate) struct Args {
     pub(crate) targets: Targets,
 
     /// Who waits for whom at this instant, and deadlocks; traces nothing
-    #[arg(long, help_heading = "Locks", conflicts_with_all = now::NOT_WITH)]
+    #[arg(long, help_heading = "Locks", conflicts_with_all = NOT_WITH_NOW)]
     pub(crate) now: bool,
 
     /// Only locks of the kernel

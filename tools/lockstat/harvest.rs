@@ -1,14 +1,14 @@
 //! One interval out of the BPF side's tables, as plain rows.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{
-    holder_key, holder_value, lock_id, lock_key, lock_sum, waiter_key, waiter_value,
+    holder_key, holder_value, lock_key, lock_sum, waiter_key, waiter_value,
 };
 use libbpf_rs::MapCore;
 use plain::Plain;
@@ -22,7 +22,7 @@ use trace::task::comm_text;
 use crate::chains::{self, Chain, Chains, Labels};
 use crate::kernel::{self, symbols::Symbols};
 use crate::merge;
-use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Side, Waiter};
+use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Waiter};
 use crate::user::{self, Class, LeftOut};
 
 /// What names locks.
@@ -75,7 +75,14 @@ impl Harvest {
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
         let mut labels = Labels::new();
         chains::label_kernel(&rows, &mut labels);
-        let left_out = user::name(&mut rows, skel, stacks, names, &mut labels)?;
+        let left_out = user::name(
+            &mut rows,
+            skel,
+            stacks,
+            &names.places,
+            &names.classes,
+            &mut labels,
+        )?;
         let chains = names.chains.take(skel, ended.half, labels)?;
         rows.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {
@@ -153,46 +160,6 @@ where
     Ok(entries)
 }
 
-/// Half of what the BPF side's tables of what is known about locks hold.
-const CROWDED: usize = 8192;
-
-/// Makes room in such a table for later intervals' locks; one that comes back is described again. `used`: locks of this interval.
-pub(crate) fn forget_unused<V>(
-    map: &impl MapCore,
-    known: &[(lock_id, V)],
-    used: impl Iterator<Item = Identity>,
-) {
-    if known.len() < CROWDED {
-        return;
-    }
-    let used: HashSet<Identity> = used.collect();
-    for (id, _) in known {
-        if !used.contains(&Identity::from(id)) {
-            // SAFETY: a plain key is as many initialised bytes.
-            let key = unsafe { plain::as_bytes(id) };
-            // It is there, for nobody else deletes any.
-            let _ = map.delete(key);
-        }
-    }
-}
-
-impl From<&lock_id> for Identity {
-    fn from(id: &lock_id) -> Self {
-        Self {
-            side: if id.side == 0 {
-                Side::Kernel
-            } else {
-                Side::User
-            },
-            address: id.address,
-            object: id.object,
-            device: None,
-            tgid: id.tgid,
-            class: id.class,
-        }
-    }
-}
-
 fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
     let mut waits = Histogram::default();
     // An earlier interval has counted the others, and their lengths.
@@ -266,6 +233,8 @@ fn holder(key: &holder_key, value: &holder_value) -> Holder {
 
 #[cfg(test)]
 mod tests {
+    use bpf::lockstat::types::lock_id;
+
     use super::*;
 
     #[test]

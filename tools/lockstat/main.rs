@@ -29,6 +29,7 @@ mod functions;
 mod harvest;
 mod json;
 mod kernel;
+mod known;
 mod losses;
 mod merge;
 mod now;
@@ -41,6 +42,7 @@ mod table;
 mod table_tests;
 mod user;
 mod waits;
+mod width;
 
 /// Advice for runs that cost too much.
 pub(crate) const REMEDY: &str = "raise it, or narrow the run with -p";

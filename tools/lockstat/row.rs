@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use bpf::lockstat::types::lock_id;
 use profile::model::Task;
 use trace::histogram::Histogram;
 
@@ -37,6 +38,23 @@ pub(crate) struct Identity {
     pub(crate) tgid: u32,
     /// Value of the BPF side's enum.
     pub(crate) class: u8,
+}
+
+impl From<&lock_id> for Identity {
+    fn from(id: &lock_id) -> Self {
+        Self {
+            side: if id.side == 0 {
+                Side::Kernel
+            } else {
+                Side::User
+            },
+            address: id.address,
+            object: id.object,
+            device: None,
+            tgid: id.tgid,
+            class: id.class,
+        }
+    }
 }
 
 /// What a lock is called.

@@ -12,9 +12,8 @@ use trace::histogram::text::{self, Unit};
 
 use crate::row::{Holder, HolderKind, LockRow, Side};
 use crate::user::{Class, LeftOut};
+use crate::width::{WIDTH, cut};
 
-/// Columns of a line.
-pub(crate) const WIDTH: usize = 100;
 /// Of the lines about a lock.
 const INDENT: usize = 10;
 /// Callers and holders named behind a lock.
@@ -326,14 +325,4 @@ fn fit(name: &str, columns: usize) -> String {
         }
         _ => cut(name, columns),
     }
-}
-
-/// At most `columns` characters.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.into();
-    }
-    let mut cut: String = text.chars().take(columns - 1).collect();
-    cut.push('…');
-    cut
 }

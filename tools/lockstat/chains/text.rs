@@ -8,7 +8,7 @@ use profile::style::Style;
 use profile::units;
 
 use super::{Chain, Link};
-use crate::table::{WIDTH, cut};
+use crate::width::{WIDTH, cut};
 
 /// Chains that are shown.
 const SHOWN: usize = 5;

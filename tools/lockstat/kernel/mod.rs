@@ -14,7 +14,7 @@ use trace::stacks::StackTable;
 
 pub(crate) use callers::outside;
 
-use crate::harvest::forget_unused;
+use crate::known::forget_unused;
 use crate::row::{Identity, LockRow, Side};
 use callers::Callers;
 use symbols::Symbols;

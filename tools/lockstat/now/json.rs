@@ -7,7 +7,8 @@ use trace::cost::Cost;
 
 use super::lock::{Class, Holder, Identity, Wait};
 use super::report::{activity, wanted_waiters};
-use super::snapshot::{Snapshot, Stack};
+use super::snapshot::Snapshot;
+use super::thread::Stack;
 use super::thread::Thread;
 use super::verdict::{Deadlock, Kind, Verdict};
 

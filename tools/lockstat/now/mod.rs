@@ -28,23 +28,6 @@ use trace::targets::Settings;
 use crate::args::Args;
 use verdict::Verdict;
 
-/// Options that mean nothing where one looks once.
-pub(crate) const NOT_WITH: [&str; 13] = [
-    "duration",
-    "interval",
-    "command",
-    "kernel",
-    "user",
-    "class",
-    "hist",
-    "folded",
-    "waker",
-    "delimited",
-    "annotate",
-    "output",
-    "max_overhead",
-];
-
 /// What is loaded.
 pub(crate) const PROGRAMS: [(&str, bool); 3] = [
     ("look", true),

@@ -8,8 +8,7 @@ use trace::places::Places;
 use trace::window::monotonic_ns;
 
 use super::lock::{Class, Identity, Wait};
-use super::snapshot::Stack;
-use super::thread::Threads;
+use super::thread::{Stack, Threads};
 
 /// Names locks, and finds out which of them are the same in several processes.
 ///

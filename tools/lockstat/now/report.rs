@@ -10,7 +10,8 @@ use profile::units;
 use trace::waits::flags;
 
 use super::lock::{Class, Holder, Wait};
-use super::snapshot::{Snapshot, Stack};
+use super::snapshot::Snapshot;
+use super::thread::Stack;
 use super::thread::{Phase, Thread};
 use super::verdict::{Deadlock, Kind, Root, Tree, Verdict};
 

@@ -6,15 +6,12 @@
 //! deadlock, and not a picture put together from different times.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bpf::lockstat_now::types::wait_config;
 use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
-use profile::frame::Frame;
-use profile::model::StackEnd;
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
@@ -25,21 +22,12 @@ use trace::unwind::{Method, Unwinder, Wanted};
 use trace::window::monotonic_ns;
 
 use super::lock::{Class, Wait};
-use super::thread::{Thread, Threads};
+use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
 use super::{PROGRAMS, names};
 
 /// How long an address space must be locked until it is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// A thread's stack, root first.
-#[derive(Clone, Debug)]
-pub(crate) struct Stack {
-    pub(crate) user: Arc<[Frame]>,
-    /// How complete the user's part is.
-    pub(crate) user_end: Option<StackEnd>,
-    pub(crate) kernel: Arc<[Frame]>,
-}
 
 /// What the looks found.
 pub(crate) struct Snapshot {

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::mem::size_of;
+use std::sync::Arc;
 
 use anyhow::Result;
 use bpf::lockstat_now::types::now_thread;
-use profile::model::Task;
+use profile::frame::Frame;
+use profile::model::{StackEnd, Task};
 use trace::maps;
 use trace::stacks::words;
 use trace::task::comm_text;
@@ -200,4 +202,13 @@ impl Threads {
     pub(crate) fn as_known_to(&self, waiter: &Thread, tid: u32) -> Option<usize> {
         self.by_own_id.get(&(waiter.pid_namespace, tid)).copied()
     }
+}
+
+/// A thread's stack, root first.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    pub(crate) user: Arc<[Frame]>,
+    /// How complete the user's part is.
+    pub(crate) user_end: Option<StackEnd>,
+    pub(crate) kernel: Arc<[Frame]>,
 }

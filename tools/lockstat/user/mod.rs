@@ -17,7 +17,7 @@ use trace::places::Places;
 use trace::stacks::StackTable;
 
 use crate::chains::{Label, Labels};
-use crate::harvest::{Names, forget_unused};
+use crate::known::forget_unused;
 use crate::merge;
 use crate::row::{Identity, LockRow, Side};
 pub(crate) use class::{Class, first_caller};
@@ -39,7 +39,8 @@ pub(crate) fn name(
     rows: &mut Vec<LockRow>,
     skel: &LockstatSkel<'_>,
     stacks: &mut StackTable,
-    names: &Names,
+    places: &Places,
+    wanted: &[Class],
     labels: &mut Labels,
 ) -> Result<Vec<LeftOut>> {
     let known = maps::entries::<lock_id, futex_lock>(&skel.maps.futex_locks)?;
@@ -56,7 +57,7 @@ pub(crate) fn name(
         .into_iter()
         .map(|row| {
             let known = known.get(&row.identity);
-            judge(row, known, stacks, &names.places)
+            judge(row, known, stacks, places)
         })
         .collect();
     let united = identity::unite(judged);
@@ -66,7 +67,7 @@ pub(crate) fn name(
     }
     let (shown, hidden): (Vec<_>, Vec<_>) = united
         .into_iter()
-        .partition(|(class, _)| names.classes.contains(class));
+        .partition(|(class, _)| wanted.contains(class));
     *rows = others;
     for (class, mut row) in shown {
         holder::settle(&mut row, class, stacks);

@@ -1,0 +1,31 @@
+//! Tables of what is known about locks, which outlive an interval.
+
+use std::collections::HashSet;
+
+use bpf::lockstat::types::lock_id;
+use libbpf_rs::MapCore;
+
+use crate::row::Identity;
+
+/// Half of what the BPF side's tables of what is known about locks hold.
+const CROWDED: usize = 8192;
+
+/// Makes room in such a table for later intervals' locks; one that comes back is described again. `used`: locks of this interval.
+pub(crate) fn forget_unused<V>(
+    map: &impl MapCore,
+    known: &[(lock_id, V)],
+    used: impl Iterator<Item = Identity>,
+) {
+    if known.len() < CROWDED {
+        return;
+    }
+    let used: HashSet<Identity> = used.collect();
+    for (id, _) in known {
+        if !used.contains(&Identity::from(id)) {
+            // SAFETY: a plain key is as many initialised bytes.
+            let key = unsafe { plain::as_bytes(id) };
+            // It is there, for nobody else deletes any.
+            let _ = map.delete(key);
+        }
+    }
+}
