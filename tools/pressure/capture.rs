@@ -22,11 +22,12 @@ use crate::REMEDY;
 use crate::args::{Args, NEEDS};
 use crate::cgroups::Snapshots;
 use crate::ended::Ended;
-use crate::harvest::{self, TaskStock};
+use crate::harvest;
 use crate::interval::Interval;
 use crate::parties;
 use crate::psi::{self, Resource, Source};
 use crate::stacks::{self, Stacks};
+use crate::task::TaskStock;
 use crate::utilisation;
 use crate::victims::Filter;
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::harvest::TaskStock;
+use crate::task::{Many, TaskStock};
 use crate::victims::Filter;
 
 /// So many records more than there are names, and they are put together.
@@ -13,16 +13,6 @@ const MANY: usize = 16 << 10;
 const MOST_NAMES: usize = 8 << 10;
 /// What stands for all others.
 const OTHERS: &str = "[others]";
-
-/// Of how many tasks a record is the sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Many {
-    /// They were asked about.
-    pub(crate) is_wanted: bool,
-    /// Besides the one that the record names.
-    pub(crate) processes: u64,
-    pub(crate) threads: u64,
-}
 
 /// What tells records apart for whoever reads or filters them.
 #[derive(PartialEq, Eq, Hash)]

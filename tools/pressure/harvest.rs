@@ -1,7 +1,6 @@
 //! What the BPF side has gathered, as plain data.
 
 use std::mem::size_of;
-use std::sync::Arc;
 
 use anyhow::Result;
 use bpf::pressure::PressureSkel;
@@ -14,43 +13,13 @@ use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
 use trace::meter::count_skipped;
-use trace::task::comm_text;
 
-use crate::ended::Many;
+use crate::task::TaskStock;
 
 /// Values of `enum stalled_on`: what a task can be stalled on.
 pub(crate) const ON_CPU: usize = 0;
 pub(crate) const ON_MEMORY: usize = 1;
 pub(crate) const ON_IO: usize = 2;
-
-/// One task in one interval.
-#[derive(Clone, Debug)]
-pub(crate) struct TaskStock {
-    pub(crate) tgid: u32,
-    pub(crate) tid: u32,
-    pub(crate) comm: Arc<str>,
-    pub(crate) process_comm: Arc<str>,
-    pub(crate) cgroup_id: u64,
-    pub(crate) is_kernel_thread: bool,
-    pub(crate) has_exited: bool,
-    /// By `ON_CPU`, `ON_MEMORY`, `ON_IO`.
-    pub(crate) lost_ns: [u64; 3],
-    /// Time that others waited for the CPU while it ran.
-    pub(crate) caused_ns: u64,
-    /// Block I/O requests submitted.
-    pub(crate) ios: u64,
-    /// Bytes read from disks.
-    pub(crate) read_bytes: u64,
-    /// Bytes dirtied, or written directly.
-    pub(crate) written_bytes: u64,
-    /// Page faults.
-    pub(crate) faults: u64,
-    /// Bits `1 << ON_…` of the wait that is not over, and its length so far.
-    pub(crate) open: u8,
-    pub(crate) open_ns: u64,
-    /// It is the sum of many that have ended.
-    pub(crate) many: Option<Many>,
-}
 
 /// Ends an interval at `edge_ns`: what follows counts for the next.
 pub(crate) fn turn(skel: &mut PressureSkel<'_>, edge_ns: u64) -> Result<()> {
@@ -83,29 +52,6 @@ pub(crate) fn take_exited(skel: &PressureSkel<'_>) -> Result<Vec<TaskStock>> {
         .iter()
         .map(|(_, stock)| TaskStock::from(stock))
         .collect())
-}
-
-impl From<&task_stock> for TaskStock {
-    fn from(stock: &task_stock) -> Self {
-        Self {
-            tgid: stock.tgid,
-            tid: stock.tid,
-            comm: comm_text(&stock.comm),
-            process_comm: comm_text(&stock.process_comm),
-            cgroup_id: stock.cgroup_id,
-            is_kernel_thread: stock.kernel_thread != 0,
-            has_exited: stock.exited != 0,
-            lost_ns: stock.account.lost_ns,
-            caused_ns: stock.account.caused_ns,
-            ios: stock.account.ios,
-            read_bytes: stock.account.read_bytes,
-            written_bytes: stock.account.written_bytes,
-            faults: stock.account.faults,
-            open: stock.open,
-            open_ns: stock.open_ns,
-            many: None,
-        }
-    }
 }
 
 /// Tasks × ns without CPU quota since tracing began, up to `edge_ns`.

@@ -19,12 +19,13 @@ use trace::signals::Signals;
 use trace::window::monotonic_ns;
 
 use args::{Args, NEEDS};
+use armed::{Armed, Event};
 use capture::Capture;
 use psi::Source;
-use trigger::Event;
 use urgency::Urgency;
 
 mod args;
+mod armed;
 mod capture;
 mod cgroup_table;
 mod cgroups;
@@ -39,6 +40,7 @@ mod psi;
 mod ranking;
 mod report;
 mod stacks;
+mod task;
 mod trigger;
 mod urgency;
 mod utilisation;
@@ -65,7 +67,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     }
     let armed = args
         .trigger
-        .map(|trigger| trigger.arm(&source))
+        .map(|trigger| Armed::set(trigger, &source))
         .transpose()?;
     let signals = Signals::install()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
@@ -75,7 +77,7 @@ fn trace(args: &Args) -> Result<Outcome> {
     loop {
         let mut capture = Capture::prepare(args, &kernel, &source)?;
         let fired = match &armed {
-            Some(armed) => match trigger::wait(args, armed, &signals, &mut capture)? {
+            Some(armed) => match armed::wait(args, armed, &signals, &mut capture)? {
                 (Event::Interrupted, _) => return Ok(outcome),
                 (Event::Fired, urgency) => Some((monotonic_ns(), urgency)),
             },

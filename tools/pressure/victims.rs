@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use trace::glob::Glob;
 
 use crate::cgroups;
-use crate::harvest::TaskStock;
+use crate::task::TaskStock;
 
 /// Which tasks are wanted.
 #[derive(Clone, Debug, Default)]
