@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::load::Load;
+use crate::running::Load;
 
 /// Where wall time is counted from.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::load::Load;
+use crate::running::Load;
 use crate::workers::WorkersOn;
 
 /// Longer than any measurement lasts.

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use crate::load::field;
+use crate::machine::field;
 
 /// What a process holds.
 #[derive(Default)]

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::disk::DiskLoad;
 use crate::locks::LockLoad;
-use crate::machine;
+use crate::machine::{self, field};
+use crate::running::Load;
 
 /// More round trips than any measurement lasts.
 const FOREVER: &str = "2000000000";
@@ -46,39 +47,6 @@ impl Kind {
             Self::Disk => Box::new(DiskLoad::start(cpu)?),
             Self::Locks => Box::new(LockLoad::start(cpu)?),
         })
-    }
-}
-
-/// A running load.
-pub(crate) trait Load {
-    /// For `-p`.
-    fn pid(&self) -> u32;
-
-    /// Its events so far, from the kernel's own counters.
-    fn events(&self) -> Result<u64>;
-
-    /// The whole machine's events of that kind that a tool may see.
-    fn events_around(&self) -> Result<u64>;
-
-    /// Its threads, as directories of `/proc`.
-    fn threads(&self) -> Vec<PathBuf>;
-
-    /// Time that its threads had a CPU for, in microseconds.
-    fn on_cpu_us(&self) -> Result<f64> {
-        Ok(schedstat(&self.threads(), 0)? as f64 / 1e3)
-    }
-
-    /// How often its threads got a CPU.
-    fn runs_begun(&self) -> Result<u64> {
-        schedstat(&self.threads(), 2)
-    }
-
-    /// Its events per second during `window`.
-    fn rate(&self, window: Duration) -> Result<f64> {
-        let (start, before) = (Instant::now(), self.events()?);
-        thread::sleep(window);
-        let events = self.events()? - before;
-        Ok(events as f64 / start.elapsed().as_secs_f64())
     }
 }
 
@@ -153,17 +121,6 @@ impl Pipe {
     }
 }
 
-/// The sum of one field of all threads' `schedstat`: ns on CPU, ns waiting for one, times it got one.
-fn schedstat(threads: &[PathBuf], field: usize) -> Result<u64> {
-    let mut sum = 0;
-    for thread in threads {
-        let text = fs::read_to_string(thread.join("schedstat")).context("the load ended early")?;
-        let word = text.split_whitespace().nth(field);
-        sum += word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-    }
-    Ok(sum)
-}
-
 impl Load for Pipe {
     /// The PID that has both tasks (`Threads`) or the first of them.
     fn pid(&self) -> u32 {
@@ -208,12 +165,6 @@ impl Drop for Pipe {
     }
 }
 
-/// The number behind `name` at the start of a line of a `/proc` file.
-pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
 fn child_of(parent: u32) -> Result<Option<u32>> {
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -227,17 +178,4 @@ fn child_of(parent: u32) -> Result<Option<u32>> {
         }
     }
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::field;
-
-    #[test]
-    fn a_field_is_found_by_its_whole_name() {
-        let status = "PPid:\t7\nnonvoluntary_ctxt_switches:\t3\nvoluntary_ctxt_switches:\t21\n";
-        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(21));
-        assert_eq!(field(status, "PPid:"), Some(7));
-        assert_eq!(field(status, "VmHWM:"), None);
-    }
 }

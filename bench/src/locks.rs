@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::load::{Load, field};
+use crate::machine::field;
+use crate::running::Load;
 
 const PROGRAM: &str = include_str!("contended.c");
 

@@ -7,8 +7,6 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use crate::load::field;
-
 /// How this run was set up.
 pub(crate) struct Conditions {
     pub(crate) rounds: u32,
@@ -88,4 +86,23 @@ fn said(command: &mut Command) -> String {
         .unwrap_or("version unknown")
         .trim()
         .to_owned()
+}
+
+/// The number behind `name` at the start of a line of a `/proc` file.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let status = "PPid:\t7\nnonvoluntary_ctxt_switches:\t3\nvoluntary_ctxt_switches:\t21\n";
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(21));
+        assert_eq!(field(status, "PPid:"), Some(7));
+        assert_eq!(field(status, "VmHWM:"), None);
+    }
 }

@@ -19,6 +19,7 @@ mod load;
 mod locks;
 mod machine;
 mod measure;
+mod running;
 mod stats;
 mod summary;
 mod table;

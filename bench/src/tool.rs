@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::load::field;
+use crate::machine::field;
 
 /// What a tool left behind.
 pub(crate) struct End {
