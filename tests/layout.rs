@@ -1,4 +1,7 @@
-//! Every tool has all its files, under one stem; files stay small.
+//! Every tool has all its files, under one stem; files stay small; no modules use each other in a circle.
+
+#[path = "layout/circles.rs"]
+mod circles;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,4 +107,23 @@ fn architectures_differ_in_one_place() {
             "common/trace/src/machine.rs",
         ]
     );
+}
+
+#[test]
+fn no_modules_use_each_other_in_a_circle() {
+    let root = root();
+    let mut crates: Vec<PathBuf> = ["bench/src", "bpf/src", "tests/live", "tools/flame"]
+        .map(|path| root.join(path))
+        .into();
+    for crates_of in ["common", "tests"] {
+        let directories = fs::read_dir(root.join(crates_of)).expect("a directory");
+        let sources = directories.flatten().map(|entry| entry.path().join("src"));
+        crates.extend(sources.filter(|path| path.is_dir()));
+    }
+    crates.extend(tools().iter().map(|tool| root.join("tools").join(tool)));
+    assert!(crates.len() > 12, "{crates:?}");
+    for path in crates {
+        let circles = circles::circles(&path);
+        assert!(circles.is_empty(), "{}: {circles:?}", path.display());
+    }
 }

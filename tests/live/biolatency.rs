@@ -5,7 +5,7 @@ use std::process::Command;
 use oracle::requests::{self, Class};
 use serde_json::Value;
 
-use crate::biolatency_logged::{Logged, assert_inside, logged, window};
+use crate::biolatency_logged::{Logged, assert_few_losses, assert_inside, logged, window};
 use crate::disk::{LoopDisk, Stat, disk_number, fio, run};
 use crate::kernel::{alone, skip};
 use crate::tool::Tool;
@@ -31,17 +31,6 @@ pub(crate) fn trace(disk: &str, options: &[&str], work: impl FnOnce()) -> Value 
     assert_eq!(lines.len(), 1);
     assert_few_losses(&lines[0]);
     lines.remove(0)
-}
-
-pub(crate) fn assert_few_losses(report: &Value) {
-    for (loss, count) in report["losses"].as_object().expect("losses") {
-        let most = match loss.as_str() {
-            "unseen" | "unseen_bytes" | "unattributed" => u64::MAX,
-            "nested" => 10,
-            _ => 0,
-        };
-        assert!(count.as_u64() <= Some(most), "{loss}: {count}");
-    }
 }
 
 /// Completions that were not seen, and may not be missing anywhere else.

@@ -5,7 +5,6 @@ use oracle::{Bracket, Logs, Span};
 use serde_json::Value;
 
 use crate::kernel::has_tracepoint;
-use crate::offcputime::stacks;
 use crate::traced::{Sandwich, sandwiched};
 use crate::workload::{Workload, number};
 
@@ -103,4 +102,12 @@ pub(crate) fn assert_all_off(workload: Workload) {
         times.assert_inside(&times.bracket(|_| true), |_| true);
     }
     assert_eq!(found.report["losses"]["unreported"], 0);
+}
+
+pub(crate) fn stacks(report: &Value, tid: u64) -> impl Iterator<Item = &Value> {
+    report["stacks"]
+        .as_array()
+        .expect("stacks")
+        .iter()
+        .filter(move |stack| stack["tid"] == tid)
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::kernel::alone;
-use crate::off_cpu::{Times, assert_all_off, sees_hidden, total};
+use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks, total};
 use crate::slow_disk::SlowDisk;
 use crate::traced::{Sandwich, sandwiched, traced};
 use crate::workload::{Workload, number};
@@ -12,14 +12,6 @@ fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>)
     let workload = Workload::start(workload, args);
     let tgid = workload.pid();
     traced("offcputime", workload, tgid, options)
-}
-
-pub(crate) fn stacks(report: &Value, tid: u64) -> impl Iterator<Item = &Value> {
-    report["stacks"]
-        .as_array()
-        .expect("stacks")
-        .iter()
-        .filter(move |stack| stack["tid"] == tid)
 }
 
 /// The wait for the word to begin, in which the workload's threads are from the start to that of their work.

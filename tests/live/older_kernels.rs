@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::kernel::alone;
 use crate::off_cpu::Times;
-use crate::offcputime::{assert_reasons_are_the_programs, stacks};
+use crate::off_cpu::stacks;
+use crate::offcputime::assert_reasons_are_the_programs;
 use crate::tool::Tool;
 use crate::traced::sandwiched_as;
 use crate::workload::{Workload, number};
