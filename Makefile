@@ -49,7 +49,7 @@ truth: deps-test ## what is statistical, by a sequential test of each; a ledger 
 	$(if $(TRUTH),,$(MAKE) --no-print-directory overload OVERLOAD='--runs 1 --most 2')
 	$(if $(TRUTH),,$(MAKE) --no-print-directory soak kernels dist-test fuzz)
 
-mutants: deps-test ## break the accounting, one mistake at a time: which tests notice (MUTANTS='--count 50 --only bpf/runqlat.bpf.c --no-live')
+mutants: deps-test ## break the accounting, one mistake at a time: which tests notice (MUTANTS='--count 50 --only bpf/runqlat/runqlat.bpf.c --no-live')
 	$(CARGO) build --locked -p usekit-mutants
 	$(if $(findstring --no-live,$(MUTANTS)),,setup/as-root) $(or $(CARGO_TARGET_DIR),target)/debug/usekit-mutants --target $(or $(CARGO_TARGET_DIR),target) $(MUTANTS)
 

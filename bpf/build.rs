@@ -1,13 +1,14 @@
-//! Compiles every `*.bpf.c` beside this file into `OUT_DIR/NAME.skel.rs`.
+//! Compiles every tool's `NAME.bpf.c` into `OUT_DIR/NAME.skel.rs`.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clang::find_clang;
 use libbpf_cargo::SkeletonBuilder;
 
 mod clang;
+mod sources;
 
 fn main() -> Result<()> {
     let dir = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
@@ -18,12 +19,9 @@ fn main() -> Result<()> {
     println!("cargo:rustc-env=BPF_CLANG={}", clang.display());
     println!("cargo:rerun-if-changed={}", dir.join("include").display());
 
-    for entry in dir.read_dir()? {
-        let source = entry?.path();
-        let Some(name) = tool_name(&source) else {
-            continue;
-        };
-        println!("cargo:rerun-if-changed={}", source.display());
+    for (name, source) in sources::sources(&dir)? {
+        let own = source.parent().context("below the package")?;
+        println!("cargo:rerun-if-changed={}", own.display());
         SkeletonBuilder::new()
             .source(&source)
             .clang(&clang)
@@ -43,8 +41,4 @@ fn main() -> Result<()> {
             .with_context(|| format!("compile {}", source.display()))?;
     }
     Ok(())
-}
-
-fn tool_name(source: &Path) -> Option<&str> {
-    source.file_name()?.to_str()?.strip_suffix(".bpf.c")
 }

@@ -1,7 +1,10 @@
-//! Every tool has all its files, under one stem; files stay small; no modules use each other in a circle.
+//! Every tool has all its files, under one stem; files stay small; no modules use each other in a circle;
+//! a header of one tool's programs lies beside them.
 
 #[path = "layout/circles.rs"]
 mod circles;
+#[path = "layout/headers.rs"]
+mod headers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +29,7 @@ fn every_tool_has_all_its_files() {
     assert!(tools.len() >= 3, "{tools:?}");
     for tool in tools {
         for file in [
-            format!("bpf/{tool}.bpf.c"),
+            format!("bpf/{tool}/{tool}.bpf.c"),
             format!("tools/{tool}/main.rs"),
             format!("tools/{tool}/report.rs"),
             format!("man/{tool}.8"),
@@ -125,5 +128,14 @@ fn no_modules_use_each_other_in_a_circle() {
     for path in crates {
         let circles = circles::circles(&path);
         assert!(circles.is_empty(), "{}: {circles:?}", path.display());
+    }
+}
+
+#[test]
+fn headers_of_one_tool_lie_beside_its_programs() {
+    let users = headers::users(&root().join("bpf"));
+    assert!(users.len() > 20, "{users:?}");
+    for (header, tools) in users {
+        assert!(tools.len() > 1, "bpf/include/{header}: {tools:?}");
     }
 }

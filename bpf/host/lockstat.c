@@ -4,7 +4,7 @@
 #include "host.h"
 #include "no_stacks.h"
 #include "no_futexes.h"
-#include "../lockstat.bpf.c"
+#include "../lockstat/lockstat.bpf.c"
 
 void host_begin(__u64 now)
 {

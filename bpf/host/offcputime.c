@@ -3,7 +3,7 @@
 #include "vmlinux.h"
 #include "host.h"
 #include "no_stacks.h"
-#include "../offcputime.bpf.c"
+#include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
 
 void host_begin(__u64 now)

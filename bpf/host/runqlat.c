@@ -2,7 +2,7 @@
 /* runqlat.c: runqlat's programs on this machine, and what a test asks of them. */
 #include "vmlinux.h"
 #include "host.h"
-#include "../runqlat.bpf.c"
+#include "../runqlat/runqlat.bpf.c"
 #include "threads.h"
 
 void host_begin(__u64 now)

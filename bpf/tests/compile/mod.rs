@@ -5,17 +5,17 @@ use std::path::Path;
 
 use libbpf_cargo::SkeletonBuilder;
 
+use self::sources::sources;
+
+#[path = "../../sources.rs"]
+mod sources;
+
 /// Every tool's name and object, made for `architecture` as the kernel's sources call it.
 pub(crate) fn objects(architecture: &str) -> Vec<(String, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let out = tempfile::tempdir().expect("a directory");
     let mut objects = Vec::new();
-    for entry in fs::read_dir(dir).expect("this package").flatten() {
-        let source = entry.path();
-        let file = source.file_name().unwrap_or_default().to_string_lossy();
-        let Some(name) = file.strip_suffix(".bpf.c") else {
-            continue;
-        };
+    for (name, source) in sources(dir).expect("this package") {
         let object = out.path().join(format!("{name}.o"));
         SkeletonBuilder::new()
             .source(&source)
@@ -30,7 +30,7 @@ pub(crate) fn objects(architecture: &str) -> Vec<(String, Vec<u8>)> {
             ])
             .build()
             .unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        objects.push((name.to_owned(), fs::read(&object).expect("an object")));
+        objects.push((name, fs::read(&object).expect("an object")));
     }
     assert!(objects.len() >= 5, "{}", objects.len());
     objects

@@ -23,6 +23,8 @@ mod ledger;
 mod mutation;
 mod objects;
 mod programs;
+#[path = "../../../bpf/sources.rs"]
+mod sources;
 mod tree;
 
 /// What of the mutants the tests must kill.

@@ -9,6 +9,7 @@ use libbpf_cargo::SkeletonBuilder;
 use object::{Object, ObjectSection, SectionKind};
 
 use crate::clang;
+use crate::sources::sources;
 use crate::tree::Tree;
 
 /// What the kernel is given of an object: sections and their bytes. Positions in the sources are not among them.
@@ -61,8 +62,11 @@ impl Objects {
             "aarch64" => "arm64",
             _ => "x86",
         };
+        let sources = sources(&tree.path("bpf"))?;
+        let source = sources.into_iter().find(|(name, _)| name == tool);
+        let (_, source) = source.with_context(|| format!("{tool} has no source"))?;
         let built = SkeletonBuilder::new()
-            .source(tree.path(format!("bpf/{tool}.bpf.c")))
+            .source(source)
             .obj(&object)
             .clang(&self.clang)
             .clang_args([
@@ -97,15 +101,11 @@ fn is_for_the_kernel(name: &str, kind: SectionKind) -> bool {
 /// The tools whose programs include a file of `bpf`, itself or through others.
 pub(crate) fn tools_of(root: &Path, file: &Path) -> Result<Vec<String>> {
     let mut including = Vec::new();
-    for entry in fs::read_dir(root.join("bpf"))?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(tool) = name.strip_suffix(".bpf.c")
-            && includes(root, &Path::new("bpf").join(&name), file, &mut Vec::new())
-        {
-            including.push(tool.to_owned());
+    for (tool, source) in sources(&root.join("bpf"))? {
+        if includes(root, source.strip_prefix(root)?, file, &mut Vec::new()) {
+            including.push(tool);
         }
     }
-    including.sort();
     Ok(including)
 }
 
@@ -121,8 +121,14 @@ fn includes(root: &Path, source: &Path, wanted: &Path, seen: &mut Vec<PathBuf>) 
         return false;
     };
     let named = text.lines().filter_map(|line| {
-        let rest = line.strip_prefix("#include \"")?;
-        Some(Path::new("bpf/include").join(rest.strip_suffix('"')?))
+        let name = line.strip_prefix("#include \"")?.strip_suffix('"')?;
+        let beside = source.with_file_name(name);
+        let is_own = root.join(&beside).is_file();
+        Some(if is_own {
+            beside
+        } else {
+            Path::new("bpf/include").join(name)
+        })
     });
     let named: Vec<PathBuf> = named.collect();
     named.iter().any(|it| includes(root, it, wanted, seen))
