@@ -139,3 +139,16 @@ fn headers_of_one_tool_lie_beside_its_programs() {
         assert!(tools.len() > 1, "bpf/include/{header}: {tools:?}");
     }
 }
+
+#[test]
+fn architecture_names_files_that_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a page");
+    let quoted = text.split('`').skip(1).step_by(2);
+    let paths: Vec<&str> = quoted
+        .filter(|words| words.contains('/') && !words.contains("TOOL"))
+        .collect();
+    assert!(paths.len() > 50, "{}", paths.len());
+    for path in paths {
+        assert!(root().join(path).exists(), "{path}");
+    }
+}
