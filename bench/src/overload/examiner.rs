@@ -70,6 +70,10 @@ impl Drop for Examiner {
 fn describe(pid: u32, title: &str) -> io::Result<()> {
     let mut text = format!("{title}:\n");
     describe_process(pid, &mut text);
+    if text.lines().count() == 1 {
+        text += "  it is gone; whoever waits for it:\n";
+        describe_process(std::process::id(), &mut text);
+    }
     io::stderr().write_all(text.as_bytes())
 }
 
