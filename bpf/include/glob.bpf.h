@@ -3,6 +3,9 @@
 #ifndef __GLOB_BPF_H__
 #define __GLOB_BPF_H__
 
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
 /* Read through a volatile pointer only: clang knows the constant it was compiled with, user space fills in another. */
 struct glob {
 	/* Bit i of accept[b]: position i of the pattern takes byte b. */

@@ -4,6 +4,7 @@
 #define __STACK_LIMIT_BPF_H__
 
 #include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
 
 /* User space sets it while little of the budget is left. */
 __u32 without_stacks = 0;

@@ -4,6 +4,7 @@
 #define __WINDOW_BPF_H__
 
 #include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
 
 /* 0 until user space opens the window; nothing is timed before. */
 __u64 window_start_ns = 0;

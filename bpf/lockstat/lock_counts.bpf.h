@@ -3,6 +3,7 @@
 #ifndef __LOCK_COUNTS_BPF_H__
 #define __LOCK_COUNTS_BPF_H__
 
+#include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "branchless.bpf.h"
