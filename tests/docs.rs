@@ -126,7 +126,10 @@ fn shell_words(line: &str) -> Vec<String> {
         if index % 2 == 1 {
             words.push(part.to_owned());
         } else {
-            words.extend(part.split_whitespace().map(|word| word.replace("PID", "1")));
+            words.extend(
+                part.split_whitespace()
+                    .map(|word| word.replace("PID", "1").replace("CULPRIT", "1")),
+            );
         }
     }
     words
@@ -153,6 +156,37 @@ fn commands(text: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> + '
     })
 }
 
+fn assert_parses(program: &str, mut words: Vec<String>) {
+    // Flags are checked before --help is obeyed; what follows -- is the command's own.
+    let end = words.iter().position(|word| word == "--");
+    words.truncate(end.unwrap_or(words.len()));
+    words.push("--help".into());
+    let output = Command::new(program).args(&words).output();
+    let output = output.expect("the tool runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{program} {words:?}: {stderr}"
+    );
+}
+
+#[test]
+fn commands_of_the_readme_and_the_guide_parse() {
+    let mut count = 0;
+    for page in ["README.md", "docs/guide.md"] {
+        let text = read(page);
+        // Blocks and words between back quotes.
+        for code in text.split('`').skip(1).step_by(2) {
+            for (program, words) in commands(code).filter(|(_, words)| !words.is_empty()) {
+                assert_parses(program, words);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 25, "only {count} commands found");
+}
+
 #[test]
 fn documented_commands_parse() {
     let mut count = 0;
@@ -164,31 +198,14 @@ fn documented_commands_parse() {
                 .expect("a tool")
                 .1,
         );
-        for (program, mut words) in commands(&help).chain(commands(&read(&format!("man/{tool}.8"))))
-        {
+        for (program, words) in commands(&help).chain(commands(&read(&format!("man/{tool}.8")))) {
             // Prose may begin with the tool's name, too.
             if words.first().is_some_and(|word| {
                 word == "-" || word.chars().next().is_some_and(char::is_alphabetic)
             }) {
                 continue;
             }
-            // Flags are checked before --help is obeyed; what follows -- is the command's own.
-            let end = words
-                .iter()
-                .position(|word| word == "--")
-                .unwrap_or(words.len());
-            words.truncate(end);
-            words.push("--help".into());
-            let output = Command::new(program)
-                .args(&words)
-                .output()
-                .expect("the tool runs");
-            assert_eq!(
-                output.status.code(),
-                Some(0),
-                "{tool} {words:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            assert_parses(program, words);
             count += 1;
         }
     }

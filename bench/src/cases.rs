@@ -45,7 +45,7 @@ pub(crate) struct Contender {
 pub(crate) struct Case {
     /// Our tool's name, and what is special behind a dash.
     pub(crate) name: &'static str,
-    /// The question in words, for those that stand in the README.
+    /// The question in words, for those that stand in docs/numbers.md.
     pub(crate) question: Option<&'static str>,
     /// Ours first.
     pub(crate) contenders: &'static [Contender],

@@ -63,8 +63,8 @@ struct Args {
     output: PathBuf,
 
     /// Where the table of all makers goes, when everything is measured
-    #[arg(long, value_name = "FILE", default_value = "README.md")]
-    readme: PathBuf,
+    #[arg(long, value_name = "FILE", default_value = "docs/numbers.md")]
+    numbers: PathBuf,
 
     /// Measure ours against ourselves, write no file: every ratio has to be near 1
     #[arg(long)]
@@ -108,7 +108,7 @@ fn main() -> Result<()> {
         fs::write(&args.output, text)
             .with_context(|| format!("write {}", args.output.display()))?;
         if args.only.is_empty() {
-            summary::put_into(&args.readme, &summary)?;
+            summary::put_into(&args.numbers, &summary)?;
         }
     }
     Ok(())

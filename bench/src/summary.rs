@@ -1,4 +1,4 @@
-//! The one table of the README: each question, whoever answers it, what that costs and how right it is.
+//! The one table of docs/numbers.md: each question, whoever answers it, what that costs and how right it is.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::cases::{Case, Contender, Maker};
 use crate::measure::Sample;
 use crate::table::{MIB, markdown, median};
 
-/// Around the table in the README.
+/// Around the table.
 const BEGIN: &str = "<!-- numbers: `make bench` writes what follows -->\n";
 const END: &str = "<!-- end of numbers -->\n";
 
