@@ -4,6 +4,11 @@
 #include "host.h"
 #include "no_stacks.h"
 #include "../offcputime/offcputime.bpf.c"
+
+static void host_give(struct task_struct *task)
+{
+}
+
 #include "threads.h"
 
 void host_begin(__u64 now)

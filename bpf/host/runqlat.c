@@ -2,8 +2,34 @@
 /* runqlat.c: runqlat's programs on this machine, and what a test asks of them. */
 #include "vmlinux.h"
 #include "host.h"
+
+static void *host_slow_reserve(__u64 bytes);
+static void host_slow_keep(void *slow);
+
+#undef bpf_ringbuf_reserve
+#undef bpf_ringbuf_submit
+#define bpf_ringbuf_reserve(map, bytes, flags) host_slow_reserve(bytes)
+#define bpf_ringbuf_submit(slow, flags) host_slow_keep(slow)
 #include "../runqlat/runqlat.bpf.c"
+#include "runqlat_threads.h"
 #include "threads.h"
+
+#define HOST_SLOW_WAITS (1 << 16)
+
+/* Slow waits that are sent, oldest first. */
+static void *host_slow_waits[HOST_SLOW_WAITS];
+static __u32 host_slow_first, host_slow_end;
+static bool host_slow_is_full;
+
+static void *host_slow_reserve(__u64 bytes)
+{
+	return host_slow_is_full || host_slow_end == HOST_SLOW_WAITS ? NULL : host_reserve(bytes);
+}
+
+static void host_slow_keep(void *slow)
+{
+	host_slow_waits[host_slow_end++] = slow;
+}
 
 void host_begin(__u64 now)
 {
@@ -42,6 +68,104 @@ void host_caused(__u32 tid, __u64 *waits, __u64 *ns)
 __u64 host_unseen(void)
 {
 	return losses.unseen;
+}
+
+/* What the user asks for. */
+void host_ask(__u32 group_by, __u32 causes, __u64 slower_ns)
+{
+	struct runqlat_config asked = { .group_by = group_by, .causes = causes, .slower_ns = slower_ns };
+
+	host_poke(&config, &asked, sizeof(asked));
+}
+
+/* Counting goes on in the other half. */
+void host_next_half(void)
+{
+	epoch = 1;
+}
+
+/* The ring of slow waits has no room left. */
+void host_fill_slow_waits(void)
+{
+	host_slow_is_full = true;
+}
+
+static void host_add(const struct sum *from, struct sum *to)
+{
+	if (!from)
+		return;
+	to->count += from->count;
+	to->total_ns += from->total_ns;
+	if (from->max_ns > to->max_ns)
+		to->max_ns = from->max_ns;
+	/* Only the CPU that made the group has its name. */
+	if (from->comm[0])
+		__builtin_memcpy(to->comm, from->comm, sizeof(to->comm));
+}
+
+/* A group's counted waits in one half. */
+void host_group(__u64 id, __u32 half, struct sum *to)
+{
+	struct group_key key = { .id.id = id, .epoch = half };
+
+	__builtin_memset(to, 0, sizeof(*to));
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		host_set(0, cpu, NULL);
+		host_add(bpf_map_lookup_elem(&groups, &key), to);
+	}
+}
+
+__u64 host_group_bucket(__u64 id, __u32 half, __u32 bucket)
+{
+	struct group_key key = { .id.id = id, .epoch = half, .bucket = bucket };
+	__u64 *count = bpf_map_lookup_elem(&buckets, &key);
+
+	return count ? *count : 0;
+}
+
+/* Counted waits of the whole machine in one half. */
+void host_whole(__u32 half, struct sum *to)
+{
+	__builtin_memset(to, 0, sizeof(*to));
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		host_set(0, cpu, NULL);
+		host_add(bpf_map_lookup_elem(&wholes, &half), to);
+	}
+}
+
+__u64 host_whole_bucket(__u32 half, __u32 bucket)
+{
+	__u64 count = 0;
+
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct hist *hist;
+
+		host_set(0, cpu, NULL);
+		hist = bpf_map_lookup_elem(&wholes, &half);
+		count += hist->buckets[bucket];
+	}
+	return count;
+}
+
+/* The oldest slow wait, once. False: there is none left. */
+bool host_take_slow(struct slow_wait *to)
+{
+	if (host_slow_first == host_slow_end)
+		return false;
+	*to = *(struct slow_wait *)host_slow_waits[host_slow_first];
+	host_submit(host_slow_waits[host_slow_first++]);
+	return true;
+}
+
+__u64 host_slow_lost(void)
+{
+	return losses.slow_ring_full;
+}
+
+/* A clock that went backwards. */
+__u64 host_negative(void)
+{
+	return losses.negative;
 }
 
 /* Waits are counted for each thread. */

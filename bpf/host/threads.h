@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* threads.h: threads, and the scheduler's events about them; behind a tool's programs. */
+/* threads.h: threads, and the scheduler's events about them; behind a tool's programs.
+ *
+ * The tool defines, before it includes this file, `host_give`: all that its threads have besides a number.
+ */
 #ifndef __HOST_THREADS_H__
 #define __HOST_THREADS_H__
 
@@ -9,6 +12,7 @@ struct task_struct *host_thread(__u32 tid)
 
 	task->pid = task->tgid = tid;
 	task->group_leader = task->real_parent = task;
+	host_give(task);
 	return task;
 }
 

@@ -1,5 +1,7 @@
 //! runqlat's programs on random orders of events, with hidden switches, against the model that live tests hold the tool to.
 
+#[path = "host/runqlat_asked.rs"]
+mod asked;
 mod host;
 #[path = "host/window.rs"]
 mod window;

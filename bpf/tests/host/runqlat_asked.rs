@@ -1,0 +1,336 @@
+//! runqlat's options: groups, causes and slow waits, against what its man page says of them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use fastrand::Rng;
+use oracle::{Event, Kind};
+
+use crate::bucket;
+use crate::host::machine::{Machine, play};
+
+/// `enum group_by` of runqlat.bpf.c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum GroupBy {
+    Machine,
+    Process,
+    Thread,
+    Cpu,
+    Cgroup,
+}
+
+const GROUPINGS: [GroupBy; 5] = [
+    GroupBy::Machine,
+    GroupBy::Process,
+    GroupBy::Thread,
+    GroupBy::Cpu,
+    GroupBy::Cgroup,
+];
+
+/// `HIST_BUCKETS`: 16 in every power of two below 2^48, and one each below 16.
+const BUCKETS: u32 = 45 * 16;
+
+/// `host_give` of runqlat_threads.h.
+fn process_of(tid: u32) -> u32 {
+    1_000_000 + tid % 5
+}
+
+fn cgroup_of(tid: u32) -> u32 {
+    2_000_000 + tid % 3
+}
+
+/// `host_call` of runqlat_threads.h.
+fn name(kind: u8, number: u32) -> [u8; 16] {
+    let mut name = [0; 16];
+    name[0] = kind;
+    for (at, letter) in name[1..8].iter_mut().enumerate() {
+        *letter = b'a' + (number >> (4 * at)) as u8 % 16;
+    }
+    name
+}
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    group_by: GroupBy,
+    /// `--preempt`
+    is_preempted_only: bool,
+    /// `--slower`; 0: not given.
+    slower_ns: u64,
+}
+
+impl Asked {
+    fn random(rng: &mut Rng) -> Self {
+        Self {
+            group_by: *rng.choice(&GROUPINGS).expect("several"),
+            is_preempted_only: rng.bool(),
+            slower_ns: if rng.bool() {
+                rng.u64(1..40_000_000)
+            } else {
+                0
+            },
+        }
+    }
+
+    fn tell(self, machine: &Machine) {
+        // SAFETY: the type of host/runqlat.c.
+        unsafe {
+            type Ask = unsafe extern "C" fn(u32, u32, u64);
+            let causes = if self.is_preempted_only { 4 } else { 2 | 4 };
+            let ask = machine.host.function::<Ask>("host_ask");
+            ask(self.group_by as u32, causes, self.slower_ns);
+        }
+    }
+
+    fn takes(self, wait: &Wait) -> bool {
+        wait.is_preempted || !self.is_preempted_only
+    }
+
+    fn group_of(self, wait: &Wait) -> u32 {
+        match self.group_by {
+            GroupBy::Machine => 0,
+            GroupBy::Process => process_of(wait.tid),
+            GroupBy::Thread => wait.tid,
+            GroupBy::Cpu => wait.cpu,
+            GroupBy::Cgroup => cgroup_of(wait.tid),
+        }
+    }
+}
+
+/// A wait for a CPU that is over.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    tid: u32,
+    ns: u64,
+    end_ns: u64,
+    cpu: u32,
+    is_preempted: bool,
+    /// Who had the CPU until then.
+    prev: u32,
+}
+
+/// From a wakeup, or from having to leave a CPU, until the thread is switched in. A wait whose end was hidden is none.
+fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
+    let mut since: HashMap<u32, (u64, bool)> = HashMap::new();
+    let mut waits = Vec::new();
+    for event in events {
+        match event.kind {
+            Kind::Wakeup {
+                tid, runs: false, ..
+            } => {
+                since.entry(tid).or_insert((event.ns, false));
+            }
+            Kind::Switch {
+                prev,
+                next,
+                runnable,
+                ..
+            } => {
+                since.remove(&prev);
+                if runnable {
+                    since.insert(prev, (event.ns, true));
+                }
+                let begun = since.remove(&next).filter(|_| tids.contains(&next));
+                waits.extend(begun.map(|(begin_ns, is_preempted)| Wait {
+                    tid: next,
+                    ns: event.ns - begin_ns,
+                    end_ns: event.ns,
+                    cpu: event.cpu,
+                    is_preempted,
+                    prev,
+                }));
+            }
+            _ => {}
+        }
+    }
+    waits
+}
+
+/// `struct sum` of groups.bpf.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Sum {
+    count: u64,
+    total_ns: u64,
+    max_ns: u64,
+    comm: [u8; 16],
+}
+
+/// What waits come to, and how many are in each bucket.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counted {
+    sum: Sum,
+    buckets: BTreeMap<u32, u64>,
+}
+
+impl Counted {
+    fn add(&mut self, ns: u64) {
+        self.sum.count += 1;
+        self.sum.total_ns += ns;
+        self.sum.max_ns = self.sum.max_ns.max(ns);
+        *self.buckets.entry(bucket(ns)).or_default() += 1;
+    }
+
+    fn whole(machine: &Machine, half: u32) -> Self {
+        // SAFETY: the types of host/runqlat.c.
+        unsafe {
+            type Whole = unsafe extern "C" fn(u32, *mut Sum);
+            type Bucket = unsafe extern "C" fn(u32, u32) -> u64;
+            let whole = machine.host.function::<Whole>("host_whole");
+            let in_bucket = machine.host.function::<Bucket>("host_whole_bucket");
+            Self::told(|sum| whole(half, sum), |bucket| in_bucket(half, bucket))
+        }
+    }
+
+    fn group(machine: &Machine, id: u32, half: u32) -> Self {
+        // SAFETY: the types of host/runqlat.c.
+        unsafe {
+            type Group = unsafe extern "C" fn(u64, u32, *mut Sum);
+            type Bucket = unsafe extern "C" fn(u64, u32, u32) -> u64;
+            let group = machine.host.function::<Group>("host_group");
+            let in_bucket = machine.host.function::<Bucket>("host_group_bucket");
+            let id = u64::from(id);
+            Self::told(
+                |sum| group(id, half, sum),
+                |bucket| in_bucket(id, half, bucket),
+            )
+        }
+    }
+
+    fn told(sum_to: impl Fn(&mut Sum), in_bucket: impl Fn(u32) -> u64) -> Self {
+        let mut counted = Self::default();
+        sum_to(&mut counted.sum);
+        let buckets = (0..BUCKETS).map(|bucket| (bucket, in_bucket(bucket)));
+        counted.buckets = buckets.filter(|(_, count)| *count > 0).collect();
+        counted
+    }
+}
+
+/// `struct slow_wait` of runqlat.bpf.c.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Slow {
+    time_ns: u64,
+    wait_ns: u64,
+    cpu: u32,
+    cause: u32,
+    tgid: u32,
+    tid: u32,
+    prev_tgid: u32,
+    prev_tid: u32,
+    prev_idle: u32,
+    pad: u32,
+    comm: [u8; 16],
+    prev_comm: [u8; 16],
+}
+
+impl Slow {
+    fn of(wait: &Wait) -> Self {
+        Self {
+            time_ns: wait.end_ns,
+            wait_ns: wait.ns,
+            cpu: wait.cpu,
+            cause: if wait.is_preempted { 2 } else { 1 },
+            tgid: process_of(wait.tid),
+            tid: wait.tid,
+            prev_tgid: process_of(wait.prev),
+            prev_tid: wait.prev,
+            prev_idle: u32::from(wait.prev == 0),
+            pad: 0,
+            comm: name(b't', wait.tid),
+            prev_comm: name(b't', wait.prev),
+        }
+    }
+
+    /// All that were sent, in order.
+    fn told(machine: &Machine) -> Vec<Self> {
+        let mut told = Vec::new();
+        let mut slow = Self::default();
+        // SAFETY: the type of host/runqlat.c.
+        unsafe {
+            type Take = unsafe extern "C" fn(*mut Slow) -> bool;
+            let take = machine.host.function::<Take>("host_take_slow");
+            while take(&raw mut slow) {
+                told.push(slow);
+            }
+        }
+        told
+    }
+}
+
+fn told_count(machine: &Machine, name: &str) -> u64 {
+    // SAFETY: the type of such functions of host/runqlat.c.
+    unsafe { machine.host.function::<unsafe extern "C" fn() -> u64>(name)() }
+}
+
+fn assert_counted(machine: &Machine, asked: Asked, half: u32, waits: &[Wait], case: &str) {
+    let mut groups: BTreeMap<u32, Counted> = BTreeMap::new();
+    for wait in waits.iter().filter(|wait| asked.takes(wait)) {
+        groups.entry(asked.group_of(wait)).or_default().add(wait.ns);
+    }
+    let mut whole = Counted::default();
+    if asked.group_by == GroupBy::Machine {
+        whole = groups.remove(&0).unwrap_or_default();
+    }
+    assert_eq!(Counted::whole(machine, half), whole, "{case}");
+    for (id, mut truth) in groups {
+        let mut told = Counted::group(machine, id, half);
+        match asked.group_by {
+            GroupBy::Process => truth.sum.comm = name(b'p', id),
+            GroupBy::Thread => truth.sum.comm = name(b't', id),
+            // Nobody is told the name of whose wait made the group.
+            _ => told.sum.comm = [0; 16],
+        }
+        assert_eq!(told, truth, "{case}, group {id}");
+    }
+}
+
+/// All events until now are counted by machine, in one half; the next ones as is asked, in the other one.
+fn assert_as_asked(machine: &mut Machine, seed: u64) {
+    let until_ns = machine.now;
+    let before = Asked {
+        group_by: GroupBy::Machine,
+        is_preempted_only: false,
+        slower_ns: 0,
+    };
+    let mut rng = Rng::with_seed(seed);
+    let asked = Asked::random(&mut rng);
+    asked.tell(machine);
+    let call = |machine: &Machine, name| {
+        // SAFETY: the type of such functions of host/runqlat.c.
+        unsafe { machine.host.function::<unsafe extern "C" fn()>(name)() }
+    };
+    call(machine, "host_next_half");
+    for _ in 0..2_000 {
+        machine.step();
+    }
+    let full_ns = machine.now;
+    call(machine, "host_fill_slow_waits");
+    for _ in 0..200 {
+        machine.step();
+    }
+    let case = format!("seed {seed}, {asked:?}");
+    let tids: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
+    let waits = waits(&machine.logs(0..=machine.now).before, &tids);
+    let (first, second) = waits.split_at(waits.partition_point(|wait| wait.end_ns <= until_ns));
+    assert_counted(machine, before, 0, first, &case);
+    assert_counted(machine, asked, 1, second, &case);
+    let is_slow =
+        |wait: &&Wait| asked.slower_ns > 0 && wait.ns >= asked.slower_ns && asked.takes(wait);
+    let (sent, lost): (Vec<&Wait>, Vec<&Wait>) = second
+        .iter()
+        .filter(is_slow)
+        .partition(|wait| wait.end_ns <= full_ns);
+    let sent: Vec<Slow> = sent.into_iter().map(Slow::of).collect();
+    assert_eq!(Slow::told(machine), sent, "{case}");
+    let told = (
+        told_count(machine, "host_slow_lost"),
+        told_count(machine, "host_negative"),
+    );
+    assert_eq!(told, (lost.len() as u64, 0), "{case}");
+}
+
+#[test]
+fn groups_causes_and_slow_waits_are_as_asked() {
+    play("runqlat", assert_as_asked);
+}
