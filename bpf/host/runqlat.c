@@ -13,6 +13,7 @@ static void host_slow_keep(void *slow);
 #include "../runqlat/runqlat.bpf.c"
 #include "runqlat_threads.h"
 #include "threads.h"
+#include "targets.h"
 
 #define HOST_SLOW_WAITS (1 << 16)
 

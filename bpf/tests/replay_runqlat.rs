@@ -3,6 +3,10 @@
 #[path = "host/runqlat_asked.rs"]
 mod asked;
 mod host;
+#[path = "host/population.rs"]
+mod population;
+#[path = "host/targets.rs"]
+mod targets;
 #[path = "host/window.rs"]
 mod window;
 

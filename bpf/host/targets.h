@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* targets.h: tasks of all kinds, what becomes of them, and who of them is a target; behind a tool's programs. */
+#ifndef __HOST_TARGETS_H__
+#define __HOST_TARGETS_H__
+
+#define HOST_LEVELS 24
+
+void host_want(const struct target_config *wanted, const struct glob *comm, __u32 namespace_level, bool in_hash)
+{
+	__u32 hashed = in_hash;
+
+	host_poke(&targets, wanted, sizeof(*wanted));
+	host_poke(&comm_glob, comm, sizeof(*comm));
+	host_poke(&members_in_hash, &hashed, sizeof(hashed));
+	pid_namespace_level = namespace_level;
+}
+
+/* `executed`: the process is meant from now on, and not from its exec on. */
+void host_want_process(__u32 tgid, bool executed)
+{
+	__u8 wanted = executed;
+
+	bpf_map_update_elem(&target_tgids, &tgid, &wanted, BPF_ANY);
+}
+
+void host_want_thread(__u32 tid)
+{
+	__u8 wanted = 1;
+
+	bpf_map_update_elem(&target_tids, &tid, &wanted, BPF_ANY);
+}
+
+bool host_is_listed(__u32 tgid)
+{
+	return bpf_map_lookup_elem(&target_tgids, &tgid);
+}
+
+/* Below `parent`; NULL: the root. */
+struct cgroup *host_cgroup(struct cgroup *parent, __u64 id)
+{
+	struct cgroup *cgroup = host_reserve(sizeof(*cgroup) + HOST_LEVELS * sizeof(cgroup->ancestors[0]));
+
+	cgroup->level = parent ? parent->level + 1 : 0;
+	cgroup->kn = host_make_task(sizeof(*cgroup->kn));
+	cgroup->kn->id = id;
+	for (int level = 0; level < cgroup->level; level++)
+		cgroup->ancestors[level] = parent->ancestors[level];
+	cgroup->ancestors[cgroup->level] = cgroup;
+	return cgroup;
+}
+
+/* All that a task has, as the test has it. */
+struct host_facts {
+	__u32 pid;
+	__u32 tgid;
+	/* Of its numbers in the tool's namespace; 0: it is outside. */
+	__u32 inner_pid;
+	__u32 inner_namespace;
+	__u32 flags;
+	/* Threads of its process that live. */
+	__u32 live;
+	__u64 start_time;
+	struct task_struct *leader;
+	struct task_struct *parent;
+	struct cgroup *cgroup;
+	char comm[16];
+};
+
+/* A task's memory, and all that it points to. */
+struct host_body {
+	struct task_struct task;
+	struct css_set set;
+	struct signal_struct signal;
+	struct pid_namespace namespace;
+	struct pid pid;
+	/* Of pid.numbers. */
+	struct upid inner;
+};
+
+struct task_struct *host_body(void)
+{
+	return host_make_task(sizeof(struct host_body));
+}
+
+void host_dress(struct task_struct *task, const struct host_facts *facts)
+{
+	struct host_body *body = (void *)task;
+
+	task->pid = facts->pid;
+	task->tgid = facts->tgid;
+	task->flags = facts->flags;
+	task->start_time = facts->start_time;
+	task->group_leader = facts->leader ?: task;
+	task->real_parent = facts->parent ?: task;
+	__builtin_memcpy(task->comm, facts->comm, sizeof(task->comm));
+	task->cgroups = &body->set;
+	body->set.dfl_cgrp = facts->cgroup;
+	task->signal = &body->signal;
+	body->signal.live.counter = facts->live;
+	task->thread_pid = &body->pid;
+	body->pid.level = facts->inner_pid ? 1 : 0;
+	body->pid.numbers[0].nr = facts->pid;
+	body->inner.nr = facts->inner_pid;
+	body->inner.ns = &body->namespace;
+	body->namespace.ns.inum = facts->inner_namespace;
+}
+
+bool host_is_member(struct task_struct *task)
+{
+	return member_of(task);
+}
+
+/* It has waited since then. */
+void host_waits_since(struct task_struct *task, __u64 ns)
+{
+	struct member *member = member_of(task);
+
+	if (member)
+		member->runnable_ns = ns;
+}
+
+__u64 host_waiting_since(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	return member ? member->runnable_ns : 0;
+}
+
+void host_exec(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	sched_process_exec(context);
+}
+
+void host_rename(struct task_struct *task, const char *comm)
+{
+	unsigned long long context[] = { (unsigned long long)task, (unsigned long long)comm };
+
+	task_rename(context);
+}
+
+void host_exit(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	sched_process_exit(context);
+}
+
+void host_freed(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	task_freed(context);
+}
+
+void host_attach(struct task_struct *leader, struct cgroup *to)
+{
+	unsigned long long context[] = { (unsigned long long)to, 0, (unsigned long long)leader };
+
+	cgroup_attach_task(context);
+}
+
+__u64 host_cgroup_moves(void)
+{
+	return cgroup_moves;
+}
+
+#endif

@@ -1,0 +1,299 @@
+//! Who is a target, among processes of all kinds and after all that may become of them: who of them the user asked for.
+
+use fastrand::Rng;
+
+use crate::host::{self, machine::Task as Body};
+use crate::population::{KTHREAD, NAMESPACES, NO_EXEC, Population, Process, TOOL, Task, Wanted};
+
+/// `struct target_config` of targets.bpf.h.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Config {
+    mode: u32,
+    pid_namespace: u32,
+    own_tgid: u32,
+    by_tgid: u32,
+    by_tid: u32,
+    by_comm: u32,
+    follow: u32,
+    cgroup_id: u64,
+    own_since_ns: u64,
+}
+
+/// `struct glob` of glob.bpf.h.
+#[repr(C)]
+struct Glob {
+    accept: [u32; 256],
+    star: u32,
+    final_mask: u32,
+}
+
+impl Glob {
+    /// Every character is a position: a letter, any letter or any number of letters.
+    fn of(pattern: &[u8]) -> Self {
+        let mut glob = Self {
+            accept: [0; 256],
+            star: 0,
+            final_mask: 1 << pattern.len(),
+        };
+        for (at, taken) in pattern.iter().enumerate() {
+            match taken {
+                b'*' => glob.star |= 1 << at,
+                b'?' => glob.accept.iter_mut().for_each(|mask| *mask |= 1 << at),
+                letter => glob.accept[usize::from(*letter)] |= 1 << at,
+            }
+        }
+        glob
+    }
+}
+
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, _) => name.is_empty(),
+        (Some((b'*', rest)), _) => (0..=name.len()).any(|taken| matches(rest, &name[taken..])),
+        (Some((letter, rest)), Some((first, others))) => {
+            (letter == first || *letter == b'?') && matches(rest, others)
+        }
+        (Some(_), None) => false,
+    }
+}
+
+const PATTERNS: [&[u8]; 7] = [b"a*", b"*b", b"*bab*", b"?a*a", b"ab?*", b"*a*b*a*", b"aab"];
+
+/// What the user asks for.
+struct Asked {
+    config: Config,
+    pattern: &'static [u8],
+    /// A place in the population's cgroups.
+    cgroup: Option<usize>,
+}
+
+impl Asked {
+    fn random(population: &mut Population) -> Self {
+        let inside = population.is_inside;
+        let is_followed = population.is_followed;
+        let number = |task: &Task| number(task, inside);
+        let own_tgid = number(population.processes[1].leader());
+        let count = population.cgroups.len();
+        let rng = &mut population.rng;
+        let cgroup = (rng.u32(0..3) == 0).then(|| rng.usize(0..count));
+        let config = Config {
+            mode: rng.u32(0..5).saturating_sub(2),
+            pid_namespace: NAMESPACES[0],
+            own_tgid,
+            by_tgid: u32::from(is_followed || rng.u32(0..3) == 0),
+            by_tid: u32::from(rng.u32(0..4) == 0),
+            by_comm: u32::from(rng.u32(0..3) == 0),
+            follow: u32::from(is_followed),
+            cgroup_id: cgroup.map_or(0, |at| population.cgroups[at].id),
+            own_since_ns: rng.u64(0..20),
+        };
+        let pattern = rng.choice(PATTERNS).expect("some");
+        let asked = Self {
+            config,
+            pattern,
+            cgroup,
+        };
+        asked.choose(population);
+        asked
+    }
+
+    /// Asks for some by their numbers, and tells the programs all.
+    fn choose(&self, population: &mut Population) {
+        // SAFETY: the types of host/targets.h.
+        unsafe {
+            type Want = unsafe extern "C" fn(*const Config, *const Glob, u32, bool);
+            type WantProcess = unsafe extern "C" fn(u32, bool);
+            let host = &population.host;
+            let glob = Glob::of(self.pattern);
+            let inside = population.is_inside;
+            let want = host.function::<Want>("host_want");
+            want(
+                &raw const self.config,
+                &raw const glob,
+                u32::from(inside),
+                population.is_hashed,
+            );
+            let want_process = host.function::<WantProcess>("host_want_process");
+            let want_thread = host.function::<unsafe extern "C" fn(u32)>("host_want_thread");
+            for process in &mut population.processes[2..] {
+                let is_visible = number(process.leader(), inside) != 0
+                    && (!inside || process.leader().facts.inner_namespace == NAMESPACES[0]);
+                if !is_visible {
+                    continue;
+                }
+                if self.config.by_tgid == 1 && population.rng.bool() {
+                    let is_command = self.config.follow == 1;
+                    want_process(number(process.leader(), inside), !is_command);
+                    process.wanted = if is_command {
+                        Wanted::FromExec
+                    } else {
+                        Wanted::Yes
+                    };
+                }
+                for task in &mut process.tasks {
+                    if self.config.by_tid == 1 && population.rng.bool() {
+                        want_thread(number(task, inside));
+                        task.is_asked = true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn takes(&self, population: &Population, process: &Process, task: &Task) -> bool {
+        let is_kernel = task.facts.flags & KTHREAD != 0;
+        let is_of_kind = match self.config.mode {
+            0 => true,
+            1 => !is_kernel,
+            _ => is_kernel,
+        };
+        let is_in_namespace = !population.is_inside
+            || task.facts.inner_pid != 0 && task.facts.inner_namespace == NAMESPACES[0];
+        let leader = &process.leader().facts;
+        // What the tool forks to read files, which executes nothing.
+        let is_tools_child = self.config.follow == 0
+            && process.parent == TOOL
+            && leader.flags & NO_EXEC != 0
+            && leader.start_time >= self.config.own_since_ns;
+        let is_tools = process.serial == TOOL || is_tools_child;
+        let mut above = Some(task.cgroup);
+        while let Some(cgroup) = above
+            && self.cgroup.is_some_and(|it| it != cgroup)
+        {
+            above = population.cgroups[cgroup].parent;
+        }
+        let comm = task.facts.comm;
+        let length = comm.iter().position(|byte| *byte == 0).expect("its end");
+        is_of_kind
+            && is_in_namespace
+            && !is_tools
+            && above.is_some()
+            && (self.config.by_comm == 0 || matches(self.pattern, &comm[..length]))
+            && (self.config.by_tgid == 0 || process.wanted == Wanted::Yes)
+            && (self.config.by_tid == 0 || task.is_asked)
+    }
+}
+
+/// As the tool's namespace has it.
+fn number(task: &Task, is_inside: bool) -> u32 {
+    match is_inside {
+        true => task.facts.inner_pid,
+        false => task.facts.pid,
+    }
+}
+
+fn is_told(population: &Population, body: Body) -> bool {
+    // SAFETY: the type of host/targets.h.
+    unsafe {
+        type Is = unsafe extern "C" fn(Body) -> bool;
+        population.host.function::<Is>("host_is_member")(body)
+    }
+}
+
+fn is_listed(population: &Population, number: u32) -> bool {
+    // SAFETY: the type of host/targets.h.
+    unsafe {
+        type Is = unsafe extern "C" fn(u32) -> bool;
+        population.host.function::<Is>("host_is_listed")(number)
+    }
+}
+
+fn assert_targets(population: &Population, asked: &Asked, case: &str) {
+    for process in &population.processes {
+        for task in &process.tasks {
+            let is_target = asked.takes(population, process, task);
+            let is_told = is_told(population, task.body);
+            assert_eq!(
+                is_told, is_target,
+                "{case}, {:?}, {:?}",
+                process.wanted, task.facts
+            );
+            // SAFETY: the type of host/targets.h.
+            let since_ns = unsafe {
+                type Since = unsafe extern "C" fn(Body) -> u64;
+                population.host.function::<Since>("host_waiting_since")(task.body)
+            };
+            assert_eq!(
+                since_ns, 0,
+                "{case}: the state of another, {:?}",
+                task.facts
+            );
+        }
+        if asked.config.by_tgid == 1 {
+            let is_wanted = process.wanted != Wanted::No;
+            let number = number(process.leader(), population.is_inside);
+            let is_visible = number != 0 && process.leader().facts.inner_namespace == NAMESPACES[0]
+                || !population.is_inside;
+            assert_eq!(
+                is_visible && is_listed(population, number),
+                is_wanted,
+                "{case}"
+            );
+        }
+    }
+}
+
+fn act(population: &mut Population) -> &'static str {
+    let mut rng = Rng::with_seed(population.rng.u64(..));
+    let process = rng.usize(0..population.processes.len());
+    let may_exit = process > 1;
+    let tasks = population.processes[process].tasks.len();
+    match rng.u32(0..8) {
+        0 | 1 if population.processes.len() < 16 => {
+            population.fork(process);
+            "fork"
+        }
+        2 if tasks < 4 && population.processes.len() < 16 => {
+            population.start_thread(process);
+            "thread"
+        }
+        3 => {
+            population.rename(process, rng.usize(0..tasks));
+            "rename"
+        }
+        4 if may_exit => {
+            population.exec(process);
+            "exec"
+        }
+        5 if may_exit => {
+            let number = number(population.processes[process].leader(), population.is_inside);
+            population.exit(process);
+            assert!(!is_listed(population, number), "{number} has exited");
+            "exit"
+        }
+        6 if tasks > 1 => {
+            population.exit_thread(process);
+            "thread's exit"
+        }
+        _ => {
+            population.attach(process);
+            // User space looks at the leader's threads, too.
+            population.look_at_all();
+            "attach"
+        }
+    }
+}
+
+#[test]
+fn targets_are_who_was_asked_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "runqlat");
+    for seed in 0..400 {
+        let mut population = Population::new(&object, seed);
+        let asked = Asked::random(&mut population);
+        population.look_at_all();
+        let mut did = "nothing";
+        for step in 0..200 {
+            let case = format!("seed {seed}, step {step}, {did}, {:?}", asked.config);
+            assert_targets(&population, &asked, &case);
+            did = act(&mut population);
+        }
+        // SAFETY: the type of host/targets.h.
+        let moves = unsafe {
+            type Moves = unsafe extern "C" fn() -> u64;
+            population.host.function::<Moves>("host_cgroup_moves")()
+        };
+        assert_eq!(moves, population.cgroup_moves, "seed {seed}");
+    }
+}
