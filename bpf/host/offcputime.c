@@ -4,12 +4,13 @@
 #include "host.h"
 #include "no_stacks.h"
 #include "../offcputime/offcputime.bpf.c"
+#include "threads.h"
 
+/* A quarter of the threads are the kernel's. */
 static void host_give(struct task_struct *task)
 {
+	task->flags = task->pid % 4 == 3 ? PF_KTHREAD : 0;
 }
-
-#include "threads.h"
 
 void host_begin(__u64 now)
 {
@@ -24,7 +25,7 @@ void host_begin(__u64 now)
 }
 
 /* Times of a thread off the CPU, those that were open at the window's end or the others: how many, how long, and ns of these on
- * a run queue. Rows have no stacks, and all threads are in system call 0: only their flags differ.
+ * a run queue. Rows have no stacks, and all programs' threads are in system call 0: only their flags differ.
  */
 void host_off(__u32 tid, bool is_open, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
 {
@@ -35,9 +36,12 @@ void host_off(__u32 tid, bool is_open, __u64 *count, __u64 *sum_ns, __u64 *queue
 			.tid = tid,
 			.wait_flags = flags,
 			.is_open = is_open,
+			.call.syscall = flags & WAIT_KERNEL_THREAD ? NO_SYSCALL : 0,
 		};
-		struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, &key);
+		struct offcputime_value *value;
 
+		host_call(key.comm, 't', tid);
+		value = bpf_map_lookup_elem(&offcpu_time, &key);
 		if (!value)
 			continue;
 		*count += value->count;
@@ -68,6 +72,63 @@ bool host_close(struct task_struct *task, __u64 *phase_ns, __u64 *lifetime_ns, _
 	*off_ns = open->blocked_ns + open->runqueue_ns;
 	*queued_ns = open->runqueue_ns;
 	return true;
+}
+
+void host_ask(__u64 min_ns, __u64 max_ns, __u32 state_mask)
+{
+	struct offcputime_config asked = config;
+
+	asked.min_ns = min_ns;
+	asked.max_ns = max_ns;
+	asked.state_mask = state_mask;
+	host_poke(&config, &asked, sizeof(asked));
+}
+
+/* Times that are over, of a thread that said so when it left. */
+void host_row(__u32 tid, __u8 wait_flags, bool is_known, struct offcputime_value *to)
+{
+	struct offcputime_key key = {
+		.tgid = tid,
+		.tid = tid,
+		.wait_flags = wait_flags,
+		.is_known = is_known,
+		.call.syscall = wait_flags & WAIT_KERNEL_THREAD ? NO_SYSCALL : 0,
+	};
+	struct offcputime_value *value;
+
+	host_call(key.comm, 't', tid);
+	value = bpf_map_lookup_elem(&offcpu_time, &key);
+	__builtin_memset(to, 0, sizeof(*to));
+	if (value)
+		*to = *value;
+}
+
+/* Times that were not asked for. */
+void host_filtered(__u64 *count, __u64 *ns)
+{
+	*count = *ns = 0;
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct offcputime_totals *sums;
+
+		host_set(0, cpu, NULL);
+		sums = totals_here();
+		*count += sums->filtered;
+		*ns += sums->filtered_ns;
+	}
+}
+
+/* All that is said of a living target when the window ends. */
+bool host_close_whole(struct task_struct *task, struct open_phase *to)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+	const struct open_phase *open;
+
+	close_members(&context);
+	open = host_written();
+	if (open)
+		*to = *open;
+	return open;
 }
 
 /* Threads that have exited, and how long they were in the window. */

@@ -11,8 +11,8 @@ static void host_slow_keep(void *slow);
 #define bpf_ringbuf_reserve(map, bytes, flags) host_slow_reserve(bytes)
 #define bpf_ringbuf_submit(slow, flags) host_slow_keep(slow)
 #include "../runqlat/runqlat.bpf.c"
-#include "runqlat_threads.h"
 #include "threads.h"
+#include "runqlat_threads.h"
 #include "targets.h"
 
 #define HOST_SLOW_WAITS (1 << 16)

@@ -9,15 +9,7 @@
 #define HOST_FIRST_PROCESS 1000000
 #define HOST_FIRST_CGROUP 2000000
 
-/* A number in letters, the lowest four bits first. */
-static void host_call(struct task_struct *task, char kind, __u32 number)
-{
-	task->comm[0] = kind;
-	for (int at = 1; at < 8; at++, number >>= 4)
-		task->comm[at] = 'a' + number % 16;
-}
-
-/* Thread n is called by its number, in process n % 5 under a leader of another name, and in cgroup n % 3. */
+/* Thread n is in process n % 5 under a leader of another name, and in cgroup n % 3. */
 static void host_give(struct task_struct *task)
 {
 	static struct task_struct leaders[HOST_PROCESSES];
@@ -29,8 +21,7 @@ static void host_give(struct task_struct *task)
 
 	leader->pid = leader->tgid = HOST_FIRST_PROCESS + process;
 	leader->group_leader = leader->real_parent = leader;
-	host_call(leader, 'p', leader->tgid);
-	host_call(task, 't', task->pid);
+	host_call((__u8 *)leader->comm, 'p', leader->tgid);
 	task->tgid = leader->tgid;
 	task->group_leader = task->real_parent = leader;
 	nodes[cgroup].id = HOST_FIRST_CGROUP + cgroup;

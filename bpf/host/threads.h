@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* threads.h: threads, and the scheduler's events about them; behind a tool's programs.
  *
- * The tool defines, before it includes this file, `host_give`: all that its threads have besides a number.
+ * The tool defines `host_give`: all that its threads have besides a number.
  */
 #ifndef __HOST_THREADS_H__
 #define __HOST_THREADS_H__
+
+/* A number in letters, the lowest four bits first. */
+static void host_call(__u8 comm[16], char kind, __u32 number)
+{
+	comm[0] = kind;
+	for (int at = 1; at < 8; at++, number >>= 4)
+		comm[at] = 'a' + number % 16;
+}
+
+static void host_give(struct task_struct *task);
 
 struct task_struct *host_thread(__u32 tid)
 {
@@ -12,6 +22,7 @@ struct task_struct *host_thread(__u32 tid)
 
 	task->pid = task->tgid = tid;
 	task->group_leader = task->real_parent = task;
+	host_call((__u8 *)task->comm, 't', tid);
 	host_give(task);
 	return task;
 }
@@ -31,6 +42,18 @@ void host_state(struct task_struct *task, bool queued, bool delayed, bool runs)
 	task->on_rq = queued || delayed;
 	task->se.sched_delayed = delayed;
 	task->on_cpu = runs;
+}
+
+/* What a thread says of its wait: it is for a disk, for a lock of the kernel that one of three fields tells of, or for its cgroup's
+ * next share of the CPUs.
+ */
+void host_says(struct task_struct *task, bool io, __u32 lock_field, bool throttled)
+{
+	task->in_iowait = io;
+	task->blocked_on = lock_field == 1 ? (void *)task : NULL;
+	task->blocker = lock_field == 2;
+	task->pi_blocked_on = lock_field == 3 ? (void *)task : NULL;
+	task->throttled = throttled;
 }
 
 /* One came in time to keep it from sleeping. */

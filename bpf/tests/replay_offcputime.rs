@@ -1,5 +1,7 @@
 //! offcputime's programs on random orders of events, with hidden switches, against the model that live tests hold the tool to.
 
+#[path = "host/offcputime_asked.rs"]
+mod asked;
 mod host;
 #[path = "host/window.rs"]
 mod window;

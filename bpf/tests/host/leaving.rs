@@ -6,6 +6,14 @@ use fastrand::Rng;
 pub(super) const INTERRUPTIBLE: u32 = 1;
 /// `TASK_UNINTERRUPTIBLE`
 const UNINTERRUPTIBLE: u32 = 2;
+/// `TASK_KILLABLE`
+const KILLABLE: u32 = 0x102;
+/// `__TASK_STOPPED`
+const STOPPED: u32 = 4;
+/// `__TASK_TRACED`
+const TRACED: u32 = 8;
+/// `TASK_IDLE`
+const IDLING: u32 = 0x402;
 /// `TASK_RTLOCK_WAIT`: ps does not know it, and the queue decides.
 const UNKNOWN: u32 = 0x1000;
 /// `TASK_DEAD`
@@ -13,13 +21,19 @@ pub(super) const DEAD: u32 = 0x80;
 
 /// A way to leave a CPU.
 #[derive(Clone, Copy)]
-pub(super) struct Leaving {
+pub(crate) struct Leaving {
     pub(super) is_preempted: bool,
-    pub(super) state: u32,
+    pub(crate) state: u32,
     pub(super) has_signal: bool,
     /// On the queue.
-    pub(super) stays: bool,
+    pub(crate) stays: bool,
     pub(super) is_delayed: bool,
+    /// It waits for a disk.
+    pub(crate) is_io: bool,
+    /// Which of the fields names the kernel's lock that it waits for; 0: none.
+    pub(crate) lock_field: u32,
+    /// Its cgroup has used up its share of the CPUs.
+    pub(crate) is_throttled: bool,
 }
 
 pub(super) const IDLE: Leaving = Leaving {
@@ -28,6 +42,9 @@ pub(super) const IDLE: Leaving = Leaving {
     has_signal: false,
     stays: true,
     is_delayed: false,
+    is_io: false,
+    lock_field: 0,
+    is_throttled: false,
 };
 
 pub(super) const EXIT: Leaving = Leaving {
@@ -36,6 +53,9 @@ pub(super) const EXIT: Leaving = Leaving {
     has_signal: false,
     stays: false,
     is_delayed: false,
+    is_io: false,
+    lock_field: 0,
+    is_throttled: false,
 };
 
 impl Leaving {
@@ -49,7 +69,10 @@ impl Leaving {
             // Kept from sleeping.
             3 => (false, INTERRUPTIBLE, true, true),
             4 => (false, UNKNOWN, false, rng.bool()),
-            5 => (false, UNINTERRUPTIBLE, false, false),
+            5 => {
+                let states = [UNINTERRUPTIBLE, KILLABLE, STOPPED, TRACED, IDLING];
+                (false, *rng.choice(&states).expect("some"), false, false)
+            }
             _ => (false, INTERRUPTIBLE, false, false),
         };
         Self {
@@ -58,6 +81,9 @@ impl Leaving {
             has_signal,
             stays,
             is_delayed: !stays && rng.bool(),
+            is_io: rng.u32(0..4) == 0,
+            lock_field: rng.u32(0..8).saturating_sub(4),
+            is_throttled: rng.u32(0..4) == 0,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A machine under a tool's programs: threads run, wait for CPUs and sleep at random, from before the window to its end.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -20,6 +21,7 @@ pub(crate) struct Calls {
     leaves: unsafe extern "C" fn(Task, bool),
     state: unsafe extern "C" fn(Task, bool, bool, bool),
     signal: unsafe extern "C" fn(Task, bool),
+    says: unsafe extern "C" fn(Task, bool, u32, bool),
     begin: unsafe extern "C" fn(u64),
     seed: unsafe extern "C" fn(Task),
     fork: unsafe extern "C" fn(Task, Task),
@@ -39,6 +41,7 @@ impl Calls {
                 leaves: *host.function("host_leaves"),
                 state: *host.function("host_state"),
                 signal: *host.function("host_signal"),
+                says: *host.function("host_says"),
                 begin: *host.function("host_begin"),
                 seed: *host.function("host_seed"),
                 fork: *host.function("host_fork"),
@@ -97,6 +100,10 @@ pub(crate) struct Machine {
     /// Who has which CPU: a place in `threads`.
     cpus: Vec<usize>,
     events: Vec<Event>,
+    /// How threads have left their CPUs: by thread, and when.
+    pub(crate) left: HashMap<(u32, u64), Leaving>,
+    /// The time between two events is a multiple of it.
+    pub(crate) tick_ns: u64,
 }
 
 impl Machine {
@@ -133,6 +140,8 @@ impl Machine {
             last_tid: THREADS,
             cpus: vec![0; CPUS as usize],
             events: Vec::new(),
+            left: HashMap::new(),
+            tick_ns: 1,
         };
         // Whose first event is a switch has been queued since before the window, as far as a tool can know.
         machine.wake_all();
@@ -140,7 +149,8 @@ impl Machine {
     }
 
     pub(crate) fn step(&mut self) {
-        self.now += self.rng.u64(1..2_000_000);
+        let ns = self.rng.u64(1..2_000_000);
+        self.now += ns.next_multiple_of(self.tick_ns);
         self.act();
     }
 
@@ -219,7 +229,9 @@ impl Machine {
             (self.calls.leaves)(leaving, way.stays);
             (self.calls.state)(leaving, way.stays, way.is_delayed, true);
             (self.calls.signal)(leaving, way.has_signal);
+            (self.calls.says)(leaving, way.is_io, way.lock_field, way.is_throttled);
         }
+        self.left.insert((self.threads[prev].tid, self.now), way);
         if !self.threads[prev].is_shielded {
             self.set(cpu);
             let kind = Kind::Switch {
@@ -242,6 +254,7 @@ impl Machine {
         unsafe {
             (self.calls.state)(leaving, way.stays, way.is_delayed, false);
             (self.calls.signal)(leaving, false);
+            (self.calls.says)(coming, false, 0, false);
             (self.calls.state)(coming, true, false, true);
         }
         self.cpus[cpu as usize] = next;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use libloading::{Library, Symbol};
 
-mod leaving;
+pub(crate) mod leaving;
 pub(crate) mod machine;
 
 /// As the kernel's sources call it.

@@ -30,6 +30,9 @@ const GROUPINGS: [GroupBy; 5] = [
 /// `HIST_BUCKETS`: 16 in every power of two below 2^48, and one each below 16.
 const BUCKETS: u32 = 45 * 16;
 
+/// Waits of the very length that is asked for are many.
+const TICK_NS: u64 = 500_000;
+
 /// `host_give` of runqlat_threads.h.
 fn process_of(tid: u32) -> u32 {
     1_000_000 + tid % 5
@@ -65,7 +68,7 @@ impl Asked {
             group_by: *rng.choice(&GROUPINGS).expect("several"),
             is_preempted_only: rng.bool(),
             slower_ns: if rng.bool() {
-                rng.u64(1..40_000_000)
+                rng.u64(1..80) * TICK_NS
             } else {
                 0
             },
@@ -296,6 +299,7 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let asked = Asked::random(&mut rng);
     asked.tell(machine);
+    machine.tick_ns = TICK_NS;
     let call = |machine: &Machine, name| {
         // SAFETY: the type of such functions of host/runqlat.c.
         unsafe { machine.host.function::<unsafe extern "C" fn()>(name)() }

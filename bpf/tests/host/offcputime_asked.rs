@@ -1,0 +1,292 @@
+//! offcputime's filters, and what threads say of their waits, against what its man page says of them.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use fastrand::Rng;
+use oracle::offcpu;
+
+use crate::host::leaving::Leaving;
+use crate::host::machine::{Life, Machine, THREADS, Task, play};
+use crate::wakeup_of;
+
+const TICK_NS: u64 = 500_000;
+
+/// `enum wait_flags` of waits.bpf.h.
+const RUNNABLE: u8 = 1;
+const THROTTLED: u8 = 1 << 1;
+const UNINTERRUPTIBLE: u8 = 1 << 2;
+const NOLOAD: u8 = 1 << 3;
+const BLOCK_IO: u8 = 1 << 4;
+const KERNEL_LOCK: u8 = 1 << 5;
+const KERNEL_THREAD: u8 = 1 << 6;
+const STOPPED: u8 = 1 << 7;
+
+/// What the user asks for.
+#[derive(Clone, Debug)]
+struct Asked {
+    /// `-m` and `-M`
+    lengths_ns: RangeInclusive<u64>,
+    /// `--state`
+    states: Option<u32>,
+}
+
+impl Asked {
+    fn random(rng: &mut Rng) -> Self {
+        let least = rng.u64(0..4) * rng.u64(0..10) * TICK_NS;
+        let most = match rng.bool() {
+            true => least + rng.u64(0..40) * TICK_NS,
+            false => u64::MAX,
+        };
+        let states = rng.choice([None, Some(0), Some(1), Some(2), Some(6), Some(0x400)]);
+        Self {
+            lengths_ns: least..=most,
+            states: states.expect("some"),
+        }
+    }
+
+    fn tell(&self, machine: &Machine) {
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            type Ask = unsafe extern "C" fn(u64, u64, u32);
+            let ask = machine.host.function::<Ask>("host_ask");
+            let (least, most) = (*self.lengths_ns.start(), *self.lengths_ns.end());
+            ask(least, most, self.states.unwrap_or(u32::MAX));
+        }
+    }
+
+    fn takes(&self, off: &Off) -> bool {
+        let is_of_state = match (self.states, off.began) {
+            (None, _) => true,
+            (Some(states), Began::Left(way)) if !way.stays => way.state & states != 0,
+            (Some(states), Began::Left(_) | Began::Forked) => states == 0,
+            (Some(_), Began::BeforeTheWindow) => false,
+        };
+        is_of_state && self.lengths_ns.contains(&(off.blocked_ns + off.queued_ns))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Began {
+    BeforeTheWindow,
+    /// It has never run, and waits for nothing but a CPU.
+    Forked,
+    Left(Leaving),
+}
+
+/// A time off the CPU.
+struct Off {
+    tid: u32,
+    began: Began,
+    end_ns: u64,
+    blocked_ns: u64,
+    queued_ns: u64,
+    is_over: bool,
+}
+
+impl Off {
+    fn flags(&self) -> u8 {
+        let of_thread = if self.tid % 4 == 3 { KERNEL_THREAD } else { 0 };
+        let when = |is: bool, flag: u8| if is { flag } else { 0 };
+        of_thread
+            | match self.began {
+                Began::BeforeTheWindow => return 0,
+                Began::Forked => return RUNNABLE,
+                Began::Left(way) if way.stays => RUNNABLE | when(way.is_throttled, THROTTLED),
+                Began::Left(way) => {
+                    when(way.state & 2 != 0, UNINTERRUPTIBLE)
+                        | when(way.state & 0xc != 0, STOPPED)
+                        | when(way.state & 0x400 != 0, NOLOAD)
+                        | when(way.is_io, BLOCK_IO)
+                        | when(way.lock_field != 0, KERNEL_LOCK)
+                }
+            }
+    }
+}
+
+/// Of a thread, those that the tool can know; the last one may be open at `end_ns`.
+fn offs(machine: &Machine, life: Life, end_ns: u64) -> Vec<Off> {
+    let logs = machine.logs(life.begin_ns..=life.end_ns);
+    let edges = life.begin_ns..end_ns;
+    let absences = offcpu::absences(&logs, life.tid, &edges).expect("the same log");
+    let seen = absences.into_iter().filter(|span| !span.is_hidden);
+    let offs = seen.map(|span| {
+        let (begin_ns, end_ns) = (span.pair.early.begin_ns, span.pair.early.end_ns);
+        let began = match machine.left.get(&(life.tid, begin_ns)) {
+            Some(way) if begin_ns > life.begin_ns => Began::Left(*way),
+            _ if life.tid <= THREADS => Began::BeforeTheWindow,
+            _ => Began::Forked,
+        };
+        let woken = wakeup_of(&logs, life.tid, begin_ns..end_ns);
+        let queued = if span.was_runnable {
+            begin_ns
+        } else {
+            woken.map_or(end_ns, |(ns, _)| ns)
+        };
+        Off {
+            tid: life.tid,
+            began,
+            end_ns,
+            blocked_ns: queued - begin_ns,
+            queued_ns: end_ns - queued,
+            is_over: end_ns < edges.end,
+        }
+    });
+    offs.collect()
+}
+
+/// `struct offcputime_value` of offcpu_rows.bpf.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Row {
+    blocked_ns: u64,
+    runqueue_ns: u64,
+    count: u64,
+    max_ns: u64,
+}
+
+impl Row {
+    fn add(&mut self, off: &Off) {
+        self.blocked_ns += off.blocked_ns;
+        self.runqueue_ns += off.queued_ns;
+        self.count += 1;
+        self.max_ns = self.max_ns.max(off.blocked_ns + off.queued_ns);
+    }
+
+    fn told(machine: &Machine, tid: u32, flags: u8) -> Self {
+        let mut row = Self::default();
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            type Told = unsafe extern "C" fn(u32, u8, bool, *mut Row);
+            let told = machine.host.function::<Told>("host_row");
+            told(tid, flags, false, &raw mut row);
+        }
+        row
+    }
+}
+
+/// `struct open_phase` of offcpu_open.bpf.h.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Open {
+    phase_ns: u64,
+    lifetime_ns: u64,
+    blocked_ns: u64,
+    runqueue_ns: u64,
+    waker: u64,
+    ip: u64,
+    sp: u64,
+    bp: u64,
+    tgid: u32,
+    tid: u32,
+    comm: [u8; 16],
+    syscall: i16,
+    file_type: u8,
+    futex_op: u8,
+    futex_value: u32,
+    phase: u8,
+    wait_flags: u8,
+    wanted: u8,
+    exact: u8,
+    depth: u32,
+    is_known: u32,
+    pad: u32,
+}
+
+impl Open {
+    fn told(machine: &Machine, task: Task) -> Self {
+        let mut open = Self::default();
+        machine.leave_to_user_space();
+        // SAFETY: the type of host/offcputime.c; the task lives.
+        let is_told = unsafe {
+            type Close = unsafe extern "C" fn(Task, *mut Open) -> bool;
+            let close = machine.host.function::<Close>("host_close_whole");
+            close(task, &raw mut open)
+        };
+        assert!(is_told, "it lives");
+        open
+    }
+}
+
+/// What is open at the end is told of whole; its stacks only once.
+fn assert_open(machine: &Machine, asked: &Asked, offs: &HashMap<u32, Off>, case: &str) {
+    for thread in machine.alive() {
+        let open = Open::told(machine, thread.task);
+        assert_eq!((open.tid, open.tgid), (thread.tid, thread.tid), "{case}");
+        let Some(off) = offs.get(&thread.tid) else {
+            continue;
+        };
+        let is_queued = off.queued_ns > 0;
+        let told = (
+            (open.blocked_ns, open.runqueue_ns),
+            (open.phase, open.phase_ns),
+            (open.wait_flags, open.wanted, open.is_known),
+            open.syscall,
+        );
+        let truth = (
+            (off.blocked_ns, off.queued_ns),
+            if is_queued {
+                (3, off.queued_ns)
+            } else {
+                (2, off.blocked_ns)
+            },
+            (off.flags(), u8::from(asked.takes(off)), 0),
+            if off.flags() & KERNEL_THREAD == 0 {
+                0
+            } else {
+                -1
+            },
+        );
+        assert_eq!(told, truth, "{case}, thread {}", thread.tid);
+        assert_eq!(Open::told(machine, thread.task).is_known, 1, "{case}");
+    }
+}
+
+/// All times off the CPU that are over by now are counted; of the next ones those that are asked for.
+fn assert_as_asked(machine: &mut Machine, seed: u64) {
+    let until_ns = machine.now;
+    let asked = Asked::random(&mut Rng::with_seed(seed));
+    asked.tell(machine);
+    machine.tick_ns = TICK_NS;
+    for _ in 0..3_000 {
+        machine.step();
+    }
+    let end_ns = machine.now + 1;
+    let case = format!("seed {seed}, {asked:?}");
+    let (mut filtered, mut filtered_ns) = (0, 0);
+    let mut rows: HashMap<(u32, u8), Row> = HashMap::new();
+    let mut open = HashMap::new();
+    for life in machine.lives() {
+        for off in offs(machine, life, end_ns) {
+            if !off.is_over {
+                open.insert(life.tid, off);
+            } else if off.end_ns <= until_ns || asked.takes(&off) {
+                rows.entry((off.tid, off.flags())).or_default().add(&off);
+            } else {
+                filtered += 1;
+                filtered_ns += off.blocked_ns + off.queued_ns;
+            }
+        }
+    }
+    for ((tid, flags), row) in rows {
+        let told = Row::told(machine, tid, flags);
+        assert_eq!(told, row, "{case}, thread {tid}, {flags:#x}");
+    }
+    let (mut told, mut told_ns) = (0, 0);
+    // SAFETY: the types of host/offcputime.c.
+    unsafe {
+        type Filtered = unsafe extern "C" fn(*mut u64, *mut u64);
+        machine.host.function::<Filtered>("host_filtered")(&raw mut told, &raw mut told_ns);
+        machine
+            .host
+            .function::<unsafe extern "C" fn(u64)>("host_end")(end_ns);
+    }
+    assert_eq!((told, told_ns), (filtered, filtered_ns), "{case}");
+    machine.now = end_ns;
+    assert_open(machine, &asked, &open, &case);
+}
+
+#[test]
+fn lengths_and_states_are_as_asked() {
+    play("offcputime", assert_as_asked);
+}
