@@ -116,10 +116,12 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	__u64 now = bpf_ktime_get_ns();
 
 	member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = now;
+	/* No call of a kernel thread is to be looked for, its first wait's included. */
+	member->wait_flags = BPF_CORE_READ(task, flags) & PF_KTHREAD ? WAIT_KERNEL_THREAD : 0;
 	if (origin == MEMBER_FORKED) {
 		/* Until it is put on a run queue; from then on it waits for nothing but a CPU. */
 		member->phase = PHASE_BLOCKED;
-		member->wait_flags = WAIT_RUNNABLE;
+		member->wait_flags |= WAIT_RUNNABLE;
 	} else if (origin == MEMBER_RENAMED) {
 		member->phase = phase_now(task);
 	}

@@ -13,13 +13,13 @@ use crate::wakeup_of;
 const TICK_NS: u64 = 500_000;
 
 /// `enum wait_flags` of waits.bpf.h.
-const RUNNABLE: u8 = 1;
+pub(crate) const RUNNABLE: u8 = 1;
 const THROTTLED: u8 = 1 << 1;
 const UNINTERRUPTIBLE: u8 = 1 << 2;
 const NOLOAD: u8 = 1 << 3;
 const BLOCK_IO: u8 = 1 << 4;
 const KERNEL_LOCK: u8 = 1 << 5;
-const KERNEL_THREAD: u8 = 1 << 6;
+pub(crate) const KERNEL_THREAD: u8 = 1 << 6;
 const STOPPED: u8 = 1 << 7;
 
 /// What the user asks for.
@@ -84,23 +84,32 @@ struct Off {
     is_over: bool,
 }
 
+/// What a thread says that left its CPU like this.
+pub(crate) fn said(tid: u32, way: Leaving, is_runnable: bool) -> u8 {
+    let when = |is: bool, flag: u8| if is { flag } else { 0 };
+    let of_wait = if is_runnable {
+        RUNNABLE | when(way.is_throttled, THROTTLED)
+    } else {
+        when(way.state & 2 != 0, UNINTERRUPTIBLE)
+            | when(way.state & 0xc != 0, STOPPED)
+            | when(way.state & 0x400 != 0, NOLOAD)
+            | when(way.is_io, BLOCK_IO)
+            | when(way.lock_field != 0, KERNEL_LOCK)
+    };
+    of_wait | of_thread(tid)
+}
+
+pub(crate) fn of_thread(tid: u32) -> u8 {
+    if tid % 4 == 3 { KERNEL_THREAD } else { 0 }
+}
+
 impl Off {
     fn flags(&self) -> u8 {
-        let of_thread = if self.tid % 4 == 3 { KERNEL_THREAD } else { 0 };
-        let when = |is: bool, flag: u8| if is { flag } else { 0 };
-        of_thread
-            | match self.began {
-                Began::BeforeTheWindow => return 0,
-                Began::Forked => return RUNNABLE,
-                Began::Left(way) if way.stays => RUNNABLE | when(way.is_throttled, THROTTLED),
-                Began::Left(way) => {
-                    when(way.state & 2 != 0, UNINTERRUPTIBLE)
-                        | when(way.state & 0xc != 0, STOPPED)
-                        | when(way.state & 0x400 != 0, NOLOAD)
-                        | when(way.is_io, BLOCK_IO)
-                        | when(way.lock_field != 0, KERNEL_LOCK)
-                }
-            }
+        match self.began {
+            Began::BeforeTheWindow => of_thread(self.tid),
+            Began::Forked => RUNNABLE | of_thread(self.tid),
+            Began::Left(way) => said(self.tid, way, way.stays),
+        }
     }
 }
 
@@ -138,28 +147,28 @@ fn offs(machine: &Machine, life: Life, end_ns: u64) -> Vec<Off> {
 /// `struct offcputime_value` of offcpu_rows.bpf.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-struct Row {
-    blocked_ns: u64,
-    runqueue_ns: u64,
-    count: u64,
-    max_ns: u64,
+pub(crate) struct Row {
+    pub(crate) blocked_ns: u64,
+    pub(crate) runqueue_ns: u64,
+    pub(crate) count: u64,
+    pub(crate) max_ns: u64,
 }
 
 impl Row {
-    fn add(&mut self, off: &Off) {
-        self.blocked_ns += off.blocked_ns;
-        self.runqueue_ns += off.queued_ns;
+    pub(crate) fn add(&mut self, blocked_ns: u64, queued_ns: u64) {
+        self.blocked_ns += blocked_ns;
+        self.runqueue_ns += queued_ns;
         self.count += 1;
-        self.max_ns = self.max_ns.max(off.blocked_ns + off.queued_ns);
+        self.max_ns = self.max_ns.max(blocked_ns + queued_ns);
     }
 
-    fn told(machine: &Machine, tid: u32, flags: u8) -> Self {
+    pub(crate) fn told(machine: &Machine, tid: u32, flags: u8, is_known: bool) -> Self {
         let mut row = Self::default();
         // SAFETY: the type of host/offcputime.c.
         unsafe {
             type Told = unsafe extern "C" fn(u32, u8, bool, *mut Row);
             let told = machine.host.function::<Told>("host_row");
-            told(tid, flags, false, &raw mut row);
+            told(tid, flags, is_known, &raw mut row);
         }
         row
     }
@@ -168,7 +177,7 @@ impl Row {
 /// `struct open_phase` of offcpu_open.bpf.h.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-struct Open {
+pub(crate) struct Open {
     phase_ns: u64,
     lifetime_ns: u64,
     blocked_ns: u64,
@@ -178,14 +187,14 @@ struct Open {
     sp: u64,
     bp: u64,
     tgid: u32,
-    tid: u32,
+    pub(crate) tid: u32,
     comm: [u8; 16],
-    syscall: i16,
+    pub(crate) syscall: i16,
     file_type: u8,
     futex_op: u8,
     futex_value: u32,
-    phase: u8,
-    wait_flags: u8,
+    pub(crate) phase: u8,
+    pub(crate) wait_flags: u8,
     wanted: u8,
     exact: u8,
     depth: u32,
@@ -194,17 +203,20 @@ struct Open {
 }
 
 impl Open {
-    fn told(machine: &Machine, task: Task) -> Self {
+    pub(crate) fn told(machine: &Machine, task: Task) -> Self {
+        Self::of(machine, "host_close_whole", task).expect("it lives")
+    }
+
+    /// `host_open`: `None` if its stacks need not be told.
+    pub(crate) fn of(machine: &Machine, name: &str, task: Task) -> Option<Self> {
         let mut open = Self::default();
         machine.leave_to_user_space();
-        // SAFETY: the type of host/offcputime.c; the task lives.
+        // SAFETY: the type of such functions of host/offcputime.c; the task lives.
         let is_told = unsafe {
-            type Close = unsafe extern "C" fn(Task, *mut Open) -> bool;
-            let close = machine.host.function::<Close>("host_close_whole");
-            close(task, &raw mut open)
+            type Tell = unsafe extern "C" fn(Task, *mut Open) -> bool;
+            machine.host.function::<Tell>(name)(task, &raw mut open)
         };
-        assert!(is_told, "it lives");
-        open
+        is_told.then_some(open)
     }
 }
 
@@ -261,7 +273,8 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
             if !off.is_over {
                 open.insert(life.tid, off);
             } else if off.end_ns <= until_ns || asked.takes(&off) {
-                rows.entry((off.tid, off.flags())).or_default().add(&off);
+                let row = rows.entry((off.tid, off.flags())).or_default();
+                row.add(off.blocked_ns, off.queued_ns);
             } else {
                 filtered += 1;
                 filtered_ns += off.blocked_ns + off.queued_ns;
@@ -269,7 +282,7 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
         }
     }
     for ((tid, flags), row) in rows {
-        let told = Row::told(machine, tid, flags);
+        let told = Row::told(machine, tid, flags, false);
         assert_eq!(told, row, "{case}, thread {tid}, {flags:#x}");
     }
     let (mut told, mut told_ns) = (0, 0);
