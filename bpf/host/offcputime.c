@@ -131,6 +131,29 @@ bool host_close_whole(struct task_struct *task, struct open_phase *to)
 	return open;
 }
 
+/* Another window of several begins. */
+void host_begin_next(__u64 now)
+{
+	takes_late = 0;
+	walk_on_leaving = 1;
+	window_end_ns = 0;
+	window_start_ns = now;
+}
+
+/* Before that: whether the stacks of a task's wait are told of. */
+bool host_open(struct task_struct *task, struct open_phase *to)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+	const struct open_phase *open;
+
+	open_members(&context);
+	open = host_written();
+	if (open)
+		*to = *open;
+	return open;
+}
+
 /* Threads that have exited, and how long they were in the window. */
 void host_exited(__u64 *threads, __u64 *lifetime_ns)
 {

@@ -85,6 +85,40 @@ void host_next_half(void)
 	epoch = 1;
 }
 
+/* A collection in windows: the first one begins. */
+void host_begin_windows(void)
+{
+	in_windows = 1;
+}
+
+/* What the last window has learnt of the clock serves the next one. */
+void host_next_clock(void)
+{
+	last_clock_offset = clock_offset;
+	clock_offset = clock_samples = 0;
+}
+
+/* Another window begins, in the other half. */
+void host_begin_next(__u64 now)
+{
+	epoch = 1;
+	window_end_ns = 0;
+	window_start_ns = now;
+}
+
+/* Waits of a task that began while no program was attached. */
+void host_find_wait(struct task_struct *task)
+{
+	struct bpf_iter__task context = { .task = task };
+
+	open_waits(&context);
+}
+
+__u64 host_clock_offset(void)
+{
+	return clock_offset;
+}
+
 /* The ring of slow waits has no room left. */
 void host_fill_slow_waits(void)
 {

@@ -56,6 +56,21 @@ void host_says(struct task_struct *task, bool io, __u32 lock_field, bool throttl
 	task->throttled = throttled;
 }
 
+/* What the run queue's clock is behind ours. */
+#define HOST_CLOCK_OFFSET 777
+
+/* The kernel stamps who is put on a run queue; 0: it is on none. */
+void host_queued(struct task_struct *task, __u64 now)
+{
+	task->sched_info.last_queued = now ? now - HOST_CLOCK_OFFSET : 0;
+}
+
+/* Its state as long as nobody wakes it. */
+void host_sleeps(struct task_struct *task, __u32 state)
+{
+	task->__state = state;
+}
+
 /* One came in time to keep it from sleeping. */
 void host_signal(struct task_struct *task, bool came)
 {

@@ -5,6 +5,8 @@ mod asked;
 mod host;
 #[path = "host/window.rs"]
 mod window;
+#[path = "host/offcputime_windows.rs"]
+mod windows;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -9,6 +9,8 @@ mod population;
 mod targets;
 #[path = "host/window.rs"]
 mod window;
+#[path = "host/runqlat_windows.rs"]
+mod windows;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -109,7 +111,7 @@ fn assert_counted(machine: &Machine, tid: u32, lengths: &[u64], seed: u64) {
 }
 
 /// For how long it had waited when the window closed, as the tool says later.
-fn waiting_ns(machine: &Machine, thread: &Thread) -> u64 {
+pub(crate) fn waiting_ns(machine: &Machine, thread: &Thread) -> u64 {
     machine.leave_to_user_space();
     // SAFETY: the type of host/runqlat.c; the task lives.
     unsafe {

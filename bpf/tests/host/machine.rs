@@ -22,6 +22,8 @@ pub(crate) struct Calls {
     state: unsafe extern "C" fn(Task, bool, bool, bool),
     signal: unsafe extern "C" fn(Task, bool),
     says: unsafe extern "C" fn(Task, bool, u32, bool),
+    queued: unsafe extern "C" fn(Task, u64),
+    sleeps: unsafe extern "C" fn(Task, u32),
     begin: unsafe extern "C" fn(u64),
     seed: unsafe extern "C" fn(Task),
     fork: unsafe extern "C" fn(Task, Task),
@@ -42,6 +44,8 @@ impl Calls {
                 state: *host.function("host_state"),
                 signal: *host.function("host_signal"),
                 says: *host.function("host_says"),
+                queued: *host.function("host_queued"),
+                sleeps: *host.function("host_sleeps"),
                 begin: *host.function("host_begin"),
                 seed: *host.function("host_seed"),
                 fork: *host.function("host_fork"),
@@ -64,6 +68,8 @@ pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) task: Task,
     pub(crate) state: State,
+    /// When it was put on a run queue last.
+    pub(crate) queued_ns: u64,
     begin_ns: u64,
     /// It has not been on a queue yet.
     is_new: bool,
@@ -104,6 +110,8 @@ pub(crate) struct Machine {
     pub(crate) left: HashMap<(u32, u64), Leaving>,
     /// The time between two events is a multiple of it.
     pub(crate) tick_ns: u64,
+    /// No program runs, and nobody forks.
+    pub(crate) is_detached: bool,
 }
 
 impl Machine {
@@ -117,6 +125,7 @@ impl Machine {
             // SAFETY: its type.
             task: unsafe { (calls.thread)(tid) },
             state: State::Asleep,
+            queued_ns: 0,
             begin_ns: now,
             is_new: false,
             is_shielded: (1..=SHIELDED).contains(&tid),
@@ -142,6 +151,7 @@ impl Machine {
             events: Vec::new(),
             left: HashMap::new(),
             tick_ns: 1,
+            is_detached: false,
         };
         // Whose first event is a switch has been queued since before the window, as far as a tool can know.
         machine.wake_all();
@@ -189,11 +199,16 @@ impl Machine {
         let runs = self.threads[at].state == State::Running;
         if self.threads[at].state == State::Asleep {
             self.threads[at].state = State::Queued;
-            // SAFETY: its type.
-            unsafe { (self.calls.state)(task, true, false, false) };
+            self.threads[at].queued_ns = self.now;
+            // SAFETY: their types.
+            unsafe {
+                (self.calls.state)(task, true, false, false);
+                (self.calls.queued)(task, self.now);
+                (self.calls.sleeps)(task, 0);
+            }
         }
         let is_new = std::mem::take(&mut self.threads[at].is_new);
-        if !is_seen {
+        if !is_seen || self.is_detached {
             return;
         }
         self.note(cpu, Kind::Wakeup { tid, is_new, runs });
@@ -218,7 +233,7 @@ impl Machine {
         }
         let way = if prev == 0 {
             IDLE
-        } else if is_target(&self.threads[prev]) && self.rng.u32(0..400) == 0 {
+        } else if is_target(&self.threads[prev]) && !self.is_detached && self.rng.u32(0..400) == 0 {
             EXIT
         } else {
             Leaving::random(&mut self.rng)
@@ -229,10 +244,11 @@ impl Machine {
             (self.calls.leaves)(leaving, way.stays);
             (self.calls.state)(leaving, way.stays, way.is_delayed, true);
             (self.calls.signal)(leaving, way.has_signal);
+            (self.calls.sleeps)(leaving, way.state);
             (self.calls.says)(leaving, way.is_io, way.lock_field, way.is_throttled);
         }
         self.left.insert((self.threads[prev].tid, self.now), way);
-        if !self.threads[prev].is_shielded {
+        if !self.threads[prev].is_shielded && !self.is_detached {
             self.set(cpu);
             let kind = Kind::Switch {
                 prev: self.threads[prev].tid,
@@ -245,6 +261,7 @@ impl Machine {
             unsafe { (self.calls.switch)(way.is_preempted, leaving, coming, way.state) };
         }
         self.threads[prev].state = if way.stays {
+            self.threads[prev].queued_ns = self.now;
             State::Queued
         } else {
             State::Asleep
@@ -255,6 +272,9 @@ impl Machine {
             (self.calls.state)(leaving, way.stays, way.is_delayed, false);
             (self.calls.signal)(leaving, false);
             (self.calls.says)(coming, false, 0, false);
+            (self.calls.queued)(leaving, if way.stays { self.now } else { 0 });
+            (self.calls.queued)(coming, 0);
+            (self.calls.sleeps)(coming, 0);
             (self.calls.state)(coming, true, false, true);
         }
         self.cpus[cpu as usize] = next;
@@ -276,6 +296,7 @@ impl Machine {
             // SAFETY: its type.
             task: unsafe { (self.calls.thread)(self.last_tid) },
             state: State::Asleep,
+            queued_ns: 0,
             begin_ns: self.now,
             is_new: true,
             is_shielded: false,
@@ -334,6 +355,13 @@ impl Drop for Machine {
             // SAFETY: made by `thread`, and used no more.
             unsafe { (self.calls.free_task)(thread.task) };
         }
+    }
+}
+
+impl Machine {
+    /// How often a thread has left a CPU.
+    pub(crate) fn times_left(&self, tid: u32) -> usize {
+        self.left.keys().filter(|(left, _)| *left == tid).count()
     }
 }
 

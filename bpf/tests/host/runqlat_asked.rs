@@ -102,9 +102,9 @@ impl Asked {
 
 /// A wait for a CPU that is over.
 #[derive(Clone, Copy, Debug)]
-struct Wait {
-    tid: u32,
-    ns: u64,
+pub(crate) struct Wait {
+    pub(crate) tid: u32,
+    pub(crate) ns: u64,
     end_ns: u64,
     cpu: u32,
     is_preempted: bool,
@@ -112,16 +112,23 @@ struct Wait {
     prev: u32,
 }
 
-/// From a wakeup, or from having to leave a CPU, until the thread is switched in. A wait whose end was hidden is none.
-fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
-    let mut since: HashMap<u32, (u64, bool)> = HashMap::new();
-    let mut waits = Vec::new();
-    for event in events {
+/// Waits begin with a wakeup, or with having to leave a CPU, and end with a switch to the thread. Of one whose end is hidden it is
+/// seen that it has left a CPU: it is none.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// When it began, and whether the thread had to leave.
+    pub(crate) since: HashMap<u32, (u64, bool)>,
+}
+
+impl Waiting {
+    /// The wait that ends with this event.
+    pub(crate) fn see(&mut self, event: &Event) -> Option<Wait> {
         match event.kind {
             Kind::Wakeup {
                 tid, runs: false, ..
             } => {
-                since.entry(tid).or_insert((event.ns, false));
+                self.since.entry(tid).or_insert((event.ns, false));
+                None
             }
             Kind::Switch {
                 prev,
@@ -129,24 +136,29 @@ fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
                 runnable,
                 ..
             } => {
-                since.remove(&prev);
+                self.since.remove(&prev);
                 if runnable {
-                    since.insert(prev, (event.ns, true));
+                    self.since.insert(prev, (event.ns, true));
                 }
-                let begun = since.remove(&next).filter(|_| tids.contains(&next));
-                waits.extend(begun.map(|(begin_ns, is_preempted)| Wait {
+                let (begin_ns, is_preempted) = self.since.remove(&next)?;
+                Some(Wait {
                     tid: next,
                     ns: event.ns - begin_ns,
                     end_ns: event.ns,
                     cpu: event.cpu,
                     is_preempted,
                     prev,
-                }));
+                })
             }
-            _ => {}
+            _ => None,
         }
     }
-    waits
+}
+
+fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
+    let mut waiting = Waiting::default();
+    let ended = events.iter().filter_map(|event| waiting.see(event));
+    ended.filter(|wait| tids.contains(&wait.tid)).collect()
 }
 
 /// `struct sum` of groups.bpf.h.
@@ -161,20 +173,20 @@ struct Sum {
 
 /// What waits come to, and how many are in each bucket.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counted {
+pub(crate) struct Counted {
     sum: Sum,
     buckets: BTreeMap<u32, u64>,
 }
 
 impl Counted {
-    fn add(&mut self, ns: u64) {
+    pub(crate) fn add(&mut self, ns: u64) {
         self.sum.count += 1;
         self.sum.total_ns += ns;
         self.sum.max_ns = self.sum.max_ns.max(ns);
         *self.buckets.entry(bucket(ns)).or_default() += 1;
     }
 
-    fn whole(machine: &Machine, half: u32) -> Self {
+    pub(crate) fn whole(machine: &Machine, half: u32) -> Self {
         // SAFETY: the types of host/runqlat.c.
         unsafe {
             type Whole = unsafe extern "C" fn(u32, *mut Sum);
@@ -261,7 +273,7 @@ impl Slow {
     }
 }
 
-fn told_count(machine: &Machine, name: &str) -> u64 {
+pub(crate) fn told_count(machine: &Machine, name: &str) -> u64 {
     // SAFETY: the type of such functions of host/runqlat.c.
     unsafe { machine.host.function::<unsafe extern "C" fn() -> u64>(name)() }
 }
@@ -288,6 +300,11 @@ fn assert_counted(machine: &Machine, asked: Asked, half: u32, waits: &[Wait], ca
     }
 }
 
+pub(crate) fn call(machine: &Machine, name: &str) {
+    // SAFETY: the type of such functions of host/runqlat.c.
+    unsafe { machine.host.function::<unsafe extern "C" fn()>(name)() }
+}
+
 /// All events until now are counted by machine, in one half; the next ones as is asked, in the other one.
 fn assert_as_asked(machine: &mut Machine, seed: u64) {
     let until_ns = machine.now;
@@ -300,10 +317,6 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
     let asked = Asked::random(&mut rng);
     asked.tell(machine);
     machine.tick_ns = TICK_NS;
-    let call = |machine: &Machine, name| {
-        // SAFETY: the type of such functions of host/runqlat.c.
-        unsafe { machine.host.function::<unsafe extern "C" fn()>(name)() }
-    };
     call(machine, "host_next_half");
     for _ in 0..2_000 {
         machine.step();
