@@ -131,6 +131,41 @@ bool host_close_whole(struct task_struct *task, struct open_phase *to)
 	return open;
 }
 
+/* It is no target any more. */
+void host_leave(struct task_struct *task)
+{
+	leave(task);
+}
+
+/* Where the targets' time went, that of threads which are gone, and times that nobody is told of. */
+struct host_account {
+	__u64 oncpu_ns;
+	__u64 runqueue_ns;
+	__u64 blocked_ns;
+	__u64 unseen_ns;
+	__u64 lifetime_ns;
+	__u64 unreported;
+	__u64 unreported_ns;
+};
+
+void host_account(struct host_account *to)
+{
+	__builtin_memset(to, 0, sizeof(*to));
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct offcputime_totals *sums;
+
+		host_set(0, cpu, NULL);
+		sums = totals_here();
+		to->oncpu_ns += sums->oncpu_ns;
+		to->runqueue_ns += sums->runqueue_ns;
+		to->blocked_ns += sums->blocked_ns;
+		to->unseen_ns += sums->unseen_ns;
+		to->lifetime_ns += sums->lifetime_ns;
+	}
+	to->unreported = losses.unreported;
+	to->unreported_ns = losses.unreported_ns;
+}
+
 /* Another window of several begins. */
 void host_begin_next(__u64 now)
 {

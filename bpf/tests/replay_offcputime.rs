@@ -3,6 +3,8 @@
 #[path = "host/offcputime_asked.rs"]
 mod asked;
 mod host;
+#[path = "host/offcputime_left.rs"]
+mod left;
 #[path = "host/window.rs"]
 mod window;
 #[path = "host/offcputime_windows.rs"]

@@ -75,13 +75,13 @@ enum Began {
 }
 
 /// A time off the CPU.
-struct Off {
+pub(crate) struct Off {
     tid: u32,
     began: Began,
-    end_ns: u64,
-    blocked_ns: u64,
-    queued_ns: u64,
-    is_over: bool,
+    pub(crate) end_ns: u64,
+    pub(crate) blocked_ns: u64,
+    pub(crate) queued_ns: u64,
+    pub(crate) is_over: bool,
 }
 
 /// What a thread says that left its CPU like this.
@@ -114,7 +114,7 @@ impl Off {
 }
 
 /// Of a thread, those that the tool can know; the last one may be open at `end_ns`.
-fn offs(machine: &Machine, life: Life, end_ns: u64) -> Vec<Off> {
+pub(crate) fn offs(machine: &Machine, life: Life, end_ns: u64) -> Vec<Off> {
     let logs = machine.logs(life.begin_ns..=life.end_ns);
     let edges = life.begin_ns..end_ns;
     let absences = offcpu::absences(&logs, life.tid, &edges).expect("the same log");
