@@ -32,6 +32,8 @@ struct host_map {
 };
 
 static struct host_map *host_maps[HOST_MAPS];
+/* No table has room for another key. */
+static int host_is_full;
 static __u64 host_clock;
 static __u32 host_at;
 static void *host_task;
@@ -144,6 +146,8 @@ static struct host_entry *host_make(struct host_map *map, struct host_entry **pl
 
 	if (map->shape.max_entries && map->entries >= map->shape.max_entries)
 		return NULL;
+	if (host_is_full && !map->shape.is_array && !map->is_storage)
+		return NULL;
 	entry = calloc(1, sizeof(*entry) + host_padded(map->shape.key_bytes) + values);
 	memcpy(entry->bytes, key, map->shape.key_bytes);
 	*place = entry;
@@ -225,6 +229,11 @@ void host_set(__u64 clock, __u32 cpu, void *task)
 	host_clock = clock;
 	host_at = cpu;
 	host_task = task;
+}
+
+void host_fill(void)
+{
+	host_is_full = 1;
 }
 
 void host_free(void)

@@ -131,6 +131,13 @@ bool host_close_whole(struct task_struct *task, struct open_phase *to)
 	return open;
 }
 
+/* Times that found no room. */
+void host_rows_full(__u64 *count, __u64 *ns)
+{
+	*count = losses.rows_full;
+	*ns = losses.rows_full_ns;
+}
+
 /* It is no target any more. */
 void host_leave(struct task_struct *task)
 {

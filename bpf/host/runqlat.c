@@ -119,6 +119,21 @@ __u64 host_clock_offset(void)
 	return clock_offset;
 }
 
+__u64 host_groups_full(void)
+{
+	return groups_full;
+}
+
+__u64 host_buckets_full(void)
+{
+	return buckets_full;
+}
+
+__u64 host_culprits_full(void)
+{
+	return culprits_full;
+}
+
 /* The ring of slow waits has no room left. */
 void host_fill_slow_waits(void)
 {

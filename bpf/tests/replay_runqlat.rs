@@ -2,6 +2,8 @@
 
 #[path = "host/runqlat_asked.rs"]
 mod asked;
+#[path = "host/runqlat_full.rs"]
+mod full;
 mod host;
 #[path = "host/population.rs"]
 mod population;

@@ -299,6 +299,47 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
     assert_open(machine, &asked, &open, &case);
 }
 
+/// Times that have no row when no room is left are counted as lost.
+fn assert_lost(machine: &mut Machine, seed: u64) {
+    let until_ns = machine.now;
+    // SAFETY: the type of host/host.c.
+    unsafe { machine.host.function::<unsafe extern "C" fn()>("host_fill")() };
+    for _ in 0..1_000 {
+        machine.step();
+    }
+    let mut rows: HashMap<(u32, u8), Row> = HashMap::new();
+    let (mut lost, mut lost_ns) = (0, 0);
+    for life in machine.lives() {
+        let offs = offs(machine, life, machine.now + 1).into_iter();
+        for off in offs.filter(|off| off.is_over) {
+            let key = (off.tid, off.flags());
+            if off.end_ns <= until_ns || rows.contains_key(&key) {
+                let row = rows.entry(key).or_default();
+                row.add(off.blocked_ns, off.queued_ns);
+            } else {
+                lost += 1;
+                lost_ns += off.blocked_ns + off.queued_ns;
+            }
+        }
+    }
+    for ((tid, flags), row) in rows {
+        let told = Row::told(machine, tid, flags, false);
+        assert_eq!(told, row, "seed {seed}, thread {tid}, {flags:#x}");
+    }
+    let (mut told, mut told_ns) = (0, 0);
+    // SAFETY: the type of host/offcputime.c.
+    unsafe {
+        type Full = unsafe extern "C" fn(*mut u64, *mut u64);
+        machine.host.function::<Full>("host_rows_full")(&raw mut told, &raw mut told_ns);
+    }
+    assert_eq!((told, told_ns), (lost, lost_ns), "seed {seed}");
+}
+
+#[test]
+fn what_finds_no_room_is_counted_as_lost() {
+    play("offcputime", assert_lost);
+}
+
 #[test]
 fn lengths_and_states_are_as_asked() {
     play("offcputime", assert_as_asked);

@@ -11,7 +11,7 @@ use crate::host::machine::{Machine, play};
 /// `enum group_by` of runqlat.bpf.c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum GroupBy {
+pub(crate) enum GroupBy {
     Machine,
     Process,
     Thread,
@@ -54,12 +54,12 @@ fn name(kind: u8, number: u32) -> [u8; 16] {
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    group_by: GroupBy,
+pub(crate) struct Asked {
+    pub(crate) group_by: GroupBy,
     /// `--preempt`
-    is_preempted_only: bool,
+    pub(crate) is_preempted_only: bool,
     /// `--slower`; 0: not given.
-    slower_ns: u64,
+    pub(crate) slower_ns: u64,
 }
 
 impl Asked {
@@ -75,7 +75,7 @@ impl Asked {
         }
     }
 
-    fn tell(self, machine: &Machine) {
+    pub(crate) fn tell(self, machine: &Machine) {
         // SAFETY: the type of host/runqlat.c.
         unsafe {
             type Ask = unsafe extern "C" fn(u32, u32, u64);
@@ -105,7 +105,7 @@ impl Asked {
 pub(crate) struct Wait {
     pub(crate) tid: u32,
     pub(crate) ns: u64,
-    end_ns: u64,
+    pub(crate) end_ns: u64,
     cpu: u32,
     is_preempted: bool,
     /// Who had the CPU until then.
@@ -155,7 +155,7 @@ impl Waiting {
     }
 }
 
-fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
+pub(crate) fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
     let mut waiting = Waiting::default();
     let ended = events.iter().filter_map(|event| waiting.see(event));
     ended.filter(|wait| tids.contains(&wait.tid)).collect()
@@ -164,26 +164,30 @@ fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
 /// `struct sum` of groups.bpf.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-struct Sum {
+pub(crate) struct Sum {
     count: u64,
     total_ns: u64,
     max_ns: u64,
-    comm: [u8; 16],
+    pub(crate) comm: [u8; 16],
 }
 
 /// What waits come to, and how many are in each bucket.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    sum: Sum,
-    buckets: BTreeMap<u32, u64>,
+    pub(crate) sum: Sum,
+    pub(crate) buckets: BTreeMap<u32, u64>,
 }
 
 impl Counted {
     pub(crate) fn add(&mut self, ns: u64) {
+        self.add_to_sum(ns);
+        *self.buckets.entry(bucket(ns)).or_default() += 1;
+    }
+
+    pub(crate) fn add_to_sum(&mut self, ns: u64) {
         self.sum.count += 1;
         self.sum.total_ns += ns;
         self.sum.max_ns = self.sum.max_ns.max(ns);
-        *self.buckets.entry(bucket(ns)).or_default() += 1;
     }
 
     pub(crate) fn whole(machine: &Machine, half: u32) -> Self {
@@ -197,7 +201,7 @@ impl Counted {
         }
     }
 
-    fn group(machine: &Machine, id: u32, half: u32) -> Self {
+    pub(crate) fn group(machine: &Machine, id: u32, half: u32) -> Self {
         // SAFETY: the types of host/runqlat.c.
         unsafe {
             type Group = unsafe extern "C" fn(u64, u32, *mut Sum);

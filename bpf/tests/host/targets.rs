@@ -275,6 +275,27 @@ fn act(population: &mut Population) -> &'static str {
     }
 }
 
+/// Children of a command that find no room are no targets, and are counted.
+fn assert_full(population: &mut Population, seed: u64) {
+    // SAFETY: the types of host/host.c and host/targets.h.
+    let full = unsafe {
+        population
+            .host
+            .function::<unsafe extern "C" fn()>("host_fill")();
+        *population
+            .host
+            .function::<unsafe extern "C" fn() -> u64>("host_targets_full")
+    };
+    let mut lost = 0;
+    for process in 0..population.processes.len().min(8) {
+        let is_wanted = population.processes[process].wanted == Wanted::Yes;
+        population.fork(process);
+        lost += u64::from(population.is_followed && is_wanted);
+    }
+    // SAFETY: its type.
+    assert_eq!(unsafe { full() }, lost, "seed {seed}");
+}
+
 #[test]
 fn targets_are_who_was_asked_for() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -295,5 +316,6 @@ fn targets_are_who_was_asked_for() {
             population.host.function::<Moves>("host_cgroup_moves")()
         };
         assert_eq!(moves, population.cgroup_moves, "seed {seed}");
+        assert_full(&mut population, seed);
     }
 }

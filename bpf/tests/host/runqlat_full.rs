@@ -1,0 +1,90 @@
+//! runqlat's tables without room: what is not in them is counted as lost, and no more than that.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use oracle::{Bracket, behind};
+
+use crate::asked::{Asked, Counted, GroupBy, call, told_count, waits};
+use crate::bucket;
+use crate::host::machine::{Machine, play};
+
+/// How many waits each task has caused until now.
+fn caused(machine: &Machine) -> BTreeMap<u32, Bracket> {
+    let tids: Vec<u32> = machine.lives().map(|life| life.tid).collect();
+    behind::culprits(&machine.logs(0..=machine.now), &tids).expect("the same log")
+}
+
+fn more(than: &BTreeMap<u32, Bracket>, all: &BTreeMap<u32, Bracket>) -> HashMap<u32, u64> {
+    let count = |of: &BTreeMap<u32, Bracket>, tid| of.get(tid).map_or(0, |bracket| bracket.count);
+    let more = all
+        .keys()
+        .map(|tid| (*tid, count(all, tid) - count(than, tid)));
+    more.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Threads and their waits' buckets that have a row before there is no room keep theirs.
+fn assert_lost(machine: &mut Machine, seed: u64) {
+    let asked = Asked {
+        group_by: GroupBy::Thread,
+        is_preempted_only: false,
+        slower_ns: 0,
+    };
+    asked.tell(machine);
+    call(machine, "host_next_half");
+    let (first_ns, at_first) = (machine.now, caused(machine));
+    for _ in 0..60 {
+        machine.step();
+    }
+    let (full_ns, at_full) = (machine.now, caused(machine));
+    call(machine, "host_fill");
+    for _ in 0..300 {
+        machine.step();
+    }
+    let tids: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
+    let mut groups: HashMap<u32, Counted> = HashMap::new();
+    let (mut groups_full, mut buckets_full) = (0, 0);
+    for wait in waits(&machine.logs(0..=machine.now).before, &tids) {
+        if wait.end_ns <= first_ns {
+            continue;
+        }
+        if wait.end_ns <= full_ns {
+            groups.entry(wait.tid).or_default().add(wait.ns);
+            continue;
+        }
+        match groups.get_mut(&wait.tid) {
+            None => groups_full += 1,
+            Some(group) if group.buckets.contains_key(&bucket(wait.ns)) => group.add(wait.ns),
+            Some(group) => {
+                group.add_to_sum(wait.ns);
+                buckets_full += 1;
+            }
+        }
+    }
+    let known = more(&at_first, &at_full);
+    let late = more(&at_full, &caused(machine)).into_iter();
+    let culprits_full: u64 = late
+        .filter(|(tid, _)| !known.contains_key(tid))
+        .map(|(_, count)| count)
+        .sum();
+    for (tid, truth) in groups {
+        let mut told = Counted::group(machine, tid, 1);
+        told.sum.comm = [0; 16];
+        assert_eq!(told, truth, "seed {seed}, thread {tid}");
+    }
+    let told = [
+        "host_groups_full",
+        "host_buckets_full",
+        "host_culprits_full",
+    ];
+    let told = told.map(|name| told_count(machine, name));
+    assert_eq!(
+        told,
+        [groups_full, buckets_full, culprits_full],
+        "seed {seed}"
+    );
+}
+
+#[test]
+fn what_finds_no_room_is_counted_as_lost() {
+    play("runqlat", assert_lost);
+}
