@@ -27,23 +27,8 @@ fn see(machine: &Machine, from_ns: u64, waiting: &mut Waiting) -> Counted {
     counted
 }
 
-/// All that happened until now was in the first window of several.
-fn assert_next_window(machine: &mut Machine, seed: u64) {
-    call(machine, "host_begin_windows");
-    for _ in 0..300 {
-        machine.step();
-    }
-    let mut waiting = Waiting::default();
-    let first = see(machine, 0, &mut waiting);
-    assert_eq!(told_count(machine, "host_clock_offset"), CLOCK_OFFSET_NS);
-    machine.now += 1;
-    at(machine, "host_end", machine.now);
-    // It is over, and the programs are still there.
-    let from_ns = machine.now;
-    for _ in 0..50 {
-        machine.step();
-    }
-    see(machine, from_ns, &mut waiting);
+/// No program is attached for a time; then the next window looks for waits that began meanwhile.
+fn wait_unseen(machine: &mut Machine, waiting: &mut Waiting) {
     machine.is_detached = true;
     let left: Vec<usize> = (0..=machine.last_tid)
         .map(|tid| machine.times_left(tid))
@@ -66,6 +51,26 @@ fn assert_next_window(machine: &mut Machine, seed: u64) {
             waiting.since.insert(thread.tid, (thread.queued_ns, false));
         }
     }
+}
+
+/// All that happened until now was in the first window of several.
+fn assert_next_window(machine: &mut Machine, seed: u64) {
+    call(machine, "host_begin_windows");
+    for _ in 0..300 {
+        machine.step();
+    }
+    let mut waiting = Waiting::default();
+    let first = see(machine, 0, &mut waiting);
+    assert_eq!(told_count(machine, "host_clock_offset"), CLOCK_OFFSET_NS);
+    machine.now += 1;
+    at(machine, "host_end", machine.now);
+    // It is over, and the programs are still there.
+    let from_ns = machine.now;
+    for _ in 0..50 {
+        machine.step();
+    }
+    see(machine, from_ns, &mut waiting);
+    wait_unseen(machine, &mut waiting);
     machine.is_detached = false;
     let from_ns = machine.now + 1;
     for _ in 0..20 {
