@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* offcputime.c: offcputime's programs on this machine, without sched_exit_tp, and what a test asks of them. */
+/* offcputime.c: offcputime's programs on this machine, and what a test asks of them. */
 #include "vmlinux.h"
 #include "host.h"
 #include "no_stacks.h"
@@ -129,6 +129,23 @@ bool host_close_whole(struct task_struct *task, struct open_phase *to)
 	if (open)
 		*to = *open;
 	return open;
+}
+
+/* Stacks are walked where a thread that has been switched to leaves the scheduler. */
+void host_walk_on_exit(void)
+{
+	struct offcputime_config asked = config;
+
+	asked.walk_on_exit = 1;
+	host_poke(&config, &asked, sizeof(asked));
+}
+
+/* The current thread leaves the scheduler, having been away or not. */
+void host_leave_scheduler(bool is_switch)
+{
+	unsigned long long context[] = { is_switch };
+
+	sched_exit(context);
 }
 
 /* Times that found no room. */

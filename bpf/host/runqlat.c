@@ -66,6 +66,15 @@ void host_caused(__u32 tid, __u64 *waits, __u64 *ns)
 	*ns = culprit ? culprit->caused_ns : 0;
 }
 
+/* The process of a thread that has caused waits; 0: of none. */
+__u32 host_caused_in(__u32 tid)
+{
+	struct culprit_key key = { .tid = tid };
+	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
+
+	return culprit ? culprit->tgid : 0;
+}
+
 __u64 host_unseen(void)
 {
 	return losses.unseen;

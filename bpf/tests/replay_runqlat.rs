@@ -17,6 +17,7 @@ mod windows;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use asked::process_of;
 use host::machine::{Life, Machine, THREADS, Task, Thread, play};
 use oracle::{Bracket, Kind, Logs, Span, behind, run_queue};
 use window::play_window;
@@ -60,6 +61,13 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
             truth.holds(waits, ns),
             "seed {seed}, thread {tid}: {waits} waits, {ns} ns; {truth:?}"
         );
+        // SAFETY: the type of host/runqlat.c.
+        let process = unsafe {
+            type In = unsafe extern "C" fn(u32) -> u32;
+            machine.host.function::<In>("host_caused_in")(tid)
+        };
+        let is_named = tid > 0 && truth.count > 0;
+        assert_eq!(process, if is_named { process_of(tid) } else { 0 });
     }
 }
 

@@ -8,54 +8,11 @@ use std::path::Path;
 use fastrand::Rng;
 use oracle::{Event, Kind, Logs};
 
+use crate::host::calls::Calls;
 use crate::host::leaving::{DEAD, EXIT, IDLE, INTERRUPTIBLE, Leaving};
 use crate::host::{self, Host};
 
 pub(crate) type Task = *mut c_void;
-
-/// Functions that every tool has: `host/threads.h`, `host/host.h`.
-pub(crate) struct Calls {
-    pub(crate) set: unsafe extern "C" fn(u64, u32, Task),
-    thread: unsafe extern "C" fn(u32) -> Task,
-    free_task: unsafe extern "C" fn(Task),
-    leaves: unsafe extern "C" fn(Task, bool),
-    state: unsafe extern "C" fn(Task, bool, bool, bool),
-    signal: unsafe extern "C" fn(Task, bool),
-    says: unsafe extern "C" fn(Task, bool, u32, bool),
-    queued: unsafe extern "C" fn(Task, u64),
-    sleeps: unsafe extern "C" fn(Task, u32),
-    begin: unsafe extern "C" fn(u64),
-    seed: unsafe extern "C" fn(Task),
-    fork: unsafe extern "C" fn(Task, Task),
-    switch: unsafe extern "C" fn(bool, Task, Task, u32),
-    wakeup: unsafe extern "C" fn(Task),
-    wakeup_new: unsafe extern "C" fn(Task),
-}
-
-impl Calls {
-    fn of(host: &Host) -> Self {
-        // SAFETY: their types.
-        unsafe {
-            Self {
-                set: *host.function("host_set"),
-                thread: *host.function("host_thread"),
-                free_task: *host.function("host_free_task"),
-                leaves: *host.function("host_leaves"),
-                state: *host.function("host_state"),
-                signal: *host.function("host_signal"),
-                says: *host.function("host_says"),
-                queued: *host.function("host_queued"),
-                sleeps: *host.function("host_sleeps"),
-                begin: *host.function("host_begin"),
-                seed: *host.function("host_seed"),
-                fork: *host.function("host_fork"),
-                switch: *host.function("host_switch"),
-                wakeup: *host.function("host_wakeup"),
-                wakeup_new: *host.function("host_wakeup_new"),
-            }
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -108,10 +65,13 @@ pub(crate) struct Machine {
     events: Vec<Event>,
     /// How threads have left their CPUs: by thread, and when.
     pub(crate) left: HashMap<(u32, u64), Leaving>,
+    left_times: HashMap<u32, usize>,
     /// The time between two events is a multiple of it.
     pub(crate) tick_ns: u64,
     /// No program runs, and nobody forks.
     pub(crate) is_detached: bool,
+    /// Threads say where they leave the scheduler, and whether they were away: `sched_exit_tp`.
+    pub(crate) leave_scheduler: Option<unsafe extern "C" fn(bool)>,
 }
 
 impl Machine {
@@ -150,8 +110,10 @@ impl Machine {
             cpus: vec![0; CPUS as usize],
             events: Vec::new(),
             left: HashMap::new(),
+            left_times: HashMap::new(),
             tick_ns: 1,
             is_detached: false,
+            leave_scheduler: None,
         };
         // Whose first event is a switch has been queued since before the window, as far as a tool can know.
         machine.wake_all();
@@ -247,7 +209,9 @@ impl Machine {
             (self.calls.sleeps)(leaving, way.state);
             (self.calls.says)(leaving, way.is_io, way.lock_field, way.is_throttled);
         }
-        self.left.insert((self.threads[prev].tid, self.now), way);
+        let tid = self.threads[prev].tid;
+        self.left.insert((tid, self.now), way);
+        *self.left_times.entry(tid).or_default() += 1;
         if !self.threads[prev].is_shielded && !self.is_detached {
             self.set(cpu);
             let kind = Kind::Switch {
@@ -278,8 +242,37 @@ impl Machine {
             (self.calls.state)(coming, true, false, true);
         }
         self.cpus[cpu as usize] = next;
+        self.leaves_scheduler(cpu, prev, next);
         if way.state == DEAD {
             self.replace(cpu, prev);
+        }
+    }
+
+    /// A thread that starts does so elsewhere.
+    fn leaves_scheduler(&mut self, cpu: u32, prev: usize, next: usize) {
+        let (tid, is_shielded) = (self.threads[next].tid, self.threads[next].is_shielded);
+        let Some(leave) = self.leave_scheduler.filter(|_| !is_shielded && tid != 0) else {
+            return;
+        };
+        if self.times_left(tid) == 0 {
+            return;
+        }
+        if self.threads[prev].is_shielded {
+            // The switch was hidden, and is known all the same.
+            let kind = Kind::Switch {
+                prev: self.threads[prev].tid,
+                next: tid,
+                runnable: false,
+                interruptible: true,
+            };
+            self.note(cpu, kind);
+        }
+        self.set(cpu);
+        // SAFETY: its type.
+        unsafe {
+            leave(true);
+            // It enters the scheduler once more, and stays.
+            leave(false);
         }
     }
 
@@ -361,7 +354,7 @@ impl Drop for Machine {
 impl Machine {
     /// How often a thread has left a CPU.
     pub(crate) fn times_left(&self, tid: u32) -> usize {
-        self.left.keys().filter(|(left, _)| *left == tid).count()
+        self.left_times.get(&tid).copied().unwrap_or(0)
     }
 }
 

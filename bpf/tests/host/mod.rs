@@ -5,6 +5,7 @@ use std::process::Command;
 
 use libloading::{Library, Symbol};
 
+mod calls;
 pub(crate) mod leaving;
 pub(crate) mod machine;
 

@@ -255,7 +255,7 @@ fn assert_open(machine: &Machine, asked: &Asked, offs: &HashMap<u32, Off>, case:
 }
 
 /// All times off the CPU that are over by now are counted; of the next ones those that are asked for.
-fn assert_as_asked(machine: &mut Machine, seed: u64) {
+pub(crate) fn assert_as_asked(machine: &mut Machine, seed: u64) {
     let until_ns = machine.now;
     let asked = Asked::random(&mut Rng::with_seed(seed));
     asked.tell(machine);

@@ -2,7 +2,7 @@
 
 use oracle::Kind;
 
-use crate::asked::{Off, offs};
+use crate::asked::{Off, assert_as_asked, offs};
 use crate::host::machine::{Life, Machine, Task, play};
 
 /// `struct host_account` of host/offcputime.c.
@@ -87,6 +87,24 @@ fn assert_left(machine: &mut Machine, seed: u64) {
         };
     }
     assert_eq!(Account::told(machine), truth, "seed {seed}");
+}
+
+/// Where threads tell that they leave the scheduler, no switch to one is hidden.
+fn assert_on_exit(machine: &mut Machine, seed: u64) {
+    // SAFETY: the types of host/offcputime.c.
+    unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn()>("host_walk_on_exit")();
+        type Leave = unsafe extern "C" fn(bool);
+        machine.leave_scheduler = Some(*machine.host.function::<Leave>("host_leave_scheduler"));
+    }
+    assert_as_asked(machine, seed);
+}
+
+#[test]
+fn times_that_end_outside_the_scheduler_are_the_same() {
+    play("offcputime", assert_on_exit);
 }
 
 #[test]

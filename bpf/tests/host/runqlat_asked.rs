@@ -34,7 +34,7 @@ const BUCKETS: u32 = 45 * 16;
 const TICK_NS: u64 = 500_000;
 
 /// `host_give` of runqlat_threads.h.
-fn process_of(tid: u32) -> u32 {
+pub(crate) fn process_of(tid: u32) -> u32 {
     1_000_000 + tid % 5
 }
 
