@@ -3,6 +3,10 @@
 #include "vmlinux.h"
 #include "host.h"
 #include "no_stacks.h"
+
+/* Two addresses are on every stack that is walked from outside. */
+#undef bpf_get_task_stack
+#define bpf_get_task_stack(task, addresses, bytes, flags) 16
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
 
@@ -12,14 +16,39 @@ static void host_give(struct task_struct *task)
 	task->flags = task->pid % 4 == 3 ? PF_KTHREAD : 0;
 }
 
+/* All registers differ but those that hold the system call's number, which is 0. */
+static void host_number_registers(void)
+{
+	__u64 *words = host_registers();
+	const struct pt_regs *regs = (const struct pt_regs *)words;
+
+	for (__u32 at = 0; at < sizeof(struct pt_regs) / sizeof(*words); at++) {
+		words[at] = at + 1;
+		if (syscall_number(regs))
+			words[at] = 0;
+	}
+}
+
+/* What a stack is walked from: instruction, stack and frame. */
+void host_registers_of_all(__u64 told[3])
+{
+	struct user_regs copied;
+
+	__builtin_memcpy(&copied, host_registers(), sizeof(copied));
+	told[0] = user_ip(&copied);
+	told[1] = user_sp(&copied);
+	told[2] = user_fp(&copied);
+}
+
 void host_begin(__u64 now)
 {
 	struct offcputime_config all = {
-		.stacks = { .no_user = 1, .no_kernel = 1 },
+		.stacks = { .no_user = 1 },
 		.max_ns = ~0ULL,
 		.state_mask = STATE_ANY,
 	};
 
+	host_number_registers();
 	host_poke(&config, &all, sizeof(all));
 	window_start_ns = now;
 }

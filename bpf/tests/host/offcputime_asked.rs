@@ -178,10 +178,10 @@ impl Row {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Open {
-    phase_ns: u64,
-    lifetime_ns: u64,
-    blocked_ns: u64,
-    runqueue_ns: u64,
+    pub(crate) phase_ns: u64,
+    pub(crate) lifetime_ns: u64,
+    pub(crate) blocked_ns: u64,
+    pub(crate) runqueue_ns: u64,
     waker: u64,
     ip: u64,
     sp: u64,
@@ -197,7 +197,7 @@ pub(crate) struct Open {
     pub(crate) wait_flags: u8,
     wanted: u8,
     exact: u8,
-    depth: u32,
+    pub(crate) depth: u32,
     is_known: u32,
     pad: u32,
 }
@@ -250,7 +250,22 @@ fn assert_open(machine: &Machine, asked: &Asked, offs: &HashMap<u32, Off>, case:
             },
         );
         assert_eq!(told, truth, "{case}, thread {}", thread.tid);
-        assert_eq!(Open::told(machine, thread.task).is_known, 1, "{case}");
+        let again = Open::told(machine, thread.task);
+        assert_eq!(
+            (open.depth, again.depth, again.is_known),
+            (2, 0, 1),
+            "{case}"
+        );
+        let mut registers = [0; 3];
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            type Registers = unsafe extern "C" fn(*mut u64);
+            let registers_of = machine.host.function::<Registers>("host_registers_of_all");
+            registers_of(registers.as_mut_ptr());
+        }
+        let is_kernel = off.flags() & KERNEL_THREAD != 0;
+        let walked = if is_kernel { [0; 3] } else { registers };
+        assert_eq!([open.ip, open.sp, open.bp], walked, "{case}");
     }
 }
 

@@ -1,11 +1,13 @@
 //! offcputime's collection in windows: a wait that began before one keeps the stacks and the flags that were told then.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use oracle::offcpu;
 
 use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, of_thread, said};
-use crate::host::machine::{Machine, State, Thread, play};
+use crate::host;
+use crate::host::machine::{BEGIN_NS, Machine, State, Task, Thread, play};
 use crate::wakeup_of;
 
 /// `PHASE_RUNNING`
@@ -79,8 +81,9 @@ fn assert_next_window(machine: &mut Machine, seed: u64) {
         under_way.insert(thread.tid, flags);
         if let Some(told) = told {
             let syscall = if flags & KERNEL_THREAD == 0 { 0 } else { -1 };
-            let truth = (thread.tid, flags, syscall);
-            assert_eq!((told.tid, told.wait_flags, told.syscall), truth, "{case}");
+            let truth = (thread.tid, flags, syscall, 2);
+            let told = (told.tid, told.wait_flags, told.syscall, told.depth);
+            assert_eq!(told, truth, "{case}");
         }
     }
     machine.is_detached = false;
@@ -143,6 +146,71 @@ fn assert_rows(
         assert_eq!(told.get(key), Some(row), "seed {seed}, {key:?}");
     }
     assert_eq!(told.len(), truth.len(), "seed {seed}");
+}
+
+/// `TASK_DEAD`
+const DEAD: u32 = 0x80;
+
+/// All events were before the window: a thread has done in it what it does at its end.
+#[test]
+fn window_without_events_is_of_one_phase() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime");
+    for seed in 0..100 {
+        let mut machine = Machine::new(&object, seed, 1_000_000_000_000);
+        for _ in 0..2_000 {
+            machine.step();
+        }
+        let length_ns = 1_000_000;
+        machine.now = BEGIN_NS + 1_000_000_000_000 + length_ns;
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            machine
+                .host
+                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
+        };
+        for thread in machine.alive() {
+            let case = format!("seed {seed}, thread {}", thread.tid);
+            let told = Open::told(&machine, thread.task);
+            let (phase, flags, blocked_ns, queued_ns) = match thread.state {
+                State::Running => (RUNNING, 0, 0, 0),
+                State::Asleep => (2, says(&machine, thread), length_ns, 0),
+                State::Queued => (3, says(&machine, thread), 0, length_ns),
+            };
+            let lengths = [
+                told.phase_ns,
+                told.lifetime_ns,
+                told.blocked_ns,
+                told.runqueue_ns,
+            ];
+            assert_eq!(
+                lengths,
+                [length_ns, length_ns, blocked_ns, queued_ns],
+                "{case}"
+            );
+            assert_eq!((told.phase, told.wait_flags), (phase, flags), "{case}");
+        }
+        assert_dead_are_silent(&object, seed);
+    }
+}
+
+/// Nothing is known of the end of a thread that has exited without an event.
+fn assert_dead_are_silent(object: &Path, seed: u64) {
+    let mut machine = Machine::new(object, seed, 1_000_000_000_000);
+    machine.now = BEGIN_NS + 1_000_000_000_001;
+    for thread in machine.alive() {
+        // SAFETY: the types of host/offcputime.c and host/threads.h; the task is there.
+        unsafe {
+            machine
+                .host
+                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now);
+            let sleeps = machine
+                .host
+                .function::<unsafe extern "C" fn(Task, u32)>("host_sleeps");
+            sleeps(thread.task, DEAD);
+        }
+        assert!(Open::of(&machine, "host_close_whole", thread.task).is_none());
+    }
 }
 
 #[test]
