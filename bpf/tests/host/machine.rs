@@ -62,7 +62,7 @@ pub(crate) struct Machine {
     pub(crate) last_tid: u32,
     /// Who has which CPU: a place in `threads`.
     cpus: Vec<usize>,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// How threads have left their CPUs: by thread, and when.
     pub(crate) left: HashMap<(u32, u64), Leaving>,
     left_times: HashMap<u32, usize>,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use oracle::{Bracket, behind};
+use oracle::{Bracket, Kind, behind};
 
-use crate::asked::{Asked, Counted, GroupBy, call, told_count, waits};
+use crate::asked::{Asked, Counted, GroupBy, Waiting, call, told_count, waits};
 use crate::bucket;
 use crate::host::machine::{Machine, play};
 
@@ -82,6 +82,51 @@ fn assert_lost(machine: &mut Machine, seed: u64) {
         [groups_full, buckets_full, culprits_full],
         "seed {seed}"
     );
+}
+
+/// Waits that would have been shorter than nothing are counted, and have no length.
+fn assert_negative(machine: &mut Machine, seed: u64) {
+    machine.wake_all();
+    let mut waiting = Waiting::default();
+    for event in &machine.events {
+        waiting.see(event);
+    }
+    call(machine, "host_next_half");
+    machine.now -= 1_000_000_000;
+    let first = machine.events.len();
+    for _ in 0..100 {
+        machine.step();
+    }
+    let targets: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
+    let (mut negative, mut counted) = (0, Counted::default());
+    for event in &machine.events[first..] {
+        if let Kind::Switch { next, .. } = event.kind
+            && waiting
+                .since
+                .get(&next)
+                .is_some_and(|(since_ns, _)| event.ns < *since_ns)
+        {
+            waiting.since.remove(&next);
+            negative += u64::from(targets.contains(&next));
+        }
+        if let Some(wait) = waiting
+            .see(event)
+            .filter(|wait| targets.contains(&wait.tid))
+        {
+            counted.add(wait.ns);
+        }
+    }
+    assert_eq!(
+        told_count(machine, "host_negative"),
+        negative,
+        "seed {seed}"
+    );
+    assert_eq!(Counted::whole(machine, 1), counted, "seed {seed}");
+}
+
+#[test]
+fn clock_that_goes_backwards_is_told() {
+    play("runqlat", assert_negative);
 }
 
 #[test]
