@@ -256,16 +256,19 @@ static __always_inline void describe_here(struct futex_wait *futex, struct task_
 	release_scratch(scratch);
 }
 
-/* A call that returned without sleeping. */
+/* A call that returned without sleeping, as far as was seen. */
 static __always_inline void futex_raced(struct futex_wait *futex, const struct futex_call *call, struct task_struct *task,
 					long ret)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), switches = BPF_CORE_READ(task, nvcsw);
+	bool slept = switches != futex->switches_seen;
 
+	/* Once for each: the next call may not sleep at all. */
+	futex->switches_seen = switches;
 	if (!in_window(now))
 		return;
 	futex->call = *call;
-	if (ret >= 0 && BPF_CORE_READ(task, nvcsw) != futex->switches_seen) {
+	if (slept) {
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
 		return;
 	}
