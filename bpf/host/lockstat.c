@@ -4,6 +4,7 @@
 #include "host.h"
 #include "no_stacks.h"
 #include "no_futexes.h"
+#include "no_names.h"
 #include "../lockstat/lockstat.bpf.c"
 
 void host_begin(__u64 now)

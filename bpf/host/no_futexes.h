@@ -1,34 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* no_futexes.h: stands for what lockstat asks of programs' locks, of names and of owners, where there are none. */
+/* no_futexes.h: stands for what lockstat asks of programs' locks, where there are none. */
 #ifndef __HOST_NO_FUTEXES_H__
 #define __HOST_NO_FUTEXES_H__
 
 #define __FUTEX_BPF_H__
-#define __LOCK_NAMES_BPF_H__
-#define __KERNEL_OWNER_BPF_H__
-#define __KERNEL_SLEEPERS_BPF_H__
 
-struct kernel_lock {
-	__u64 owner;
-};
-
-struct rt_mutex_base___owned {
-	__u64 owner;
-};
-
-#include "waits.bpf.h"
-
-#define bpf_probe_read_user(to, bytes, from) (__builtin_memcpy(to, from, bytes), 0)
-#define claim_scratch(slot) scratch_at(*(slot) = 0)
-#define release_scratch(scratch) ((void)(scratch))
 #define bpf_get_current_pid_tgid() 0
-#define bpf_get_prandom_u32() 0
-#define describe_semaphore(lock, address) ((void)(lock))
-#define is_own_mmap_lock(task, lock) false
-#define is_lock_named(lock) true
-#define name_lock(wait, task) ((void)(wait))
-#define note_run_queue(task) ((void)(task))
-#define find_kernel_waits(member, task) ((void)(member))
 #define futex_found(wait, task) ((void)(wait))
 #define futex_switched_in(wait, task) ((void)(wait))
 #define futex_switched_out(wait, task, preempt, state) ((void)(wait))

@@ -12,6 +12,7 @@
 #define MAX_STACK_DEPTH 127
 #define STACK_LEFT_OUT 1
 #define STACK_WAKER 1
+#define STACK_ADDRESS 2
 
 struct stack_config {
 	__u32 no_user;
