@@ -32,6 +32,8 @@ struct Jit {
     tgid: u32,
     file: Option<File>,
     tried: Instant,
+    /// When [`Jits::find`] last tried, which does not wait for another's turn: a report may begin just behind a look in vain.
+    looked: Option<Instant>,
     map: PerfMap,
     /// Size and modification time when last read.
     stamp: Option<(u64, i64, i64)>,
@@ -113,6 +115,7 @@ impl Jits {
             tgid,
             file,
             tried: now,
+            looked: None,
             map: PerfMap::default(),
             stamp: None,
             next_read: now,
@@ -131,8 +134,9 @@ impl Jits {
     ) -> Option<String> {
         let jit = self.spaces.get_mut(&space)?;
         let now = Instant::now();
-        if jit.file.is_none() && now >= jit.tried + RETRY && self.open < self.max_open {
-            jit.tried = now;
+        let is_due = jit.looked.is_none_or(|looked| now >= looked + RETRY);
+        if jit.file.is_none() && is_due && self.open < self.max_open {
+            jit.looked = Some(now);
             jit.file = open(jit.tgid, u64::MAX).ok().filter(|_| has(jit.tgid));
             self.open += usize::from(jit.file.is_some());
         }
@@ -223,6 +227,18 @@ mod tests {
         let status = "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4711\t17\t1\n";
         assert_eq!(identity(status), Some((0, 1)));
         assert_eq!(identity("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_map_that_comes_just_behind_a_look_in_vain_is_found() {
+        let pid = std::process::id();
+        let path = format!("/tmp/perf-{pid}.map");
+        let mut jits = Jits::new(8);
+        jits.see(1, pid, crate::window::monotonic_ns());
+        fs::write(&path, "1000 100 late\n").expect("a map");
+        let found = jits.find(1, 0x1050, |_| true);
+        fs::remove_file(&path).expect("the map");
+        assert_eq!(found.as_deref(), Some("late"));
     }
 
     #[test]
