@@ -165,6 +165,16 @@ mod tests {
     }
 
     #[test]
+    fn mappings_made_while_the_file_is_read_stay() {
+        let mut all = silent();
+        event(&mut all, 10, Event::Exec { tgid: 5 });
+        // The reading began at 20, and what it found was there before 30.
+        all.learn(5, Vec::new(), 20);
+        map(&mut all, 5, 0x1000, 1, 30);
+        assert_eq!(inode(&all, 5, u64::MAX, 0x1000), Some(1));
+    }
+
+    #[test]
     fn a_child_has_its_parents_mappings_until_it_changes_them() {
         let mut all = silent();
         event(&mut all, 10, Event::Exec { tgid: 5 });

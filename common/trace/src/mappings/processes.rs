@@ -86,12 +86,13 @@ impl Processes {
         if latest.is_some_and(|s| s.complete) {
             return;
         }
-        // What was read is newer than every event up to now.
-        self.apply_until(monotonic_ns());
+        // What will have been read is newer than every event up to now; what happens meanwhile need not be in it.
+        let read_ns = monotonic_ns();
+        self.apply_until(read_ns);
         // Kernel threads have none, and who is gone by now has no stack that starts later.
         let mappings = maps::read(tgid).unwrap_or_default();
         if !mappings.is_empty() {
-            self.learn(tgid, mappings);
+            self.learn(tgid, mappings, read_ns);
         }
     }
 
@@ -134,10 +135,11 @@ impl Processes {
         if latest.is_some_and(|s| s.complete || s.read_ns != 0) {
             return;
         }
-        self.apply_until(monotonic_ns());
+        let read_ns = monotonic_ns();
+        self.apply_until(read_ns);
         let mappings = maps::read_any_thread(tgid);
         self.losses.gone += u64::from(mappings.is_err());
-        self.learn(tgid, mappings.unwrap_or_default());
+        self.learn(tgid, mappings.unwrap_or_default(), read_ns);
     }
 
     /// What covered `address` at `time_ns`, and the ID of the address space.
@@ -193,8 +195,8 @@ impl Processes {
         self.changed.insert(tgid);
     }
 
-    /// Takes in the first reading of a process' maps file; an empty one is all that will be known.
-    fn learn(&mut self, tgid: u32, mut mappings: Vec<Mapping>) {
+    /// Takes in the first reading of a process' maps file, which began at `read_ns`; an empty one is all that will be known.
+    pub(super) fn learn(&mut self, tgid: u32, mut mappings: Vec<Mapping>, read_ns: u64) {
         share(&mut self.paths, &mut mappings);
         self.make_room(mappings.len());
         let table = self.no_mappings();
@@ -204,7 +206,7 @@ impl Processes {
             process.push(Space::new(self.spaces, 0, false, table));
         }
         let space = process.latest_mut().expect("just pushed");
-        space.read_ns = monotonic_ns();
+        space.read_ns = read_ns;
         space.complete = !mappings.is_empty();
         let (table, given_up) = space.table_mut(&self.held);
         self.losses.forgotten += given_up + table.merge(mappings, 0);
