@@ -298,7 +298,13 @@ fn the_archive_has_everything() {
         let found = program.windows(path.len()).any(|bytes| bytes == path);
         assert!(!found, "{tool}: the builder's directories");
     }
-    for file in ["LICENSE", "README.md", "share/doc/usekit/LINKED"] {
+    for file in [
+        "LICENSE",
+        "README.md",
+        "share/doc/usekit/LINKED",
+        "share/doc/usekit/docs/guide.md",
+        "share/man/man7/usekit.7",
+    ] {
         assert!(root.join(file).is_file(), "{file}");
     }
 }

@@ -231,6 +231,26 @@ fn the_readme_has_a_row_for_each_tool() {
     assert!(!readme.contains("<!-- output"), "an output is missing");
 }
 
+/// The commands in the rows of the README's table by symptom, in its manual page, too.
+#[test]
+fn the_manual_has_the_readmes_symptoms() {
+    let readme = read("README.md");
+    let page = read("man/usekit.7").replace("\\-", "-");
+    let table = readme.split("\n## By symptom\n").nth(1).expect("a table");
+    let table = table.split("\n## ").next().expect("its end");
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut count = 0;
+    for row in rows {
+        let symptom = row.split('|').nth(1).expect("a symptom").trim();
+        assert!(page.contains(symptom), "{symptom}");
+        for command in row.split('`').skip(1).step_by(2) {
+            assert!(page.contains(command), "{symptom}: {command}");
+        }
+        count += 1;
+    }
+    assert!(count >= 14, "{count}");
+}
+
 /// Every source below these directories, as one text.
 fn sources(dirs: &[&str]) -> String {
     let mut text = String::new();
