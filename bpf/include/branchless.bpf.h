@@ -7,9 +7,6 @@
 #ifndef __BRANCHLESS_BPF_H__
 #define __BRANCHLESS_BPF_H__
 
-#include "vmlinux.h"
-#include <bpf/bpf_helpers.h>
-
 /* 1 if `a` is less than `b`, else 0. */
 static __always_inline __u64 is_below(__u64 a, __u64 b)
 {
