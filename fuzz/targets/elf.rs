@@ -24,7 +24,7 @@ mod pieces;
 mod relocations;
 
 /// What the real one has, beside the library that names are read with.
-mod elfnames {
+mod demangle {
     pub(super) const MAX_NAME: usize = 16 << 10;
 }
 
