@@ -15,7 +15,7 @@ void *host_make_task(__u64 bytes);
 void host_free_task(void *task);
 /* The record that an iterator has written last, once; NULL: none. */
 const void *host_written(void);
-/* From now on tables take no new keys. */
+/* Tables take no new keys from now on. */
 void host_fill(void);
 /* To be called before the object is let go. */
 void host_free(void);

@@ -45,7 +45,7 @@ static __u64 host_ids_of_current(void)
 	return (__u64)task->tgid << 32 | task->pid;
 }
 
-/* Which register holds a system call's number. */
+/* The register that holds a system call's number. */
 static __u32 host_number_at;
 
 static void host_learn_registers(void)
@@ -93,7 +93,7 @@ void host_calls(struct task_struct *task, __s64 number, const __u64 arguments[6]
 	__builtin_memcpy(registers + 1, arguments, sizeof(struct call_arguments));
 }
 
-/* Of futex(2) only there is a program at the entry. */
+/* The entry of futex(2) has a program, and of no other call. */
 void host_enters(const __u64 arguments[6])
 {
 	struct syscall_entry context = { .number = SYSCALL_FUTEX };

@@ -29,7 +29,7 @@ static void host_number_registers(void)
 	}
 }
 
-/* What a stack is walked from: instruction, stack and frame. */
+/* Start of a walk: instruction, stack and frame. */
 void host_registers_of_all(__u64 told[3])
 {
 	struct user_regs copied;
@@ -190,7 +190,7 @@ void host_leave(struct task_struct *task)
 	leave(task);
 }
 
-/* Where the targets' time went, that of threads which are gone, and times that nobody is told of. */
+/* The targets' time by where it went, that of threads which are gone, and times that nobody is told of. */
 struct host_account {
 	__u64 oncpu_ns;
 	__u64 runqueue_ns;

@@ -80,7 +80,7 @@ __u64 host_unseen(void)
 	return losses.unseen;
 }
 
-/* What the user asks for. */
+/* Options that the user gives. */
 void host_ask(__u32 group_by, __u32 causes, __u64 slower_ns)
 {
 	struct runqlat_config asked = { .group_by = group_by, .causes = causes, .slower_ns = slower_ns };
@@ -100,7 +100,7 @@ void host_begin_windows(void)
 	in_windows = 1;
 }
 
-/* What the last window has learnt of the clock serves the next one. */
+/* The next window goes by what the last one has learnt of the clock. */
 void host_next_clock(void)
 {
 	last_clock_offset = clock_offset;

@@ -53,7 +53,7 @@ struct cgroup *host_cgroup(struct cgroup *parent, __u64 id)
 struct host_facts {
 	__u32 pid;
 	__u32 tgid;
-	/* Of its numbers in the tool's namespace; 0: it is outside. */
+	/* Number in the tool's namespace; 0: it is outside. */
 	__u32 inner_pid;
 	__u32 inner_namespace;
 	__u32 flags;

@@ -44,7 +44,7 @@ void host_state(struct task_struct *task, bool queued, bool delayed, bool runs)
 	task->on_cpu = runs;
 }
 
-/* What a thread says of its wait: it is for a disk, for a lock of the kernel that one of three fields tells of, or for its cgroup's
+/* A thread's word on its wait: it is for a disk, for a lock of the kernel that one of three fields tells of, or for its cgroup's
  * next share of the CPUs.
  */
 void host_says(struct task_struct *task, bool io, __u32 lock_field, bool throttled)
@@ -56,7 +56,7 @@ void host_says(struct task_struct *task, bool io, __u32 lock_field, bool throttl
 	task->throttled = throttled;
 }
 
-/* What the run queue's clock is behind ours. */
+/* Lag of the run queue's clock behind ours. */
 #define HOST_CLOCK_OFFSET 777
 
 /* The kernel stamps who is put on a run queue; 0: it is on none. */

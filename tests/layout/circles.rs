@@ -1,4 +1,4 @@
-//! Which module of a crate uses which: read from `use` and from paths that begin at the crate or above.
+//! Uses among the modules of a crate, read from `use` and from paths that begin at the crate or above.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ type Module = Vec<String>;
 pub(crate) fn circles(crate_root: &Path) -> Vec<String> {
     let mut modules = BTreeMap::new();
     read(crate_root, &mut Vec::new(), &mut modules);
-    // Of each module those in it, and which of their neighbours they use.
+    // Each module's children, with the neighbours that they use.
     let mut uses: BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for (user, text) in &modules {
         for used in paths(text).filter_map(|path| target(user, &path, &modules)) {
@@ -72,7 +72,7 @@ fn without_tests(text: &str) -> String {
     lines.flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// What follows `use`, one path after the other, and all other paths from the crate or from above.
+/// Paths behind `use`, one after the other, and all others from the crate or from above.
 fn paths(text: &str) -> impl Iterator<Item = String> {
     let mut found = Vec::new();
     let mut rest = String::new();

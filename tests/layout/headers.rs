@@ -1,4 +1,4 @@
-//! Which tool's BPF programs include which header.
+//! Headers by the tools whose BPF programs include them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -20,10 +20,10 @@ pub(crate) struct Armed {
     pub(crate) trigger: Trigger,
 }
 
-/// With `-s`, how often what processes map is taken in while a trigger is waited for: its stream has no room for more.
+/// Time between two looks, with `-s`, at what processes map while a trigger is waited for: the stream has no room for more.
 const ABSORB_MS: i32 = 200;
 
-/// What ended the wait.
+/// End of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Fired,

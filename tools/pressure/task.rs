@@ -34,7 +34,7 @@ pub(crate) struct TaskStock {
     pub(crate) many: Option<Many>,
 }
 
-/// Of how many tasks a record is the sum.
+/// Number of tasks that a record is the sum of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Many {
     /// They were asked about.

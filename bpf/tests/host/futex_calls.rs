@@ -15,7 +15,7 @@ pub(crate) const WAKES: [u8; 3] = [1, 10, 66];
 /// Numbers of futex_wake(2) and futex_wait(2).
 const FUTEX_WAKE: i64 = 454;
 const FUTEX_WAIT: i64 = 455;
-/// What takes no futex: getppid(2) on x86-64, which has no arguments, and something as harmless elsewhere.
+/// A call that takes no futex: getppid(2) on x86-64, and something as harmless elsewhere.
 pub(crate) const OTHER: i64 = 110;
 pub(crate) const NO_CALL: i64 = -1;
 /// lockstat's programs. Tasks and locks are what it has given out.
@@ -42,7 +42,7 @@ impl Programs {
     calls! {
         set = "host_set" (now: u64, cpu: u32, task: Pointer);
         begin = "host_begin" (now: u64);
-        /// By thread and process number.
+        /// Thread and process number.
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;
         free_task = "host_free_task" (task: Pointer);
         lock = "host_lock" () -> Pointer;
@@ -83,7 +83,7 @@ impl Programs {
         }
     }
 
-    /// What `host_sums` gives of a lock's row.
+    /// Sums of a lock's row, in the order of `host_sums`.
     pub(crate) fn sums(
         &self,
         lock: Pointer,
@@ -106,7 +106,7 @@ impl Programs {
         sums
     }
 
-    /// What `host_waiter` gives of a thread.
+    /// Sums of a thread, in the order of `host_waiter`.
     pub(crate) fn waiter(
         &self,
         lock: Pointer,
@@ -131,7 +131,7 @@ impl Programs {
         sums
     }
 
-    /// What `host_holder` gives of who ended waits, by thread and process number.
+    /// Sums of who ended waits, by thread and process number, in the order of `host_holder`.
     pub(crate) fn holder(
         &self,
         lock: Pointer,

@@ -79,7 +79,7 @@ impl Futexes {
         }
     }
 
-    /// As [`Self::step`]; but nobody ends, for what it waited for goes with it.
+    /// A [`Self::step`] in which no thread ends: what it waited for would go with it.
     fn late_step(&mut self) {
         self.now += 1_000;
         let at = self.rng.usize(0..self.threads.len());

@@ -11,7 +11,7 @@ use crate::futex_account::{Row, Wait};
 use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, WAITS, WAKES, futex_call};
 use crate::host::Host;
 
-/// When the window opens, ns.
+/// Opening of the window, ns.
 const BEGIN_NS: u64 = 1_000;
 const PROCESSES: u32 = 3;
 const THREADS_OF_EACH: u32 = 4;
@@ -37,11 +37,11 @@ enum Call {
     Wait {
         lock: usize,
         operation: u8,
-        /// As the programs see it.
+        /// The wait as the programs see it.
         wait: Option<Wait>,
         /// It slept without their seeing it.
         is_hidden: bool,
-        /// By a call: it will return.
+        /// A call has woken it: it will return.
         is_woken: bool,
     },
 }
@@ -136,7 +136,7 @@ impl Futexes {
             .collect()
     }
 
-    /// Of every lock, operation and process, those without waits included.
+    /// Rows of every lock, operation and process, those without waits included.
     pub(crate) fn rows(&self) -> Vec<((usize, u8, u32), Row)> {
         let mut all = Vec::new();
         for lock in 0..LOCKS {

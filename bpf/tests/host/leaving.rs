@@ -30,7 +30,7 @@ pub(crate) struct Leaving {
     pub(super) is_delayed: bool,
     /// It waits for a disk.
     pub(crate) is_io: bool,
-    /// Which of the fields names the kernel's lock that it waits for; 0: none.
+    /// Field that names the kernel's lock that it waits for; 0: none.
     pub(crate) lock_field: u32,
     /// Its cgroup has used up its share of the CPUs.
     pub(crate) is_throttled: bool,

@@ -9,7 +9,7 @@ use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
 
-/// When the window opens, ns.
+/// Opening of the window, ns.
 const BEGIN_NS: u64 = 1_000;
 /// `LCB_F_SPIN`, `LCB_F_MUTEX` of include/trace/events/lock.h
 const SPIN: u32 = 1;

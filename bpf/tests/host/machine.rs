@@ -25,7 +25,7 @@ pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) task: Task,
     pub(crate) state: State,
-    /// When it was put on a run queue last.
+    /// Time at which it was put on a run queue last.
     pub(crate) queued_ns: u64,
     begin_ns: u64,
     /// It has not been on a queue yet.
@@ -44,7 +44,7 @@ pub(crate) struct Life {
     pub(crate) end_ns: u64,
 }
 
-/// When the window opens, ns.
+/// Opening of the window, ns.
 pub(crate) const BEGIN_NS: u64 = 1_000;
 const CPUS: u32 = 4;
 pub(crate) const THREADS: u32 = 12;
@@ -63,7 +63,7 @@ pub(crate) struct Machine {
     /// Who has which CPU: a place in `threads`.
     cpus: Vec<usize>,
     pub(crate) events: Vec<Event>,
-    /// How threads have left their CPUs: by thread, and when.
+    /// Departures of threads from their CPUs: thread and time.
     pub(crate) left: HashMap<(u32, u64), Leaving>,
     left_times: HashMap<u32, usize>,
     /// The time between two events is a multiple of it.
@@ -352,7 +352,7 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    /// How often a thread has left a CPU.
+    /// Number of times that a thread has left a CPU.
     pub(crate) fn times_left(&self, tid: u32) -> usize {
         self.left_times.get(&tid).copied().unwrap_or(0)
     }

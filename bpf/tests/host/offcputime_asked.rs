@@ -22,7 +22,7 @@ const KERNEL_LOCK: u8 = 1 << 5;
 pub(crate) const KERNEL_THREAD: u8 = 1 << 6;
 const STOPPED: u8 = 1 << 7;
 
-/// What the user asks for.
+/// Options that the user gives.
 #[derive(Clone, Debug)]
 struct Asked {
     /// `-m` and `-M`
@@ -84,7 +84,7 @@ pub(crate) struct Off {
     pub(crate) is_over: bool,
 }
 
-/// What a thread says that left its CPU like this.
+/// Word of a thread that left its CPU like this.
 pub(crate) fn said(tid: u32, way: Leaving, is_runnable: bool) -> u8 {
     let when = |is: bool, flag: u8| if is { flag } else { 0 };
     let of_wait = if is_runnable {
@@ -113,7 +113,7 @@ impl Off {
     }
 }
 
-/// Of a thread, those that the tool can know; the last one may be open at `end_ns`.
+/// Those of a thread that the tool can know; the last one may be open at `end_ns`.
 pub(crate) fn offs(machine: &Machine, life: Life, end_ns: u64) -> Vec<Off> {
     let logs = machine.logs(life.begin_ns..=life.end_ns);
     let edges = life.begin_ns..end_ns;
@@ -220,7 +220,7 @@ impl Open {
     }
 }
 
-/// What is open at the end is told of whole; its stacks only once.
+/// Waits that are open at the end are told of whole; their stacks only once.
 fn assert_open(machine: &Machine, asked: &Asked, offs: &HashMap<u32, Off>, case: &str) {
     for thread in machine.alive() {
         let open = Open::told(machine, thread.task);

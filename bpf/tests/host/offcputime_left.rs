@@ -45,7 +45,7 @@ impl Account {
             self.oncpu_ns += end_ns - came.expect("it runs").ns;
             return;
         };
-        // What it was blocked before its wakeup is in the sums already.
+        // The sums have the blocked time before its wakeup already.
         if queued_ns > 0 {
             self.runqueue_ns += queued_ns;
         } else {
@@ -89,7 +89,7 @@ fn assert_left(machine: &mut Machine, seed: u64) {
     assert_eq!(Account::told(machine), truth, "seed {seed}");
 }
 
-/// Where threads tell that they leave the scheduler, no switch to one is hidden.
+/// No switch to a thread is hidden where threads tell that they leave the scheduler.
 fn assert_on_exit(machine: &mut Machine, seed: u64) {
     // SAFETY: the types of host/offcputime.c.
     unsafe {

@@ -13,7 +13,7 @@ use crate::wakeup_of;
 /// `PHASE_RUNNING`
 const RUNNING: u8 = 1;
 
-/// What a thread says that is off its CPU when nobody has followed it.
+/// Word of a thread that is off its CPU and was not followed there.
 fn says(machine: &Machine, thread: &Thread) -> u8 {
     let left = machine
         .left

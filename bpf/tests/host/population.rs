@@ -85,7 +85,7 @@ pub(crate) struct Population {
     serial: u32,
 }
 
-/// Who gets orphans, and who the tool is: never to exit.
+/// The process that gets orphans, and the tool's: they never exit.
 pub(crate) const INIT: u32 = 0;
 pub(crate) const TOOL: u32 = 1;
 

@@ -52,7 +52,7 @@ fn name(kind: u8, number: u32) -> [u8; 16] {
     name
 }
 
-/// What the user asks for.
+/// Options that the user gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) group_by: GroupBy,
@@ -108,7 +108,7 @@ pub(crate) struct Wait {
     pub(crate) end_ns: u64,
     cpu: u32,
     is_preempted: bool,
-    /// Who had the CPU until then.
+    /// Task that had the CPU until then.
     prev: u32,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Wait {
 /// seen that it has left a CPU: it is none.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// When it began, and whether the thread had to leave.
+    /// Beginning, and whether the thread had to leave.
     pub(crate) since: HashMap<u32, (u64, bool)>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Sum {
     pub(crate) comm: [u8; 16],
 }
 
-/// What waits come to, and how many are in each bucket.
+/// Sums of waits, and their number in each bucket.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) sum: Sum,

@@ -8,7 +8,7 @@ use crate::asked::{Asked, Counted, GroupBy, Waiting, call, told_count, waits};
 use crate::bucket;
 use crate::host::machine::{Machine, play};
 
-/// How many waits each task has caused until now.
+/// Waits that each task has caused until now.
 fn caused(machine: &Machine) -> BTreeMap<u32, Bracket> {
     let tids: Vec<u32> = machine.lives().map(|life| life.tid).collect();
     behind::culprits(&machine.logs(0..=machine.now), &tids).expect("the same log")

@@ -1,4 +1,4 @@
-//! Who is a target, among processes of all kinds and after all that may become of them: who of them the user asked for.
+//! Targets among processes of all kinds, after all that may become of them: those that the user asked for.
 
 use fastrand::Rng;
 
@@ -60,7 +60,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 const PATTERNS: [&[u8]; 7] = [b"a*", b"*b", b"*bab*", b"?a*a", b"ab?*", b"*a*b*a*", b"aab"];
 
-/// What the user asks for.
+/// Options that the user gives.
 struct Asked {
     config: Config,
     pattern: &'static [u8],
@@ -151,7 +151,7 @@ impl Asked {
         let is_in_namespace = !population.is_inside
             || task.facts.inner_pid != 0 && task.facts.inner_namespace == NAMESPACES[0];
         let leader = &process.leader().facts;
-        // What the tool forks to read files, which executes nothing.
+        // The tool forks a process to read files, which executes nothing.
         let is_tools_child = self.config.follow == 0
             && process.parent == TOOL
             && leader.flags & NO_EXEC != 0
@@ -175,7 +175,7 @@ impl Asked {
     }
 }
 
-/// As the tool's namespace has it.
+/// Number in the tool's namespace.
 fn number(task: &Task, is_inside: bool) -> u32 {
     match is_inside {
         true => task.facts.inner_pid,

@@ -54,7 +54,7 @@ impl Limit {
     }
 }
 
-/// How many descriptors this process may have open; what is held of other processes is cut to fit.
+/// Number of descriptors that this process may have open; what is held of other processes is cut to fit.
 pub(crate) fn allowed() -> usize {
     usize::try_from(Limit::now().soft)
         .unwrap_or(usize::MAX)

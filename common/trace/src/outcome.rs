@@ -1,6 +1,6 @@
 //! Ends of runs that did not fail.
 
-/// How a run that did not fail ended.
+/// End of a run that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Exit status 0.

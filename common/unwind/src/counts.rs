@@ -1,6 +1,6 @@
 //! Figures of a conversion.
 
-/// What was met on the way to a table.
+/// Frame descriptions and rows that were met on the way to a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frame descriptions in the file.

@@ -86,7 +86,7 @@ impl Processes {
         if latest.is_some_and(|s| s.complete) {
             return;
         }
-        // What will have been read is newer than every event up to now; what happens meanwhile need not be in it.
+        // The reading is newer than every event up to now; what happens meanwhile need not be in it.
         let read_ns = monotonic_ns();
         self.apply_until(read_ns);
         // Kernel threads have none, and who is gone by now has no stack that starts later.

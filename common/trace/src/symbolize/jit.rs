@@ -32,7 +32,7 @@ struct Jit {
     tgid: u32,
     file: Option<File>,
     tried: Instant,
-    /// When [`Jits::find`] last tried, which does not wait for another's turn: a report may begin just behind a look in vain.
+    /// Last try of [`Jits::find`], which does not wait for another's turn: a report may begin just behind a look in vain.
     looked: Option<Instant>,
     map: PerfMap,
     /// Size and modification time when last read.
