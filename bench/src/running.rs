@@ -26,7 +26,7 @@ pub(crate) trait Load {
         Ok(schedstat(&self.threads(), 0)? as f64 / 1e3)
     }
 
-    /// How often its threads got a CPU.
+    /// Number of times that its threads got a CPU.
     fn runs_begun(&self) -> Result<u64> {
         schedstat(&self.threads(), 2)
     }

@@ -48,9 +48,9 @@ impl Programs {
         lock = "host_lock" () -> Pointer;
         seed = "host_seed" (task: Pointer);
         fork = "host_fork" (parent: Pointer, child: Pointer);
-        /// Whether it is on a queue, and on a CPU.
+        /// Its place: on a queue, on a CPU.
         state = "host_state" (task: Pointer, queued: bool, runs: bool);
-        /// Whether it stays runnable.
+        /// A switch out; `runnable`: it goes on a queue.
         leaves = "host_leaves" (task: Pointer, runnable: bool);
         switch = "host_switch" (preempt: bool, prev: Pointer, next: Pointer, state: u32);
         waking = "host_waking" (task: Pointer);

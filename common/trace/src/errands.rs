@@ -17,7 +17,7 @@ static OUT: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 pub(crate) struct Errand(libc::pid_t);
 
 impl Errand {
-    /// Starts a process, under the name `name`, with the descriptors `needed` and the capabilities `may` alone; `call` is made in the child. `None`: the system
+    /// Starts a process, under the name `name`, with the descriptors `needed`, those of files and the capabilities `may` alone; `call` is made in the child. `None`: the system
     /// allows no more processes or threads, or made none within `patience`.
     pub(crate) fn start(
         name: &'static CStr,

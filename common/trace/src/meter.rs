@@ -20,7 +20,7 @@ pub struct Meter {
     own_cpu_ns: u64,
 }
 
-/// What has been spent by some moment, CPU ns.
+/// CPU time spent by some moment, ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     /// In the programs that events run, and in the traps that lead to them; 0 where the kernel refuses to measure.
@@ -35,7 +35,7 @@ impl Spent {
         self.events_ns + self.own_ns
     }
 
-    /// What came on top of an earlier one.
+    /// The part that came on top of an earlier one.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             events_ns: self.events_ns.saturating_sub(earlier.events_ns),
@@ -59,7 +59,7 @@ impl Meter {
         }
     }
 
-    /// What an object's programs and the tool have cost so far. `trap_ns`: what each run of a program on functions of programs
+    /// Cost of an object's programs and of the tool so far. `trap_ns`: what each run of a program on functions of programs
     /// costs beside it.
     pub fn spent(&self, object: &Object, trap_ns: u64) -> Spent {
         // Iterators run in the tool's own time.
@@ -78,7 +78,7 @@ impl Meter {
         }
     }
 
-    /// Whether the kernel measures BPF programs.
+    /// True: the kernel measures BPF programs.
     pub fn is_measuring(&self) -> bool {
         self.is_measuring
     }

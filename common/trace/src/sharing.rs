@@ -29,7 +29,7 @@ const NONE_YET: libc::pid_t = 0;
 const STARTING: libc::pid_t = -1;
 const NEVER: libc::pid_t = -2;
 
-/// Starts a process that has those of the caller's descriptors that `is_needed` by number and target, of its capabilities those of
+/// Starts a process that has those of the caller's descriptors that are files or `is_needed` by number and target, of its capabilities those of
 /// `may`, and in which `work` gives the exit status. `None`: the system allows no more processes or threads, or made none within `patience`.
 ///
 /// All signals are held back in it. First of all it closes what it does not need: others may read that to its end. Files it keeps: who

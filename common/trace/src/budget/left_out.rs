@@ -20,7 +20,7 @@ impl LeftOut {
         }
     }
 
-    /// Of the time.
+    /// Share of the time.
     pub(super) fn share(&self) -> f64 {
         self.ns as f64 / self.of_ns.max(1) as f64
     }
