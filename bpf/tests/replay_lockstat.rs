@@ -1,5 +1,7 @@
 //! lockstat's programs for kernel locks on random orders of events, against the model that live tests hold the tool to.
 
+#[path = "host/buckets.rs"]
+mod buckets;
 #[expect(dead_code, reason = "it has a machine for switches, too")]
 mod host;
 #[path = "host/locks.rs"]
@@ -7,6 +9,7 @@ mod locks;
 
 use std::collections::HashMap;
 
+use buckets::bucket;
 use host::Host;
 use locks::{CPUS, Lock, Locks, Pointer};
 use oracle::{Bracket, Event, Kind, Logs, kernel_lock};
@@ -14,14 +17,6 @@ use oracle::{Bracket, Event, Kind, Logs, kernel_lock};
 type Sums = unsafe extern "C" fn(Pointer, u32, *mut u64);
 type Bucket = unsafe extern "C" fn(Pointer, u32, u64) -> u64;
 type Waiter = unsafe extern "C" fn(Pointer, u32, u32, *mut u64);
-
-/// Bits of a length that its bucket keeps below the highest.
-const SUB_BITS: u32 = 4;
-
-fn bucket(ns: u64) -> (u32, u64) {
-    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(SUB_BITS);
-    (shift, ns >> shift)
-}
 
 /// Compares the model with the programs for one lock.
 fn assert_lock(locks: &Locks, at: usize, lengths: &[u64], seed: u64) {

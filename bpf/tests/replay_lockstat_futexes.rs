@@ -1,5 +1,7 @@
 //! lockstat's programs for programs' locks on random orders of events, against what threads did.
 
+#[path = "host/buckets.rs"]
+mod buckets;
 #[path = "host/futex_account.rs"]
 mod futex_account;
 #[path = "host/futex_calls.rs"]
@@ -9,17 +11,10 @@ mod futexes;
 #[expect(dead_code, reason = "it has machines for other tools, too")]
 mod host;
 
+use buckets::bucket;
 use futex_account::{Counted, Row};
 use futexes::Futexes;
 use host::Host;
-
-/// Bits of a length that its bucket keeps below the highest.
-const SUB_BITS: u32 = 4;
-
-fn bucket(ns: u64) -> (u32, u64) {
-    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(SUB_BITS);
-    (shift, ns >> shift)
-}
 
 /// Compares one row of the model, empty ones included, with the programs' tables.
 fn assert_row(world: &Futexes, key: (usize, u8, u32), row: &Row, seed: u64) {
