@@ -16,7 +16,7 @@ use trace::loader::section;
 use trace::meter::Meter;
 use trace::privileges;
 use trace::progress::State;
-use trace::stacks::{Ring, StackTable};
+use trace::stacks::StackTable;
 use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::unwind::Unwinder;
@@ -35,7 +35,6 @@ pub(crate) struct Capture<'a> {
     args: &'a Args,
     pub(crate) skel: LockstatSkel<'static>,
     pub(crate) stacks: StackTable,
-    ring: Ring,
     pub(crate) names: Names,
     returns: FutexReturns,
     reseeding: Reseeding,
@@ -58,7 +57,7 @@ impl<'a> Capture<'a> {
     ) -> Result<Self> {
         let unwinder = Unwinder::new(args.unwind, bpf::unwind_maps!(skel), &args.targets.wanted())?;
         let mut stacks = StackTable::new(args.symbolizer()?, unwinder, Origin::Tracepoint);
-        let ring = Ring::open(&skel.maps.stack_ring)?;
+        stacks.listen(&skel.maps.stack_ring)?;
         stacks.prepare(args.targets.processes_at_start(), corked.map(Corked::who));
         if args.budget.max_overhead.is_some() {
             stacks.finish_preparing();
@@ -67,7 +66,6 @@ impl<'a> Capture<'a> {
             args,
             skel,
             stacks,
-            ring,
             names: Names {
                 classes: args.classes(),
                 ..Names::default()
@@ -200,7 +198,7 @@ impl<'a> Capture<'a> {
 
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
     fn absorb(&mut self) {
-        self.stacks.absorb(&self.ring);
+        self.stacks.absorb();
         self.stacks.place_addresses(&mut self.names.places);
     }
 }
@@ -209,7 +207,7 @@ impl Reports for Capture<'_> {
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
         match self.limit {
-            None => vec![self.ring.fd(), self.stacks.fd()],
+            None => self.stacks.fds(),
             Some(_) => Vec::new(),
         }
     }

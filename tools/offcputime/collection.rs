@@ -10,7 +10,7 @@ use trace::loader::section;
 use trace::meter::Meter;
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
-use trace::stacks::{Ring, StackTable};
+use trace::stacks::StackTable;
 use trace::window::nanoseconds;
 
 use crate::args::Args;
@@ -22,7 +22,6 @@ pub(crate) struct Run<'a> {
     pub(crate) args: &'a Args,
     pub(crate) skel: &'a mut OffcputimeSkel<'static>,
     pub(crate) stacks: &'a mut StackTable,
-    pub(crate) ring: &'a Ring,
     pub(crate) signals: &'a Signals,
     pub(crate) meter: &'a Meter,
 }
@@ -40,24 +39,23 @@ impl Run<'_> {
         announce(self.args);
         let mut command = corked.map(Corked::start).transpose()?;
         let mut reseeding = Reseeding::default();
-        let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
+        let (skel, stacks) = (&mut *self.skel, &mut *self.stacks);
         let progress = Progress::new(self.args.window.duration, self.args.common.quiet);
         let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
-        collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
-            look_around(skel, stacks, ring, &mut reseeding)
+        collect(&mut until, &stacks.fds(), &progress, || {
+            look_around(skel, stacks, &mut reseeding)
         })?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         shut_edges(&mut bss.window_end_ns);
         let end_ns = bss.window_end_ns;
-        self.stacks.absorb(self.ring);
+        self.stacks.absorb();
         section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
-        self.stacks.absorb(self.ring);
+        self.stacks.absorb();
         let harvest = Harvest::gather(self.args, self.skel, self.stacks, start_ns, end_ns)?;
         Ok((harvest, None, command))
     }
 
     pub(crate) fn in_windows(&mut self, percent: f64, corked: Option<Corked>) -> Result<Collected> {
-        let ring = self.ring;
         let (args, mut reseeding) = (self.args, Reseeding::default());
         let mut sampled = Sampled::new(args, self.skel, self.stacks);
         let who = ("offcputime", args.common.verbose);
@@ -72,13 +70,13 @@ impl Run<'_> {
             sampler.step(&mut sampled)?;
             let mut state = State::default();
             if sampler.can_afford_more() {
-                state = look_around(sampled.skel, sampled.stacks, ring, &mut reseeding)?;
+                state = look_around(sampled.skel, sampled.stacks, &mut reseeding)?;
             }
             state.next = sampler.next();
             Ok(state)
         })?;
         let end_ns = sampler.end(&mut sampled)?;
-        sampled.stacks.absorb(ring);
+        sampled.stacks.absorb();
         let harvest = sampled.harvest(&sampler, end_ns)?;
         Ok((harvest, Some(sampler.summary(end_ns)), command))
     }
@@ -94,10 +92,9 @@ fn announce(args: &Args) {
 fn look_around(
     skel: &OffcputimeSkel<'_>,
     stacks: &mut StackTable,
-    ring: &Ring,
     reseeding: &mut Reseeding,
 ) -> Result<State> {
-    stacks.absorb(ring);
+    stacks.absorb();
     let moves = section(skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
     reseeding.follow(moves, skel.links.seed_members.as_ref())?;
     harvest::progress(skel, stacks)

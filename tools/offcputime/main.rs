@@ -19,7 +19,7 @@ use trace::probe::{self, Kernel};
 use trace::requirements;
 use trace::run;
 use trace::signals::Signals;
-use trace::stacks::{Ring, StackTable};
+use trace::stacks::StackTable;
 use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::unwind::Unwinder;
@@ -65,7 +65,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         &args.targets.wanted(),
     )?;
     let mut stacks = StackTable::new(args.stacks.symbolizer()?, unwinder, Origin::Tracepoint);
-    let ring = Ring::open(&skel.maps.stack_ring)?;
+    stacks.listen(&skel.maps.stack_ring)?;
 
     stacks.prepare(
         args.targets.processes_at_start(),
@@ -76,7 +76,6 @@ fn trace(args: &Args) -> Result<Outcome> {
         args,
         skel: &mut skel,
         stacks: &mut stacks,
-        ring: &ring,
         signals: &signals,
         meter: &meter,
     };

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
-use trace::stacks::{Ring, StackTable};
+use trace::stacks::StackTable;
 use trace::symbolize::{Options, Origin, Symbolizer};
 use trace::targets::Targets;
 use trace::task::comm_text;
@@ -35,7 +35,6 @@ const NAME: usize = 68;
 /// Names the stacks of a run.
 pub(crate) struct Stacks {
     table: StackTable,
-    ring: Ring,
     /// The most of each kind that get names: as many as are shown.
     named: usize,
 }
@@ -63,13 +62,13 @@ impl Stacks {
         let unwinder = Unwinder::new(Method::Auto, bpf::unwind_maps!(skel), &everybody.wanted())?;
         let symbolizer = Symbolizer::new(Options::default())?;
         let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
-        let ring = Ring::open(&skel.maps.stack_ring)?;
+        table.listen(&skel.maps.stack_ring)?;
         table.prepare(everybody.processes_at_start(), None);
         if is_limited {
             table.finish_preparing();
         }
         let named = if shows_all { usize::MAX } else { TOP };
-        Ok(Self { table, ring, named })
+        Ok(Self { table, named })
     }
 
     /// Readable when there are unwind tables to be taken in.
@@ -79,7 +78,7 @@ impl Stacks {
 
     /// Takes in what has come, while the processes are still there.
     pub(crate) fn absorb(&mut self) {
-        self.table.absorb(&self.ring);
+        self.table.absorb();
     }
 
     /// Reads and clears the half that is not written any more; heaviest first. `is_wanted`: of a victim's process,

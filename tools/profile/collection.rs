@@ -9,7 +9,7 @@ use trace::loader::section;
 use trace::meter::Meter;
 use trace::progress::{Progress, State};
 use trace::signals::Signals;
-use trace::stacks::{Ring, StackTable};
+use trace::stacks::StackTable;
 use trace::window::{Edges, nanoseconds};
 
 use crate::args::Args;
@@ -24,7 +24,6 @@ pub(crate) struct Run<'a> {
     pub(crate) args: &'a Args,
     pub(crate) skel: &'a mut ProfileSkel<'static>,
     pub(crate) stacks: &'a mut StackTable,
-    pub(crate) ring: &'a Ring,
     pub(crate) moments: &'a mut Moments,
     pub(crate) attached: &'a mut Attached,
     pub(crate) signals: &'a Signals,
@@ -45,11 +44,11 @@ impl Run<'_> {
         let mut command = corked.map(Corked::start).transpose()?;
         let progress = Progress::new(duration, self.args.common.quiet);
         let mut until = Until::new(self.signals, command.as_mut(), start_ns, duration);
-        let (skel, stacks, ring) = (&mut *self.skel, &mut *self.stacks, self.ring);
+        let (skel, stacks) = (&mut *self.skel, &mut *self.stacks);
         let attached = &mut *self.attached;
-        collect(&mut until, &[ring.fd(), stacks.fd()], &progress, || {
+        collect(&mut until, &stacks.fds(), &progress, || {
             attached.follow_cpus(skel, false)?;
-            stacks.absorb(ring);
+            stacks.absorb();
             self.moments.absorb();
             harvest::progress(skel, stacks)
         })?;
@@ -57,7 +56,7 @@ impl Run<'_> {
         let looked_ns = shut_edges(&mut bss.window_end_ns);
         let end_ns = bss.window_end_ns;
         let idle_ns = busy::idle_ns(self.args.cpu).saturating_sub(idle_before_ns);
-        self.stacks.absorb(ring);
+        self.stacks.absorb();
         self.attached.follow_cpus(self.skel, true)?;
         let span = Span {
             window: Edges { start_ns, end_ns },
@@ -70,7 +69,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn in_windows(&mut self, percent: f64, corked: Option<Corked>) -> Result<Collected> {
-        let (args, ring) = (self.args, self.ring);
+        let args = self.args;
         let (moments, attached) = (&mut *self.moments, &mut *self.attached);
         let mut sampled = Sampled::new(args, self.skel, self.stacks, moments, attached)?;
         let who = ("profile", args.common.verbose);
@@ -86,7 +85,7 @@ impl Run<'_> {
             sampled.follow_cpus(false)?;
             let mut state = State::default();
             if sampler.can_afford_more() {
-                sampled.stacks.absorb(ring);
+                sampled.stacks.absorb();
                 state = harvest::progress(sampled.skel, sampled.stacks)?;
             }
             state.next = sampler.next();
@@ -94,7 +93,7 @@ impl Run<'_> {
         })?;
         let end_ns = sampler.end(&mut sampled)?;
         sampled.follow_cpus(true)?;
-        sampled.stacks.absorb(ring);
+        sampled.stacks.absorb();
         let harvest = sampled.harvest(&sampler, end_ns)?;
         Ok((harvest, Some(sampler.summary(end_ns)), command))
     }

@@ -18,7 +18,7 @@ use trace::probe::{self, Kernel};
 use trace::requirements;
 use trace::run;
 use trace::signals::Signals;
-use trace::stacks::{Ring, StackTable};
+use trace::stacks::StackTable;
 use trace::symbolize::Origin;
 use trace::targets::Settings;
 use trace::unwind::Unwinder;
@@ -71,7 +71,7 @@ fn trace(args: &Args) -> Result<Outcome> {
         &args.targets.wanted(),
     )?;
     let mut stacks = StackTable::new(args.stacks.symbolizer()?, unwinder, args.origin());
-    let ring = Ring::open(&skel.maps.stack_ring)?;
+    stacks.listen(&skel.maps.stack_ring)?;
     let mut moments = Moments::open(args.keeps_moments(), &skel)?;
     targets.fill(&skel.maps.target_tgids, &skel.maps.target_tids)?;
 
@@ -85,7 +85,6 @@ fn trace(args: &Args) -> Result<Outcome> {
         args,
         skel: &mut skel,
         stacks: &mut stacks,
-        ring: &ring,
         moments: &mut moments,
         attached: &mut attached,
         signals: &signals,

@@ -9,8 +9,11 @@ mod wakers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use anyhow::Result;
+use libbpf_rs::MapCore;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Waker};
 
@@ -23,7 +26,7 @@ use record::{Record, end_of, kind};
 use wakers::WakerIds;
 
 pub use record::words;
-pub use ring::Ring;
+use ring::Ring;
 
 /// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
 const OUTSIDE_STACKS: usize = 65_536;
@@ -49,6 +52,7 @@ pub struct StackTable {
     symbolizer: Symbolizer,
     unwinder: Unwinder,
     origin: Origin,
+    ring: Option<Ring>,
     user: HashMap<u64, UserStack>,
     kernel: HashMap<u64, KernelStack>,
     wakers: HashMap<u64, WakerIds>,
@@ -70,6 +74,7 @@ impl StackTable {
             symbolizer,
             unwinder,
             origin,
+            ring: None,
             user: HashMap::new(),
             kernel: HashMap::new(),
             wakers: HashMap::new(),
@@ -81,6 +86,16 @@ impl StackTable {
             nothing: Arc::new([]),
             left_out: symbolize::remark(LEFT_OUT_NAME),
         }
+    }
+
+    /// Stacks come through `ring`, the BPF side's `stack_ring`, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be mapped.
+    pub fn listen(&mut self, ring: &impl MapCore) -> Result<()> {
+        self.ring = Some(Ring::open(ring)?);
+        Ok(())
     }
 
     /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
@@ -107,8 +122,14 @@ impl StackTable {
     }
 
     /// Readable when there is something to take in besides what comes through the ring.
-    pub fn fd(&self) -> i32 {
+    pub fn fd(&self) -> RawFd {
         self.unwinder.fd()
+    }
+
+    /// One of them is readable when there is something to take in.
+    pub fn fds(&self) -> Vec<RawFd> {
+        let ring = self.ring.iter().map(Ring::fd);
+        ring.chain([self.fd()]).collect()
     }
 
     /// What could not be named.
@@ -181,9 +202,10 @@ impl StackTable {
     }
 
     /// Takes in what came through the ring.
-    pub fn absorb(&mut self, ring: &Ring) {
+    pub fn absorb(&mut self) {
         self.symbolizer.poll();
-        for record in ring.take() {
+        let arrived = self.ring.as_ref().map(Ring::take);
+        for record in arrived.unwrap_or_default() {
             if let Some(record) = Record::parse(&record) {
                 self.insert(&record);
             }
