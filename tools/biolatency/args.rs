@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
 use clap::Parser;
-use clap_complete::Shell;
 use trace::budget::Budget;
+use trace::cgroups;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
+use trace::session::Options;
 use trace::targets::{Settings, Targets};
-use trace::window::{Every, nanoseconds, parse_duration};
+use trace::window::{Every, Schedule, nanoseconds, parse_duration};
 
 use crate::disks::Disk;
 
@@ -84,10 +86,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
-
-    /// Print the script that completes options in SHELL
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub(crate) completions: Option<Shell>,
 }
 
 /// A part of a request's life; the values of the BPF side's `enum phase`.
@@ -125,7 +123,7 @@ impl Phase {
 }
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 1] = [Need {
+const NEEDS: [Need; 1] = [Need {
     feature: Feature::BlockAccounting,
     without: "requests begin where they are inserted or issued, which is when their submitter is looked up",
 }];
@@ -178,6 +176,17 @@ impl Args {
         !self.by_submitter() && self.targets.cgroup.is_none()
     }
 
+    /// The disks and partitions that were chosen, as the kernel numbers them.
+    pub(crate) fn devs(&self) -> Result<Vec<u32>> {
+        self.disks.iter().map(Disk::dev).collect()
+    }
+
+    /// The cgroup that I/O is charged to, not its submitter's; 0: any.
+    pub(crate) fn cgroup_id(&self) -> Result<u64> {
+        let id = self.targets.cgroup.as_deref().map(cgroups::block_cgroup_id);
+        Ok(id.transpose()?.unwrap_or(0))
+    }
+
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(
         &self,
@@ -221,13 +230,35 @@ impl Args {
             cgroup_id,
         };
     }
+}
 
-    /// Which optional programs this kernel and these options need.
-    pub(crate) fn programs(
-        &self,
-        kernel: &Kernel,
-        targets: &Settings,
-    ) -> Vec<(&'static str, bool)> {
+impl Options for Args {
+    const NAME: &'static str = "biolatency";
+    const NEEDS: &'static [Need] = &NEEDS;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn schedule(&self) -> Schedule {
+        self.every.into()
+    }
+
+    fn resolve(&self) -> Result<Settings> {
+        self.devs()?;
+        self.cgroup_id()?;
+        let submitters = Targets {
+            cgroup: None,
+            ..self.targets.clone()
+        };
+        submitters.resolve()
+    }
+
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
         let tracks = self.tracks();
         let has_start = kernel.has_tracepoint("block_io_start");
         // Both before 5.11 and where that change was taken over, arguments tell.

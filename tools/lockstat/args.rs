@@ -5,16 +5,14 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use clap::{Parser, ValueEnum};
-use clap_complete::Shell;
 use trace::budget::Budget;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
-use trace::privileges::{Capability, FOR_FILES};
 use trace::probe::{Feature, Kernel, Need};
-use trace::symbolize::{Options, Symbolizer};
+use trace::session::Options;
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
-use trace::window::{Every, For, parse_duration};
+use trace::window::{For, Schedule, parse_duration};
 
 use crate::row::Side;
 use crate::user::Class;
@@ -162,10 +160,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
-
-    /// Print the script that completes options in SHELL
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub(crate) completions: Option<Shell>,
 }
 
 /// `--class`
@@ -194,7 +188,7 @@ impl ExtraClass {
     }
 }
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 8] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
@@ -245,51 +239,10 @@ impl Args {
         }
     }
 
-    /// Leaves out what this kernel cannot say, and says so; an error where that is all that was asked for.
-    pub(crate) fn narrow_to(&mut self, kernel: &Kernel) -> Result<()> {
-        const SINCE: &str = "contention_begin came with Linux 5.19";
-        if !self.traces(Side::Kernel) || kernel.has_tracepoint("contention_begin") {
-            return Ok(());
-        }
-        ensure!(
-            !self.kernel,
-            "this kernel says nothing of its locks: {SINCE}; -U traces those of programs"
-        );
-        self.user = true;
-        if !self.common.quiet {
-            trace::say!("lockstat: kernel locks are not traced: {SINCE}");
-        }
-        Ok(())
-    }
-
-    /// The reports: one, or one per interval until the time is up.
-    pub(crate) fn every(&self) -> Every {
-        Every {
-            interval: self.interval,
-            count: None,
-        }
-    }
-
-    /// Length of the first interval, if that is known to be the last one, too.
-    pub(crate) fn only_interval(&self) -> Option<Duration> {
-        let duration = self.window.duration?;
-        let is_only = self.interval.is_none_or(|interval| duration <= interval);
-        is_only.then_some(duration)
-    }
-
     /// Whether no task is left out, so that waits in interrupts, which are no task's, count.
     fn is_everybody(&self) -> bool {
         let targets = &self.targets;
         targets.is_everything() && !targets.user_threads && !targets.kernel_threads
-    }
-
-    /// What the command and the files take.
-    pub(crate) fn capabilities(&self) -> Vec<Capability> {
-        let files = match &self.output[..] {
-            [] => &[],
-            _ => FOR_FILES,
-        };
-        [self.targets.capabilities(), files].concat()
     }
 
     /// The format of stdout.
@@ -316,14 +269,6 @@ impl Args {
         self.waker || self.common.json
     }
 
-    /// What names the stacks.
-    pub(crate) fn symbolizer(&self) -> Result<Symbolizer> {
-        Symbolizer::new(Options {
-            inline: !self.no_inline,
-            ..Options::default()
-        })
-    }
-
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, rodata: &mut rodata) {
         rodata.targets = bpf::target_config!(bpf::lockstat::types, targets);
@@ -340,13 +285,48 @@ impl Args {
             kernel_locks: self.traces(Side::Kernel).into(),
         };
     }
+}
 
-    /// Which optional programs this kernel and these options need.
-    pub(crate) fn programs(
-        &self,
-        kernel: &Kernel,
-        targets: &Settings,
-    ) -> Vec<(&'static str, bool)> {
+impl Options for Args {
+    const NAME: &'static str = "lockstat";
+    const NEEDS: &'static [Need] = &NEEDS;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            interval: self.interval,
+            ..self.window.into()
+        }
+    }
+
+    fn outputs(&self) -> &[OutputFile] {
+        &self.output
+    }
+
+    fn narrow_to(&mut self, kernel: &Kernel) -> Result<()> {
+        const SINCE: &str = "contention_begin came with Linux 5.19";
+        if !self.traces(Side::Kernel) || kernel.has_tracepoint("contention_begin") {
+            return Ok(());
+        }
+        ensure!(
+            !self.kernel,
+            "this kernel says nothing of its locks: {SINCE}; -U traces those of programs"
+        );
+        self.user = true;
+        if !self.common.quiet {
+            trace::say!("lockstat: kernel locks are not traced: {SINCE}");
+        }
+        Ok(())
+    }
+
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
         let kernel_locks = self.traces(Side::Kernel) && kernel.has_tracepoint("contention_begin");
         let futexes = self.traces(Side::User);
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);

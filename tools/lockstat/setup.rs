@@ -6,33 +6,29 @@ use anyhow::{Context, Result};
 use bpf::lockstat::{LockstatSkel, LockstatSkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, TracepointCategory};
 use trace::loader::{self, section};
-use trace::probe::{self, Kernel};
-use trace::targets::Settings;
+use trace::probe::Kernel;
+use trace::session::Setup;
 
-use crate::args::{Args, NEEDS};
+use crate::args::Args;
 use crate::row::Side;
 
 /// Attached, but nothing counts yet.
 pub(crate) fn load(
     args: &Args,
-    kernel: &Kernel,
-    targets: &Settings,
+    setup: &Setup<'_>,
 ) -> Result<(LockstatSkel<'static>, FutexReturns)> {
-    let programs = args.programs(kernel, targets);
-    if args.common.verbose {
-        probe::say("lockstat", kernel, &NEEDS, &programs);
-    }
-    let skel = loader::load(LockstatSkelBuilder::default(), &programs, |open| {
+    let builder = LockstatSkelBuilder::default();
+    let skel = loader::load(builder, setup.programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
-        args.to_bpf(targets, rodata);
-        bpf::keep_members!(open, programs.contains(&("task_freed", true)));
+        args.to_bpf(setup.targets, rodata);
+        bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
         open.maps.run_queues.set_max_entries(cpus)?;
         open.progs.compat_entries.set_autoattach(false);
         open.progs.compat_returns.set_autoattach(false);
         Ok(())
     })?;
-    let returns = FutexReturns::attach(args, kernel, &skel)?;
+    let returns = FutexReturns::attach(args, setup.kernel, &skel)?;
     Ok((skel, returns))
 }
 

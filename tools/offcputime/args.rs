@@ -6,15 +6,16 @@ use anyhow::Result;
 use bpf::offcputime::types::{offcputime_config, rodata, stack_config, wait_config};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
-use clap_complete::Shell;
 use profile::folded;
 use trace::budget::Budget;
 use trace::options::{Common, Stacks};
+use trace::output::OutputFile;
 use trace::probe::{Feature, Kernel, Need};
+use trace::session::Options;
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::waits;
-use trace::window::For;
+use trace::window::{For, Schedule};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,10 +81,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
-
-    /// Print the script that completes options in SHELL
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub(crate) completions: Option<Shell>,
 }
 
 /// `--idle`
@@ -118,7 +115,7 @@ fn parse_mask(text: &str) -> Result<u32, String> {
 }
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 5] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
@@ -142,19 +139,6 @@ pub(crate) const NEEDS: [Need; 5] = [
 ];
 
 impl Args {
-    /// Ends the program where the command line makes no sense.
-    pub(crate) fn refuse_contradictions(&self) {
-        if self
-            .max_block_time
-            .is_some_and(|max| max < self.min_block_time)
-        {
-            let problem = "-M is less than -m: no wait can be as long as both want";
-            Self::command()
-                .error(ErrorKind::ArgumentConflict, problem)
-                .exit()
-        }
-    }
-
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, walk_on_exit: bool, rodata: &mut rodata) {
         let us = |us: u64| u64::try_from(Duration::from_micros(us).as_nanos()).unwrap_or(u64::MAX);
@@ -179,13 +163,43 @@ impl Args {
             pad: 0,
         };
     }
+}
 
-    /// Which optional programs this kernel and these options need.
-    pub(crate) fn programs(
-        &self,
-        kernel: &Kernel,
-        targets: &Settings,
-    ) -> Vec<(&'static str, bool)> {
+impl Options for Args {
+    const NAME: &'static str = "offcputime";
+    const NEEDS: &'static [Need] = &NEEDS;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn schedule(&self) -> Schedule {
+        self.window.into()
+    }
+
+    fn outputs(&self) -> &[OutputFile] {
+        &self.stacks.output
+    }
+
+    fn from_command_line() -> Result<Self> {
+        let args = Self::parse();
+        if args
+            .max_block_time
+            .is_some_and(|max| max < args.min_block_time)
+        {
+            let problem = "-M is less than -m: no wait can be as long as both want";
+            Self::command()
+                .error(ErrorKind::ArgumentConflict, problem)
+                .exit()
+        }
+        Ok(args)
+    }
+
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         vec![
             ("sched_switch", has_state),

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use trace::budget::Estimate;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
-use trace::outcome::Outcome;
 use trace::output::Format;
 use trace::run;
 use trace::stacks::StackTable;
@@ -35,13 +34,13 @@ const VALUES: [ValueType; 2] = [
     },
 ];
 
-/// Writes everything that was asked for; losses and cost go to stderr.
+/// Writes everything that was asked for; returns what is to be said at the end.
 pub(crate) fn report(
     args: &Args,
     harvest: &Harvest,
     stacks: &mut StackTable,
     cost: &Cost,
-) -> Result<Outcome> {
+) -> Result<Closing> {
     let profile = profile_of(args, harvest, stacks);
     let meta = meta(harvest, &profile, stacks, cost);
     let mut dropped = 0;
@@ -58,7 +57,7 @@ pub(crate) fn report(
     let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
     let written = run::unless_closed(written.context("write to stdout"), 0);
     dropped = dropped.max(written?);
-    Ok(close(args, harvest, stacks, cost, (&profile, dropped)))
+    Ok(closing(harvest, &profile, stacks, cost, dropped))
 }
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
@@ -210,48 +209,35 @@ fn accounting_json(accounting: &Accounting, open: u64) -> Value {
     })
 }
 
-fn close(
-    args: &Args,
+/// `dropped_ns`: time that has no line because it rounds to 0 us.
+fn closing(
     harvest: &Harvest,
+    profile: &Profile,
     stacks: &StackTable,
     cost: &Cost,
-    (profile, dropped_ns): (&Profile, u64),
-) -> Outcome {
+    dropped_ns: u64,
+) -> Closing {
     let accounting = &harvest.accounting;
-    let closing = Closing {
-        tool: "offcputime",
-        window: harvest.window.duration(),
+    let mut notes = vec![check(accounting, harvest.open)];
+    if accounting.filtered > 0 {
+        let waits = units::counted(accounting.filtered, "waits");
+        let time = units::duration(accounting.filtered_ns);
+        notes.push(format!("left out by -m, -M or --state: {waits}, {time}"));
+    }
+    if dropped_ns > 0 {
+        let time = units::duration(dropped_ns);
+        notes.push(format!("stacks below half a microsecond: {time}"));
+    }
+    Closing {
         events: (accounting.events, "switches and wakeups"),
         stacks: Some(stacks.len()),
         ends: ends::describe(profile),
-        losses: &harvest.losses,
+        losses: harvest.losses.clone(),
         losses_of_ns: accounting.lifetime_ns,
-        cost,
-    };
-    closing.print(args.common.quiet);
-    if !args.common.quiet {
-        trace::say!("offcputime: {}", check(accounting, harvest.open));
-        if accounting.filtered > 0 {
-            let (waits, time) = (
-                units::counted(accounting.filtered, "waits"),
-                units::duration(accounting.filtered_ns),
-            );
-            trace::say!("offcputime: left out by -m, -M or --state: {waits}, {time}");
-        }
-        if dropped_ns > 0 {
-            trace::say!(
-                "offcputime: stacks below half a microsecond: {}",
-                units::duration(dropped_ns)
-            );
-        }
+        cost: *cost,
+        notes,
+        details: vec![stacks.describe_unnamed()],
     }
-    if args.common.verbose {
-        trace::say!("offcputime: {}", stacks.describe_unnamed());
-    }
-    for file in &args.stacks.output {
-        file.say("offcputime", args.common.quiet);
-    }
-    closing.outcome(args.common.strict)
 }
 
 /// The line that checks itself: what threads did has to add up to how long they lived.

@@ -46,7 +46,10 @@ struct Sum {
 const MOST_ROWS: usize = 1 << 18;
 
 /// The windows so far.
-struct Sums {
+pub(crate) struct Sums {
+    /// What the closing iterator said of the window that was shut last.
+    closing: Vec<u8>,
+    known: KnownStacks,
     rows: Bounded<Key, Sum>,
     /// Waits that found no room there, and their time, ns.
     rows_full: (f64, f64),
@@ -56,41 +59,25 @@ struct Sums {
     oncpu: Series,
     runqueue: Series,
     blocked: Series,
-    /// Of which the totals in the maps consist already.
+    /// What the totals in the maps consist of already.
     before: Accounting,
 }
 
-/// The tool at work.
+/// The tool at the edge of a window.
 pub(crate) struct Sampled<'a> {
     pub(crate) args: &'a Args,
     pub(crate) skel: &'a mut OffcputimeSkel<'static>,
     pub(crate) stacks: &'a mut StackTable,
-    closing: Vec<u8>,
-    known: KnownStacks,
-    sums: Sums,
+    pub(crate) sums: &'a mut Sums,
 }
 
-impl<'a> Sampled<'a> {
-    pub(crate) fn new(
-        args: &'a Args,
-        skel: &'a mut OffcputimeSkel<'static>,
-        stacks: &'a mut StackTable,
-    ) -> Self {
-        Self {
-            args,
-            skel,
-            stacks,
-            closing: Vec::new(),
-            known: KnownStacks::new(),
-            sums: Sums::default(),
-        }
-    }
-
+impl Sampled<'_> {
     /// Everything, once the collection has ended.
     pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
         let scale = sampler.scale(end_ns);
         let start_ns = sampler.began_ns();
-        let mut harvest = self.sums.harvest(scale, Edges { start_ns, end_ns });
+        let sums = std::mem::take(self.sums);
+        let mut harvest = sums.harvest(scale, Edges { start_ns, end_ns });
         if sampler.is_exact() {
             harvest.estimates = None;
         }
@@ -131,7 +118,7 @@ impl Windowed for Sampled<'_> {
 
     fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
         let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
-        harvest::describe_waiting(self.args, &waiting, self.stacks, &mut self.known)?;
+        harvest::describe_waiting(self.args, &waiting, self.stacks, &mut self.sums.known)?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.walk_on_leaving = (!first).into();
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
@@ -142,14 +129,14 @@ impl Windowed for Sampled<'_> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
         // Still attached: what happens to a target meanwhile tells what it did in the window.
-        self.closing = iterate::run(self.skel.links.close_members.as_ref())?;
+        self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
         Ok(now)
     }
 
     fn take(&mut self, window: &Window) -> Result<()> {
         let edges = (window.start_ns, window.end_ns);
-        let closing = std::mem::take(&mut self.closing);
-        let known = &mut self.known;
+        let closing = std::mem::take(&mut self.sums.closing);
+        let known = &mut self.sums.known;
         let closing = (&closing[..], edges);
         let part = Harvest::gather_closed(self.args, self.skel, self.stacks, known, closing)?;
         let totals = harvest::totals(self.skel)?;
@@ -161,6 +148,8 @@ impl Windowed for Sampled<'_> {
 impl Default for Sums {
     fn default() -> Self {
         Self {
+            closing: Vec::new(),
+            known: KnownStacks::new(),
             rows: Bounded::new(MOST_ROWS),
             rows_full: (0.0, 0.0),
             accounting: [0.0; FIGURES],

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use clap_complete::Shell;
 use trace::budget::Budget;
 use trace::glob::Glob;
 use trace::options::Common;
+use trace::privileges::{Capability, FOR_REPETITION};
 use trace::probe::{Feature, Kernel, Need};
-use trace::targets::{Targets, cgroup2_mount};
-use trace::window::Every;
+use trace::session::Options;
+use trace::targets::{Settings, Targets, cgroup2_mount};
+use trace::window::{Every, Schedule};
 
 use crate::psi::Source;
 use crate::trigger::Trigger;
@@ -102,9 +103,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,
 
-    /// Print the script that completes options in SHELL
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub(crate) completions: Option<Shell>,
+    /// Everybody: pressure is the machine's, and who is shown is decided afterwards.
+    #[arg(skip)]
+    traced: Targets,
 }
 
 /// Tracepoints in pairs that bracket a stall on memory, with their programs.
@@ -142,7 +143,7 @@ const BRACKETS: [(&str, &str, &str, &str); 5] = [
 ];
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 8] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
@@ -221,21 +222,49 @@ impl Args {
             || self.user_threads
             || self.kernel_threads
     }
+}
 
-    /// Length of a report.
-    pub(crate) fn interval(&self) -> Option<Duration> {
-        let default = self.trigger.is_some().then_some(CAPTURE);
-        self.every.interval.or(default)
+impl Options for Args {
+    const NAME: &'static str = "pressure";
+    const NEEDS: &'static [Need] = &NEEDS;
+
+    fn common(&self) -> &Common {
+        &self.common
     }
 
-    /// Number of reports, per capture.
-    pub(crate) fn count(&self) -> Option<u64> {
-        let default = self.trigger.is_some().then_some(1);
-        self.every.count.or(default)
+    fn targets(&self) -> &Targets {
+        &self.traced
     }
 
-    /// Which optional programs this kernel needs.
-    pub(crate) fn programs(&self, kernel: &Kernel) -> Vec<(&'static str, bool)> {
+    fn schedule(&self) -> Schedule {
+        let per_trigger = self.trigger.is_some();
+        Schedule {
+            interval: self.every.interval.or(per_trigger.then_some(CAPTURE)),
+            count: self.every.count.or(per_trigger.then_some(1)),
+            duration: None,
+        }
+    }
+
+    fn resolve(&self) -> Result<Settings> {
+        self.source()?;
+        Ok(Settings {
+            own_tgid: u32::MAX,
+            ..self.traced.resolve()?
+        })
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeat
+    }
+
+    fn capabilities(&self) -> Vec<Capability> {
+        match self.repeat {
+            true => FOR_REPETITION.to_vec(),
+            false => Vec::new(),
+        }
+    }
+
+    fn programs(&self, kernel: &Kernel, _targets: &Settings) -> Vec<(&'static str, bool)> {
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         let mut programs = vec![
             ("sched_switch", has_state),

@@ -13,13 +13,13 @@ use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
 use trace::meter::Meter;
-use trace::probe::{self, Kernel};
-use trace::targets::{Targets, cgroup2_mount};
+use trace::probe;
+use trace::session::{Options, Start};
+use trace::targets::cgroup2_mount;
 use trace::unwind::Method;
 use trace::window::monotonic_ns;
 
-use crate::REMEDY;
-use crate::args::{Args, NEEDS};
+use crate::args::Args;
 use crate::cgroups::Snapshots;
 use crate::ended::Ended;
 use crate::harvest;
@@ -63,24 +63,26 @@ pub(crate) struct Capture {
     allowed: Allowed,
 }
 
+/// Advice for runs that cost too much.
+const REMEDY: &str = "raise it, or trace for less time";
 /// A ring buffer is whole pages.
 const SMALLEST_RING: u32 = 4096;
 
 impl Capture {
     /// Loads; nothing runs yet.
-    pub(crate) fn prepare(args: &Args, kernel: &Kernel, source: &Source) -> Result<Self> {
-        let programs = args.programs(kernel);
+    pub(crate) fn prepare(args: &Args, start: &Start, source: &Source) -> Result<Self> {
+        let Start {
+            kernel, targets, ..
+        } = start;
+        let programs = args.programs(kernel, targets);
         if args.common.verbose {
-            probe::say("pressure", kernel, &NEEDS, &programs);
+            probe::say(Args::NAME, kernel, Args::NEEDS, &programs);
         }
-        // The machine's pressure is everybody's: who is shown is decided afterwards.
-        let mut everybody = Targets::default().resolve()?;
-        everybody.own_tgid = u32::MAX;
         let has_psi = Source::System.absence().is_none();
         let builder = PressureSkelBuilder::default();
         let skel = loader::prepare(builder, &programs, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
-            rodata.targets = bpf::target_config!(bpf::pressure::types, &everybody);
+            rodata.targets = bpf::target_config!(bpf::pressure::types, targets);
             rodata.unwind_mode = Method::Auto as u32;
             rodata.config = pressure_config {
                 psi: has_psi.into(),
@@ -135,7 +137,7 @@ impl Capture {
         let epoch = 1 - harvest::epoch(&self.skel)?;
         stacks::clear(&self.skel, epoch)?;
         self.edge = edge;
-        let who = ("pressure", REMEDY, args.common.verbose);
+        let who = (Args::NAME, REMEDY, args.common.verbose);
         args.budget.limit(who, meter, self.skel.object())
     }
 

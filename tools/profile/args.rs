@@ -6,16 +6,17 @@ use anyhow::{Result, anyhow};
 use bpf::profile::types::{profile_config, rodata, stack_config};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
-use clap_complete::Shell;
 use profile::write::Format as FileFormat;
 use trace::budget::Budget;
 use trace::options::{Common, Stacks};
-use trace::output::Format;
-use trace::privileges::Capability;
-use trace::probe::{Feature, Need};
+use trace::output::{Format, OutputFile};
+use trace::privileges::{Capability, FOR_FILES};
+use trace::probe::{Feature, Kernel, Need};
+use trace::session::Options;
+use trace::symbolize::Origin;
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
-use trace::window::For;
+use trace::window::{For, Schedule};
 
 use crate::event::Event;
 
@@ -87,10 +88,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
-
-    /// Print the script that completes options in SHELL
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub(crate) completions: Option<Shell>,
 }
 
 /// Samples per second and CPU where nothing else was asked for: not in step with what happens at round intervals.
@@ -106,7 +103,7 @@ pub(crate) enum Rate {
 }
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 3] = [
     Need {
         feature: Feature::TaskRegisters,
         without: "user registers are taken from the top of the kernel stack",
@@ -122,77 +119,10 @@ pub(crate) const NEEDS: [Need; 3] = [
 ];
 
 impl Args {
-    /// What these options take on top of what tracing does.
-    pub(crate) fn capabilities(&self) -> Vec<Capability> {
-        let is_probe = matches!(self.event, Event::Uprobe { .. });
-        // Probes of the budget's next window take more than their first one's programs.
-        let for_probes: &[Capability] = match self.budget.max_overhead {
-            Some(_) if is_probe => &[Capability::SysAdmin],
-            _ => &[],
-        };
-        [
-            self.targets.capabilities(),
-            self.stacks.capabilities(),
-            for_probes,
-        ]
-        .concat()
-    }
-
-    /// The command line's; ends the program where that makes no sense.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such event, whether the kernel or this program would have to know it.
-    pub(crate) fn from_command_line() -> Result<Self> {
-        let args = Self::try_parse().or_else(|error| match unknown_event(&error) {
-            Some(complaint) => Err(anyhow!(complaint)),
-            None => error.exit(),
-        })?;
-        if args.frequency.is_some() && !args.event.has_frequency() {
-            let problem = "-F is for clocks and hardware counters: every other event is taken as it comes; \
-                           use -c PERIOD for one in so many";
-            Self::command()
-                .error(ErrorKind::ArgumentConflict, problem)
-                .exit()
-        }
-        Ok(args)
-    }
-
-    /// Which optional programs these options need.
-    pub(crate) fn programs(&self, targets: &Settings) -> Vec<(&'static str, bool)> {
-        let is_uprobe = matches!(self.event, Event::Uprobe { .. });
-        vec![
-            ("on_overflow", matches!(self.event, Event::Counter { .. })),
-            (
-                "on_tracepoint",
-                matches!(self.event, Event::Tracepoint { .. }),
-            ),
-            ("on_uprobe", is_uprobe),
-            (
-                "on_uprobe_multi",
-                is_uprobe && self.budget.max_overhead.is_some(),
-            ),
-            ("unwind_fork", self.stacks.unwind != Method::Fp),
-            ("unwind_exec", self.stacks.unwind != Method::Fp),
-            ("sched_process_exec", targets.follow),
-            ("sched_process_fork", targets.has_ids()),
-            ("sched_process_exit", targets.follow),
-            ("sched_process_free", targets.follow),
-        ]
-    }
-
     /// Whether a file is to say when each sample was taken.
     pub(crate) fn keeps_moments(&self) -> bool {
         let mut files = self.stacks.output.iter();
         files.any(|file| file.format == Format::File(FileFormat::Perf))
-    }
-
-    /// Says that tracing has begun.
-    pub(crate) fn announce(&self) {
-        if !self.common.quiet {
-            let (what, window) = (self.describe(), self.window.describe());
-            trace::say!("profile: tracing {what} {window}");
-        }
     }
 
     /// How often the event is sampled.
@@ -230,6 +160,105 @@ impl Args {
             everything: self.targets.is_everything().into(),
             pad: 0,
         };
+    }
+    /// Place of kernel stacks: whose frames lie at their leaf end.
+    pub(crate) fn origin(&self) -> Origin {
+        match self.event {
+            Event::Counter { .. } => Origin::Sample,
+            _ => Origin::Tracepoint,
+        }
+    }
+
+    /// For the line that says that tracing has begun.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} {}", self.what(), self.window.describe())
+    }
+
+    /// Event, rate and weight in words.
+    fn what(&self) -> String {
+        let what = match &self.event {
+            Event::Uprobe { path, symbol } => format!("{symbol} in {path}"),
+            event => event.short_name(),
+        };
+        match (self.rate(), &self.weight) {
+            (Rate::Hertz(hertz), _) => format!("{what} at {hertz} Hz"),
+            (Rate::Every(1), None) => what,
+            (Rate::Every(1), Some(weight)) => format!("{what} by {weight}"),
+            (Rate::Every(period), None) => format!("{what}, every {period}"),
+            (Rate::Every(period), Some(weight)) => format!("{what} by {weight}, every {period}"),
+        }
+    }
+}
+
+impl Options for Args {
+    const NAME: &'static str = "profile";
+    const NEEDS: &'static [Need] = &NEEDS;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn schedule(&self) -> Schedule {
+        self.window.into()
+    }
+
+    fn outputs(&self) -> &[OutputFile] {
+        &self.stacks.output
+    }
+
+    fn from_command_line() -> Result<Self> {
+        let args = Self::try_parse().or_else(|error| match unknown_event(&error) {
+            Some(complaint) => Err(anyhow!(complaint)),
+            None => error.exit(),
+        })?;
+        if args.frequency.is_some() && !args.event.has_frequency() {
+            let problem = "-F is for clocks and hardware counters: every other event is taken as it comes; \
+                           use -c PERIOD for one in so many";
+            Self::command()
+                .error(ErrorKind::ArgumentConflict, problem)
+                .exit()
+        }
+        Ok(args)
+    }
+
+    fn programs(&self, _kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
+        let is_uprobe = matches!(self.event, Event::Uprobe { .. });
+        vec![
+            ("on_overflow", matches!(self.event, Event::Counter { .. })),
+            (
+                "on_tracepoint",
+                matches!(self.event, Event::Tracepoint { .. }),
+            ),
+            ("on_uprobe", is_uprobe),
+            (
+                "on_uprobe_multi",
+                is_uprobe && self.budget.max_overhead.is_some(),
+            ),
+            ("unwind_fork", self.stacks.unwind != Method::Fp),
+            ("unwind_exec", self.stacks.unwind != Method::Fp),
+            ("sched_process_exec", targets.follow),
+            ("sched_process_fork", targets.has_ids()),
+            ("sched_process_exit", targets.follow),
+            ("sched_process_free", targets.follow),
+        ]
+    }
+
+    fn capabilities(&self) -> Vec<Capability> {
+        let files: &[Capability] = match self.outputs() {
+            [] => &[],
+            _ => FOR_FILES,
+        };
+        let is_probe = matches!(self.event, Event::Uprobe { .. });
+        // Probes of the budget's next window take more than their first one's programs.
+        let for_probes: &[Capability] = match self.budget.max_overhead {
+            Some(_) if is_probe => &[Capability::SysAdmin],
+            _ => &[],
+        };
+        [self.targets.capabilities(), files, for_probes].concat()
     }
 }
 

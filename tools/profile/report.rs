@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::options::terminal_width;
-use trace::outcome::Outcome;
 use trace::output::Format;
 use trace::run;
 use trace::stacks::StackTable;
@@ -27,14 +26,14 @@ use crate::moments::Moments;
 const TOP_FUNCTIONS: usize = 20;
 const TOP_STACKS: usize = 5;
 
-/// Writes everything that was asked for; losses and cost go to stderr.
+/// Writes everything that was asked for; returns what is to be said at the end.
 pub(crate) fn report(
     args: &Args,
     harvest: &Harvest,
     moments: &Moments,
     stacks: &mut StackTable,
     cost: &Cost,
-) -> Result<Outcome> {
+) -> Result<Closing> {
     let profile = profile_of(args, &harvest.rows, harvest.window, stacks);
     let timed = profile_of(args, &moments.rows, harvest.window, stacks);
     let meta = meta(args, harvest, &profile, stacks, cost);
@@ -51,7 +50,7 @@ pub(crate) fn report(
     let mut out = io::stdout().lock();
     let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
     run::unless_closed(written.context("write to stdout"), ())?;
-    Ok(close(args, harvest, &profile, stacks, cost))
+    Ok(closing(harvest, &profile, stacks, cost))
 }
 
 fn profile_of(args: &Args, rows: &[Row], window: Edges, stacks: &mut StackTable) -> Profile {
@@ -226,40 +225,26 @@ fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<
 /// Of fewer that were due, one that fell just beside the window is a large part.
 const FEW_TICKS: u64 = 20;
 
-fn close(
-    args: &Args,
-    harvest: &Harvest,
-    profile: &Profile,
-    stacks: &StackTable,
-    cost: &Cost,
-) -> Outcome {
-    let closing = Closing {
-        tool: "profile",
-        window: harvest.window.duration(),
-        events: (harvest.totals.samples, "samples"),
-        stacks: Some(stacks.len()),
-        ends: ends::describe(profile),
-        losses: &harvest.losses,
-        losses_of_ns: 0,
-        cost,
-    };
-    closing.print(args.common.quiet);
-    let worth = |expected: &u64| *expected >= FEW_TICKS && !args.common.quiet;
-    if let Some(expected) = harvest.expected.filter(worth) {
-        let totals = &harvest.totals;
-        trace::say!(
-            "profile: busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",
+fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Closing {
+    let totals = &harvest.totals;
+    let worth = |expected: &u64| *expected >= FEW_TICKS;
+    let check = harvest.expected.filter(worth).map(|expected| {
+        format!(
+            "busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",
             units::counted(totals.busy(), "ticks"),
-            100.0 * totals.busy() as f64 / expected.max(1) as f64,
+            100.0 * totals.busy() as f64 / expected as f64,
             units::count(totals.others),
             units::counted(totals.idle, "idle ticks"),
-        );
+        )
+    });
+    Closing {
+        events: (totals.samples, "samples"),
+        stacks: Some(stacks.len()),
+        ends: ends::describe(profile),
+        losses: harvest.losses.clone(),
+        losses_of_ns: 0,
+        cost: *cost,
+        notes: check.into_iter().collect(),
+        details: vec![stacks.describe_unnamed()],
     }
-    if args.common.verbose {
-        trace::say!("profile: {}", stacks.describe_unnamed());
-    }
-    for file in &args.stacks.output {
-        file.say("profile", args.common.quiet);
-    }
-    closing.outcome(args.common.strict)
 }

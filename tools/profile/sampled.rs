@@ -24,7 +24,7 @@ use crate::traps;
 const MOST_ROWS: usize = 1 << 18;
 
 /// The windows so far.
-struct Sums {
+pub(crate) struct Sums {
     /// Samples and weight, by task, user stack and kernel stack.
     rows: Bounded<(Task, u64, u64), (f64, f64)>,
     /// Samples that found no room there.
@@ -36,56 +36,48 @@ struct Sums {
     before: Totals,
 }
 
-/// The tool at work.
+/// The tool at the edge of a window.
 pub(crate) struct Sampled<'a> {
     pub(crate) args: &'a Args,
     pub(crate) skel: &'a mut ProfileSkel<'static>,
-    pub(crate) stacks: &'a mut StackTable,
     pub(crate) moments: &'a mut Moments,
-    attached: &'a mut Attached,
-    sums: Sums,
-    trap_ns: u64,
+    pub(crate) attached: &'a mut Attached,
+    /// Time that each run of a program on a function costs beside it, ns.
+    pub(crate) trap_ns: u64,
+    pub(crate) sums: &'a mut Sums,
 }
 
-impl<'a> Sampled<'a> {
-    pub(crate) fn new(
-        args: &'a Args,
-        skel: &'a mut ProfileSkel<'static>,
-        stacks: &'a mut StackTable,
-        moments: &'a mut Moments,
-        attached: &'a mut Attached,
-    ) -> Result<Self> {
-        let trap_ns = match &args.event {
-            Event::Uprobe { .. } => {
-                let (method, trap_ns) = traps::measure(skel)?;
-                // The first window attaches it anew.
-                attached.change(method);
-                attached.pause()?;
-                trap_ns
-            }
-            Event::Counter { .. } | Event::Tracepoint { .. } => 0,
-        };
-        Ok(Self {
-            args,
-            skel,
-            stacks,
-            moments,
-            attached,
-            sums: Sums::default(),
-            trap_ns,
-        })
+/// Before the first window: time that a program on a function costs beside its run, ns.
+pub(crate) fn measure_trap(
+    args: &Args,
+    skel: &mut ProfileSkel<'static>,
+    attached: &mut Attached,
+) -> Result<u64> {
+    match &args.event {
+        Event::Uprobe { .. } => {
+            let (method, trap_ns) = traps::measure(skel)?;
+            // The first window attaches it anew.
+            attached.change(method);
+            attached.pause()?;
+            Ok(trap_ns)
+        }
+        Event::Counter { .. } | Event::Tracepoint { .. } => Ok(0),
     }
+}
 
-    pub(crate) fn follow_cpus(&mut self, now: bool) -> Result<()> {
-        self.attached.follow_cpus(self.skel, now)
-    }
-
+impl Sampled<'_> {
     /// Everything, once the collection has ended.
-    pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
+    pub(crate) fn harvest(
+        self,
+        sampler: &Sampler<'_>,
+        end_ns: u64,
+        stacks: &StackTable,
+    ) -> Result<Harvest> {
         let start_ns = sampler.began_ns();
         let (scale, is_exact) = (sampler.scale(end_ns), sampler.is_exact());
         let looked = sampler.share(end_ns);
-        let mut harvest = self.sums.harvest(scale, Edges { start_ns, end_ns });
+        let sums = std::mem::take(self.sums);
+        let mut harvest = sums.harvest(scale, Edges { start_ns, end_ns });
         harvest.estimates = harvest
             .estimates
             .filter(|_| !is_exact)
@@ -98,7 +90,7 @@ impl<'a> Sampled<'a> {
         } else {
             cpus_online()
         };
-        harvest.count_losses(self.skel, self.stacks, cpus, &self.attached.late_cpus())?;
+        harvest.count_losses(self.skel, stacks, cpus, &self.attached.late_cpus())?;
         Ok(harvest)
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bpf::runqlat::types::{group_by, rodata, runqlat_config};
 use clap::Parser;
-use clap_complete::Shell;
 use trace::budget::Budget;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
+use trace::session::Options;
 use trace::targets::{Settings, Targets};
-use trace::window::{Every, nanoseconds, parse_duration};
+use trace::window::{Every, Schedule, nanoseconds, parse_duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,10 +66,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
-
-    /// Print the script that completes options in SHELL
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub(crate) completions: Option<Shell>,
 }
 
 /// What the histograms are of.
@@ -87,7 +83,7 @@ const WAKEUPS: u32 = 1 << 1;
 const PREEMPTIONS: u32 = 1 << 2;
 
 /// What newer kernels offer, and what happens without.
-pub(crate) const NEEDS: [Need; 2] = [
+const NEEDS: [Need; 2] = [
     Need {
         feature: Feature::TaskStorage,
         without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
@@ -130,13 +126,25 @@ impl Args {
             slower_ns: self.slower.map_or(0, nanoseconds),
         };
     }
+}
 
-    /// Which optional programs this kernel and these options need.
-    pub(crate) fn programs(
-        &self,
-        kernel: &Kernel,
-        targets: &Settings,
-    ) -> Vec<(&'static str, bool)> {
+impl Options for Args {
+    const NAME: &'static str = "runqlat";
+    const NEEDS: &'static [Need] = &NEEDS;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn schedule(&self) -> Schedule {
+        self.every.into()
+    }
+
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
         let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
         vec![
             ("sched_switch", has_state),

@@ -1,4 +1,4 @@
-//! The closing line: events, losses, cost.
+//! The closing lines: events, losses, cost.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,54 +8,63 @@ use profile::write::Meta;
 use crate::budget::Summary;
 use crate::cost::Cost;
 use crate::losses::Losses;
+use crate::options::Common;
 use crate::outcome::Outcome;
 
-/// What a run amounts to.
-pub struct Closing<'a> {
-    /// The tool.
-    pub tool: &'a str,
-    /// Length of the window.
-    pub window: Duration,
+/// A run's balance.
+#[derive(Default)]
+pub struct Closing {
     /// Events counted, with their name in the plural.
-    pub events: (u64, &'a str),
+    pub events: (u64, &'static str),
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,
     /// How complete the user stacks are, in words.
     pub ends: Option<String>,
     /// What was lost.
-    pub losses: &'a Losses,
+    pub losses: Losses,
     /// Time that losses are a share of, ns; 0: none.
     pub losses_of_ns: u64,
     /// What it cost.
-    pub cost: &'a Cost,
+    pub cost: Cost,
+    /// More lines for people.
+    pub notes: Vec<String>,
+    /// Lines for `-v`.
+    pub details: Vec<String>,
 }
 
-impl Closing<'_> {
-    /// Says it on stderr, unless all went well and quiet was asked for.
-    pub fn print(&self, quiet: bool) {
-        if quiet && !self.is_worth_saying() {
-            return;
+impl Closing {
+    /// Says on stderr how `tool` fared in a window of that length.
+    pub fn print(&self, tool: &str, window: Duration, common: &Common) {
+        if !common.quiet || self.is_worth_saying() {
+            self.print_balance(tool, window);
         }
+        let notes = self.notes.iter().filter(|_| !common.quiet);
+        let details = self.details.iter().filter(|_| common.verbose);
+        for line in notes.chain(details) {
+            crate::say!("{tool}: {line}");
+        }
+    }
+
+    fn print_balance(&self, tool: &str, window: Duration) {
         let stacks = self
             .stacks
             .map(|n| format!(", {}", units::counted(n as u64, "stacks")))
             .unwrap_or_default();
         crate::say!(
-            "{}: {} of tracing, {}{stacks}; {}",
-            self.tool,
-            units::duration(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)),
+            "{tool}: {} of tracing, {}{stacks}; {}",
+            units::duration(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)),
             units::counted(self.events.0, self.events.1),
             self.losses.describe(self.losses_of_ns),
         );
         if let Some(ends) = &self.ends {
-            crate::say!("{}: {ends}", self.tool);
+            crate::say!("{tool}: {ends}");
         }
-        crate::say!("{}: {}", self.tool, self.cost.describe());
+        crate::say!("{tool}: {}", self.cost.describe());
         if let Some(budget) = &self.cost.budget {
-            crate::say!("{}: {}", self.tool, budget.describe());
+            crate::say!("{tool}: {}", budget.describe());
         }
         if self.cost.starved.times > 0 {
-            crate::say!("{}: {}", self.tool, self.cost.starved.describe());
+            crate::say!("{tool}: {}", self.cost.starved.describe());
         }
     }
 
@@ -124,12 +133,12 @@ mod tests {
         };
         for (times, is_said, outcome) in [(0, false, Outcome::Done), (1, true, Outcome::Lossy)] {
             let cost = cost(times);
-            let run = closing(&losses, &cost);
+            let comments = meta(&losses, 0, &cost, Duration::ZERO).comments;
+            let run = closing(losses.clone(), cost);
             assert_eq!(
                 (run.is_worth_saying(), run.outcome(true)),
                 (is_said, outcome)
             );
-            let comments = meta(&losses, 0, &cost, Duration::ZERO).comments;
             assert_eq!(
                 comments.iter().any(|said| said.contains("for 12.3 s")),
                 is_said
@@ -137,16 +146,16 @@ mod tests {
         }
     }
 
-    fn closing<'a>(losses: &'a Losses, cost: &'a Cost) -> Closing<'a> {
+    fn closing(losses: Losses, cost: Cost) -> Closing {
         Closing {
-            tool: "test",
-            window: Duration::ZERO,
             events: (0, "events"),
             stacks: None,
             ends: None,
             losses,
             losses_of_ns: 0,
             cost,
+            notes: Vec::new(),
+            details: Vec::new(),
         }
     }
 
@@ -163,7 +172,7 @@ mod tests {
             budget: Some(budget),
             ..Cost::default()
         };
-        closing(losses, &cost).is_worth_saying()
+        closing(losses.clone(), cost).is_worth_saying()
     }
 
     #[test]
@@ -194,7 +203,7 @@ mod tests {
                 ..Cost::default()
             };
             let losses = Losses::default();
-            assert_eq!(closing(&losses, &cost).outcome(true), outcome);
+            assert_eq!(closing(losses, cost).outcome(true), outcome);
             let said = "stopped after 12.3 s: tracing cost 3.25% of 2 CPUs, budget 2% (--max-overhead); raise it";
             assert_eq!(summary.describe() == said, is_exact, "{summary:?}");
         }

@@ -7,7 +7,6 @@ use anyhow::Result;
 
 use crate::budget::Next;
 use crate::command::Running;
-use crate::detaching;
 use crate::outcome::Outcome;
 use crate::progress::{Progress, State};
 use crate::signals::{self, Signals};
@@ -103,24 +102,21 @@ impl Until<'_> {
     }
 }
 
-/// After the report, with the programs still attached: passes a signal on to the command, if there is one, and waits for it,
+/// After the report, passes a signal on to the command, if there is one, and waits for it,
 /// though the run may have failed; its failure outweighs losses.
 ///
 /// # Errors
 ///
 /// The run's, and when the command cannot be waited for.
-pub fn finish(
+pub(crate) fn finish(
     command: Option<Running>,
     signals: &Signals,
     ran: Result<Outcome>,
-    quiet: bool,
 ) -> Result<Outcome> {
-    let ran = match command {
+    match command {
         Some(command) => finish_command(command, signals, ran),
         None => ran,
-    };
-    detaching::hand_over(quiet);
-    ran
+    }
 }
 
 fn finish_command(

@@ -1,6 +1,6 @@
 //! `-- COMMAND`: started with tracing already attached.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -119,8 +119,8 @@ impl Corked {
     }
 
     /// Its process ID and its program, as the user named it.
-    pub fn who(&self) -> (u32, &OsStr) {
-        (self.pid, &self.program)
+    pub fn who(&self) -> (u32, OsString) {
+        (self.pid, self.program.clone())
     }
 
     /// Lets the command begin.

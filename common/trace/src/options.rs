@@ -6,12 +6,11 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use clap_complete::Shell;
 
 use crate::histogram::hdr::HdrLog;
 use crate::histogram::text::Unit;
 use crate::output::{Format, OutputFile};
-use crate::privileges::{self, Capability};
-use crate::symbolize::{Options, Symbolizer};
 use crate::unwind::Method;
 
 /// How much is said, and how strictly.
@@ -41,6 +40,10 @@ pub struct Common {
     /// Bold headings
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: When,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub completions: Option<Shell>,
 }
 
 /// When to use colours.
@@ -155,27 +158,6 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// What names the stacks.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be set up.
-    pub fn symbolizer(&self) -> Result<Symbolizer> {
-        Symbolizer::new(Options {
-            inline: !self.no_inline,
-            ..Options::default()
-        })
-    }
-
-    /// Capabilities that writing `-o FILE` takes, if there is one.
-    pub fn capabilities(&self) -> &'static [Capability] {
-        if self.output.is_empty() {
-            &[]
-        } else {
-            privileges::FOR_FILES
-        }
-    }
-
     /// The format of stdout.
     pub fn format(&self, common: &Common) -> Format {
         match (self.folded, common.json) {

@@ -30,10 +30,45 @@ pub struct Every {
     pub count: Option<u64>,
 }
 
-impl Every {
+/// A run's ticks and its end; by default it reports once, when it is told to end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schedule {
+    /// Time between reports.
+    pub interval: Option<Duration>,
+    /// Number of reports.
+    pub count: Option<u64>,
+    /// Length of the run, whatever the interval under way.
+    pub duration: Option<Duration>,
+}
+
+impl Schedule {
     /// Length of the first interval, if that is known to be the last one, too.
     pub fn only(&self) -> Option<Duration> {
-        self.interval.filter(|_| self.count == Some(1))
+        let interval = self.interval.filter(|_| self.count == Some(1));
+        let duration = self.duration.filter(|duration| {
+            let has_room = |interval| *duration <= interval;
+            self.interval.is_none_or(has_room)
+        });
+        interval.into_iter().chain(duration).min()
+    }
+}
+
+impl From<For> for Schedule {
+    fn from(window: For) -> Self {
+        Self {
+            duration: window.duration,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Every> for Schedule {
+    fn from(every: Every) -> Self {
+        Self {
+            interval: every.interval,
+            count: every.count,
+            duration: None,
+        }
     }
 }
 

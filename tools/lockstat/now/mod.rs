@@ -22,25 +22,37 @@ use trace::cost::Cost;
 use trace::meter::Meter;
 use trace::outcome::Outcome;
 use trace::privileges;
+use trace::probe::{self, Kernel};
+use trace::requirements;
 use trace::run;
-use trace::targets::Settings;
+use trace::session::Options;
+use trace::symbolize::{self, Symbolizer};
 
 use crate::args::Args;
 use verdict::Verdict;
 
 /// What is loaded.
-pub(crate) const PROGRAMS: [(&str, bool); 3] = [
+const PROGRAMS: [(&str, bool); 3] = [
     ("look", true),
     ("unwind_fork", false),
     ("unwind_exec", false),
 ];
 
 /// Looks, reports, and is done: exit status 0 whatever was found.
-pub(crate) fn run(args: &Args, targets: &Settings) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let targets = args.resolve()?;
+    requirements::check()?;
+    if args.common.probe {
+        return probe::print(Args::NAME, &Kernel::probe()?, &[], &PROGRAMS);
+    }
+    let symbolizer = Symbolizer::new(symbolize::Options {
+        inline: !args.no_inline,
+        ..symbolize::Options::default()
+    })?;
     let meter = Meter::start();
-    let skel = snapshot::load(targets)?;
-    privileges::keep_for_tracing("lockstat", &[]);
-    let snapshot = snapshot::take(&skel, args.symbolizer()?, args.unwind)?;
+    let skel = snapshot::load(&targets)?;
+    privileges::keep_for_tracing(Args::NAME, &[]);
+    let snapshot = snapshot::take(&skel, symbolizer, args.unwind)?;
     let verdict = Verdict::of(&snapshot);
     let cost = Cost::read(&meter, skel.object(), None);
     let written = write(args, &snapshot, &verdict, &cost);

@@ -1,41 +1,42 @@
-//! From the opening of the window to the last interval.
+//! lockstat at work: from loading its programs to the last report.
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use anyhow::Result;
 use bpf::lockstat::{LockstatLinks, LockstatSkel};
 use libbpf_rs::skel::Skel;
-use profile::ends;
+use profile::{ends, units};
 use trace::budget::{Allowed, Limit, Next, ended_at};
-use trace::command::Corked;
+use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::histogram::harvest::wait_for_running_programs;
-use trace::intervals::Reports;
 use trace::iterate::{self, Reseeding};
 use trace::loader::section;
 use trace::meter::Meter;
-use trace::privileges;
 use trace::progress::State;
+use trace::session::{Engine, Options, Setup, StackSetup};
 use trace::stacks::StackTable;
 use trace::symbolize::Origin;
-use trace::targets::Settings;
-use trace::unwind::Unwinder;
-use trace::window::{monotonic_ns, nanoseconds};
+use trace::window::{Edges, monotonic_ns, nanoseconds};
 
 use crate::args::Args;
 use crate::harvest::{Ended, Harvest, Names};
 use crate::losses::Ledger;
 use crate::report::Interval;
 use crate::row::Side;
-use crate::setup::FutexReturns;
-use crate::{REMEDY, losses, report, waits};
+use crate::setup::{self, FutexReturns};
+use crate::{losses, report, waits};
+
+/// Advice for runs that cost too much.
+const REMEDY: &str = "raise it, or narrow the run with -p";
 
 /// The tool at work.
-pub(crate) struct Capture<'a> {
+pub(crate) struct Lockstat<'a> {
     args: &'a Args,
-    pub(crate) skel: LockstatSkel<'static>,
-    pub(crate) stacks: StackTable,
-    pub(crate) names: Names,
+    skel: LockstatSkel<'static>,
+    stacks: StackTable,
+    names: Names,
     returns: FutexReturns,
     reseeding: Reseeding,
     meter: &'a Meter,
@@ -48,19 +49,25 @@ pub(crate) struct Capture<'a> {
     ends: Option<String>,
 }
 
-impl<'a> Capture<'a> {
-    pub(crate) fn open(
-        args: &'a Args,
-        (skel, returns): (LockstatSkel<'static>, FutexReturns),
-        meter: &'a Meter,
-        corked: Option<&Corked>,
-    ) -> Result<Self> {
-        let unwinder = Unwinder::new(args.unwind, bpf::unwind_maps!(skel), &args.targets.wanted())?;
-        let mut stacks = StackTable::new(args.symbolizer()?, unwinder, Origin::Tracepoint);
-        stacks.listen(&skel.maps.stack_ring)?;
-        stacks.prepare(args.targets.processes_at_start(), corked.map(Corked::who));
+impl<'a> Lockstat<'a> {
+    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+        let (mut skel, mut returns) = setup::load(args, setup)?;
+        let how = StackSetup {
+            tables: bpf::unwind_maps!(skel),
+            method: args.unwind,
+            inline: !args.no_inline,
+            origin: Origin::Tracepoint,
+        };
+        let mut stacks = setup.stacks(how, &skel.maps.stack_ring)?;
         if args.budget.max_overhead.is_some() {
             stacks.finish_preparing();
+        }
+        let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
+        setup.targets.fill(tgids, tids)?;
+        iterate::run(skel.links.seed_members.as_ref())?;
+        iterate::run(skel.links.close_waits.as_ref())?;
+        if args.traces(Side::User) {
+            returns.follow_compat(&mut skel)?;
         }
         Ok(Self {
             args,
@@ -72,7 +79,7 @@ impl<'a> Capture<'a> {
             },
             returns,
             reseeding: Reseeding::default(),
-            meter,
+            meter: setup.meter,
             limit: None,
             end_ns: 0,
             deadline_ns: None,
@@ -82,28 +89,8 @@ impl<'a> Capture<'a> {
         })
     }
 
-    /// Finds the targets, then lets time count.
-    pub(crate) fn open_window(&mut self, targets: &Settings) -> Result<u64> {
-        let maps = &self.skel.maps;
-        targets.fill(&maps.target_tgids, &maps.target_tids)?;
-        iterate::run(self.skel.links.seed_members.as_ref())?;
-        iterate::run(self.skel.links.close_waits.as_ref())?;
-        self.follow_compat_programs()?;
-        privileges::keep_for_tracing("lockstat", &self.args.capabilities());
-        let start_ns = self.let_time_count()?;
-        let who = ("lockstat", REMEDY, self.args.common.verbose);
-        let budget = &self.args.budget;
-        self.limit = budget.limit(who, self.meter, self.skel.object())?;
-        if !self.args.common.quiet {
-            trace::say!("lockstat: tracing {}", self.args.window.describe());
-        }
-        let end_ns = |duration| start_ns.saturating_add(nanoseconds(duration));
-        self.deadline_ns = self.args.window.duration.map(end_ns);
-        Ok(start_ns)
-    }
-
     /// What the run has cost, and what was not counted, since the start.
-    pub(crate) fn ledger(&self) -> Result<Ledger> {
+    fn ledger(&self) -> Result<Ledger> {
         let budget = self.limit.as_ref();
         let budget = budget.map(|limit| limit.summary(self.end_ns));
         let cost = Cost::read(self.meter, self.skel.object(), budget);
@@ -112,21 +99,6 @@ impl<'a> Capture<'a> {
             losses: losses::count(&self.skel, &self.stacks, cost.recursions)?,
             cost,
         })
-    }
-
-    /// How complete user stacks were in the last report.
-    pub(crate) fn ends(&self) -> Option<String> {
-        self.ends.clone()
-    }
-
-    /// Waits reported so far.
-    pub(crate) fn waits(&self) -> u64 {
-        self.waits
-    }
-
-    /// Waited in all reports so far, as [`report::waited_ns`] counts.
-    pub(crate) fn waited_ns(&self) -> u64 {
-        self.waited_ns
     }
 
     /// Ends the interval that began at `start_ns`.
@@ -148,17 +120,6 @@ impl<'a> Capture<'a> {
             open,
             window_ns: start_ns..edge_ns,
         })
-    }
-
-    /// From now on: for one interval if there is but one, else until told.
-    fn let_time_count(&mut self) -> Result<u64> {
-        let start_ns = monotonic_ns();
-        if let Some(length) = self.args.only_interval() {
-            self.close_at(start_ns.saturating_add(nanoseconds(length)))?;
-        }
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.window_start_ns = start_ns;
-        Ok(start_ns)
     }
 
     fn follow_compat_programs(&mut self) -> Result<()> {
@@ -203,17 +164,32 @@ impl<'a> Capture<'a> {
     }
 }
 
-impl Reports for Capture<'_> {
+impl Engine for Lockstat<'_> {
+    fn open(&mut self, length: Option<Duration>) -> Result<u64> {
+        let start_ns = monotonic_ns();
+        let end_ns = |length| start_ns.saturating_add(nanoseconds(length));
+        if let Some(length) = length {
+            self.close_at(end_ns(length))?;
+        }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.window_start_ns = start_ns;
+        self.deadline_ns = self.args.window.duration.map(end_ns);
+        let who = (Args::NAME, REMEDY, self.args.common.verbose);
+        let budget = &self.args.budget;
+        self.limit = budget.limit(who, self.meter, self.skel.object())?;
+        Ok(start_ns)
+    }
+
+    fn describe(&self) -> String {
+        self.args.window.describe()
+    }
+
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
         match self.limit {
             None => self.stacks.fds(),
             Some(_) => Vec::new(),
         }
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        self.deadline_ns
     }
 
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
@@ -260,5 +236,27 @@ impl Reports for Capture<'_> {
             ledger,
         };
         report::report(self.args, &interval, &mut self.stacks)
+    }
+    fn closing(&mut self, _window: Edges) -> Result<Closing> {
+        let ledger = self.ledger()?;
+        let mut notes = Vec::new();
+        if ledger.begun_before > 0 {
+            let waits = units::counted(ledger.begun_before, "waits");
+            notes.push(format!("begun before tracing, and left out: {waits}"));
+        }
+        let missed = units::counted(self.names.places.missed(), "locks");
+        Ok(Closing {
+            events: (self.waits, "waits"),
+            stacks: Some(self.stacks.len()),
+            ends: self.ends.clone(),
+            losses_of_ns: report::losses_of_ns(&ledger.losses, self.waited_ns),
+            losses: ledger.losses,
+            cost: ledger.cost,
+            notes,
+            details: vec![
+                self.stacks.describe_unnamed(),
+                format!("{missed} in memory that was gone when it was looked at"),
+            ],
+        })
     }
 }

@@ -1,0 +1,324 @@
+//! A run of a tracing tool, from its options to its exit status.
+//!
+//! A tool's [`Options`] say what can be asked of it and what that takes; its [`Engine`] is a set of BPF programs at work, and what becomes of
+//! what they count. All that happens in between happens here, and in the same order for every tool.
+
+mod intervals;
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use libbpf_rs::MapCore;
+
+use crate::closing::Closing;
+use crate::collect::finish;
+use crate::command::Corked;
+use crate::detaching;
+use crate::meter::Meter;
+use crate::options::Common;
+use crate::outcome::Outcome;
+use crate::output::OutputFile;
+use crate::privileges::{self, Capability, FOR_FILES};
+use crate::probe::{self, Kernel, Need};
+use crate::progress::State;
+use crate::requirements;
+use crate::run;
+use crate::signals::Signals;
+use crate::stacks::StackTable;
+use crate::symbolize::{self, Origin, Symbolizer};
+use crate::targets::{Settings, Targets};
+use crate::unwind::{Maps, Method, Unwinder};
+use crate::window::{Edges, Schedule};
+
+use intervals::report_each;
+
+/// What can be asked of a tracing tool.
+pub trait Options: Parser {
+    /// Its command.
+    const NAME: &'static str;
+    /// Features of newer kernels that it uses, and what happens without.
+    const NEEDS: &'static [Need];
+
+    /// The options that every tool has.
+    fn common(&self) -> &Common;
+
+    /// Whom it looks at.
+    fn targets(&self) -> &Targets;
+
+    /// When it begins, reports and ends.
+    fn schedule(&self) -> Schedule;
+
+    /// `-o FILE`.
+    fn outputs(&self) -> &[OutputFile] {
+        &[]
+    }
+
+    /// The command line's; ends the program where that makes no sense.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it that clap cannot say.
+    fn from_command_line() -> Result<Self> {
+        Ok(Self::parse())
+    }
+
+    /// Checks that everything named exists, before anything is loaded.
+    ///
+    /// # Errors
+    ///
+    /// What does not.
+    fn resolve(&self) -> Result<Settings> {
+        self.targets().resolve()
+    }
+
+    /// Leaves out what this kernel cannot say, and says so.
+    ///
+    /// # Errors
+    ///
+    /// That was all that was asked for.
+    fn narrow_to(&mut self, _kernel: &Kernel) -> Result<()> {
+        Ok(())
+    }
+
+    /// Which optional programs this kernel and these options need.
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)>;
+
+    /// Capabilities that these options take on top of what tracing does.
+    fn capabilities(&self) -> Vec<Capability> {
+        let files = match self.outputs() {
+            [] => &[],
+            _ => FOR_FILES,
+        };
+        [self.targets().capabilities(), files].concat()
+    }
+
+    /// It goes on after the run's end, and traces again.
+    fn repeats(&self) -> bool {
+        false
+    }
+}
+
+/// A tracing tool: its options, and what works for them.
+pub trait Tool: Options {
+    /// Its programs at work.
+    type Engine<'a>: Engine
+    where
+        Self: 'a;
+
+    /// Loads the programs, attaches them and finds the targets: all that takes privileges. Nothing counts yet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusals, with the remedy.
+    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>>;
+}
+
+/// What an engine is made for.
+pub struct Setup<'a> {
+    /// The running one.
+    pub kernel: &'a Kernel,
+    /// Whom it was asked to look at.
+    pub asked: &'a Targets,
+    /// The same for the BPF side.
+    pub targets: &'a Settings,
+    /// As [`Options::programs`] has them.
+    pub programs: &'a [(&'static str, bool)],
+    /// `-- COMMAND` that is about to run: its process ID and program.
+    pub command: Option<(u32, OsString)>,
+    /// Measures what it costs.
+    pub meter: &'a Meter,
+}
+
+/// Stacks that an engine takes.
+pub struct StackSetup {
+    /// Where the BPF side finds unwind tables.
+    pub tables: Maps,
+    /// How user stacks are walked.
+    pub method: Method,
+    /// Inlined functions get frames of their own.
+    pub inline: bool,
+    /// Where kernel stacks are taken.
+    pub origin: Origin,
+}
+
+impl Setup<'_> {
+    /// A table of the stacks that come through `ring`, the BPF side's `stack_ring`; unwind tables for the targets are being made.
+    ///
+    /// # Errors
+    ///
+    /// When descriptors, threads or memory run out.
+    pub fn stacks(&self, setup: StackSetup, ring: &impl MapCore) -> Result<StackTable> {
+        let unwinder = Unwinder::new(setup.method, setup.tables, &self.asked.wanted())?;
+        let symbolizer = Symbolizer::new(symbolize::Options {
+            inline: setup.inline,
+            ..symbolize::Options::default()
+        })?;
+        let mut stacks = StackTable::new(symbolizer, unwinder, setup.origin);
+        stacks.listen(ring)?;
+        let command = self.command.as_ref();
+        let command = command.map(|(pid, program)| (*pid, program.as_os_str()));
+        stacks.prepare(self.asked.processes_at_start(), command);
+        Ok(stacks)
+    }
+}
+
+/// BPF programs that are attached, and what they have found.
+pub trait Engine {
+    /// Lets time count; returns when it began to, ns. `length`: of the whole run, if that is one interval; where the BPF side is
+    /// told, nothing that happens later is counted, or costs what counting does.
+    ///
+    /// # Errors
+    ///
+    /// The engine's own; they end the run, as those of all that follows.
+    fn open(&mut self, length: Option<Duration>) -> Result<u64>;
+
+    /// For the line that says that tracing has begun: what is traced, and until when.
+    fn describe(&self) -> String;
+
+    /// What wakes [`Self::step`] early when readable.
+    fn fds(&self) -> Vec<RawFd>;
+
+    /// What there is to do some 20 times a second.
+    ///
+    /// # Errors
+    ///
+    /// The engine's own.
+    fn step(&mut self) -> Result<State>;
+
+    /// The interval under way is the last one and ends at `end_ns`, ns, by the clock; not called for the first one.
+    ///
+    /// # Errors
+    ///
+    /// The engine's own.
+    fn close_at(&mut self, _end_ns: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes the interval that began at `start_ns` out of the BPF side and writes it. `end_ns` becomes the interval's end as
+    /// soon as it is taken, whether or not writing succeeds.
+    ///
+    /// # Errors
+    ///
+    /// The engine's own, and of what is written to.
+    fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()>;
+
+    /// What the run amounts to, at its end.
+    ///
+    /// # Errors
+    ///
+    /// The engine's own.
+    fn closing(&mut self, window: Edges) -> Result<Closing>;
+}
+
+/// A tool's `main`.
+pub fn main<T: Tool>() -> ExitCode {
+    run::main(T::NAME, || run(T::from_command_line()?))
+}
+
+/// A run that may begin.
+pub struct Start {
+    /// The running one.
+    pub kernel: Kernel,
+    /// Whom the tool looks at.
+    pub targets: Settings,
+    /// End the run.
+    pub signals: Signals,
+}
+
+/// Does what comes before loading; breaks off where the options ask for something else than tracing.
+///
+/// # Errors
+///
+/// What is missing, and the remedy.
+pub fn start<T: Options>(tool: &mut T) -> Result<ControlFlow<Outcome, Start>> {
+    if let Some(shell) = tool.common().completions {
+        return run::print_completions(shell, T::command()).map(ControlFlow::Break);
+    }
+    let targets = tool.resolve()?;
+    let mut outputs = tool.outputs().iter();
+    outputs.try_for_each(OutputFile::check_writable)?;
+    requirements::check()?;
+    let kernel = Kernel::probe()?;
+    if tool.common().probe {
+        let programs = tool.programs(&kernel, &targets);
+        return probe::print(T::NAME, &kernel, T::NEEDS, &programs).map(ControlFlow::Break);
+    }
+    tool.narrow_to(&kernel)?;
+    Ok(ControlFlow::Continue(Start {
+        kernel,
+        targets,
+        signals: Signals::install()?,
+    }))
+}
+
+/// Runs a tool whose command line has been read.
+///
+/// # Errors
+///
+/// What keeps it from tracing or from reporting.
+pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
+    let mut start = match start(&mut tool)? {
+        ControlFlow::Break(outcome) => return Ok(outcome),
+        ControlFlow::Continue(start) => start,
+    };
+    let corked = Corked::for_targets(&tool.targets().command, &mut start.targets)?;
+    let meter = Meter::start();
+    let programs = tool.programs(&start.kernel, &start.targets);
+    if tool.common().verbose {
+        probe::say(T::NAME, &start.kernel, T::NEEDS, &programs);
+    }
+    let mut engine = tool.load(&Setup {
+        kernel: &start.kernel,
+        asked: tool.targets(),
+        targets: &start.targets,
+        programs: &programs,
+        command: corked.as_ref().map(Corked::who),
+        meter: &meter,
+    })?;
+    trace(&tool, &mut engine, &start.signals, corked)
+}
+
+/// From an engine that is attached to the closing lines; `corked` is let go as soon as time counts.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn trace<T: Options>(
+    tool: &T,
+    engine: &mut impl Engine,
+    signals: &Signals,
+    corked: Option<Corked>,
+) -> Result<Outcome> {
+    privileges::keep_for_tracing(T::NAME, &tool.capabilities());
+    let (common, schedule) = (tool.common(), tool.schedule());
+    let start_ns = engine.open(schedule.only())?;
+    if !common.quiet {
+        crate::say!("{}: tracing {}", T::NAME, engine.describe());
+    }
+    let mut command = corked.map(Corked::start).transpose()?;
+    let mut end_ns = start_ns;
+    let ending = (signals, command.as_mut());
+    let written = report_each(&schedule, common.quiet, ending, engine, &mut end_ns);
+    let window = Edges { start_ns, end_ns };
+    let ran = run::unless_closed(written, ()).and_then(|()| close(tool, engine, window));
+    let ran = finish(command, signals, ran);
+    if !tool.repeats() {
+        detaching::hand_over(common.quiet);
+    }
+    ran
+}
+
+fn close<T: Options>(tool: &T, engine: &mut impl Engine, window: Edges) -> Result<Outcome> {
+    let common = tool.common();
+    let closing = engine.closing(window)?;
+    closing.print(T::NAME, window.duration(), common);
+    for file in tool.outputs() {
+        file.say(T::NAME, common.quiet);
+    }
+    Ok(closing.outcome(common.strict))
+}

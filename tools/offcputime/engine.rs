@@ -1,0 +1,174 @@
+//! offcputime at work: from loading its programs to the report.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
+use libbpf_rs::skel::Skel;
+use trace::budget::{Sampler, open_edges, shut_edges};
+use trace::closing::Closing;
+use trace::cost::Cost;
+use trace::iterate::{self, Reseeding};
+use trace::loader::{self, section};
+use trace::meter::Meter;
+use trace::progress::State;
+use trace::session::{Engine, Options, Setup, StackSetup};
+use trace::stacks::StackTable;
+use trace::symbolize::Origin;
+use trace::window::{Edges, nanoseconds};
+
+use crate::args::Args;
+use crate::harvest::{self, Harvest};
+use crate::report;
+use crate::sampled::{GATED, Sampled, Sums};
+
+/// The tool at work.
+pub(crate) struct Offcputime<'a> {
+    args: &'a Args,
+    skel: OffcputimeSkel<'static>,
+    stacks: StackTable,
+    reseeding: Reseeding,
+    meter: &'a Meter,
+    /// With `--max-overhead`.
+    sampler: Option<(Sampler<'a>, Sums)>,
+    closing: Closing,
+}
+
+impl<'a> Offcputime<'a> {
+    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+        let walk_on_exit = setup.kernel.has_tracepoint("sched_exit_tp");
+        let gated = args.budget.gated(&GATED);
+        let builder = OffcputimeSkelBuilder::default();
+        let skel = loader::load_gated(builder, setup.programs, gated, |open| {
+            let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
+            args.to_bpf(setup.targets, walk_on_exit, rodata);
+            bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
+            Ok(())
+        })?;
+        let how = StackSetup {
+            tables: bpf::unwind_maps!(skel),
+            method: args.stacks.unwind,
+            inline: !args.stacks.no_inline,
+            origin: Origin::Tracepoint,
+        };
+        let stacks = setup.stacks(how, &skel.maps.stack_ring)?;
+        let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
+        setup.targets.fill(tgids, tids)?;
+        iterate::run(skel.links.seed_members.as_ref())?;
+        Ok(Self {
+            args,
+            skel,
+            stacks,
+            reseeding: Reseeding::default(),
+            meter: setup.meter,
+            sampler: None,
+            closing: Closing::default(),
+        })
+    }
+
+    fn begin_sampling(&mut self, percent: f64) -> Result<u64> {
+        let mut sums = Sums::default();
+        let who = (Args::NAME, self.args.common.verbose);
+        let mut windows = Sampled {
+            args: self.args,
+            skel: &mut self.skel,
+            stacks: &mut self.stacks,
+            sums: &mut sums,
+        };
+        let sampler = Sampler::begin(who, percent, self.meter, &GATED, &mut windows)?;
+        let start_ns = sampler.began_ns();
+        self.sampler = Some((sampler, sums));
+        Ok(start_ns)
+    }
+
+    /// Takes in what is new.
+    fn look_around(&mut self) -> Result<State> {
+        self.stacks.absorb();
+        let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+        let seed = self.skel.links.seed_members.as_ref();
+        self.reseeding.follow(moves, seed)?;
+        harvest::progress(&self.skel, &self.stacks)
+    }
+
+    /// Ends what began at `start_ns` and was looked at all the time.
+    fn harvest(&mut self, start_ns: u64) -> Result<Harvest> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        shut_edges(&mut bss.window_end_ns);
+        let end_ns = bss.window_end_ns;
+        self.stacks.absorb();
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
+        self.stacks.absorb();
+        Harvest::gather(self.args, &self.skel, &mut self.stacks, start_ns, end_ns)
+    }
+}
+
+impl Engine for Offcputime<'_> {
+    fn open(&mut self, length: Option<Duration>) -> Result<u64> {
+        if let Some(percent) = self.args.budget.max_overhead {
+            return self.begin_sampling(percent);
+        }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.takes_late = length.is_some().into();
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        Ok(open_edges(start_ns, end_ns, length.map(nanoseconds)))
+    }
+
+    fn describe(&self) -> String {
+        self.args.window.describe()
+    }
+
+    fn fds(&self) -> Vec<RawFd> {
+        // With a budget nothing wakes it but time: what is new is named when that is paid for.
+        match self.sampler {
+            None => self.stacks.fds(),
+            Some(_) => Vec::new(),
+        }
+    }
+
+    fn step(&mut self) -> Result<State> {
+        let Some((sampler, sums)) = &mut self.sampler else {
+            return self.look_around();
+        };
+        sampler.step(&mut Sampled {
+            args: self.args,
+            skel: &mut self.skel,
+            stacks: &mut self.stacks,
+            sums,
+        })?;
+        let (next, can_afford_more) = (sampler.next(), sampler.can_afford_more());
+        let state = if can_afford_more {
+            self.look_around()?
+        } else {
+            State::default()
+        };
+        Ok(State { next, ..state })
+    }
+
+    fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
+        let harvest = match &mut self.sampler {
+            None => self.harvest(start_ns)?,
+            Some((sampler, sums)) => {
+                let mut windows = Sampled {
+                    args: self.args,
+                    skel: &mut self.skel,
+                    stacks: &mut self.stacks,
+                    sums,
+                };
+                let end_ns = sampler.end(&mut windows)?;
+                windows.stacks.absorb();
+                windows.harvest(sampler, end_ns)?
+            }
+        };
+        *end_ns = harvest.window.end_ns;
+        let sampler = self.sampler.as_ref();
+        let budget = sampler.map(|(sampler, _)| sampler.summary(*end_ns));
+        let cost = Cost::read(self.meter, self.skel.object(), budget);
+        self.closing = report::report(self.args, &harvest, &mut self.stacks, &cost)?;
+        Ok(())
+    }
+
+    fn closing(&mut self, _window: Edges) -> Result<Closing> {
+        Ok(std::mem::take(&mut self.closing))
+    }
+}

@@ -1,0 +1,161 @@
+//! runqlat at work: from loading its programs to the last report.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use anyhow::Result;
+use bpf::runqlat::types::slow_wait;
+use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
+use libbpf_rs::skel::Skel;
+use trace::arrivals::Arrivals;
+use trace::budget::{Sampler, open_edges};
+use trace::closing::{self, Closing};
+use trace::cost::Cost;
+use trace::histogram::hdr::HdrLog;
+use trace::iterate::{self, Reseeding};
+use trace::loader::{self, section};
+use trace::meter::Meter;
+use trace::progress::State;
+use trace::session::{Engine, Setup};
+use trace::window::{Edges, nanoseconds};
+
+use crate::args::{Args, Group};
+use crate::harvest::{self, Interval};
+use crate::windows::{GATED, Sums, Windows, sampler};
+use crate::{report, slow};
+
+/// The tool at work.
+pub(crate) struct Runqlat<'a> {
+    args: &'a Args,
+    skel: RunqlatSkel<'static>,
+    slow_waits: Arrivals<slow_wait>,
+    hdr: Option<HdrLog>,
+    /// When the window opened.
+    start_ns: u64,
+    reseeding: Reseeding,
+    meter: &'a Meter,
+    /// With `--max-overhead`.
+    sampler: Option<(Sampler<'a>, Sums)>,
+}
+
+impl<'a> Runqlat<'a> {
+    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+        let hdr = args.histograms.hdr_log()?;
+        let gated = args.budget.gated(&GATED);
+        let builder = RunqlatSkelBuilder::default();
+        let skel = loader::load_gated(builder, setup.programs, gated, |open| {
+            args.to_bpf(
+                setup.targets,
+                section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
+            );
+            bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
+            if args.group() == Group::Machine {
+                // Preallocated, and not used.
+                open.maps.groups.set_max_entries(1)?;
+                open.maps.buckets.set_max_entries(1)?;
+            }
+            Ok(())
+        })?;
+        let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
+        setup.targets.fill(tgids, tids)?;
+        iterate::run(skel.links.seed_members.as_ref())?;
+        Ok(Self {
+            args,
+            slow_waits: Arrivals::open(&skel.maps.slow_waits)?,
+            skel,
+            hdr,
+            start_ns: 0,
+            reseeding: Reseeding::default(),
+            meter: setup.meter,
+            sampler: None,
+        })
+    }
+
+    /// Of the run, which has got to `end_ns`.
+    fn cost(&self, end_ns: u64) -> Cost {
+        let budget = self.sampler.as_ref();
+        let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+        Cost::read(self.meter, self.skel.object(), budget)
+    }
+}
+
+impl Engine for Runqlat<'_> {
+    fn open(&mut self, length: Option<Duration>) -> Result<u64> {
+        self.sampler = sampler(self.args, &mut self.skel, self.meter)?;
+        self.start_ns = match &self.sampler {
+            Some((sampler, _)) => sampler.began_ns(),
+            None => {
+                let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+                let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+                open_edges(start_ns, end_ns, length.map(nanoseconds))
+            }
+        };
+        Ok(self.start_ns)
+    }
+
+    fn describe(&self) -> String {
+        "run queue latency; Ctrl-C ends".into()
+    }
+
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.slow_waits.fd()]
+    }
+
+    fn step(&mut self) -> Result<State> {
+        slow::print(self.args, &self.slow_waits, &mut io::stdout().lock())?;
+        let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+        let seed = self.skel.links.seed_members.as_ref();
+        self.reseeding.follow(moves, seed)?;
+        let mut state = harvest::progress(&self.skel)?;
+        if let Some((sampler, sums)) = &mut self.sampler {
+            let (args, skel) = (self.args, &mut self.skel);
+            sampler.step(&mut Windows { args, skel, sums })?;
+            state.next = sampler.next();
+        }
+        Ok(state)
+    }
+
+    fn close_at(&mut self, end_ns: u64) -> Result<()> {
+        if self.sampler.is_none() {
+            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
+        let interval = match &mut self.sampler {
+            None => Interval::take(self.args, &mut self.skel, start_ns)?,
+            Some((sampler, sums)) => {
+                let (args, skel) = (self.args, &mut self.skel);
+                let end_ns = sampler.end(&mut Windows { args, skel, sums })?;
+                std::mem::take(sums).interval(&self.skel, start_ns, end_ns)?
+            }
+        };
+        *end_ns = interval.end_ns;
+        let cost = self.cost(interval.end_ns);
+        let stdout = &mut io::stdout().lock();
+        // Those in the interval that came since the last step.
+        slow::print(self.args, &self.slow_waits, stdout)?;
+        report::write(
+            self.args,
+            (&interval, &cost),
+            self.hdr.as_mut(),
+            self.start_ns,
+            stdout,
+        )
+    }
+
+    fn closing(&mut self, window: Edges) -> Result<Closing> {
+        let cost = self.cost(window.end_ns);
+        Ok(Closing {
+            events: (
+                harvest::progress(&self.skel)?.events,
+                closing::switches_and_wakeups(&cost),
+            ),
+            losses: harvest::losses(&self.skel)?,
+            cost,
+            ..Closing::default()
+        })
+    }
+}
