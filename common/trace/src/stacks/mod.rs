@@ -3,6 +3,7 @@
 //! Each distinct stack comes once through the ring buffer, moments after it first occurred; user addresses are tied to
 //! their modules at once, while the process can still be asked, and named when a report needs them.
 
+mod losses;
 mod record;
 mod ring;
 mod wakers;
@@ -17,8 +18,6 @@ use libbpf_rs::MapCore;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Waker};
 
-use crate::losses::Losses;
-use crate::pages;
 use crate::places::{Address, Places};
 use crate::symbolize::{self, Location, Origin, Symbolizer};
 use crate::unwind::{Registers, Unwinder};
@@ -130,60 +129,6 @@ impl StackTable {
     pub fn fds(&self) -> Vec<RawFd> {
         let ring = self.ring.iter().map(Ring::fd);
         ring.chain([self.fd()]).collect()
-    }
-
-    /// What could not be named.
-    pub fn count_losses(&self, losses: &mut Losses) {
-        let symbols = self.symbolizer.losses();
-        losses.count(
-            "mapping_changes_lost",
-            "changes of mappings: stream full",
-            symbols.stream_records,
-        );
-        losses.count(
-            "mappings_forgotten",
-            "processes and mappings forgotten",
-            symbols.forgotten,
-        );
-        losses.count(
-            "open_stacks_full",
-            "stacks of open waits: table full",
-            self.outside_full,
-        );
-        losses.count(
-            "memory_hung",
-            "processes not read, their memory did not answer",
-            pages::given_up(),
-        );
-        self.unwinder.count_losses(losses);
-    }
-
-    /// What is printed as `module+0xoffset`, and why.
-    pub fn describe_unnamed(&self) -> String {
-        let symbols = self.symbolizer.losses();
-        let reason = |what: &str, why: &Option<String>| {
-            why.as_ref()
-                .map(|why| format!("; {what}: {why}"))
-                .unwrap_or_default()
-        };
-        format!(
-            "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} times no answer \
-             from a file system, {} changed, {} refused; {} processes gone before their mappings were read; {} perf maps refused, {} not \
-             believed{}{}; {}",
-            symbols.unnamed,
-            symbols.frames,
-            self.astray,
-            symbols.modules_unopened,
-            symbols.files_hung,
-            symbols.modules_changed,
-            symbols.modules_refused,
-            symbols.processes_gone,
-            symbols.perf_maps_refused,
-            symbols.perf_maps_disbelieved,
-            reason("no stream of mapping changes", &symbols.stream),
-            reason("no kernel names", &symbols.kernel),
-            self.unwinder.describe(),
-        )
     }
 
     /// Hexadecimal build IDs by the modules' paths; complete when everything has been named.
