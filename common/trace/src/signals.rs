@@ -1,14 +1,19 @@
 //! The first Ctrl-C ends the collection, the second one the tool.
 
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level::pipe};
+use signal_hook::flag;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::{privileges, scheduling};
 
 /// Signals that were ignored when the program was started, bit n for signal n.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -65,17 +70,28 @@ impl Signals {
         let ended = Arc::new(AtomicBool::new(false));
         let which = Arc::new(AtomicUsize::new(0));
         let (wake, writer) = UnixStream::pair().context("make signal socket")?;
-        wake.set_nonblocking(true).context("make signal socket")?;
+        let mut handler = Handler {
+            ended: Arc::clone(&ended),
+            which: Arc::clone(&which),
+            writer,
+        };
+        // ctrlc's thread lives as long as the tool and has the privileges of the one that asks for it.
+        let installed = thread::spawn(move || {
+            privileges::give_up_all()?;
+            ctrlc::set_handler(move || handler.signalled()).map_err(io::Error::other)
+        });
+        let installed = installed.join().map_err(|_| anyhow!("thread failed"))?;
+        installed.context("install signal handlers")?;
+        scheduling::watch_threads();
         let hangup = (!was_ignored(SIGHUP)).then_some(SIGHUP);
+        if hangup.is_none() {
+            // SAFETY: installs no handler.
+            unsafe { libc::signal(SIGHUP, libc::SIG_IGN) };
+        }
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-            // Handlers run in this order: the second signal finds the flag set and gets the default action.
-            flag::register_conditional_default(signal, Arc::clone(&ended))
-                .and_then(|_| flag::register(signal, Arc::clone(&ended)))
-                .and_then(|_| {
-                    let number = usize::try_from(signal).expect("signal numbers are small");
-                    flag::register_usize(signal, Arc::clone(&which), number)
-                })
-                .and_then(|_| pipe::register(signal, writer.try_clone()?))
+            // ctrlc does not tell which one it was. Its own handler is called before this one.
+            let number = usize::try_from(signal).expect("signal numbers are small");
+            flag::register_usize(signal, Arc::clone(&which), number)
                 .context("install signal handlers")?;
         }
         Ok(Self { ended, which, wake })
@@ -96,6 +112,25 @@ impl Signals {
     /// Becomes readable with the first signal.
     pub fn fd(&self) -> RawFd {
         self.wake.as_raw_fd()
+    }
+}
+
+/// For ctrlc.
+struct Handler {
+    ended: Arc<AtomicBool>,
+    which: Arc<AtomicUsize>,
+    writer: UnixStream,
+}
+
+impl Handler {
+    fn signalled(&mut self) {
+        if self.ended.swap(true, Ordering::Relaxed) {
+            let signal = i32::try_from(self.which.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
+            // It ends the tool; if it cannot, there is nothing left to do.
+            let _ = emulate_default_handler(signal);
+        }
+        // Whoever would read it has left already.
+        let _ = self.writer.write(&[1]);
     }
 }
 
