@@ -2,9 +2,8 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::io;
 use std::path::Path;
-use std::sync::{Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -72,24 +71,7 @@ fn require_live() -> bool {
         skip("needs root and BTF");
         return false;
     }
-    mount_tracefs();
     true
-}
-
-/// Where no init system has done so.
-fn mount_tracefs() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        if Path::new("/sys/kernel/tracing/events").exists() {
-            return;
-        }
-        // SAFETY: C strings that outlive the call; no data.
-        let rc = unsafe {
-            let (kind, place) = (c"tracefs".as_ptr(), c"/sys/kernel/tracing".as_ptr());
-            libc::mount(kind, place, kind, 0, std::ptr::null())
-        };
-        assert_eq!(rc, 0, "tracefs: {}", io::Error::last_os_error());
-    });
 }
 
 /// Says why a test cannot run here; under `REQUIRE_LIVE=1` that is a failure.

@@ -92,11 +92,10 @@ fn every_wait_of_a_storm_on_a_spinlock_is_counted_or_counted_as_lost() {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let id = "/sys/kernel/tracing/events/lock/contention_begin/id";
-    let id = std::fs::read_to_string(id).expect("tracefs, and Linux 5.19");
+    let id = trace::tracefs::id("lock", "contention_begin").expect("Linux 5.19");
     let program = compile(dir.path(), "storm", BUCKET, &["-pthread"]);
     let mut command = std::process::Command::new(program);
-    command.args([&RUN_MS.to_string(), id.trim()]);
+    command.args([RUN_MS.to_string(), id.to_string()]);
     let (mut workload, pid) = Workload::spawn("storm", command);
     let tool = Tool::start("lockstat", &["-K", "-j", "-p", &pid.to_string()]);
     tool.wait_attached();

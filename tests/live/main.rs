@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "tests print")]
 
 mod bad_days;
+mod bare;
 mod biolatency;
 mod biolatency_devices;
 mod biolatency_groups;

@@ -25,7 +25,7 @@ use crate::harvest::{Ended, Harvest, Names};
 use crate::losses::Ledger;
 use crate::report::Interval;
 use crate::row::Side;
-use crate::setup::{self, FutexReturns};
+use crate::setup::{self, FutexHooks};
 use crate::{losses, report, waits};
 
 /// Advice for runs that cost too much.
@@ -37,7 +37,7 @@ pub(crate) struct Lockstat<'a> {
     skel: LockstatSkel<'static>,
     stacks: StackTable,
     names: Names,
-    returns: FutexReturns,
+    futexes: FutexHooks,
     reseeding: Reseeding,
     meter: &'a Meter,
     /// With `--max-overhead`.
@@ -51,7 +51,7 @@ pub(crate) struct Lockstat<'a> {
 
 impl<'a> Lockstat<'a> {
     pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
-        let (mut skel, mut returns) = setup::load(args, setup)?;
+        let (mut skel, mut futexes) = setup::load(args, setup)?;
         let how = StackSetup {
             tables: bpf::unwind_maps!(skel),
             method: args.unwind,
@@ -67,7 +67,7 @@ impl<'a> Lockstat<'a> {
         iterate::run(skel.links.seed_members.as_ref())?;
         iterate::run(skel.links.close_waits.as_ref())?;
         if args.traces(Side::User) {
-            returns.follow_compat(&mut skel)?;
+            futexes.follow_compat(&mut skel)?;
         }
         Ok(Self {
             args,
@@ -77,7 +77,7 @@ impl<'a> Lockstat<'a> {
                 classes: args.classes(),
                 ..Names::default()
             },
-            returns,
+            futexes,
             reseeding: Reseeding::default(),
             meter: setup.meter,
             limit: None,
@@ -126,7 +126,7 @@ impl<'a> Lockstat<'a> {
         if !self.args.traces(Side::User) {
             return Ok(());
         }
-        self.returns.follow_compat(&mut self.skel)
+        self.futexes.follow_compat(&mut self.skel)
     }
 
     /// Leaves out stacks where the budget wants that. Returns what it allows, and when that is to be looked at again.
@@ -151,7 +151,7 @@ impl<'a> Lockstat<'a> {
         if is_used_up {
             // From now on nothing costs any more, though a command may go on.
             self.skel.links = LockstatLinks::default();
-            self.returns = FutexReturns::default();
+            self.futexes = FutexHooks::default();
         }
         self.absorb();
         Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)

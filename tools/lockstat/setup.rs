@@ -4,19 +4,17 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, Result};
 use bpf::lockstat::{LockstatSkel, LockstatSkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, TracepointCategory};
+use libbpf_rs::{Link, MapCore, MapFlags};
 use trace::loader::{self, section};
 use trace::probe::Kernel;
 use trace::session::Setup;
+use trace::tracefs;
 
 use crate::args::Args;
 use crate::row::Side;
 
 /// Attached, but nothing counts yet.
-pub(crate) fn load(
-    args: &Args,
-    setup: &Setup<'_>,
-) -> Result<(LockstatSkel<'static>, FutexReturns)> {
+pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'static>, FutexHooks)> {
     let builder = LockstatSkelBuilder::default();
     let skel = loader::load(builder, setup.programs, |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
@@ -24,11 +22,18 @@ pub(crate) fn load(
         bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
         open.maps.run_queues.set_max_entries(cpus)?;
-        open.progs.compat_entries.set_autoattach(false);
-        open.progs.compat_returns.set_autoattach(false);
+        let progs = &mut open.progs;
+        for program in [
+            &mut progs.futex_entry,
+            &mut progs.futex_exit,
+            &mut progs.compat_entries,
+            &mut progs.compat_returns,
+        ] {
+            program.set_autoattach(false);
+        }
         Ok(())
     })?;
-    let returns = FutexReturns::attach(args, setup.kernel, &skel)?;
+    let returns = FutexHooks::attach(args, setup.kernel, &skel)?;
     Ok((skel, returns))
 }
 
@@ -40,26 +45,30 @@ const MORE_CALLS: [&str; 4] = [
     "restart_syscall",
 ];
 
-/// The hooks at the returns of futex calls. One program for all of them: each takes the verifier long.
+/// The hooks at futex calls and their returns. For these one program for all of them: each takes the verifier long.
 #[derive(Default)]
-pub(crate) struct FutexReturns {
+pub(crate) struct FutexHooks {
     _links: Vec<Link>,
     /// The hooks that 32-bit calls need, and every other system call pays for: attached when a target is such a program.
     compat: Vec<Link>,
 }
 
-impl FutexReturns {
+impl FutexHooks {
     pub(crate) fn attach(args: &Args, kernel: &Kernel, skel: &LockstatSkel<'_>) -> Result<Self> {
-        let calls = MORE_CALLS
+        if !args.traces(Side::User) {
+            return Ok(Self::default());
+        }
+        let (entry, exit) = (&skel.progs.futex_entry, &skel.progs.futex_exit);
+        let mut links = vec![tracefs::attach(entry, "syscalls", "sys_enter_futex")?];
+        let more = MORE_CALLS
             .iter()
-            .filter(|call| args.traces(Side::User) && kernel.has_syscall_exit(call));
-        let links = calls.map(|call| {
-            let exit = &skel.progs.futex_exit;
-            exit.attach_tracepoint(TracepointCategory::Syscalls, format!("sys_exit_{call}"))
-                .with_context(|| format!("attach BPF program to returns of {call}"))
-        });
+            .filter(|call| kernel.has_syscall_exit(call));
+        for call in [&"futex"].into_iter().chain(more) {
+            let name = format!("sys_exit_{call}");
+            links.push(tracefs::attach(exit, "syscalls", &name)?);
+        }
         Ok(Self {
-            _links: links.collect::<Result<_>>()?,
+            _links: links,
             compat: Vec::new(),
         })
     }
@@ -75,14 +84,11 @@ impl FutexReturns {
             .futex_returns
             .update(&0_u32.to_ne_bytes(), &exit.to_ne_bytes(), MapFlags::ANY)
             .context("chain BPF programs")?;
-        for program in [
-            &mut skel.progs.compat_returns,
-            &mut skel.progs.compat_entries,
-        ] {
-            let attached = program.attach();
-            self.compat
-                .push(attached.context("attach BPF programs to 32-bit calls")?);
-        }
+        let returns = tracefs::attach(&skel.progs.compat_returns, "raw_syscalls", "sys_exit")?;
+        let entries = skel.progs.compat_entries.attach();
+        self.compat.push(returns);
+        self.compat
+            .push(entries.context("attach BPF program to 32-bit calls")?);
         bss.futex_compat_calls = 1;
         Ok(())
     }

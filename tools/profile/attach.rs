@@ -7,16 +7,14 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
-use libbpf_rs::{Link, TracepointCategory};
+use libbpf_rs::Link;
 use trace::libraries;
+use trace::tracefs;
 
 use crate::args::{Args, Weight};
 use crate::counters::{Counters, Late};
 use crate::event::Event;
 use crate::traps::{Method, Place};
-
-/// Where tracefs may be mounted.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Programs where their events fire. Detached when dropped.
 pub(crate) enum Attached {
@@ -138,13 +136,8 @@ fn attach(args: &Args, skel: &ProfileSkel<'_>, method: Method) -> Result<Vec<Lin
     match &args.event {
         Event::Counter { .. } => Ok(Vec::new()),
         Event::Tracepoint { category, name } => {
-            let link = skel
-                .progs
-                .on_tracepoint
-                .attach_tracepoint(TracepointCategory::Custom(category.clone()), name.as_str());
-            Ok(vec![link.with_context(|| {
-                format!("attach to tracepoint {category}:{name}")
-            })?])
+            let link = tracefs::attach(&skel.progs.on_tracepoint, category, name);
+            Ok(vec![link?])
         }
         Event::Uprobe { path, symbol } => attach_uprobe(args, skel, method, (path, symbol)),
     }
@@ -230,21 +223,16 @@ pub(crate) fn weight(args: &Args) -> Result<Weight> {
 }
 
 fn tracepoint_weight(category: &str, name: &str, field: Option<&str>) -> Result<Weight> {
-    let format = TRACEFS.iter().find_map(|root| {
-        fs::read_to_string(format!("{root}/events/{category}/{name}/format")).ok()
-    });
-    let Some(format) = format else {
-        let mounted = TRACEFS
-            .iter()
-            .any(|root| Path::new(root).join("events").exists());
-        if !mounted {
-            bail!(
-                "tracepoint {category}:{name}: tracefs is not mounted; mount -t tracefs none /sys/kernel/tracing"
-            );
-        }
+    let events = tracefs::events().with_context(|| {
+        format!(
+            "tracepoint {category}:{name}: no tracefs; mount -t tracefs none /sys/kernel/tracing"
+        )
+    })?;
+    let format = events.join(category).join(name).join("format");
+    let Ok(format) = fs::read_to_string(format) else {
         bail!(
             "no tracepoint {category}:{name}{}",
-            near_tracepoints(category, name)
+            near_tracepoints(&events, category, name)
         );
     };
     let Some(field) = field else {
@@ -296,19 +284,15 @@ fn parse_field(line: &str) -> Option<(&str, Weight)> {
     ))
 }
 
-fn near_tracepoints(category: &str, name: &str) -> String {
-    let names = |directory: String| -> Vec<String> {
-        let found = TRACEFS
-            .iter()
-            .find_map(|root| fs::read_dir(format!("{root}/events/{directory}")).ok());
-        found
-            .into_iter()
-            .flatten()
+fn near_tracepoints(events: &Path, category: &str, name: &str) -> String {
+    let names = |directory: &str| -> Vec<String> {
+        let entries = fs::read_dir(events.join(directory)).into_iter().flatten();
+        entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect()
     };
-    let (wanted, candidates, prefix) = match names(category.to_owned()) {
-        events if events.is_empty() => (category, names(String::new()), String::new()),
+    let (wanted, candidates, prefix) = match names(category) {
+        events if events.is_empty() => (category, names(""), String::new()),
         events => (name, events, format!("{category}:")),
     };
     let nearest = candidates

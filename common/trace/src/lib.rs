@@ -42,6 +42,7 @@ pub mod stacks;
 pub mod symbolize;
 pub mod targets;
 pub mod task;
+pub mod tracefs;
 pub mod unwind;
 pub mod waits;
 pub mod window;

@@ -5,7 +5,6 @@
 //! a crowded machine that takes seconds. So a disabled perf event, which costs next to nothing, holds the place where it
 //! can be done; programs of other tracepoints are there for the first window only.
 
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use anyhow::{Context, Result};
@@ -13,6 +12,7 @@ use libbpf_rs::Object;
 use perf_event_open_sys::bindings::{PERF_TYPE_TRACEPOINT, perf_event_attr};
 
 use crate::perf;
+use crate::tracefs;
 
 /// `BPF_TRACE_RAW_TP`
 const TRACE_RAW_TP: libbpf_sys::bpf_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;
@@ -84,13 +84,10 @@ impl Gate {
 /// A perf event on the tracepoint that is never enabled; `None` where the tracepoint has no event, or tracefs is missing.
 fn hold(tracepoint: &str) -> Option<OwnedFd> {
     // Those that tools detach from are the scheduler's.
-    let path = format!("/sys/kernel/tracing/events/sched/{tracepoint}/id");
-    let id = fs::read_to_string(path).ok()?;
-    let id = id.trim().parse().ok()?;
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_TRACEPOINT,
         size: u32::try_from(size_of::<perf_event_attr>()).ok()?,
-        config: id,
+        config: tracefs::id("sched", tracepoint).ok()?,
         ..perf_event_attr::default()
     };
     attr.set_disabled(1);

@@ -1,12 +1,13 @@
 //! What this kernel offers, found by looking at its BTF and by trying, never by its version number.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
 
 use crate::descriptors::Limit;
+use crate::tracefs;
 
 mod features;
 mod report;
@@ -66,18 +67,12 @@ impl Kernel {
         Some(prototype.len().saturating_sub(1))
     }
 
-    /// Whether returns of a system call have a tracepoint. Where tracefs cannot be seen they are taken to have one: attaching
-    /// will say what is wrong.
+    /// Whether returns of a system call have a tracepoint. Where there is no tracefs they are taken to have one: attaching will say
+    /// what is wrong.
     pub fn has_syscall_exit(&self, call: &str) -> bool {
-        let roots = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-        let mut events = roots
-            .map(|root| Path::new(root).join("events/syscalls"))
-            .into_iter();
         let event = format!("sys_exit_{call}");
-        !self.is_hidden(&event)
-            && events
-                .find(|events| events.exists())
-                .is_none_or(|events| events.join(&event).exists())
+        let is_there = |events: PathBuf| events.join("syscalls").join(&event).exists();
+        !self.is_hidden(&event) && tracefs::events().map_or(true, is_there)
     }
 
     /// Whether tracing programs may keep state with tasks (`BPF_MAP_TYPE_TASK_STORAGE`; for tracing since Linux 5.12).
