@@ -62,8 +62,28 @@ fn damage_is_named_with_its_place() {
     assert!(complaint(json(odd)).contains("not as many as their types"));
     assert!(complaint(json("\"x\": 1")).contains("missing field `stacks`"));
     assert!(complaint(&json(odd)[..40]).contains("byte 40"));
-    assert!(complaint("{\"$schema\": \"speedscope\", \"shared\": {\"frames\": []}, \"profiles\": [{\"type\": \"sampled\", \"name\": \"\", \"unit\": \"none\", \"samples\": [[7]], \"weights\": [1]}]}").contains("not there"));
     assert!(complaint("a 1 [0] 1.5: 1 x:\n\t1 f (m)\n\nnonsense\n").contains("line 4"));
+}
+
+#[test]
+fn speedscope_files_are_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let folded = crate::file(&dir, "a.folded", STACKS);
+    let out = dir.path().join("a.speedscope.json");
+    stdout(&crate::flame(&[
+        "convert",
+        crate::text(&folded),
+        crate::text(&out),
+    ]));
+    let ours = std::fs::read(out).expect("a file");
+    let others = r#"{"exporter": "speedscope@1.22.2", "shared": {"frames": []}, "profiles": []}"#;
+    for input in [&*ours, &gzip(&ours), others.as_bytes()] {
+        let message = complaint(input);
+        assert!(
+            message.contains("take the profile's .json or .pb.gz instead"),
+            "{message}"
+        );
+    }
 }
 
 #[test]
@@ -132,8 +152,8 @@ fn nothing_from_a_file_reaches_the_terminal_raw() {
 
 #[test]
 fn errors_show_names_from_files_escaped_and_on_one_line() {
-    let kind = r#"{"$schema": "speedscope", "shared": {"frames": [{"name": "f"}]}, "profiles": [
-        {"type": "\u001b]0;title\u0007\nflame: all is well", "name": "", "unit": "none"}]}"#;
+    let duration =
+        r#"{"tool": "x", "duration_ns": "\u001b]0;title\u0007\nflame: all is well\u202e"}"#;
     let dir = tempfile::tempdir().expect("a directory");
     let of_unit = |name: &str, unit: &str| {
         let text = format!(
@@ -145,7 +165,7 @@ fn errors_show_names_from_files_escaped_and_on_one_line() {
     let files = [of_unit("a.json", r"x\n\u001b[31m"), of_unit("b.json", "y")];
     let [a, b] = [crate::text(&files[0]), crate::text(&files[1])];
     for (args, input) in [
-        (&["top", "-"][..], kind),
+        (&["top", "-"][..], duration),
         (&["merge", a, b], ""),
         (&["diff", a, b], ""),
         (&["top", a, "--value", "none\u{202e}"], ""),

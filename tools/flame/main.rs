@@ -42,8 +42,8 @@ struct Args {
 }
 
 const EXAMPLES: &str = "\
-IN is a file of profile or offcputime (.folded, .json, .pb.gz), any pprof,
-speedscope or folded file, or perf script text; - is stdin; .gz is fine.
+IN is a file of profile or offcputime (.folded, .json, .pb.gz), any pprof
+or folded file, or perf script text; - is stdin; .gz is fine.
 
 Examples:
   flame draw wait.json -o wait.html       # a page to look at and to send

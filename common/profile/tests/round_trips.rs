@@ -123,23 +123,6 @@ fn pprof_keeps_all_but_addresses_of_inlined_frames_and_ids_of_wakers() {
 }
 
 #[test]
-fn speedscope_keeps_stacks_kinds_and_each_value() {
-    for profile in [fixtures::waits(), fixtures::samples()] {
-        let read = again(&written(&profile, Format::Speedscope));
-        let options = FoldedOptions {
-            annotate: true,
-            idle: Idle::Fold,
-            ..FoldedOptions::default()
-        };
-        let mut bytes = Vec::new();
-        profile::folded::write(&profile, &options, &mut bytes).unwrap();
-        let read = read.to_profile();
-        assert_eq!(folded(&read, false), String::from_utf8(bytes).unwrap());
-        assert_eq!(read.values, profile.values);
-    }
-}
-
-#[test]
 fn folded_lines_come_back_as_they_went() {
     for profile in [fixtures::waits(), fixtures::samples()] {
         for delimiter in [false, true] {
@@ -211,12 +194,7 @@ fn perf_text_of_a_clock_says_what_a_sample_stands_for() {
 fn every_format_is_recognised_compressed_too() {
     use std::io::Write;
     let profile = fixtures::samples();
-    for format in [
-        Format::Folded,
-        Format::Json,
-        Format::Speedscope,
-        Format::Perf,
-    ] {
+    for format in [Format::Folded, Format::Json, Format::Perf] {
         let bytes = written(&profile, format);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&bytes).unwrap();

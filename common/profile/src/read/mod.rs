@@ -7,7 +7,6 @@ mod limits;
 mod lines;
 pub mod perf;
 mod pprof;
-mod speedscope;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -17,8 +16,7 @@ use crate::recording::Recording;
 pub use error::ReadError;
 use lines::{LONGEST_LINE, Lines};
 
-/// Longest pprof or speedscope document, uncompressed: they are read as a whole, and may be a small file that unpacks to a
-/// large one.
+/// Longest pprof document, uncompressed: it is read as a whole, and may be a small file that unpacks to a large one.
 const LARGEST_DOCUMENT: u64 = 1 << 30;
 /// Bytes that a format is recognised by.
 const START: u64 = 64 << 10;
@@ -48,7 +46,7 @@ pub enum Kind {
     Folded,
     /// Our JSON.
     Json,
-    /// speedscope's JSON.
+    /// speedscope's JSON, which is written only.
     Speedscope,
     /// pprof's protocol buffer.
     Pprof,
@@ -84,11 +82,13 @@ fn read_plain(
     match kind {
         Some(Kind::Folded) => folded::read(input, options),
         Some(Kind::Json) => json::read(input),
-        Some(Kind::Speedscope) => speedscope::read(&mut Bounded::new(input)),
+        Some(Kind::Speedscope) => Err(ReadError::whole(
+            "speedscope's JSON is written, not read; take the profile's .json or .pb.gz instead",
+        )),
         Some(Kind::Pprof) => pprof::read(&whole(input)?),
         Some(Kind::Perf) => perf::read(input, options),
         None => Err(ReadError::whole(
-            "is not a profile: neither folded, pprof, speedscope, perf script text nor usekit's JSON",
+            "is not a profile: neither folded, pprof, perf script text nor usekit's JSON",
         )),
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
                     "line",
                     (cell.frame.line > 0).then(|| cell.frame.line.into()),
                 ),
-                // Not speedscope's: it ignores these, our reader does not.
+                // Not speedscope's, which ignores these.
                 ("kind", cell.frame.kind.word().map(Json::from)),
                 ("module", text(cell.frame.module).map(Json::from)),
                 ("inlined", cell.frame.inlined.then_some(Json::Bool(true))),
