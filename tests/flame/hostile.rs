@@ -243,10 +243,19 @@ fn pprof_samples_of_very_many_numbers_are_refused() {
         bytes.truncate(bytes.len() - inner.len());
         [&[0x0a, 0, 0x32, 0][..], &bytes, inner].concat()
     };
-    let locations = sample(&packed(0x0a, 64 << 20));
-    assert!(complaint(gzip(&locations)).contains("more than 16,384 frames"));
-    let values = sample(&packed(0x12, 64 << 20));
-    assert!(complaint(gzip(&values)).contains("not as many as their types"));
+    for (count, locations, values) in [
+        (
+            16_385,
+            "more than 16,384 frames",
+            "not as many as their types",
+        ),
+        (64 << 20, "more than 1 MiB", "more than 1 MiB"),
+    ] {
+        for (tag, expected) in [(0x0a, locations), (0x12, values)] {
+            let message = complaint(gzip(&sample(&packed(tag, count))));
+            assert!(message.contains(expected), "{message}");
+        }
+    }
     let labels = sample(&[0x1a, 0].repeat(16_385));
     assert!(complaint(gzip(&labels)).contains("more than 16,384"));
     let mut comments = sample(&[0x12, 1, 5]);

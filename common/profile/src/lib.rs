@@ -15,7 +15,7 @@ pub mod heaviest;
 pub mod json;
 pub mod listing;
 pub mod model;
-mod protobuf;
+mod pprof;
 pub mod read;
 pub mod reasons;
 pub mod recording;

@@ -1,53 +1,103 @@
 //! pprof's `profile.proto`, of ours and of others.
 
+use std::iter;
+
+use prost::{Message, decode_length_delimiter};
+
 use super::{DEEPEST, MOST_REMARKS, ReadError};
 use crate::columns::{CLOCK, TOTAL};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
-use crate::protobuf::{Damaged, Field, Fields, numbers};
+use crate::pprof::{Function, Location, Mapping, Profile, Sample, ValueType};
 use crate::recording::{FrameKey, Header, Labels, Map, NameId, Recording, RowKey, TaskKey, Value};
 
 /// The document's parts before they are put together: tables may come behind what refers to them.
 #[derive(Default)]
 struct Parts<'a> {
-    sample_types: Vec<(u64, u64)>,
-    /// ID → file name and build ID.
-    mappings: Map<u64, (u64, u64)>,
+    /// All that is neither a sample nor in one of the tables below.
+    header: Profile,
+    mappings: Map<u64, Mapping>,
     locations: Map<u64, Location>,
-    /// ID → name and file name.
-    functions: Map<u64, (u64, u64)>,
+    functions: Map<u64, Function>,
     strings: Vec<&'a [u8]>,
-    time_ns: u64,
-    duration_ns: u64,
-    period_type: (u64, u64),
-    period: u64,
-    comments: Vec<u64>,
     /// Of all tables together.
     entries: usize,
 }
 
 /// Entries of tables that are believed; the largest profiles have some hundred thousand.
 const MOST_ENTRIES: usize = 16 << 20;
+/// Longest sample or location, bytes: in memory they take up to sixteen times as much. There is room for [`DEEPEST`] frames
+/// and as many labels.
+const LARGEST_MESSAGE: usize = 1 << 20;
 
-#[derive(Default)]
-struct Location {
-    mapping: u64,
-    address: u64,
-    /// Function and line; innermost inlined one first.
-    lines: Vec<(u64, u64)>,
+/// A field of the document, which is read one by one: all messages at once take many times its size.
+struct Field<'a> {
+    number: usize,
+    /// With its number, as a message that has nothing else.
+    whole: &'a [u8],
+    /// Empty for a plain number.
+    content: &'a [u8],
+    /// Where the content begins.
+    at: usize,
 }
 
-impl From<Damaged> for ReadError {
-    fn from(Damaged(at): Damaged) -> Self {
-        Self::at("not a pprof profile, or damaged here", at as u64)
+impl<'a> Field<'a> {
+    fn next(document: &'a [u8], at: &mut usize) -> Result<Self, ReadError> {
+        let start = *at;
+        let key = varint(document, at)?;
+        let length = match key & 7 {
+            0 => varint(document, at).map(|_| 0)?,
+            1 => 8,
+            2 => varint(document, at)?,
+            5 => 4,
+            _ => return Err(damaged(start)),
+        };
+        let content = document[*at..].get(..length);
+        let content = content.ok_or_else(|| damaged(*at))?;
+        *at += length;
+        Ok(Self {
+            number: key >> 3,
+            whole: &document[start..*at],
+            content,
+            at: *at - length,
+        })
     }
+
+    fn message<M: Message + Default>(&self) -> Result<M, ReadError> {
+        if self.content.len() > LARGEST_MESSAGE {
+            let what = "a sample or location of more than 1 MiB";
+            return Err(ReadError::at(what, self.at as u64));
+        }
+        M::decode(self.content).map_err(|_| damaged(self.at))
+    }
+}
+
+fn fields(document: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ReadError>> {
+    let mut at = 0;
+    iter::from_fn(move || (at < document.len()).then(|| Field::next(document, &mut at)))
+}
+
+fn varint(document: &[u8], at: &mut usize) -> Result<usize, ReadError> {
+    let mut rest = &document[*at..];
+    // Lengths are written as all numbers are.
+    let value = decode_length_delimiter(&mut rest).map_err(|_| damaged(*at))?;
+    *at = document.len() - rest.len();
+    Ok(value)
+}
+
+fn damaged(at: usize) -> ReadError {
+    ReadError::at("not a pprof profile, or damaged here", at as u64)
+}
+
+fn too_deep(at: u64) -> ReadError {
+    ReadError::at("more than 16,384 frames", at)
 }
 
 /// Reads a whole, uncompressed document.
 pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
     let mut parts = Parts::default();
-    for field in Fields::new(document, 0) {
-        parts.take(field?)?;
+    for field in fields(document) {
+        parts.take(&field?)?;
         if parts.entries > MOST_ENTRIES {
             return Err(ReadError::whole("more than 16,777,216 names and addresses"));
         }
@@ -70,25 +120,20 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
         .collect();
     recording.header.has_counts = count.is_some();
     let mut frames: Map<u64, Vec<FrameKey>> = Map::default();
-    let mut sample = SampleParts::default();
     // Again, now that everything that samples refer to is known.
-    for field in Fields::new(document, 0) {
-        let (2, Field::Bytes(bytes, base)) = field? else {
+    for field in fields(document) {
+        let field = field?;
+        if field.number != 2 {
             continue;
-        };
-        sample.read(bytes, base)?;
-        if sample.values.len() != parts.sample_types.len() {
-            return Err(ReadError::at(
-                "a sample's values are not as many as their types",
-                base as u64,
-            ));
         }
+        let base = field.at as u64;
+        let sample = parts.sample(&field)?;
         let mut chain = Vec::new();
-        for id in sample.locations.iter().rev() {
+        for id in sample.location_id.iter().rev() {
             if !frames.contains_key(id) {
                 let found = parts.frames_of(*id, &mut recording);
                 let found =
-                    found.ok_or_else(|| ReadError::at(format!("no location {id}"), base as u64))?;
+                    found.ok_or_else(|| ReadError::at(format!("no location {id}"), base))?;
                 frames.insert(*id, found);
             }
             chain.extend_from_slice(&frames[id]);
@@ -97,93 +142,60 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
             }
         }
         let key = parts.key(&sample, &chain, &mut recording)?;
-        let values: Vec<u64> = kept.iter().map(|at| sample.values[*at]).collect();
-        recording.add(&key, count.map_or(0, |at| sample.values[at]), &values);
+        let values: Vec<u64> = kept.iter().map(|at| sample.value[*at]).collect();
+        recording.add(&key, count.map_or(0, |at| sample.value[at]), &values);
     }
     Ok(recording)
 }
 
-/// What one sample is made of.
-#[derive(Default)]
-struct SampleParts {
-    locations: Vec<u64>,
-    values: Vec<u64>,
-    /// Key, text, number, unit of the number.
-    labels: Vec<[u64; 4]>,
-}
-
-impl SampleParts {
-    fn read(&mut self, bytes: &[u8], base: usize) -> Result<(), ReadError> {
-        self.locations.clear();
-        self.values.clear();
-        self.labels.clear();
-        for field in Fields::new(bytes, base) {
-            match field? {
-                (1, field) => numbers(field, &mut self.locations, DEEPEST)?,
-                (2, field) => numbers(field, &mut self.values, DEEPEST)?,
-                (3, Field::Bytes(bytes, base)) => self.labels.push(fields_of(bytes, base)?),
-                _ => {}
-            }
-            if self.locations.len().max(self.labels.len()) > DEEPEST {
-                return Err(too_deep(base));
-            }
-        }
-        if self.values.iter().any(|value| *value >> 63 == 1) {
-            return Err(ReadError::at(
-                "a negative value: a difference of profiles is no profile",
-                base as u64,
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// Fields 1 to N of a message of numbers.
-fn fields_of<const N: usize>(bytes: &[u8], base: usize) -> Result<[u64; N], Damaged> {
-    let mut found = [0; N];
-    for field in Fields::new(bytes, base) {
-        if let (number, Field::Number(value)) = field?
-            && let Some(place) = found.get_mut((number as usize).wrapping_sub(1))
-        {
-            *place = value;
-        }
-    }
-    Ok(found)
-}
-
 impl<'a> Parts<'a> {
-    fn take(&mut self, (number, field): (u64, Field<'a>)) -> Result<(), ReadError> {
-        self.entries += usize::from(matches!(number, 1 | 3..=6 | 13));
-        match (number, field) {
-            (1, Field::Bytes(bytes, base)) => {
-                let [name, unit] = fields_of(bytes, base)?;
-                self.sample_types.push((name, unit));
+    fn take(&mut self, field: &Field<'a>) -> Result<(), ReadError> {
+        self.entries += usize::from(matches!(field.number, 1 | 3..=6 | 13));
+        match field.number {
+            // Later.
+            2 => {}
+            3 => {
+                let mapping: Mapping = field.message()?;
+                self.mappings.insert(mapping.id, mapping);
             }
-            (3, Field::Bytes(bytes, base)) => {
-                let [id, _, _, _, file, build_id] = fields_of(bytes, base)?;
-                self.mappings.insert(id, (file, build_id));
+            4 => {
+                let location: Location = field.message()?;
+                if location.line.len() > DEEPEST {
+                    return Err(too_deep(field.at as u64));
+                }
+                self.entries += location.line.len();
+                self.locations.insert(location.id, location);
             }
-            (4, Field::Bytes(bytes, base)) => {
-                let (id, location) = location(bytes, base)?;
-                self.entries += location.lines.len();
-                self.locations.insert(id, location);
+            5 => {
+                let function: Function = field.message()?;
+                self.functions.insert(function.id, function);
             }
-            (5, Field::Bytes(bytes, base)) => {
-                let [id, name, _, file] = fields_of(bytes, base)?;
-                self.functions.insert(id, (name, file));
+            6 => self.strings.push(field.content),
+            // Comments without end: numbers take eight times the memory that they take in the document.
+            13 if field.content.len() > LARGEST_MESSAGE => {}
+            _ => {
+                let merged = self.header.merge(field.whole);
+                merged.map_err(|_| damaged(field.at))?;
             }
-            (6, Field::Bytes(bytes, _)) => self.strings.push(bytes),
-            (9, Field::Number(value)) => self.time_ns = value,
-            (10, Field::Number(value)) => self.duration_ns = value,
-            (11, Field::Bytes(bytes, base)) => {
-                let [name, unit] = fields_of(bytes, base)?;
-                self.period_type = (name, unit);
-            }
-            (12, Field::Number(value)) => self.period = value,
-            (13, field) => numbers(field, &mut self.comments, MOST_REMARKS)?,
-            _ => {}
         }
         Ok(())
+    }
+
+    fn sample(&self, field: &Field<'a>) -> Result<Sample, ReadError> {
+        let sample: Sample = field.message()?;
+        let at = field.at as u64;
+        if sample.location_id.len().max(sample.label.len()) > DEEPEST {
+            return Err(too_deep(at));
+        }
+        if sample.value.iter().any(|value| *value >> 63 == 1) {
+            let what = "a negative value: a difference of profiles is no profile";
+            return Err(ReadError::at(what, at));
+        }
+        if sample.value.len() != self.header.sample_type.len() {
+            let what = "a sample's values are not as many as their types";
+            return Err(ReadError::at(what, at));
+        }
+        Ok(sample)
     }
 
     fn text(&self, index: u64) -> Result<std::borrow::Cow<'a, str>, ReadError> {
@@ -201,15 +213,18 @@ impl<'a> Parts<'a> {
     /// What we add to our own for pprof's sake follows from the others.
     fn kept(&self, header: &Header) -> Vec<usize> {
         let is = |at: usize, name: &str| {
-            self.text(self.sample_types[at].0)
+            self.text(self.header.sample_type[at].name)
                 .is_ok_and(|text| text == name)
         };
-        let unit = |at: usize| self.text(self.sample_types[at].1).unwrap_or_default();
+        let unit = |at: usize| {
+            self.text(self.header.sample_type[at].unit)
+                .unwrap_or_default()
+        };
         let is_derived = |at: &usize| {
             let is_clock = is(*at, CLOCK.0) && header.period_ns > 0;
             !header.tool.is_empty() && (is(*at, TOTAL) || is_clock)
         };
-        let all = (0..self.sample_types.len()).filter(|at| !is_derived(at));
+        let all = (0..self.header.sample_type.len()).filter(|at| !is_derived(at));
         let is_count =
             |at: &usize| (is(*at, "samples") || is(*at, "events")) && unit(*at) == "count";
         let others: Vec<usize> = all.clone().filter(|at| !is_count(at)).collect();
@@ -222,7 +237,7 @@ impl<'a> Parts<'a> {
 
     fn header(&self) -> Result<Header, ReadError> {
         let mut values = Vec::new();
-        for (name, unit) in &self.sample_types {
+        for ValueType { name, unit } in &self.header.sample_type {
             let unit = self.text(*unit)?;
             values.push(Value {
                 name: self.text(*name)?.into_owned(),
@@ -235,7 +250,7 @@ impl<'a> Parts<'a> {
         }
         let mut comments = Vec::new();
         let mut tool = String::new();
-        for comment in self.comments.iter().take(MOST_REMARKS) {
+        for comment in self.header.comment.iter().take(MOST_REMARKS) {
             let comment = self.text(*comment)?.into_owned();
             match comment.strip_prefix("made by usekit ") {
                 Some(name) => name.clone_into(&mut tool),
@@ -243,29 +258,26 @@ impl<'a> Parts<'a> {
             }
         }
         let mut build_ids = std::collections::BTreeMap::new();
-        for (file, build_id) in self
-            .mappings
-            .values()
-            .filter(|(_, build_id)| *build_id != 0)
-        {
-            build_ids.insert(
-                self.text(*file)?.into_owned(),
-                self.text(*build_id)?.into_owned(),
-            );
+        for mapping in self.mappings.values() {
+            if mapping.build_id != 0 {
+                let file = self.text(mapping.filename)?.into_owned();
+                build_ids.insert(file, self.text(mapping.build_id)?.into_owned());
+            }
         }
-        let is_time = self.text(self.period_type.1)? == "nanoseconds";
+        let period_type = self.header.period_type.unwrap_or_default();
+        let is_time = self.text(period_type.unit)? == "nanoseconds";
         let event = if is_time || tool.is_empty() {
             String::new()
         } else {
-            self.text(self.period_type.0)?.into_owned()
+            self.text(period_type.name)?.into_owned()
         };
         Ok(Header {
             tool,
             event,
             values,
-            duration_ns: self.duration_ns,
-            time_ns: self.time_ns,
-            period_ns: if is_time { self.period } else { 0 },
+            duration_ns: self.header.duration_nanos,
+            time_ns: self.header.time_nanos,
+            period_ns: if is_time { self.header.period } else { 0 },
             comments,
             build_ids,
             shows_threads: false,
@@ -276,8 +288,8 @@ impl<'a> Parts<'a> {
     /// The frames of a location, root → leaf.
     fn frames_of(&self, id: u64, recording: &mut Recording) -> Option<Vec<FrameKey>> {
         let location = self.locations.get(&id)?;
-        let module = match self.mappings.get(&location.mapping) {
-            Some((file, _)) => self.text(*file).ok()?,
+        let module = match self.mappings.get(&location.mapping_id) {
+            Some(mapping) => self.text(mapping.filename).ok()?,
             None => "".into(),
         };
         let kind = match &*module {
@@ -298,22 +310,23 @@ impl<'a> Parts<'a> {
             kind,
             ..FrameKey::named(NameId::NONE)
         };
-        if location.lines.is_empty() {
+        if location.line.is_empty() {
             let base = module.rsplit('/').next().unwrap_or_default();
             let name = recording
                 .names
                 .id(&format!("{base}+{:#x}", location.address));
             return Some(vec![FrameKey { name, ..blank }]);
         }
-        let last = location.lines.len() - 1;
+        let last = location.line.len() - 1;
         let mut frames = Vec::new();
-        for (index, (function, line)) in location.lines.iter().enumerate().rev() {
-            let (name, file) = self.functions.get(function)?;
-            let (name, file) = (self.text(*name).ok()?, self.text(*file).ok()?);
+        for (index, line) in location.line.iter().enumerate().rev() {
+            let function = self.functions.get(&line.function_id)?;
+            let name = self.text(function.name).ok()?;
+            let file = self.text(function.filename).ok()?;
             frames.push(FrameKey {
                 name: recording.names.id(&name),
                 file: recording.names.id(&file),
-                line: u32::try_from(*line).unwrap_or(0),
+                line: u32::try_from(line.line).unwrap_or(0),
                 inlined: index < last,
                 ..blank
             });
@@ -324,7 +337,7 @@ impl<'a> Parts<'a> {
     /// Labels that mean the same everywhere become parts of the key; others are kept as they are.
     fn key(
         &self,
-        sample: &SampleParts,
+        sample: &Sample,
         chain: &[FrameKey],
         recording: &mut Recording,
     ) -> Result<RowKey, ReadError> {
@@ -343,9 +356,9 @@ impl<'a> Parts<'a> {
             labels: 0,
         };
         let mut labels = Labels::new();
-        for [name, text, number, unit] in &sample.labels {
-            let (name, text) = (self.text(*name)?, self.text(*text)?);
-            let id = u32::try_from(*number).unwrap_or(0);
+        for label in &sample.label {
+            let (name, text) = (self.text(label.key)?, self.text(label.str)?);
+            let id = u32::try_from(label.num).unwrap_or(0);
             match &*name {
                 "comm" | "thread" | "thread_name" if !key.task.comm.is_some() => {
                     key.task.comm = recording.names.id(&text);
@@ -358,9 +371,9 @@ impl<'a> Parts<'a> {
                     key.end = StackEnd::ALL.into_iter().find(|end| end.word() == text);
                 }
                 _ => {
-                    let unit = self.text(*unit)?;
+                    let unit = self.text(label.num_unit)?;
                     let shown = if text.is_empty() {
-                        format!("{} {unit}", *number as i64)
+                        format!("{} {unit}", label.num as i64)
                     } else {
                         text.into_owned()
                     };
@@ -374,27 +387,4 @@ impl<'a> Parts<'a> {
         key.labels = recording.label_set(labels);
         Ok(key)
     }
-}
-
-fn too_deep(base: usize) -> ReadError {
-    ReadError::at("more than 16,384 frames", base as u64)
-}
-
-fn location(bytes: &[u8], base: usize) -> Result<(u64, Location), ReadError> {
-    let [id, mapping, address] = fields_of(bytes, base)?;
-    let mut location = Location {
-        mapping,
-        address,
-        lines: Vec::new(),
-    };
-    for field in Fields::new(bytes, base) {
-        if let (4, Field::Bytes(bytes, base)) = field? {
-            let [function, line] = fields_of(bytes, base)?;
-            location.lines.push((function, line));
-            if location.lines.len() > DEEPEST {
-                return Err(too_deep(base));
-            }
-        }
-    }
-    Ok((id, location))
 }

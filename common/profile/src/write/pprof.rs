@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use prost::Message;
 
 use crate::columns::{CLOCK, TOTAL};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
-use crate::protobuf::Message;
+use crate::pprof::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use crate::recording::{Boxes, CellKind, FrameKey, Map, NameId, Recording, Row};
 
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
@@ -19,7 +20,7 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
     }
     encoder.header();
     let mut gzip = GzEncoder::new(out, Compression::default());
-    gzip.write_all(&encoder.finish().0)?;
+    gzip.write_all(&encoder.finish())?;
     gzip.finish().map(drop)
 }
 
@@ -28,7 +29,8 @@ type LocationKey = Vec<FrameKey>;
 
 struct Encoder<'a> {
     recording: &'a Recording,
-    document: Message,
+    /// Written as it goes: it takes less memory than its messages.
+    document: Vec<u8>,
     strings: Map<String, u64>,
     texts: Vec<String>,
     /// Name and source file.
@@ -59,7 +61,7 @@ impl<'a> Encoder<'a> {
     fn new(recording: &'a Recording) -> Self {
         let mut encoder = Self {
             recording,
-            document: Message::default(),
+            document: Vec::new(),
             strings: Map::default(),
             texts: Vec::new(),
             functions: Map::default(),
@@ -72,6 +74,13 @@ impl<'a> Encoder<'a> {
         encoder.string("");
         encoder.main_mapping();
         encoder
+    }
+
+    /// Goes on with the document by one of its repeated messages.
+    fn put(&mut self, number: u8, message: &impl Message) {
+        self.document.push(number << 3 | 2);
+        let mut bytes = message.encode_length_delimited_to_vec();
+        self.document.append(&mut bytes);
     }
 
     fn string(&mut self, text: &str) -> u64 {
@@ -122,7 +131,8 @@ impl<'a> Encoder<'a> {
     fn values(&mut self) {
         for column in self.columns.clone() {
             let (name, unit) = self.column(column);
-            self.value_type(1, name, unit);
+            let value_type = self.value_type(name, unit);
+            self.put(1, &value_type);
         }
     }
 
@@ -153,24 +163,24 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn value_type(&mut self, field: u32, name: &str, unit: &str) {
+    fn value_type(&mut self, name: &str, unit: &str) -> ValueType {
         let (name, unit) = (self.string(name), self.string(unit));
-        let mut message = Message::default();
-        message.number(1, name);
-        message.number(2, unit);
-        self.document.bytes(field, &message.0);
+        ValueType { name, unit }
     }
 
     fn sample(&mut self, row: &Row<'_>) {
-        let locations = self.stack(row);
-        let mut message = Message::default();
-        message.packed(1, locations);
+        let location_id = self.stack(row);
         // pprof's values are signed.
         let bounded = |value: u64| value.min(i64::MAX as u64);
         let numbers = self.columns.iter().map(|column| self.number(*column, row));
-        message.packed(2, numbers.map(bounded));
-        self.labels(row, &mut message);
-        self.document.bytes(2, &message.0);
+        let value = numbers.map(bounded).collect();
+        let label = self.labels(row);
+        let sample = Sample {
+            location_id,
+            value,
+            label,
+        };
+        self.put(2, &sample);
     }
 
     /// Location IDs, leaf first.
@@ -206,18 +216,19 @@ impl<'a> Encoder<'a> {
             (FrameKind::Kernel, "") => "[kernel]",
             (_, module) => module,
         };
-        let mapping = self.mapping(module, physical.address);
-        let mut message = Message::default();
-        message.number(1, id);
-        message.number(2, mapping);
-        message.number(3, physical.address);
-        for frame in frames {
-            let mut line = Message::default();
-            line.number(1, self.function(frame));
-            line.number(2, frame.line.into());
-            message.bytes(4, &line.0);
-        }
-        self.document.bytes(4, &message.0);
+        let mapping_id = self.mapping(module, physical.address);
+        let lines = frames.iter().map(|frame| Line {
+            function_id: self.function(frame),
+            line: frame.line.into(),
+        });
+        let line = lines.collect();
+        let location = Location {
+            id,
+            mapping_id,
+            address: physical.address,
+            line,
+        };
+        self.put(4, &location);
         id
     }
 
@@ -230,17 +241,18 @@ impl<'a> Encoder<'a> {
         if id == next {
             let name = self.string(self.recording.text(frame.name));
             let file = self.string(self.recording.text(frame.file));
-            let mut message = Message::default();
-            message.number(1, id);
-            message.number(2, name);
-            message.number(3, name);
-            message.number(4, file);
-            self.document.bytes(5, &message.0);
+            let function = Function {
+                id,
+                name,
+                system_name: name,
+                filename: file,
+            };
+            self.put(5, &function);
         }
         id
     }
 
-    fn labels(&mut self, row: &Row<'_>, sample: &mut Message) {
+    fn labels(&mut self, row: &Row<'_>) -> Vec<Label> {
         let key = row.key;
         let recording = self.recording;
         let end = key.end.map_or("", StackEnd::word);
@@ -255,65 +267,59 @@ impl<'a> Encoder<'a> {
         let others = others
             .iter()
             .map(|(name, text)| (recording.text(*name), recording.text(*text)));
-        for (name, text) in texts
-            .into_iter()
-            .chain(others)
-            .filter(|(_, text)| !text.is_empty())
-        {
-            let mut label = Message::default();
-            label.number(1, self.string(name));
-            label.number(2, self.string(text));
-            sample.bytes(3, &label.0);
-        }
+        let texts = texts.into_iter().chain(others);
+        let texts = texts.filter(|(_, text)| !text.is_empty());
+        let mut labels: Vec<Label> = texts
+            .map(|(name, text)| Label {
+                key: self.string(name),
+                str: self.string(text),
+                ..Label::default()
+            })
+            .collect();
         for (name, number) in [("pid", key.task.pid), ("tid", key.task.tid)] {
             if number > 0 {
-                let mut label = Message::default();
-                label.number(1, self.string(name));
-                label.number(3, number.into());
-                sample.bytes(3, &label.0);
+                labels.push(Label {
+                    key: self.string(name),
+                    num: number.into(),
+                    ..Label::default()
+                });
             }
         }
+        labels
     }
 
     fn header(&mut self) {
         let header = &self.recording.header;
-        for (index, (module, largest)) in std::mem::take(&mut self.modules).into_iter().enumerate()
-        {
-            let file = self.string(&module);
-            let build_id = header
-                .build_ids
-                .get(&module)
-                .map_or(0, |id| self.string(id));
-            let mut message = Message::default();
-            message.number(1, index as u64 + 1);
-            message.number(3, largest.saturating_add(1));
-            message.number(5, file);
-            message.number(6, build_id);
-            // Names are all here: pprof must not look for the files.
-            message.number(7, 1);
-            message.number(8, u64::from(self.has_lines));
-            message.number(9, u64::from(self.has_lines));
-            message.number(10, 1);
-            self.document.bytes(3, &message.0);
+        let has_lines = self.has_lines;
+        let mut profile = Profile {
+            time_nanos: header.time_ns,
+            duration_nanos: header.duration_ns,
+            period: header.period_ns,
+            ..Profile::default()
+        };
+        for (id, (module, largest)) in (1..).zip(std::mem::take(&mut self.modules)) {
+            let filename = self.string(&module);
+            let build_id = header.build_ids.get(&module);
+            profile.mapping.push(Mapping {
+                id,
+                memory_limit: largest.saturating_add(1),
+                filename,
+                build_id: build_id.map_or(0, |id| self.string(id)),
+                // Names are all here: pprof must not look for the files.
+                has_functions: true,
+                has_filenames: has_lines,
+                has_line_numbers: has_lines,
+                has_inline_frames: true,
+            });
         }
-        self.document.number(9, header.time_ns);
-        self.document.number(10, header.duration_ns);
         if header.period_ns > 0 {
-            let (name, unit) = CLOCK;
-            self.value_type(11, name, unit);
-            self.document.number(12, header.period_ns);
+            profile.period_type = Some(self.value_type(CLOCK.0, CLOCK.1));
         } else if !header.event.is_empty() {
-            self.value_type(11, &header.event, "count");
+            profile.period_type = Some(self.value_type(&header.event, "count"));
         }
         let tool = (!header.tool.is_empty()).then(|| format!("made by usekit {}", header.tool));
-        let comments: Vec<u64> = tool
-            .iter()
-            .chain(&header.comments)
-            .map(|text| self.string(text))
-            .collect();
-        for comment in comments {
-            self.document.number(13, comment);
-        }
+        let comments = tool.iter().chain(&header.comments);
+        profile.comment = comments.map(|text| self.string(text)).collect();
         let is_shown = |column: &&Column| matches!(column, Column::Clock | Column::Total);
         let shown = self.columns.iter().find(is_shown);
         // Of contentions and delay the delay.
@@ -321,15 +327,17 @@ impl<'a> Encoder<'a> {
         let time = self.columns.iter().find(is_time);
         let first = (!self.columns.is_empty()).then_some(Column::Value(0));
         if let Some(column) = shown.or(time).copied().or(first) {
-            let name = self.string(self.column(column).0);
-            self.document.number(14, name);
+            profile.default_sample_type = self.string(self.column(column).0);
         }
+        self.document.append(&mut profile.encode_to_vec());
     }
 
-    fn finish(mut self) -> Message {
-        for text in &self.texts {
-            self.document.bytes(6, text.as_bytes());
-        }
+    fn finish(mut self) -> Vec<u8> {
+        let profile = Profile {
+            string_table: self.texts,
+            ..Profile::default()
+        };
+        self.document.append(&mut profile.encode_to_vec());
         self.document
     }
 }
