@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::ReadError;
 
 /// Longest line that is looked at, bytes.
-pub(super) const LONGEST_LINE: usize = 16 << 20;
+const LONGEST_LINE: usize = 16 << 20;
 /// How much is read at once; it stays in the caches.
 const BLOCK: usize = 64 << 10;
 

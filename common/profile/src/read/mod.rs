@@ -14,7 +14,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::recording::Recording;
 pub use error::ReadError;
-use lines::{LONGEST_LINE, Lines};
+use lines::Lines;
 
 /// Longest pprof document, uncompressed: it is read as a whole, and may be a small file that unpacks to a large one.
 const LARGEST_DOCUMENT: u64 = 1 << 30;

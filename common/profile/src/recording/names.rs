@@ -85,11 +85,6 @@ impl Names {
         &self.bytes[self.place(id)]
     }
 
-    /// Texts from the n-th on, in the order of their numbers.
-    pub(crate) fn from(&self, first: usize) -> impl Iterator<Item = &str> {
-        (first..self.len()).map(|number| self.text(NameId(number as u32)))
-    }
-
     /// [`Self::text`] for comparisons, which need not know that it is whole characters.
     pub(crate) fn bytes(&self, id: NameId) -> &[u8] {
         &self.bytes.as_bytes()[self.place(id)]

@@ -18,6 +18,7 @@ struct Known {
     symbol: NameId,
     module: NameId,
     address: u64,
+    /// Index in [`Frames::all`].
     frame: u32,
 }
 
@@ -41,6 +42,8 @@ pub(super) struct Frames {
     recent: [Option<Module>; RECENT],
     /// The one that goes next.
     oldest: usize,
+    /// Each with its index in [`Recording::frames`], once an event that counts has it.
+    all: Vec<(FrameKey, Option<u32>)>,
     /// Functions by the frame that they were inlined into.
     inlined: Map<[u32; 2], u32>,
     /// Bits of addresses that make a difference.
@@ -55,12 +58,13 @@ impl Frames {
             modules: Map::default(),
             recent: [None; RECENT],
             oldest: 0,
+            all: Vec::new(),
             inlined: Map::default(),
             address_mask: if names_only { UPPER_HALF } else { u64::MAX },
         }
     }
 
-    /// The frame of a line, by its index in [`Recording::frames`].
+    /// The number of a line's frame, for [`Self::finish`].
     pub(super) fn id(&mut self, line: &StackLine<'_>, recording: &mut Recording) -> u32 {
         let module = self.module(line.module, recording);
         let address = line.address & self.address_mask;
@@ -79,14 +83,15 @@ impl Frames {
             let symbol = symbol.as_bytes();
             return self.id(&StackLine { symbol, ..*line }, recording);
         }
-        let frame = frame(recording, &symbol, module, line.address, address);
+        let key = frame(recording, &symbol, module, line.address, address);
+        let frame = self.all.len() as u32;
+        self.all.push((key, None));
         let known = Known {
             symbol: recording.names.id(&symbol),
             module: module.name,
             address,
-            frame: recording.frame_id(&frame),
+            frame,
         };
-        let frame = known.frame;
         self.known.insert_unique(hash, known, |known| {
             let symbol = recording.names.bytes(known.symbol);
             self::hash(hasher, symbol, known.module, known.address)
@@ -112,22 +117,29 @@ impl Frames {
         module
     }
 
-    /// Functions that others were inlined into are printed behind them, and have the module.
-    pub(super) fn set_modules(&mut self, leaf_first: &mut [u32], recording: &mut Recording) {
+    /// From numbers of a stack's frames to indices in [`Recording::frames`].
+    pub(super) fn finish(&mut self, leaf_first: &mut [u32], recording: &mut Recording) {
+        let Self { all, inlined, .. } = self;
+        // Functions that others were inlined into are printed behind them, and have the module.
         for index in (1..leaf_first.len()).rev() {
             let [inner, outer] = [leaf_first[index - 1], leaf_first[index]];
-            let [from, into] = [inner, outer].map(|id| recording.frames()[id as usize]);
+            let [from, into] = [inner, outer].map(|frame| all[frame as usize].0);
             if from.inlined {
-                let (kind, module) = (into.kind, into.module);
-                let id = self.inlined.entry([inner, outer]);
-                leaf_first[index - 1] = *id.or_insert_with(|| {
-                    recording.frame_id(&FrameKey {
+                leaf_first[index - 1] = *inlined.entry([inner, outer]).or_insert_with(|| {
+                    let (kind, module) = (into.kind, into.module);
+                    let frame = FrameKey {
                         kind,
                         module,
                         ..from
-                    })
+                    };
+                    all.push((frame, None));
+                    all.len() as u32 - 1
                 });
             }
+        }
+        for frame in leaf_first {
+            let (key, id) = &mut all[*frame as usize];
+            *frame = *id.get_or_insert_with(|| recording.frame_id(key));
         }
     }
 }

@@ -1,18 +1,15 @@
 //! Text of `perf script`: events with their stacks, and with their times.
 
-mod beside;
 mod frames;
 mod lines;
-mod parser;
-mod pieces;
 mod stacks;
 mod sum;
 
 use std::io::Read;
 
-pub(super) use beside::read;
 pub(super) use lines::is_header;
 pub use lines::{Event, StackLine, header, stack_line};
+pub(super) use sum::read;
 
 use super::{Lines, ReadError};
 

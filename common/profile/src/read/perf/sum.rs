@@ -1,34 +1,38 @@
-//! Events added up, in the order of the file.
+//! Events with their stacks, added up as they come.
 
-use super::parser::{Batch, Item, Seen};
+use std::io::Read;
+
+use super::frames::Frames;
+use super::lines::{Event, header, is_header, stack_line};
 use super::stacks::Stacks;
-use crate::read::{ReadError, ReadOptions};
-use crate::recording::{FrameKey, Header, NameId, Recording, RowKey, TaskKey, Value};
+use crate::read::{DEEPEST, Lines, ReadError, ReadOptions};
+use crate::recording::{Header, NameId, Recording, RowKey, TaskKey, Value};
 
-/// A parser's numbers as the recording has them.
-#[derive(Default)]
-struct Numbers {
-    names: Vec<NameId>,
-    /// Names in them are the recording's.
-    frames: Vec<FrameKey>,
-    /// By the parser's number; [`NOT_YET`] until an event that counts has the frame.
-    ids: Vec<u32>,
+/// Reads all events into one recording.
+pub(in crate::read) fn read(
+    input: &mut impl Read,
+    options: &ReadOptions,
+) -> Result<Recording, ReadError> {
+    let mut lines = Lines::new(input);
+    let mut sum = Sum::new(options);
+    while lines.advance()? {
+        let line = sum.line(lines.line());
+        line.map_err(|what| lines.error(what))?;
+    }
+    Ok(sum.end())
 }
 
-const NOT_YET: u32 = u32::MAX;
-
 /// The recording that a file becomes.
-pub(super) struct Sum<'a> {
+struct Sum<'a> {
     options: &'a ReadOptions,
     recording: Recording,
+    frames: Frames,
     stacks: Stacks,
-    /// By parser.
-    numbers: Vec<Numbers>,
-    /// Lines of the batches before.
-    lines: u64,
-    /// Bytes of the batches before.
-    bytes: u64,
-    /// Leaf → root, the recording's.
+    /// Lines of an event's stack may follow.
+    is_inside: bool,
+    /// Whose stack is read, and what it weighs; `None` where the event does not count.
+    open: Option<(TaskKey, u64)>,
+    /// The event's, as printed: leaf → root.
     stack: Vec<u32>,
     /// The kind of event that is added up: the first one's.
     event: Option<NameId>,
@@ -44,7 +48,7 @@ pub(super) struct Sum<'a> {
 }
 
 impl<'a> Sum<'a> {
-    pub(super) fn new(options: &'a ReadOptions, parsers: usize) -> Self {
+    fn new(options: &'a ReadOptions) -> Self {
         Self {
             options,
             recording: Recording::new(Header {
@@ -55,10 +59,10 @@ impl<'a> Sum<'a> {
                 has_counts: true,
                 ..Header::default()
             }),
+            frames: Frames::new(options.names_only),
             stacks: Stacks::default(),
-            numbers: (0..parsers).map(|_| Numbers::default()).collect(),
-            lines: 0,
-            bytes: 0,
+            is_inside: false,
+            open: None,
             stack: Vec::new(),
             event: None,
             is_clock: false,
@@ -70,46 +74,52 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// What parsers must know.
-    pub(super) fn names_only(&self) -> bool {
-        self.options.names_only
-    }
-
-    /// Adds what the file's next piece said; gives the piece's memory back.
-    pub(super) fn take(&mut self, parser: usize, mut batch: Batch) -> Result<Vec<u8>, ReadError> {
-        if let Some(wrong) = batch.wrong {
-            let line = self.lines + wrong.lines + 1;
-            let offset = self.bytes + wrong.offset as u64;
-            return Err(ReadError::at_line(wrong.what, line, offset));
-        }
-        self.learn(parser, &batch);
-        let mut frames = &*batch.stack_frames;
-        for item in batch.items.drain(..) {
-            match item {
-                Item::Remark(remark) => self.remark(&remark),
-                Item::Event(event) => {
-                    let (stack, rest) = frames.split_at(event.depth as usize);
-                    frames = rest;
-                    self.event(parser, &event, stack);
-                }
+    /// Adds the next line; says what is wrong with it.
+    fn line(&mut self, line: &[u8]) -> Result<(), String> {
+        // Stacks are indented by a tab; names of threads by blanks, and one may look like an address: cafe.
+        let may_be_frame = match line.first() {
+            Some(b'\t') => true,
+            Some(b' ') => !is_header(&String::from_utf8_lossy(line)),
+            _ => false,
+        };
+        if self.is_inside
+            && may_be_frame
+            && let Some(frame) = stack_line(line)
+        {
+            if self.stack.len() >= DEEPEST {
+                return Err("more than 16,384 frames".into());
             }
+            self.stack.push(self.frames.id(&frame, &mut self.recording));
+            return Ok(());
         }
-        self.lines += batch.lines;
-        self.bytes += batch.piece.len() as u64;
-        Ok(batch.piece)
-    }
-
-    /// New names and frames of a parser.
-    fn learn(&mut self, parser: usize, batch: &Batch) {
-        let Numbers { names, frames, ids } = &mut self.numbers[parser];
-        let texts = &mut self.recording.names;
-        names.extend(batch.new_names.iter().map(|name| texts.id(name)));
-        frames.extend(batch.new_frames.iter().map(|frame| FrameKey {
-            name: names[frame.name.index()],
-            module: names[frame.module.index()],
-            ..*frame
-        }));
-        ids.resize(frames.len(), NOT_YET);
+        let text = String::from_utf8_lossy(line);
+        if text.trim().is_empty() {
+            self.is_inside = false;
+            self.finish();
+            return Ok(());
+        }
+        if let Some(remark) = text.strip_prefix('#') {
+            // perf's own say nothing that is needed, and may be many.
+            if let Some(remark) = remark.trim().strip_prefix("usekit: ") {
+                self.remark(remark);
+            }
+            return Ok(());
+        }
+        let Some(event) = header(&text) else {
+            return Err(format!(
+                "neither an event nor a line of its stack: {}",
+                crate::escape::terminal(&text.chars().take(60).collect::<String>())
+            ));
+        };
+        self.finish();
+        self.is_inside = true;
+        self.open = self.begin(&event);
+        // Without a stack, the function stands behind the event's name.
+        let frame = stack_line(event.rest.as_bytes());
+        if let Some(frame) = frame.filter(|frame| !frame.module.is_empty()) {
+            self.stack.push(self.frames.id(&frame, &mut self.recording));
+        }
+        Ok(())
     }
 
     /// What this project writes about the whole file.
@@ -136,16 +146,19 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn event(&mut self, parser: usize, event: &Seen, stack: &[u32]) {
-        let name = self.numbers[parser].names[event.name.index()];
+    /// Whose event it is and what it weighs; `None` where it does not count.
+    fn begin(&mut self, event: &Event<'_>) -> Option<(TaskKey, u64)> {
+        let names = &mut self.recording.names;
+        let name = names.id(event.name);
         if self.event.is_none() {
-            let text = self.recording.text(name);
-            self.is_clock = text.starts_with("cpu-clock") || text.starts_with("task-clock");
+            self.is_clock = ["cpu-clock", "task-clock"]
+                .iter()
+                .any(|clock| event.name.starts_with(clock));
         }
         if *self.event.get_or_insert(name) != name {
             // Events of different kinds cannot be added up.
             self.other_events += 1;
-            return;
+            return None;
         }
         let (first, last) = self.times.unwrap_or((event.time, event.time));
         self.times = Some((first, last.max(event.time)));
@@ -153,50 +166,40 @@ impl<'a> Sum<'a> {
         if self.options.from.is_some_and(|from| offset < from)
             || self.options.to.is_some_and(|to| offset >= to)
         {
-            return;
+            return None;
         }
         if let Some(period) = event.period.filter(|_| self.is_clock) {
             self.periods = (self.periods.0.saturating_add(period), self.periods.1 + 1);
         }
-        let weight = match self.weighs {
-            true => event.period.unwrap_or(1),
-            false => 1,
-        };
+        let weight = event.period.filter(|_| self.weighs).unwrap_or(1);
         let (pid, tid) = match self.options.names_only {
             true => (0, 0),
             false => (event.pid, event.tid),
         };
-        let key = RowKey {
-            task: TaskKey {
-                comm: self.numbers[parser].names[event.comm.index()],
-                pid,
-                tid,
-            },
-            stack: self.stack(parser, stack),
-            end: None,
-            reason: NameId::NONE,
-            idle: false,
-            waker: 0,
-            labels: 0,
-        };
-        self.recording.add(&key, 1, &[weight]);
+        let comm = names.id(event.comm);
+        Some((TaskKey { comm, pid, tid }, weight))
     }
 
-    fn stack(&mut self, parser: usize, leaf_first: &[u32]) -> u32 {
-        let Numbers { frames, ids, .. } = &mut self.numbers[parser];
-        let recording = &mut self.recording;
+    /// Adds the event whose stack was read.
+    fn finish(&mut self) {
+        if let Some((task, weight)) = self.open.take() {
+            self.frames.finish(&mut self.stack, &mut self.recording);
+            let key = RowKey {
+                task,
+                stack: self.stacks.id(&self.stack, &mut self.recording),
+                end: None,
+                reason: NameId::NONE,
+                idle: false,
+                waker: 0,
+                labels: 0,
+            };
+            self.recording.add(&key, 1, &[weight]);
+        }
         self.stack.clear();
-        self.stack.extend(leaf_first.iter().map(|number| {
-            let id = &mut ids[*number as usize];
-            if *id == NOT_YET {
-                *id = recording.frame_id(&frames[*number as usize]);
-            }
-            *id
-        }));
-        self.stacks.id(&self.stack, recording)
     }
 
-    pub(super) fn end(mut self) -> Recording {
+    fn end(mut self) -> Recording {
+        self.finish();
         let name = self.event.map(|name| self.recording.text(name).to_owned());
         let header = &mut self.recording.header;
         if let Some((first, last)) = self.times
@@ -224,5 +227,27 @@ impl<'a> Sum<'a> {
             ));
         }
         self.recording
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_has_its_line_and_byte() {
+        let event = "  pool 7/8 [000] 1.5: 100 cpu-clock: \n\t10 f+0x1 (/bin/m)\n\n";
+        let whole = event.repeat(2000);
+        let read = |text: &str| read(&mut text.as_bytes(), &ReadOptions::default());
+        assert_eq!(read(&whole).expect("events").total(), 2000);
+        let wrong = read(&(whole.clone() + "  pool 7/8 [000] 1e")).expect_err("cut off");
+        let start = format!("line 6001 (byte {}): neither", whole.len());
+        assert!(wrong.to_string().starts_with(&start), "{wrong}");
+        let deep = event.replacen("\n\n", &"\n\t10 f (m)".repeat(DEEPEST), 1);
+        let wrong = read(&deep).expect_err("too deep").to_string();
+        assert!(
+            wrong.contains("line 16386 (byte") && wrong.ends_with("16,384 frames"),
+            "{wrong}"
+        );
     }
 }
