@@ -30,18 +30,11 @@ struct Module {
     kinds: [FrameKind; 2],
 }
 
-/// Modules that are looked for before all others.
-const RECENT: usize = 4;
-
 /// All lines that were there before.
 pub(super) struct Frames {
     known: HashTable<Known>,
     hasher: RandomState,
     modules: Map<NameId, Module>,
-    /// Those of the last lines, which most lines have again.
-    recent: [Option<Module>; RECENT],
-    /// The one that goes next.
-    oldest: usize,
     /// Each with its index in [`Recording::frames`], once an event that counts has it.
     all: Vec<(FrameKey, Option<u32>)>,
     /// Functions by the frame that they were inlined into.
@@ -56,8 +49,6 @@ impl Frames {
             known: HashTable::new(),
             hasher: RandomState::default(),
             modules: Map::default(),
-            recent: [None; RECENT],
-            oldest: 0,
             all: Vec::new(),
             inlined: Map::default(),
             address_mask: if names_only { UPPER_HALF } else { u64::MAX },
@@ -101,20 +92,13 @@ impl Frames {
 
     /// The module of a line.
     fn module(&mut self, printed: &[u8], recording: &mut Recording) -> Module {
-        let is_same = |module: &&Module| recording.names.bytes(module.name) == printed;
-        if let Some(known) = self.recent.iter().flatten().find(is_same) {
-            return *known;
-        }
         let text = String::from_utf8_lossy(printed);
         let name = recording.names.id(&text);
         let made = || Module {
             name,
             kinds: [0, UPPER_HALF].map(|address| kind(&text, address)),
         };
-        let module = *self.modules.entry(name).or_insert_with(made);
-        self.recent[self.oldest] = Some(module);
-        self.oldest = (self.oldest + 1) % RECENT;
-        module
+        *self.modules.entry(name).or_insert_with(made)
     }
 
     /// From numbers of a stack's frames to indices in [`Recording::frames`].
