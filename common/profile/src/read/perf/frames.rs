@@ -1,26 +1,11 @@
 //! Frames by their text: the same lines come again and again.
 
-use std::hash::{BuildHasher, Hasher};
-
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-
 use super::lines::StackLine;
 use crate::frame::FrameKind;
 use crate::recording::{FrameKey, Map, NameId, Recording};
 
 /// Half of the addresses is the kernel's.
 const UPPER_HALF: u64 = 1 << 63;
-
-/// What a line says, and the frame that it makes.
-struct Known {
-    /// As printed, like the module.
-    symbol: NameId,
-    module: NameId,
-    address: u64,
-    /// Index in [`Frames::all`].
-    frame: u32,
-}
 
 /// A module as printed, and what it says about frames.
 #[derive(Clone, Copy)]
@@ -32,8 +17,8 @@ struct Module {
 
 /// All lines that were there before.
 pub(super) struct Frames {
-    known: HashTable<Known>,
-    hasher: RandomState,
+    /// Symbol and module as printed, and what is kept of the address.
+    known: Map<(NameId, NameId, u64), u32>,
     modules: Map<NameId, Module>,
     /// Each with its index in [`Recording::frames`], once an event that counts has it.
     all: Vec<(FrameKey, Option<u32>)>,
@@ -46,8 +31,7 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(names_only: bool) -> Self {
         Self {
-            known: HashTable::new(),
-            hasher: RandomState::default(),
+            known: Map::default(),
             modules: Map::default(),
             all: Vec::new(),
             inlined: Map::default(),
@@ -59,35 +43,13 @@ impl Frames {
     pub(super) fn id(&mut self, line: &StackLine<'_>, recording: &mut Recording) -> u32 {
         let module = self.module(line.module, recording);
         let address = line.address & self.address_mask;
-        let hasher = &self.hasher;
-        let hash = hash(hasher, line.symbol, module.name, address);
-        let is_same = |known: &Known| {
-            known.address == address
-                && known.module == module.name
-                && recording.names.bytes(known.symbol) == line.symbol
-        };
-        if let Some(known) = self.known.find(hash, is_same) {
-            return known.frame;
-        }
         let symbol = String::from_utf8_lossy(line.symbol);
-        if symbol.as_bytes() != line.symbol {
-            let symbol = symbol.as_bytes();
-            return self.id(&StackLine { symbol, ..*line }, recording);
-        }
-        let key = frame(recording, &symbol, module, line.address, address);
-        let frame = self.all.len() as u32;
-        self.all.push((key, None));
-        let known = Known {
-            symbol: recording.names.id(&symbol),
-            module: module.name,
-            address,
-            frame,
-        };
-        self.known.insert_unique(hash, known, |known| {
-            let symbol = recording.names.bytes(known.symbol);
-            self::hash(hasher, symbol, known.module, known.address)
-        });
-        frame
+        let known = (recording.names.id(&symbol), module.name, address);
+        *self.known.entry(known).or_insert_with(|| {
+            let key = frame(recording, &symbol, module, line.address, address);
+            self.all.push((key, None));
+            self.all.len() as u32 - 1
+        })
     }
 
     /// The module of a line.
@@ -126,14 +88,6 @@ impl Frames {
             *frame = *id.get_or_insert_with(|| recording.frame_id(key));
         }
     }
-}
-
-fn hash(hasher: &RandomState, symbol: &[u8], module: NameId, address: u64) -> u64 {
-    let mut state = hasher.build_hasher();
-    state.write(symbol);
-    state.write_u64(module.index() as u64);
-    state.write_u64(address);
-    state.finish()
 }
 
 /// `address`: what is kept of it.
