@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::frame::Frame;
 
 /// Who a sample is about.
@@ -101,7 +103,7 @@ impl Sample {
 }
 
 /// Name and unit of one measured number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueType {
     /// What it is, e.g. `samples`, `blocked`.
     pub name: &'static str,

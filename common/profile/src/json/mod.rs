@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 
 use crate::model::Profile;
 use objects::document;
+pub(crate) use objects::{FrameObject, StackObject};
 
 /// Writes the object on one line; `extra` fields are the tool's own, behind the profile's.
 ///

@@ -4,83 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::BufRead;
 
-use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::Value as Json;
 
-use super::limits::{Limited, Limits, few};
+use super::limits::{Limited, Limits};
 use super::{DEEPEST, MOST_REMARKS, ReadError};
 use crate::frame::FrameKind;
+use crate::json::{FrameObject, StackObject};
 use crate::model::StackEnd;
-use crate::recording::{
-    FrameKey, Header, NameId, Recording, RowKey, StackId, TaskKey, Value, WakerKey,
-};
+use crate::recording::{FrameKey, Header, Recording, RowKey, StackId, TaskKey, Value, WakerKey};
 
 /// Bytes of them that are kept.
 const LONGEST_REMARKS: usize = 16 << 20;
-
-#[derive(Deserialize)]
-struct ValueObject {
-    name: String,
-    unit: String,
-}
-
-#[derive(Deserialize)]
-struct StackObject {
-    #[serde(default)]
-    comm: String,
-    #[serde(default)]
-    pid: u32,
-    #[serde(default)]
-    tid: u32,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    idle: bool,
-    count: u64,
-    #[serde(deserialize_with = "few")]
-    values: Vec<u64>,
-    #[serde(default, deserialize_with = "few")]
-    user: Vec<FrameObject>,
-    user_end: Option<String>,
-    #[serde(default, deserialize_with = "few")]
-    kernel: Vec<FrameObject>,
-    waker: Option<WakerObject>,
-}
-
-#[derive(Deserialize)]
-struct WakerObject {
-    /// An interrupt has none.
-    comm: Option<String>,
-    #[serde(default)]
-    pid: u32,
-    #[serde(default)]
-    tid: u32,
-    #[serde(default, deserialize_with = "few")]
-    user: Vec<FrameObject>,
-    user_end: Option<String>,
-    #[serde(default, deserialize_with = "few")]
-    kernel: Vec<FrameObject>,
-}
-
-#[derive(Deserialize)]
-struct FrameObject {
-    name: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    address: String,
-    #[serde(default)]
-    module: String,
-    #[serde(default)]
-    inlined: bool,
-    #[serde(default)]
-    file: String,
-    #[serde(default)]
-    line: u32,
-}
 
 /// Reads every object: a file may have one per interval. Their values must be the same.
 pub(super) fn read(input: &mut impl BufRead) -> Result<Recording, ReadError> {
@@ -133,7 +70,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut about = About::default();
         // Stacks come behind what their values are; elsewhere they have to wait.
-        let mut early: Option<Vec<StackObject>> = None;
+        let mut early: Option<Vec<StackObject<'_>>> = None;
         let mut is_done = false;
         let limits = self.2;
         limits.begin_object();
@@ -151,7 +88,18 @@ impl<'de> Visitor<'de> for Object<'_> {
                     early = Some(map.next_value()?);
                     limits.resume(left);
                 }
-                key if About::FIELDS.contains(&key) => about.take(key, &mut map)?,
+                "tool" => about.tool = map.next_value()?,
+                "event" => about.event = map.next_value()?,
+                "duration_ns" => about.duration_ns = map.next_value()?,
+                "time_ns" => about.time_ns = map.next_value()?,
+                "sample_period_ns" => about.period_ns = map.next_value()?,
+                "values" => about.values = Some(map.next_value()?),
+                "comments" => about.comments = map.next_value()?,
+                "losses" | "cost" => {
+                    let account: Json = map.next_value()?;
+                    about.accounts.push(format!("{key}: {account}"));
+                }
+                "build_ids" => about.build_ids = map.next_value()?,
                 _ => {
                     let left = limits.begin_ignored();
                     map.next_value::<IgnoredAny>()?;
@@ -198,54 +146,6 @@ impl Remarks {
 }
 
 impl About {
-    /// What [`About::take`] knows.
-    const FIELDS: [&str; 10] = [
-        "tool",
-        "event",
-        "duration_ns",
-        "time_ns",
-        "sample_period_ns",
-        "values",
-        "comments",
-        "losses",
-        "cost",
-        "build_ids",
-    ];
-
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        match key {
-            "tool" => self.tool = map.next_value()?,
-            "event" => self.event = map.next_value()?,
-            "duration_ns" => self.duration_ns = map.next_value()?,
-            "time_ns" => self.time_ns = map.next_value()?,
-            "sample_period_ns" => self.period_ns = map.next_value()?,
-            "values" => {
-                let values: Vec<ValueObject> = map.next_value()?;
-                let value = |value: ValueObject| Value {
-                    name: value.name,
-                    unit: value.unit,
-                };
-                self.values = Some(values.into_iter().map(value).collect());
-            }
-            "comments" => {
-                self.comments = map.next_value()?;
-                self.comments.truncate(MOST_REMARKS);
-            }
-            "losses" | "cost" => {
-                let account: Json = map.next_value()?;
-                self.accounts.push(format!("{key}: {account}"));
-            }
-            "build_ids" => {
-                self.build_ids = map.next_value()?;
-                while self.build_ids.len() > MOST_REMARKS {
-                    self.build_ids.pop_last();
-                }
-            }
-            _ => drop(map.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
-    }
-
     /// The recording that stacks of such values go to.
     fn recording<'a, E: serde::de::Error>(
         &self,
@@ -320,9 +220,9 @@ impl<'de> Visitor<'de> for Stacks<'_> {
     }
 }
 
-fn add(stack: &StackObject, recording: &mut Recording) -> Result<(), &'static str> {
+fn add(stack: &StackObject<'_>, recording: &mut Recording) -> Result<(), &'static str> {
     let waker = stack.waker.as_ref();
-    let frames = |user: &[FrameObject], kernel: &[FrameObject]| user.len() + kernel.len();
+    let frames = |user: &[FrameObject<'_>], kernel: &[FrameObject<'_>]| user.len() + kernel.len();
     if frames(&stack.user, &stack.kernel).max(waker.map_or(0, |w| frames(&w.user, &w.kernel)))
         > DEEPEST
     {
@@ -334,7 +234,10 @@ fn add(stack: &StackObject, recording: &mut Recording) -> Result<(), &'static st
     let waker = waker.map_or(0, |waker| {
         let comm = waker.comm.as_ref();
         let waker = WakerKey {
-            task: comm.map(|comm| task(comm, waker.pid, waker.tid, recording)),
+            task: comm.map(|comm| {
+                let [pid, tid] = [waker.pid, waker.tid].map(Option::unwrap_or_default);
+                task(comm, pid, tid, recording)
+            }),
             stack: push(&waker.user, &waker.kernel, recording),
             end: end(waker.user_end.as_deref()),
         };
@@ -344,7 +247,9 @@ fn add(stack: &StackObject, recording: &mut Recording) -> Result<(), &'static st
         task: task(&stack.comm, stack.pid, stack.tid, recording),
         stack: push(&stack.user, &stack.kernel, recording),
         end: end(stack.user_end.as_deref()),
-        reason: recording.names.id(&stack.reason),
+        reason: recording
+            .names
+            .id(stack.reason.as_deref().unwrap_or_default()),
         idle: stack.idle,
         waker,
         labels: 0,
@@ -367,21 +272,25 @@ fn end(word: Option<&str>) -> Option<StackEnd> {
         .find(|end| Some(end.word()) == word)
 }
 
-fn push(user: &[FrameObject], kernel: &[FrameObject], recording: &mut Recording) -> StackId {
+fn push(
+    user: &[FrameObject<'_>],
+    kernel: &[FrameObject<'_>],
+    recording: &mut Recording,
+) -> StackId {
     user.iter().chain(kernel).fold(0, |stack, frame| {
+        let names = &mut recording.names;
+        let own = names.id(&frame.name);
+        let [module, file] =
+            [&frame.module, &frame.file].map(|text| names.id(text.as_deref().unwrap_or_default()));
         let address = frame.address.trim_start_matches("0x");
         let key = FrameKey {
-            name: recording.names.id(&frame.name),
-            module: recording.names.id(&frame.module),
-            file: if frame.file.is_empty() {
-                NameId::NONE
-            } else {
-                recording.names.id(&frame.file)
-            },
-            line: frame.line,
+            module,
+            file,
+            line: frame.line.unwrap_or(0),
             address: u64::from_str_radix(address, 16).unwrap_or(0),
-            kind: FrameKind::of_word(&frame.kind),
+            kind: FrameKind::of_word(frame.kind.as_deref().unwrap_or_default()),
             inlined: frame.inlined,
+            ..FrameKey::named(own)
         };
         recording.push(stack, key)
     })

@@ -1,14 +1,7 @@
 //! How much of a JSON file is held at once: a small one may unpack to a stack without end.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io::{self, BufRead, Read};
-use std::marker::PhantomData;
-
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
-
-use super::DEEPEST;
 
 /// A stack: its frames and its waker's, as many as there may be, with names of 1 KiB and of their files.
 const LARGEST_STACK: u64 = 64 << 20;
@@ -67,34 +60,6 @@ impl<R: BufRead> Read for Limited<'_, R> {
             io::Error::other("more than 64 MiB for a stack, or 16 MiB beside stacks")
         })?);
         Ok(read)
-    }
-}
-
-/// For serde: a list of as many entries as a stack may have frames.
-pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(Few(PhantomData))
-}
-
-struct Few<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut found = Vec::new();
-        while let Some(entry) = list.next_element()? {
-            if found.len() == DEEPEST {
-                return Err(A::Error::custom("more than 16,384 frames"));
-            }
-            found.push(entry);
-        }
-        Ok(found)
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::recording::Recording;
+use crate::recording::{DEEPEST, Recording};
 pub use error::ReadError;
 use lines::Lines;
 
@@ -20,8 +20,6 @@ use lines::Lines;
 const LARGEST_DOCUMENT: u64 = 1 << 30;
 /// Bytes that a format is recognised by.
 const START: u64 = 64 << 10;
-/// Most frames of one stack.
-const DEEPEST: usize = 16 << 10;
 /// Most remarks and build IDs that are kept of a file.
 const MOST_REMARKS: usize = 100_000;
 

@@ -12,6 +12,7 @@ mod select;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use serde::Deserialize;
 
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
@@ -22,8 +23,11 @@ pub use names::{NameId, Names};
 /// A map whose order nothing depends on, with seeded hashes: names are other people's.
 pub(crate) type Map<K, V> = HashMap<K, V, RandomState>;
 
+/// Most frames of one stack of a file.
+pub(crate) const DEEPEST: usize = 16 << 10;
+
 /// Name and unit of one measured number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Value {
     /// What it is, e.g. `samples`, `blocked`.
     pub name: String,
