@@ -22,6 +22,7 @@ pub mod recording;
 pub mod say;
 pub mod statistics;
 pub mod style;
+pub mod table;
 pub mod text;
 pub mod tree;
 pub mod units;
