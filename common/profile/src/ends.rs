@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::model::{Profile, StackEnd};
+use crate::text::strict_percent;
 
 /// Value behind the user stacks that ended in each way, in the profile's unit; samples without a user stack are no part.
 pub fn weights(profile: &Profile) -> BTreeMap<StackEnd, u64> {
@@ -25,7 +26,7 @@ pub fn describe(profile: &Profile) -> Option<String> {
     if all == 0 {
         return None;
     }
-    let share = |weight: u64| percent(weight, all);
+    let share = |weight: u64| strict_percent(weight, all);
     let complete = weights.get(&StackEnd::Root).copied().unwrap_or(0);
     let rest: Vec<String> = weights
         .iter()
@@ -63,18 +64,6 @@ fn why(end: StackEnd) -> Option<&'static str> {
         StackEnd::Unreadable => Some("at unreadable memory"),
         StackEnd::Unsupported => Some("at unusual call frame information"),
         StackEnd::LeftOut => Some("left out to keep within the budget"),
-    }
-}
-
-/// Never rounds to all or nothing.
-fn percent(part: u64, all: u64) -> String {
-    let share = 100.0 * part as f64 / all as f64;
-    match part {
-        0 => "0%".into(),
-        _ if part == all => "100%".into(),
-        _ if share < 0.01 => "<0.01%".into(),
-        _ if share > 99.99 => ">99.99%".into(),
-        _ => format!("{share:.2}%"),
     }
 }
 

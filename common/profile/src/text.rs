@@ -1,8 +1,35 @@
-//! Text in columns. One character is taken for one column.
+//! Shares, and text cut to fit into columns. One character is taken for one column.
 
 /// A share with one decimal; of nothing it is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1}%", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// A share without decimals; of nothing it is 0.
+pub fn round_percent(part: u64, whole: u64) -> String {
+    format!("{:.0}%", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// A share with two decimals that never rounds to all or nothing.
+pub(crate) fn strict_percent(part: u64, whole: u64) -> String {
+    let share = 100.0 * part as f64 / whole as f64;
+    match part {
+        0 => "0%".into(),
+        _ if part == whole => "100%".into(),
+        _ if share < 0.01 => "<0.01%".into(),
+        _ if share > 99.99 => ">99.99%".into(),
+        _ => format!("{share:.2}%"),
+    }
+}
+
+/// A share, from 0 to 1, with as many digits as tell small ones from none.
+pub(crate) fn share(share: f64) -> String {
+    let share = 100.0 * share;
+    if share >= 9.995 {
+        format!("{share:.1} %")
+    } else {
+        format!("{share:.2} %")
+    }
 }
 
 /// A name cut to a width in characters, its end marked.
@@ -18,6 +45,32 @@ pub fn cut(name: &str, width: usize) -> String {
 pub fn cut_start(path: &str, width: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();
     reversed(&cut(&reversed(path), width))
+}
+
+/// A description cut to a width: what follows the last commas goes first, and whole.
+pub fn shorten(description: &str, width: usize) -> String {
+    let mut kept = description;
+    while kept.chars().count() > width {
+        match kept.rsplit_once(", ") {
+            Some((head, _)) => kept = head,
+            None => break,
+        }
+    }
+    cut(kept, width)
+}
+
+/// A name of the form `file: variable` cut to a width: the file gives way.
+pub fn fit(name: &str, width: usize) -> String {
+    let parts = name
+        .split_once(": ")
+        .filter(|_| name.chars().count() > width);
+    let room = |variable: &str| width.checked_sub(variable.chars().count() + 2);
+    match parts.map(|(file, variable)| (file, variable, room(variable))) {
+        Some((file, variable, Some(room))) if room > 3 => {
+            format!("{}: {variable}", cut(file, room))
+        }
+        _ => cut(name, width),
+    }
 }
 
 /// Text in lines of a width, all but the first indented. Breaks anywhere: long C++ names have no blanks to break at.
@@ -55,11 +108,32 @@ mod tests {
     fn cut_text_says_so() {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cut_start("abcdefg", 6), "…cdefg");
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_piece_by_piece() {
+        let name = "qemu-system-x86 23317, 6 threads, for 2.00 s";
+        assert_eq!(shorten(name, 80), name);
+        assert_eq!(shorten(name, 34), "qemu-system-x86 23317, 6 threads");
+        assert_eq!(shorten(name, 28), "qemu-system-x86 23317");
+        assert_eq!(shorten(name, 10), "qemu-syst…");
+    }
+
+    #[test]
+    fn a_variable_outlives_its_file() {
+        let name = "libLLVM.so.22.1: ManagedStatics";
+        assert_eq!(fit(name, 31), name);
+        assert_eq!(fit(name, 24), "libLLVM…: ManagedStatics");
+        assert_eq!(fit(name, 18), "libLLVM.so.22.1: …");
+        assert_eq!(fit("a lock of 4711", 9), "a lock o…");
     }
 
     #[test]
     fn nothing_has_no_share() {
         assert_eq!(percent(0, 0), "0.0%");
         assert_eq!(percent(1, 3), "33.3%");
+        assert_eq!(round_percent(0, 0), "0%");
+        assert_eq!(round_percent(2, 3), "67%");
     }
 }

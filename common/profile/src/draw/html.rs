@@ -8,6 +8,7 @@ use crate::ask::top::{By, top};
 use crate::escape::markup;
 use crate::recording::Recording;
 use crate::statistics::share;
+use crate::text::{self, cut};
 use crate::tree::Tree;
 use crate::units;
 
@@ -141,7 +142,7 @@ fn table(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
                 100.0 * share.margin()
             )
         } else {
-            let share = words::percent(value as f64 / found.value.max(1) as f64);
+            let share = text::share(value as f64 / found.value.max(1) as f64);
             format!("{} ({share})", units::value(value, recording.unit()))
         }
     };
@@ -162,8 +163,8 @@ fn table(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
             "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
             cell(entry.own, entry.own_count),
             cell(entry.total, entry.total_count),
-            markup(&crate::text::cut(&entry.name, 200)),
-            markup(&crate::text::cut(&entry.place, 60)),
+            markup(&cut(&entry.name, 200)),
+            markup(&cut(&entry.place, 60)),
         )?;
     }
     writeln!(out, "</table>")

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::escape;
 use crate::recording::Recording;
+use crate::text;
 use crate::units;
 
 use super::View;
@@ -63,7 +64,7 @@ pub fn amount(recording: &Recording, total: u64) -> String {
         );
         text += &format!(
             "; [idle] is {amount} ({}) with nothing to do",
-            percent(share)
+            text::share(share)
         );
     }
     text
@@ -123,7 +124,7 @@ pub(super) fn tooltip(tree: &Tree, node: &Node, view: &View, unit: &str) -> Vec<
     }
     let all = tree.totals()[0].max(1) as f64;
     let side = &node.sides[0];
-    let share = |value: u64| percent(value as f64 / all);
+    let share = |value: u64| text::share(value as f64 / all);
     let mut amount = format!(
         "{}, {} of all",
         units::value(side.total, unit),
@@ -150,7 +151,7 @@ pub(super) fn tooltip(tree: &Tree, node: &Node, view: &View, unit: &str) -> Vec<
 
 fn compared(tree: &Tree, node: &Node) -> Vec<String> {
     let judged = judge(&node.sides, &tree.nodes[0].sides);
-    let [base, new] = judged.shares.map(percent);
+    let [base, new] = judged.shares.map(text::share);
     let points = format!(
         "{:+.2} percentage points",
         100.0 * (judged.shares[1] - judged.shares[0])
@@ -167,17 +168,7 @@ fn compared(tree: &Tree, node: &Node) -> Vec<String> {
     ]
 }
 
-/// With as many digits as tell small shares from none.
-pub(super) fn percent(share: f64) -> String {
-    let share = 100.0 * share;
-    if share >= 9.995 {
-        format!("{share:.1} %")
-    } else {
-        format!("{share:.2} %")
-    }
-}
-
 /// Names of megabytes would be seen by nobody.
 fn cut(name: &str) -> String {
-    crate::text::cut(name, 2000)
+    text::cut(name, 2000)
 }
