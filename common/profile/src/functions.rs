@@ -7,8 +7,10 @@ use crate::escape::terminal;
 use crate::folded::Idle;
 use crate::heaviest::in_view;
 use crate::model::{Profile, Sample};
-use crate::statistics::{is_enough, share, widest_margin};
+use crate::shares::Shares;
+use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
+use crate::table::{Column, Table};
 use crate::text::{cut, percent};
 use crate::units;
 
@@ -123,16 +125,22 @@ pub fn write_table(
     if options.sampled && !is_enough(all.own_samples) {
         warn(all.own_samples, out)?;
     }
-    let columns = if options.sampled { 15 } else { 18 };
-    let heading = format!("{:>columns$}  {:>columns$}  FUNCTION", "SELF", "TOTAL");
-    writeln!(out, "{}", options.style.bold(heading))?;
+    let shares = Shares {
+        is_sampled: options.sampled,
+        unit: profile.unit(),
+        value: all.own,
+        samples: all.own_samples,
+    };
+    let columns = [shares.columns("SELF"), shares.columns("TOTAL")].concat();
+    let mut table = Table::new([columns, vec![Column::left("FUNCTION", 0)]].concat());
     for (function, counts) in functions.iter().take(options.top) {
-        let own = cell(profile, options, (counts.own, counts.own_samples), all);
-        let total = cell(profile, options, (counts.total, counts.total_samples), all);
-        let line = format!("{own:>columns$}  {total:>columns$}  ");
-        let room = options.width.saturating_sub(line.chars().count()).max(20);
-        writeln!(out, "{line}{}", name(*function, room, options.style))?;
+        let own = shares.cells(counts.own, counts.own_samples);
+        let total = shares.cells(counts.total, counts.total_samples);
+        table.fitted([own, total].concat(), |room| {
+            name(*function, room.max(20), options.style)
+        });
     }
+    table.write(options.width, options.style, out)?;
     let rest = functions.get(options.top..).unwrap_or_default();
     if !rest.is_empty() {
         let own = rest
@@ -157,23 +165,6 @@ fn warn(n: u64, out: &mut impl Write) -> io::Result<()> {
         100.0 * widest_margin(n)
     )?;
     writeln!(out, "Trace longer or raise the rate to trust them.\n")
-}
-
-/// A value and the samples behind it, as a share with its interval or with itself.
-fn cell(
-    profile: &Profile,
-    options: &TableOptions,
-    (value, samples): (u64, u64),
-    all: FunctionCount,
-) -> String {
-    if options.sampled {
-        let share = share(samples, all.own_samples);
-        let (share, margin) = (100.0 * share.share, 100.0 * share.margin());
-        format!("{share:.1} ±{margin:>4.1} %")
-    } else {
-        let share = percent(value, all.own);
-        format!("{} {share:>6}", units::value(value, profile.unit()))
-    }
 }
 
 /// The function, cut so that its module fits behind it.

@@ -20,6 +20,7 @@ pub mod read;
 pub mod reasons;
 pub mod recording;
 pub mod say;
+mod shares;
 pub mod statistics;
 pub mod style;
 pub mod table;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::model::Profile;
+use crate::style::Style;
+use crate::table::{Column, Table};
 use crate::text::percent;
 use crate::units;
 
@@ -51,27 +53,27 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     }
     let mut lines: Vec<(&str, Line)> = lines.into_iter().collect();
     lines.sort_by_key(|(_, line)| std::cmp::Reverse(line.ns));
-    writeln!(
-        out,
-        "{:<12} {:>10} {:>7} {:>12} {:>10} {:>10}",
-        "WAITED FOR", "TIME", "SHARE", "WAITS", "MEAN", "IDLE"
-    )?;
+    let mut table = Table::new([
+        Column::left("WAITED FOR", 12),
+        Column::right("TIME", 10),
+        Column::right("SHARE", 7),
+        Column::right("WAITS", 12),
+        Column::right("MEAN", 10),
+        Column::right("IDLE", 10),
+    ]);
     for (reason, line) in lines {
-        let mean = units::duration(line.ns.checked_div(line.waits).unwrap_or(0));
-        let (time, share, waits) = (
+        let idle = match line.idle_ns {
+            0 => "-".into(),
+            ns => units::duration(ns),
+        };
+        table.row([
+            reason.into(),
             units::duration(line.ns),
             percent(line.ns, all),
             units::count(line.waits),
-        );
-        let idle = if line.idle_ns == 0 {
-            "-".into()
-        } else {
-            units::duration(line.idle_ns)
-        };
-        writeln!(
-            out,
-            "{reason:<12} {time:>10} {share:>7} {waits:>12} {mean:>10} {idle:>10}"
-        )?;
+            units::duration(line.ns.checked_div(line.waits).unwrap_or(0)),
+            idle,
+        ]);
     }
-    Ok(())
+    table.write(usize::MAX, Style::Plain, out)
 }

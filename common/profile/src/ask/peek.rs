@@ -7,6 +7,7 @@ use regex::Regex;
 use crate::escape::terminal;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
 use crate::style::Style;
+use crate::table::{Column, Table};
 use crate::text::{cut, percent};
 use crate::units;
 
@@ -122,43 +123,46 @@ pub fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let all = recording.total();
-    let cell = |value: u64| {
-        format!(
-            "{:>10} {:>6}",
-            units::value(value, recording.unit()),
-            percent(value, all)
-        )
-    };
-    let blank = " ".repeat(17);
+    let cells = |value| [units::value(value, recording.unit()), percent(value, all)];
+    let mut table = Table::new([
+        Column::right("", 10),
+        Column::right("SELF", 6),
+        Column::right("", 10).gap(2),
+        Column::right("TOTAL", 6),
+        Column::left("CALLERS, FUNCTION, CALLEES", 0),
+    ]);
+    for function in peeked {
+        let mut row = |own: Option<u64>, total, name, indent: usize| {
+            let own = own.map(cells).unwrap_or_default();
+            table.fitted([own, cells(total)].concat(), move |room| {
+                let room = room.saturating_sub(indent).max(20);
+                format!("{:indent$}{}", "", cut(&terminal(name), room))
+            });
+        };
+        for (caller, value) in &function.callers {
+            row(None, *value, caller, 2);
+        }
+        row(Some(function.own), function.total, &function.name, 0);
+        for (callee, value) in &function.callees {
+            row(None, *value, callee, 4);
+        }
+    }
+    let (title, rows) = table.lines(width);
+    let mut rows = rows.into_iter();
     for (index, function) in peeked.iter().enumerate() {
-        if index > 0 {
+        if index == 0 {
+            writeln!(out, "{}", style.bold(&title))?;
+        } else {
             writeln!(out)?;
         }
-        let name = |name: &str, indent: usize| {
-            cut(&terminal(name), width.saturating_sub(38 + indent).max(20))
-        };
-        if index == 0 {
-            writeln!(
-                out,
-                "{}",
-                style.bold(format!(
-                    "{:>17}  {:>17}  CALLERS, FUNCTION, CALLEES",
-                    "SELF", "TOTAL"
-                ))
-            )?;
+        for caller in rows.by_ref().take(function.callers.len()) {
+            writeln!(out, "{caller}")?;
         }
-        for (caller, value) in &function.callers {
-            writeln!(out, "{blank}  {}    {}", cell(*value), name(caller, 2))?;
+        for line in rows.by_ref().take(1) {
+            writeln!(out, "{}", style.bold(line))?;
         }
-        let line = format!(
-            "{}  {}  {}",
-            cell(function.own),
-            cell(function.total),
-            name(&function.name, 0)
-        );
-        writeln!(out, "{}", style.bold(line))?;
-        for (callee, value) in &function.callees {
-            writeln!(out, "{blank}  {}      {}", cell(*value), name(callee, 4))?;
+        for callee in rows.by_ref().take(function.callees.len()) {
+            writeln!(out, "{callee}")?;
         }
     }
     Ok(())

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 
 use crate::escape::terminal;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
-use crate::statistics::{is_enough, share, widest_margin};
+use crate::shares::Shares;
+use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
+use crate::table::{Column, Table};
 use crate::text::{cut, cut_start, percent};
 use crate::units;
 
@@ -251,15 +253,13 @@ pub fn write(
             .entries
             .sort_by_key(|entry| Reverse((entry.total, entry.own)));
     }
-    let table = Table {
+    let shares = Shares {
         is_sampled: matches!(recording.unit(), "count" | "") && recording.header.has_counts,
-        is_lines: matches!(by, By::Line),
-        is_whole: matches!(by, By::Comm | By::Thread | By::Label(_)),
         unit: recording.unit(),
         value: found.value,
-        count: found.count,
+        samples: found.count,
     };
-    if table.is_sampled && found.count > 0 && !is_enough(found.count) {
+    if shares.is_sampled && found.count > 0 && !is_enough(found.count) {
         let margin = 100.0 * widest_margin(found.count);
         let samples = units::counted(found.count, "samples");
         writeln!(
@@ -267,10 +267,8 @@ pub fn write(
             "Only {samples}: shares may be off by {margin:.0} percentage points.\n"
         )?;
     }
-    writeln!(out, "{}", options.style.bold(table.heading(by)))?;
-    for entry in found.entries.iter().take(options.rows) {
-        writeln!(out, "{}", table.row(entry, options).trim_end())?;
-    }
+    let shown = found.entries.iter().take(options.rows);
+    table(shown, by, &shares, options.style).write(options.width, options.style, out)?;
     let rest = found.entries.get(options.rows..).unwrap_or_default();
     if !rest.is_empty() {
         let own = rest
@@ -282,79 +280,53 @@ pub fn write(
     Ok(())
 }
 
-/// What all rows have in common.
-struct Table<'a> {
-    is_sampled: bool,
-    /// Places are lines of files, whose ends say more than their beginnings.
-    is_lines: bool,
-    /// Every sample has one, so self and total are the same.
-    is_whole: bool,
-    unit: &'a str,
-    value: u64,
-    count: u64,
+fn table<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    by: &By,
+    shares: &Shares<'_>,
+    style: Style,
+) -> Table<'a> {
+    let title = match by {
+        By::Function => "FUNCTION".into(),
+        By::Line => "LINE".into(),
+        By::Module => "MODULE".into(),
+        By::Comm => "COMMAND".into(),
+        By::Thread => "THREAD".into(),
+        By::Label(label) => terminal(label).to_uppercase(),
+    };
+    // Every sample has one, so self and total are the same.
+    let is_whole = matches!(by, By::Comm | By::Thread | By::Label(_));
+    let is_line = matches!(by, By::Line);
+    let mut columns = if is_whole {
+        shares.columns("SHARE").to_vec()
+    } else {
+        [shares.columns("SELF"), shares.columns("TOTAL")].concat()
+    };
+    columns.push(Column::left(title, 0));
+    let mut table = Table::new(columns);
+    for entry in entries {
+        let mut cells = shares.cells(entry.own, entry.own_count).to_vec();
+        if !is_whole {
+            cells.extend(shares.cells(entry.total, entry.total_count));
+        }
+        table.fitted(cells, move |room| fit(entry, is_line, room.max(20), style));
+    }
+    table
 }
 
-impl Table<'_> {
-    fn columns(&self) -> usize {
-        if self.is_sampled { 15 } else { 18 }
+/// What is counted, cut so that more about it fits behind it.
+fn fit(entry: &Entry, is_line: bool, room: usize, style: Style) -> String {
+    let place = cut(&terminal(&entry.place), room / 2);
+    let room = room.saturating_sub(place.chars().count() + 2);
+    let name = terminal(&entry.name);
+    // The end of a file's path says more than its beginning.
+    let name = if is_line {
+        cut_start(&name, room)
+    } else {
+        cut(&name, room)
+    };
+    if place.is_empty() {
+        return name;
     }
-
-    fn heading(&self, by: &By) -> String {
-        let what = match by {
-            By::Function => "FUNCTION".into(),
-            By::Line => "LINE".into(),
-            By::Module => "MODULE".into(),
-            By::Comm => "COMMAND".into(),
-            By::Thread => "THREAD".into(),
-            By::Label(label) => terminal(label).to_uppercase(),
-        };
-        let columns = self.columns();
-        if self.is_whole {
-            format!("{:>columns$}  {what}", "SHARE")
-        } else {
-            format!("{:>columns$}  {:>columns$}  {what}", "SELF", "TOTAL")
-        }
-    }
-
-    fn row(&self, entry: &Entry, options: &TableOptions) -> String {
-        let columns = self.columns();
-        let mut line = format!("{:>columns$}  ", self.cell(entry.own, entry.own_count));
-        if !self.is_whole {
-            line += &format!("{:>columns$}  ", self.cell(entry.total, entry.total_count));
-        }
-        let room = options.width.saturating_sub(line.chars().count()).max(20);
-        if self.is_lines {
-            let name = terminal(&entry.place);
-            let name = cut(&name, room / 2);
-            let line_at = room.saturating_sub(name.chars().count() + 2);
-            let place = cut_start(&terminal(&entry.name), line_at);
-            return format!("{line}{place}  {}", options.style.dim(name));
-        }
-        let place = cut(&terminal(&entry.place), room / 2);
-        let name = cut(
-            &terminal(&entry.name),
-            room.saturating_sub(place.chars().count() + 2),
-        );
-        if place.is_empty() {
-            return format!("{line}{name}");
-        }
-        format!("{line}{name}  {}", options.style.dim(place))
-    }
-
-    fn cell(&self, value: u64, count: u64) -> String {
-        if self.is_sampled {
-            let share = share(count, self.count);
-            format!(
-                "{:.1} ±{:>4.1} %",
-                100.0 * share.share,
-                100.0 * share.margin()
-            )
-        } else {
-            format!(
-                "{} {:>6}",
-                units::value(value, self.unit),
-                percent(value, self.value)
-            )
-        }
-    }
+    format!("{name}  {}", style.dim(place))
 }

@@ -7,6 +7,7 @@ use super::{Judged, Verdict, judge};
 use crate::escape::terminal;
 use crate::recording::{NameId, Recording};
 use crate::style::Style;
+use crate::table::{Column, Table};
 use crate::text::cut;
 use crate::tree::{Class, Paths, Side, Tree};
 use crate::units;
@@ -190,7 +191,10 @@ pub fn write(
     if shown.is_empty() {
         writeln!(out, "No function changed more than chance does (99 %).")?;
     } else {
-        table(&shown, diff, units, options, out)?;
+        table(&shown, units, options).write(options.width, options.style, out)?;
+        if shown.len() > options.rows {
+            writeln!(out, "… {} more", shown.len() - options.rows)?;
+        }
     }
     let quiet = diff.functions.len() - shown.len();
     if quiet > 0 {
@@ -218,18 +222,17 @@ pub fn write(
     Ok(())
 }
 
-fn table(
-    shown: &[&Mover],
-    diff: &Diff,
-    units: [&str; 2],
-    options: &TableOptions,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let heading = format!(
-        "{:>11} {:>9} {:>9}  {:>11} {:>9} {:>9}  FUNCTION",
-        "SELF", "BASE", "NEW", "TOTAL", "BASE", "NEW"
-    );
-    writeln!(out, "{}", options.style.bold(heading))?;
+fn table<'a>(shown: &[&'a Mover], units: [&str; 2], options: &TableOptions) -> Table<'a> {
+    let columns = |title| {
+        [
+            Column::right(title, 11).gap(2),
+            Column::right("BASE", 9),
+            Column::right("NEW", 9),
+        ]
+    };
+    let mut all = [columns("SELF"), columns("TOTAL")].concat();
+    all.push(Column::left("FUNCTION", 0));
+    let mut table = Table::new(all);
     for mover in shown.iter().take(options.rows) {
         let own = cells(&mover.own_judged, &mover.own, units, options.absolute);
         let total = cells(&mover.judged, &mover.total, units, options.absolute);
@@ -239,18 +242,13 @@ fn table(
             Verdict::Unclear => "(chance)",
             Verdict::Unjudged => "(unjudged)",
         };
-        let line = format!("{own}  {total}  ");
-        let room = options
-            .width
-            .saturating_sub(line.chars().count() + word.len() + 1)
-            .max(20);
-        writeln!(out, "{line}{} {word}", cut(&terminal(&mover.name), room))?;
+        let name = &mover.name;
+        table.fitted([own, total].concat(), move |room| {
+            let room = room.saturating_sub(word.len() + 1).max(20);
+            format!("{} {word}", cut(&terminal(name), room))
+        });
     }
-    if shown.len() > options.rows {
-        writeln!(out, "… {} more", shown.len() - options.rows)?;
-    }
-    let _ = diff;
-    Ok(())
+    table
 }
 
 /// The judgement that the word is about: of the function alone where that is clear.
@@ -261,17 +259,17 @@ fn strongest(mover: &Mover) -> Judged {
     }
 }
 
-fn cells(judged: &Judged, sides: &Side2, units: [&str; 2], absolute: bool) -> String {
+fn cells(judged: &Judged, sides: &Side2, units: [&str; 2], absolute: bool) -> [String; 3] {
     let [base, new] = judged.shares.map(|share| format!("{:.2} %", 100.0 * share));
     let change = format!("{:+.2} pp", 100.0 * (judged.shares[1] - judged.shares[0]));
     if !absolute {
-        return format!("{change:>11} {base:>9} {new:>9}");
+        return [change, base, new];
     }
     let [base, new] = [0, 1].map(|side| units::value(sides[side].total, units[side]));
     let (before, after) = (sides[0].total, sides[1].total);
     let sign = if after >= before { "+" } else { "-" };
     let change = format!("{sign}{}", units::value(before.abs_diff(after), units[1]));
-    format!("{change:>11} {base:>9} {new:>9}")
+    [change, base, new]
 }
 
 fn one_sided(
