@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use profile::escape::terminal;
 use profile::style::Style;
+use profile::table::{Column, Table};
+use profile::text::{cut, fit, round_percent as percent};
 use profile::units;
-use trace::histogram::text::{self, Unit};
+use trace::histogram::text::{self as histogram, Unit};
 
 use crate::row::{Holder, HolderKind, LockRow, Side};
 use crate::user::{Class, LeftOut};
-use crate::width::{WIDTH, cut};
+use crate::width::WIDTH;
 
 /// Of the lines about a lock.
 const INDENT: usize = 10;
@@ -20,6 +22,8 @@ const INDENT: usize = 10;
 const NAMED: usize = 3;
 /// Holders in the second table.
 const HOLDERS: usize = 5;
+/// Columns of a holder's name.
+const HOLDER: usize = 28;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +45,13 @@ pub(crate) fn write<W: Write>(
     if rows.is_empty() {
         return writeln!(out, "No thread waited for a lock.");
     }
-    let title = format!(
-        "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} LOCK",
-        "TOTAL", "WAITS", "AVG", "P50", "P99", "MAX", "CLASS"
-    );
+    let (title, lines) = locks(rows, look.top).lines(WIDTH);
     writeln!(out, "{}", look.style.bold(title))?;
-    for row in rows.iter().take(look.top) {
-        write_lock(row, out)?;
+    for (row, line) in rows.iter().zip(lines) {
+        writeln!(out, "{line}")?;
+        write_about(row, out)?;
         if look.hist {
-            text::write(&row.waits, Unit::Microseconds, out)?;
+            histogram::write(&row.waits, Unit::Microseconds, out)?;
         }
         more(row, out)?;
     }
@@ -68,23 +70,38 @@ pub(crate) fn write<W: Write>(
     write_holders(rows, look.style, out)
 }
 
-fn write_lock(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
-    let name = match row.locks {
-        1 => terminal(&row.name.own).into_owned(),
-        n => format!("{} ({n} locks)", terminal(&row.name.own)),
-    };
-    let numbers = format!(
-        "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {:<9} ",
-        units::duration(row.total_ns),
-        units::count(row.contentions),
-        length(row, row.waits.mean()),
-        length(row, row.waits.percentile(50.0)),
-        length(row, row.waits.percentile(99.0)),
-        units::duration(row.max_ns),
-        row.class,
-    );
-    let left = WIDTH.saturating_sub(numbers.chars().count()).max(1);
-    writeln!(out, "{numbers}{}", fit(&name, left))?;
+fn locks(rows: &[LockRow], top: usize) -> Table<'_> {
+    let mut table = Table::new([
+        Column::right("TOTAL", 8),
+        Column::right("WAITS", 9),
+        Column::right("AVG", 8),
+        Column::right("P50", 8),
+        Column::right("P99", 8),
+        Column::right("MAX", 8),
+        Column::left("CLASS", 9),
+        Column::left("LOCK", 0),
+    ]);
+    for row in rows.iter().take(top) {
+        let numbers = [
+            units::duration(row.total_ns),
+            units::count(row.contentions),
+            length(row, row.waits.mean()),
+            length(row, row.waits.percentile(50.0)),
+            length(row, row.waits.percentile(99.0)),
+            units::duration(row.max_ns),
+            row.class.into(),
+        ];
+        let name = match row.locks {
+            1 => terminal(&row.name.own).into_owned(),
+            n => format!("{} ({n} locks)", terminal(&row.name.own)),
+        };
+        table.fitted(numbers, move |room| fit(&name, room.max(1)));
+    }
+    table
+}
+
+/// Who waits for a lock and how, and who holds it.
+fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     let mut about: Vec<String> = [callers(row)].into_iter().chain(how(row)).collect();
     about.retain(|part| !part.is_empty());
     let about = about.join("; ");
@@ -271,20 +288,19 @@ fn write_holders(rows: &[LockRow], style: Style, out: &mut impl Write) -> io::Re
     if threads.is_empty() {
         return Ok(());
     }
-    let title = format!(
-        "\n{:>8} {:>9}  {:<28} HELD THE LOCK",
-        "CAUSED", "WAITS", "HOLDER"
-    );
-    writeln!(out, "{}", style.bold(title))?;
+    let mut table = Table::new([
+        Column::right("CAUSED", 8),
+        Column::right("WAITS", 9),
+        Column::left("HOLDER", HOLDER),
+        Column::left("HELD THE LOCK", 0),
+    ]);
     for holder in threads.iter().take(HOLDERS) {
-        writeln!(
-            out,
-            "{:>8} {:>9}  {:<28} {}",
+        table.row([
             units::duration(holder.caused_ns),
             units::count(holder.waits),
-            cut(&who(holder), 28),
+            cut(&who(holder), HOLDER),
             known_state(holder),
-        )?;
+        ]);
     }
     if threads.len() > HOLDERS {
         let rest: u64 = threads[HOLDERS..]
@@ -292,9 +308,10 @@ fn write_holders(rows: &[LockRow], style: Style, out: &mut impl Write) -> io::Re
             .map(|holder| holder.caused_ns)
             .sum();
         let others = units::counted((threads.len() - HOLDERS) as u64, "other holders");
-        writeln!(out, "{:>8} {:>9}  {others}", units::duration(rest), "")?;
+        table.row([units::duration(rest), String::new(), others]);
     }
-    Ok(())
+    writeln!(out)?;
+    table.write(WIDTH, style, out)
 }
 
 /// Says what was seen and not asked for.
@@ -307,22 +324,4 @@ pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::R
         .map(|sum| format!("{} {}", sum.class, units::duration(sum.total_ns)))
         .collect();
     writeln!(out, "\nno contention, see --class: {}", parts.join(", "))
-}
-
-fn percent(part: u64, all: u64) -> String {
-    format!("{:.0}%", 100.0 * part as f64 / all.max(1) as f64)
-}
-
-/// A lock's name, `file: variable`, at most `columns` characters: the file gives way.
-fn fit(name: &str, columns: usize) -> String {
-    let parts = name
-        .split_once(": ")
-        .filter(|_| name.chars().count() > columns);
-    let room = |variable: &str| columns.checked_sub(variable.chars().count() + 2);
-    match parts.map(|(file, variable)| (file, variable, room(variable))) {
-        Some((file, variable, Some(room))) if room > 3 => {
-            format!("{}: {variable}", cut(file, room))
-        }
-        _ => cut(name, columns),
-    }
 }

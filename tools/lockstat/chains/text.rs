@@ -5,10 +5,12 @@ use std::io::{self, Write};
 
 use profile::escape::terminal;
 use profile::style::Style;
+use profile::table::{Column, Table};
+use profile::text::cut;
 use profile::units;
 
 use super::{Chain, Link};
-use crate::width::{WIDTH, cut};
+use crate::width::WIDTH;
 
 /// Chains that are shown.
 const SHOWN: usize = 5;
@@ -30,10 +32,11 @@ pub(crate) fn write(chains: &[Chain], style: Style, out: &mut impl Write) -> io:
     if groups.is_empty() {
         return Ok(());
     }
-    let title = format!("\n{:>8} {:>9}  WHO WAITED FOR WHOM", "WAITED", "WAITS");
-    writeln!(out, "{}", style.bold(title))?;
-    for group in groups.iter().take(SHOWN) {
-        write_group(group, out)?;
+    let (title, lines) = beginnings(&groups).lines(WIDTH);
+    writeln!(out, "\n{}", style.bold(title))?;
+    for (group, line) in groups.iter().zip(lines) {
+        writeln!(out, "{line}")?;
+        write_rest(group, out)?;
     }
     if groups.len() > SHOWN {
         let more = units::counted((groups.len() - SHOWN) as u64, "other chains");
@@ -89,19 +92,28 @@ fn whole(groups: Vec<Group>) -> Vec<Group> {
     groups.iter().filter(|one| !is_tail(one)).cloned().collect()
 }
 
-fn write_group(group: &Group, out: &mut impl Write) -> io::Result<()> {
-    let first = &group.links[0];
-    let who = match group.threads {
-        1 => format!("{} {}", terminal(&first.waiter.comm), first.waiter.tid),
-        n => format!("{}, {n} chains", terminal(&first.waiter.comm)),
-    };
-    let numbers = format!(
-        "{:>8} {:>9}  ",
-        units::duration(first.ns),
-        units::count(group.waits)
-    );
-    let line = format!("{numbers}{who} for {}", lock(first));
-    writeln!(out, "{}", cut(&line, WIDTH))?;
+fn beginnings(groups: &[Group]) -> Table<'_> {
+    let mut table = Table::new([
+        Column::right("WAITED", 8),
+        Column::right("WAITS", 9),
+        Column::left("WHO WAITED FOR WHOM", 0),
+    ]);
+    for group in groups.iter().take(SHOWN) {
+        let first = &group.links[0];
+        let who = match group.threads {
+            1 => format!("{} {}", terminal(&first.waiter.comm), first.waiter.tid),
+            n => format!("{}, {n} chains", terminal(&first.waiter.comm)),
+        };
+        let numbers = [units::duration(first.ns), units::count(group.waits)];
+        table.fitted(numbers, move |room| {
+            cut(&format!("{who} for {}", lock(first)), room)
+        });
+    }
+    table
+}
+
+/// Who waited for whom behind the first.
+fn write_rest(group: &Group, out: &mut impl Write) -> io::Result<()> {
     for (link, next) in group.links.iter().zip(&group.links[1..]) {
         let meanwhile = units::duration(next.ns);
         let line = format!(
