@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bpf::biolatency::types::group_id;
 use profile::escape::terminal;
+use profile::table::{Column, Table};
 use profile::units::{self, three_digits};
 use trace::cgroups;
 use trace::cost::Cost;
@@ -129,29 +130,38 @@ fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Resu
     if interval.disks.is_empty() {
         return Ok(());
     }
-    writeln!(
-        out,
-        "\n{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7}",
-        "DISK", "READ/s", "MiB/s", "WRITE/s", "MiB/s", "FLUSH/s", "BUSY", "QUEUE", "ERRORS"
-    )?;
+    let mut table = Table::new([
+        Column::left("DISK", 12),
+        Column::right("READ/s", 8),
+        Column::right("MiB/s", 8),
+        Column::right("WRITE/s", 8),
+        Column::right("MiB/s", 8),
+        Column::right("FLUSH/s", 8),
+        Column::right("BUSY", 6),
+        Column::right("QUEUE", 6),
+        Column::right("ERRORS", 7),
+    ]);
     let wall_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1);
     for disk in &interval.disks {
-        write_disk(disk, wall_ns, out)?;
+        table.row(cells(disk, wall_ns));
+    }
+    let (title, lines) = table.lines(usize::MAX);
+    writeln!(out, "\n{title}")?;
+    for (disk, line) in interval.disks.iter().zip(lines) {
+        writeln!(out, "{line}")?;
         write_remarks(names, disk, out)?;
     }
     Ok(())
 }
 
-fn write_disk(disk: &DiskUse, wall_ns: u64, out: &mut impl Write) -> Result<()> {
+fn cells(disk: &DiskUse, wall_ns: u64) -> [String; 9] {
     let seconds = wall_ns as f64 / 1e9;
     let rate = |class: &Class| rate(class.requests as f64 / seconds);
     let mib = |class: &Class| rate_text(class.bytes as f64 / seconds / (1 << 20) as f64);
     let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
     let errors: u64 = disk.failures.iter().map(|failures| failures.count).sum();
-    writeln!(
-        out,
-        "{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7}",
-        terminal(&disk.name),
+    [
+        terminal(&disk.name).into_owned(),
         rate(&disk.classes[READ]),
         mib(&disk.classes[READ]),
         rate(&disk.classes[WRITE]),
@@ -160,8 +170,7 @@ fn write_disk(disk: &DiskUse, wall_ns: u64, out: &mut impl Write) -> Result<()> 
         format!("{busy:.0}%"),
         three_digits(disk.queue_length(wall_ns)),
         units::count(errors),
-    )?;
-    Ok(())
+    ]
 }
 
 fn rate_text(value: f64) -> String {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bpf::runqlat::types::group_id;
 use profile::escape::terminal;
+use profile::style::Style;
+use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Value, json};
 use trace::cgroups;
@@ -101,26 +103,29 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     if interval.culprits.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{:>10} {:>9}  WAITED BEHIND", "TIME", "WAITS")?;
+    let mut table = Table::new([
+        Column::right("TIME", 10),
+        Column::right("WAITS", 9),
+        Column::left("WAITED BEHIND", 0),
+    ]);
     for culprit in interval.culprits.iter().take(TOP_CULPRITS) {
-        let (time, waits) = (
-            units::duration(culprit.caused_ns),
-            units::count(culprit.waits),
-        );
-        write!(out, "{time:>10} {waits:>9}  {}", terminal(&culprit.comm))?;
-        match (culprit.tid, culprit.tgid) {
-            (0, _) => writeln!(out)?,
-            (tid, tgid) if tid == tgid => writeln!(out, " (pid {tgid})")?,
-            (tid, tgid) => writeln!(out, " (pid {tgid}, tid {tid})")?,
-        }
+        let comm = terminal(&culprit.comm);
+        let who = match (culprit.tid, culprit.tgid) {
+            (0, _) => comm.into_owned(),
+            (tid, tgid) if tid == tgid => format!("{comm} (pid {tgid})"),
+            (tid, tgid) => format!("{comm} (pid {tgid}, tid {tid})"),
+        };
+        let time = units::duration(culprit.caused_ns);
+        table.row([time, units::count(culprit.waits), who]);
     }
     let rest = interval.culprits.get(TOP_CULPRITS..).unwrap_or_default();
     if !rest.is_empty() {
         let time = units::duration(rest.iter().map(|culprit| culprit.caused_ns).sum());
         let waits = units::count(rest.iter().map(|culprit| culprit.waits).sum());
-        writeln!(out, "{time:>10} {waits:>9}  {} more tasks", rest.len())?;
+        table.row([time, waits, format!("{} more tasks", rest.len())]);
     }
-    Ok(())
+    writeln!(out)?;
+    Ok(table.write(usize::MAX, Style::Plain, out)?)
 }
 
 fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>) -> String {
