@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use profile::escape::terminal;
 use profile::style::Style;
+use profile::table::{Column, Table};
 use profile::text::cut_start;
 
 use crate::cgroups::CgroupPressure;
@@ -29,26 +30,29 @@ pub(crate) fn write(
         .iter()
         .filter(|cgroup| cgroup.worst_percent() >= LEAST_PERCENT)
         .collect();
-    writeln!(out)?;
-    let title = format!("{:>8} {:>8} {:>8}  CGROUP (SOME)", "CPU", "MEMORY", "DISK");
-    writeln!(out, "{}", style.bold(title))?;
+    let mut table = Table::new([
+        Column::right("CPU", 8),
+        Column::right("MEMORY", 8),
+        Column::right("DISK", 8),
+        Column::left("CGROUP (SOME)", 0),
+    ]);
     for cgroup in pressed.iter().take(TOP) {
         let path = cgroup.path.display().to_string();
-        writeln!(
-            out,
-            "{:>8} {:>8} {:>8}  {}",
+        table.row([
             some(cgroup, Resource::Cpu),
             some(cgroup, Resource::Memory),
             some(cgroup, Resource::Io),
-            terminal(&cut_start(&path, PATH)),
-        )?;
+            terminal(&cut_start(&path, PATH)).into_owned(),
+        ]);
     }
     let rest = cgroups.len() - pressed.len().min(TOP);
     match (pressed.is_empty(), rest) {
-        (true, all) => writeln!(out, "{:>26}  none of {all}", ""),
-        (false, 0) => Ok(()),
-        (false, rest) => writeln!(out, "{:>26}  {rest} more", ""),
+        (true, all) => table.fitted([], move |_| format!("none of {all}")),
+        (false, 0) => {}
+        (false, rest) => table.fitted([], move |_| format!("{rest} more")),
     }
+    writeln!(out)?;
+    table.write(usize::MAX, style, out)
 }
 
 fn some(cgroup: &CgroupPressure, resource: Resource) -> String {

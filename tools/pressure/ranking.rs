@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use profile::escape::terminal;
-use profile::text::cut;
 use profile::units;
 
 use crate::harvest::{ON_CPU, ON_IO};
@@ -142,41 +141,17 @@ fn spell(amount: u64, is_time: bool) -> String {
     }
 }
 
-/// What is not shown, in one line.
-pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<String> {
+/// What is not shown: its sum, and how many it is of.
+pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<[String; 2]> {
     let rest = ranked.get(top..).filter(|rest| !rest.is_empty())?;
     let sum = rest.iter().map(|ranked| ranked.amount).sum();
-    let value = spell(sum, rest[0].is_time);
-    Some(format!(
-        "{value:>8}  {} more",
-        units::count(rest.len() as u64)
-    ))
-}
-
-/// A description cut to a width: what follows the last commas goes first, and whole.
-pub(crate) fn shorten(description: &str, width: usize) -> String {
-    let mut kept = description;
-    while kept.chars().count() > width {
-        match kept.rsplit_once(", ") {
-            Some((head, _)) => kept = head,
-            None => break,
-        }
-    }
-    cut(kept, width)
+    let more = format!("{} more", units::count(rest.len() as u64));
+    Some([spell(sum, rest[0].is_time), more])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_does_not_fit_goes_piece_by_piece() {
-        let name = "qemu-system-x86 23317, 6 threads, for 2.00 s";
-        assert_eq!(shorten(name, 80), name);
-        assert_eq!(shorten(name, 34), "qemu-system-x86 23317, 6 threads");
-        assert_eq!(shorten(name, 28), "qemu-system-x86 23317");
-        assert_eq!(shorten(name, 10), "qemu-syst…");
-    }
 
     #[test]
     fn what_is_not_shown_is_summed_in_its_own_unit() {
@@ -188,7 +163,8 @@ mod tests {
         };
         let parties = [party(1 << 20), party(1024), party(3072)];
         let ranked: Vec<_> = parties.iter().map(|party| culprit(party, ON_IO)).collect();
-        assert_eq!(rest(&ranked, 1).as_deref(), Some("4.00 KiB  2 more"));
+        let expected = ["4.00 KiB", "2 more"].map(Into::into);
+        assert_eq!(rest(&ranked, 1), Some(expected));
         assert_eq!(rest(&ranked, 3), None);
     }
 }

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use profile::escape::terminal;
 use profile::style::Style;
+use profile::table::{Column, Table};
+use profile::text::shorten;
 use profile::units;
 
 use crate::hints;
@@ -17,10 +19,9 @@ use crate::stacks;
 const LEAST_PERCENT: f64 = 1.0;
 /// Victims and culprits shown.
 const TOP: usize = 6;
-/// Columns in all, of a hint, and of the left half.
+/// Columns in all, and of a hint.
 const WIDTH: usize = 80;
 const HINT: usize = 46;
-const LEFT: usize = 38;
 /// Columns of a name.
 const NAME: usize = 28;
 
@@ -108,27 +109,32 @@ fn write_table(
     look: Look,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "        {:<30} {:>7} {:>7} {:>7}   ERRORS",
-        "UTILISATION", "SOME", "FULL", "AVG10"
-    )?;
-    for resource in Resource::ALL {
-        let has_row = resource != Resource::Irq || interval.psi[resource as usize].is_some();
-        if !has_row {
-            continue;
-        }
-        let row = format!(
-            "{:<7} {:<30} {:>7} {:>7} {:>7}   {}",
-            name(resource),
+    let mut table = Table::new([
+        Column::left("", 7),
+        Column::left("UTILISATION", 30),
+        Column::right("SOME", 7),
+        Column::right("FULL", 7),
+        Column::right("AVG10", 7),
+        Column::left("ERRORS", 0).gap(3),
+    ]);
+    let has_row = |resource: &Resource| {
+        *resource != Resource::Irq || interval.psi[*resource as usize].is_some()
+    };
+    let resources: Vec<Resource> = Resource::ALL.into_iter().filter(has_row).collect();
+    for &resource in &resources {
+        table.row([
+            name(resource).into(),
             utilisation(interval, resource),
             percent(interval, resource, 0),
             percent(interval, resource, 1),
             avg10(interval, resource),
             errors(interval, resource),
-        );
-        let row = row.trim_end();
-        if pressed.contains(&resource) {
+        ]);
+    }
+    let (title, rows) = table.lines(WIDTH);
+    writeln!(out, "{title}")?;
+    for (resource, row) in resources.iter().zip(rows) {
+        if pressed.contains(resource) {
             writeln!(out, "{}", look.style.bold(row))?;
         } else {
             writeln!(out, "{row}")?;
@@ -228,20 +234,23 @@ fn write_parties(
     )?;
     let victims = ranking::victims(interval, index);
     let culprits = ranking::culprits(interval, index);
-    let (left, right) = (column(&victims), column(&culprits));
+    let (left, right) = (half(&victims), half(&culprits));
     let titles = match resource {
         Resource::Cpu => ("CAUSED", "CULPRIT (ran meanwhile)"),
         Resource::Memory => ("TOOK", "CULPRIT (touched or read it)"),
         _ => ("MOVED", "CULPRIT (read or wrote it)"),
     };
-    let left_title = format!("{:>8}  VICTIM", "LOST");
-    writeln!(out, "{left_title:<LEFT$}  {:>8}  {}", titles.0, titles.1)?;
+    let mut table = Table::new([
+        Column::right("LOST", 8),
+        Column::left("VICTIM", NAME),
+        Column::right(titles.0, 8).gap(2),
+        Column::left(titles.1, 0),
+    ]);
     for row in 0..left.len().max(right.len()) {
-        let left = left.get(row).map_or("", String::as_str);
-        let right = right.get(row).map_or("", String::as_str);
-        let line = format!("{left:<LEFT$}  {right}");
-        writeln!(out, "{}", line.trim_end())?;
+        let halves = [&left, &right].map(|half| half.get(row).cloned().unwrap_or_default());
+        table.row(halves.concat());
     }
+    table.write(WIDTH, Style::Plain, out)?;
     let parties = (ranking::lasting(&victims), ranking::lasting(&culprits));
     write_hints(interval, resource, parties, look, out)
 }
@@ -273,19 +282,13 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
     )
 }
 
-fn column(ranked: &[Ranked<'_>]) -> Vec<String> {
-    let mut lines: Vec<String> = ranked
-        .iter()
-        .take(TOP)
-        .map(|ranked| {
-            let name = ranking::shorten(&ranked.name, NAME);
-            format!("{:>8}  {name}", ranked.value)
-        })
-        .collect();
-    if let Some(rest) = ranking::rest(ranked, TOP) {
-        lines.push(rest);
-    }
-    lines
+/// Values and names.
+fn half(ranked: &[Ranked<'_>]) -> Vec<[String; 2]> {
+    let shown = ranked.iter().take(TOP);
+    shown
+        .map(|ranked| [ranked.value.clone(), shorten(&ranked.name, NAME)])
+        .chain(ranking::rest(ranked, TOP))
+        .collect()
 }
 
 fn write_hints(
