@@ -20,7 +20,7 @@ impl From<bool> for Style {
 }
 
 impl Style {
-    /// Makes text stand out; pad it first, the sequences have no width but are counted by `{:<9}`.
+    /// Makes text stand out. The sequences have no width in a [`crate::table::Table`], but are counted by `{:<9}`.
     pub fn bold<T: Display>(self, text: T) -> Emphasis<T> {
         self.emphasis("\x1b[1m", text)
     }
