@@ -237,13 +237,23 @@ mod tests {
     }
 
     #[test]
-    fn only_interval_is_one_of_one() {
-        let interval = Some(Duration::from_secs(2));
-        let only = |interval, count| Every { interval, count }.only();
-        assert_eq!(only(interval, Some(1)), interval);
-        assert_eq!(only(interval, Some(2)), None);
-        assert_eq!(only(interval, None), None);
-        assert_eq!(only(None, Some(1)), None);
+    fn first_interval_is_the_only_one_where_a_count_or_the_end_says_so() {
+        let [one, two] = [1, 2].map(|seconds| Some(Duration::from_secs(seconds)));
+        let only = |interval, count, duration| {
+            Schedule {
+                interval,
+                count,
+                duration,
+            }
+            .only()
+        };
+        assert_eq!(only(two, Some(1), None), two);
+        assert_eq!(only(two, Some(2), None), None);
+        assert_eq!(only(two, None, None), None);
+        assert_eq!(only(None, Some(1), None), None);
+        assert_eq!(only(None, None, two), two);
+        assert_eq!(only(two, None, one), one);
+        assert_eq!(only(one, None, two), None);
     }
 
     #[test]
