@@ -5,12 +5,17 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::wire::{self, Message};
 use crate::{descriptors, meter, scheduling};
 
 /// Where the socket is put.
@@ -25,7 +30,7 @@ const TO_DIE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Forked {
     pid: libc::pid_t,
-    pub(crate) socket: UnixStream,
+    socket: UnixStream,
 }
 
 impl Forked {
@@ -33,7 +38,7 @@ impl Forked {
     /// dropped there: that is the parent's to do.
     pub(crate) fn start(
         name: &CStr,
-        serve: impl FnOnce(UnixStream) -> io::Result<()>,
+        serve: impl FnOnce(&UnixStream) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: has no preconditions.
@@ -48,34 +53,40 @@ impl Forked {
         }
     }
 
-    /// Reads all of `bytes`, by the deadline.
-    pub(crate) fn read(&mut self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.socket.set_read_timeout(Some(left(deadline)?))?;
-            match self.socket.read(bytes) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => bytes = &mut bytes[n..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    /// Asks, with a file that the other side is to have.
+    pub(crate) fn ask(
+        &self,
+        question: &impl Serialize,
+        file: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        // It has answered everything before: there is room for the few bytes.
+        wire::send(&self.socket, question, file)
     }
 
-    /// Waits `patience` for what `attempt` takes from the socket, longer for a process that has no CPU to say it.
-    pub(crate) fn hear<T>(
-        &mut self,
+    /// Waits `patience` for a message of at most `most` bytes, longer for a process that has no CPU to say it.
+    pub(crate) fn hear(
+        &self,
         patience: Duration,
-        mut attempt: impl FnMut(&mut UnixStream) -> io::Result<T>,
-    ) -> io::Result<T> {
+        most: usize,
+        takes_file: bool,
+    ) -> io::Result<Message> {
         let give_up = Instant::now() + patience.max(PATIENCE_WITH_LOAD);
+        wire::receive(&self.socket, most, takes_file, || {
+            self.wait(patience, give_up)
+        })
+    }
+
+    /// Until there is something to read, or the end.
+    fn wait(&self, patience: Duration, give_up: Instant) -> io::Result<()> {
         loop {
             let patience = patience.min(left(give_up)?);
-            self.socket.set_read_timeout(Some(patience))?;
-            match attempt(&mut self.socket) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.is_runnable() => {}
-                done => return done,
+            let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+            let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut socket, Some(&patience)) {
+                Ok(0) if !self.is_runnable() => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -119,7 +130,7 @@ impl Drop for Forked {
 }
 
 /// Time until `deadline`.
-pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
+fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
@@ -177,14 +188,14 @@ fn run(
     socket: &UnixStream,
     name: &CStr,
     parent: libc::pid_t,
-    serve: impl FnOnce(UnixStream) -> io::Result<()>,
+    serve: impl FnOnce(&UnixStream) -> io::Result<()>,
 ) -> ! {
     std::panic::set_hook(Box::new(|_| ()));
     // A panic must not unwind into what belongs to the parent.
     let served = catch_unwind(AssertUnwindSafe(|| {
         settle(socket.as_raw_fd(), name, parent)?;
         // SAFETY: `settle` put the socket there and closed everything else.
-        serve(unsafe { UnixStream::from_raw_fd(SOCKET) })
+        serve(&unsafe { UnixStream::from_raw_fd(SOCKET) })
     }));
     let status = libc::c_int::from(!matches!(served, Ok(Ok(()))));
     // SAFETY: ends the process without running what the parent registered to run at its own end.

@@ -46,6 +46,7 @@ pub mod tracefs;
 pub mod unwind;
 pub mod waits;
 pub mod window;
+mod wire;
 
 pub use mappings::own_file_offset;
 pub use profile::say;

@@ -1,44 +1,32 @@
 //! The reading process: it may wait for ever, and has no right but to read.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::mem::zeroed;
 use std::os::unix::net::UnixStream;
 
-use super::{ANSWER_BYTES, BLOCK, QUESTION_BYTES};
+use super::{Answer, BLOCK, Bytes, Question};
 use crate::privileges::{Capability, keep_only};
+use crate::wire;
 
 /// Answers until the socket closes.
-pub(super) fn serve(mut socket: UnixStream) -> io::Result<()> {
+pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
     keep_only(&[Capability::SysPtrace])?;
-    let mut answer = [0; ANSWER_BYTES + BLOCK];
-    loop {
-        let mut question = [0; QUESTION_BYTES];
-        match socket.read_exact(&mut question) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            heard => heard?,
-        }
-        let word = |at: usize| {
-            question[at..]
-                .first_chunk()
-                .expect("two words and one of 8")
-        };
-        let (tgid, length) = (u32::from_ne_bytes(*word(0)), u32::from_ne_bytes(*word(4)));
-        let address = question
-            .last_chunk()
-            .map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        let length = usize::try_from(length).unwrap_or(BLOCK).min(BLOCK);
-        let (header, bytes) = answer.split_at_mut(ANSWER_BYTES);
+    let mut block = [0; BLOCK];
+    while let Some(message) = wire::next(socket, false)? {
+        let question: Question = message.read()?;
         let before = sleeps();
-        let read = read(tgid, address, &mut bytes[..length]);
-        let was_awaited = i32::from(sleeps() != before);
-        let result = match &read {
-            Ok(bytes) => i32::try_from(*bytes).expect("at most a block"),
-            Err(error) => -error.raw_os_error().unwrap_or(libc::EINVAL).abs(),
+        let length = question.length.min(BLOCK);
+        let read = read(question.tgid, question.address, &mut block[..length]);
+        let answer = Answer {
+            was_awaited: sleeps() != before,
+            read: match read {
+                Ok(bytes) => Ok(Bytes(&block[..bytes])),
+                Err(error) => Err(error.raw_os_error().unwrap_or(libc::EINVAL)),
+            },
         };
-        header[..4].copy_from_slice(&result.to_ne_bytes());
-        header[4..].copy_from_slice(&was_awaited.to_ne_bytes());
-        socket.write_all(&answer[..ANSWER_BYTES + read.unwrap_or(0)])?;
+        wire::send(socket, &answer, None)?;
     }
+    Ok(())
 }
 
 /// What there is up to the first page that is not there.

@@ -4,24 +4,42 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use serde::{Deserialize, Serialize};
 
 use super::demangle::{MAX_NAME, demangled};
+use crate::wire::at_most;
 
 /// Functions inlined into each other at one address.
 pub(super) const MAX_INLINED: usize = 256;
 
+/// At one address: these, and the one that they are inlined into.
+const MAX_NAMED: usize = MAX_INLINED + 1;
+/// Bytes of a name that is cut behind a character, with an ellipsis.
+const MAX_CUT: usize = MAX_NAME + 8;
+
 /// One function at an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) line: Option<(String, u32)>,
 }
 
 /// The functions at an address, outermost first, and where the symbol starts if it has no size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Functions {
+    #[serde(deserialize_with = "at_most::<_, _, MAX_NAMED>")]
     pub(super) named: Vec<Named>,
     pub(super) sizeless: Option<u64>,
+}
+
+impl Functions {
+    /// Whether there is one, and no name is longer than those given here.
+    pub(super) fn is_bounded(&self) -> bool {
+        let names = self.named.iter().map(|named| &named.name);
+        let files = self.named.iter().filter_map(|named| named.line.as_ref());
+        let mut texts = names.chain(files.map(|(file, _)| file));
+        !self.named.is_empty() && texts.all(|text| text.len() <= MAX_CUT)
+    }
 }
 
 /// The library and its caches.

@@ -28,7 +28,6 @@ mod losses;
 mod minidebug;
 mod modules;
 mod opener;
-mod passing;
 mod pclntab;
 mod perfmap;
 pub(crate) mod pieces;

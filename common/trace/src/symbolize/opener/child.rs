@@ -2,16 +2,16 @@
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 
-use super::super::passing::{receive, send_with};
-use super::wire::{ANSWER_BYTES, Answer, Facts, MAX_QUESTION, PREFIX, Question};
+use super::{Answer, Facts, Question};
 use crate::forked::memory;
 use crate::privileges::{Capability, keep_only};
+use crate::wire;
 
 /// Bytes between two signs of life.
 const PIECE: u64 = 1 << 20;
@@ -50,51 +50,37 @@ pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
         Capability::SysPtrace,
         Capability::CheckpointRestore,
     ])?;
-    let mut socket = socket;
-    loop {
-        let mut length = [0; PREFIX];
-        let root = match receive(&mut socket.try_clone()?, &mut length) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            received => received?,
-        };
-        let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-        let mut question = vec![0; length.min(MAX_QUESTION)];
-        socket.read_exact(&mut question)?;
-        let question = Question::decode(&question).ok_or(io::ErrorKind::InvalidData)?;
-        let root = root.as_ref().map(AsFd::as_fd);
-        match open(&question, root, &mut socket) {
-            Ok((file, facts)) => {
-                let sent = send_with(socket, &Answer::File(facts).encode(), &file)?;
-                if sent != ANSWER_BYTES {
-                    return Err(io::ErrorKind::WriteZero.into());
-                }
-            }
+    while let Some(message) = wire::next(socket, true)? {
+        let question = message.read()?;
+        match open(&question, message.file.as_ref().map(AsFd::as_fd), socket) {
+            Ok((file, facts)) => wire::send(socket, &Answer::File(facts), Some(file.as_fd()))?,
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(libc::EINVAL);
-                socket.write_all(&Answer::Refused(error).encode())?;
+                wire::send(socket, &Answer::Refused(error), None)?;
             }
         }
     }
+    Ok(())
 }
 
 fn open(
-    question: &Question,
+    question: &Question<'_>,
     root: Option<BorrowedFd<'_>>,
-    say: &mut impl Write,
+    socket: &UnixStream,
 ) -> io::Result<(File, Facts)> {
     let handle = File::from(match root {
         Some(root) => look_up(root, question)?,
-        None => look_up_here(&question.path)?,
+        None => look_up_here(question.path)?,
     });
     let (device, _) = identity(handle.as_fd()).ok_or(io::ErrorKind::InvalidData)?;
     if question.avoid.contains(&device) {
         return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
     }
-    say.write_all(&Answer::Found(device).encode())?;
+    wire::send(socket, &Answer::Found(device), None)?;
     let file_system = file_system(&handle)?;
     let copied = !LOCAL.contains(&file_system);
     if !copied {
-        say.write_all(&Answer::Local.encode())?;
+        wire::send(socket, &Answer::Local, None)?;
     }
     let metadata = handle.metadata()?;
     if !metadata.is_file() {
@@ -115,14 +101,14 @@ fn open(
         copied,
     };
     if copied {
-        return Ok((copy(&file, question.limit.min(MAX_COPY), say)?, facts));
+        return Ok((copy(&file, question.limit.min(MAX_COPY), socket)?, facts));
     }
     Ok((file, facts))
 }
 
 /// Not for reading, so that no FIFO blocks and no device reacts; links inside `root` are followed inside it only.
-fn look_up(root: BorrowedFd<'_>, question: &Question) -> io::Result<OwnedFd> {
-    let path = CString::new(question.path.as_slice())?;
+fn look_up(root: BorrowedFd<'_>, question: &Question<'_>) -> io::Result<OwnedFd> {
+    let path = CString::new(question.path)?;
     let nofollow = if question.follow { 0 } else { libc::O_NOFOLLOW };
     // SAFETY: open_how is plain numbers, for which zero is valid.
     let mut how: libc::open_how = unsafe { zeroed() };
@@ -187,7 +173,7 @@ fn file_system(file: &File) -> io::Result<i64> {
 }
 
 /// The file's bytes in memory; one that grows meanwhile is cut at the limit, too.
-fn copy(file: &File, limit: u64, say: &mut impl Write) -> io::Result<File> {
+fn copy(file: &File, limit: u64, socket: &UnixStream) -> io::Result<File> {
     let mut copy = memory(c"copy")?;
     let mut copied = 0;
     loop {
@@ -199,6 +185,6 @@ fn copy(file: &File, limit: u64, say: &mut impl Write) -> io::Result<File> {
         if piece == 0 {
             return Ok(copy);
         }
-        say.write_all(&Answer::Goes.encode())?;
+        wire::send(socket, &Answer::Goes, None)?;
     }
 }

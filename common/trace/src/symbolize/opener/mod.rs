@@ -5,24 +5,28 @@
 //! as well as opening, and so may closing. One that does not answer within [`PATIENCE`] is given up and not asked again.
 
 mod child;
-mod wire;
+mod facts;
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use super::passing;
+use serde::{Deserialize, Serialize};
+
 use crate::forked::Forked;
-pub(super) use wire::Facts;
-use wire::{Answer, Question};
+pub(super) use facts::Facts;
 
 /// For a sign of life: the next step, or the next MiB of a copy.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Files given up in vain, each of which cost so much; then no more are opened.
 const MAX_HANGS: u32 = 8;
+/// Bytes of a path, by the kernel's PATH_MAX; it refuses one that has so many.
+const MAX_PATH: usize = 4096;
+/// Bytes of an answer: the facts of a file.
+const MAX_ANSWER: usize = 128;
 /// All copies together.
 const MAX_COPIES: u64 = 512 << 20;
 /// Time that making them may take in a run.
@@ -44,6 +48,32 @@ pub(super) struct Wanted<'a> {
     pub(super) path: &'a [u8],
     /// Whether it may be a symbolic link itself.
     pub(super) follow: bool,
+}
+
+/// Which file; the descriptor of its root comes along, if it has one.
+#[derive(Deserialize, Serialize)]
+struct Question<'a> {
+    follow: bool,
+    /// Bytes that may be copied.
+    limit: u64,
+    /// Devices not to be touched.
+    avoid: Vec<u64>,
+    path: &'a [u8],
+}
+
+/// One message of several to a question.
+#[derive(Deserialize, Serialize)]
+enum Answer {
+    /// It lies on this device, and what comes next may take for ever.
+    Found(u64),
+    /// A file system of this machine.
+    Local,
+    /// Another piece was copied.
+    Goes,
+    /// The last one: errno.
+    Refused(i32),
+    /// The last one: the file comes along.
+    File(Facts),
 }
 
 thread_local! {
@@ -84,11 +114,11 @@ impl Opener {
         if self.hangs >= MAX_HANGS || self.directories.contains(&directory) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let started = self.process.take().map_or_else(
-            || Forked::start(c"open-files", |socket| child::serve(&socket)),
-            Ok,
-        );
-        let mut process = started?;
+        let started = self
+            .process
+            .take()
+            .map_or_else(|| Forked::start(c"open-files", child::serve), Ok);
+        let process = started?;
         let limit = match self.copying < MAX_COPYING {
             true => MAX_COPIES - self.copied,
             false => 0,
@@ -97,11 +127,11 @@ impl Opener {
             follow: wanted.follow,
             limit,
             avoid: self.devices.clone(),
-            path: wanted.path.to_vec(),
+            path: &wanted.path[..wanted.path.len().min(MAX_PATH)],
         };
         let mut device = None;
         let most = MAX_COPYING.saturating_sub(self.copying).max(PATIENCE);
-        match ask(&mut process, &question, wanted, (most, &mut device)) {
+        match ask(&process, &question, wanted.root, (most, &mut device)) {
             Ok((answer, copying)) => {
                 self.process = Some(process);
                 self.copying += copying;
@@ -129,22 +159,16 @@ impl Opener {
 /// Asks; the outer error means that the process is of no use any more, as after a copy that took longer than `most`. `device`
 /// becomes that which may be the cause.
 fn ask(
-    process: &mut Forked,
-    question: &Question,
-    wanted: &Wanted<'_>,
+    process: &Forked,
+    question: &Question<'_>,
+    root: Option<BorrowedFd<'_>>,
     (most, device): (Duration, &mut Option<u64>),
 ) -> io::Result<(io::Result<Opened>, Duration)> {
-    let bytes = question.encode();
-    process.socket.set_write_timeout(Some(PATIENCE))?;
-    let sent = match wanted.root {
-        Some(root) => passing::send_with(&process.socket, &bytes, &root)?,
-        None => 0,
-    };
-    process.socket.write_all(&bytes[sent..])?;
+    process.ask(question, root)?;
     let began = Instant::now();
     loop {
-        let (answer, file) = hear(process)?;
-        match answer {
+        let message = process.hear(PATIENCE, MAX_ANSWER, true)?;
+        match message.read()? {
             Answer::Found(found) => *device = Some(found),
             // A disk of this machine that is slow is no reason to leave it alone.
             Answer::Local => *device = None,
@@ -155,7 +179,7 @@ fn ask(
             }
             Answer::File(facts) => {
                 // The kernel hands over a message without its descriptor where we may have no more.
-                let Some(file) = file else {
+                let Some(file) = message.file else {
                     let error = io::Error::from_raw_os_error(libc::EMFILE);
                     return Ok((Err(error), began.elapsed()));
                 };
@@ -168,14 +192,6 @@ fn ask(
             }
         }
     }
-}
-
-/// The next message, as soon as it is there.
-fn hear(process: &mut Forked) -> io::Result<(Answer, Option<File>)> {
-    let mut bytes = [0; wire::ANSWER_BYTES];
-    let file = process.hear(PATIENCE, |socket| passing::receive(socket, &mut bytes))?;
-    let answer = Answer::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((answer, file))
 }
 
 /// Where it is looked up.
@@ -192,20 +208,17 @@ fn directory(wanted: &Wanted<'_>) -> (u64, u64, Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire;
 
     #[test]
     fn an_answer_without_its_file_is_no_hang() {
         // As the opening process looks to a tool that may have no more descriptors.
-        let process = Forked::start(c"open-files", |mut socket| {
-            let mut question = [0; 4096];
-            loop {
-                let _ = passing::receive(&mut socket, &mut question[..wire::PREFIX])?;
-                let length = question[..wire::PREFIX].iter().rev();
-                let length = length.fold(0, |sum, &byte| sum << 8 | usize::from(byte));
-                io::Read::read_exact(&mut socket, &mut question[..length])?;
-                socket.write_all(&Answer::Found(1).encode())?;
-                socket.write_all(&Answer::File(Facts::default()).encode())?;
+        let process = Forked::start(c"open-files", |socket| {
+            while wire::next(socket, true)?.is_some() {
+                wire::send(socket, &Answer::Found(1), None)?;
+                wire::send(socket, &Answer::File(Facts::default()), None)?;
             }
+            Ok(())
         });
         let mut opener = Opener {
             process: Some(process.unwrap()),

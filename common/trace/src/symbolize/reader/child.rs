@@ -3,17 +3,17 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 use super::super::elf;
 use super::super::elfnames::ElfNames;
 use super::super::minidebug::unpacks_within;
-use super::super::passing::receive;
-use super::wire::{self, Answer, MAX_QUESTION, PREFIX, Question};
+use super::answer::{Answer, Question};
 use crate::forked::limit;
 use crate::privileges::{Capability, keep_only};
+use crate::wire;
 
 /// How the process is to be.
 pub(super) struct Terms {
@@ -23,10 +23,9 @@ pub(super) struct Terms {
 }
 
 /// Runs in the child to its end.
-pub(super) fn run(socket: UnixStream, terms: &Terms) -> io::Result<()> {
+pub(super) fn run(socket: &UnixStream, terms: &Terms) -> io::Result<()> {
     let descriptors = confine(terms)?;
-    serve(socket, ElfNames::new(terms.inline), descriptors);
-    Ok(())
+    serve(socket, ElfNames::new(terms.inline), descriptors)
 }
 
 /// Takes away what reading does not need; returns the path under which open descriptors are found.
@@ -51,30 +50,21 @@ fn own_data() -> u64 {
     kib.map_or(0, |kib| kib << 10)
 }
 
-fn serve(mut socket: UnixStream, mut names: ElfNames, descriptors: &str) {
+fn serve(socket: &UnixStream, mut names: ElfNames, descriptors: &str) -> io::Result<()> {
     let mut files = HashMap::new();
-    while let Some((question, file)) = hear(&mut socket) {
-        if let Some(file) = file {
+    while let Some(message) = wire::next(socket, true)? {
+        let question: Question = message.read()?;
+        if let Some(file) = message.file {
             let harmless = is_harmless(&file);
             files.insert(question.file, harmless.then_some(file));
         }
-        let answer: Answer = files.get(&question.file).and_then(|file| {
+        let found = files.get(&question.file).and_then(|file| {
             let path = format!("{descriptors}/{}", file.as_ref()?.as_raw_fd());
             names.resolve(&path, question.dwarf, &question.addresses)
         });
-        if socket.write_all(&wire::encode_answer(&answer)).is_err() {
-            return;
-        }
+        wire::send(socket, &found.map_or(Answer::Refused, Answer::of), None)?;
     }
-}
-
-fn hear(socket: &mut UnixStream) -> Option<(Question, Option<File>)> {
-    let mut length = [0; PREFIX];
-    let file = receive(socket, &mut length).ok()?;
-    let length = usize::try_from(u32::from_le_bytes(length)).ok()?;
-    let mut question = vec![0; length.min(MAX_QUESTION)];
-    socket.read_exact(&mut question).ok()?;
-    Some((Question::decode(&question)?, file))
+    Ok(())
 }
 
 /// Whether `.gnu_debugdata`, if there is one, unpacks to something reasonable: the library has no limit of its own. What

@@ -9,24 +9,24 @@
 //! (see `spent`), also that of answers: a small file can take long without any harm to the process. What nobody but root can have
 //! written has an account for each file system, since all containers may have the same root; everything else has one together.
 
+mod answer;
 mod child;
 mod spent;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use super::elfnames::Functions;
-use super::passing;
-use crate::forked::{Forked, left};
+use crate::forked::Forked;
+use answer::{Answer, MAX_ADDRESSES, MAX_ANSWER, Question};
 use child::Terms;
 use spent::{MAX_LOST, MAX_LOST_OF_ROOT, Spent};
-use wire::{Answer, MAX_ADDRESSES, MAX_ANSWER, PREFIX, Question};
 
 /// For an answer: indexing the debug information of the largest programs takes some seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -125,7 +125,7 @@ impl Reader {
             return Heard::Refused;
         };
         let (began, cpu_ns) = (Instant::now(), process.forked.cpu_ns());
-        let heard = process.ask(&question, file, began + PATIENCE);
+        let heard = process.ask(&question, file);
         let spent = self.spent.entry(account(&metadata)).or_default();
         match heard {
             Ok(answer) => {
@@ -194,26 +194,15 @@ impl Process {
         })
     }
 
-    fn ask(&mut self, question: &Question, file: &File, deadline: Instant) -> io::Result<Answer> {
-        let bytes = question.encode();
-        let socket = &mut self.forked.socket;
-        socket.set_write_timeout(Some(left(deadline)?))?;
-        let sent = if self.known.insert(question.file) {
-            passing::send_with(socket, &bytes, file)?
-        } else {
-            0
-        };
-        socket.write_all(&bytes[sent..])?;
-        let mut length = [0; PREFIX];
-        self.forked.read(&mut length, deadline)?;
-        let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-        if length > MAX_ANSWER {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let mut answer = vec![0; length];
-        self.forked.read(&mut answer, deadline)?;
-        wire::decode_answer(&answer, question.addresses.len())
-            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    fn ask(
+        &mut self,
+        question: &Question,
+        file: &File,
+    ) -> io::Result<Option<Vec<Option<Functions>>>> {
+        let is_new = self.known.insert(question.file);
+        self.forked.ask(question, is_new.then(|| file.as_fd()))?;
+        let message = self.forked.hear(PATIENCE, MAX_ANSWER, false)?;
+        message.read::<Answer>()?.to(question)
     }
 }
 
