@@ -1,6 +1,11 @@
 //! How many files may be open: the tool takes what it is allowed to, its command keeps what the caller had.
 
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
+
+use rustix::event::epoll;
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More than all that is held of other processes' files, and of probes.
 const ENOUGH: u64 = 65_536;
@@ -18,15 +23,10 @@ pub(crate) struct Limit {
 impl Limit {
     /// This process's.
     pub(crate) fn now() -> Self {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: fills one rlimit.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        let limit = getrlimit(Resource::Nofile);
         Self {
-            soft: limit.rlim_cur,
-            hard: limit.rlim_max,
+            soft: limit.current.unwrap_or(libc::RLIM_INFINITY),
+            hard: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
         }
     }
 
@@ -45,12 +45,11 @@ impl Limit {
 
     /// Makes it this process's; where that is refused, the limit stays. Async-signal-safe.
     pub(crate) fn set(self) {
-        let limit = libc::rlimit {
-            rlim_cur: self.soft,
-            rlim_max: self.hard,
+        let limit = Rlimit {
+            current: Some(self.soft),
+            maximum: Some(self.hard),
         };
-        // SAFETY: reads one rlimit.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
@@ -62,24 +61,45 @@ pub(crate) fn allowed() -> usize {
 }
 
 /// More than a tool commonly has open at a time.
-const ROOM: libc::c_int = 1_024;
+const ROOM: RawFd = 1_024;
 
 /// Makes the table of open files larger, while there is one thread: with several of them the kernel waits for a grace period
 /// each time (`expand_fdtable`), and on an overloaded machine that can take long.
 pub(crate) fn make_room() {
-    // SAFETY: two descriptors of our own, closed once each; where one cannot be had, the table grows when it must.
-    unsafe {
-        let first = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-        let far = libc::fcntl(first, libc::F_DUPFD_CLOEXEC, ROOM - 1);
-        for descriptor in [first, far].into_iter().filter(|at| *at >= 0) {
-            libc::close(descriptor);
-        }
-    }
+    // Closed at once; where one cannot be had, the table grows when it must.
+    let far = |first| fcntl_dupfd_cloexec(first, ROOM - 1);
+    let _ = epoll::create(epoll::CreateFlags::CLOEXEC).and_then(far);
 }
 
 /// Lets the tool have as many files open as the hard limit allows: the usual soft one is for programs that call select().
 pub(crate) fn raise_limit() {
     Limit::before().raised().set();
+}
+
+/// Closes all descriptors but these, which are in order. They must be the caller's alone: of a fork, or of a process that
+/// shares none.
+pub(crate) fn close_others(needed: &[RawFd]) {
+    let mut first = 0;
+    for fd in needed {
+        if *fd > first {
+            close_range(first, *fd - 1);
+        }
+        first = *fd + 1;
+    }
+    close_range(first, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: plain numbers.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9.
+    let most = allowed().max(65_536);
+    for fd in first..=last.min(RawFd::try_from(most).unwrap_or(65_536)) {
+        // SAFETY: a plain number.
+        unsafe { libc::close(fd) };
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! of RCU for each tracepoint, milliseconds on most machines and many seconds on an overloaded one. A child that has these
 //! descriptors, too, closes them last, and a tool whose report is out need not stay for that.
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::{forked, scheduling, sharing, signals};
 
@@ -31,7 +33,7 @@ struct Child {
 
 /// To be called when the report is out, before the programs are dropped. Without it, or where it fails, whoever drops them waits.
 pub fn hand_over(quiet: bool) {
-    let Ok((released, keeps)) = pipe() else {
+    let Ok((released, keeps)) = pipe_with(PipeFlags::CLOEXEC) else {
         return;
     };
     let releases = released.as_raw_fd();
@@ -47,29 +49,14 @@ pub fn hand_over(quiet: bool) {
         return;
     };
     scheduling::watch_process(pid);
-    // SAFETY: plain numbers; the descriptor is checked before it is owned.
-    let gone = unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0);
-        fd.map(|fd| OwnedFd::from_raw_fd(fd))
-    };
-    if let (Some(gone), Ok(mut child)) = (gone, CHILD.lock()) {
+    let gone = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    if let (Some(Ok(gone)), Ok(mut child)) = (gone, CHILD.lock()) {
         *child = Some(Child {
             pid,
             gone,
             keeps,
             quiet,
         });
-    }
-}
-
-/// Ends of a pipe: to read from, to write to.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: room for two descriptors, which nobody else has yet.
-    unsafe {
-        forked::check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
 }
 

@@ -6,20 +6,27 @@
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid,
+    kill_process, pidfd_open, set_parent_process_death_signal, setrlimit, waitid, waitpid,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::thread::set_name;
 use serde::Serialize;
 
 use crate::wire::{self, Message};
 use crate::{descriptors, meter, scheduling};
 
-/// Where the socket is put.
-const SOCKET: RawFd = 3;
+/// So many descriptors are standard ones.
+const STANDARD: RawFd = 3;
 /// For a process that could go on if it had a CPU.
 const PATIENCE_WITH_LOAD: Duration = Duration::from_secs(10);
 /// Until a killed process is gone, which takes microseconds; one that waits for a file system that does not answer stays
@@ -41,8 +48,7 @@ impl Forked {
         serve: impl FnOnce(&UnixStream) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        // SAFETY: has no preconditions.
-        let parent = unsafe { libc::getpid() };
+        let parent = getpid();
         match fork()? {
             0 => run(&theirs, name, parent, serve),
             pid => {
@@ -114,18 +120,16 @@ impl Drop for Forked {
     fn drop(&mut self) {
         meter::helper_ends(self.pid);
         scheduling::forget_process(self.pid);
-        // SAFETY: our child, not reaped yet, so that the number is still its own. It is not waited for without end: the
-        // file system that it may be waiting for need not ever answer.
-        unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            let fd = libc::syscall(libc::SYS_pidfd_open, self.pid, 0);
-            let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0);
-            let gone = fd.map(|fd| OwnedFd::from_raw_fd(fd));
-            if let Some(gone) = &gone {
-                crate::signals::wait(&[gone.as_raw_fd()], TO_DIE);
-            }
-            libc::waitpid(self.pid, std::ptr::null_mut(), libc::WNOHANG);
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return;
+        };
+        // Our child, not reaped yet, so that the number is still its own. It is not waited for without end: the file system
+        // that it may be waiting for need not ever answer.
+        let _ = kill_process(pid, Signal::KILL);
+        if let Ok(gone) = pidfd_open(pid, PidfdFlags::empty()) {
+            crate::signals::wait(&[gone.as_raw_fd()], TO_DIE);
         }
+        reap(self.pid);
     }
 }
 
@@ -158,51 +162,45 @@ pub(crate) fn fork() -> io::Result<libc::pid_t> {
 
 /// Names the calling process.
 pub(crate) fn be_named(name: &CStr) {
-    // SAFETY: a C string.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+    let _ = set_name(name);
 }
 
 /// Exit status of a child that has ended; 128 and more: a signal ended it. It is not reaped.
 pub(crate) fn status_of(pid: libc::pid_t) -> Option<libc::c_int> {
-    let id = libc::id_t::try_from(pid).expect("a process ID");
-    // SAFETY: siginfo_t is plain memory; waitid leaves it zero where nobody has ended.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        if libc::waitid(libc::P_PID, id, &raw mut info, options) != 0 {
-            // Somebody else has reaped it.
-            return Some(128);
+    let pid = Pid::from_raw(pid).expect("a process ID");
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(pid), options) {
+        Ok(ended) => {
+            let ended = ended?;
+            let signal = || Some(128 + ended.terminating_signal()?);
+            ended.exit_status().or_else(signal)
         }
-        let exited = info.si_code == libc::CLD_EXITED;
-        (info.si_pid() == pid).then(|| info.si_status() + if exited { 0 } else { 128 })
+        // Somebody else has reaped it.
+        Err(_) => Some(128),
     }
 }
 
 /// Forgets a child that has ended. Its number may be another process's from then on.
 pub(crate) fn reap(pid: libc::pid_t) {
-    // SAFETY: our child; a null pointer asks for no status.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+    let _ = waitpid(Pid::from_raw(pid), WaitOptions::NOHANG);
 }
 
 fn run(
     socket: &UnixStream,
     name: &CStr,
-    parent: libc::pid_t,
+    parent: Pid,
     serve: impl FnOnce(&UnixStream) -> io::Result<()>,
 ) -> ! {
     std::panic::set_hook(Box::new(|_| ()));
     // A panic must not unwind into what belongs to the parent.
-    let served = catch_unwind(AssertUnwindSafe(|| {
-        settle(socket.as_raw_fd(), name, parent)?;
-        // SAFETY: `settle` put the socket there and closed everything else.
-        serve(&unsafe { UnixStream::from_raw_fd(SOCKET) })
-    }));
+    let served = catch_unwind(AssertUnwindSafe(|| serve(&settle(socket, name, parent)?)));
     let status = libc::c_int::from(!matches!(served, Ok(Ok(()))));
     // SAFETY: ends the process without running what the parent registered to run at its own end.
     unsafe { libc::_exit(status) }
 }
 
-fn settle(socket: RawFd, name: &CStr, parent: libc::pid_t) -> io::Result<()> {
+/// Gives the socket under a number that stays.
+fn settle(socket: &UnixStream, name: &CStr, parent: Pid) -> io::Result<UnixStream> {
     // SAFETY: plain numbers; the handlers that the fork inherited write into the parent's pipe and must not run.
     unsafe {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
@@ -211,80 +209,44 @@ fn settle(socket: RawFd, name: &CStr, parent: libc::pid_t) -> io::Result<()> {
         for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT] {
             libc::signal(signal, libc::SIG_DFL);
         }
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-        if libc::getppid() != parent {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
+    }
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() != Some(parent) {
+        return Err(io::ErrorKind::BrokenPipe.into());
     }
     be_named(name);
-    limit(libc::RLIMIT_CORE, 0)?;
-    keep_descriptors(socket)?;
+    limit(Resource::Core, 0)?;
+    let socket = keep_descriptors(socket)?;
     drop_shared_memory();
-    Ok(())
+    Ok(socket)
 }
 
-pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
-pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
-    let limit = libc::rlimit {
-        rlim_cur: value,
-        rlim_max: value,
+pub(crate) fn limit(resource: Resource, value: u64) -> io::Result<()> {
+    let limit = Rlimit {
+        current: Some(value),
+        maximum: Some(value),
     };
-    // SAFETY: reads one rlimit.
-    check(unsafe { libc::setrlimit(resource, &raw const limit) })
+    Ok(setrlimit(resource, limit)?)
 }
 
-/// The socket as number 3, nothing behind the standard ones, and nothing else.
-fn keep_descriptors(socket: RawFd) -> io::Result<()> {
+/// The socket, nothing behind the standard descriptors, and nothing else.
+fn keep_descriptors(socket: &UnixStream) -> io::Result<UnixStream> {
     let null = File::options().read(true).write(true).open("/dev/null");
     let nothing = null.or_else(|_| memory(c"nothing"))?;
-    // Above all numbers that are given out here, else one would be closed by another.
-    // SAFETY: plain numbers; the descriptors are those of this process, a fork.
-    unsafe {
-        let socket = libc::fcntl(socket, libc::F_DUPFD, 8);
-        check(socket)?;
-        let nothing = libc::fcntl(nothing.as_raw_fd(), libc::F_DUPFD, 8);
-        check(nothing)?;
-        for standard in 0..SOCKET {
-            check(libc::dup2(nothing, standard))?;
-        }
-        check(libc::dup2(socket, SOCKET))?;
-    }
-    close_from(SOCKET + 1);
-    std::mem::forget(nothing);
-    Ok(())
-}
-
-/// Closes all descriptors from that number on. They must be the caller's alone: of a fork, or of a thread that shares none.
-pub(crate) fn close_from(first: RawFd) {
-    let from = libc::c_uint::try_from(first).expect("a small number");
-    // SAFETY: plain numbers.
-    if unsafe { libc::syscall(libc::SYS_close_range, from, libc::c_uint::MAX, 0) } != 0 {
-        close_one_by_one(first);
-    }
+    // Behind the standard ones, else one would be closed by another.
+    let socket = fcntl_dupfd_cloexec(socket, STANDARD)?;
+    let nothing = fcntl_dupfd_cloexec(nothing, STANDARD)?;
+    dup2_stdin(&nothing)?;
+    dup2_stdout(&nothing)?;
+    dup2_stderr(&nothing)?;
+    drop(nothing);
+    descriptors::close_others(&[0, 1, 2, socket.as_raw_fd()]);
+    Ok(socket.into())
 }
 
 /// A file in memory, which also is where there is no /dev.
 pub(crate) fn memory(name: &CStr) -> io::Result<File> {
-    // SAFETY: a valid C string.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    check(descriptor)?;
-    // SAFETY: a descriptor that the kernel just made for us.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
-}
-
-/// Before Linux 5.9.
-fn close_one_by_one(first: RawFd) {
-    let most = descriptors::allowed().max(65_536);
-    for descriptor in first..RawFd::try_from(most).unwrap_or(65_536) {
-        // SAFETY: of this process, a fork, which uses none of them.
-        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    }
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 /// The parent's BPF maps and ring buffers, which would outlive it with a process that cannot be killed.

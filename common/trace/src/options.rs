@@ -171,11 +171,7 @@ impl Stacks {
 
 /// Width of the terminal behind stdout, 80 where there is none.
 pub fn terminal_width() -> usize {
-    // SAFETY: all-zero is a valid winsize; the kernel fills it.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) == 0).then_some(size)
-    };
+    let size = rustix::termios::tcgetwinsize(stdout()).ok();
     size.map(|size| usize::from(size.ws_col))
         .filter(|columns| *columns >= 40)
         .unwrap_or(80)

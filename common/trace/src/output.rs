@@ -1,16 +1,16 @@
 //! `-o FILE`: whole files or none.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use profile::write;
+use rustix::fs::{AtFlags, CWD, linkat};
 use tempfile::NamedTempFile;
 
 /// What a report looks like.
@@ -192,14 +192,8 @@ impl Temporary {
 
 /// Names a nameless file.
 fn link(file: &fs::File, path: &Path) -> io::Result<()> {
-    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let to = CString::new(path.as_os_str().as_bytes())?;
-    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-    // SAFETY: two C strings that live over the call.
-    if unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 fn temporary_beside(path: &Path) -> io::Result<Temporary> {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::forked::close_from;
+use crate::descriptors::close_others;
 use crate::privileges::{self, Capability};
 use crate::scheduling;
 
@@ -138,30 +138,6 @@ fn is_file(fd: RawFd) -> bool {
     }
 }
 
-/// Closes all descriptors but these, which are in order, in a process that has its own.
-fn close_others(needed: &[RawFd]) {
-    let mut first = 0;
-    for fd in needed {
-        if *fd > first {
-            close_range(first, *fd - 1);
-        }
-        first = *fd + 1;
-    }
-    close_from(first);
-}
-
-fn close_range(first: RawFd, last: RawFd) {
-    // SAFETY: plain numbers.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
-        return;
-    }
-    // Before Linux 5.9.
-    for fd in first..=last {
-        // SAFETY: a plain number.
-        unsafe { libc::close(fd) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
@@ -198,8 +174,8 @@ mod tests {
             &[],
             Duration::from_secs(60),
             move || {
-                // SAFETY: has no preconditions.
-                seen_by_child.store(unsafe { libc::getpid() }, Ordering::Release);
+                let own = rustix::process::getpid().as_raw_pid();
+                seen_by_child.store(own, Ordering::Release);
                 let wrong = [!is_open(kept_fd), !is_open(file_fd), is_open(other_fd)];
                 42 + wrong.map(libc::c_int::from).iter().sum::<libc::c_int>()
             },

@@ -1,8 +1,7 @@
 //! Which tasks the user asked for: the same options in every tool.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -234,13 +233,8 @@ fn require_leader(pid: u32) -> Result<()> {
 /// A cgroup's ID is its directory's inode number (kernfs, 64-bit machines).
 pub(crate) fn cgroup_id(path: &Path) -> Result<u64> {
     let metadata = fs::metadata(path).with_context(|| format!("cgroup {}", path.display()))?;
-    let name = CString::new(path.as_os_str().as_bytes()).context("cgroup path")?;
-    // SAFETY: zeroed is a valid statfs; `name` is a C string; the kernel fills the struct.
-    let kind = unsafe {
-        let mut stat: libc::statfs = std::mem::zeroed();
-        (libc::statfs(name.as_ptr(), &raw mut stat) == 0).then_some(stat.f_type)
-    };
-    if kind != Some(libc::CGROUP2_SUPER_MAGIC) {
+    let kind = rustix::fs::statfs(path).map(|stat| stat.f_type);
+    if kind != Ok(libc::CGROUP2_SUPER_MAGIC) {
         let mounted = match cgroup2_mount() {
             Some(mount) => format!("cgroup v2 is mounted at {mount}"),
             None => "cgroup v2 is not mounted here: mount -t cgroup2 none /mnt".into(),

@@ -24,9 +24,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Maps the ring of `event` with at most `pages` data pages (a power of two), fewer where the lock limit is low.
     pub(super) fn map(event: OwnedFd, pages: usize) -> io::Result<Self> {
-        // SAFETY: sysconf has no preconditions.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
-            .map_err(|_| io::Error::last_os_error())?;
+        let page = rustix::param::page_size();
         let mut pages = pages;
         loop {
             // SAFETY: a fresh shared mapping of an fd that we own; the kernel checks the length.

@@ -149,8 +149,8 @@ fn ask(
 /// The test's own process, which the reading one may look into.
 #[cfg(test)]
 pub(crate) fn own() -> u32 {
-    // SAFETY: takes plain numbers; only where none but a process's ancestors may look into it does it do anything.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::MAX, 0, 0, 0) };
+    // Only where none but a process's ancestors may look into it does it do anything.
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
     std::process::id()
 }
 

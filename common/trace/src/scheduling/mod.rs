@@ -88,8 +88,7 @@ pub fn guard() {
 
 /// Has the calling thread guarded, too.
 pub(crate) fn watch_thread() {
-    // SAFETY: has no preconditions.
-    watch(Watched::thread(unsafe { libc::gettid() }));
+    watch(Watched::thread(own_tid()));
 }
 
 /// Has all of the tool's threads guarded: a new one that has no CPU could not ask for it.
@@ -172,13 +171,17 @@ fn wake_guard() -> bool {
     guard.is_some()
 }
 
+/// The calling thread's number.
+fn own_tid() -> libc::pid_t {
+    rustix::thread::gettid().as_raw_pid()
+}
+
 fn watch(one: Option<Watched>) {
     watched().extend(one);
 }
 
 fn watched() -> List {
-    // SAFETY: has no preconditions.
-    let tid = unsafe { libc::gettid() };
+    let tid = own_tid();
     let list = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     LOCKER.store(tid, Ordering::Release);
     List(list)

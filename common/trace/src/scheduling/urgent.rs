@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::class::{self, Class, Priority, set_class};
-use super::wake_guard;
+use super::{own_tid, wake_guard};
 
 /// A guard that can run answers in microseconds; beside hogs of its own priority it cannot.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -37,8 +37,7 @@ struct Urgent {
 impl Urgent {
     fn begin() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: has no preconditions.
-        let tid = unsafe { libc::gettid() };
+        let tid = own_tid();
         ANSWERED.store(0, Ordering::Release);
         WANTED.store(tid, Ordering::Release);
         if wake_guard() {

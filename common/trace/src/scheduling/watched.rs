@@ -154,6 +154,7 @@ fn is_runnable(stat: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::own_tid;
     use super::*;
 
     #[test]
@@ -166,8 +167,7 @@ mod tests {
 
     #[test]
     fn running_thread_is_not_starved() {
-        // SAFETY: has no preconditions.
-        let mut own = Watched::thread(unsafe { libc::gettid() }).expect("this thread");
+        let mut own = Watched::thread(own_tid()).expect("this thread");
         own.look(1);
         let began_ns = own.cpu_ns;
         while clock_ns(own.clock) < began_ns + 20_000_000 {}
@@ -177,8 +177,7 @@ mod tests {
 
     #[test]
     fn thread_without_a_cpu_is_starved_until_it_has_one() {
-        // SAFETY: has no preconditions.
-        let mut own = Watched::thread(unsafe { libc::gettid() }).expect("this thread");
+        let mut own = Watched::thread(own_tid()).expect("this thread");
         own.look(1);
         // As if a hundred seconds had passed since: it runs, and has used next to nothing of them.
         own.look(100_000_000_000);

@@ -51,9 +51,10 @@ pub(crate) fn open_mapped(tgid: u32, start: u64, end: u64) -> io::Result<Opened>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
     use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
 
     #[test]
     fn only_regular_files_and_no_way_out() {
@@ -61,9 +62,8 @@ mod tests {
         std::fs::write(dir.path().join("file"), b"x").unwrap();
         symlink("/file", dir.path().join("absolute")).unwrap();
         symlink("../../../../../../etc/passwd", dir.path().join("escape")).unwrap();
-        let fifo = CString::new(dir.path().join("fifo").to_str().unwrap()).unwrap();
-        // SAFETY: a valid C string.
-        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        let fifo = dir.path().join("fifo");
+        mkfifoat(CWD, fifo, Mode::RUSR | Mode::WUSR).unwrap();
         let root = open_root(dir.path().to_str().unwrap()).unwrap();
         assert!(open_in(root.as_fd(), b"/file").is_ok());
         assert!(open_in(root.as_fd(), b"/absolute").is_ok());

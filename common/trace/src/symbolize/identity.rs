@@ -1,10 +1,12 @@
 //! Whether a file found by name is the one that is mapped, and still the one that was opened.
 
 use std::fs::Metadata;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
-use super::opener::Facts;
+use rustix::fs::{StatxFlags, makedev};
+
+use super::opener::{Facts, known_of};
 use crate::mappings::FileKey;
 
 /// Their inode numbers and devices differ between `stat` and the mapping.
@@ -63,20 +65,8 @@ pub(super) struct RootKey {
 
 impl RootKey {
     pub(super) fn of(root: &OwnedFd) -> Option<Self> {
-        // SAFETY: statx is plain numbers, for which zero is valid.
-        let mut info: libc::statx = unsafe { std::mem::zeroed() };
-        let mask = libc::STATX_INO | libc::STATX_MNT_ID;
-        // SAFETY: the path is a C string, and one statx is filled.
-        let result = unsafe {
-            libc::statx(
-                root.as_raw_fd(),
-                c"".as_ptr(),
-                libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC,
-                mask,
-                &raw mut info,
-            )
-        };
-        (result == 0).then_some(Self {
+        let info = known_of(root, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
+        Some(Self {
             device: (info.stx_dev_major, info.stx_dev_minor),
             inode: info.stx_ino,
             mount: info.stx_mnt_id,
@@ -87,7 +77,7 @@ impl RootKey {
 /// Whether a file found by path is the mapped one. `own_view`: it was looked up as the mapping process sees it, so that a
 /// file system which numbers its files differently for `stat` may be believed.
 pub(super) fn matches(facts: &Facts, key: FileKey, own_view: bool) -> bool {
-    let device = libc::makedev(key.major, key.minor);
+    let device = makedev(key.major, key.minor);
     if facts.inode == key.inode && facts.device == device {
         return true;
     }

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::FromRawFd;
+
+use crate::forked::memory;
 
 /// Real ones have 4–12 KiB; the ELF header's own tables end before.
 const MAX_SIZE: u64 = 256 << 10;
@@ -15,13 +16,7 @@ pub(super) fn image() -> io::Result<File> {
     let size = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidData)?;
     // SAFETY: /proc/self/maps just said that so many bytes are mapped there, and the vDSO is never unmapped or written.
     let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, size) };
-    // SAFETY: a valid C string.
-    let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that the kernel just made for us.
-    let mut file = unsafe { File::from_raw_fd(fd) };
+    let mut file = memory(c"vdso")?;
     file.write_all(bytes)?;
     Ok(file)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Instant;
 use std::{io, num::NonZero};
 
+use rustix::event::{EventfdFlags, eventfd};
 use unwind::{Error, Image, Table};
 
 use super::queue::{Job, Queue};
@@ -216,25 +217,17 @@ fn make(file: &File, known: &Known, large: Option<&Mutex<()>>) -> Outcome {
 }
 
 fn event_fd() -> io::Result<OwnedFd> {
-    // SAFETY: takes plain numbers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that the kernel just made for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 fn notify(ready: &OwnedFd) {
-    let one = 1_u64.to_ne_bytes();
-    // SAFETY: `one` has eight bytes. It fails only when so many are unread that nobody could miss them.
-    unsafe { libc::write(ready.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    // It fails only when so many are unread that nobody could miss them.
+    let _ = rustix::io::write(ready, &1_u64.to_ne_bytes());
 }
 
 fn drain(ready: &OwnedFd) {
-    let mut count = [0_u8; 8];
-    // SAFETY: `count` has eight bytes. It fails when there is nothing to read.
-    unsafe { libc::read(ready.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    // It fails when there is nothing to read.
+    let _ = rustix::io::read(ready, &mut [0_u8; 8]);
 }
 
 #[cfg(test)]

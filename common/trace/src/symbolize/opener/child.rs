@@ -1,14 +1,16 @@
 //! The opening process: it may wait for ever, and says before each step that it has come so far.
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat2};
+
+use super::facts::identity;
 use super::{Answer, Facts, Question};
+
 use crate::forked::memory;
 use crate::privileges::{Capability, keep_only};
 use crate::wire;
@@ -52,7 +54,7 @@ pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
     ])?;
     while let Some(message) = wire::next(socket, true)? {
         let question = message.read()?;
-        match open(&question, message.file.as_ref().map(AsFd::as_fd), socket) {
+        match answer(&question, message.file.as_ref().map(AsFd::as_fd), socket) {
             Ok((file, facts)) => wire::send(socket, &Answer::File(facts), Some(file.as_fd()))?,
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -63,7 +65,7 @@ pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-fn open(
+fn answer(
     question: &Question<'_>,
     root: Option<BorrowedFd<'_>>,
     socket: &UnixStream,
@@ -72,12 +74,12 @@ fn open(
         Some(root) => look_up(root, question)?,
         None => look_up_here(question.path)?,
     });
-    let (device, _) = identity(handle.as_fd()).ok_or(io::ErrorKind::InvalidData)?;
+    let (device, _) = identity(&handle)?;
     if question.avoid.contains(&device) {
         return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
     }
     wire::send(socket, &Answer::Found(device), None)?;
-    let file_system = file_system(&handle)?;
+    let file_system = fstatfs(&handle)?.f_type;
     let copied = !LOCAL.contains(&file_system);
     if !copied {
         wire::send(socket, &Answer::Local, None)?;
@@ -108,68 +110,15 @@ fn open(
 
 /// Not for reading, so that no FIFO blocks and no device reacts; links inside `root` are followed inside it only.
 fn look_up(root: BorrowedFd<'_>, question: &Question<'_>) -> io::Result<OwnedFd> {
-    let path = CString::new(question.path)?;
-    let nofollow = if question.follow { 0 } else { libc::O_NOFOLLOW };
-    // SAFETY: open_how is plain numbers, for which zero is valid.
-    let mut how: libc::open_how = unsafe { zeroed() };
-    how.flags = u64::from((libc::O_PATH | libc::O_CLOEXEC | nofollow).cast_unsigned());
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: path and how live over the call, and the size is how's.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            root.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    };
-    owned(fd)
+    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, !question.follow);
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(root, question.path, flags, Mode::empty(), inside)?)
 }
 
 /// A link of `/proc`, which leads to the file wherever it is mounted, and even when it is deleted.
 fn look_up_here(path: &[u8]) -> io::Result<OwnedFd> {
-    let path = CString::new(path)?;
-    // SAFETY: a valid C string.
-    owned(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC) }.into())
-}
-
-fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that the kernel just made for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Device and inode, as far as the kernel knows them without asking anybody.
-pub(super) fn identity(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    // SAFETY: statx is plain numbers, for which zero is valid.
-    let mut info: libc::statx = unsafe { zeroed() };
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is a C string, and one statx is filled.
-    let result = unsafe {
-        libc::statx(
-            file.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-            libc::STATX_INO,
-            &raw mut info,
-        )
-    };
-    let device = libc::makedev(info.stx_dev_major, info.stx_dev_minor);
-    (result == 0).then_some((device, info.stx_ino))
-}
-
-fn file_system(file: &File) -> io::Result<i64> {
-    // SAFETY: statfs is plain numbers, for which zero is valid.
-    let mut info: libc::statfs = unsafe { zeroed() };
-    // SAFETY: fills one statfs.
-    match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut info) } {
-        0 => Ok(info.f_type),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// The file's bytes in memory; one that grows meanwhile is cut at the limit, too.

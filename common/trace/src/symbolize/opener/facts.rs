@@ -1,7 +1,10 @@
 //! What a file is, as the opening process saw it.
 
+use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{AtFlags, Statx, StatxFlags, makedev, statx};
 use serde::{Deserialize, Serialize};
 
 /// What was known of a file when it was opened.
@@ -28,4 +31,17 @@ impl Facts {
         let rest = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0));
         UNIX_EPOCH.checked_add(seconds)?.checked_add(rest)
     }
+}
+
+/// What the kernel knows of a file without asking anybody.
+pub(crate) fn known_of(file: impl AsFd, wanted: StatxFlags) -> io::Result<Statx> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(statx(file, c"", flags, wanted)?)
+}
+
+/// Device and inode, as far as the kernel knows them by itself.
+pub(super) fn identity(file: impl AsFd) -> io::Result<(u64, u64)> {
+    let info = known_of(file, StatxFlags::INO)?;
+    let device = makedev(info.stx_dev_major, info.stx_dev_minor);
+    Ok((device, info.stx_ino))
 }

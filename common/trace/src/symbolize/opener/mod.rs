@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::forked::Forked;
-pub(super) use facts::Facts;
+use facts::identity;
+pub(super) use facts::{Facts, known_of};
 
 /// For a sign of life: the next step, or the next MiB of a copy.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -196,7 +197,7 @@ fn ask(
 
 /// Where it is looked up.
 fn directory(wanted: &Wanted<'_>) -> (u64, u64, Vec<u8>) {
-    let (device, inode) = wanted.root.and_then(child::identity).unwrap_or((0, 0));
+    let (device, inode) = wanted.root.map_or(Ok((0, 0)), identity).unwrap_or((0, 0));
     let end = wanted
         .path
         .iter()

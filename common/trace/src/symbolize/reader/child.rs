@@ -7,6 +7,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
+use rustix::process::{Resource, chdir, chroot};
+
 use super::super::elf;
 use super::super::elfnames::ElfNames;
 use super::super::minidebug::unpacks_within;
@@ -30,13 +32,11 @@ pub(super) fn run(socket: &UnixStream, terms: &Terms) -> io::Result<()> {
 
 /// Takes away what reading does not need; returns the path under which open descriptors are found.
 fn confine(terms: &Terms) -> io::Result<&'static str> {
-    limit(libc::RLIMIT_DATA, own_data().saturating_add(terms.heap))?;
+    limit(Resource::Data, own_data().saturating_add(terms.heap))?;
     // Should memory run out all the same, this process is the one to go.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     // Its own directory of /proc is all that it sees: names in files lead nowhere.
-    // SAFETY: valid C strings.
-    let shut_in =
-        unsafe { libc::chroot(c"/proc/self".as_ptr()) == 0 && libc::chdir(c"/".as_ptr()) == 0 };
+    let shut_in = chroot(c"/proc/self").and_then(|()| chdir(c"/")).is_ok();
     // Opening a descriptor again asks for the permission once more.
     keep_only(&[Capability::DacReadSearch])?;
     Ok(if shut_in { "/fd" } else { "/proc/self/fd" })
