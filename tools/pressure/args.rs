@@ -8,7 +8,7 @@ use clap::Parser;
 use trace::budget::Budget;
 use trace::glob::Glob;
 use trace::options::Common;
-use trace::privileges::{Capability, FOR_REPETITION};
+use trace::privileges::{Capabilities, FOR_REPETITION};
 use trace::probe::{Feature, Kernel, Need};
 use trace::session::Options;
 use trace::targets::{Settings, Targets, cgroup2_mount};
@@ -257,10 +257,10 @@ impl Options for Args {
         self.repeat
     }
 
-    fn capabilities(&self) -> Vec<Capability> {
+    fn capabilities(&self) -> Capabilities {
         match self.repeat {
-            true => FOR_REPETITION.to_vec(),
-            false => Vec::new(),
+            true => FOR_REPETITION,
+            false => Capabilities::empty(),
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::privileges::Capabilities;
 use crate::{forked, scheduling, sharing, signals};
 
 /// Until there is a child.
@@ -38,7 +39,7 @@ pub fn hand_over(quiet: bool) {
     };
     let releases = released.as_raw_fd();
     let keeps_fd = move |fd, target: &dyn Fn() -> PathBuf| fd == releases || is_probe(&target());
-    let started = sharing::start(keeps_fd, &[], PATIENCE, move || {
+    let started = sharing::start(keeps_fd, Capabilities::empty(), PATIENCE, move || {
         forked::be_named(c"detach");
         let mut end = 0_u8;
         // SAFETY: room for a byte.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::privileges::Capability;
+use crate::privileges::Capabilities;
 use crate::{forked, meter, scheduling, sharing};
 
 /// Those that have not been reaped.
@@ -22,7 +22,7 @@ impl Errand {
     pub(crate) fn start(
         name: &'static CStr,
         needed: Vec<RawFd>,
-        may: &'static [Capability],
+        may: Capabilities,
         patience: Duration,
         call: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Option<Self> {

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
+use crate::privileges::{self, Capabilities};
 
 /// Checks what loading BPF programs takes, before anything is loaded.
 ///
@@ -15,27 +13,23 @@ const CAP_BPF: u32 = 39;
 ///
 /// Names the capability that is missing, or says that the kernel has no type information.
 pub fn check() -> Result<()> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        // Without /proc the kernel's own refusal has to do.
-        .unwrap_or(u64::MAX);
-    check_capabilities(effective)?;
+    check_capabilities(privileges::effective())?;
     check_lockdown(lockdown().as_deref())?;
     check_btf(Path::new("/sys/kernel/btf/vmlinux"))
 }
 
 /// Root may have been stripped of capabilities and others may have them, so the user ID is not asked.
-fn check_capabilities(effective: u64) -> Result<()> {
-    let has = |capability: u32| effective >> capability & 1 == 1;
-    if has(CAP_SYS_ADMIN) {
+fn check_capabilities(effective: Capabilities) -> Result<()> {
+    if effective.contains(Capabilities::SYS_ADMIN) {
         return Ok(());
     }
-    let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
+    let needed = [
+        (Capabilities::BPF, "CAP_BPF"),
+        (Capabilities::PERFMON, "CAP_PERFMON"),
+    ];
+    let missing: Vec<&str> = needed
         .into_iter()
-        .filter_map(|(capability, name)| (!has(capability)).then_some(name))
+        .filter_map(|(capability, name)| (!effective.contains(capability)).then_some(name))
         .collect();
     if missing.is_empty() {
         return Ok(());
@@ -77,11 +71,12 @@ mod tests {
 
     #[test]
     fn the_missing_capability_is_named() {
-        assert!(check_capabilities(1 << CAP_SYS_ADMIN).is_ok());
-        assert!(check_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).is_ok());
-        let message = check_capabilities(1 << CAP_BPF).unwrap_err().to_string();
-        assert!(message.contains("(missing: CAP_PERFMON)"), "{message}");
-        let message = check_capabilities(0).unwrap_err().to_string();
+        let message = |has| check_capabilities(has).unwrap_err().to_string();
+        assert!(check_capabilities(Capabilities::SYS_ADMIN).is_ok());
+        assert!(check_capabilities(Capabilities::BPF | Capabilities::PERFMON).is_ok());
+        let without = message(Capabilities::BPF);
+        assert!(without.contains("(missing: CAP_PERFMON)"), "{without}");
+        let message = message(Capabilities::empty());
         assert!(
             message.contains("(missing: CAP_BPF, CAP_PERFMON); run it with sudo"),
             "{message}"

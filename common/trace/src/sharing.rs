@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::descriptors::close_others;
-use crate::privileges::{self, Capability};
+use crate::privileges::{self, Capabilities};
 use crate::scheduling;
 
 /// Between two looks whether there is a child.
@@ -37,7 +37,7 @@ const NEVER: libc::pid_t = -2;
 /// better done by this process than by the tool. Whoever starts it has it watched, for it needs a CPU to do so.
 pub(crate) fn start(
     is_needed: impl Fn(RawFd, &dyn Fn() -> PathBuf) -> bool + Send + 'static,
-    may: &'static [Capability],
+    may: Capabilities,
     patience: Duration,
     work: impl FnOnce() -> libc::c_int + Send + 'static,
 ) -> Option<libc::pid_t> {
@@ -171,7 +171,7 @@ mod tests {
         let seen_by_child = Arc::clone(&seen);
         let pid = start(
             move |fd, _| fd == kept_fd,
-            &[],
+            Capabilities::empty(),
             Duration::from_secs(60),
             move || {
                 let own = rustix::process::getpid().as_raw_pid();
@@ -191,7 +191,7 @@ mod tests {
         let patience = Duration::from_secs(60);
         // Without the hook: helpers that tests beside this one fork set it, which would wait for one that is at work.
         let unwind = || std::panic::resume_unwind(Box::new(()));
-        let pid = start(|_, _| false, &[], patience, unwind);
+        let pid = start(|_, _| false, Capabilities::empty(), patience, unwind);
         assert_eq!(status_of(pid.expect("a child")), libc::EIO);
     }
 }

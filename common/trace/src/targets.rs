@@ -10,7 +10,7 @@ use clap::Args;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::glob::Glob;
-use crate::privileges::{self, Capability};
+use crate::privileges::{self, Capabilities};
 use crate::task;
 use crate::unwind::Wanted;
 use crate::window::monotonic_ns;
@@ -53,9 +53,9 @@ pub struct Targets {
 
 impl Targets {
     /// Capabilities that a command takes, if there is one.
-    pub fn capabilities(&self) -> &'static [Capability] {
+    pub fn capabilities(&self) -> Capabilities {
         if self.command.is_empty() {
-            &[]
+            Capabilities::empty()
         } else {
             privileges::FOR_COMMAND
         }

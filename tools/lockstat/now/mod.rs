@@ -21,7 +21,7 @@ use libbpf_rs::skel::Skel;
 use trace::cost::Cost;
 use trace::meter::Meter;
 use trace::outcome::Outcome;
-use trace::privileges;
+use trace::privileges::{self, Capabilities};
 use trace::probe::{self, Kernel};
 use trace::requirements;
 use trace::run;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     })?;
     let meter = Meter::start();
     let skel = snapshot::load(&targets)?;
-    privileges::keep_for_tracing(Args::NAME, &[]);
+    privileges::keep_for_tracing(Args::NAME, Capabilities::empty());
     let snapshot = snapshot::take(&skel, symbolizer, args.unwind)?;
     let verdict = Verdict::of(&snapshot);
     let cost = Cost::read(&meter, skel.object(), None);

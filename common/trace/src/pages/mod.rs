@@ -159,7 +159,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::privileges::Capability;
+    use crate::privileges::Capabilities;
 
     #[test]
     fn what_is_there_is_read_up_to_where_it_ends() {
@@ -190,7 +190,7 @@ mod tests {
         let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
         let rights = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
         let rights = u64::from_str_radix(rights.unwrap().trim(), 16).unwrap();
-        assert_eq!(rights & !(1 << Capability::SysPtrace as u64), 0, "{status}");
+        assert_eq!(rights & !Capabilities::SYS_PTRACE.bits(), 0, "{status}");
         let descriptors = std::fs::read_dir(format!("{process}/fd")).unwrap();
         assert_eq!(
             descriptors.count(),

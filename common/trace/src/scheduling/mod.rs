@@ -24,7 +24,7 @@ use urgent::Helped;
 pub(crate) use urgent::urgently;
 use watched::Watched;
 
-use crate::privileges::{self, Capability};
+use crate::privileges::{self, Capabilities};
 use crate::window::monotonic_ns;
 
 mod class;
@@ -213,7 +213,7 @@ impl Drop for List {
 fn look_after() {
     let _ = set_class(0, Class::real_time(Priority::Guard));
     // The files that it reads are open.
-    let _ = privileges::keep_only(&[Capability::SysNice]);
+    let _ = privileges::keep_only(Capabilities::SYS_NICE);
     let (mut urgent, mut locker) = (Helped::default(), Helped::default());
     let mut is_urgent = false;
     LOOKED_NS.store(monotonic_ns(), Ordering::Release);

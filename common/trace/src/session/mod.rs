@@ -23,7 +23,7 @@ use crate::meter::Meter;
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::OutputFile;
-use crate::privileges::{self, Capability, FOR_FILES};
+use crate::privileges::{self, Capabilities, FOR_FILES};
 use crate::probe::{self, Kernel, Need};
 use crate::progress::State;
 use crate::requirements;
@@ -89,12 +89,12 @@ pub trait Options: Parser {
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)>;
 
     /// Capabilities that these options take on top of what tracing does.
-    fn capabilities(&self) -> Vec<Capability> {
+    fn capabilities(&self) -> Capabilities {
         let files = match self.outputs() {
-            [] => &[],
+            [] => Capabilities::empty(),
             _ => FOR_FILES,
         };
-        [self.targets().capabilities(), files].concat()
+        self.targets().capabilities() | files
     }
 
     /// It goes on after the run's end, and traces again.
@@ -294,7 +294,7 @@ pub fn trace<T: Options>(
     signals: &Signals,
     corked: Option<Corked>,
 ) -> Result<Outcome> {
-    privileges::keep_for_tracing(T::NAME, &tool.capabilities());
+    privileges::keep_for_tracing(T::NAME, tool.capabilities());
     let (common, schedule) = (tool.common(), tool.schedule());
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {

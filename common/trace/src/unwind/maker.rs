@@ -14,7 +14,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use unwind::{Error, Image, Table};
 
 use super::queue::{Job, Queue};
-use crate::{privileges, scheduling};
+use crate::privileges::{self, Capabilities};
+use crate::scheduling;
 
 /// More would only fight for memory bandwidth with what is being traced.
 const MOST_THREADS: usize = 4;
@@ -94,7 +95,7 @@ impl Maker {
                 .spawn(move || {
                     scheduling::watch_thread();
                     // Reads open files only. Where this is refused, it does not matter to the tables.
-                    let _ = privileges::give_up_all();
+                    let _ = privileges::keep_only(Capabilities::empty());
                     while let Some(turn) = queue.next() {
                         // The reader is made for hostile files; should it fail all the same, one table is missing.
                         let large = turn.is_long.then_some(&*large);

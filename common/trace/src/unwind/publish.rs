@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::errands::Errand;
-use crate::privileges::Capability;
+use crate::privileges::Capabilities;
 
 /// Between two looks whether the change is there.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -42,7 +42,7 @@ fn change(
     call: impl FnOnce() -> io::Result<()> + Copy + Send + 'static,
     is_made: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let may = &[Capability::Bpf];
+    let may = Capabilities::BPF;
     let errand = Errand::start(c"unwind-chunk", needed, may, PATIENCE, call);
     let Some(errand) = errand else {
         return call();

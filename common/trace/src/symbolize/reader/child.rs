@@ -14,7 +14,7 @@ use super::super::elfnames::ElfNames;
 use super::super::minidebug::unpacks_within;
 use super::answer::{Answer, Question};
 use crate::forked::limit;
-use crate::privileges::{Capability, keep_only};
+use crate::privileges::{Capabilities, keep_only};
 use crate::wire;
 
 /// How the process is to be.
@@ -38,7 +38,7 @@ fn confine(terms: &Terms) -> io::Result<&'static str> {
     // Its own directory of /proc is all that it sees: names in files lead nowhere.
     let shut_in = chroot(c"/proc/self").and_then(|()| chdir(c"/")).is_ok();
     // Opening a descriptor again asks for the permission once more.
-    keep_only(&[Capability::DacReadSearch])?;
+    keep_only(Capabilities::DAC_READ_SEARCH)?;
     Ok(if shut_in { "/fd" } else { "/proc/self/fd" })
 }
 
