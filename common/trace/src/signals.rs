@@ -13,7 +13,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::{privileges, scheduling};
+use crate::privileges::{self, Capabilities};
+use crate::scheduling;
 
 /// Signals that were ignored when the program was started, bit n for signal n.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -77,7 +78,7 @@ impl Signals {
         };
         // ctrlc's thread lives as long as the tool and has the privileges of the one that asks for it.
         let installed = thread::spawn(move || {
-            privileges::give_up_all()?;
+            privileges::keep_only(Capabilities::empty())?;
             ctrlc::set_handler(move || handler.signalled()).map_err(io::Error::other)
         });
         let installed = installed.join().map_err(|_| anyhow!("thread failed"))?;
