@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use trace::procs;
 use trace::window::monotonic_ns;
 
 /// Sectors of /proc/diskstats, whatever the disk's own.
@@ -64,13 +65,17 @@ pub(crate) struct Use {
 impl Snapshot {
     pub(crate) fn take() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let memory = procs::memory();
         let mut snapshot = Self {
             time_ns: monotonic_ns(),
             ..Self::default()
         };
         snapshot.read_cpus(&read("/proc/stat"));
-        snapshot.read_memory(&read("/proc/meminfo"));
-        snapshot.oom_kills = field(&read("/proc/vmstat"), "oom_kill");
+        let bytes = |name| memory(name).unwrap_or(0);
+        snapshot.memory_total_bytes = bytes("MemTotal:");
+        snapshot.memory_available_bytes = bytes("MemAvailable:");
+        snapshot.swapped_bytes = bytes("SwapTotal:").saturating_sub(bytes("SwapFree:"));
+        snapshot.oom_kills = procs::number(&read("/proc/vmstat"), "oom_kill");
         snapshot.read_disks(&read("/proc/diskstats"), |name| {
             Path::new("/sys/block").join(name).exists()
         });
@@ -84,13 +89,6 @@ impl Snapshot {
         for (ticks, word) in self.cpu_ticks.iter_mut().zip(all.skip(1)) {
             *ticks = word.parse().unwrap_or(0);
         }
-    }
-
-    fn read_memory(&mut self, meminfo: &str) {
-        let bytes = |name: &str| field(meminfo, name).unwrap_or(0) * 1024;
-        self.memory_total_bytes = bytes("MemTotal:");
-        self.memory_available_bytes = bytes("MemAvailable:");
-        self.swapped_bytes = bytes("SwapTotal:").saturating_sub(bytes("SwapFree:"));
     }
 
     fn read_disks(&mut self, diskstats: &str, is_whole: impl Fn(&str) -> bool) {
@@ -165,15 +163,6 @@ impl Disk {
     }
 }
 
-/// `NAME NUMBER` at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
-    lines.find_map(|rest| {
-        let rest = rest.strip_prefix(char::is_whitespace)?;
-        rest.split_whitespace().next()?.parse().ok()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,13 +201,5 @@ mod tests {
         let disk = &usage.disks[0];
         assert_eq!((disk.read_bytes, disk.written_bytes), (1 << 20, 0));
         assert!((disk.busy_percent - 50.0).abs() < 1e-9 && (disk.queue - 1.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_field_is_found_by_its_whole_name() {
-        let text = "oom_kill_disable 1\noom_kill 3\nMemTotal:   12 kB\n";
-        assert_eq!(field(text, "oom_kill"), Some(3));
-        assert_eq!(field(text, "MemTotal:"), Some(12));
-        assert_eq!(field(text, "Mem"), None);
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::procs;
 use crate::targets::{cgroup_id, cgroup2_mount};
 
 /// cgroup v2 directories by ID, which is their inode number.
@@ -51,15 +52,8 @@ pub fn block_cgroup_id(path: &Path) -> Result<u64> {
 
 /// Where the v1 controller of block I/O is mounted; while it is, v2 knows nothing of block I/O.
 fn block_v1_mount() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, path, "cgroup", options, ..] = fields[..] else {
-            return None;
-        };
-        let mut options = options.split(',');
-        options.any(|option| option == "blkio").then(|| path.into())
-    })
+    let has = |options: &str| options.split(',').any(|option| option == "blkio");
+    procs::mounted(|kind, options| kind == "cgroup" && has(options)).map(PathBuf::from)
 }
 
 fn collect(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {

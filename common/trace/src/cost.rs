@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::budget::Summary;
 use crate::meter::{Meter, cpus_online, program_info};
+use crate::procs;
 use crate::scheduling::{self, Starved};
 
 /// The figures of one run.
@@ -103,18 +104,10 @@ impl Cost {
 }
 
 fn map_bytes(fd: RawFd) -> Option<u64> {
-    field(
-        &fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?,
-        "memlock:",
-    )
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    procs::number(&info, "memlock:")
 }
 
 fn peak_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    field(&status, "VmHWM:").unwrap_or(0) * 1024
-}
-
-fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+    procs::bytes(&procs::own_status(), "VmHWM:").unwrap_or(0)
 }

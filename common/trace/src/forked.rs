@@ -23,7 +23,7 @@ use rustix::thread::set_name;
 use serde::Serialize;
 
 use crate::wire::{self, Message};
-use crate::{descriptors, meter, scheduling};
+use crate::{descriptors, meter, procs, scheduling};
 
 /// So many descriptors are standard ones.
 const STANDARD: RawFd = 3;
@@ -110,9 +110,8 @@ impl Forked {
 
     /// Whether it could go on if it had a CPU.
     fn is_runnable(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let state = stat.rsplit_once(") ").map(|(_, fields)| fields);
-        state.is_some_and(|fields| fields.starts_with('R'))
+        let stat = fs::read(format!("/proc/{}/stat", self.pid));
+        stat.is_ok_and(|stat| procs::is_runnable(&stat))
     }
 }
 

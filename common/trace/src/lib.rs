@@ -30,6 +30,7 @@ pub mod perf;
 pub mod places;
 pub mod privileges;
 pub mod probe;
+pub mod procs;
 pub mod progress;
 pub mod random;
 pub mod requirements;

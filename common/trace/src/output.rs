@@ -13,6 +13,8 @@ use profile::write;
 use rustix::fs::{AtFlags, CWD, linkat};
 use tempfile::NamedTempFile;
 
+use crate::procs;
+
 /// What a report looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -225,9 +227,9 @@ fn directory(path: &Path) -> &Path {
 }
 
 fn umask() -> u32 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
+    let status = procs::own_status();
+    let mask = procs::words(&status, "Umask:").and_then(|mut words| words.next());
+    mask.and_then(|mask| u32::from_str_radix(mask, 8).ok())
         .unwrap_or(0o022)
 }
 

@@ -11,6 +11,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::glob::Glob;
 use crate::privileges::{self, Capabilities};
+use crate::procs;
 use crate::task;
 use crate::unwind::Wanted;
 use crate::window::monotonic_ns;
@@ -217,13 +218,9 @@ fn forget_ended(ids: &impl MapCore, id: u32) {
 
 /// `-p` with a thread's ID would match nothing: say so instead.
 fn require_leader(pid: u32) -> Result<()> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let tgid = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))
-        .and_then(|tgid| tgid.trim().parse::<u32>().ok());
-    match tgid {
-        Some(tgid) if tgid != pid => {
+    let status = procs::status(pid).unwrap_or_default();
+    match procs::number(&status, "Tgid:") {
+        Some(tgid) if tgid != u64::from(pid) => {
             bail!("{pid} is a thread of process {tgid}; use -t {pid} or -p {tgid}")
         }
         _ => Ok(()),
@@ -249,12 +246,7 @@ pub(crate) fn cgroup_id(path: &Path) -> Result<u64> {
 
 /// Where cgroup v2 is mounted.
 pub fn cgroup2_mount() -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, path, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == "cgroup2").then(|| path.to_owned())
-    })
+    procs::mounted(|kind, _| kind == "cgroup2")
 }
 
 #[cfg(test)]

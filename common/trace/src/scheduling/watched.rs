@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::class::{self, Class, Priority};
+use crate::procs;
 use crate::window::clock_ns;
 
 /// A raised thread that has not wanted a CPU for that many looks has its own class again.
@@ -136,7 +137,7 @@ impl Watched {
     fn wants_cpu(&self) -> bool {
         let mut text = [0; 128];
         let length = self.stat.read_at(&mut text, 0).unwrap_or(0);
-        is_runnable(&text[..length])
+        procs::is_runnable(&text[..length])
     }
 }
 
@@ -146,24 +147,10 @@ impl Drop for Watched {
     }
 }
 
-/// From the beginning of a /proc/PID/stat: PID, name in parentheses, state.
-fn is_runnable(stat: &[u8]) -> bool {
-    let end = stat.iter().rposition(|byte| *byte == b')');
-    end.and_then(|end| stat.get(end + 2)) == Some(&b'R')
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::own_tid;
     use super::*;
-
-    #[test]
-    fn state_follows_the_name() {
-        assert!(is_runnable(b"12 (sh) R 1 1"));
-        assert!(is_runnable(b"12 (a) S (b) R 1"));
-        assert!(!is_runnable(b"12 (R) S 1 1"));
-        assert!(!is_runnable(b"12 (sh)") && !is_runnable(b""));
-    }
 
     #[test]
     fn running_thread_is_not_starved() {

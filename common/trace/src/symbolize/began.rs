@@ -1,13 +1,11 @@
 //! When a process began, out of /proc/PID/stat, on the clocks of samples and of files.
 
-use std::fs;
 use std::time::{Duration, SystemTime};
 
+use crate::procs;
 use crate::window::{clock_ns, monotonic_ns};
 
-/// `starttime` of /proc/PID/stat, counted behind the name (field 22 in proc(5), the state being field 3).
-const START_TIME: usize = 22 - 3;
-/// Unit of `starttime`: USER_HZ, which is 100 on every architecture that these tools run on.
+/// Unit of a process's start: USER_HZ, which is 100 on every architecture that these tools run on.
 const TICK_NS: u64 = 10_000_000;
 
 /// One moment on two clocks, at most a tick early.
@@ -21,24 +19,12 @@ pub(super) struct Began {
 
 /// `None`: the process is gone.
 pub(super) fn began(tgid: u32) -> Option<Began> {
-    let stat = fs::read(format!("/proc/{tgid}/stat")).ok()?;
-    let start_ns = start_ticks(&stat)?.checked_mul(TICK_NS)?;
+    let start_ns = procs::start_ticks(tgid)?.checked_mul(TICK_NS)?;
     let age_ns = clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(start_ns);
     Some(Began {
         monotonic_ns: monotonic_ns().saturating_sub(age_ns),
         wall: SystemTime::now().checked_sub(Duration::from_nanos(age_ns))?,
     })
-}
-
-fn start_ticks(stat: &[u8]) -> Option<u64> {
-    // The name may hold anything, parentheses too; nothing behind it does.
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
-    fields
-        .split_ascii_whitespace()
-        .nth(START_TIME)?
-        .parse()
-        .ok()
 }
 
 #[cfg(test)]
@@ -62,12 +48,5 @@ mod tests {
             "{before} {began} {after}"
         );
         assert!(super::began(u32::MAX).is_none());
-    }
-
-    #[test]
-    fn hostile_names() {
-        let stat = b"7 (a) 1 2 (b) S 1 7 7 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 4711 5 6 7";
-        assert_eq!(start_ticks(stat), Some(4711));
-        assert_eq!(start_ticks(b"7 (a"), None);
     }
 }

@@ -11,6 +11,7 @@ use super::began::began;
 use super::files::{open_in_nofollow, open_root};
 use super::opener::{Facts, Opened};
 use super::perfmap::PerfMap;
+use crate::procs;
 
 /// node and the JVM write 1–20 MiB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -179,11 +180,7 @@ fn read(file: &mut File, limit: u64) -> io::Result<Vec<u8>> {
 
 /// The map of the process that had this ID at `time_ns`.
 fn open(tgid: u32, time_ns: u64) -> Result<File, Missing> {
-    let mut status = String::new();
-    File::open(format!("/proc/{tgid}/status"))?
-        .take(64 << 10)
-        .read_to_string(&mut status)?;
-    let (uid, pid) = identity(&status).ok_or(io::ErrorKind::InvalidData)?;
+    let (uid, pid) = identity(&procs::status(tgid)?).ok_or(io::ErrorKind::InvalidData)?;
     let root = open_root(&format!("/proc/{tgid}/root"))?;
     let path = format!("/tmp/perf-{pid}.map");
     let Opened { file, facts } = open_in_nofollow(root.as_fd(), path.as_bytes())?;
@@ -212,9 +209,8 @@ fn is_since(facts: &Facts, wall: SystemTime) -> bool {
 
 /// Effective user ID and innermost process ID out of `/proc/PID/status`.
 fn identity(status: &str) -> Option<(u32, u32)> {
-    let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name));
-    let uid = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
-    let pid = field("NSpid:")?.split_whitespace().last()?.parse().ok()?;
+    let uid = procs::words(status, "Uid:")?.nth(1)?.parse().ok()?;
+    let pid = procs::words(status, "NSpid:")?.last()?.parse().ok()?;
     Some((uid, pid))
 }
 

@@ -14,7 +14,6 @@ mod processes;
 mod publish;
 mod queue;
 mod rules;
-mod start_stack;
 mod tables;
 mod words;
 
@@ -32,6 +31,7 @@ pub use outside::Registers;
 use crate::descriptors;
 use crate::losses::Losses;
 use crate::mappings::Backing;
+use crate::procs;
 use crate::symbolize::{Executable, Symbolizer};
 use files::Files;
 use maker::{Made, Maker};
@@ -253,8 +253,8 @@ impl Unwinder {
         if self.followed.contains(&tgid) {
             return true;
         }
-        let inherited = self.tree
-            && start_stack::parent(tgid).is_some_and(|parent| self.followed.contains(&parent));
+        let inherited =
+            self.tree && procs::parent(tgid).is_some_and(|parent| self.followed.contains(&parent));
         if inherited {
             self.followed.insert(tgid);
         }
@@ -263,7 +263,7 @@ impl Unwinder {
 
     /// Publishes the present mappings of a process, or that it is gone.
     fn refresh(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
-        let Some(start_stack) = start_stack::read(tgid) else {
+        let Some(start_stack) = procs::stack_start(tgid) else {
             self.processes.forget(tgid, &mut self.words);
             self.followed.remove(&tgid);
             return;

@@ -15,7 +15,7 @@ use super::super::minidebug::unpacks_within;
 use super::answer::{Answer, Question};
 use crate::forked::limit;
 use crate::privileges::{Capabilities, keep_only};
-use crate::wire;
+use crate::{procs, wire};
 
 /// How the process is to be.
 pub(super) struct Terms {
@@ -32,7 +32,9 @@ pub(super) fn run(socket: &UnixStream, terms: &Terms) -> io::Result<()> {
 
 /// Takes away what reading does not need; returns the path under which open descriptors are found.
 fn confine(terms: &Terms) -> io::Result<&'static str> {
-    limit(Resource::Data, own_data().saturating_add(terms.heap))?;
+    // Counted at present: the parent's heap.
+    let data = procs::bytes(&procs::own_status(), "VmData:").unwrap_or(0);
+    limit(Resource::Data, data.saturating_add(terms.heap))?;
     // Should memory run out all the same, this process is the one to go.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     // Its own directory of /proc is all that it sees: names in files lead nowhere.
@@ -40,14 +42,6 @@ fn confine(terms: &Terms) -> io::Result<&'static str> {
     // Opening a descriptor again asks for the permission once more.
     keep_only(Capabilities::DAC_READ_SEARCH)?;
     Ok(if shut_in { "/fd" } else { "/proc/self/fd" })
-}
-
-/// Bytes that RLIMIT_DATA counts at present: the parent's heap.
-fn own_data() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map_or(0, |kib| kib << 10)
 }
 
 fn serve(socket: &UnixStream, mut names: ElfNames, descriptors: &str) -> io::Result<()> {

@@ -16,7 +16,7 @@ mod spent;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::elfnames::Functions;
 use crate::forked::Forked;
+use crate::procs;
 use answer::{Answer, MAX_ADDRESSES, MAX_ANSWER, Question};
 use child::Terms;
 use spent::{MAX_LOST, MAX_LOST_OF_ROOT, Spent};
@@ -184,9 +185,11 @@ struct Process {
 
 impl Process {
     fn start(inline: bool) -> io::Result<Self> {
+        // What could be had without swapping.
+        let available = procs::memory()("MemAvailable:").unwrap_or(0);
         let terms = Terms {
             inline,
-            heap: (memory_available() / 2).clamp(MIN_HEAP, MAX_HEAP),
+            heap: (available / 2).clamp(MIN_HEAP, MAX_HEAP),
         };
         Ok(Self {
             forked: Forked::start(c"read-names", |socket| child::run(socket, &terms))?,
@@ -204,12 +207,4 @@ impl Process {
         let message = self.forked.hear(PATIENCE, MAX_ANSWER, false)?;
         message.read::<Answer>()?.to(question)
     }
-}
-
-/// Bytes that could be had without swapping.
-fn memory_available() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map_or(0, |kib| kib << 10)
 }

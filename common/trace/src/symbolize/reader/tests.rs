@@ -1,6 +1,6 @@
 //! Files that are cut short at the worst moment, and those that take long.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
