@@ -1,9 +1,13 @@
-//! How many files may be open: the tool takes what it is allowed to, its command keeps what the caller had.
+//! Open files, and how many there may be: the tool takes what it is allowed to, its command keeps what the caller had.
 
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use rustix::event::epoll;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -74,6 +78,11 @@ pub(crate) fn make_room() {
 /// Lets the tool have as many files open as the hard limit allows: the usual soft one is for programs that call select().
 pub(crate) fn raise_limit() {
     Limit::before().raised().set();
+}
+
+/// A file in memory, which also is where there is no /dev.
+pub(crate) fn memory(name: &CStr) -> io::Result<File> {
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 /// Closes all descriptors but these, which are in order. They must be the caller's alone: of a fork, or of a process that

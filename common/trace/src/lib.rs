@@ -12,6 +12,7 @@ pub mod detaching;
 mod errands;
 mod forked;
 pub mod glob;
+mod helper;
 pub mod histogram;
 pub mod iterate;
 pub mod libraries;

@@ -12,7 +12,7 @@ use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_no_new_
 const ALWAYS: Capabilities = Capabilities::empty()
     // Open the files that other users' processes have mapped.
     .union(Capabilities::DAC_READ_SEARCH)
-    // Shut the process that reads foreign files in.
+    // Shut in the processes that need no files.
     .union(Capabilities::SYS_CHROOT)
     // Read other processes' `maps`, `root` and stacks.
     .union(Capabilities::SYS_PTRACE)

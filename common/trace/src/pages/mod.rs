@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::forked::Forked;
+use crate::helper::{Helper, READS_MEMORY};
 
 /// For one process's memory.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(crate) fn given_up() -> u64 {
 /// The reading process, if there is one, and what became of those before.
 #[derive(Default)]
 struct Pages {
-    process: Option<Forked>,
+    process: Option<Helper>,
     /// How long the memory of each process was waited for.
     waited: HashMap<u32, Duration>,
     waited_in_all: Duration,
@@ -60,7 +60,7 @@ impl Pages {
         let started = self
             .process
             .take()
-            .map_or_else(|| Forked::start(c"read-memory", child::serve), Ok);
+            .map_or_else(|| Helper::start(&READS_MEMORY, child::serve), Ok);
         let process = started?;
         let began = Instant::now();
         let length = buffer.len().min(BLOCK);
@@ -127,7 +127,7 @@ fn whole<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
 /// Asks; gives how many bytes there were, and whether they were waited for. The error means that the process is of no use
 /// any more.
 fn ask(
-    process: &Forked,
+    process: &Helper,
     patience: Duration,
     question: &Question,
     buffer: &mut [u8],
@@ -159,7 +159,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::privileges::Capabilities;
+    use crate::privileges::{self, Capabilities};
 
     #[test]
     fn what_is_there_is_read_up_to_where_it_ends() {
@@ -191,6 +191,9 @@ mod tests {
         let rights = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
         let rights = u64::from_str_radix(rights.unwrap().trim(), 16).unwrap();
         assert_eq!(rights & !Capabilities::SYS_PTRACE.bits(), 0, "{status}");
+        let root = std::fs::read_link(format!("{process}/root")).unwrap();
+        let may_shut_in = privileges::effective().contains(Capabilities::SYS_CHROOT);
+        assert!(root.as_os_str() == &*process || !may_shut_in, "{root:?}");
         let descriptors = std::fs::read_dir(format!("{process}/fd")).unwrap();
         assert_eq!(
             descriptors.count(),
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn one_that_never_answers_is_asked_once() {
         let mut pages = Pages {
-            process: Forked::start(c"silent", |mut socket| {
+            process: Helper::start(&READS_MEMORY, |mut socket| {
                 socket.read_to_end(&mut Vec::new()).map(drop)
             })
             .ok(),

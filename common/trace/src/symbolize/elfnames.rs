@@ -1,6 +1,7 @@
 //! Names of ELF addresses through blazesym, in the process that reads foreign files.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
@@ -60,7 +61,7 @@ impl ElfNames {
     /// the library panicked over the file.
     pub(super) fn resolve(
         &mut self,
-        path: &str,
+        path: &Path,
         dwarf: bool,
         addresses: &[u64],
     ) -> Option<Vec<Option<Functions>>> {
@@ -76,7 +77,7 @@ impl ElfNames {
     /// `None` after a panic, `Some(None)` when the file is broken.
     fn attempt(
         &mut self,
-        path: &str,
+        path: &Path,
         dwarf: bool,
         addresses: &[u64],
     ) -> Option<Option<Vec<Option<Functions>>>> {

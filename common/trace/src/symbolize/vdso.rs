@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use crate::forked::memory;
+use crate::descriptors::memory;
 
 /// Real ones have 4–12 KiB; the ELF header's own tables end before.
 const MAX_SIZE: u64 = 256 << 10;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::forked::Forked;
+use crate::helper::{Helper, OPENS_FILES};
 use facts::identity;
 pub(super) use facts::{Facts, known_of};
 
@@ -99,7 +99,7 @@ pub(super) fn hangs() -> u64 {
 /// The opening process, if there is one, and what became of those before.
 #[derive(Default)]
 struct Opener {
-    process: Option<Forked>,
+    process: Option<Helper>,
     hangs: u32,
     /// Devices that did not answer.
     devices: Vec<u64>,
@@ -118,7 +118,7 @@ impl Opener {
         let started = self
             .process
             .take()
-            .map_or_else(|| Forked::start(c"open-files", child::serve), Ok);
+            .map_or_else(|| Helper::start(&OPENS_FILES, child::serve), Ok);
         let process = started?;
         let limit = match self.copying < MAX_COPYING {
             true => MAX_COPIES - self.copied,
@@ -160,7 +160,7 @@ impl Opener {
 /// Asks; the outer error means that the process is of no use any more, as after a copy that took longer than `most`. `device`
 /// becomes that which may be the cause.
 fn ask(
-    process: &Forked,
+    process: &Helper,
     question: &Question<'_>,
     root: Option<BorrowedFd<'_>>,
     (most, device): (Duration, &mut Option<u64>),
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn an_answer_without_its_file_is_no_hang() {
         // As the opening process looks to a tool that may have no more descriptors.
-        let process = Forked::start(c"open-files", |socket| {
+        let process = Helper::start(&OPENS_FILES, |socket| {
             while wire::next(socket, true)?.is_some() {
                 wire::send(socket, &Answer::Found(1), None)?;
                 wire::send(socket, &Answer::File(Facts::default()), None)?;

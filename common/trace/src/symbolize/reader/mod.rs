@@ -22,11 +22,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use super::elfnames::Functions;
-use crate::forked::Forked;
-use crate::procs;
+use super::elfnames::{ElfNames, Functions};
+use crate::helper::{Helper, READS_NAMES};
 use answer::{Answer, MAX_ADDRESSES, MAX_ANSWER, Question};
-use child::Terms;
 use spent::{MAX_LOST, MAX_LOST_OF_ROOT, Spent};
 
 /// For an answer: indexing the debug information of the largest programs takes some seconds on a busy machine.
@@ -35,11 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_DEATHS: u32 = 2;
 /// As many for those that only root can have written: honest files that the libraries do not understand, most likely.
 const MAX_DEATHS_OF_ROOT: u32 = 8;
-/// Heap of the reading process: compressed debug information of a browser unpacks to 3 GiB.
-const MAX_HEAP: u64 = 4 << 30;
-/// On a machine with little memory, at least.
-const MIN_HEAP: u64 = 256 << 20;
-
 /// Whose file, as far as the kernel knows: containers have file systems of their own, and all are root in theirs.
 type Owner = (u32, u64);
 
@@ -125,13 +118,13 @@ impl Reader {
         let Ok(mut process) = started else {
             return Heard::Refused;
         };
-        let (began, cpu_ns) = (Instant::now(), process.forked.cpu_ns());
+        let (began, cpu_ns) = (Instant::now(), process.helper.cpu_ns());
         let heard = process.ask(&question, file);
         let spent = self.spent.entry(account(&metadata)).or_default();
         match heard {
             Ok(answer) => {
                 // Of a busy machine's time the file is not guilty.
-                let took = Duration::from_nanos(process.forked.cpu_ns().saturating_sub(cpu_ns));
+                let took = Duration::from_nanos(process.helper.cpu_ns().saturating_sub(cpu_ns));
                 spent.answer(took, metadata.blocks().saturating_mul(512));
                 self.process = Some(process);
                 answer.map_or(Heard::Refused, Heard::Names)
@@ -178,21 +171,17 @@ enum Heard {
 
 /// One reading process.
 struct Process {
-    forked: Forked,
+    helper: Helper,
     /// Files that it has.
     known: HashSet<u64>,
 }
 
 impl Process {
     fn start(inline: bool) -> io::Result<Self> {
-        // What could be had without swapping.
-        let available = procs::memory()("MemAvailable:").unwrap_or(0);
-        let terms = Terms {
-            inline,
-            heap: (available / 2).clamp(MIN_HEAP, MAX_HEAP),
-        };
         Ok(Self {
-            forked: Forked::start(c"read-names", |socket| child::run(socket, &terms))?,
+            helper: Helper::start(&READS_NAMES, |socket| {
+                child::serve(socket, ElfNames::new(inline))
+            })?,
             known: HashSet::new(),
         })
     }
@@ -203,8 +192,8 @@ impl Process {
         file: &File,
     ) -> io::Result<Option<Vec<Option<Functions>>>> {
         let is_new = self.known.insert(question.file);
-        self.forked.ask(question, is_new.then(|| file.as_fd()))?;
-        let message = self.forked.hear(PATIENCE, MAX_ANSWER, false)?;
+        self.helper.ask(question, is_new.then(|| file.as_fd()))?;
+        let message = self.helper.hear(PATIENCE, MAX_ANSWER, false)?;
         message.read::<Answer>()?.to(question)
     }
 }

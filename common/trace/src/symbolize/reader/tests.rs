@@ -77,7 +77,7 @@ fn a_file_cut_short_while_it_is_read_costs_its_own_names() {
     let (file, other) = (File::open(&cut).unwrap(), File::open(&whole).unwrap());
     let mut reader = Reader::new(true);
     assert_eq!(name(&reader.resolve(1, &other, false, &[84])), Some("f"));
-    let pid = reader.process.as_ref().unwrap().forked.pid();
+    let pid = reader.process.as_ref().unwrap().helper.pid();
     let cutter = std::thread::spawn(move || {
         while maps(pid, &cut) == Some(false) {}
         // Reading takes seconds; nothing has been answered yet.
