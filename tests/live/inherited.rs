@@ -124,9 +124,9 @@ fn a_command_for_which_there_is_no_process_says_so() {
     let program = dir.path().join("runqlat");
     fs::copy(crate::built("runqlat"), &program).expect("a copy");
     for (processes, what) in [
-        (1, "start command: make a thread for it"),
-        (2, "start command: make a thread for it"),
-        (3, "start command"),
+        (1, "install signal handlers"),
+        (2, "install signal handlers"),
+        (4, "start command"),
     ] {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=54321", "--inh-caps=+bpf,+perfmon"]);
@@ -146,7 +146,9 @@ fn a_command_for_which_there_is_no_process_says_so() {
         let output = Tool::spawn("runqlat", command).finish();
         assert_eq!(output.code, 1, "{}", output.stderr);
         let why = "Resource temporarily unavailable (os error 11)";
-        assert_eq!(output.stderr, format!("runqlat: {what}: {why}\n"));
+        // A thread that has just ended may still be counted, and the command's own is the one too many.
+        let said = output.stderr.replace(" make a thread for it:", "");
+        assert_eq!(said, format!("runqlat: {what}: {why}\n"));
     }
 }
 

@@ -299,6 +299,10 @@ impl Options for Args {
         &self.targets
     }
 
+    fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     fn schedule(&self) -> Schedule {
         Schedule {
             interval: self.interval,

@@ -236,6 +236,10 @@ impl Options for Args {
         &self.traced
     }
 
+    fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     fn schedule(&self) -> Schedule {
         let per_trigger = self.trigger.is_some();
         Schedule {

@@ -47,7 +47,6 @@ fn trace(mut args: Args) -> Result<Outcome> {
         ControlFlow::Break(outcome) => return Ok(outcome),
         ControlFlow::Continue(start) => start,
     };
-    args.budget.check()?;
     let source = args.source()?;
     let armed = args.trigger.map(|trigger| Armed::set(trigger, &source));
     let armed = armed.transpose()?;

@@ -223,11 +223,10 @@ pub(crate) fn weight(args: &Args) -> Result<Weight> {
 }
 
 fn tracepoint_weight(category: &str, name: &str, field: Option<&str>) -> Result<Weight> {
-    let events = tracefs::events().with_context(|| {
-        format!(
-            "tracepoint {category}:{name}: no tracefs; mount -t tracefs none /sys/kernel/tracing"
-        )
-    })?;
+    let act = || format!("tracepoint {category}:{name}");
+    let events = tracefs::events()
+        .context(tracefs::REMEDY)
+        .with_context(act)?;
     let format = events.join(category).join(name).join("format");
     let Ok(format) = fs::read_to_string(format) else {
         bail!(

@@ -140,6 +140,10 @@ impl Options for Args {
         &self.targets
     }
 
+    fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     fn schedule(&self) -> Schedule {
         self.every.into()
     }

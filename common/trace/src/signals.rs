@@ -77,12 +77,16 @@ impl Signals {
             writer,
         };
         // ctrlc's thread lives as long as the tool and has the privileges of the one that asks for it.
-        let installed = thread::spawn(move || {
+        let installed = thread::Builder::new().spawn(move || {
             privileges::keep_only(Capabilities::empty())?;
-            ctrlc::set_handler(move || handler.signalled()).map_err(io::Error::other)
+            ctrlc::set_handler(move || handler.signalled()).map_err(|error| match error {
+                ctrlc::Error::System(error) => error,
+                other => io::Error::other(other),
+            })
         });
-        let installed = installed.join().map_err(|_| anyhow!("thread failed"))?;
-        installed.context("install signal handlers")?;
+        let act = "install signal handlers";
+        let installed = installed.context(act)?.join();
+        installed.map_err(|_| anyhow!("{act}"))?.context(act)?;
         scheduling::watch_threads();
         let hangup = (!was_ignored(SIGHUP)).then_some(SIGHUP);
         if hangup.is_none() {
@@ -92,8 +96,7 @@ impl Signals {
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             // ctrlc does not tell which one it was. Its own handler is called before this one.
             let number = usize::try_from(signal).expect("signal numbers are small");
-            flag::register_usize(signal, Arc::clone(&which), number)
-                .context("install signal handlers")?;
+            flag::register_usize(signal, Arc::clone(&which), number).context(act)?;
         }
         Ok(Self { ended, which, wake })
     }

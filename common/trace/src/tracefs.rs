@@ -19,6 +19,9 @@ use crate::perf;
 /// Its usual places.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// Remedy where [`events`] cannot be had.
+pub const REMEDY: &str = "tracefs is not mounted; mount -t tracefs none /sys/kernel/tracing";
+
 /// Directory of all events: one of each category in it, and in that one of each tracepoint.
 ///
 /// # Errors
@@ -52,10 +55,10 @@ fn mount() -> rustix::io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// The kernel has no such tracepoint, or [`events`] cannot be had.
+/// The kernel has no such tracepoint; or [`events`] cannot be had, with the remedy.
 pub fn id(category: &str, name: &str) -> Result<u64> {
-    let act = || format!("read the number of tracepoint {category}:{name}");
-    let events = events().context("mount tracefs").with_context(act)?;
+    let act = || format!("tracepoint {category}:{name}");
+    let events = events().context(REMEDY).with_context(act)?;
     let text = fs::read_to_string(events.join(category).join(name).join("id"));
     text.with_context(act)?.trim().parse().with_context(act)
 }
@@ -72,7 +75,7 @@ pub fn attach(program: &ProgramMut<'_>, category: &str, name: &str) -> Result<Li
         config: id(category, name)?,
         ..perf_event_attr::default()
     };
-    let act = || format!("attach BPF program to {category}:{name}");
+    let act = || format!("attach BPF program to tracepoint {category}:{name}");
     // Any CPU will do: the program runs on all of them.
     let cpu = perf::online_cpus().first().copied().unwrap_or(0);
     let event = perf::open(&attr, -1, cpu).with_context(act)?;

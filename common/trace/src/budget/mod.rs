@@ -67,7 +67,7 @@ impl Budget {
         self.max_overhead.map(begin).transpose()
     }
 
-    /// For a tool that begins to trace much later: whether a budget can be kept to at all.
+    /// Whether a budget can be kept to at all, before anything is loaded.
     ///
     /// # Errors
     ///

@@ -15,6 +15,7 @@ use anyhow::Result;
 use clap::Parser;
 use libbpf_rs::MapCore;
 
+use crate::budget::Budget;
 use crate::closing::Closing;
 use crate::collect::finish;
 use crate::command::Corked;
@@ -52,6 +53,9 @@ pub trait Options: Parser {
 
     /// When it begins, reports and ends.
     fn schedule(&self) -> Schedule;
+
+    /// `--max-overhead`.
+    fn budget(&self) -> &Budget;
 
     /// `-o FILE`.
     fn outputs(&self) -> &[OutputFile] {
@@ -248,6 +252,7 @@ pub fn start<T: Options>(tool: &mut T) -> Result<ControlFlow<Outcome, Start>> {
         let programs = tool.programs(&kernel, &targets);
         return probe::print(T::NAME, &kernel, T::NEEDS, &programs).map(ControlFlow::Break);
     }
+    tool.budget().check()?;
     tool.narrow_to(&kernel)?;
     Ok(ControlFlow::Continue(Start {
         kernel,
