@@ -262,6 +262,11 @@ fn pprof_samples_of_very_many_numbers_are_refused() {
     comments.extend(packed(0x6a, 64 << 20));
     let output = flame_with(&["merge", "-"], gzip(&comments));
     assert!(output.status.success(), "{}", stderr(&output));
+    // 3.2 GB, if all of them were kept.
+    let mut comments = sample(&[0x12, 1, 5]);
+    comments.extend(packed(0x6a, 1 << 20).repeat(400));
+    let output = flame_with(&["merge", "-"], gzip(&comments));
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 /// Tables that unpack to far more than the file are no reason to run out of memory.

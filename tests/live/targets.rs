@@ -121,9 +121,10 @@ pub(crate) fn assert_phase(seen: &Seen, tid: u64, member: &Membership, phase: &V
     // Each of its own switches is an event.
     let left = |time: Range<u64>| times.left(|absence| absence.begins_in(&time));
     let counted = samples(profile, tid);
+    let range = left(member.surely())..=left(member.perhaps());
     assert!(
-        (left(member.surely())..=left(member.perhaps())).contains(&counted),
-        "{counted} switches of {tid}: {profile:#}"
+        range.contains(&counted),
+        "{counted} switches of {tid}, {range:?}: {profile:#}"
     );
     let surely = member.surely();
     // It runs when it takes another name, and sleeps when it is moved.

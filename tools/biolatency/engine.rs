@@ -163,6 +163,7 @@ impl Engine for Biolatency<'_> {
         }
         report.write(&mut io::stdout().lock())
     }
+
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         Ok(Closing {
             events: (self.requests, "requests"),

@@ -237,6 +237,7 @@ impl Engine for Lockstat<'_> {
         };
         report::report(self.args, &interval, &mut self.stacks)
     }
+
     fn closing(&mut self, _window: Edges) -> Result<Closing> {
         let ledger = self.ledger()?;
         let mut notes = Vec::new();

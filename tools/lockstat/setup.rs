@@ -33,8 +33,8 @@ pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'stat
         }
         Ok(())
     })?;
-    let returns = FutexHooks::attach(args, setup.kernel, &skel)?;
-    Ok((skel, returns))
+    let hooks = FutexHooks::attach(args, setup.kernel, &skel)?;
+    Ok((skel, hooks))
 }
 
 /// Calls in which threads wait for futexes, but for futex(2) itself: of Linux 5.16, of 6.7, and what takes up timed waits.
@@ -45,7 +45,7 @@ const MORE_CALLS: [&str; 4] = [
     "restart_syscall",
 ];
 
-/// The hooks at futex calls and their returns. For these one program for all of them: each takes the verifier long.
+/// The hooks at futex calls and their returns. One program serves all returns: each takes the verifier long.
 #[derive(Default)]
 pub(crate) struct FutexHooks {
     _links: Vec<Link>,

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::budget::{Sampler, open_edges, shut_edges};
@@ -32,7 +32,8 @@ pub(crate) struct Offcputime<'a> {
     meter: &'a Meter,
     /// With `--max-overhead`.
     sampler: Option<(Sampler<'a>, Sums)>,
-    closing: Closing,
+    /// From the report on.
+    closing: Option<Closing>,
 }
 
 impl<'a> Offcputime<'a> {
@@ -63,7 +64,7 @@ impl<'a> Offcputime<'a> {
             reseeding: Reseeding::default(),
             meter: setup.meter,
             sampler: None,
-            closing: Closing::default(),
+            closing: None,
         })
     }
 
@@ -164,11 +165,12 @@ impl Engine for Offcputime<'_> {
         let sampler = self.sampler.as_ref();
         let budget = sampler.map(|(sampler, _)| sampler.summary(*end_ns));
         let cost = Cost::read(self.meter, self.skel.object(), budget);
-        self.closing = report::report(self.args, &harvest, &mut self.stacks, &cost)?;
+        let closing = report::report(self.args, &harvest, &mut self.stacks, &cost)?;
+        self.closing = Some(closing);
         Ok(())
     }
 
     fn closing(&mut self, _window: Edges) -> Result<Closing> {
-        Ok(std::mem::take(&mut self.closing))
+        self.closing.take().context("no report was made")
     }
 }

@@ -46,11 +46,12 @@ pub(crate) fn report(
     let mut dropped = 0;
     // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
-        file.write(|mut out| {
+        let written = file.write(|mut out| {
             let rounded = write(args, file.format, harvest, &profile, cost, &meta, &mut out)?;
             dropped = dropped.max(rounded);
             Ok(())
-        })?;
+        });
+        run::unless_closed(written, ())?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();

@@ -65,6 +65,7 @@ pub(crate) struct Capture {
 
 /// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or trace for less time";
+
 /// A ring buffer is whole pages.
 const SMALLEST_RING: u32 = 4096;
 

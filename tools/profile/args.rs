@@ -161,6 +161,7 @@ impl Args {
             pad: 0,
         };
     }
+
     /// Place of kernel stacks: whose frames lie at their leaf end.
     pub(crate) fn origin(&self) -> Origin {
         match self.event {

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::budget::{Sampler, open_edges, shut_edges};
@@ -35,7 +35,8 @@ pub(crate) struct Profiling<'a> {
     idle_before_ns: u64,
     /// With `--max-overhead`: its windows, and what a trap costs, ns.
     sampler: Option<(Sampler<'a>, Sums, u64)>,
-    closing: Closing,
+    /// From the report on.
+    closing: Option<Closing>,
 }
 
 impl<'a> Profiling<'a> {
@@ -65,7 +66,7 @@ impl<'a> Profiling<'a> {
             meter: setup.meter,
             idle_before_ns: 0,
             sampler: None,
-            closing: Closing::default(),
+            closing: None,
         })
     }
 
@@ -177,11 +178,12 @@ impl Engine for Profiling<'_> {
         let budget = sampler.map(|(sampler, ..)| sampler.summary(*end_ns));
         let cost = Cost::read(self.meter, self.skel.object(), budget);
         let (moments, stacks) = (&self.moments, &mut self.stacks);
-        self.closing = report::report(self.args, &harvest, moments, stacks, &cost)?;
+        let closing = report::report(self.args, &harvest, moments, stacks, &cost)?;
+        self.closing = Some(closing);
         Ok(())
     }
 
     fn closing(&mut self, _window: Edges) -> Result<Closing> {
-        Ok(std::mem::take(&mut self.closing))
+        self.closing.take().context("no report was made")
     }
 }

@@ -39,12 +39,13 @@ pub(crate) fn report(
     let meta = meta(args, harvest, &profile, stacks, cost);
     // Files first: whoever reads stdout may have left.
     for file in &args.stacks.output {
-        file.write(|mut out| match file.format {
+        let written = file.write(|mut out| match file.format {
             Format::File(FileFormat::Perf) => {
                 Ok(write_moments(&timed, &moments.all, &meta, &mut out)?)
             }
             format => write(args, format, harvest, &profile, cost, &meta, &mut out),
-        })?;
+        });
+        run::unless_closed(written, ())?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();

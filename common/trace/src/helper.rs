@@ -96,6 +96,8 @@ impl Helper {
             pid => {
                 meter::helper_began(pid);
                 scheduling::watch_process(pid);
+                // One that is no longer itself may answer and not read.
+                ours.set_write_timeout(Some(PATIENCE_WITH_LOAD))?;
                 Ok(Self { pid, socket: ours })
             }
         }
@@ -107,7 +109,6 @@ impl Helper {
         question: &impl Serialize,
         file: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        // It has answered everything before: there is room for the few bytes.
         wire::send(&self.socket, question, file)
     }
 
@@ -199,7 +200,7 @@ fn run(
 
 /// Gives the socket under a number that stays.
 fn settle(socket: &UnixStream, role: &Role, parent: Pid) -> io::Result<UnixStream> {
-    // SAFETY: plain numbers; the handlers that the fork inherited write into the parent's pipe and must not run.
+    // SAFETY: plain numbers; the handlers that the fork inherited are the tool's; a helper ends with its socket.
     unsafe {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
             libc::signal(signal, libc::SIG_IGN);

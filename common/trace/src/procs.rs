@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-/// More than a `/proc/PID/status` has.
-const MAX_STATUS: u64 = 64 << 10;
+/// More than a `/proc/PID/status` has: 65,536 groups of 11 bytes each, and 2 KiB.
+const MAX_STATUS: u64 = 1 << 20;
 
 /// Fields of `/proc/PID/stat` by their numbers in proc(5).
 const PARENT: usize = 4;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use signal_hook::low_level::emulate_default_handler;
 
 use crate::privileges::{self, Capabilities};
 use crate::scheduling;
@@ -76,10 +75,16 @@ impl Signals {
             which: Arc::clone(&which),
             writer,
         };
+        let hangup = (!was_ignored(SIGHUP)).then_some(SIGHUP);
         // ctrlc's thread lives as long as the tool and has the privileges of the one that asks for it.
         let installed = thread::Builder::new().spawn(move || {
             privileges::keep_only(Capabilities::empty())?;
-            ctrlc::set_handler(move || handler.signalled()).map_err(|error| match error {
+            let set = ctrlc::set_handler(move || handler.signalled());
+            if hangup.is_none() {
+                // SAFETY: installs no handler.
+                unsafe { libc::signal(SIGHUP, libc::SIG_IGN) };
+            }
+            set.map_err(|error| match error {
                 ctrlc::Error::System(error) => error,
                 other => io::Error::other(other),
             })
@@ -88,15 +93,14 @@ impl Signals {
         let installed = installed.context(act)?.join();
         installed.map_err(|_| anyhow!("{act}"))?.context(act)?;
         scheduling::watch_threads();
-        let hangup = (!was_ignored(SIGHUP)).then_some(SIGHUP);
-        if hangup.is_none() {
-            // SAFETY: installs no handler.
-            unsafe { libc::signal(SIGHUP, libc::SIG_IGN) };
-        }
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-            // ctrlc does not tell which one it was. Its own handler is called before this one.
             let number = usize::try_from(signal).expect("signal numbers are small");
-            flag::register_usize(signal, Arc::clone(&which), number).context(act)?;
+            // These run in the handler itself, behind ctrlc's and in this order: a thread of ours need not have a CPU. The second
+            // signal finds the flag set and gets the default action.
+            flag::register_conditional_default(signal, Arc::clone(&ended))
+                .and_then(|_| flag::register(signal, Arc::clone(&ended)))
+                .and_then(|_| flag::register_usize(signal, Arc::clone(&which), number))
+                .context(act)?;
         }
         Ok(Self { ended, which, wake })
     }
@@ -119,7 +123,7 @@ impl Signals {
     }
 }
 
-/// For ctrlc.
+/// Work of ctrlc's thread: it wakes the tool.
 struct Handler {
     ended: Arc<AtomicBool>,
     which: Arc<AtomicUsize>,
@@ -128,12 +132,11 @@ struct Handler {
 
 impl Handler {
     fn signalled(&mut self) {
-        if self.ended.swap(true, Ordering::Relaxed) {
-            let signal = i32::try_from(self.which.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
-            // It ends the tool; if it cannot, there is nothing left to do.
-            let _ = emulate_default_handler(signal);
+        // It came before the flags were there that note it.
+        if self.which.load(Ordering::Relaxed) == 0 {
+            self.ended.store(true, Ordering::Relaxed);
         }
-        // Whoever would read it has left already.
+        // Nobody reads it any more when the tool ends.
         let _ = self.writer.write(&[1]);
     }
 }

@@ -32,7 +32,8 @@ pub fn events() -> io::Result<PathBuf> {
     let mut places = PLACES
         .map(|place| Path::new(place).join("events"))
         .into_iter();
-    if let Some(events) = places.find(|events| events.exists()) {
+    // What may not be looked into is there.
+    if let Some(events) = places.find(|events| !matches!(events.try_exists(), Ok(false))) {
         return Ok(events);
     }
     let mount = MOUNT.get_or_init(|| mount().map_err(rustix::io::Errno::raw_os_error));

@@ -26,7 +26,7 @@ struct Parts<'a> {
 
 /// Entries of tables that are believed; the largest profiles have some hundred thousand.
 const MOST_ENTRIES: usize = 16 << 20;
-/// Longest sample or location, bytes: in memory they take up to sixteen times as much. There is room for [`DEEPEST`] frames
+/// Longest message and list of comments, bytes: in memory they take up to sixteen times as much. There is room for [`DEEPEST`] frames
 /// and as many labels.
 const LARGEST_MESSAGE: usize = 1 << 20;
 
@@ -172,7 +172,8 @@ impl<'a> Parts<'a> {
             }
             6 => self.strings.push(field.content),
             // Comments without end: numbers take eight times the memory that they take in the document.
-            13 if field.content.len() > LARGEST_MESSAGE => {}
+            13 if field.content.len() > LARGEST_MESSAGE
+                || self.header.comment.len() >= MOST_REMARKS => {}
             _ => {
                 let merged = self.header.merge(field.whole);
                 merged.map_err(|_| damaged(field.at))?;
