@@ -118,8 +118,9 @@ pub(crate) fn assert_phase(seen: &Seen, tid: u64, member: &Membership, phase: &V
     let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
     assert!(asleep.count + times.lost() >= ROUNDS, "{asleep:?}");
     times.assert_inside(&asleep, |stack| stack["reason"] == "sleep");
-    // Each of its own switches is an event.
-    let left = |time: Range<u64>| times.left(|absence| absence.begins_in(&time));
+    // Each of its own switches is an event, in profile's window, which is another one than offcputime's.
+    let switches = Times::in_report(profile, &seen.logs, tid, sees_hidden());
+    let left = |time: Range<u64>| switches.left(|absence| absence.begins_in(&time));
     let counted = samples(profile, tid);
     let range = left(member.surely())..=left(member.perhaps());
     assert!(

@@ -78,7 +78,11 @@ fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
     resident.finish();
     drop(inner);
     let [offcputime, profile, _] = &seen.reports;
-    let (start_ns, end_ns) = (number(offcputime, "start_ns"), number(offcputime, "end_ns"));
+    let windows = seen.reports.iter();
+    let windows = windows.map(|report| number(report, "start_ns")..number(report, "end_ns"));
+    let start_ns = windows.clone().map(|window| window.start).min();
+    let end_ns = windows.map(|window| window.end).max();
+    let (start_ns, end_ns) = start_ns.zip(end_ns).expect("three tools");
     let moved = Membership {
         begins: moved_in,
         ends: moved_out,
