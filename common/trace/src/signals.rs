@@ -55,6 +55,7 @@ pub(crate) fn keep_children() {
 /// Which signals have arrived.
 pub struct Signals {
     ended: Arc<AtomicBool>,
+    woken: Arc<AtomicBool>,
     which: Arc<AtomicUsize>,
     wake: UnixStream,
 }
@@ -67,12 +68,11 @@ impl Signals {
     ///
     /// When the handlers cannot be installed.
     pub fn install() -> Result<Self> {
-        let ended = Arc::new(AtomicBool::new(false));
+        let (ended, woken) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
         let which = Arc::new(AtomicUsize::new(0));
         let (wake, writer) = UnixStream::pair().context("make signal socket")?;
         let mut handler = Handler {
-            ended: Arc::clone(&ended),
-            which: Arc::clone(&which),
+            woken: Arc::clone(&woken),
             writer,
         };
         let hangup = (!was_ignored(SIGHUP)).then_some(SIGHUP);
@@ -102,12 +102,18 @@ impl Signals {
                 .and_then(|_| flag::register_usize(signal, Arc::clone(&which), number))
                 .context(act)?;
         }
-        Ok(Self { ended, which, wake })
+        Ok(Self {
+            ended,
+            woken,
+            which,
+            wake,
+        })
     }
 
     /// Whether the collection is to end.
     pub fn ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
+        // A signal may come before the flags are there that note it.
+        self.ended.load(Ordering::Relaxed) || self.woken.load(Ordering::Relaxed)
     }
 
     /// The latest signal.
@@ -125,17 +131,14 @@ impl Signals {
 
 /// Work of ctrlc's thread: it wakes the tool.
 struct Handler {
-    ended: Arc<AtomicBool>,
-    which: Arc<AtomicUsize>,
+    woken: Arc<AtomicBool>,
     writer: UnixStream,
 }
 
 impl Handler {
     fn signalled(&mut self) {
-        // It came before the flags were there that note it.
-        if self.which.load(Ordering::Relaxed) == 0 {
-            self.ended.store(true, Ordering::Relaxed);
-        }
+        // Not `ended`: the handler may not have got to its look at that yet, and would take this for an earlier signal.
+        self.woken.store(true, Ordering::Relaxed);
         // Nobody reads it any more when the tool ends.
         let _ = self.writer.write(&[1]);
     }
