@@ -37,7 +37,7 @@ pub(crate) struct Biolatency<'a> {
     slow_ios: Arrivals<slow_io>,
     harvest: Harvest,
     hdr: Option<HdrLog>,
-    /// When the window opened.
+    /// Opening of the window.
     start_ns: u64,
     /// Requests in the intervals so far.
     requests: u64,
@@ -88,7 +88,7 @@ impl<'a> Biolatency<'a> {
         })
     }
 
-    /// Of the run, which has got to `end_ns`.
+    /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.limit.as_ref().map(|limit| limit.summary(end_ns));
         Cost::read(self.meter, self.skel.object(), budget)

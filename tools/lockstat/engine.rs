@@ -89,7 +89,7 @@ impl<'a> Lockstat<'a> {
         })
     }
 
-    /// What the run has cost, and what was not counted, since the start.
+    /// Cost and losses since the start.
     fn ledger(&self) -> Result<Ledger> {
         let budget = self.limit.as_ref();
         let budget = budget.map(|limit| limit.summary(self.end_ns));

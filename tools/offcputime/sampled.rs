@@ -19,7 +19,7 @@ use crate::args::Args;
 use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
 use crate::losses::Lost;
 
-/// What events run, and what is detached between windows.
+/// Programs that events run, and that are detached between windows.
 pub(crate) const GATED: [&str; 6] = [
     "sched_switch",
     "sched_switch_pre_5_18",
@@ -38,7 +38,7 @@ struct Sum {
     blocked: f64,
     runqueue: f64,
     count: f64,
-    /// In the latest window.
+    /// True in the latest window.
     is_open: bool,
 }
 
@@ -47,7 +47,7 @@ const MOST_ROWS: usize = 1 << 18;
 
 /// The windows so far.
 pub(crate) struct Sums {
-    /// What the closing iterator said of the window that was shut last.
+    /// The closing iterator's records of the window that was shut last.
     closing: Vec<u8>,
     known: KnownStacks,
     rows: Bounded<Key, Sum>,
@@ -59,7 +59,7 @@ pub(crate) struct Sums {
     oncpu: Series,
     runqueue: Series,
     blocked: Series,
-    /// What the totals in the maps consist of already.
+    /// Totals in the maps at the last edge.
     before: Accounting,
 }
 
@@ -98,7 +98,7 @@ impl Windowed for Sampled<'_> {
             .walk_on_exit
             != 0;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        // Where a thread's stack is walked before it leaves its CPU, the length of its wait is not known.
+        // The length of a wait is not known yet if the stack is walked before the thread leaves its CPU.
         let can = wants_stacks && walks_on_exit && bss.walk_on_leaving == 0;
         if can {
             bss.stacks_from_ns = below_ns;
@@ -278,7 +278,7 @@ fn accounting_of(sums: [f64; FIGURES], threads: u64, scale: f64) -> Accounting {
 
 const FIGURES: usize = 13;
 
-/// What is added up over windows.
+/// Figures that are added up over windows.
 fn figures(accounting: &Accounting) -> [f64; FIGURES] {
     let lost = &accounting.lost;
     [
@@ -303,7 +303,7 @@ fn figures(accounting: &Accounting) -> [f64; FIGURES] {
 mod tests {
     use super::*;
 
-    /// What the maps have after so many windows, each with a fifth of the time lost.
+    /// Totals in the maps after so many windows, each with a fifth of the time lost.
     fn after(windows: u64) -> Accounting {
         Accounting {
             lifetime_ns: 1_000 * windows,

@@ -56,7 +56,7 @@ impl<'a> Pressure<'a> {
         })
     }
 
-    /// Of the run until now.
+    /// Cost of the run until now.
     fn cost(&self) -> Cost {
         let (limit, end_ns) = (self.limit.as_ref(), self.capture.start_ns());
         let budget = limit.map(|limit| limit.summary(end_ns));

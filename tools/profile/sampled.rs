@@ -32,7 +32,7 @@ pub(crate) struct Sums {
     totals: [f64; 4],
     samples: Series,
     weight: Series,
-    /// What the totals in the map are made of already.
+    /// Totals in the map at the last edge.
     before: Totals,
 }
 

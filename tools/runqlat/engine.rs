@@ -31,7 +31,7 @@ pub(crate) struct Runqlat<'a> {
     skel: RunqlatSkel<'static>,
     slow_waits: Arrivals<slow_wait>,
     hdr: Option<HdrLog>,
-    /// When the window opened.
+    /// Opening of the window.
     start_ns: u64,
     reseeding: Reseeding,
     meter: &'a Meter,
@@ -72,7 +72,7 @@ impl<'a> Runqlat<'a> {
         })
     }
 
-    /// Of the run, which has got to `end_ns`.
+    /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.sampler.as_ref();
         let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));

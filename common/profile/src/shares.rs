@@ -5,18 +5,18 @@ use crate::table::Column;
 use crate::text::percent;
 use crate::units;
 
-/// What the values are shares of.
+/// The whole that values are shares of.
 pub(crate) struct Shares<'a> {
     /// Values come from sampling: shown is the samples' share with its 95 % interval. Else they are exact and shown themselves.
     pub(crate) is_sampled: bool,
     pub(crate) unit: &'a str,
-    /// Of all.
+    /// Share of all.
     pub(crate) value: u64,
     pub(crate) samples: u64,
 }
 
 impl Shares<'_> {
-    /// What [`Self::cells`] is under.
+    /// Titles over [`Self::cells`].
     pub(crate) fn columns(&self, title: &str) -> [Column; 2] {
         let [left, right] = if self.is_sampled { [7, 7] } else { [11, 6] };
         [Column::right("", left).gap(2), Column::right(title, right)]

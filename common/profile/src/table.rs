@@ -15,7 +15,7 @@ use tabled::settings::{Alignment, Padding, Style as Borders, Width};
 use crate::escape::terminal;
 use crate::style::Style;
 
-/// What the cells under a title have in common.
+/// Layout of the cells under a title.
 #[derive(Clone, Debug)]
 pub struct Column {
     title: String,
@@ -44,7 +44,7 @@ impl Column {
         }
     }
 
-    /// So many blanks before it. Else it is one, or two where numbers and text would touch.
+    /// Blanks before it. Else it is one, or two where numbers and text would touch.
     #[must_use]
     pub fn gap(self, blanks: usize) -> Self {
         Self {

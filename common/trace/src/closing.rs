@@ -18,13 +18,13 @@ pub struct Closing {
     pub events: (u64, &'static str),
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,
-    /// How complete the user stacks are, in words.
+    /// Completeness of user stacks, in words.
     pub ends: Option<String>,
-    /// What was lost.
+    /// Events that were seen and not counted.
     pub losses: Losses,
     /// Time that losses are a share of, ns; 0: none.
     pub losses_of_ns: u64,
-    /// What it cost.
+    /// Cost of the run.
     pub cost: Cost,
     /// More lines for people.
     pub notes: Vec<String>,
@@ -68,7 +68,7 @@ impl Closing {
         }
     }
 
-    /// Whether something was lost, or cost more than it was to.
+    /// Says that something was lost, or cost more than it was to.
     fn is_worth_saying(&self) -> bool {
         let budget = self.cost.budget.as_ref();
         self.is_lossy() || budget.is_some_and(|budget| budget.is_stopped || budget.is_over())
@@ -99,7 +99,7 @@ pub fn switches_and_wakeups(cost: &Cost) -> &'static str {
     }
 }
 
-/// What files of other formats say about a run: its losses, times as a share of `losses_of_ns`, its cost, and when it began.
+/// Remarks on a run for files of other formats: its losses, times as a share of `losses_of_ns`, its cost, and when it began.
 pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -> Meta {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let began = now.unwrap_or_default().saturating_sub(window);

@@ -27,10 +27,10 @@ use crate::privileges::{Capabilities, keep_only};
 use crate::wire::{self, Message};
 use crate::{descriptors, meter, procs, scheduling};
 
-/// What a helper is for, and all that it may do.
+/// A helper's purpose, and all that it may do.
 pub(crate) struct Role {
     name: &'static CStr,
-    /// Of the tool's capabilities.
+    /// Those of the tool's capabilities that it keeps.
     keeps: Capabilities,
     /// Else its own directory of `/proc` is all that it sees: names lead nowhere.
     sees_files: bool,
@@ -67,9 +67,9 @@ pub(crate) const READS_NAMES: Role = Role {
 
 /// Bytes of heap on a machine with little memory, at least.
 const MIN_HEAP: u64 = 256 << 20;
-/// So many descriptors are standard ones.
+/// Number of standard descriptors.
 const STANDARD: RawFd = 3;
-/// For a process that could go on if it had a CPU.
+/// Patience with a process that could go on if it had a CPU.
 const PATIENCE_WITH_LOAD: Duration = Duration::from_secs(10);
 /// Until a killed process is gone, which takes microseconds; one that waits for a file system that does not answer stays
 /// until that does, while the report is waited for.
@@ -151,7 +151,7 @@ impl Helper {
         meter::cpu_ns_of(self.pid)
     }
 
-    /// Whether it could go on if it had a CPU.
+    /// Looks whether it could go on if it had a CPU.
     fn is_runnable(&self) -> bool {
         let stat = fs::read(format!("/proc/{}/stat", self.pid));
         stat.is_ok_and(|stat| procs::is_runnable(&stat))
@@ -224,7 +224,7 @@ fn settle(socket: &UnixStream, role: &Role, parent: Pid) -> io::Result<UnixStrea
 /// Takes away what the role does not need.
 fn confine(role: &Role) -> io::Result<()> {
     if let Some(most) = role.heap {
-        // What could be had without swapping.
+        // Memory that could be had without swapping.
         let available = procs::memory()("MemAvailable:").unwrap_or(0);
         let heap = (available / 2).clamp(MIN_HEAP, most);
         // Counted at present: the parent's heap.
@@ -234,7 +234,7 @@ fn confine(role: &Role) -> io::Result<()> {
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
     }
     if !role.sees_files {
-        // Where this is refused, its capabilities alone have to do.
+        // Its capabilities alone have to do if this is refused.
         let _ = chroot(c"/proc/self").and_then(|()| chdir(c"/"));
     }
     keep_only(role.keeps)
@@ -248,7 +248,7 @@ fn limit(resource: Resource, value: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-/// In a helper: the directory in which open descriptors are found.
+/// Directory in which a helper finds open descriptors.
 pub(crate) fn own_descriptors() -> &'static Path {
     let ordinary = Path::new("/proc/self/fd");
     if ordinary.exists() {

@@ -8,7 +8,7 @@ use std::io;
 pub use rustix::thread::CapabilitySet as Capabilities;
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
-/// What every tracing tool needs while it runs and reports.
+/// Needs of every tracing tool while it runs and reports.
 const ALWAYS: Capabilities = Capabilities::empty()
     // Open the files that other users' processes have mapped.
     .union(Capabilities::DAC_READ_SEARCH)
@@ -20,7 +20,7 @@ const ALWAYS: Capabilities = Capabilities::empty()
     .union(Capabilities::SYSLOG)
     .union(NEWER);
 
-/// Where the kernel or the container lacks one of these, SYS_ADMIN has to stand in for it.
+/// SYS_ADMIN has to stand in for any of these that the kernel or the container lacks.
 const NEWER: Capabilities = Capabilities::empty()
     // Open perf events.
     .union(Capabilities::PERFMON)
@@ -29,24 +29,24 @@ const NEWER: Capabilities = Capabilities::empty()
     // Follow `/proc/PID/map_files`.
     .union(Capabilities::CHECKPOINT_RESTORE);
 
-/// What writing files takes on top.
+/// Needs of writing files on top.
 pub const FOR_FILES: Capabilities = Capabilities::empty()
     // Write where a user's `-o FILE` points, though the directory be somebody else's.
     .union(Capabilities::DAC_OVERRIDE)
     // Replace somebody else's file in a sticky directory.
     .union(Capabilities::FOWNER);
 
-/// What a command takes on top: a signal is forwarded to it though it has changed its user.
+/// Needs of a command on top: a signal is forwarded to it though it has changed its user.
 pub const FOR_COMMAND: Capabilities = Capabilities::KILL;
 
-/// What waiting for the next trigger takes on top.
+/// Needs of waiting for the next trigger on top.
 pub const FOR_REPETITION: Capabilities = FOR_PROBES
     // Be first when a trigger fires.
     .union(Capabilities::SYS_NICE)
     // PSI triggers with windows below 2 s.
     .union(Capabilities::SYS_RESOURCE);
 
-/// What a next capture takes on top: its BPF programs are measured, and uprobes placed again.
+/// Needs of a next capture on top: its BPF programs are measured, and uprobes placed again.
 pub const FOR_PROBES: Capabilities = Capabilities::SYS_ADMIN;
 
 /// Gives up all capabilities but those that tracing and reporting need and `also`, and any hope for new ones. For the
@@ -77,7 +77,7 @@ pub(crate) fn keep_only(kept: Capabilities) -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// What the calling thread may do; where the kernel does not say, its own refusals have to do.
+/// Capabilities of the calling thread; the kernel's own refusals have to do if it does not say.
 pub(crate) fn effective() -> Capabilities {
     capabilities(None).map_or(Capabilities::all(), |now| now.effective)
 }

@@ -16,12 +16,12 @@ pub(crate) fn parent(tgid: u32) -> Option<u32> {
     u32::try_from(stat(tgid, PARENT)?).ok()
 }
 
-/// When a process began, in ticks of 10 ms since boot; `None`: it is gone.
+/// Beginning of a process, in ticks of 10 ms since boot; `None`: it is gone.
 pub(crate) fn start_ticks(tgid: u32) -> Option<u64> {
     stat(tgid, START)
 }
 
-/// Where a process's stack began, which is random with every exec and so the name of an address space; `None`: it is gone, or
+/// Beginning of a process's stack, which is random with every exec and so the name of an address space; `None`: it is gone, or
 /// has no memory of its own.
 pub(crate) fn stack_start(tgid: u32) -> Option<u64> {
     stat(tgid, STACK_START).filter(|start| *start != 0)
@@ -38,7 +38,7 @@ fn field(stat: &[u8], number: usize) -> Option<u64> {
     fields.nth(number - 3)?.parse().ok()
 }
 
-/// Whether the task of this `stat`, or of its beginning, runs or could.
+/// Looks whether the task of this `stat`, or of its beginning, runs or could.
 pub(crate) fn is_runnable(stat: &[u8]) -> bool {
     behind_name(stat).is_some_and(|fields| fields.starts_with(b" R"))
 }
@@ -53,7 +53,7 @@ fn behind_name(stat: &[u8]) -> Option<&[u8]> {
 ///
 /// # Errors
 ///
-/// When the process is gone, or may not be looked at.
+/// The process is gone, or may not be looked at.
 pub(crate) fn status(tgid: u32) -> io::Result<String> {
     read_status(&format!("/proc/{tgid}/status"))
 }
@@ -78,7 +78,7 @@ pub fn memory() -> impl Fn(&str) -> Option<u64> {
     move |name| bytes(&meminfo, name)
 }
 
-/// What a line of KiB says, in bytes.
+/// Value of a line of KiB, in bytes.
 pub(crate) fn bytes(text: &str, name: &str) -> Option<u64> {
     number(text, name)?.checked_mul(1024)
 }
@@ -88,14 +88,14 @@ pub fn number(text: &str, name: &str) -> Option<u64> {
     words(text, name)?.next()?.parse().ok()
 }
 
-/// What follows `NAME` and white space at the start of a line.
+/// Text that follows `NAME` and white space at the start of a line.
 pub(crate) fn words<'a>(text: &'a str, name: &str) -> Option<impl Iterator<Item = &'a str>> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
     let rest = lines.find(|rest| rest.starts_with(char::is_whitespace))?;
     Some(rest.split_whitespace())
 }
 
-/// Where the first file system is mounted of which `is_wanted` by kind and options, in this process's namespace.
+/// Mount point of the first file system that `is_wanted` by kind and options, in this process's namespace.
 pub(crate) fn mounted(is_wanted: impl Fn(&str, &str) -> bool) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     mounts.lines().find_map(|line| {

@@ -41,7 +41,7 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Whether the caller wanted this signal ignored, as `nohup` does with SIGHUP: then it stays so, here and in the command.
+/// Looks whether the caller wanted this signal ignored, as `nohup` does with SIGHUP: then it stays so, here and in the command.
 pub(crate) fn was_ignored(signal: i32) -> bool {
     IGNORED.load(Ordering::Relaxed) >> signal & 1 == 1
 }
@@ -52,7 +52,7 @@ pub(crate) fn keep_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Which signals have arrived.
+/// Signals that have arrived.
 pub struct Signals {
     ended: Arc<AtomicBool>,
     woken: Arc<AtomicBool>,
@@ -66,7 +66,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// When the handlers cannot be installed.
+    /// The handlers cannot be installed.
     pub fn install() -> Result<Self> {
         let (ended, woken) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
         let which = Arc::new(AtomicUsize::new(0));
@@ -110,7 +110,7 @@ impl Signals {
         })
     }
 
-    /// Whether the collection is to end.
+    /// The collection is to end.
     pub fn ended(&self) -> bool {
         // A signal may come before the flags are there that note it.
         self.ended.load(Ordering::Relaxed) || self.woken.load(Ordering::Relaxed)

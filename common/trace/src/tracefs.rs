@@ -1,6 +1,6 @@
 //! The kernel's list of tracepoints, on machines where nobody has mounted it, too: containers, minimal images.
 //!
-//! Where there is no tracefs at its usual places, one is mounted for this process alone: it is attached to no directory
+//! A tracefs that is at none of its usual places is mounted for this process alone: it is attached to no directory
 //! (fsmount(2), Linux 5.2), nobody else sees it, and it is gone with the process.
 
 use std::fs;
@@ -32,7 +32,7 @@ pub fn events() -> io::Result<PathBuf> {
     let mut places = PLACES
         .map(|place| Path::new(place).join("events"))
         .into_iter();
-    // What may not be looked into is there.
+    // A place that may not be looked into is one.
     if let Some(events) = places.find(|events| !matches!(events.try_exists(), Ok(false))) {
         return Ok(events);
     }
@@ -68,7 +68,7 @@ pub fn id(category: &str, name: &str) -> Result<u64> {
 ///
 /// # Errors
 ///
-/// As for [`id`], and the kernel's refusals.
+/// Those of [`id`], and the kernel's refusals.
 pub fn attach(program: &ProgramMut<'_>, category: &str, name: &str) -> Result<Link> {
     let attr = perf_event_attr {
         type_: PERF_TYPE_TRACEPOINT,

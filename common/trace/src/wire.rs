@@ -33,7 +33,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// What it says, which may refer to its bytes.
+    /// Its content, which may refer to its bytes.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ mod tests {
         receive(socket, most, takes_file, || Ok(()))
     }
 
-    /// What comes of these bytes, behind which the other end is closed.
+    /// Receives these bytes, behind which the other end is closed.
     fn heard(bytes: &[u8]) -> io::Result<u8> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(bytes).unwrap();

@@ -32,7 +32,7 @@ pub(super) fn report_each(
         let tick_ns = ticker.as_ref().map(Ticker::next_ns);
         until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
         let whole = until.deadline_ns.map(|end| end.saturating_sub(*end_ns));
-        // What has passed already is counted.
+        // An end that has passed already closes nothing.
         let is_last = |end_ns: &u64| {
             (schedule.count == Some(count) || deadline_ns == Some(*end_ns))
                 && *end_ns > monotonic_ns()

@@ -38,7 +38,7 @@ use crate::window::{Edges, Schedule};
 
 use intervals::report_each;
 
-/// What can be asked of a tracing tool.
+/// A tracing tool's command line.
 pub trait Options: Parser {
     /// Its command.
     const NAME: &'static str;
@@ -51,7 +51,7 @@ pub trait Options: Parser {
     /// Whom it looks at.
     fn targets(&self) -> &Targets;
 
-    /// When it begins, reports and ends.
+    /// Times of its reports and of its end.
     fn schedule(&self) -> Schedule;
 
     /// `--max-overhead`.
@@ -66,7 +66,7 @@ pub trait Options: Parser {
     ///
     /// # Errors
     ///
-    /// What is wrong with it that clap cannot say.
+    /// A complaint that clap cannot make.
     fn from_command_line() -> Result<Self> {
         Ok(Self::parse())
     }
@@ -75,7 +75,7 @@ pub trait Options: Parser {
     ///
     /// # Errors
     ///
-    /// What does not.
+    /// The first that does not.
     fn resolve(&self) -> Result<Settings> {
         self.targets().resolve()
     }
@@ -89,7 +89,7 @@ pub trait Options: Parser {
         Ok(())
     }
 
-    /// Which optional programs this kernel and these options need.
+    /// Optional programs, by name: whether this kernel and these options need them.
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)>;
 
     /// Capabilities that these options take on top of what tracing does.
@@ -122,7 +122,7 @@ pub trait Tool: Options {
     fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>>;
 }
 
-/// What an engine is made for.
+/// Circumstances that an engine is made for.
 pub struct Setup<'a> {
     /// The running one.
     pub kernel: &'a Kernel,
@@ -130,7 +130,7 @@ pub struct Setup<'a> {
     pub asked: &'a Targets,
     /// The same for the BPF side.
     pub targets: &'a Settings,
-    /// As [`Options::programs`] has them.
+    /// Programs to load, see [`Options::programs`].
     pub programs: &'a [(&'static str, bool)],
     /// `-- COMMAND` that is about to run: its process ID and program.
     pub command: Option<(u32, OsString)>,
@@ -140,13 +140,13 @@ pub struct Setup<'a> {
 
 /// Stacks that an engine takes.
 pub struct StackSetup {
-    /// Where the BPF side finds unwind tables.
+    /// The BPF side's maps of unwind tables.
     pub tables: Maps,
-    /// How user stacks are walked.
+    /// The way to walk user stacks.
     pub method: Method,
     /// Inlined functions get frames of their own.
     pub inline: bool,
-    /// Where kernel stacks are taken.
+    /// Place that kernel stacks are taken at.
     pub origin: Origin,
 }
 
@@ -155,7 +155,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// When descriptors, threads or memory run out.
+    /// Descriptors, threads or memory run out.
     pub fn stacks(&self, setup: StackSetup, ring: &impl MapCore) -> Result<StackTable> {
         let unwinder = Unwinder::new(setup.method, setup.tables, &self.asked.wanted())?;
         let symbolizer = Symbolizer::new(symbolize::Options {
@@ -181,13 +181,13 @@ pub trait Engine {
     /// The engine's own; they end the run, as those of all that follows.
     fn open(&mut self, length: Option<Duration>) -> Result<u64>;
 
-    /// For the line that says that tracing has begun: what is traced, and until when.
+    /// Subject and end of tracing, for the line that says that it has begun.
     fn describe(&self) -> String;
 
-    /// What wakes [`Self::step`] early when readable.
+    /// Descriptors that wake [`Self::step`] early when they are readable.
     fn fds(&self) -> Vec<RawFd>;
 
-    /// What there is to do some 20 times a second.
+    /// Takes in what is new, some 20 times a second.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ pub trait Engine {
     /// The engine's own, and of what is written to.
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()>;
 
-    /// What the run amounts to, at its end.
+    /// The run's balance, at its end.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ pub struct Start {
 ///
 /// # Errors
 ///
-/// What is missing, and the remedy.
+/// Something is missing; the remedy is named.
 pub fn start<T: Options>(tool: &mut T) -> Result<ControlFlow<Outcome, Start>> {
     if let Some(shell) = tool.common().completions {
         return run::print_completions(shell, T::command()).map(ControlFlow::Break);
@@ -265,7 +265,7 @@ pub fn start<T: Options>(tool: &mut T) -> Result<ControlFlow<Outcome, Start>> {
 ///
 /// # Errors
 ///
-/// What keeps it from tracing or from reporting.
+/// Something keeps it from tracing or from reporting.
 pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
     let mut start = match start(&mut tool)? {
         ControlFlow::Break(outcome) => return Ok(outcome),
@@ -292,7 +292,7 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
 ///
 /// # Errors
 ///
-/// As for [`run`].
+/// Those of [`run`].
 pub fn trace<T: Options>(
     tool: &T,
     engine: &mut impl Engine,
