@@ -94,5 +94,5 @@ fn tracepoints_are_profiled_without_tracefs() {
     let program = compile(dir.path(), "calls", CALLS, &[]);
     let event = "-e tracepoint:syscalls:sys_enter_getppid";
     let report = without_tracefs("profile", event, &program);
-    assert_eq!(number(&report["events"], "seen"), 101, "{report:#}");
+    assert_eq!(number(&report["events"], "samples"), 101, "{report:#}");
 }
