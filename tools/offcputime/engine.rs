@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use libbpf_rs::skel::Skel;
-use trace::budget::{Sampler, open_edges, shut_edges};
+use trace::budget::Sampler;
 use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::iterate::{self, Reseeding};
@@ -19,7 +19,7 @@ use trace::symbolize::Origin;
 use trace::window::{Edges, nanoseconds};
 
 use crate::args::Args;
-use crate::harvest::{self, Harvest};
+use crate::harvest;
 use crate::report;
 use crate::sampled::{GATED, Sampled, Sums};
 
@@ -30,7 +30,7 @@ pub(crate) struct Offcputime<'a> {
     stacks: StackTable,
     reseeding: Reseeding,
     meter: &'a Meter,
-    /// With `--max-overhead`.
+    /// From the opening on: when it looks, and what it has seen.
     sampler: Option<(Sampler<'a>, Sums)>,
     /// From the report on.
     closing: Option<Closing>,
@@ -68,21 +68,6 @@ impl<'a> Offcputime<'a> {
         })
     }
 
-    fn begin_sampling(&mut self, percent: f64) -> Result<u64> {
-        let mut sums = Sums::default();
-        let who = (Args::NAME, self.args.common.verbose);
-        let mut windows = Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            stacks: &mut self.stacks,
-            sums: &mut sums,
-        };
-        let sampler = Sampler::begin(who, percent, self.meter, &GATED, &mut windows)?;
-        let start_ns = sampler.began_ns();
-        self.sampler = Some((sampler, sums));
-        Ok(start_ns)
-    }
-
     /// Takes in what is new.
     fn look_around(&mut self) -> Result<State> {
         self.stacks.absorb();
@@ -91,28 +76,26 @@ impl<'a> Offcputime<'a> {
         self.reseeding.follow(moves, seed)?;
         harvest::progress(&self.skel, &self.stacks)
     }
-
-    /// Ends what began at `start_ns` and was looked at all the time.
-    fn harvest(&mut self, start_ns: u64) -> Result<Harvest> {
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        shut_edges(&mut bss.window_end_ns);
-        let end_ns = bss.window_end_ns;
-        self.stacks.absorb();
-        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
-        self.stacks.absorb();
-        Harvest::gather(self.args, &self.skel, &mut self.stacks, start_ns, end_ns)
-    }
 }
 
 impl Engine for Offcputime<'_> {
     fn open(&mut self, length: Option<Duration>) -> Result<u64> {
-        if let Some(percent) = self.args.budget.max_overhead {
-            return self.begin_sampling(percent);
-        }
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.takes_late = length.is_some().into();
-        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        Ok(open_edges(start_ns, end_ns, length.map(nanoseconds)))
+        let who = (Args::NAME, self.args.common.verbose);
+        let percent = self.args.budget.max_overhead;
+        // A budget's windows end by other clocks.
+        let length_ns = length.filter(|_| percent.is_none()).map(nanoseconds);
+        let mut sums = Sums::default();
+        let mut windows = Sampled {
+            args: self.args,
+            skel: &mut self.skel,
+            stacks: &mut self.stacks,
+            sums: &mut sums,
+        };
+        let limits = (percent, length_ns);
+        let sampler = Sampler::begin(who, limits, self.meter, &GATED, &mut windows)?;
+        let start_ns = sampler.began_ns();
+        self.sampler = Some((sampler, sums));
+        Ok(start_ns)
     }
 
     fn describe(&self) -> String {
@@ -121,16 +104,14 @@ impl Engine for Offcputime<'_> {
 
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
-        match self.sampler {
+        match self.args.budget.max_overhead {
             None => self.stacks.fds(),
             Some(_) => Vec::new(),
         }
     }
 
     fn step(&mut self) -> Result<State> {
-        let Some((sampler, sums)) = &mut self.sampler else {
-            return self.look_around();
-        };
+        let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
         sampler.step(&mut Sampled {
             args: self.args,
             skel: &mut self.skel,
@@ -146,24 +127,17 @@ impl Engine for Offcputime<'_> {
         Ok(State { next, ..state })
     }
 
-    fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let harvest = match &mut self.sampler {
-            None => self.harvest(start_ns)?,
-            Some((sampler, sums)) => {
-                let mut windows = Sampled {
-                    args: self.args,
-                    skel: &mut self.skel,
-                    stacks: &mut self.stacks,
-                    sums,
-                };
-                let end_ns = sampler.end(&mut windows)?;
-                windows.stacks.absorb();
-                windows.harvest(sampler, end_ns)?
-            }
+    fn report(&mut self, _start_ns: u64, end_ns: &mut u64) -> Result<()> {
+        let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
+        let mut windows = Sampled {
+            args: self.args,
+            skel: &mut self.skel,
+            stacks: &mut self.stacks,
+            sums,
         };
-        *end_ns = harvest.window.end_ns;
-        let sampler = self.sampler.as_ref();
-        let budget = sampler.map(|(sampler, _)| sampler.summary(*end_ns));
+        *end_ns = sampler.end(&mut windows)?;
+        let harvest = windows.harvest(sampler, *end_ns)?;
+        let budget = sampler.summary(*end_ns);
         let cost = Cost::read(self.meter, self.skel.object(), budget);
         let closing = report::report(self.args, &harvest, &mut self.stacks, &cost)?;
         self.closing = Some(closing);

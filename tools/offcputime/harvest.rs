@@ -11,7 +11,6 @@ use bpf::offcputime::types::{
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
 use trace::budget::Estimate;
-use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
@@ -88,24 +87,8 @@ pub(crate) struct Estimates {
 }
 
 impl Harvest {
-    /// Reads the tables, then asks every target what it is still waiting for.
+    /// Reads the tables, and takes what every target is still waiting for from what the closing iterator said. No losses yet.
     pub(crate) fn gather(
-        args: &Args,
-        skel: &OffcputimeSkel<'_>,
-        stacks: &mut StackTable,
-        start_ns: u64,
-        end_ns: u64,
-    ) -> Result<Self> {
-        let closing = iterate::run(skel.links.close_members.as_ref())?;
-        let edges = (start_ns, end_ns);
-        let known = &mut KnownStacks::new();
-        let mut harvest = Self::gather_closed(args, skel, stacks, known, (&closing, edges))?;
-        harvest.count_losses(skel, stacks)?;
-        Ok(harvest)
-    }
-
-    /// As [`Self::gather`], but for the losses, with what the closing iterator said.
-    pub(crate) fn gather_closed(
         args: &Args,
         skel: &OffcputimeSkel<'_>,
         stacks: &mut StackTable,

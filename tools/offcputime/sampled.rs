@@ -1,4 +1,5 @@
-//! A collection in windows: what each of them showed, added up by what it stands for.
+//! A collection in windows: what each of them showed, added up by what it stands for. Without a budget there is one, which stands
+//! for itself.
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
@@ -6,7 +7,9 @@ use bpf::offcputime::types::left_out_sums;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
-use trace::budget::{Bounded, LeftOut, Sampler, Series, Window, Windowed, open_edges, shut_edges};
+use trace::budget::{
+    Bounded, LeftOut, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges,
+};
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
@@ -32,12 +35,12 @@ pub(crate) const GATED: [&str; 6] = [
 /// Everything that tells rows apart.
 type Key = (Task, Wait, u64, u64, u64);
 
-/// Estimates of one row: ns, ns, waits.
+/// Sums of one row: ns, ns, waits.
 #[derive(Default)]
 struct Sum {
-    blocked: f64,
-    runqueue: f64,
-    count: f64,
+    blocked: Weighted,
+    runqueue: Weighted,
+    count: Weighted,
     /// True in the latest window.
     is_open: bool,
 }
@@ -52,8 +55,8 @@ pub(crate) struct Sums {
     known: KnownStacks,
     rows: Bounded<Key, Sum>,
     /// Waits that found no room there, and their time, ns.
-    rows_full: (f64, f64),
-    accounting: [f64; FIGURES],
+    rows_full: (Weighted, Weighted),
+    accounting: [Weighted; FIGURES],
     threads: u64,
     open: u64,
     oncpu: Series,
@@ -72,8 +75,14 @@ pub(crate) struct Sampled<'a> {
 }
 
 impl Sampled<'_> {
+    /// A run within a budget may do no work that can be done after it.
+    fn is_limited(&self) -> bool {
+        self.args.budget.max_overhead.is_some()
+    }
+
     /// Everything, once the collection has ended.
     pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
+        self.stacks.absorb();
         let scale = sampler.scale(end_ns);
         let start_ns = sampler.began_ns();
         let sums = std::mem::take(self.sums);
@@ -117,9 +126,13 @@ impl Windowed for Sampled<'_> {
     }
 
     fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
-        let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
-        harvest::describe_waiting(self.args, &waiting, self.stacks, &mut self.sums.known)?;
+        if self.is_limited() {
+            let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
+            harvest::describe_waiting(self.args, &waiting, self.stacks, &mut self.sums.known)?;
+        }
+        let takes_late = length_ns.is_some() && !self.is_limited();
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.takes_late = takes_late.into();
         bss.walk_on_leaving = (!first).into();
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
         Ok(open_edges(start_ns, end_ns, length_ns))
@@ -128,6 +141,10 @@ impl Windowed for Sampled<'_> {
     fn shut(&mut self) -> Result<u64> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
+        if !self.is_limited() {
+            self.stacks.absorb();
+            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
+        }
         // Still attached: what happens to a target meanwhile tells what it did in the window.
         self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
         Ok(now)
@@ -138,7 +155,7 @@ impl Windowed for Sampled<'_> {
         let closing = std::mem::take(&mut self.sums.closing);
         let known = &mut self.sums.known;
         let closing = (&closing[..], edges);
-        let part = Harvest::gather_closed(self.args, self.skel, self.stacks, known, closing)?;
+        let part = Harvest::gather(self.args, self.skel, self.stacks, known, closing)?;
         let totals = harvest::totals(self.skel)?;
         self.sums.add(&part, totals, window);
         Ok(())
@@ -151,8 +168,8 @@ impl Default for Sums {
             closing: Vec::new(),
             known: KnownStacks::new(),
             rows: Bounded::new(MOST_ROWS),
-            rows_full: (0.0, 0.0),
-            accounting: [0.0; FIGURES],
+            rows_full: Default::default(),
+            accounting: [Weighted::default(); FIGURES],
             threads: 0,
             open: 0,
             oncpu: Series::default(),
@@ -169,14 +186,14 @@ impl Sums {
         let weight = window.weight();
         let now = figures(&part.accounting);
         let before = figures(&self.before);
-        let seen: Vec<f64> = now.iter().zip(before).map(|(now, old)| now - old).collect();
+        let seen: Vec<u64> = now.iter().zip(before).map(|(now, old)| now - old).collect();
         for (sum, seen) in self.accounting.iter_mut().zip(&seen) {
-            *sum += weight * seen;
+            sum.add(*seen, weight);
         }
         let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
-        self.oncpu.push(seen[1], open_ns, stratum_ns);
-        self.runqueue.push(seen[2], open_ns, stratum_ns);
-        self.blocked.push(seen[3], open_ns, stratum_ns);
+        self.oncpu.push(seen[1] as f64, open_ns, stratum_ns);
+        self.runqueue.push(seen[2] as f64, open_ns, stratum_ns);
+        self.blocked.push(seen[3] as f64, open_ns, stratum_ns);
         let threads = part.accounting.threads - self.before.threads;
         self.threads = self.threads.max(threads);
         self.before = totals;
@@ -187,22 +204,24 @@ impl Sums {
         for row in &part.rows {
             let key = (row.task.clone(), row.wait, row.user, row.kernel, row.waker);
             let Some(sum) = self.rows.entry(key, Sum::default) else {
-                self.rows_full.0 += weight * row.count as f64;
-                self.rows_full.1 += weight * (row.blocked_ns + row.runqueue_ns) as f64;
+                self.rows_full.0.add(row.count, weight);
+                self.rows_full
+                    .1
+                    .add(row.blocked_ns + row.runqueue_ns, weight);
                 continue;
             };
-            sum.blocked += weight * row.blocked_ns as f64;
-            sum.runqueue += weight * row.runqueue_ns as f64;
+            sum.blocked.add(row.blocked_ns, weight);
+            sum.runqueue.add(row.runqueue_ns, weight);
             if row.is_open {
                 sum.is_open = true;
             } else {
-                sum.count += weight * row.count as f64;
+                sum.count.add(row.count, weight);
             }
         }
     }
 
     fn harvest(mut self, scale: f64, window: Edges) -> Harvest {
-        let whole = |value: f64| (scale * value).round() as u64;
+        let whole = |sum: Weighted| sum.whole(scale);
         let mut losses = Losses::default();
         let (count, time_ns) = self.rows_full;
         let what = "waits: table of all windows full";
@@ -237,10 +256,10 @@ impl Sums {
 }
 
 /// Undoes [`figures`], of sums over windows.
-fn accounting_of(sums: [f64; FIGURES], threads: u64, scale: f64) -> Accounting {
-    let whole = |value: f64| (scale * value).round() as u64;
+fn accounting_of(sums: [Weighted; FIGURES], threads: u64, scale: f64) -> Accounting {
+    let whole = |sum: Weighted| sum.whole(scale);
     // However little of it: what was lost is said.
-    let lost = |value: f64| whole(value).max(u64::from(value > 0.0));
+    let lost = |sum: Weighted| whole(sum).max(u64::from(sum != Weighted::default()));
     let [
         lifetime,
         oncpu,
@@ -279,7 +298,7 @@ fn accounting_of(sums: [f64; FIGURES], threads: u64, scale: f64) -> Accounting {
 const FIGURES: usize = 13;
 
 /// Figures that are added up over windows.
-fn figures(accounting: &Accounting) -> [f64; FIGURES] {
+fn figures(accounting: &Accounting) -> [u64; FIGURES] {
     let lost = &accounting.lost;
     [
         accounting.lifetime_ns,
@@ -296,7 +315,6 @@ fn figures(accounting: &Accounting) -> [f64; FIGURES] {
         lost.unreported_ns,
         lost.out_of_order,
     ]
-    .map(|figure| figure as f64)
 }
 
 #[cfg(test)]

@@ -90,56 +90,40 @@ const TOLERANCE: u64 = 20;
 /// For a look at the CPUs' idle time.
 const MOST_LATE_NS: u64 = 50_000_000;
 
-/// What CPUs did while everything was looked at.
-pub(crate) struct Span {
-    pub(crate) window: Edges,
-    /// Of all CPUs, by the kernel's account.
-    pub(crate) idle_ns: u64,
-    /// Idle time was asked for so long after the window's end, ns.
+/// Idle time of all CPUs in a window, by the kernel's account.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Idle {
+    /// ns
+    pub(crate) ns: u64,
+    /// Time from the window's end to the look at it, ns.
     pub(crate) late_ns: u64,
-    /// CPUs that came online meanwhile.
-    pub(crate) late_cpus: Late,
 }
 
 impl Harvest {
-    pub(crate) fn gather(
-        args: &Args,
-        skel: &ProfileSkel<'_>,
-        stacks: &StackTable,
-        span: &Span,
-    ) -> Result<Self> {
-        let mut harvest = Self {
-            rows: rows(skel)?,
-            totals: totals(skel)?,
-            losses: Losses::default(),
-            window: span.window,
-            expected: None,
-            estimates: None,
-        };
-        let cpus = if args.cpu.is_some() { 1 } else { cpus_online() };
-        // How long a CPU was there that came later, nobody knows, nor how much of the idle time of a late look was the window's.
-        if args.event.is_clock() && span.late_cpus.is_empty() && span.late_ns < MOST_LATE_NS {
-            let period_ns = match args.rate() {
-                Rate::Every(period_ns) => period_ns,
-                Rate::Hertz(hertz) => 1_000_000_000 / hertz,
-            };
-            harvest.expected =
-                Some((span.window.ns() * cpus).saturating_sub(span.idle_ns) / period_ns);
+    /// Ticks that a clock owes, if everything was looked at.
+    pub(crate) fn expect_ticks(&mut self, args: &Args, idle: Idle, late_cpus: &Late) {
+        // Nobody knows how long a CPU was there that came later, nor how much of the idle time of a late look was the window's.
+        if !args.event.is_clock() || !late_cpus.is_empty() || idle.late_ns >= MOST_LATE_NS {
+            return;
         }
-        harvest.count_losses(skel, stacks, cpus, &span.late_cpus)?;
-        Ok(harvest)
+        let period_ns = match args.rate() {
+            Rate::Every(period_ns) => period_ns,
+            Rate::Hertz(hertz) => 1_000_000_000 / hertz,
+        };
+        let time_ns = self.window.ns() * cpus(args);
+        self.expected = Some(time_ns.saturating_sub(idle.ns) / period_ns);
     }
 
     pub(crate) fn count_losses(
         &mut self,
+        args: &Args,
         skel: &ProfileSkel<'_>,
         stacks: &StackTable,
-        cpus: u64,
         late_cpus: &Late,
     ) -> Result<()> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let expected = self.expected.unwrap_or(0);
-        let slack = EDGE_SAMPLES * cpus + expected / TOLERANCE;
+        let slack = EDGE_SAMPLES * cpus(args) + expected / TOLERANCE;
         let missing = expected.saturating_sub(self.totals.busy() + slack);
         let losses = &mut self.losses;
         losses.count("throttled", "samples the kernel did not take", missing);
@@ -169,6 +153,11 @@ impl Harvest {
         stacks.count_losses(losses);
         Ok(())
     }
+}
+
+/// CPUs that are looked at.
+fn cpus(args: &Args) -> u64 {
+    if args.cpu.is_some() { 1 } else { cpus_online() }
 }
 
 /// What the progress line shows.

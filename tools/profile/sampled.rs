@@ -1,22 +1,22 @@
-//! A collection in windows: what each of them showed, added up by what it stands for.
+//! A collection in windows: what each of them showed, added up by what it stands for. Without a budget there is one, which stands
+//! for itself.
 
 use anyhow::Result;
 use bpf::profile::ProfileSkel;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
-use trace::budget::{Bounded, Sampler, Series, Window, Windowed, open_edges, shut_edges};
+use trace::budget::{Bounded, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges};
 use trace::loader::section;
 use trace::losses::Losses;
-use trace::meter::cpus_online;
-use trace::random::round_fairly;
 use trace::stacks::StackTable;
 use trace::window::Edges;
 
 use crate::args::Args;
 use crate::attach::Attached;
+use crate::busy;
 use crate::event::Event;
-use crate::harvest::{self, Estimates, Harvest, Row, Totals};
+use crate::harvest::{self, Estimates, Harvest, Idle, Row, Totals};
 use crate::moments::Moments;
 use crate::traps;
 
@@ -26,14 +26,18 @@ const MOST_ROWS: usize = 1 << 18;
 /// The windows so far.
 pub(crate) struct Sums {
     /// Samples and weight, by task, user stack and kernel stack.
-    rows: Bounded<(Task, u64, u64), (f64, f64)>,
+    rows: Bounded<(Task, u64, u64), (Weighted, Weighted)>,
     /// Samples that found no room there.
-    rows_full: f64,
-    totals: [f64; 4],
+    rows_full: Weighted,
+    totals: [Weighted; 4],
     samples: Series,
     weight: Series,
     /// Totals in the map at the last edge.
     before: Totals,
+    /// Idle time of all CPUs when the window opened, ns.
+    idle_before_ns: u64,
+    /// The same while it was open; and its end was looked at so long after it, ns.
+    idle: Idle,
 }
 
 /// The tool at the edge of a window.
@@ -66,6 +70,11 @@ pub(crate) fn measure_trap(
 }
 
 impl Sampled<'_> {
+    /// A run within a budget looks at times only.
+    fn is_limited(&self) -> bool {
+        self.args.budget.max_overhead.is_some()
+    }
+
     /// Everything, once the collection has ended.
     pub(crate) fn harvest(
         self,
@@ -74,23 +83,21 @@ impl Sampled<'_> {
         stacks: &StackTable,
     ) -> Result<Harvest> {
         let start_ns = sampler.began_ns();
-        let (scale, is_exact) = (sampler.scale(end_ns), sampler.is_exact());
-        let looked = sampler.share(end_ns);
+        let late_cpus = self.attached.late_cpus();
         let sums = std::mem::take(self.sums);
-        let mut harvest = sums.harvest(scale, Edges { start_ns, end_ns });
-        harvest.estimates = harvest
-            .estimates
-            .filter(|_| !is_exact)
-            .map(|estimates| Estimates {
-                looked,
-                ..estimates
-            });
-        let cpus = if self.args.cpu.is_some() {
-            1
-        } else {
-            cpus_online()
-        };
-        harvest.count_losses(self.skel, stacks, cpus, &self.attached.late_cpus())?;
+        let idle = sums.idle;
+        let window = Edges { start_ns, end_ns };
+        let mut harvest = sums.harvest(sampler.scale(end_ns), window);
+        if sampler.is_exact() {
+            harvest.estimates = None;
+        }
+        if let Some(estimates) = &mut harvest.estimates {
+            estimates.looked = sampler.share(end_ns);
+        }
+        if self.args.budget.max_overhead.is_none() {
+            harvest.expect_ticks(self.args, idle, &late_cpus);
+        }
+        harvest.count_losses(self.args, self.skel, stacks, &late_cpus)?;
         Ok(harvest)
     }
 }
@@ -109,7 +116,10 @@ impl Windowed for Sampled<'_> {
     }
 
     fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
-        self.attached.resume(self.args, self.skel)?;
+        if self.is_limited() {
+            self.attached.resume(self.args, self.skel)?;
+        }
+        self.sums.idle_before_ns = busy::idle_ns(self.args.cpu);
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
         Ok(open_edges(start_ns, end_ns, length_ns))
@@ -118,14 +128,22 @@ impl Windowed for Sampled<'_> {
     fn shut(&mut self) -> Result<u64> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
-        self.attached.pause()?;
+        let late_ns = now - bss.window_end_ns;
+        let idle_ns = busy::idle_ns(self.args.cpu);
+        self.sums.idle = Idle {
+            ns: idle_ns.saturating_sub(self.sums.idle_before_ns),
+            late_ns,
+        };
+        if self.is_limited() {
+            self.attached.pause()?;
+        }
         Ok(now)
     }
 
     fn take(&mut self, window: &Window) -> Result<()> {
         let rows = harvest::rows(self.skel)?;
         harvest::clear_rows(self.skel)?;
-        self.moments.absorb_weighted(window.weight());
+        self.moments.absorb_weighted(window.weight().number());
         self.sums.add(rows, harvest::totals(self.skel)?, window);
         Ok(())
     }
@@ -135,11 +153,13 @@ impl Default for Sums {
     fn default() -> Self {
         Self {
             rows: Bounded::new(MOST_ROWS),
-            rows_full: 0.0,
-            totals: [0.0; 4],
+            rows_full: Weighted::default(),
+            totals: [Weighted::default(); 4],
             samples: Series::default(),
             weight: Series::default(),
             before: Totals::default(),
+            idle_before_ns: 0,
+            idle: Idle::default(),
         }
     }
 }
@@ -150,23 +170,22 @@ impl Sums {
         let weight = window.weight();
         let seen = figures(&totals).into_iter().zip(figures(&self.before));
         for (sum, (now, before)) in self.totals.iter_mut().zip(seen) {
-            *sum += weight * (now - before);
+            sum.add(now - before, weight);
         }
         self.before = totals;
         let (mut samples, mut weights) = (0.0, 0.0);
         for row in rows {
-            let (own_samples, own_weight) = (row.samples as f64, row.weight as f64);
-            samples += own_samples;
-            weights += own_weight;
+            samples += row.samples as f64;
+            weights += row.weight as f64;
             match self
                 .rows
                 .entry((row.task, row.user, row.kernel), Default::default)
             {
                 Some(sum) => {
-                    sum.0 += weight * own_samples;
-                    sum.1 += weight * own_weight;
+                    sum.0.add(row.samples, weight);
+                    sum.1.add(row.weight, weight);
                 }
-                None => self.rows_full += weight * own_samples,
+                None => self.rows_full.add(row.samples, weight),
             }
         }
         let (open_ns, stratum_ns) = (window.open_ns(), window.stratum_ns);
@@ -176,7 +195,7 @@ impl Sums {
 
     fn harvest(mut self, scale: f64, window: Edges) -> Harvest {
         let mut random = 1;
-        let mut whole = |value: f64| round_fairly(scale * value, &mut random);
+        let mut whole = |sum: Weighted| sum.whole_fairly(scale, &mut random);
         let rows = self.rows.drain().map(|((task, user, kernel), sum)| Row {
             task,
             user,
@@ -187,13 +206,12 @@ impl Sums {
         let rows = rows
             .filter(|row| row.samples > 0 || row.weight > 0)
             .collect();
-        let [events, idle, others, samples] =
-            self.totals.map(|total| (scale * total).round() as u64);
+        let [events, idle, others, samples] = self.totals.map(|total| total.whole(scale));
         let mut losses = Losses::default();
         losses.count(
             "windows_full",
             "samples: table of all windows full",
-            (scale * self.rows_full).round() as u64,
+            self.rows_full.whole(scale),
         );
         Harvest {
             rows,
@@ -216,8 +234,8 @@ impl Sums {
     }
 }
 
-fn figures(totals: &Totals) -> [f64; 4] {
-    [totals.events, totals.idle, totals.others, totals.samples].map(|figure| figure as f64)
+fn figures(totals: &Totals) -> [u64; 4] {
+    [totals.events, totals.idle, totals.others, totals.samples]
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bpf::runqlat::types::slow_wait;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
-use trace::budget::{Sampler, open_edges};
+use trace::budget::Sampler;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::histogram::hdr::HdrLog;
@@ -17,12 +17,12 @@ use trace::iterate::{self, Reseeding};
 use trace::loader::{self, section};
 use trace::meter::Meter;
 use trace::progress::State;
-use trace::session::{Engine, Setup};
+use trace::session::{Engine, Options, Setup};
 use trace::window::{Edges, nanoseconds};
 
 use crate::args::{Args, Group};
-use crate::harvest::{self, Interval};
-use crate::windows::{GATED, Sums, Windows, sampler};
+use crate::harvest;
+use crate::windows::{GATED, Sums, Windows};
 use crate::{report, slow};
 
 /// The tool at work.
@@ -35,7 +35,7 @@ pub(crate) struct Runqlat<'a> {
     start_ns: u64,
     reseeding: Reseeding,
     meter: &'a Meter,
-    /// With `--max-overhead`.
+    /// From the opening on: when it looks, and what it has seen.
     sampler: Option<(Sampler<'a>, Sums)>,
 }
 
@@ -75,22 +75,27 @@ impl<'a> Runqlat<'a> {
     /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.sampler.as_ref();
-        let budget = budget.map(|(sampler, _)| sampler.summary(end_ns));
+        let budget = budget.and_then(|(sampler, _)| sampler.summary(end_ns));
         Cost::read(self.meter, self.skel.object(), budget)
     }
 }
 
 impl Engine for Runqlat<'_> {
     fn open(&mut self, length: Option<Duration>) -> Result<u64> {
-        self.sampler = sampler(self.args, &mut self.skel, self.meter)?;
-        self.start_ns = match &self.sampler {
-            Some((sampler, _)) => sampler.began_ns(),
-            None => {
-                let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-                let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-                open_edges(start_ns, end_ns, length.map(nanoseconds))
-            }
+        let who = (Args::NAME, self.args.common.verbose);
+        let percent = self.args.budget.max_overhead;
+        // A budget's windows end by other clocks.
+        let length_ns = length.filter(|_| percent.is_none()).map(nanoseconds);
+        let mut sums = Sums::default();
+        let mut windows = Windows {
+            args: self.args,
+            skel: &mut self.skel,
+            sums: &mut sums,
         };
+        let limits = (percent, length_ns);
+        let sampler = Sampler::begin(who, limits, self.meter, &GATED, &mut windows)?;
+        self.start_ns = sampler.began_ns();
+        self.sampler = Some((sampler, sums));
         Ok(self.start_ns)
     }
 
@@ -117,22 +122,17 @@ impl Engine for Runqlat<'_> {
     }
 
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
-        if self.sampler.is_none() {
+        if self.args.budget.max_overhead.is_none() {
             section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
         }
         Ok(())
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let interval = match &mut self.sampler {
-            None => Interval::take(self.args, &mut self.skel, start_ns)?,
-            Some((sampler, sums)) => {
-                let (args, skel) = (self.args, &mut self.skel);
-                let end_ns = sampler.end(&mut Windows { args, skel, sums })?;
-                std::mem::take(sums).interval(&self.skel, start_ns, end_ns)?
-            }
-        };
-        *end_ns = interval.end_ns;
+        let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
+        let (args, skel) = (self.args, &mut self.skel);
+        *end_ns = sampler.end(&mut Windows { args, skel, sums })?;
+        let interval = std::mem::take(sums).interval(&self.skel, start_ns, *end_ns)?;
         let cost = self.cost(interval.end_ns);
         let stdout = &mut io::stdout().lock();
         // Those in the interval that came since the last step.

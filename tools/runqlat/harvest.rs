@@ -8,10 +8,8 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
-use trace::budget::{Estimates, ended_at};
-use trace::histogram::harvest::{
-    Group as Waits, take_groups, take_whole, wait_for_running_programs,
-};
+use trace::budget::Estimates;
+use trace::histogram::harvest::{Group as Waits, take_groups, take_whole};
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::meter::count_skipped;
@@ -56,38 +54,12 @@ pub(crate) struct Interval {
     pub(crate) estimates: Option<Estimates>,
 }
 
-impl Interval {
-    /// Takes what began at `start_ns` and ends now, or has ended by the clock.
-    pub(crate) fn take(args: &Args, skel: &mut RunqlatSkel<'_>, start_ns: u64) -> Result<Self> {
-        let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let epoch = bss.epoch;
-        bss.epoch = 1 - epoch;
-        let end_ns = ended_at(bss.window_end_ns).max(start_ns);
-        wait_for_running_programs();
-        let waits = waits(args, skel, epoch)?;
-        Ok(Self {
-            start_ns,
-            end_ns,
-            waits,
-            culprits: culprits(skel, epoch)?,
-            open: open_waits(skel)?,
-            under_way_at_start: totals(skel)?.under_way_at_start,
-            losses: losses(skel)?,
-            estimates: None,
-        })
-    }
-}
-
-/// What a window has brought, which is over: nobody writes any more.
-pub(crate) fn take_window(
+/// Waits that ended in the half `epoch`, which nobody writes any more.
+pub(crate) fn waits(
     args: &Args,
-    skel: &mut RunqlatSkel<'_>,
-) -> Result<(Vec<Waits<group_id>>, Vec<Culprit>)> {
-    let epoch = section(skel.maps.bss_data.as_deref(), ".bss")?.epoch;
-    Ok((waits(args, skel, epoch)?, culprits(skel, epoch)?))
-}
-
-fn waits(args: &Args, skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits<group_id>>> {
+    skel: &RunqlatSkel<'_>,
+    epoch: u32,
+) -> Result<Vec<Waits<group_id>>> {
     if args.group() == Group::Machine {
         return Ok(vec![Waits {
             id: group_id::default(),
@@ -100,7 +72,8 @@ fn waits(args: &Args, skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Waits<gr
     Ok(waits)
 }
 
-fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
+/// The same of the tasks that were waited behind; the most time first.
+pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
     let mut culprits = Vec::new();
     for (key, value) in maps::entries::<culprit_key, culprit>(&skel.maps.culprits)? {
         if key.epoch != epoch {

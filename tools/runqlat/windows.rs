@@ -1,19 +1,19 @@
-//! A collection in windows: waits that end in one stand for those of the stratum around it.
-
-use std::collections::HashMap;
+//! A collection in windows: waits that end in one stand for those of the stratum around it. Without a budget there is one an
+//! interval, which stands for itself.
 
 use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
-use trace::budget::{Groups, Sampler, Window, Windowed, open_edges_settled, shut_edges};
-use trace::histogram::harvest::Group as Waits;
+use trace::budget::{
+    Bounded, Groups, Weighted, Window, Windowed, ended_at, open_edges, open_edges_settled,
+    shut_edges,
+};
+use trace::histogram::harvest::{Group as Waits, wait_for_running_programs};
 use trace::iterate;
 use trace::loader::section;
 use trace::maps;
-use trace::meter::Meter;
-use trace::random::round_fairly;
 
 use crate::args::Args;
 use crate::harvest::{self, Culprit, Interval};
@@ -30,18 +30,26 @@ pub(crate) const GATED: [&str; 4] = [
 const MOST_CULPRITS: usize = 1 << 16;
 
 /// The windows of an interval so far.
-#[derive(Default)]
 pub(crate) struct Sums {
     groups: Groups<group_id>,
-    culprits: HashMap<u32, Caused>,
+    culprits: Bounded<u32, Caused>,
 }
 
-/// Estimates of what one task caused; whole numbers only at the end: who has one wait in each window would lose or gain the same
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            groups: Groups::default(),
+            culprits: Bounded::new(MOST_CULPRITS),
+        }
+    }
+}
+
+/// Sums of what one task caused; whole numbers only at the end: who has one wait in each window would lose or gain the same
 /// fraction every time.
 struct Caused {
     culprit: Culprit,
-    caused_ns: f64,
-    waits: f64,
+    caused_ns: Weighted,
+    waits: Weighted,
 }
 
 /// The tool at the edge of a window.
@@ -51,29 +59,14 @@ pub(crate) struct Windows<'a> {
     pub(crate) sums: &'a mut Sums,
 }
 
-/// With a budget: the windows, the first of which is open.
-pub(crate) fn sampler<'a>(
-    args: &'a Args,
-    skel: &mut RunqlatSkel<'static>,
-    meter: &'a Meter,
-) -> Result<Option<(Sampler<'a>, Sums)>> {
-    let mut sums = Sums::default();
-    let who = ("runqlat", args.common.verbose);
-    let windows = &mut Windows {
-        args,
-        skel,
-        sums: &mut sums,
-    };
-    let sampler = args.budget.sampler(who, meter, &GATED, windows)?;
-    Ok(sampler.map(|sampler| (sampler, sums)))
-}
-
-impl Windowed for Windows<'_> {
-    fn object(&self) -> &Object {
-        self.skel.object()
+impl Windows<'_> {
+    /// A run within a budget looks at times only.
+    fn is_limited(&self) -> bool {
+        self.args.budget.max_overhead.is_some()
     }
 
-    fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
+    /// Takes stock, so that waits that are under way count from the window's opening on.
+    fn open_window(&mut self, length_ns: Option<u64>) -> Result<u64> {
         // Slices that ran before the window have nothing to do with its waits.
         maps::clear_per_cpu(&self.skel.maps.history, 0)?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
@@ -89,14 +82,40 @@ impl Windowed for Windows<'_> {
         // Attaching had threads wait that otherwise do not.
         Ok(open_edges_settled(start_ns, end_ns, length_ns))
     }
+}
+
+impl Windowed for Windows<'_> {
+    fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
+    fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
+        if self.is_limited() {
+            return self.open_window(length_ns);
+        }
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
+        Ok(open_edges(start_ns, end_ns, length_ns))
+    }
 
     fn shut(&mut self) -> Result<u64> {
+        let is_limited = self.is_limited();
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        Ok(shut_edges(&mut bss.window_end_ns))
+        if is_limited {
+            return Ok(shut_edges(&mut bss.window_end_ns));
+        }
+        // The other half is written from now on.
+        bss.epoch = 1 - bss.epoch;
+        let end_ns = ended_at(bss.window_end_ns);
+        wait_for_running_programs();
+        Ok(end_ns)
     }
 
     fn take(&mut self, window: &Window) -> Result<()> {
-        let (waits, culprits) = harvest::take_window(self.args, self.skel)?;
+        let epoch = section(self.skel.maps.bss_data.as_deref(), ".bss")?.epoch;
+        let ended = if self.is_limited() { epoch } else { 1 - epoch };
+        let waits = harvest::waits(self.args, self.skel, ended)?;
+        let culprits = harvest::culprits(self.skel, ended)?;
         let (homeless, nameless) = self.sums.add(&waits, culprits, window);
         // Beside those of single windows, which are over.
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
@@ -118,21 +137,18 @@ impl Sums {
         let homeless = self.groups.add(waits, window);
         let mut nameless = 0;
         for culprit in culprits {
-            let part = Caused {
-                caused_ns: weight * culprit.caused_ns as f64,
-                waits: weight * culprit.waits as f64,
+            let (tid, caused_ns, waits) = (culprit.tid, culprit.caused_ns, culprit.waits);
+            let make = || Caused {
+                caused_ns: Weighted::default(),
+                waits: Weighted::default(),
                 culprit,
             };
-            let is_full = self.culprits.len() >= MOST_CULPRITS;
-            match self.culprits.get_mut(&part.culprit.tid) {
+            match self.culprits.entry(tid, make) {
                 Some(sum) => {
-                    sum.caused_ns += part.caused_ns;
-                    sum.waits += part.waits;
+                    sum.caused_ns.add(caused_ns, weight);
+                    sum.waits.add(waits, weight);
                 }
-                None if is_full => nameless += 1,
-                None => {
-                    self.culprits.insert(part.culprit.tid, part);
-                }
+                None => nameless += 1,
             }
         }
         (homeless, nameless)
@@ -140,7 +156,7 @@ impl Sums {
 
     /// The interval that ends now, with its groups and tasks.
     pub(crate) fn interval(
-        self,
+        mut self,
         skel: &RunqlatSkel<'_>,
         start_ns: u64,
         end_ns: u64,
@@ -149,7 +165,7 @@ impl Sums {
         let scale = self.groups.scale(elapsed_ns);
         let (mut waits, estimates) = self.groups.finish(elapsed_ns);
         waits.sort_by_key(|waits| waits.id.id);
-        let culprits = ranked(self.culprits.into_values(), scale);
+        let culprits = ranked(self.culprits.drain().map(|(_, caused)| caused), scale);
         Ok(Interval {
             start_ns,
             end_ns,
@@ -166,7 +182,7 @@ impl Sums {
 /// What all have caused in the interval, the most first.
 fn ranked(all: impl Iterator<Item = Caused>, scale: f64) -> Vec<Culprit> {
     let mut random = 1;
-    let mut whole = |value: f64| round_fairly(scale * value, &mut random);
+    let mut whole = |sum: Weighted| sum.whole_fairly(scale, &mut random);
     let culprits = all.map(|caused| Culprit {
         caused_ns: whole(caused.caused_ns),
         waits: whole(caused.waits),
@@ -206,7 +222,7 @@ mod tests {
         for number in 0..100 {
             sums.add(&[], vec![one_wait(7)], &window(number));
         }
-        let found = ranked(sums.culprits.into_values(), 1.0);
+        let found = ranked(sums.culprits.drain().map(|(_, caused)| caused), 1.0);
         assert_eq!((found.len(), found[0].waits.abs_diff(246) <= 1), (1, true));
         assert!(found[0].caused_ns.abs_diff(246_000) <= 1);
     }
@@ -215,7 +231,7 @@ mod tests {
     fn nor_are_many_who_were_seen_once() {
         let mut sums = Sums::default();
         sums.add(&[], (0..1_000).map(one_wait).collect(), &window(0));
-        let found = ranked(sums.culprits.into_values(), 1.0);
+        let found = ranked(sums.culprits.drain().map(|(_, caused)| caused), 1.0);
         let waits: u64 = found.iter().map(|culprit| culprit.waits).sum();
         assert!((2_380..2_540).contains(&waits), "{waits}");
     }

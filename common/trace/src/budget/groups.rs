@@ -45,7 +45,11 @@ impl<I: Plain + Copy> Groups<I> {
             });
             let (weight, random) = (window.weight(), &mut self.random);
             match sum {
-                Some(sum) => sum.histogram.add_weighted(&part.histogram, weight, random),
+                Some(sum) if weight.is_one() => sum.histogram.merge(&part.histogram),
+                Some(sum) => {
+                    let weight = weight.number();
+                    sum.histogram.add_weighted(&part.histogram, weight, random);
+                }
                 None => homeless += part.histogram.count(),
             }
         }

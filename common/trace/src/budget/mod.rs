@@ -23,6 +23,7 @@ mod series;
 mod strata;
 mod summary;
 mod tally;
+mod weighted;
 mod windowed;
 
 use anyhow::{Result, bail};
@@ -38,6 +39,7 @@ pub use sampler::{Next, Sampler};
 pub use series::{Estimate, Series};
 pub use summary::Summary;
 pub use tally::Estimates;
+pub use weighted::{Weight, Weighted};
 pub use windowed::{Window, Windowed, ended_at, open_edges, open_edges_settled, shut_edges};
 
 /// The option.
@@ -51,22 +53,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// With a budget: the windows of `windowed`, the first of which is open; as [`Sampler::begin`].
-    ///
-    /// # Errors
-    ///
-    /// As for that.
-    pub fn sampler<'a>(
-        &self,
-        who: (&'static str, bool),
-        meter: &'a Meter,
-        names: &[&str],
-        windowed: &mut impl Windowed,
-    ) -> Result<Option<Sampler<'a>>> {
-        let begin = |percent| Sampler::begin(who, percent, meter, names, windowed);
-        self.max_overhead.map(begin).transpose()
-    }
-
     /// Whether a budget can be kept to at all, before anything is loaded.
     ///
     /// # Errors

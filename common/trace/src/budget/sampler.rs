@@ -26,6 +26,9 @@ const UNREADY_NS: u64 = 5_000_000;
 const FOR_NAMES: f64 = 0.6;
 const FOR_NAMES_OF_EVERYTHING: f64 = 0.9;
 
+/// All of the machine, in percent.
+const NO_BUDGET: f64 = 100.0;
+
 /// How long a collection may cost more than it should where nothing can be left out any more, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// By how much, as a factor: what a collection costs is not known better.
@@ -52,7 +55,10 @@ enum State {
 pub struct Sampler<'a> {
     tool: &'static str,
     verbose: bool,
-    percent: f64,
+    /// `None`: there is no budget, and everything is traced.
+    percent: Option<f64>,
+    /// Length of a run without a budget, ns, if that is known.
+    length_ns: Option<u64>,
     meter: &'a Meter,
     gate: Gate,
     controller: Controller,
@@ -80,19 +86,24 @@ pub struct Sampler<'a> {
 
 impl<'a> Sampler<'a> {
     /// Begins to look at what `windowed`, the tool called `tool`, traces with the programs called `names`, which are
-    /// loaded and not attached.
+    /// loaded and not attached. Without a budget `percent` it looks all the time, for `length_ns` or until told, with programs
+    /// that are attached already.
     ///
     /// # Errors
     ///
     /// When the programs cannot be measured or attached, and the tool's own.
     pub fn begin(
         (tool, verbose): (&'static str, bool),
-        percent: f64,
+        (percent, length_ns): (Option<f64>, Option<u64>),
         meter: &'a Meter,
         names: &[&str],
         windowed: &mut impl Windowed,
     ) -> Result<Self> {
-        check_measuring(meter)?;
+        let mut names = names;
+        match percent {
+            Some(_) => check_measuring(meter)?,
+            None => names = &[],
+        }
         let now = monotonic_ns();
         let trap_ns = windowed.trap_ns();
         let spent = meter.spent(windowed.object(), trap_ns);
@@ -100,9 +111,10 @@ impl<'a> Sampler<'a> {
             tool,
             verbose,
             percent,
+            length_ns,
             meter,
             gate: Gate::new(windowed.object(), names),
-            controller: Controller::new(percent, cpus_online()),
+            controller: Controller::new(percent.unwrap_or(NO_BUDGET), cpus_online()),
             detail: Detail::default(),
             left_out: LeftOut::default(),
             plan: Plan::Everything,
@@ -136,7 +148,7 @@ impl<'a> Sampler<'a> {
     /// To be heeded after each [`Self::step`].
     pub fn next(&self) -> Next {
         Next {
-            due_ns: Some(self.due_ns()),
+            due_ns: self.percent.map(|_| self.due_ns()),
             must_stop: self.must_stop,
         }
     }
@@ -152,6 +164,9 @@ impl<'a> Sampler<'a> {
     /// Whether other work, naming what is new, may be done now: it delays no window's end, and is paid for. What is not
     /// named now is named after the collection.
     pub fn can_afford_more(&self) -> bool {
+        if self.percent.is_none() {
+            return true;
+        }
         if matches!(self.state, State::Open(_, Some(_))) {
             return false;
         }
@@ -171,7 +186,7 @@ impl<'a> Sampler<'a> {
     ///
     /// As for [`Self::begin`].
     pub fn step(&mut self, windowed: &mut impl Windowed) -> Result<()> {
-        if monotonic_ns() < self.due_ns() {
+        if self.percent.is_none() || monotonic_ns() < self.due_ns() {
             return Ok(());
         }
         match self.state {
@@ -196,13 +211,18 @@ impl<'a> Sampler<'a> {
             self.finish_window(start_ns, end_ns, windowed)?;
             // Cut short, a window says nothing of what the next ones will cost. Looking all the time is judged, or else intervals
             // that are shorter than the time between two checks never were.
-            if end_ns.is_none() && open_ns >= FIRST_CHECK_NS {
+            if self.percent.is_some() && end_ns.is_none() && open_ns >= FIRST_CHECK_NS {
                 let seen = self.observe(open_ns, monotonic_ns(), windowed);
                 if !self.controller.after_everything(&seen).is_affordable() {
                     self.plan = self.controller.windows(&seen);
                 }
             }
-            self.pick_next();
+            if self.percent.is_some() {
+                self.pick_next();
+            } else {
+                // It goes on being looked at.
+                self.state = State::Open(self.strata.start_ns(), None);
+            }
         }
         let now = monotonic_ns();
         self.observe(0, now, windowed);
@@ -229,10 +249,10 @@ impl<'a> Sampler<'a> {
         self.looked.is_exact()
     }
 
-    /// What was done, in a collection that ended at `end_ns`.
-    pub fn summary(&self, end_ns: u64) -> Summary {
-        Summary {
-            percent: self.percent,
+    /// What keeping to the budget took, in a collection that ended at `end_ns`; `None`: there is none.
+    pub fn summary(&self, end_ns: u64) -> Option<Summary> {
+        Some(Summary {
+            percent: self.percent?,
             spent_ns: self.spent.since(&self.at_begin).total(),
             elapsed_ns: end_ns.saturating_sub(self.began_ns),
             cpus: cpus_online(),
@@ -244,7 +264,7 @@ impl<'a> Sampler<'a> {
             left_out: self.left_out,
             left_out_below_ns: self.detail.most_ns(),
             remedy: "",
-        }
+        })
     }
 
     fn open(&mut self, windowed: &mut impl Windowed) -> Result<()> {
@@ -254,7 +274,7 @@ impl<'a> Sampler<'a> {
             Plan::Everything => None,
             Plan::Windows { open_ns, .. } => Some(open_ns),
         };
-        let start_ns = windowed.open(length_ns, self.windows == 0)?;
+        let start_ns = windowed.open(length_ns.or(self.length_ns), self.windows == 0)?;
         if self.windows == 0 {
             self.strata.begin(start_ns);
         }
@@ -327,7 +347,9 @@ impl<'a> Sampler<'a> {
         let before_ns = own_cpu_ns();
         let shut_ns = windowed.shut()?;
         self.gate.close();
+        let by_clock_ns = self.length_ns.map(|length| self.began_ns + length);
         let end_ns = planned_end_ns
+            .or(by_clock_ns)
             .unwrap_or(shut_ns)
             .min(shut_ns)
             .max(start_ns + 1);

@@ -7,6 +7,7 @@ use anyhow::Result;
 use libbpf_rs::Object;
 
 use super::left_out::LeftOut;
+use super::weighted::Weight;
 use crate::window::monotonic_ns;
 
 /// A window that is over, and what it stands for.
@@ -26,9 +27,9 @@ impl Window {
         self.end_ns - self.start_ns
     }
 
-    /// What each thing seen in it counts for; at least 1.
-    pub fn weight(&self) -> f64 {
-        self.stratum_ns.max(self.open_ns()) as f64 / self.open_ns().max(1) as f64
+    /// The number of times that each thing seen in it counts.
+    pub fn weight(&self) -> Weight {
+        Weight::of(self.open_ns(), self.stratum_ns)
     }
 }
 
@@ -74,7 +75,7 @@ pub trait Windowed {
     /// The tool's own; they end the run.
     fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64>;
 
-    /// Lets time count no longer. Returns when it ended, at the latest, ns.
+    /// Lets time count no longer; without a budget, for what comes next. Returns when it ended, at the latest, ns.
     ///
     /// # Errors
     ///
