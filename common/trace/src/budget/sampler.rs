@@ -99,10 +99,9 @@ impl<'a> Sampler<'a> {
         names: &[&str],
         windowed: &mut impl Windowed,
     ) -> Result<Self> {
-        let mut names = names;
-        match percent {
-            Some(_) => check_measuring(meter)?,
-            None => names = &[],
+        let names = percent.map_or(&[][..], |_| names);
+        if percent.is_some() {
+            check_measuring(meter)?;
         }
         let now = monotonic_ns();
         let trap_ns = windowed.trap_ns();
@@ -217,11 +216,10 @@ impl<'a> Sampler<'a> {
                     self.plan = self.controller.windows(&seen);
                 }
             }
-            if self.percent.is_some() {
-                self.pick_next();
-            } else {
+            match self.percent {
+                Some(_) => self.pick_next(),
                 // It goes on being looked at.
-                self.state = State::Open(self.strata.start_ns(), None);
+                None => self.state = State::Open(self.strata.start_ns(), None),
             }
         }
         let now = monotonic_ns();
