@@ -1,32 +1,38 @@
 //! Tools where less is there than on the machine that they were written on.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::c_program::{compile, run};
 use crate::kernel::alone;
 use crate::workload::number;
 
-/// Runs a tool that is to trace `program` in a mount namespace without tracefs and debugfs; its report.
-fn without_tracefs(tool: &str, options: &str, program: &Path) -> Value {
+/// A mount namespace without tracefs and debugfs.
+const WITHOUT_TRACEFS: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null";
+
+/// One with hardly anything: no file systems for tracing, BPF objects and cgroups, nothing that can be written, no sysctls.
+const POOR: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug /sys/fs/bpf /sys/fs/cgroup 2>/dev/null
+    mount -t tmpfs -o ro none /tmp && mount -t tmpfs -o ro none /proc/sys && mount -o remount,bind,ro / || exit 99";
+
+/// Runs a tool in a mount namespace that `setup` makes, with an empty environment and without stdin; its report.
+fn report_in(setup: &str, tool: &str, options: &str) -> Value {
+    let tool = crate::built(tool);
     let script = format!(
-        "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; {} {options} -q -j -- {} && grep -c tracefs /proc/mounts",
-        crate::built(tool).display(),
-        program.display()
+        "{setup}
+        mounts=$(grep -c . /proc/mounts)
+        env -i LANG=C {} -q -j {options} <&- || exit
+        test \"$mounts\" = \"$(grep -c . /proc/mounts)\"",
+        tool.display()
     );
-    // grep's status is 1: there is none, and the tool has mounted none.
-    let output = run(Command::new("unshare").args([
-        "--mount",
-        "sh",
-        "-c",
-        &format!("{script}; test $? = 1"),
-    ]));
-    let mut lines = output.lines();
-    let report = lines.next().expect("a report");
-    assert_eq!(lines.next(), Some("0"), "{output}");
-    serde_json::from_str(report).expect("JSON")
+    let output = run(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    serde_json::from_str(&output).expect("one report")
+}
+
+/// Where programs lie that run without /tmp.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/var/tmp").expect("a directory")
 }
 
 /// A holder lets a waiter wait, 23 times.
@@ -62,18 +68,30 @@ int main(void)
 }
 "#;
 
+fn assert_turns_are_seen(setup: &str) {
+    let dir = directory();
+    let program = compile(dir.path(), "turns", TURNS, &["-pthread"]);
+    let report = report_in(setup, "lockstat", &format!("-U -- {}", program.display()));
+    let locks = report["locks"].as_array().expect("locks");
+    let mutexes = locks.iter().filter(|lock| lock["class"] == "mutex");
+    let waits: u64 = mutexes.map(|lock| number(lock, "contentions")).sum();
+    assert_eq!(waits, 23, "{report:#}");
+}
+
 #[test]
 fn lockstat_sees_futexes_without_tracefs() {
     let Some(_machine) = alone() else {
         return;
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "turns", TURNS, &["-pthread"]);
-    let report = without_tracefs("lockstat", "-U", &program);
-    let locks = report["locks"].as_array().expect("locks");
-    let mutexes = locks.iter().filter(|lock| lock["class"] == "mutex");
-    let waits: u64 = mutexes.map(|lock| number(lock, "contentions")).sum();
-    assert_eq!(waits, 23, "{report:#}");
+    assert_turns_are_seen(WITHOUT_TRACEFS);
+}
+
+#[test]
+fn lockstat_runs_where_hardly_anything_is_there() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    assert_turns_are_seen(POOR);
 }
 
 const CALLS: &str = r"
@@ -85,14 +103,78 @@ int main(void)
 }
 ";
 
+fn assert_calls_are_seen(setup: &str) {
+    let dir = directory();
+    let program = compile(dir.path(), "calls", CALLS, &[]);
+    let event = "-e tracepoint:syscalls:sys_enter_getppid";
+    let options = format!("{event} -- {}", program.display());
+    let report = report_in(setup, "profile", &options);
+    assert_eq!(number(&report["events"], "samples"), 101, "{report:#}");
+}
+
 #[test]
 fn tracepoints_are_profiled_without_tracefs() {
     let Some(_machine) = alone() else {
         return;
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "calls", CALLS, &[]);
-    let event = "-e tracepoint:syscalls:sys_enter_getppid";
-    let report = without_tracefs("profile", event, &program);
-    assert_eq!(number(&report["events"], "samples"), 101, "{report:#}");
+    assert_calls_are_seen(WITHOUT_TRACEFS);
+}
+
+#[test]
+fn profile_runs_where_hardly_anything_is_there() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    assert_calls_are_seen(POOR);
+}
+
+/// Sleeps 23 times.
+const NAPS: &str = r"
+int main(void)
+{
+	const struct timespec nap = { .tv_nsec = 5000000 };
+
+	for (int i = 0; i < 23; i++)
+		nanosleep(&nap, NULL);
+	return 0;
+}
+";
+
+#[test]
+fn waits_are_counted_where_hardly_anything_is_there() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let dir = directory();
+    let program = compile(dir.path(), "naps", NAPS, &[]);
+    let naps = format!("-- {}", program.display());
+    let report = report_in(POOR, "offcputime", &format!("-m 0 {naps}"));
+    let stacks = report["stacks"].as_array().expect("stacks");
+    let asleep = stacks.iter().filter(|stack| stack["reason"] == "sleep");
+    let count: u64 = asleep.clone().map(|stack| number(stack, "count")).sum();
+    let total = |stack: &Value| stack["values"][0].as_u64().expect("ns");
+    let asleep_ns: u64 = asleep.map(total).sum();
+    // A switch that the kernel hides from BPF joins two of them.
+    let unseen = number(&report["losses"], "out_of_order");
+    assert!((23 - unseen.min(23)..=23).contains(&count), "{report:#}");
+    assert!(asleep_ns >= count * 5_000_000, "{report:#}");
+    let report = report_in(POOR, "runqlat", &format!("--wakeup {naps}"));
+    let group = &report["groups"][0];
+    let unseen = number(&report["losses"], "unseen");
+    assert!(number(group, "count") + unseen >= 23, "{report:#}");
+}
+
+#[test]
+fn disks_and_pressure_are_reported_where_hardly_anything_is_there() {
+    let Some(_machine) = alone() else {
+        return;
+    };
+    let report = report_in(POOR, "biolatency", "0.2 1");
+    let length = |report: &Value| number(report, "end_ns") - number(report, "start_ns");
+    assert!(length(&report) >= 200_000_000, "{report:#}");
+    assert!(report["disks"].is_array(), "{report:#}");
+    let report = report_in(POOR, "pressure", "0.2 1");
+    assert!(length(&report) >= 200_000_000, "{report:#}");
+    let report = report_in(POOR, "lockstat", "--now");
+    assert!(report["waits"].is_array(), "{report:#}");
 }

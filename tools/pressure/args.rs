@@ -261,7 +261,7 @@ impl Options for Args {
         self.repeat
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn more_capabilities(&self) -> Capabilities {
         match self.repeat {
             true => FOR_REPETITION,
             false => Capabilities::empty(),

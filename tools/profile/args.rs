@@ -10,7 +10,7 @@ use profile::write::Format as FileFormat;
 use trace::budget::Budget;
 use trace::options::{Common, Stacks};
 use trace::output::{Format, OutputFile};
-use trace::privileges::{Capabilities, FOR_FILES, FOR_PROBES};
+use trace::privileges::{Capabilities, FOR_PROBES};
 use trace::probe::{Feature, Kernel, Need};
 use trace::session::Options;
 use trace::symbolize::Origin;
@@ -252,18 +252,13 @@ impl Options for Args {
         ]
     }
 
-    fn capabilities(&self) -> Capabilities {
-        let files = match self.outputs() {
-            [] => Capabilities::empty(),
-            _ => FOR_FILES,
-        };
+    fn more_capabilities(&self) -> Capabilities {
         let is_probe = matches!(self.event, Event::Uprobe { .. });
         // Probes of the budget's next window take more than their first one's programs.
-        let for_probes = match self.budget.max_overhead {
+        match self.budget.max_overhead {
             Some(_) if is_probe => FOR_PROBES,
             _ => Capabilities::empty(),
-        };
-        self.targets.capabilities() | files | for_probes
+        }
     }
 }
 

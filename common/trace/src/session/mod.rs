@@ -92,13 +92,9 @@ pub trait Options: Parser {
     /// Optional programs, by name: whether this kernel and these options need them.
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)>;
 
-    /// Capabilities that these options take on top of what tracing does.
-    fn capabilities(&self) -> Capabilities {
-        let files = match self.outputs() {
-            [] => Capabilities::empty(),
-            _ => FOR_FILES,
-        };
-        self.targets().capabilities() | files
+    /// Capabilities that tracing and reporting take beside those of every tool, of a command and of files.
+    fn more_capabilities(&self) -> Capabilities {
+        Capabilities::empty()
     }
 
     /// It goes on after the run's end, and traces again.
@@ -299,7 +295,7 @@ pub fn trace<T: Options>(
     signals: &Signals,
     corked: Option<Corked>,
 ) -> Result<Outcome> {
-    privileges::keep_for_tracing(T::NAME, tool.capabilities());
+    privileges::keep_for_tracing(T::NAME, capabilities(tool));
     let (common, schedule) = (tool.common(), tool.schedule());
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
@@ -316,6 +312,15 @@ pub fn trace<T: Options>(
         detaching::hand_over(common.quiet);
     }
     ran
+}
+
+/// Capabilities that a tool takes beside those of every tool.
+fn capabilities(tool: &impl Options) -> Capabilities {
+    let files = match tool.outputs() {
+        [] => Capabilities::empty(),
+        _ => FOR_FILES,
+    };
+    tool.targets().capabilities() | files | tool.more_capabilities()
 }
 
 fn close<T: Options>(tool: &T, engine: &mut impl Engine, window: Edges) -> Result<Outcome> {
