@@ -2,11 +2,16 @@
 
 use std::process::Command;
 
+use oracle::{Below, Engine, Span};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::c_program::{compile, run};
 use crate::kernel::alone;
+use crate::off_cpu::{Times, sees_hidden};
+use crate::run_queue::assert_waits;
+use crate::targets::{phase, start_phases};
+use crate::tool::Tool;
 use crate::workload::number;
 
 /// A mount namespace without tracefs and debugfs.
@@ -16,16 +21,17 @@ const WITHOUT_TRACEFS: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug 2
 const POOR: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug /sys/fs/bpf /sys/fs/cgroup 2>/dev/null
     mount -t tmpfs -o ro none /tmp && mount -t tmpfs -o ro none /proc/sys && mount -o remount,bind,ro / || exit 99";
 
-/// Runs a tool in a mount namespace that `setup` makes, with an empty environment and without stdin; its report.
-fn report_in(setup: &str, tool: &str, options: &str) -> Value {
+/// A tool with an empty environment and without stdin, in words of a shell.
+fn destitute(tool: &str, options: &str) -> String {
     let tool = crate::built(tool);
-    let script = format!(
-        "{setup}
-        mounts=$(grep -c . /proc/mounts)
-        env -i LANG=C {} -q -j {options} <&- || exit
-        test \"$mounts\" = \"$(grep -c . /proc/mounts)\"",
-        tool.display()
-    );
+    format!("env -i LANG=C {} {options} <&-", tool.display())
+}
+
+/// The report of a tool that runs in a mount namespace that `setup` makes, and mounts nothing there.
+fn report_in(setup: &str, tool: &str, options: &str) -> Value {
+    let mounts = "$(grep -c . /proc/mounts)";
+    let tool = destitute(tool, &format!("-q -j {options}"));
+    let script = format!("{setup}\nmounts={mounts}\n{tool} && test $mounts = {mounts}");
     let output = run(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
     serde_json::from_str(&output).expect("one report")
 }
@@ -128,40 +134,38 @@ fn profile_runs_where_hardly_anything_is_there() {
     assert_calls_are_seen(POOR);
 }
 
-/// Sleeps 23 times.
-const NAPS: &str = r"
-int main(void)
-{
-	const struct timespec nap = { .tv_nsec = 5000000 };
-
-	for (int i = 0; i < 23; i++)
-		nanosleep(&nap, NULL);
-	return 0;
-}
-";
-
 #[test]
 fn waits_are_counted_where_hardly_anything_is_there() {
     let Some(_machine) = alone() else {
         return;
     };
     let dir = directory();
-    let program = compile(dir.path(), "naps", NAPS, &[]);
-    let naps = format!("-- {}", program.display());
-    let report = report_in(POOR, "offcputime", &format!("-m 0 {naps}"));
-    let stacks = report["stacks"].as_array().expect("stacks");
-    let asleep = stacks.iter().filter(|stack| stack["reason"] == "sleep");
-    let count: u64 = asleep.clone().map(|stack| number(stack, "count")).sum();
-    let total = |stack: &Value| stack["values"][0].as_u64().expect("ns");
-    let asleep_ns: u64 = asleep.map(total).sum();
-    // A switch that the kernel hides from BPF joins two of them.
-    let unseen = number(&report["losses"], "out_of_order");
-    assert!((23 - unseen.min(23)..=23).contains(&count), "{report:#}");
-    assert!(asleep_ns >= count * 5_000_000, "{report:#}");
-    let report = report_in(POOR, "runqlat", &format!("--wakeup {naps}"));
-    let group = &report["groups"][0];
-    let unseen = number(&report["losses"], "unseen");
-    assert!(number(group, "count") + unseen >= 23, "{report:#}");
+    let mut workload = start_phases(dir.path(), &["napping"]);
+    let tid = u64::from(workload.pid());
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let start = |name: &str, options: &str| {
+        let tool = destitute(name, &format!("-j {options} -p {tid}"));
+        let script = format!("{POOR}\nexec {tool}");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script]);
+        let tool = Tool::spawn(name, command);
+        tool.wait_attached();
+        tool
+    };
+    let tools = [start("offcputime", "-m 0"), start("runqlat", "-L --wakeup")];
+    let logs = below.around().expect("the oracle");
+    let napped = phase(&mut workload);
+    tools.iter().for_each(Tool::interrupt);
+    let [offcputime, runqlat] = tools.map(|tool| tool.finish().report());
+    workload.finish();
+    let logs = logs.take().expect("whole logs");
+    let worked = number(&napped, "start_ns")..number(&napped, "end_ns");
+    let times = Times::in_report(&offcputime, &logs, tid, sees_hidden());
+    let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
+    times.assert_inside(&asleep, |stack| stack["reason"] == "sleep");
+    let window = number(&runqlat, "start_ns")..number(&runqlat, "end_ns");
+    let woken = |wait: &Span| !wait.was_runnable && wait.begins_in(&window);
+    assert_waits(&runqlat, &logs, tid, woken);
 }
 
 #[test]
