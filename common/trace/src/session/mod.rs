@@ -288,7 +288,7 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
 ///
 /// # Errors
 ///
-/// Those of [`run`].
+/// Those of [`run()`].
 pub fn trace<T: Options>(
     tool: &T,
     engine: &mut impl Engine,
