@@ -23,7 +23,7 @@ SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-demo: build ## build, trace a small program with five of the tools, show and explain the results
+demo: build ## build, trace a small program with each tool, show and explain the results
 	demo/run $(RELEASE)
 
 build: deps ## release build of the tools and of the demo's program
