@@ -38,7 +38,7 @@ kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEM
 check: deps docs ## formatting, clippy, documentation and scripts, warnings refused
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
+	@if command -v shellcheck >/dev/null; then shellcheck -S warning $(SCRIPTS); \
 	else echo 'shellcheck is not installed: scripts not checked'; fi
 	@if test -f .clang-format && command -v clang-format >/dev/null; \
 	then find bpf -name '*.bpf.[ch]' -exec clang-format --dry-run -Werror {} +; \
