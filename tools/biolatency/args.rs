@@ -9,9 +9,9 @@ use trace::budget::Budget;
 use trace::cgroups;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
-use trace::session::Options;
+use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
-use trace::window::{Every, Schedule, nanoseconds, parse_duration};
+use trace::window::{Every, nanoseconds, parse_duration};
 
 use crate::disks::Disk;
 
@@ -236,20 +236,14 @@ impl Options for Args {
     const NAME: &'static str = "biolatency";
     const NEEDS: &'static [Need] = &NEEDS;
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    fn schedule(&self) -> Schedule {
-        self.every.into()
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            common: &self.common,
+            targets: &self.targets,
+            budget: &self.budget,
+            schedule: self.every.into(),
+            outputs: &[],
+        }
     }
 
     fn resolve(&self) -> Result<Settings> {

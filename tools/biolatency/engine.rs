@@ -78,7 +78,7 @@ impl<'a> Biolatency<'a> {
             args,
             names: Names::of(setup.kernel),
             slow_ios: Arrivals::open(&skel.maps.slow_ios)?,
-            harvest: Harvest::begin(args),
+            harvest: Harvest::default(),
             skel,
             hdr,
             start_ns: 0,

@@ -40,6 +40,7 @@ pub(crate) struct Interval {
 }
 
 /// Takes intervals; remembers what the kernel's own counters were at the end of the last one.
+#[derive(Default)]
 pub(crate) struct Harvest {
     stats: HashMap<u32, Stat>,
     completions: Completions,

@@ -9,7 +9,7 @@ use trace::budget::Budget;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
 use trace::probe::{Feature, Kernel, Need};
-use trace::session::Options;
+use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::window::{For, Schedule, parse_duration};
@@ -291,27 +291,17 @@ impl Options for Args {
     const NAME: &'static str = "lockstat";
     const NEEDS: &'static [Need] = &NEEDS;
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    fn schedule(&self) -> Schedule {
-        Schedule {
-            interval: self.interval,
-            ..self.window.into()
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            common: &self.common,
+            targets: &self.targets,
+            budget: &self.budget,
+            schedule: Schedule {
+                interval: self.interval,
+                ..self.window.into()
+            },
+            outputs: &self.output,
         }
-    }
-
-    fn outputs(&self) -> &[OutputFile] {
-        &self.output
     }
 
     fn narrow_to(&mut self, kernel: &Kernel) -> Result<()> {

@@ -9,13 +9,12 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use profile::folded;
 use trace::budget::Budget;
 use trace::options::{Common, Stacks};
-use trace::output::OutputFile;
 use trace::probe::{Feature, Kernel, Need};
-use trace::session::Options;
+use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::waits;
-use trace::window::{For, Schedule};
+use trace::window::For;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -169,24 +168,14 @@ impl Options for Args {
     const NAME: &'static str = "offcputime";
     const NEEDS: &'static [Need] = &NEEDS;
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    fn schedule(&self) -> Schedule {
-        self.window.into()
-    }
-
-    fn outputs(&self) -> &[OutputFile] {
-        &self.stacks.output
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            common: &self.common,
+            targets: &self.targets,
+            budget: &self.budget,
+            schedule: self.window.into(),
+            outputs: &self.stacks.output,
+        }
     }
 
     fn from_command_line() -> Result<Self> {

@@ -16,7 +16,7 @@ use trace::progress::State;
 use trace::session::{Engine, Options, Setup, StackSetup};
 use trace::stacks::StackTable;
 use trace::symbolize::Origin;
-use trace::window::{Edges, nanoseconds};
+use trace::window::Edges;
 
 use crate::args::Args;
 use crate::harvest;
@@ -81,9 +81,6 @@ impl<'a> Offcputime<'a> {
 impl Engine for Offcputime<'_> {
     fn open(&mut self, length: Option<Duration>) -> Result<u64> {
         let who = (Args::NAME, self.args.common.verbose);
-        let percent = self.args.budget.max_overhead;
-        // A budget's windows end by other clocks.
-        let length_ns = length.filter(|_| percent.is_none()).map(nanoseconds);
         let mut sums = Sums::default();
         let mut windows = Sampled {
             args: self.args,
@@ -91,8 +88,8 @@ impl Engine for Offcputime<'_> {
             stacks: &mut self.stacks,
             sums: &mut sums,
         };
-        let limits = (percent, length_ns);
-        let sampler = Sampler::begin(who, limits, self.meter, &GATED, &mut windows)?;
+        let budget = &self.args.budget;
+        let sampler = budget.sampler(who, length, self.meter, &GATED, &mut windows)?;
         let start_ns = sampler.began_ns();
         self.sampler = Some((sampler, sums));
         Ok(start_ns)

@@ -10,7 +10,7 @@ use trace::glob::Glob;
 use trace::options::Common;
 use trace::privileges::{Capabilities, FOR_REPETITION};
 use trace::probe::{Feature, Kernel, Need};
-use trace::session::Options;
+use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets, cgroup2_mount};
 use trace::window::{Every, Schedule};
 
@@ -228,24 +228,18 @@ impl Options for Args {
     const NAME: &'static str = "pressure";
     const NEEDS: &'static [Need] = &NEEDS;
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.traced
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    fn schedule(&self) -> Schedule {
+    fn asked(&self) -> Asked<'_> {
         let per_trigger = self.trigger.is_some();
-        Schedule {
-            interval: self.every.interval.or(per_trigger.then_some(CAPTURE)),
-            count: self.every.count.or(per_trigger.then_some(1)),
-            duration: None,
+        Asked {
+            common: &self.common,
+            targets: &self.traced,
+            budget: &self.budget,
+            schedule: Schedule {
+                interval: self.every.interval.or(per_trigger.then_some(CAPTURE)),
+                count: self.every.count.or(per_trigger.then_some(1)),
+                duration: None,
+            },
+            outputs: &[],
         }
     }
 

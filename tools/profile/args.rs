@@ -9,14 +9,14 @@ use clap::{CommandFactory, Parser};
 use profile::write::Format as FileFormat;
 use trace::budget::Budget;
 use trace::options::{Common, Stacks};
-use trace::output::{Format, OutputFile};
+use trace::output::Format;
 use trace::privileges::{Capabilities, FOR_PROBES};
 use trace::probe::{Feature, Kernel, Need};
-use trace::session::Options;
+use trace::session::{Asked, Options};
 use trace::symbolize::Origin;
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
-use trace::window::{For, Schedule};
+use trace::window::For;
 
 use crate::event::Event;
 
@@ -195,24 +195,14 @@ impl Options for Args {
     const NAME: &'static str = "profile";
     const NEEDS: &'static [Need] = &NEEDS;
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    fn schedule(&self) -> Schedule {
-        self.window.into()
-    }
-
-    fn outputs(&self) -> &[OutputFile] {
-        &self.stacks.output
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            common: &self.common,
+            targets: &self.targets,
+            budget: &self.budget,
+            schedule: self.window.into(),
+            outputs: &self.stacks.output,
+        }
     }
 
     fn from_command_line() -> Result<Self> {

@@ -14,7 +14,7 @@ use trace::meter::Meter;
 use trace::progress::State;
 use trace::session::{Engine, Options, Setup, StackSetup};
 use trace::stacks::StackTable;
-use trace::window::{Edges, nanoseconds};
+use trace::window::Edges;
 
 use crate::args::Args;
 use crate::attach::{self, Attached};
@@ -70,13 +70,10 @@ impl<'a> Profiling<'a> {
 
 impl Engine for Profiling<'_> {
     fn open(&mut self, length: Option<Duration>) -> Result<u64> {
-        let percent = self.args.budget.max_overhead;
-        let trap_ns = match percent {
+        let trap_ns = match self.args.budget.max_overhead {
             Some(_) => measure_trap(self.args, &mut self.skel, &mut self.attached)?,
             None => 0,
         };
-        // A budget's windows end by other clocks.
-        let length_ns = length.filter(|_| percent.is_none()).map(nanoseconds);
         let who = (Args::NAME, self.args.common.verbose);
         let mut sums = Sums::default();
         let mut windows = Sampled {
@@ -87,8 +84,8 @@ impl Engine for Profiling<'_> {
             trap_ns,
             sums: &mut sums,
         };
-        let limits = (percent, length_ns);
-        let sampler = Sampler::begin(who, limits, self.meter, &[], &mut windows)?;
+        let budget = &self.args.budget;
+        let sampler = budget.sampler(who, length, self.meter, &[], &mut windows)?;
         let start_ns = sampler.began_ns();
         self.sampler = Some((sampler, sums, trap_ns));
         Ok(start_ns)

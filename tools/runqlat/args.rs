@@ -7,9 +7,9 @@ use clap::Parser;
 use trace::budget::Budget;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
-use trace::session::Options;
+use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
-use trace::window::{Every, Schedule, nanoseconds, parse_duration};
+use trace::window::{Every, nanoseconds, parse_duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -132,20 +132,14 @@ impl Options for Args {
     const NAME: &'static str = "runqlat";
     const NEEDS: &'static [Need] = &NEEDS;
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    fn schedule(&self) -> Schedule {
-        self.every.into()
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            common: &self.common,
+            targets: &self.targets,
+            budget: &self.budget,
+            schedule: self.every.into(),
+            outputs: &[],
+        }
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {

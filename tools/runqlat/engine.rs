@@ -18,7 +18,7 @@ use trace::loader::{self, section};
 use trace::meter::Meter;
 use trace::progress::State;
 use trace::session::{Engine, Options, Setup};
-use trace::window::{Edges, nanoseconds};
+use trace::window::Edges;
 
 use crate::args::{Args, Group};
 use crate::harvest;
@@ -83,17 +83,14 @@ impl<'a> Runqlat<'a> {
 impl Engine for Runqlat<'_> {
     fn open(&mut self, length: Option<Duration>) -> Result<u64> {
         let who = (Args::NAME, self.args.common.verbose);
-        let percent = self.args.budget.max_overhead;
-        // A budget's windows end by other clocks.
-        let length_ns = length.filter(|_| percent.is_none()).map(nanoseconds);
         let mut sums = Sums::default();
         let mut windows = Windows {
             args: self.args,
             skel: &mut self.skel,
             sums: &mut sums,
         };
-        let limits = (percent, length_ns);
-        let sampler = Sampler::begin(who, limits, self.meter, &GATED, &mut windows)?;
+        let budget = &self.args.budget;
+        let sampler = budget.sampler(who, length, self.meter, &GATED, &mut windows)?;
         self.start_ns = sampler.began_ns();
         self.sampler = Some((sampler, sums));
         Ok(self.start_ns)

@@ -7,8 +7,8 @@ use bpf::runqlat::types::group_id;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use trace::budget::{
-    Bounded, Groups, Weighted, Window, Windowed, ended_at, open_edges, open_edges_settled,
-    shut_edges,
+    Bounded, Groups, Weighted, Window, Windowed, add_shared, ended_at, open_edges,
+    open_edges_settled, shut_edges,
 };
 use trace::histogram::harvest::{Group as Waits, wait_for_running_programs};
 use trace::iterate;
@@ -117,10 +117,9 @@ impl Windowed for Windows<'_> {
         let waits = harvest::waits(self.args, self.skel, ended)?;
         let culprits = harvest::culprits(self.skel, ended)?;
         let (homeless, nameless) = self.sums.add(&waits, culprits, window);
-        // Beside those of single windows, which are over.
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.groups_full += homeless;
-        bss.culprits_full += nameless;
+        add_shared(&mut bss.groups_full, homeless);
+        add_shared(&mut bss.culprits_full, nameless);
         Ok(())
     }
 }

@@ -314,7 +314,7 @@ fn table<'a>(
     table
 }
 
-/// What is counted, cut so that more about it fits behind it.
+/// Name of the counted things, cut so that more about it fits behind it.
 fn fit(entry: &Entry, is_line: bool, room: usize, style: Style) -> String {
     let place = cut(&terminal(&entry.place), room / 2);
     let room = room.saturating_sub(place.chars().count() + 2);

@@ -1,4 +1,4 @@
-//! What JSON has for each part of a profile: borrowed from it to be written, owned when read. Field order is the order in the
+//! JSON of each part of a profile: borrowed from it to be written, owned when read. Field order is the order in the
 //! file.
 
 use std::borrow::Cow;

@@ -37,7 +37,7 @@ struct Field<'a> {
     whole: &'a [u8],
     /// Empty for a plain number.
     content: &'a [u8],
-    /// Where the content begins.
+    /// Beginning of the content.
     at: usize,
 }
 

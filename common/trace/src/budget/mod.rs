@@ -26,10 +26,13 @@ mod tally;
 mod weighted;
 mod windowed;
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::meter::Meter;
+use crate::window::nanoseconds;
 
 pub use bounded::Bounded;
 pub use groups::Groups;
@@ -40,7 +43,9 @@ pub use series::{Estimate, Series};
 pub use summary::Summary;
 pub use tally::Estimates;
 pub use weighted::{Weight, Weighted};
-pub use windowed::{Window, Windowed, ended_at, open_edges, open_edges_settled, shut_edges};
+pub use windowed::{
+    Window, Windowed, add_shared, ended_at, open_edges, open_edges_settled, shut_edges,
+};
 
 /// The option.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -53,7 +58,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether a budget can be kept to at all, before anything is loaded.
+    /// Looks whether a budget can be kept to at all, before anything is loaded.
     ///
     /// # Errors
     ///
@@ -65,7 +70,26 @@ impl Budget {
         }
     }
 
-    /// Of the programs that a budget detaches between windows, those that are not to be attached before.
+    /// Begins a run of `length`, or until it is told to end, that looks at what `windowed` traces, as [`Sampler::begin`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that.
+    pub fn sampler<'a>(
+        &self,
+        who: (&'static str, bool),
+        length: Option<Duration>,
+        meter: &'a Meter,
+        names: &[&str],
+        windowed: &mut impl Windowed,
+    ) -> Result<Sampler<'a>> {
+        // Windows of a budget end by other clocks.
+        let length = length.filter(|_| self.max_overhead.is_none());
+        let limits = (self.max_overhead, length.map(nanoseconds));
+        Sampler::begin(who, limits, meter, names, windowed)
+    }
+
+    /// Those of the programs that a budget detaches between windows that are not to be attached before.
     pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
         if self.max_overhead.is_some() {
             names

@@ -247,7 +247,7 @@ impl<'a> Sampler<'a> {
         self.looked.is_exact()
     }
 
-    /// What keeping to the budget took, in a collection that ended at `end_ns`; `None`: there is none.
+    /// Effort of keeping to the budget, in a collection that ended at `end_ns`; `None`: there is none.
     pub fn summary(&self, end_ns: u64) -> Option<Summary> {
         Some(Summary {
             percent: self.percent?,

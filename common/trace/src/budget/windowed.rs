@@ -129,6 +129,12 @@ pub fn shut_edges(end_ns: &mut u64) -> u64 {
     now
 }
 
+/// Adds to a counter that BPF programs on other CPUs may add to meanwhile.
+pub fn add_shared(counter: &mut u64, n: u64) {
+    // SAFETY: valid, aligned and ours alone, as far as this process goes.
+    unsafe { AtomicU64::from_ptr(ptr::from_mut(counter)) }.fetch_add(n, Ordering::Relaxed);
+}
+
 /// BPF programs on other CPUs read it meanwhile.
 fn store(place: &mut u64, value: u64) {
     // SAFETY: valid, aligned and ours alone, as far as this process goes.

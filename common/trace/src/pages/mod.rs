@@ -97,7 +97,7 @@ impl Pages {
     }
 }
 
-/// Which bytes are asked for.
+/// Bytes that are asked for.
 #[derive(Deserialize, Serialize)]
 struct Question {
     tgid: u32,

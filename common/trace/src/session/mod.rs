@@ -45,22 +45,8 @@ pub trait Options: Parser {
     /// Features of newer kernels that it uses, and what happens without.
     const NEEDS: &'static [Need];
 
-    /// The options that every tool has.
-    fn common(&self) -> &Common;
-
-    /// Whom it looks at.
-    fn targets(&self) -> &Targets;
-
-    /// Times of its reports and of its end.
-    fn schedule(&self) -> Schedule;
-
-    /// `--max-overhead`.
-    fn budget(&self) -> &Budget;
-
-    /// `-o FILE`.
-    fn outputs(&self) -> &[OutputFile] {
-        &[]
-    }
+    /// The options that mean the same in every tool.
+    fn asked(&self) -> Asked<'_>;
 
     /// The command line's; ends the program where that makes no sense.
     ///
@@ -77,7 +63,7 @@ pub trait Options: Parser {
     ///
     /// The first that does not.
     fn resolve(&self) -> Result<Settings> {
-        self.targets().resolve()
+        self.asked().targets.resolve()
     }
 
     /// Leaves out what this kernel cannot say, and says so.
@@ -101,6 +87,21 @@ pub trait Options: Parser {
     fn repeats(&self) -> bool {
         false
     }
+}
+
+/// Options that mean the same in every tool.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Words, formats, strictness.
+    pub common: &'a Common,
+    /// Tasks to look at.
+    pub targets: &'a Targets,
+    /// `--max-overhead`.
+    pub budget: &'a Budget,
+    /// Times of its reports and of its end.
+    pub schedule: Schedule,
+    /// `-o FILE`.
+    pub outputs: &'a [OutputFile],
 }
 
 /// A tracing tool: its options, and what works for them.
@@ -236,19 +237,20 @@ pub struct Start {
 ///
 /// Something is missing; the remedy is named.
 pub fn start<T: Options>(tool: &mut T) -> Result<ControlFlow<Outcome, Start>> {
-    if let Some(shell) = tool.common().completions {
+    let asked = tool.asked();
+    if let Some(shell) = asked.common.completions {
         return run::print_completions(shell, T::command()).map(ControlFlow::Break);
     }
     let targets = tool.resolve()?;
-    let mut outputs = tool.outputs().iter();
+    let mut outputs = asked.outputs.iter();
     outputs.try_for_each(OutputFile::check_writable)?;
     requirements::check()?;
     let kernel = Kernel::probe()?;
-    if tool.common().probe {
+    if asked.common.probe {
         let programs = tool.programs(&kernel, &targets);
         return probe::print(T::NAME, &kernel, T::NEEDS, &programs).map(ControlFlow::Break);
     }
-    tool.budget().check()?;
+    asked.budget.check()?;
     tool.narrow_to(&kernel)?;
     Ok(ControlFlow::Continue(Start {
         kernel,
@@ -267,15 +269,18 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
         ControlFlow::Break(outcome) => return Ok(outcome),
         ControlFlow::Continue(start) => start,
     };
-    let corked = Corked::for_targets(&tool.targets().command, &mut start.targets)?;
+    let Asked {
+        common, targets, ..
+    } = tool.asked();
+    let corked = Corked::for_targets(&targets.command, &mut start.targets)?;
     let meter = Meter::start();
     let programs = tool.programs(&start.kernel, &start.targets);
-    if tool.common().verbose {
+    if common.verbose {
         probe::say(T::NAME, &start.kernel, T::NEEDS, &programs);
     }
     let mut engine = tool.load(&Setup {
         kernel: &start.kernel,
-        asked: tool.targets(),
+        asked: targets,
         targets: &start.targets,
         programs: &programs,
         command: corked.as_ref().map(Corked::who),
@@ -296,7 +301,9 @@ pub fn trace<T: Options>(
     corked: Option<Corked>,
 ) -> Result<Outcome> {
     privileges::keep_for_tracing(T::NAME, capabilities(tool));
-    let (common, schedule) = (tool.common(), tool.schedule());
+    let Asked {
+        common, schedule, ..
+    } = tool.asked();
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
         crate::say!("{}: tracing {}", T::NAME, engine.describe());
@@ -316,18 +323,23 @@ pub fn trace<T: Options>(
 
 /// Capabilities that a tool takes beside those of every tool.
 fn capabilities(tool: &impl Options) -> Capabilities {
-    let files = match tool.outputs() {
+    let Asked {
+        targets, outputs, ..
+    } = tool.asked();
+    let files = match outputs {
         [] => Capabilities::empty(),
         _ => FOR_FILES,
     };
-    tool.targets().capabilities() | files | tool.more_capabilities()
+    targets.capabilities() | files | tool.more_capabilities()
 }
 
 fn close<T: Options>(tool: &T, engine: &mut impl Engine, window: Edges) -> Result<Outcome> {
-    let common = tool.common();
+    let Asked {
+        common, outputs, ..
+    } = tool.asked();
     let closing = engine.closing(window)?;
     closing.print(T::NAME, window.duration(), common);
-    for file in tool.outputs() {
+    for file in outputs {
         file.say(T::NAME, common.quiet);
     }
     Ok(closing.outcome(common.strict))

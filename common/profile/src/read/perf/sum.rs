@@ -30,7 +30,7 @@ struct Sum<'a> {
     stacks: Stacks,
     /// Lines of an event's stack may follow.
     is_inside: bool,
-    /// Whose stack is read, and what it weighs; `None` where the event does not count.
+    /// Owner and weight of the stack that is read; `None`: the event does not count.
     open: Option<(TaskKey, u64)>,
     /// The event's, as printed: leaf → root.
     stack: Vec<u32>,
@@ -146,7 +146,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Whose event it is and what it weighs; `None` where it does not count.
+    /// Owner and weight of the event; `None`: it does not count.
     fn begin(&mut self, event: &Event<'_>) -> Option<(TaskKey, u64)> {
         let names = &mut self.recording.names;
         let name = names.id(event.name);
