@@ -7,11 +7,12 @@ use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
 use clap::Parser;
 use trace::budget::Budget;
 use trace::cgroups;
+use trace::clock::nanoseconds;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
+use trace::schedule::{Every, parse_duration};
 use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
-use trace::window::{Every, nanoseconds, parse_duration};
 
 use crate::disks::Disk;
 

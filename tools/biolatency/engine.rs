@@ -10,6 +10,7 @@ use bpf::biolatency::{BiolatencyLinks, BiolatencySkel, BiolatencySkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::budget::Limit;
+use trace::clock::{Edges, monotonic_ns};
 use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::histogram::hdr::HdrLog;
@@ -17,7 +18,6 @@ use trace::loader::{self, section};
 use trace::meter::Meter;
 use trace::progress::State;
 use trace::session::{Engine, Options, Setup};
-use trace::window::{Edges, monotonic_ns};
 
 use crate::args::Args;
 use crate::disks;

@@ -9,6 +9,7 @@ use bpf::biolatency::types::{
 };
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
+use trace::clock::monotonic_ns;
 use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
 use trace::loader::section;
 use trace::losses::Losses;
@@ -16,7 +17,6 @@ use trace::maps;
 use trace::meter::count_skipped;
 use trace::progress::State;
 use trace::task::comm_text;
-use trace::window::monotonic_ns;
 
 use crate::args::{Args, Phase};
 use crate::completions::Completions;

@@ -7,8 +7,8 @@ use bpf::biolatency::types::slow_io;
 use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
+use trace::clock::wall_clock;
 use trace::task::comm_text;
-use trace::window::wall_clock;
 
 use crate::args::Args;
 use crate::names::Names;

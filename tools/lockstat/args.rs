@@ -9,10 +9,10 @@ use trace::budget::Budget;
 use trace::options::Common;
 use trace::output::{Format, OutputFile};
 use trace::probe::{Feature, Kernel, Need};
+use trace::schedule::{For, Schedule, parse_duration};
 use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
-use trace::window::{For, Schedule, parse_duration};
 
 use crate::row::Side;
 use crate::user::Class;

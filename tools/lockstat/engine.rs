@@ -8,6 +8,7 @@ use bpf::lockstat::{LockstatLinks, LockstatSkel};
 use libbpf_rs::skel::Skel;
 use profile::{ends, units};
 use trace::budget::{Allowed, Limit, Next, ended_at};
+use trace::clock::{Edges, monotonic_ns, nanoseconds};
 use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::histogram::harvest::wait_for_running_programs;
@@ -18,7 +19,6 @@ use trace::progress::State;
 use trace::session::{Engine, Options, Setup, StackSetup};
 use trace::stacks::StackTable;
 use trace::symbolize::Origin;
-use trace::window::{Edges, monotonic_ns, nanoseconds};
 
 use crate::args::Args;
 use crate::harvest::{Ended, Harvest, Names};

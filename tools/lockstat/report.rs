@@ -9,11 +9,11 @@ use profile::model::Profile;
 use profile::style::Style;
 use profile::write::{self, Meta};
 use serde_json::{Map, Value};
+use trace::clock::wall_clock;
 use trace::closing;
 use trace::losses::Losses;
 use trace::output::Format;
 use trace::stacks::StackTable;
-use trace::window::wall_clock;
 
 use crate::args::Args;
 use crate::chains;

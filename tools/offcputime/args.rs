@@ -10,11 +10,11 @@ use profile::folded;
 use trace::budget::Budget;
 use trace::options::{Common, Stacks};
 use trace::probe::{Feature, Kernel, Need};
+use trace::schedule::For;
 use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
 use trace::waits;
-use trace::window::For;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::budget::Sampler;
+use trace::clock::Edges;
 use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::iterate::{self, Reseeding};
@@ -16,7 +17,6 @@ use trace::progress::State;
 use trace::session::{Engine, Options, Setup, StackSetup};
 use trace::stacks::StackTable;
 use trace::symbolize::Origin;
-use trace::window::Edges;
 
 use crate::args::Args;
 use crate::harvest;

@@ -11,6 +11,7 @@ use bpf::offcputime::types::{
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
 use trace::budget::Estimate;
+use trace::clock::{Edges, monotonic_ns};
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
@@ -20,7 +21,6 @@ use trace::stacks::{StackTable, words};
 use trace::task::comm_text;
 use trace::unwind::Registers;
 use trace::waits::Wait;
-use trace::window::{Edges, monotonic_ns};
 
 use crate::args::Args;
 use crate::losses::Lost;

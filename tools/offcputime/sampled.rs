@@ -10,13 +10,13 @@ use profile::model::Task;
 use trace::budget::{
     Bounded, LeftOut, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges,
 };
+use trace::clock::Edges;
 use trace::iterate;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
 use trace::stacks::StackTable;
 use trace::waits::Wait;
-use trace::window::Edges;
 
 use crate::args::Args;
 use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};

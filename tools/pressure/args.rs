@@ -10,9 +10,9 @@ use trace::glob::Glob;
 use trace::options::Common;
 use trace::privileges::{Capabilities, FOR_REPETITION};
 use trace::probe::{Feature, Kernel, Need};
+use trace::schedule::{Every, Schedule};
 use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets, cgroup2_mount};
-use trace::window::{Every, Schedule};
 
 use crate::psi::Source;
 use crate::trigger::Trigger;

@@ -9,6 +9,7 @@ use bpf::pressure::types::pressure_config;
 use bpf::pressure::{PressureLinks, PressureSkel, PressureSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::budget::{Allowed, Limit, Next};
+use trace::clock::monotonic_ns;
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
@@ -17,7 +18,6 @@ use trace::probe;
 use trace::session::{Options, Start};
 use trace::targets::cgroup2_mount;
 use trace::unwind::Method;
-use trace::window::monotonic_ns;
 
 use crate::args::Args;
 use crate::cgroups::Snapshots;

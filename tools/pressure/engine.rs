@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use profile::style::Style;
 use trace::budget::Limit;
+use trace::clock::Edges;
 use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::meter::Meter;
 use trace::progress::State;
 use trace::session::Engine;
-use trace::window::Edges;
 
 use crate::args::Args;
 use crate::capture::Capture;

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use trace::clock::monotonic_ns;
 use trace::meter::Meter;
 use trace::outcome::Outcome;
 use trace::run;
 use trace::session::{self, Options};
-use trace::window::monotonic_ns;
 
 use args::Args;
 use armed::{Armed, Event};

@@ -12,11 +12,11 @@ use trace::options::{Common, Stacks};
 use trace::output::Format;
 use trace::privileges::{Capabilities, FOR_PROBES};
 use trace::probe::{Feature, Kernel, Need};
+use trace::schedule::For;
 use trace::session::{Asked, Options};
 use trace::symbolize::Origin;
 use trace::targets::{Settings, Targets};
 use trace::unwind::Method;
-use trace::window::For;
 
 use crate::event::Event;
 

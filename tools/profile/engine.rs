@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::budget::Sampler;
+use trace::clock::Edges;
 use trace::closing::Closing;
 use trace::cost::Cost;
 use trace::loader::{self, section};
@@ -14,7 +15,6 @@ use trace::meter::Meter;
 use trace::progress::State;
 use trace::session::{Engine, Options, Setup, StackSetup};
 use trace::stacks::StackTable;
-use trace::window::Edges;
 
 use crate::args::Args;
 use crate::attach::{self, Attached};

@@ -7,6 +7,7 @@ use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
 use trace::budget::Estimate;
+use trace::clock::Edges;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::maps;
@@ -14,7 +15,6 @@ use trace::meter::{count_skipped, cpus_online};
 use trace::progress::State;
 use trace::stacks::StackTable;
 use trace::task::comm_text;
-use trace::window::Edges;
 
 use crate::args::{Args, Rate};
 use crate::counters::Late;

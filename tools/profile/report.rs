@@ -10,13 +10,13 @@ use profile::model::{Profile, Sample, ValueType};
 use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
+use trace::clock::Edges;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::options::terminal_width;
 use trace::output::Format;
 use trace::run;
 use trace::stacks::StackTable;
-use trace::window::Edges;
 
 use crate::args::{Args, Rate};
 use crate::harvest::{Harvest, Row};

@@ -7,10 +7,10 @@ use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
 use profile::model::Task;
 use trace::budget::{Bounded, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges};
+use trace::clock::Edges;
 use trace::loader::section;
 use trace::losses::Losses;
 use trace::stacks::StackTable;
-use trace::window::Edges;
 
 use crate::args::Args;
 use crate::attach::Attached;

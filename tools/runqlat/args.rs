@@ -5,11 +5,12 @@ use std::time::Duration;
 use bpf::runqlat::types::{group_by, rodata, runqlat_config};
 use clap::Parser;
 use trace::budget::Budget;
+use trace::clock::nanoseconds;
 use trace::options::{Common, Histograms};
 use trace::probe::{Feature, Kernel, Need};
+use trace::schedule::{Every, parse_duration};
 use trace::session::{Asked, Options};
 use trace::targets::{Settings, Targets};
-use trace::window::{Every, nanoseconds, parse_duration};
 
 const EXAMPLES: &str = "\
 Examples:

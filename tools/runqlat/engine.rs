@@ -10,6 +10,7 @@ use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use libbpf_rs::skel::Skel;
 use trace::arrivals::Arrivals;
 use trace::budget::Sampler;
+use trace::clock::Edges;
 use trace::closing::{self, Closing};
 use trace::cost::Cost;
 use trace::histogram::hdr::HdrLog;
@@ -18,7 +19,6 @@ use trace::loader::{self, section};
 use trace::meter::Meter;
 use trace::progress::State;
 use trace::session::{Engine, Options, Setup};
-use trace::window::Edges;
 
 use crate::args::{Args, Group};
 use crate::harvest;

@@ -8,8 +8,8 @@ use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
 use trace::arrivals::Arrivals;
+use trace::clock::wall_clock;
 use trace::task::comm_text;
-use trace::window::wall_clock;
 
 use crate::args::Args;
 

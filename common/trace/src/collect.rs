@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::budget::Next;
+use crate::clock::{monotonic_ns, nanoseconds};
 use crate::command::Running;
 use crate::outcome::Outcome;
 use crate::progress::{Progress, State};
 use crate::signals::{self, Signals};
-use crate::window::{monotonic_ns, nanoseconds};
 
 /// Longest pause between two looks at the rings: what they hold must last that long.
 const STEP: Duration = Duration::from_millis(50);

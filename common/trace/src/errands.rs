@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::privileges::Capabilities;
-use crate::{forked, meter, scheduling, sharing};
+use crate::{cpu_time, forked, scheduling, sharing};
 
 /// Those that have not been reaped.
 static OUT: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
@@ -35,7 +35,7 @@ impl Errand {
                 Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
             }
         })?;
-        meter::helper_began(pid);
+        cpu_time::helper_began(pid);
         scheduling::watch_process(pid);
         OUT.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
         Some(Self(pid))
@@ -57,7 +57,7 @@ pub(crate) fn reap() {
     out.retain(|pid| {
         let is_over = forked::status_of(*pid).is_some();
         if is_over {
-            meter::helper_ends(*pid);
+            cpu_time::helper_ends(*pid);
             scheduling::forget_process(*pid);
             forked::reap(*pid);
         }

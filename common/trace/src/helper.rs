@@ -25,7 +25,7 @@ use serde::Serialize;
 use crate::forked::{be_named, fork, reap};
 use crate::privileges::{Capabilities, keep_only};
 use crate::wire::{self, Message};
-use crate::{descriptors, meter, procs, scheduling};
+use crate::{cpu_time, descriptors, procs, scheduling};
 
 /// A helper's purpose, and all that it may do.
 pub(crate) struct Role {
@@ -94,7 +94,7 @@ impl Helper {
         match fork()? {
             0 => run(&theirs, role, parent, serve),
             pid => {
-                meter::helper_began(pid);
+                cpu_time::helper_began(pid);
                 scheduling::watch_process(pid);
                 // One that is no longer itself may answer and not read.
                 ours.set_write_timeout(Some(PATIENCE_WITH_LOAD))?;
@@ -148,7 +148,7 @@ impl Helper {
 
     /// CPU time that it has used.
     pub(crate) fn cpu_ns(&self) -> u64 {
-        meter::cpu_ns_of(self.pid)
+        cpu_time::cpu_ns_of(self.pid)
     }
 
     /// Looks whether it could go on if it had a CPU.
@@ -160,7 +160,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        meter::helper_ends(self.pid);
+        cpu_time::helper_ends(self.pid);
         scheduling::forget_process(self.pid);
         let Some(pid) = Pid::from_raw(self.pid) else {
             return;

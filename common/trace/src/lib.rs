@@ -3,10 +3,12 @@
 pub mod arrivals;
 pub mod budget;
 pub mod cgroups;
+pub mod clock;
 pub mod closing;
 pub mod collect;
 pub mod command;
 pub mod cost;
+mod cpu_time;
 mod descriptors;
 pub mod detaching;
 mod errands;
@@ -36,6 +38,7 @@ pub mod progress;
 pub mod random;
 pub mod requirements;
 pub mod run;
+pub mod schedule;
 pub mod scheduling;
 pub mod session;
 mod sharing;
@@ -47,7 +50,6 @@ pub mod task;
 pub mod tracefs;
 pub mod unwind;
 pub mod waits;
-pub mod window;
 mod wire;
 
 pub use mappings::own_file_offset;

@@ -1,15 +1,14 @@
-//! Measures CPU time: that of BPF programs, and the tool's own with that of its helpers.
+//! Measures what tracing costs: CPU time of BPF programs, and the tool's own.
 
 use std::fs;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use libbpf_rs::Object;
 
+use crate::cpu_time::own_cpu_ns;
 use crate::losses::Losses;
-use crate::window::clock_ns;
 
 /// Starts counting when made; holds the kernel's BPF statistics on until dropped.
 pub struct Meter {
@@ -122,55 +121,6 @@ pub(crate) fn program_info(fd: RawFd) -> Option<libbpf_sys::bpf_prog_info> {
     // SAFETY: `info` is zeroed and `bytes` is its size.
     let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd, &raw mut info, &raw mut bytes) };
     (status == 0).then_some(info)
-}
-
-/// CPU time of the tool, helpers included, ns.
-pub(crate) fn own_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) + helpers().cpu_ns()
-}
-
-/// Processes that work for the tool, and are not its `-- COMMAND`.
-struct Helpers {
-    alive: Vec<libc::pid_t>,
-    /// CPU time of those that are gone.
-    gone_ns: u64,
-}
-
-static HELPERS: Mutex<Helpers> = Mutex::new(Helpers {
-    alive: Vec::new(),
-    gone_ns: 0,
-});
-
-fn helpers() -> MutexGuard<'static, Helpers> {
-    HELPERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Helpers {
-    fn cpu_ns(&self) -> u64 {
-        self.gone_ns + self.alive.iter().map(|&pid| cpu_ns_of(pid)).sum::<u64>()
-    }
-}
-
-/// From now on the CPU time of this child is the tool's own.
-pub(crate) fn helper_began(pid: libc::pid_t) {
-    helpers().alive.push(pid);
-}
-
-/// To be called while the child can still be asked, before it is reaped.
-pub(crate) fn helper_ends(pid: libc::pid_t) {
-    let mut helpers = helpers();
-    helpers.alive.retain(|alive| *alive != pid);
-    helpers.gone_ns += cpu_ns_of(pid);
-}
-
-/// CPU time of a process; 0 when there is no such one.
-pub(crate) fn cpu_ns_of(pid: libc::pid_t) -> u64 {
-    let mut clock: libc::clockid_t = 0;
-    // SAFETY: `clock` is valid to write to.
-    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
-        0 => clock_ns(clock),
-        _ => 0,
-    }
 }
 
 /// CPUs that are online now.

@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use libbpf_rs::{MapCore, MapFlags};
 
+use crate::clock::monotonic_ns;
 use crate::glob::Glob;
 use crate::privileges::{self, Capabilities};
 use crate::procs;
 use crate::task;
 use crate::unwind::Wanted;
-use crate::window::monotonic_ns;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
 const MAX_IDS: usize = 4096;

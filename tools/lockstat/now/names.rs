@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use profile::frame::Frame;
+use trace::clock::monotonic_ns;
 use trace::places::Address;
 use trace::places::Places;
-use trace::window::monotonic_ns;
 
 use super::lock::{Class, Identity, Wait};
 use super::thread::{Stack, Threads};

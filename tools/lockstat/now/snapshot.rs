@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use bpf::lockstat_now::types::wait_config;
 use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
+use trace::clock::monotonic_ns;
 use trace::iterate;
 use trace::loader::{self, section};
 use trace::losses::Losses;
@@ -19,7 +20,6 @@ use trace::stacks::StackTable;
 use trace::symbolize::{Origin, Symbolizer};
 use trace::targets::Settings;
 use trace::unwind::{Method, Unwinder, Wanted};
-use trace::window::monotonic_ns;
 
 use super::lock::{Class, Wait};
 use super::thread::{Stack, Thread, Threads};

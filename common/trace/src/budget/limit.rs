@@ -9,8 +9,8 @@ use libbpf_rs::Object;
 use super::sampler::Next;
 use super::summary::Summary;
 use super::{Budget, check_measuring};
+use crate::clock::monotonic_ns;
 use crate::meter::{Meter, Spent, cpus_online};
-use crate::window::monotonic_ns;
 
 /// The credit at the beginning is what so much time may cost, ns.
 const BEGINS_WITH_NS: u64 = 1_000_000_000;

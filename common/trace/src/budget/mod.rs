@@ -31,8 +31,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::clock::nanoseconds;
 use crate::meter::Meter;
-use crate::window::nanoseconds;
 
 pub use bounded::Bounded;
 pub use groups::Groups;

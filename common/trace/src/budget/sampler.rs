@@ -11,8 +11,9 @@ use super::looked::Looked;
 use super::strata::Strata;
 use super::summary::Summary;
 use super::windowed::{Window, Windowed};
-use crate::meter::{Meter, Spent, cpus_online, own_cpu_ns};
-use crate::window::monotonic_ns;
+use crate::clock::monotonic_ns;
+use crate::cpu_time::own_cpu_ns;
+use crate::meter::{Meter, Spent, cpus_online};
 
 /// Time between two looks at the cost while everything is traced, ns.
 const CHECK_NS: u64 = 25_000_000;

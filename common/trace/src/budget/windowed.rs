@@ -8,7 +8,7 @@ use libbpf_rs::Object;
 
 use super::left_out::LeftOut;
 use super::weighted::Weight;
-use crate::window::monotonic_ns;
+use crate::clock::monotonic_ns;
 
 /// A window that is over, and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::process::{Exited, Process, Space};
 use super::sideband::Stream;
 use super::table::Table;
 use super::{Backing, Mapping, maps};
-use crate::window::monotonic_ns;
+use crate::clock::monotonic_ns;
 
 /// How often one process' maps file is read again because an address was not found.
 const REREAD_NS: u64 = 100_000_000;

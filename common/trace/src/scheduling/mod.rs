@@ -24,8 +24,8 @@ use urgent::Helped;
 pub(crate) use urgent::urgently;
 use watched::Watched;
 
+use crate::clock::monotonic_ns;
 use crate::privileges::{self, Capabilities};
-use crate::window::monotonic_ns;
 
 mod class;
 mod urgent;

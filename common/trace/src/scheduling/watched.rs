@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::class::{self, Class, Priority};
+use crate::clock::clock_ns;
 use crate::procs;
-use crate::window::clock_ns;
 
 /// A raised thread that has not wanted a CPU for that many looks has its own class again.
 const IDLE_LOOKS: u32 = 10;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Engine;
+use crate::clock::{monotonic_ns, nanoseconds};
 use crate::collect::{Until, collect};
 use crate::command::Running;
 use crate::progress::Progress;
+use crate::schedule::{Schedule, Ticker};
 use crate::signals::Signals;
-use crate::window::{Schedule, Ticker, monotonic_ns, nanoseconds};
 
 /// Reports every interval, or once in all. `end_ns` is when the window opened, and becomes the end of the last interval that was
 /// taken.

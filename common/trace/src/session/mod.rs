@@ -16,6 +16,7 @@ use clap::Parser;
 use libbpf_rs::MapCore;
 
 use crate::budget::Budget;
+use crate::clock::Edges;
 use crate::closing::Closing;
 use crate::collect::finish;
 use crate::command::Corked;
@@ -29,12 +30,12 @@ use crate::probe::{self, Kernel, Need};
 use crate::progress::State;
 use crate::requirements;
 use crate::run;
+use crate::schedule::Schedule;
 use crate::signals::Signals;
 use crate::stacks::StackTable;
 use crate::symbolize::{self, Origin, Symbolizer};
 use crate::targets::{Settings, Targets};
 use crate::unwind::{Maps, Method, Unwinder};
-use crate::window::{Edges, Schedule};
 
 use intervals::report_each;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::clock::{clock_ns, monotonic_ns};
 use crate::procs;
-use crate::window::{clock_ns, monotonic_ns};
 
 /// Unit of a process's start: USER_HZ, which is 100 on every architecture that these tools run on.
 const TICK_NS: u64 = 10_000_000;

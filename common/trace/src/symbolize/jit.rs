@@ -230,7 +230,7 @@ mod tests {
         let pid = std::process::id();
         let path = format!("/tmp/perf-{pid}.map");
         let mut jits = Jits::new(8);
-        jits.see(1, pid, crate::window::monotonic_ns());
+        jits.see(1, pid, crate::clock::monotonic_ns());
         fs::write(&path, "1000 100 late\n").expect("a map");
         let found = jits.find(1, 0x1050, |_| true);
         fs::remove_file(&path).expect("the map");
