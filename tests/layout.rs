@@ -107,7 +107,7 @@ fn architectures_differ_in_one_place() {
             "bpf/include/registers.h",
             "bpf/tests/compile/mod.rs",
             "bpf/tests/host/mod.rs",
-            "common/trace/src/machine.rs",
+            "common/host/src/machine.rs",
         ]
     );
 }
@@ -150,5 +150,38 @@ fn architecture_names_files_that_exist() {
     assert!(paths.len() > 50, "{}", paths.len());
     for path in paths {
         assert!(root().join(path).exists(), "{path}");
+    }
+}
+
+/// Its table says of each crate below `common` which others it may use; rows go from the ground upwards.
+#[test]
+fn rooms_use_only_what_the_architecture_allows() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a page");
+    let mut allowed: Vec<(String, Vec<String>)> = Vec::new();
+    for row in text.lines().filter(|row| row.starts_with("| `common/")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let room = cells[1].trim_matches('`').trim_start_matches("common/");
+        let others = cells[3].split(", ").filter(|other| !other.is_empty());
+        let others: Vec<String> = others.map(Into::into).collect();
+        let is_below = |other: &String| allowed.iter().any(|(lower, _)| lower == other);
+        assert!(
+            others.iter().all(is_below),
+            "{room} stands above what it uses"
+        );
+        allowed.push((room.into(), others));
+    }
+    let rooms = fs::read_dir(root().join("common")).expect("a directory");
+    let rooms = rooms
+        .flatten()
+        .filter(|entry| entry.path().join("Cargo.toml").exists());
+    assert_eq!(rooms.count(), allowed.len(), "each room has its row");
+    for (room, others) in allowed {
+        let manifest = root().join("common").join(&room).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("a manifest");
+        let uses = manifest.lines().filter_map(|line| {
+            line.strip_prefix("usekit-")?
+                .strip_suffix(".workspace = true")
+        });
+        assert_eq!(uses.collect::<Vec<_>>(), others, "{room}");
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* glob.bpf.h: match a task's name against a pattern compiled by common/trace/src/glob.rs (Shift-And). */
+/* glob.bpf.h: match a task's name against a pattern compiled by common/session/src/glob.rs (Shift-And). */
 #ifndef __GLOB_BPF_H__
 #define __GLOB_BPF_H__
 

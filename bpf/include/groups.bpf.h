@@ -2,7 +2,7 @@
 /* groups.bpf.h: latencies of the whole machine and of groups, in two halves.
  *
  * What is recorded goes into the half named by `epoch`; user space switches halves, waits until nobody writes into the
- * old one any more, and reads it at leisure (common/trace/src/histogram/harvest.rs). The tool defines, before it
+ * old one any more, and reads it at leisure (common/hist/src/harvest.rs). The tool defines, before it
  * includes this file, `struct group_id` (what tells groups apart; a multiple of 8 bytes, no padding) and `WHOLES`, the
  * number of its histograms of everything.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* histogram.bpf.h: log-linear buckets, 16 in every power of two; common/trace/src/histogram has the other end. */
+/* histogram.bpf.h: log-linear buckets, 16 in every power of two; common/hist/src has the other end. */
 #ifndef __HISTOGRAM_BPF_H__
 #define __HISTOGRAM_BPF_H__
 

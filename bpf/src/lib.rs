@@ -20,7 +20,7 @@ macro_rules! skeleton {
     };
 }
 
-/// A skeleton's `struct target_config`, filled from anything with the fields of `trace::targets::Settings`.
+/// A skeleton's `struct target_config`, filled from anything with the fields of `session::targets::Settings`.
 ///
 /// Every skeleton has a type of its own for the shared C struct; a field missing here does not compile.
 #[macro_export]
@@ -43,7 +43,7 @@ macro_rules! target_config {
     }};
 }
 
-/// A skeleton's `struct glob`, from an `Option` of anything with the fields of `trace::glob::Glob`.
+/// A skeleton's `struct glob`, from an `Option` of anything with the fields of `session::glob::Glob`.
 #[macro_export]
 macro_rules! comm_glob {
     ($types:path, $glob:expr) => {{
@@ -59,11 +59,11 @@ macro_rules! comm_glob {
     }};
 }
 
-/// A skeleton's maps of unwind tables, as a `trace::unwind::Maps`.
+/// A skeleton's maps of unwind tables, as a `stacks::unwind::Maps`.
 #[macro_export]
 macro_rules! unwind_maps {
     ($skel:expr) => {
-        trace::unwind::Maps {
+        stacks::unwind::Maps {
             chunks: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_chunks)?,
             rules: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_rules)?,
             processes: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_processes)?,
@@ -80,7 +80,7 @@ macro_rules! keep_members {
         let in_hash: bool = $in_hash;
         $open.maps.members.set_autocreate(!in_hash)?;
         $open.maps.hashed_members.set_autocreate(in_hash)?;
-        trace::loader::section($open.maps.rodata_data.as_deref_mut(), ".rodata")?.members_in_hash =
+        loader::section($open.maps.rodata_data.as_deref_mut(), ".rodata")?.members_in_hash =
             in_hash.into();
     }};
 }

@@ -8,19 +8,19 @@ use libfuzzer_sys::fuzz_target;
 mod memory;
 
 // Of a crate that needs libbpf, which these do not.
-#[path = "../../common/trace/src/symbolize/elf.rs"]
+#[path = "../../common/symbols/src/elf.rs"]
 mod elf;
-#[path = "../../common/trace/src/symbolize/gofile.rs"]
+#[path = "../../common/symbols/src/gofile.rs"]
 mod gofile;
-#[path = "../../common/trace/src/symbolize/goheader.rs"]
+#[path = "../../common/symbols/src/goheader.rs"]
 mod goheader;
-#[path = "../../common/trace/src/symbolize/minidebug.rs"]
+#[path = "../../common/symbols/src/minidebug.rs"]
 mod minidebug;
-#[path = "../../common/trace/src/symbolize/pclntab.rs"]
+#[path = "../../common/symbols/src/pclntab.rs"]
 mod pclntab;
-#[path = "../../common/trace/src/symbolize/pieces.rs"]
+#[path = "../../common/symbols/src/pieces.rs"]
 mod pieces;
-#[path = "../../common/trace/src/symbolize/relocations.rs"]
+#[path = "../../common/symbols/src/relocations.rs"]
 mod relocations;
 
 /// What the real one has, beside the library that names are read with.

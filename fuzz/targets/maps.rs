@@ -5,9 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 
 // Of a crate that needs libbpf, which these do not.
-#[path = "../../common/trace/src/mappings/mapping.rs"]
+#[path = "../../common/symbols/src/mappings/mapping.rs"]
 mod mapping;
-#[path = "../../common/trace/src/mappings/maps.rs"]
+#[path = "../../common/symbols/src/mappings/maps.rs"]
 #[expect(dead_code, reason = "what opens files")]
 mod maps;
 

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 // Of a crate that needs libbpf, which this does not.
-#[path = "../../common/trace/src/symbolize/perfmap.rs"]
+#[path = "../../common/symbols/src/perfmap.rs"]
 mod perfmap;
 
 use perfmap::PerfMap;

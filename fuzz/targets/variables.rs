@@ -7,19 +7,16 @@ use libfuzzer_sys::fuzz_target;
 
 mod memory;
 
-// Of a crate that needs libbpf, which these do not.
-#[path = "../../common/trace/src/symbolize"]
-mod symbolize {
-    pub(crate) mod demangle;
-    #[expect(dead_code, reason = "that too much was asked for is asked elsewhere")]
-    pub(crate) mod pieces;
-
-    /// What the real one has, beside the library that names are read with.
-    mod elfnames {
-        pub(super) const MAX_NAME: usize = 16 << 10;
-    }
+#[path = "../../common/symbols/src/demangle.rs"]
+mod demangle;
+#[path = "../../common/symbols/src/pieces.rs"]
+#[expect(dead_code, reason = "that too much was asked for is asked elsewhere")]
+mod pieces;
+/// The real one has the library that names are read with beside this.
+mod elfnames {
+    pub(super) const MAX_NAME: usize = 16 << 10;
 }
-#[path = "../../common/trace/src/places/variables.rs"]
+#[path = "../../common/symbols/src/places/variables.rs"]
 #[expect(dead_code, reason = "how much memory they take is asked elsewhere")]
 mod variables;
 

@@ -158,7 +158,7 @@ fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
     let (events, samples) = sums(&every, "");
     assert_eq!(events, samples * 10);
     assert!(
-        (CALLS - 10 * trace::meter::cpus_online()..=CALLS).contains(&events),
+        (CALLS - 10 * budget::meter::cpus_online()..=CALLS).contains(&events),
         "{events}"
     );
 }

@@ -92,7 +92,7 @@ fn every_wait_of_a_storm_on_a_spinlock_is_counted_or_counted_as_lost() {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let id = trace::tracefs::id("lock", "contention_begin").expect("Linux 5.19");
+    let id = loader::tracefs::id("lock", "contention_begin").expect("Linux 5.19");
     let program = compile(dir.path(), "storm", BUCKET, &["-pthread"]);
     let mut command = std::process::Command::new(program);
     command.args([RUN_MS.to_string(), id.to_string()]);

@@ -4,8 +4,8 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use trace::clock::monotonic_ns;
-use trace::targets::cgroup2_mount;
+use host::clock::monotonic_ns;
+use session::targets::cgroup2_mount;
 
 use crate::kernel::{alone, skip};
 use crate::targets::{Membership, Tools, assert_phase, phase, stacks, start_phases};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use trace::symbolize::{Options, Symbolizer};
+use symbols::{Options, Symbolizer};
 
 use crate::target::{Target, compile, frames, names, nm, skip, symbolizer, tool};
 

@@ -1,6 +1,6 @@
 //! Programs with their symbols inside.
 
-use trace::symbolize::{Options, Symbolizer};
+use symbols::{Options, Symbolizer};
 
 use crate::target::{Target, compile, compile_source, frames, names, nm, symbolizer};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use trace::symbolize::{Options, Symbolizer};
+use symbols::{Options, Symbolizer};
 
 use crate::target::{Target, compile, compile_source, frames, names, nm, now, skip, symbolizer};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use trace::symbolize::Symbolizer;
+use symbols::Symbolizer;
 
 use crate::target::{SOURCE, Target, compile, compile_source, frames, names, symbolizer, tool};
 

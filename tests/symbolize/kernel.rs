@@ -3,7 +3,7 @@
 use std::fs;
 
 use profile::frame::FrameKind;
-use trace::symbolize::Origin;
+use symbols::Origin;
 
 use crate::target::{names, skip, symbolizer};
 

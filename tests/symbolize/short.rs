@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use trace::symbolize::Symbolizer;
+use symbols::Symbolizer;
 
 use crate::target::{Target, compile, compile_source, names, nm, skip, symbolizer};
 

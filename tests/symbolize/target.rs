@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use profile::frame::Frame;
-use trace::symbolize::{Options, Symbolizer};
+use symbols::{Options, Symbolizer};
 
 /// `hot` is reached by nobody: only its address matters. `chain` tells the address inside two inlined functions.
 pub(crate) const SOURCE: &str = r#"

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bpf::biolatency::types::{biolatency_config, phase, request_flags, rodata};
+use budget::Budget;
 use clap::Parser;
-use trace::budget::Budget;
-use trace::cgroups;
-use trace::clock::nanoseconds;
-use trace::options::{Common, Histograms};
-use trace::probe::{Feature, Kernel, Need};
-use trace::schedule::{Every, parse_duration};
-use trace::session::{Asked, Options};
-use trace::targets::{Settings, Targets};
+use host::clock::nanoseconds;
+use session::cgroups;
+use session::options::{Common, Histograms};
+use session::probe::{Feature, Kernel, Need};
+use session::schedule::{Every, parse_duration};
+use session::targets::{Settings, Targets};
+use session::{Asked, Options};
 
 use crate::disks::Disk;
 

@@ -7,16 +7,16 @@ use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::{
     disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started, submitter,
 };
+use budget::meter::count_skipped;
+use hist::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
+use host::clock::monotonic_ns;
+use host::task::comm_text;
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
-use trace::clock::monotonic_ns;
-use trace::histogram::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::maps;
-use trace::meter::count_skipped;
-use trace::progress::State;
-use trace::task::comm_text;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
+use session::progress::State;
 
 use crate::args::{Args, Phase};
 use crate::completions::Completions;

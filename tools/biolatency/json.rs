@@ -1,7 +1,7 @@
 //! An interval as JSON.
 
+use budget::cost::Cost;
 use serde_json::{Map, Value, json};
-use trace::cost::Cost;
 
 use crate::args::Args;
 use crate::disk_use::{CLASSES, DiskUse};

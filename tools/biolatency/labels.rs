@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use bpf::biolatency::types::group_id;
+use hist::harvest::Group;
 use serde_json::{Value, json};
-use trace::histogram::harvest::Group;
 
 use crate::args::{Args, Phase};
 use crate::harvest::Interval;

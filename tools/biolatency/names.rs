@@ -1,6 +1,6 @@
 //! Operations, flags and statuses by their names.
 
-use trace::probe::Kernel;
+use session::probe::Kernel;
 
 /// Bits of the operation in a request's `cmd_flags`.
 const OP_MASK: u32 = 0xff;

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bpf::biolatency::types::group_id;
+use budget::cost::Cost;
+use hist::harvest::Group;
+use hist::hdr::HdrLog;
+use hist::text;
 use profile::escape::terminal;
 use profile::table::{Column, Table};
 use profile::units::{self, three_digits};
-use trace::cgroups;
-use trace::cost::Cost;
-use trace::histogram::harvest::Group;
-use trace::histogram::hdr::HdrLog;
-use trace::histogram::text;
+use session::cgroups;
 
 use crate::args::Args;
 use crate::disk_use::{CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, READ, WRITE};

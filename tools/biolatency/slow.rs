@@ -4,11 +4,11 @@ use std::io::Write;
 
 use anyhow::Result;
 use bpf::biolatency::types::slow_io;
+use host::clock::wall_clock;
+use host::task::comm_text;
 use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
-use trace::clock::wall_clock;
-use trace::task::comm_text;
 
 use crate::args::Args;
 use crate::names::Names;

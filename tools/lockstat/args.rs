@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
+use budget::Budget;
 use clap::{Parser, ValueEnum};
-use trace::budget::Budget;
-use trace::options::Common;
-use trace::output::{Format, OutputFile};
-use trace::probe::{Feature, Kernel, Need};
-use trace::schedule::{For, Schedule, parse_duration};
-use trace::session::{Asked, Options};
-use trace::targets::{Settings, Targets};
-use trace::unwind::Method;
+use session::options::Common;
+use session::output::{Format, OutputFile};
+use session::probe::{Feature, Kernel, Need};
+use session::schedule::{For, Schedule, parse_duration};
+use session::targets::{Settings, Targets};
+use session::{Asked, Options};
+use stacks::unwind::Method;
 
 use crate::row::Side;
 use crate::user::Class;
@@ -315,7 +315,7 @@ impl Options for Args {
         );
         self.user = true;
         if !self.common.quiet {
-            trace::say!("lockstat: kernel locks are not traced: {SINCE}");
+            profile::say!("lockstat: kernel locks are not traced: {SINCE}");
         }
         Ok(())
     }

@@ -10,14 +10,14 @@ use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{
     holder_key, holder_value, lock_key, lock_sum, waiter_key, waiter_value,
 };
+use hist::Histogram;
+use host::task::comm_text;
 use libbpf_rs::MapCore;
+use loader::maps;
 use plain::Plain;
 use profile::model::Task;
-use trace::histogram::Histogram;
-use trace::maps;
-use trace::places::Places;
-use trace::stacks::StackTable;
-use trace::task::comm_text;
+use stacks::StackTable;
+use symbols::places::Places;
 
 use crate::chains::{self, Chain, Chains, Labels};
 use crate::kernel::{self, symbols::Symbols};

@@ -3,7 +3,7 @@
 use profile::frame::Frame;
 use profile::model::Task;
 use serde_json::{Value, json};
-use trace::stacks::StackTable;
+use stacks::StackTable;
 
 use crate::chains::{Chain, Link};
 use crate::harvest::Harvest;

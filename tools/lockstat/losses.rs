@@ -3,11 +3,11 @@
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{futex_losses, lock_losses};
-use trace::cost::Cost;
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::maps;
-use trace::stacks::StackTable;
+use budget::cost::Cost;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
+use stacks::StackTable;
 
 /// Beginnings of waits for kernel locks, and ends of those for programs', seen since the start.
 pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {

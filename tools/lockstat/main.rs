@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use trace::run;
-use trace::session::{self, Options, Setup, Tool};
+use session::program;
+use session::{Options, Setup, Tool};
 
 use args::Args;
 use engine::Lockstat;
@@ -33,7 +33,7 @@ mod waits;
 mod width;
 
 fn main() -> ExitCode {
-    run::main(Args::NAME, || match Args::parse() {
+    program::main(Args::NAME, || match Args::parse() {
         args if args.now => now::run(&args),
         args => session::run(args),
     })

@@ -3,17 +3,17 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use host::clock::wall_clock;
 use profile::ends;
 use profile::folded::{self, FoldedOptions};
+use profile::losses::Losses;
 use profile::model::Profile;
 use profile::style::Style;
 use profile::write::{self, Meta};
 use serde_json::{Map, Value};
-use trace::clock::wall_clock;
-use trace::closing;
-use trace::losses::Losses;
-use trace::output::Format;
-use trace::stacks::StackTable;
+use session::closing;
+use session::output::Format;
+use stacks::StackTable;
 
 use crate::args::Args;
 use crate::chains;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use bpf::lockstat::types::lock_id;
+use hist::Histogram;
 use profile::model::Task;
-use trace::histogram::Histogram;
 
 /// Whose lock it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use anyhow::{Context, Result};
 use bpf::lockstat::{LockstatSkel, LockstatSkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags};
-use trace::loader::{self, section};
-use trace::probe::Kernel;
-use trace::session::Setup;
-use trace::tracefs;
+use loader::section;
+use loader::tracefs;
+use session::Setup;
+use session::probe::Kernel;
 
 use crate::args::Args;
 use crate::row::Side;

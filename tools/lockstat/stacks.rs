@@ -8,8 +8,8 @@ use std::sync::Arc;
 use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::units;
-use trace::stacks::StackTable;
-use trace::symbolize::interrupt_part;
+use stacks::StackTable;
+use symbols::interrupt_part;
 
 use crate::row::{INTERRUPT, LockRow, Waiter};
 

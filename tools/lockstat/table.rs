@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use hist::text::{self as histogram, Unit};
 use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::{cut, fit, round_percent as percent};
 use profile::units;
-use trace::histogram::text::{self as histogram, Unit};
 
 use crate::row::{Holder, HolderKind, LockRow, Side};
 use crate::user::{Class, LeftOut};

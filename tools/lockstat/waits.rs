@@ -1,8 +1,8 @@
 //! The waiters as a profile, for flame graphs and other tools' formats.
 
 use profile::model::{Profile, Sample, Task, ValueType};
-use trace::stacks::StackTable;
-use trace::symbolize::interrupt_part;
+use stacks::StackTable;
+use symbols::interrupt_part;
 
 use crate::harvest::Harvest;
 use crate::row::{INTERRUPT, LockRow, Waiter};

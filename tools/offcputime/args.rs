@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bpf::offcputime::types::{offcputime_config, rodata, stack_config, wait_config};
+use budget::Budget;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
+use host::waits;
 use profile::folded;
-use trace::budget::Budget;
-use trace::options::{Common, Stacks};
-use trace::probe::{Feature, Kernel, Need};
-use trace::schedule::For;
-use trace::session::{Asked, Options};
-use trace::targets::{Settings, Targets};
-use trace::unwind::Method;
-use trace::waits;
+use session::options::{Common, Stacks};
+use session::probe::{Feature, Kernel, Need};
+use session::schedule::For;
+use session::targets::{Settings, Targets};
+use session::{Asked, Options};
+use stacks::unwind::Method;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,19 +8,19 @@ use bpf::offcputime::OffcputimeSkel;
 use bpf::offcputime::types::{
     offcputime_key, offcputime_totals, offcputime_value, open_phase, wait_call,
 };
+use budget::Estimate;
+use budget::meter::count_skipped;
+use host::clock::{Edges, monotonic_ns};
+use host::task::comm_text;
+use host::waits::Wait;
 use libbpf_rs::skel::Skel;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
 use profile::model::Task;
-use trace::budget::Estimate;
-use trace::clock::{Edges, monotonic_ns};
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::maps;
-use trace::meter::count_skipped;
-use trace::progress::State;
-use trace::stacks::{StackTable, words};
-use trace::task::comm_text;
-use trace::unwind::Registers;
-use trace::waits::Wait;
+use session::progress::State;
+use stacks::unwind::Registers;
+use stacks::{StackTable, words};
 
 use crate::args::Args;
 use crate::losses::Lost;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use trace::stacks::LEFT_OUT;
+use stacks::LEFT_OUT;
 
 use crate::harvest::Row;
 

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
-use trace::loader::section;
-use trace::losses::Losses;
+use loader::section;
+use profile::losses::Losses;
 
 /// Counters since the start; out of windows, estimates like the rest of the accounting.
 #[derive(Clone, Copy, Debug, Default)]

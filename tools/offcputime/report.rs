@@ -3,18 +3,18 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use budget::Estimate;
+use budget::cost::Cost;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
-use trace::budget::Estimate;
-use trace::closing::{self, Closing};
-use trace::cost::Cost;
-use trace::output::Format;
-use trace::run;
-use trace::stacks::StackTable;
+use session::closing::{self, Closing};
+use session::output::Format;
+use session::program;
+use stacks::StackTable;
 
 use crate::args::Args;
 use crate::harvest::{Accounting, Estimates, Harvest};
@@ -51,12 +51,12 @@ pub(crate) fn report(
             dropped = dropped.max(rounded);
             Ok(())
         });
-        run::unless_closed(written, ())?;
+        program::unless_closed(written, ())?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
     let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-    let written = run::unless_closed(written.context("write to stdout"), 0);
+    let written = program::unless_closed(written.context("write to stdout"), 0);
     dropped = dropped.max(written?);
     Ok(closing(harvest, &profile, stacks, cost, dropped))
 }
@@ -260,7 +260,7 @@ fn check(accounting: &Accounting, open: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::budget::Series;
+    use budget::Series;
 
     #[test]
     fn what_is_not_sure_is_said_in_words() {

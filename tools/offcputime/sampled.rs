@@ -4,19 +4,19 @@
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
 use bpf::offcputime::types::left_out_sums;
-use libbpf_rs::Object;
-use libbpf_rs::skel::Skel;
-use profile::model::Task;
-use trace::budget::{
+use budget::{
     Bounded, LeftOut, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges,
 };
-use trace::clock::Edges;
-use trace::iterate;
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::maps;
-use trace::stacks::StackTable;
-use trace::waits::Wait;
+use host::clock::Edges;
+use host::waits::Wait;
+use libbpf_rs::Object;
+use libbpf_rs::skel::Skel;
+use loader::iterate;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
+use profile::model::Task;
+use stacks::StackTable;
 
 use crate::args::Args;
 use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};

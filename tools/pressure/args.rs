@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use budget::Budget;
 use clap::Parser;
-use trace::budget::Budget;
-use trace::glob::Glob;
-use trace::options::Common;
-use trace::privileges::{Capabilities, FOR_REPETITION};
-use trace::probe::{Feature, Kernel, Need};
-use trace::schedule::{Every, Schedule};
-use trace::session::{Asked, Options};
-use trace::targets::{Settings, Targets, cgroup2_mount};
+use host::privileges::{Capabilities, FOR_REPETITION};
+use session::glob::Glob;
+use session::options::Common;
+use session::probe::{Feature, Kernel, Need};
+use session::schedule::{Every, Schedule};
+use session::targets::{Settings, Targets, cgroup2_mount};
+use session::{Asked, Options};
 
 use crate::psi::Source;
 use crate::trigger::Trigger;

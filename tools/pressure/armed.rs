@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Context, Result, bail};
-use trace::scheduling;
-use trace::signals::Signals;
+use host::scheduling;
+use host::signals::Signals;
 
 use crate::args::Args;
 use crate::capture::Capture;
@@ -114,7 +114,7 @@ pub(crate) fn wait(
         let why = asked.map_or(String::new(), |asked| {
             format!(" (for {asked}: without CAP_SYS_RESOURCE windows are multiples of 2s)")
         });
-        trace::say!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
+        profile::say!("pressure: waiting for {}{why}; Ctrl-C ends", armed.trigger);
     }
     let urgency = Urgency::raise();
     let _resting = scheduling::rest();

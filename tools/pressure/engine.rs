@@ -5,15 +5,15 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use budget::Limit;
+use budget::cost::Cost;
+use budget::meter::Meter;
+use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use profile::style::Style;
-use trace::budget::Limit;
-use trace::clock::Edges;
-use trace::closing::Closing;
-use trace::cost::Cost;
-use trace::meter::Meter;
-use trace::progress::State;
-use trace::session::Engine;
+use session::Engine;
+use session::closing::Closing;
+use session::progress::State;
 
 use crate::args::Args;
 use crate::capture::Capture;

@@ -5,14 +5,14 @@ use std::mem::size_of;
 use anyhow::Result;
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
+use budget::meter::count_skipped;
+use hist::harvest::wait_for_running_programs;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
-use trace::histogram::harvest::wait_for_running_programs;
-use trace::iterate;
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::maps;
-use trace::meter::count_skipped;
+use loader::iterate;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
 
 use crate::task::TaskStock;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trace::losses::Losses;
+use profile::losses::Losses;
 
 use crate::cgroups::CgroupPressure;
 use crate::harvest::{ON_CPU, ON_IO, ON_MEMORY};

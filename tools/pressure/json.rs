@@ -1,7 +1,7 @@
 //! An interval as one JSON object; times in ns, shares in percent.
 
+use budget::cost::Cost;
 use serde_json::{Map, Value, json};
-use trace::cost::Cost;
 
 use crate::hints;
 use crate::interval::{Interval, index_of};

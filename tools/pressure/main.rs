@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use trace::clock::monotonic_ns;
-use trace::meter::Meter;
-use trace::outcome::Outcome;
-use trace::run;
-use trace::session::{self, Options};
+use budget::meter::Meter;
+use host::clock::monotonic_ns;
+use session::Options;
+use session::outcome::Outcome;
+use session::program;
 
 use args::Args;
 use armed::{Armed, Event};
@@ -38,7 +38,7 @@ mod utilisation;
 mod victims;
 
 fn main() -> ExitCode {
-    run::main(Args::NAME, || trace(Args::from_command_line()?))
+    program::main(Args::NAME, || trace(Args::from_command_line()?))
 }
 
 /// Captures once, or whenever the trigger fires.
@@ -51,7 +51,7 @@ fn trace(mut args: Args) -> Result<Outcome> {
     let armed = args.trigger.map(|trigger| Armed::set(trigger, &source));
     let armed = armed.transpose()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
-        trace::say!("pressure: {why}; SOME, FULL and AVG10 are unknown");
+        profile::say!("pressure: {why}; SOME, FULL and AVG10 are unknown");
     }
     let mut outcome = Outcome::Done;
     loop {

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trace::clock::monotonic_ns;
+use host::clock::monotonic_ns;
 
 /// What can be short. The values index arrays of four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bpf::pressure::types::task_stock;
-use trace::task::comm_text;
+use host::task::comm_text;
 
 /// One task in one interval.
 #[derive(Clone, Debug)]

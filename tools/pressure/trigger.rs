@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use anyhow::Result;
-use trace::schedule::parse_duration;
+use session::schedule::parse_duration;
 
 use crate::psi::{Resource, Source};
 

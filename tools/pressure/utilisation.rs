@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use trace::clock::monotonic_ns;
-use trace::procs;
+use host::clock::monotonic_ns;
+use host::procs;
 
 /// Sectors of /proc/diskstats, whatever the disk's own.
 const SECTOR_BYTES: u64 = 512;

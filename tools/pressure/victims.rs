@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use trace::glob::Glob;
+use session::glob::Glob;
 
 use crate::cgroups;
 use crate::task::TaskStock;

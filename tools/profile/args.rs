@@ -4,19 +4,19 @@ use std::error::Error;
 
 use anyhow::{Result, anyhow};
 use bpf::profile::types::{profile_config, rodata, stack_config};
+use budget::Budget;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use host::privileges::{Capabilities, FOR_PROBES};
 use profile::write::Format as FileFormat;
-use trace::budget::Budget;
-use trace::options::{Common, Stacks};
-use trace::output::Format;
-use trace::privileges::{Capabilities, FOR_PROBES};
-use trace::probe::{Feature, Kernel, Need};
-use trace::schedule::For;
-use trace::session::{Asked, Options};
-use trace::symbolize::Origin;
-use trace::targets::{Settings, Targets};
-use trace::unwind::Method;
+use session::options::{Common, Stacks};
+use session::output::Format;
+use session::probe::{Feature, Kernel, Need};
+use session::schedule::For;
+use session::targets::{Settings, Targets};
+use session::{Asked, Options};
+use stacks::unwind::Method;
+use symbols::Origin;
 
 use crate::event::Event;
 

@@ -7,9 +7,9 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
+use host::libraries;
 use libbpf_rs::Link;
-use trace::libraries;
-use trace::tracefs;
+use loader::tracefs;
 
 use crate::args::{Args, Weight};
 use crate::counters::{Counters, Late};

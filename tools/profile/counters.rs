@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bpf::profile::ProfileSkel;
+use host::perf::{listed_online_cpus, open};
 use libbpf_rs::Link;
 use perf_event_open_sys::bindings as perf;
 use perf_event_open_sys::ioctls;
-use trace::losses::Losses;
-use trace::perf::{listed_online_cpus, open};
+use profile::losses::Losses;
 
 use crate::args::{Args, Rate};
 
@@ -147,7 +147,9 @@ impl Counters {
             Err(err) if is_offline(&err) => return Ok(()),
             Err(err) => {
                 if self.late.barred.insert(cpu) && self.verbose {
-                    trace::say!("profile: CPU {cpu} has come online and cannot be sampled: {err}");
+                    profile::say!(
+                        "profile: CPU {cpu} has come online and cannot be sampled: {err}"
+                    );
                 }
                 return Ok(());
             }
@@ -157,7 +159,7 @@ impl Counters {
         }
         self.late.sampled += 1;
         if self.verbose {
-            trace::say!("profile: CPU {cpu} has come online and is sampled from now on");
+            profile::say!("profile: CPU {cpu} has come online and is sampled from now on");
         }
         Ok(())
     }

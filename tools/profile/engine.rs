@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
+use budget::Sampler;
+use budget::cost::Cost;
+use budget::meter::Meter;
+use host::clock::Edges;
 use libbpf_rs::skel::Skel;
-use trace::budget::Sampler;
-use trace::clock::Edges;
-use trace::closing::Closing;
-use trace::cost::Cost;
-use trace::loader::{self, section};
-use trace::meter::Meter;
-use trace::progress::State;
-use trace::session::{Engine, Options, Setup, StackSetup};
-use trace::stacks::StackTable;
+use loader::section;
+use session::closing::Closing;
+use session::progress::State;
+use session::{Engine, Options, Setup, StackSetup};
+use stacks::StackTable;
 
 use crate::args::Args;
 use crate::attach::{self, Attached};

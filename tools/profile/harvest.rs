@@ -3,18 +3,18 @@
 use anyhow::{Context, Result};
 use bpf::profile::ProfileSkel;
 use bpf::profile::types::{profile_key, profile_totals, profile_value};
+use budget::Estimate;
+use budget::meter::{count_skipped, cpus_online};
+use host::clock::Edges;
+use host::task::comm_text;
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
 use profile::model::Task;
-use trace::budget::Estimate;
-use trace::clock::Edges;
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::maps;
-use trace::meter::{count_skipped, cpus_online};
-use trace::progress::State;
-use trace::stacks::StackTable;
-use trace::task::comm_text;
+use session::progress::State;
+use stacks::StackTable;
 
 use crate::args::{Args, Rate};
 use crate::counters::Late;

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use anyhow::Result;
 use bpf::profile::ProfileSkel;
 use bpf::profile::types::moment;
+use hist::random::round_fairly;
+use host::task::comm_text;
+use loader::arrivals::Arrivals;
+use loader::section;
+use profile::losses::Losses;
 use profile::model::Task;
 use profile::write::Moment;
-use trace::arrivals::Arrivals;
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::random::round_fairly;
-use trace::task::comm_text;
 
 use crate::harvest::Row;
 

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use budget::cost::Cost;
+use host::clock::Edges;
 use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
@@ -10,13 +12,11 @@ use profile::model::{Profile, Sample, ValueType};
 use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
-use trace::clock::Edges;
-use trace::closing::{self, Closing};
-use trace::cost::Cost;
-use trace::options::terminal_width;
-use trace::output::Format;
-use trace::run;
-use trace::stacks::StackTable;
+use session::closing::{self, Closing};
+use session::options::terminal_width;
+use session::output::Format;
+use session::program;
+use stacks::StackTable;
 
 use crate::args::{Args, Rate};
 use crate::harvest::{Harvest, Row};
@@ -45,12 +45,12 @@ pub(crate) fn report(
             }
             format => write(args, format, harvest, &profile, cost, &meta, &mut out),
         });
-        run::unless_closed(written, ())?;
+        program::unless_closed(written, ())?;
     }
     let format = args.stacks.format(&args.common);
     let mut out = io::stdout().lock();
     let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-    run::unless_closed(written.context("write to stdout"), ())?;
+    program::unless_closed(written.context("write to stdout"), ())?;
     Ok(closing(harvest, &profile, stacks, cost))
 }
 

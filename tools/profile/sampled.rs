@@ -3,14 +3,14 @@
 
 use anyhow::Result;
 use bpf::profile::ProfileSkel;
+use budget::{Bounded, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges};
+use host::clock::Edges;
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
+use loader::section;
+use profile::losses::Losses;
 use profile::model::Task;
-use trace::budget::{Bounded, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges};
-use trace::clock::Edges;
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::stacks::StackTable;
+use stacks::StackTable;
 
 use crate::args::Args;
 use crate::attach::Attached;

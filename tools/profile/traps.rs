@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
+use budget::meter::runs;
 use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
-use trace::meter::runs;
-use trace::own_file_offset;
+use symbols::own_file_offset;
 
 /// Measurements, of which the fastest counts: others were interrupted.
 const MEASUREMENTS: u32 = 5;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bpf::runqlat::types::{group_by, rodata, runqlat_config};
+use budget::Budget;
 use clap::Parser;
-use trace::budget::Budget;
-use trace::clock::nanoseconds;
-use trace::options::{Common, Histograms};
-use trace::probe::{Feature, Kernel, Need};
-use trace::schedule::{Every, parse_duration};
-use trace::session::{Asked, Options};
-use trace::targets::{Settings, Targets};
+use host::clock::nanoseconds;
+use session::options::{Common, Histograms};
+use session::probe::{Feature, Kernel, Need};
+use session::schedule::{Every, parse_duration};
+use session::targets::{Settings, Targets};
+use session::{Asked, Options};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
+use budget::Estimates;
+use budget::meter::count_skipped;
+use hist::harvest::{Group as Waits, take_groups, take_whole};
+use host::task::{comm_of, comm_text};
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
-use trace::budget::Estimates;
-use trace::histogram::harvest::{Group as Waits, take_groups, take_whole};
-use trace::loader::section;
-use trace::losses::Losses;
-use trace::meter::count_skipped;
-use trace::progress::State;
-use trace::task::{comm_of, comm_text};
-use trace::{iterate, maps};
+use loader::iterate;
+use loader::maps;
+use loader::section;
+use profile::losses::Losses;
+use session::progress::State;
 
 use crate::args::{Args, Group};
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use trace::session::{self, Setup, Tool};
+use session::{Setup, Tool};
 
 use args::Args;
 use engine::Runqlat;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bpf::runqlat::types::group_id;
+use budget::cost::Cost;
+use hist::harvest::Group as Waits;
+use hist::hdr::HdrLog;
+use hist::text;
 use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Value, json};
-use trace::cgroups;
-use trace::cost::Cost;
-use trace::histogram::harvest::Group as Waits;
-use trace::histogram::hdr::HdrLog;
-use trace::histogram::text;
+use session::cgroups;
 
 use crate::args::{Args, Group};
 use crate::harvest::Interval;

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use anyhow::Result;
 use bpf::runqlat::types::slow_wait;
+use host::clock::wall_clock;
+use host::task::comm_text;
+use loader::arrivals::Arrivals;
 use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
-use trace::arrivals::Arrivals;
-use trace::clock::wall_clock;
-use trace::task::comm_text;
 
 use crate::args::Args;
 

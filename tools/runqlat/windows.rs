@@ -4,16 +4,16 @@
 use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
-use libbpf_rs::Object;
-use libbpf_rs::skel::Skel;
-use trace::budget::{
+use budget::{
     Bounded, Groups, Weighted, Window, Windowed, add_shared, ended_at, open_edges,
     open_edges_settled, shut_edges,
 };
-use trace::histogram::harvest::{Group as Waits, wait_for_running_programs};
-use trace::iterate;
-use trace::loader::section;
-use trace::maps;
+use hist::harvest::{Group as Waits, wait_for_running_programs};
+use libbpf_rs::Object;
+use libbpf_rs::skel::Skel;
+use loader::iterate;
+use loader::maps;
+use loader::section;
 
 use crate::args::Args;
 use crate::harvest::{self, Culprit, Interval};

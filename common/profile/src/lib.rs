@@ -14,6 +14,7 @@ pub mod functions;
 pub mod heaviest;
 pub mod json;
 pub mod listing;
+pub mod losses;
 pub mod model;
 mod pprof;
 pub mod read;

@@ -10,21 +10,11 @@ use fastrand::Rng;
 use crate::mutation::{self, Mutation};
 
 /// The accounting in Rust: what counts, adds, divides, merges and sorts. Ends of names count below directories.
-const ACCOUNTS: [(&str, &[&str]); 4] = [
-    ("common/trace/src/histogram", &[""]),
-    ("common/trace/src/budget", &[""]),
-    (
-        "common/trace/src",
-        &[
-            "arrivals",
-            "collect",
-            "cost",
-            "intervals",
-            "losses",
-            "maps",
-            "window",
-        ],
-    ),
+const ACCOUNTS: [(&str, &[&str]); 5] = [
+    ("common/hist/src", &[""]),
+    ("common/budget/src", &[""]),
+    ("common/loader/src", &["arrivals", "maps"]),
+    ("common/session/src", &["collect", "intervals", "schedule"]),
     (
         "common/profile/src",
         &[
@@ -34,6 +24,7 @@ const ACCOUNTS: [(&str, &[&str]); 4] = [
             "functions",
             "heaviest",
             "json/",
+            "losses",
             "model",
             "reasons",
             "recording/",

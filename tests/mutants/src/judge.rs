@@ -17,7 +17,7 @@ const LIVE: &str = "-p usekit-tools --test live";
 /// Rust tests that compile a header themselves.
 const COMPILING: [(&str, &str, &str); 1] = [(
     "bpf/include/histogram.bpf.h",
-    "-p usekit-trace --lib",
+    "-p usekit-hist --lib",
     "the_bpf_side",
 )];
 
@@ -207,9 +207,10 @@ fn stages(file: &Path) -> Vec<(&'static str, String)> {
             ("dependents", "-p usekit-flame".to_owned()),
         ];
     }
-    if name.starts_with("common/trace/") {
+    if let Some(room) = name.strip_prefix("common/") {
+        let room = room.split('/').next().unwrap_or_default();
         return vec![
-            ("unit", "-p usekit-trace --lib".to_owned()),
+            ("unit", format!("-p usekit-{room} --lib")),
             ("dependents", "-p usekit-tools --bins".to_owned()),
         ];
     }

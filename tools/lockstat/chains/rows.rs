@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{chain_half, chain_key, chain_value};
+use host::task::comm_text;
 use libbpf_rs::MapCore;
+use loader::maps;
 use profile::model::Task;
-use trace::maps;
-use trace::task::comm_text;
 
 use crate::row::{HolderKind, Identity};
 

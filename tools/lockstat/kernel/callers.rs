@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::frame::Frame;
-use trace::stacks::StackTable;
-use trace::symbolize::interrupt_part;
+use stacks::StackTable;
+use symbols::interrupt_part;
 
 use crate::row::LockRow;
 

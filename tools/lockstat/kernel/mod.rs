@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{lock_id, lock_name};
-use trace::maps;
-use trace::stacks::StackTable;
+use loader::maps;
+use stacks::StackTable;
 
 pub(crate) use callers::outside;
 

@@ -1,8 +1,8 @@
 //! What a kernel lock is called: by its symbol, by what it lies in, else by who called.
 
 use bpf::lockstat::types::lock_name;
+use host::task::comm_text;
 use profile::escape::terminal;
-use trace::task::comm_text;
 
 use super::symbols::{self, Symbols};
 use crate::row::{LockName, LockRow};

@@ -1,9 +1,9 @@
 //! A snapshot as one JSON object; the manual documents it.
 
+use budget::cost::Cost;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Task};
 use serde_json::{Map, Value, json};
-use trace::cost::Cost;
 
 use super::lock::{Class, Holder, Identity, Wait};
 use super::report::{activity, wanted_waiters};

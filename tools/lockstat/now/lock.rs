@@ -1,6 +1,6 @@
 //! What a thread waits for and who has it, as plain data.
 
-use trace::places::InFile;
+use symbols::places::InFile;
 
 /// What kind of thing is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

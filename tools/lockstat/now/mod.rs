@@ -17,16 +17,16 @@ mod words;
 use std::io::{BufWriter, Write, stdout};
 
 use anyhow::Result;
+use budget::cost::Cost;
+use budget::meter::Meter;
+use host::privileges::{self, Capabilities};
 use libbpf_rs::skel::Skel;
-use trace::cost::Cost;
-use trace::meter::Meter;
-use trace::outcome::Outcome;
-use trace::privileges::{self, Capabilities};
-use trace::probe::{self, Kernel};
-use trace::requirements;
-use trace::run;
-use trace::session::Options;
-use trace::symbolize::{self, Symbolizer};
+use session::Options;
+use session::outcome::Outcome;
+use session::probe::{self, Kernel};
+use session::program;
+use session::requirements;
+use symbols::Symbolizer;
 
 use crate::args::Args;
 use verdict::Verdict;
@@ -45,9 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if args.common.probe {
         return probe::print(Args::NAME, &Kernel::probe()?, &[], &PROGRAMS);
     }
-    let symbolizer = Symbolizer::new(symbolize::Options {
+    let symbolizer = Symbolizer::new(symbols::Options {
         inline: !args.no_inline,
-        ..symbolize::Options::default()
+        ..symbols::Options::default()
     })?;
     let meter = Meter::start();
     let skel = snapshot::load(&targets)?;
@@ -56,13 +56,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let verdict = Verdict::of(&snapshot);
     let cost = Cost::read(&meter, skel.object(), None);
     let written = write(args, &snapshot, &verdict, &cost);
-    run::unless_closed(written, ())?;
+    program::unless_closed(written, ())?;
     let losses = &snapshot.losses;
     if !args.common.quiet || !losses.is_empty() {
-        trace::say!("lockstat: {}; {}", losses.describe(0), cost.describe());
+        profile::say!("lockstat: {}; {}", losses.describe(0), cost.describe());
     }
     if args.common.verbose {
-        trace::say!("lockstat: {}", snapshot.unnamed);
+        profile::say!("lockstat: {}", snapshot.unnamed);
     }
     if args.common.strict && !losses.is_empty() {
         return Ok(Outcome::Lossy);

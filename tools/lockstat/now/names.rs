@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use host::clock::monotonic_ns;
 use profile::frame::Frame;
-use trace::clock::monotonic_ns;
-use trace::places::Address;
-use trace::places::Places;
+use symbols::places::Address;
+use symbols::places::Places;
 
 use super::lock::{Class, Identity, Wait};
 use super::thread::{Stack, Threads};

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
+use host::waits::flags;
 use profile::escape::terminal;
 use profile::model::StackEnd;
 use profile::style::Style;
 use profile::units;
-use trace::waits::flags;
 
 use super::lock::{Class, Holder, Wait};
 use super::snapshot::Snapshot;

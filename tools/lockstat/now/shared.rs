@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use trace::memory::{self, SharedRange};
+use symbols::memory::{self, SharedRange};
 
 use super::thread::{Thread, Threads};
 

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bpf::lockstat_now::types::wait_config;
 use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
+use host::clock::monotonic_ns;
 use libbpf_rs::{MapCore, MapFlags};
-use trace::clock::monotonic_ns;
-use trace::iterate;
-use trace::loader::{self, section};
-use trace::losses::Losses;
-use trace::stacks::StackTable;
-use trace::symbolize::{Origin, Symbolizer};
-use trace::targets::Settings;
-use trace::unwind::{Method, Unwinder, Wanted};
+use loader::iterate;
+use loader::section;
+use profile::losses::Losses;
+use session::targets::Settings;
+use stacks::StackTable;
+use stacks::unwind::{Method, Unwinder, Wanted};
+use symbols::{Origin, Symbolizer};
 
 use super::lock::{Class, Wait};
 use super::thread::{Stack, Thread, Threads};
@@ -53,9 +53,9 @@ pub(crate) fn load(targets: &Settings) -> Result<LockstatNowSkel<'static>> {
         rodata.targets = bpf::target_config!(bpf::lockstat_now::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::lockstat_now::types, &targets.comm);
         rodata.waits = wait_config {
-            futex_syscall: trace::waits::futex_syscall(),
+            futex_syscall: host::waits::futex_syscall(),
             pad: 0,
-            takes_fd: trace::waits::takes_fd(),
+            takes_fd: host::waits::takes_fd(),
         };
         Ok(())
     })?;

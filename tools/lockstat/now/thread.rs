@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use bpf::lockstat_now::types::now_thread;
+use host::task::comm_text;
+use host::waits::{Wait, flags};
+use loader::maps;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Task};
-use trace::maps;
-use trace::stacks::words;
-use trace::task::comm_text;
-use trace::unwind::Registers;
-use trace::waits::{Wait, flags};
+use stacks::unwind::Registers;
+use stacks::words;
 
 /// `enum now_phase` of the BPF side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use trace::memory;
+use symbols::memory;
 
 use super::class;
 use super::futex::Futex;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use trace::stacks::StackTable;
+use stacks::StackTable;
 
 use super::class::Class;
 use crate::row::{Holder, HolderKind, LockRow};

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use trace::places::Place as Memory;
+use symbols::places::Place as Memory;
 
 use super::add_to_same;
 use super::class::{Class, Evidence, Place};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::row::{Side, tests::row};
-use trace::places::InFile;
+use symbols::places::InFile;
 
 fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
     let mut row = row(1_000);

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{futex_lock, lock_id};
-use trace::maps;
-use trace::places::Places;
-use trace::stacks::StackTable;
+use loader::maps;
+use stacks::StackTable;
+use symbols::places::Places;
 
 use crate::chains::{Label, Labels};
 use crate::known::forget_unused;

@@ -5,9 +5,9 @@ use std::mem::size_of;
 
 use anyhow::Result;
 use bpf::lockstat::types::open_futex;
-use trace::maps;
-use trace::stacks::StackTable;
-use trace::unwind::Registers;
+use loader::maps;
+use stacks::StackTable;
+use stacks::unwind::Registers;
 
 use crate::row::{Identity, LockRow};
 

@@ -1,0 +1,113 @@
+//! The cost of a run, as it is reported: BPF time, the tool's own CPU, memory.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use host::procs;
+use host::scheduling::{self, Starved};
+use libbpf_rs::Object;
+use serde_json::{Value, json};
+
+use crate::Summary;
+use crate::meter::{Meter, cpus_online, program_info};
+
+/// The figures of one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Runs of the tool's BPF programs.
+    pub runs: u64,
+    /// Time spent in them, ns; `None` when the kernel refused to measure.
+    pub bpf_ns: Option<u64>,
+    /// Runs that the kernel skipped because the same program was already running on that CPU.
+    pub recursions: u64,
+    /// CPU time of the tool itself, ns.
+    pub own_cpu_ns: u64,
+    /// Wall time, ns.
+    pub wall_ns: u64,
+    /// CPUs online.
+    pub cpus: u64,
+    /// Peak resident memory of the tool up to then, bytes; reports take memory, too, and say what it is when they are written.
+    pub peak_bytes: u64,
+    /// Kernel memory of the tool's BPF maps, bytes.
+    pub map_bytes: u64,
+    /// When the machine did not run the tool.
+    pub starved: Starved,
+    /// What `--max-overhead` took.
+    pub budget: Option<Summary>,
+}
+
+impl Cost {
+    /// Reads the figures of an object's programs and maps, of a collection that may have had a budget.
+    pub fn read(meter: &Meter, object: &Object, budget: Option<Summary>) -> Self {
+        let mut cost = Self {
+            own_cpu_ns: meter.own_cpu_ns(),
+            wall_ns: meter.wall_ns(),
+            budget,
+            cpus: cpus_online(),
+            peak_bytes: peak_bytes(),
+            starved: scheduling::starved(),
+            bpf_ns: meter.is_measuring().then_some(0),
+            ..Self::default()
+        };
+        for program in object.progs() {
+            let Some(info) = program_info(program.as_fd().as_raw_fd()) else {
+                continue;
+            };
+            cost.runs += info.run_cnt;
+            cost.recursions += info.recursion_misses;
+            cost.bpf_ns = cost.bpf_ns.map(|sum| sum + info.run_time_ns);
+        }
+        cost.map_bytes = object
+            .maps()
+            .filter_map(|map| map_bytes(map.as_fd().as_raw_fd()))
+            .sum();
+        cost
+    }
+
+    /// For the closing line.
+    pub fn describe(&self) -> String {
+        let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
+        let share = |ns: u64| 100.0 * ns as f64 / machine_ns;
+        let bpf = match self.bpf_ns {
+            Some(ns) if self.runs > 0 => {
+                format!("{} ns/run, BPF {:.2}% + ", ns / self.runs, share(ns))
+            }
+            Some(_) => String::new(),
+            None => "BPF time not measured (BPF_ENABLE_STATS refused), ".into(),
+        };
+        format!(
+            "cost {bpf}tool {:.2}% of {} CPUs, {} MB + {} MB maps",
+            share(self.own_cpu_ns),
+            self.cpus,
+            self.peak_bytes.max(peak_bytes()) >> 20,
+            self.map_bytes >> 20
+        )
+    }
+
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        let mut object = json!({
+            "bpf_runs": self.runs,
+            "bpf_ns": self.bpf_ns,
+            "own_cpu_ns": self.own_cpu_ns,
+            "wall_ns": self.wall_ns,
+            "cpus": self.cpus,
+            "peak_bytes": self.peak_bytes.max(peak_bytes()),
+            "map_bytes": self.map_bytes,
+            "starved_ns": self.starved.ns,
+        });
+        if let Some(budget) = &self.budget {
+            object["budget"] = budget.to_json();
+        }
+        object
+    }
+}
+
+fn map_bytes(fd: RawFd) -> Option<u64> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    procs::number(&info, "memlock:")
+}
+
+fn peak_bytes() -> u64 {
+    procs::bytes(&procs::own_status(), "VmHWM:").unwrap_or(0)
+}

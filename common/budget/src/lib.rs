@@ -1,0 +1,135 @@
+//! `--max-overhead PCT`: what a collection may cost, and what is done to keep it there.
+//!
+//! Tools that count exactly have a [`Limit`]: they leave out stacks, and then they stop. Others have a [`Sampler`]. Where tracing
+//! everything costs too much, those that can leave out detail first, see [`LeftOut`]. Where that does not do, the
+//! programs that events run are attached for short windows at random times
+//! only. What is seen in a window stands for the stratum of time around it: shares of time need no more than the state of
+//! every thread at the window's edges, so that a long wait is in every window that it spans and none is lost for being one
+//! event among many.
+//!
+//! Measured are the BPF programs' run time, as the kernel accounts it, and the CPU time of the tool and of the process that
+//! reads names for it, from the first window to the last. Loading the programs and naming what was found are not in it.
+
+mod bounded;
+mod controller;
+pub mod cost;
+mod detail;
+mod gate;
+mod groups;
+mod left_out;
+mod limit;
+mod looked;
+pub mod meter;
+mod sampler;
+mod series;
+mod strata;
+mod summary;
+mod tally;
+mod weighted;
+mod windowed;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use host::clock::nanoseconds;
+
+use crate::meter::Meter;
+
+pub use bounded::Bounded;
+pub use groups::Groups;
+pub use left_out::LeftOut;
+pub use limit::{Allowed, Limit};
+pub use sampler::{Next, Sampler};
+pub use series::{Estimate, Series};
+pub use summary::Summary;
+pub use tally::Estimates;
+pub use weighted::{Weight, Weighted};
+pub use windowed::{
+    Window, Windowed, add_shared, ended_at, open_edges, open_edges_settled, shut_edges,
+};
+
+/// The option.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct Budget {
+    /// Keep the cost of tracing below PCT % of the machine's CPU time, if
+    /// need be by looking only part of the time: results are estimates
+    #[arg(long, value_name = "PCT", value_parser = parse_percent)]
+    pub max_overhead: Option<f64>,
+}
+
+impl Budget {
+    /// Looks whether a budget can be kept to at all, before anything is loaded.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not measure BPF programs.
+    pub fn check(&self) -> Result<()> {
+        match self.max_overhead {
+            Some(_) => check_measuring(&Meter::start()),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a run of `length`, or until it is told to end, that looks at what `windowed` traces, as [`Sampler::begin`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that.
+    pub fn sampler<'a>(
+        &self,
+        who: (&'static str, bool),
+        length: Option<Duration>,
+        meter: &'a Meter,
+        names: &[&str],
+        windowed: &mut impl Windowed,
+    ) -> Result<Sampler<'a>> {
+        // Windows of a budget end by other clocks.
+        let length = length.filter(|_| self.max_overhead.is_none());
+        let limits = (self.max_overhead, length.map(nanoseconds));
+        Sampler::begin(who, limits, meter, names, windowed)
+    }
+
+    /// Those of the programs that a budget detaches between windows that are not to be attached before.
+    pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
+        if self.max_overhead.is_some() {
+            names
+        } else {
+            &[]
+        }
+    }
+}
+
+/// What is not known cannot be kept below a limit.
+fn check_measuring(meter: &Meter) -> Result<()> {
+    if !meter.is_measuring() {
+        bail!(
+            "--max-overhead: not permitted to measure BPF programs; run it as root, or sysctl kernel.bpf_stats_enabled=1"
+        );
+    }
+    Ok(())
+}
+
+/// Reads `2`, `0.5`, `0.5%`.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>();
+    match number {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not a share of the CPUs; write 0.1 to 100, in percent".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_percent;
+
+    #[test]
+    fn percents_are_percents() {
+        assert_eq!(parse_percent("2"), Ok(2.0));
+        assert_eq!(parse_percent("0.5%"), Ok(0.5));
+        for bad in ["0", "-1", "nan", "101", "x", ""] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+    }
+}

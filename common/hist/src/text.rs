@@ -1,0 +1,142 @@
+//! Histograms as bcc prints them, with a line of percentiles.
+
+use std::io::{self, Write};
+
+use profile::units::{count, three_digits};
+
+use crate::{Histogram, middle};
+
+/// Width of the longest bar.
+const STARS: u64 = 40;
+
+/// Unit of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// `nsecs`
+    Nanoseconds,
+    /// `usecs`
+    #[default]
+    Microseconds,
+    /// `msecs`
+    Milliseconds,
+}
+
+impl Unit {
+    /// Nanoseconds in one.
+    pub fn ns(self) -> u64 {
+        match self {
+            Self::Nanoseconds => 1,
+            Self::Microseconds => 1_000,
+            Self::Milliseconds => 1_000_000,
+        }
+    }
+
+    /// bcc's word for it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "nsecs",
+            Self::Microseconds => "usecs",
+            Self::Milliseconds => "msecs",
+        }
+    }
+}
+
+/// Writes the rows (powers of two, from 0 to the last that is not empty) and the closing line.
+///
+/// A bucket belongs to the row that holds its middle, so every value is in exactly one row.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(histogram: &Histogram, unit: Unit, out: &mut impl Write) -> io::Result<()> {
+    if histogram.count() == 0 {
+        return writeln!(out, "     nothing recorded");
+    }
+    let rows = rows(histogram, unit);
+    let widest = rows.iter().copied().max().unwrap_or(0).max(1);
+    writeln!(out, "     {:<19} : count     distribution", unit.label())?;
+    for (row, &n) in rows.iter().enumerate() {
+        let (low, high) = match row {
+            0 => (0, 1),
+            row => (1_u64 << row, (1_u64 << (row + 1)) - 1),
+        };
+        let stars = "*".repeat(usize::try_from(n * STARS / widest).unwrap_or(0));
+        writeln!(out, "{low:>10} -> {high:<10} : {n:<8} |{stars:<40}|")?;
+    }
+    writeln!(out, "     {}", summary(histogram, unit))
+}
+
+fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
+    let mut rows = Vec::new();
+    for (bucket, n) in histogram.buckets() {
+        let value = middle(bucket) / unit.ns();
+        // 0 and 1 share the first row.
+        let row = usize::try_from((value | 1).ilog2()).expect("below 64");
+        if row >= rows.len() {
+            rows.resize(row + 1, 0);
+        }
+        rows[row] += n;
+    }
+    rows
+}
+
+/// `count avg p50 p90 p99 p99.9 max`, percentiles with the digits they have.
+fn summary(histogram: &Histogram, unit: Unit) -> String {
+    let value = |ns: u64| three_digits(ns as f64 / unit.ns() as f64);
+    format!(
+        "count {}  avg {}  p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+        count(histogram.count()),
+        value(histogram.mean()),
+        value(histogram.percentile(50.0)),
+        value(histogram.percentile(90.0)),
+        value(histogram.percentile(99.0)),
+        value(histogram.percentile(99.9)),
+        value(histogram.max()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_like_bcc_and_ends_with_percentiles() {
+        let mut histogram = Histogram::default();
+        for _ in 0..20 {
+            histogram.record(3_000);
+        }
+        for _ in 0..10 {
+            histogram.record(9_500);
+        }
+        let mut out = Vec::new();
+        write(&histogram, Unit::Microseconds, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected = "     usecs               : count     distribution\n\
+         \u{20}        0 -> 1          : 0        |                                        |\n\
+         \u{20}        2 -> 3          : 20       |****************************************|\n\
+         \u{20}        4 -> 7          : 0        |                                        |\n\
+         \u{20}        8 -> 15         : 10       |********************                    |\n\
+         \u{20}    count 30  avg 5.17  p50 3.01  p90 9.47  p99 9.47  p99.9 9.47  max 9.50\n";
+        assert_eq!(text, expected);
+        assert!(text.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn rows_keep_every_value() {
+        let mut histogram = Histogram::default();
+        for exponent in 0..40 {
+            histogram.record(1 << exponent);
+            histogram.record((1 << exponent) + 1);
+        }
+        for unit in [Unit::Nanoseconds, Unit::Microseconds, Unit::Milliseconds] {
+            assert_eq!(rows(&histogram, unit).iter().sum::<u64>(), 80);
+        }
+    }
+
+    #[test]
+    fn an_empty_histogram_says_so() {
+        let mut out = Vec::new();
+        write(&Histogram::default(), Unit::Microseconds, &mut out).unwrap();
+        assert_eq!(out, b"     nothing recorded\n");
+    }
+}

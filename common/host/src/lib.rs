@@ -1,0 +1,17 @@
+//! This machine and this process: clocks, `/proc`, descriptors, capabilities, scheduling, signals, children. It knows no BPF.
+
+pub mod clock;
+pub mod cpu_time;
+pub mod descriptors;
+pub mod errands;
+pub mod forked;
+pub mod libraries;
+mod machine;
+pub mod perf;
+pub mod privileges;
+pub mod procs;
+pub mod scheduling;
+pub mod sharing;
+pub mod signals;
+pub mod task;
+pub mod waits;

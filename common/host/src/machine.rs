@@ -1,0 +1,74 @@
+//! What differs between architectures in user space, all of it; for the kernel side see `bpf/include/registers.h`.
+//!
+//! The aarch64 half has never been compiled or run. User stacks are walked by frame pointers there: `common/unwind` makes
+//! tables for x86-64 only, and says of other files that they are for another machine.
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::{LIBRARY_TRIPLE, POLL, WAIT};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{LIBRARY_TRIPLE, POLL, WAIT};
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "an architecture that bpf/include/registers.h and common/host/src/machine.rs do not have"
+);
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use libc::c_long;
+
+    /// Debian's directory of libraries, below `/usr/lib`.
+    pub(crate) const LIBRARY_TRIPLE: &str = "x86_64-linux-gnu";
+
+    pub(crate) const POLL: &[c_long] = &[
+        libc::SYS_poll,
+        libc::SYS_select,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_io_getevents,
+        libc::SYS_io_uring_enter,
+    ];
+
+    pub(crate) const WAIT: &[c_long] = &[
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_pause,
+        libc::SYS_rt_sigsuspend,
+        libc::SYS_rt_sigtimedwait,
+        // A vfork parent waits for its child's exec.
+        libc::SYS_vfork,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+    ];
+}
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64 {
+    use libc::c_long;
+
+    /// Debian's directory of libraries, below `/usr/lib`.
+    pub(crate) const LIBRARY_TRIPLE: &str = "aarch64-linux-gnu";
+
+    /// Younger than the calls without a `p`, which it never had.
+    pub(crate) const POLL: &[c_long] = &[
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_io_getevents,
+        libc::SYS_io_uring_enter,
+    ];
+
+    /// `pause` is `ppoll`, `vfork` is `clone`.
+    pub(crate) const WAIT: &[c_long] = &[
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_rt_sigsuspend,
+        libc::SYS_rt_sigtimedwait,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+    ];
+}

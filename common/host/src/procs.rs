@@ -1,0 +1,155 @@
+//! Files below `/proc`: of one process, and of the machine.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+/// More than a `/proc/PID/status` has: 65,536 groups of 11 bytes each, and 2 KiB.
+const MAX_STATUS: u64 = 1 << 20;
+
+/// Fields of `/proc/PID/stat` by their numbers in proc(5).
+const PARENT: usize = 4;
+const START: usize = 22;
+const STACK_START: usize = 28;
+
+/// ID of the process that made this one, or that took it over; `None`: it is gone.
+pub fn parent(tgid: u32) -> Option<u32> {
+    u32::try_from(stat(tgid, PARENT)?).ok()
+}
+
+/// Beginning of a process, in ticks of 10 ms since boot; `None`: it is gone.
+pub fn start_ticks(tgid: u32) -> Option<u64> {
+    stat(tgid, START)
+}
+
+/// Beginning of a process's stack, which is random with every exec and so the name of an address space; `None`: it is gone, or
+/// has no memory of its own.
+pub fn stack_start(tgid: u32) -> Option<u64> {
+    stat(tgid, STACK_START).filter(|start| *start != 0)
+}
+
+fn stat(tgid: u32, number: usize) -> Option<u64> {
+    field(&fs::read(format!("/proc/{tgid}/stat")).ok()?, number)
+}
+
+fn field(stat: &[u8], number: usize) -> Option<u64> {
+    let fields = std::str::from_utf8(behind_name(stat)?).ok()?;
+    // The first one here is the state, which has number 3.
+    let mut fields = fields.split_ascii_whitespace();
+    fields.nth(number - 3)?.parse().ok()
+}
+
+/// Looks whether the task of this `stat`, or of its beginning, runs or could.
+pub fn is_runnable(stat: &[u8]) -> bool {
+    behind_name(stat).is_some_and(|fields| fields.starts_with(b" R"))
+}
+
+/// The name may hold anything, parentheses too; nothing behind it does.
+fn behind_name(stat: &[u8]) -> Option<&[u8]> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    Some(&stat[end + 1..])
+}
+
+/// `/proc/PID/status`.
+///
+/// # Errors
+///
+/// The process is gone, or may not be looked at.
+pub fn status(tgid: u32) -> io::Result<String> {
+    read_status(&format!("/proc/{tgid}/status"))
+}
+
+/// The same of this process; empty without `/proc`.
+pub fn own_status() -> String {
+    read_status("/proc/self/status").unwrap_or_default()
+}
+
+fn read_status(path: &str) -> io::Result<String> {
+    let mut status = Vec::new();
+    File::open(path)?
+        .take(MAX_STATUS)
+        .read_to_end(&mut status)?;
+    // A name may be no text.
+    Ok(String::from_utf8_lossy(&status).into_owned())
+}
+
+/// Bytes of memory, by name: `MemTotal:`, `MemAvailable:` and so on in `/proc/meminfo`.
+pub fn memory() -> impl Fn(&str) -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    move |name| bytes(&meminfo, name)
+}
+
+/// Value of a line of KiB, in bytes.
+pub fn bytes(text: &str, name: &str) -> Option<u64> {
+    number(text, name)?.checked_mul(1024)
+}
+
+/// `NAME NUMBER` at the start of a line.
+pub fn number(text: &str, name: &str) -> Option<u64> {
+    words(text, name)?.next()?.parse().ok()
+}
+
+/// Text that follows `NAME` and white space at the start of a line.
+pub fn words<'a>(text: &'a str, name: &str) -> Option<impl Iterator<Item = &'a str>> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+    let rest = lines.find(|rest| rest.starts_with(char::is_whitespace))?;
+    Some(rest.split_whitespace())
+}
+
+/// Mount point of the first file system that `is_wanted` by kind and options, in this process's namespace.
+pub fn mounted(is_wanted: impl Fn(&str, &str) -> bool) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        is_wanted(kind, options).then(|| path.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_confuse_stat() {
+        let stat = b"7 (a) S 1 (b) R 1 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 4711 21 22 23 24 25 4242 26";
+        assert_eq!(field(stat, PARENT), Some(1));
+        assert_eq!(field(stat, START), Some(4711));
+        assert_eq!(field(stat, STACK_START), Some(4242));
+        assert_eq!(field(b"7 (a) Z 0", START), None);
+        assert_eq!(field(b"7 (a", PARENT), None);
+        assert_eq!(field(b"", PARENT), None);
+    }
+
+    #[test]
+    fn state_follows_the_name() {
+        assert!(is_runnable(b"12 (sh) R 1 1"));
+        assert!(is_runnable(b"12 (a) S (b) R 1"));
+        assert!(!is_runnable(b"12 (R) S 1 1"));
+        assert!(!is_runnable(b"12 (sh)") && !is_runnable(b""));
+    }
+
+    #[test]
+    fn stat_of_this_process() {
+        let own = std::process::id();
+        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent(u32::MAX), None);
+        assert_eq!(stack_start(2), None, "a kernel thread");
+        let start = stack_start(own).expect("of this process");
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+        let (low, high) = stack.split(' ').next().unwrap().split_once('-').unwrap();
+        let [low, high] = [low, high].map(|end| u64::from_str_radix(end, 16).unwrap());
+        assert!((low..high).contains(&start), "{start:x} in {stack}");
+    }
+
+    #[test]
+    fn lines_are_found_by_their_whole_name() {
+        let text = "oom_kill_disable 1\noom_kill 3\nMemTotal:       12 kB\nUid:\t1\t2\n";
+        assert_eq!(number(text, "oom_kill"), Some(3));
+        assert_eq!(number(text, "MemTotal:"), Some(12));
+        assert_eq!(bytes(text, "MemTotal:"), Some(12 << 10));
+        assert_eq!(number(text, "Mem"), None);
+        assert_eq!(words(text, "Uid:").unwrap().last(), Some("2"));
+        assert!(number(&own_status(), "Tgid:") == Some(std::process::id().into()));
+    }
+}

@@ -1,0 +1,230 @@
+//! The closing lines: events, losses, cost.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use budget::Summary;
+use budget::cost::Cost;
+use profile::losses::Losses;
+use profile::units;
+use profile::write::Meta;
+
+use crate::options::Common;
+use crate::outcome::Outcome;
+
+/// A run's balance.
+#[derive(Default)]
+pub struct Closing {
+    /// Events counted, with their name in the plural.
+    pub events: (u64, &'static str),
+    /// Distinct stacks, for stack tools.
+    pub stacks: Option<usize>,
+    /// Completeness of user stacks, in words.
+    pub ends: Option<String>,
+    /// Events that were seen and not counted.
+    pub losses: Losses,
+    /// Time that losses are a share of, ns; 0: none.
+    pub losses_of_ns: u64,
+    /// Cost of the run.
+    pub cost: Cost,
+    /// More lines for people.
+    pub notes: Vec<String>,
+    /// Lines for `-v`.
+    pub details: Vec<String>,
+}
+
+impl Closing {
+    /// Says on stderr how `tool` fared in a window of that length.
+    pub fn print(&self, tool: &str, window: Duration, common: &Common) {
+        if !common.quiet || self.is_worth_saying() {
+            self.print_balance(tool, window);
+        }
+        let notes = self.notes.iter().filter(|_| !common.quiet);
+        let details = self.details.iter().filter(|_| common.verbose);
+        for line in notes.chain(details) {
+            profile::say!("{tool}: {line}");
+        }
+    }
+
+    fn print_balance(&self, tool: &str, window: Duration) {
+        let stacks = self
+            .stacks
+            .map(|n| format!(", {}", units::counted(n as u64, "stacks")))
+            .unwrap_or_default();
+        profile::say!(
+            "{tool}: {} of tracing, {}{stacks}; {}",
+            units::duration(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)),
+            units::counted(self.events.0, self.events.1),
+            self.losses.describe(self.losses_of_ns),
+        );
+        if let Some(ends) = &self.ends {
+            profile::say!("{tool}: {ends}");
+        }
+        profile::say!("{tool}: {}", self.cost.describe());
+        if let Some(budget) = &self.cost.budget {
+            profile::say!("{tool}: {}", budget.describe());
+        }
+        if self.cost.starved.times > 0 {
+            profile::say!("{tool}: {}", self.cost.starved.describe());
+        }
+    }
+
+    /// Says that something was lost, or cost more than it was to.
+    fn is_worth_saying(&self) -> bool {
+        let budget = self.cost.budget.as_ref();
+        self.is_lossy() || budget.is_some_and(|budget| budget.is_stopped || budget.is_over())
+    }
+
+    /// Something was lost, or may have been while the tool was not run, or after a budget had ended it.
+    fn is_lossy(&self) -> bool {
+        let budget = self.cost.budget.as_ref();
+        let is_cut_short = budget.is_some_and(Summary::is_cut_short);
+        is_cut_short || !self.losses.is_empty() || self.cost.starved.times > 0
+    }
+
+    /// The run's exit status, all else being well.
+    pub fn outcome(&self, strict: bool) -> Outcome {
+        if strict && self.is_lossy() {
+            Outcome::Lossy
+        } else {
+            Outcome::Done
+        }
+    }
+}
+
+/// Events of tools that count each that they saw, for what it is: the line above one that says that all figures are estimates.
+pub fn switches_and_wakeups(cost: &Cost) -> &'static str {
+    match &cost.budget {
+        Some(budget) if !budget.is_exact => "switches and wakeups seen",
+        _ => "switches and wakeups",
+    }
+}
+
+/// Remarks on a run for files of other formats: its losses, times as a share of `losses_of_ns`, its cost, and when it began.
+pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -> Meta {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let began = now.unwrap_or_default().saturating_sub(window);
+    let budget = cost.budget.iter().map(Summary::describe);
+    let mut comments = vec![losses.describe(losses_of_ns), cost.describe()];
+    comments.extend(budget);
+    if cost.starved.times > 0 {
+        comments.push(cost.starved.describe());
+    }
+    Meta {
+        comments,
+        time_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
+        ..Meta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::scheduling::Starved;
+
+    #[test]
+    fn time_without_a_cpu_is_said_and_strict() {
+        let losses = Losses::default();
+        let cost = |times| Cost {
+            starved: Starved {
+                times,
+                ns: times * 12_300_000_000,
+            },
+            ..Cost::default()
+        };
+        for (times, is_said, outcome) in [(0, false, Outcome::Done), (1, true, Outcome::Lossy)] {
+            let cost = cost(times);
+            let comments = meta(&losses, 0, &cost, Duration::ZERO).comments;
+            let run = closing(losses.clone(), cost);
+            assert_eq!(
+                (run.is_worth_saying(), run.outcome(true)),
+                (is_said, outcome)
+            );
+            assert_eq!(
+                comments.iter().any(|said| said.contains("for 12.3 s")),
+                is_said
+            );
+        }
+    }
+
+    fn closing(losses: Losses, cost: Cost) -> Closing {
+        Closing {
+            events: (0, "events"),
+            stacks: None,
+            ends: None,
+            losses,
+            losses_of_ns: 0,
+            cost,
+            notes: Vec::new(),
+            details: Vec::new(),
+        }
+    }
+
+    fn is_worth_saying(losses: &Losses, spent_ns: u64, is_stopped: bool) -> bool {
+        let budget = Summary {
+            percent: 2.0,
+            spent_ns,
+            elapsed_ns: 1_000,
+            cpus: 1,
+            is_stopped,
+            ..Summary::default()
+        };
+        let cost = Cost {
+            budget: Some(budget),
+            ..Cost::default()
+        };
+        closing(losses.clone(), cost).is_worth_saying()
+    }
+
+    #[test]
+    fn quiet_runs_say_what_went_wrong() {
+        let (none, mut some) = (Losses::default(), Losses::default());
+        some.count("test", "events lost", 1);
+        assert!(!is_worth_saying(&none, 20, false));
+        assert!(is_worth_saying(&none, 21, false), "over the budget");
+        assert!(is_worth_saying(&none, 20, true), "stopped for it");
+        assert!(is_worth_saying(&some, 20, false), "lost");
+    }
+
+    #[test]
+    fn an_exact_run_that_its_budget_ended_is_said_and_strict() {
+        for (is_exact, outcome) in [(true, Outcome::Lossy), (false, Outcome::Done)] {
+            let summary = Summary {
+                percent: 2.0,
+                spent_ns: 800_000_000,
+                elapsed_ns: 12_300_000_000,
+                cpus: 2,
+                is_stopped: true,
+                is_exact,
+                remedy: "raise it",
+                ..Summary::default()
+            };
+            let cost = Cost {
+                budget: Some(summary),
+                ..Cost::default()
+            };
+            let losses = Losses::default();
+            assert_eq!(closing(losses, cost).outcome(true), outcome);
+            let said = "stopped after 12.3 s: tracing cost 3.25% of 2 CPUs, budget 2% (--max-overhead); raise it";
+            assert_eq!(summary.describe() == said, is_exact, "{summary:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_counted_in_windows_is_no_estimate() {
+        let cost = |budget| Cost {
+            budget,
+            ..Cost::default()
+        };
+        let summary = |is_exact| Summary {
+            is_exact,
+            ..Summary::default()
+        };
+        let named = |budget| switches_and_wakeups(&cost(budget));
+        assert_eq!(named(None), "switches and wakeups");
+        assert_eq!(named(Some(summary(true))), "switches and wakeups");
+        assert_eq!(
+            units::counted(5, named(Some(summary(false)))),
+            "5 switches and wakeups seen"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! The loop of a running collection: until time is up, a signal comes or the command ends.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use anyhow::Result;
+use budget::Next;
+use host::clock::{monotonic_ns, nanoseconds};
+use host::signals::{self, Signals};
+
+use crate::command::Running;
+use crate::outcome::Outcome;
+use crate::progress::{Progress, State};
+
+/// Longest pause between two looks at the rings: what they hold must last that long.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What ends a collection.
+pub struct Until<'a> {
+    /// Ctrl-C and its kin.
+    pub signals: &'a Signals,
+    /// `-- COMMAND`.
+    pub command: Option<&'a mut Running>,
+    /// When the window opened, ns.
+    pub start_ns: u64,
+    /// When it closes, ns; `None`: when something else ends it.
+    pub deadline_ns: Option<u64>,
+    /// What a budget demands.
+    next: Next,
+}
+
+/// Calls `step` some 20 times a second, and once more at the end. Readable `fds` wake it early.
+///
+/// # Errors
+///
+/// Those of `step`.
+pub fn collect(
+    until: &mut Until<'_>,
+    fds: &[RawFd],
+    progress: &Progress,
+    mut step: impl FnMut() -> Result<State>,
+) -> Result<()> {
+    let mut fds = fds.to_vec();
+    fds.push(until.signals.fd());
+    fds.extend(until.command.as_deref().map(Running::fd));
+    while !until.is_over() {
+        signals::wait(&fds, until.pause());
+        let state = step()?;
+        until.next = state.next;
+        let elapsed = Duration::from_nanos(monotonic_ns().saturating_sub(until.start_ns));
+        progress.update(State { elapsed, ..state });
+    }
+    progress.clear();
+    Ok(())
+}
+
+impl<'a> Until<'a> {
+    /// A window of `duration`, or open-ended, from `start_ns` on.
+    pub fn new(
+        signals: &'a Signals,
+        command: Option<&'a mut Running>,
+        start_ns: u64,
+        duration: Option<Duration>,
+    ) -> Self {
+        let deadline_ns = duration.map(|duration| start_ns.saturating_add(nanoseconds(duration)));
+        Self {
+            signals,
+            command,
+            start_ns,
+            deadline_ns,
+            // A window that a report has closed is to open again at once.
+            next: Next {
+                due_ns: Some(start_ns),
+                must_stop: false,
+            },
+        }
+    }
+}
+
+impl Until<'_> {
+    fn is_over(&mut self) -> bool {
+        self.deadline_ns
+            .is_some_and(|deadline| monotonic_ns() >= deadline)
+            || self.is_interrupted()
+    }
+
+    /// Whether something other than the clock ended it: there will be no next window.
+    pub fn is_interrupted(&mut self) -> bool {
+        self.signals.ended()
+            || self.next.must_stop
+            || self
+                .command
+                .as_mut()
+                .is_some_and(|command| command.exited())
+    }
+
+    /// To the next step, which a budget may want earlier.
+    fn pause(&self) -> Duration {
+        let first = self.deadline_ns.into_iter().chain(self.next.due_ns).min();
+        let left = first.map(|first| first.saturating_sub(monotonic_ns()));
+        left.map_or(STEP, |left| STEP.min(Duration::from_nanos(left)))
+    }
+}
+
+/// After the report, passes a signal on to the command, if there is one, and waits for it,
+/// though the run may have failed; its failure outweighs losses.
+///
+/// # Errors
+///
+/// The run's, and when the command cannot be waited for.
+pub(crate) fn finish(
+    command: Option<Running>,
+    signals: &Signals,
+    ran: Result<Outcome>,
+) -> Result<Outcome> {
+    match command {
+        Some(command) => finish_command(command, signals, ran),
+        None => ran,
+    }
+}
+
+fn finish_command(
+    mut command: Running,
+    signals: &Signals,
+    ran: Result<Outcome>,
+) -> Result<Outcome> {
+    // Ctrl-C has reached the whole process group already.
+    if let Some(signal) = signals.which().filter(|signal| *signal != libc::SIGINT) {
+        command.forward(signal);
+    }
+    let status = command.wait();
+    Ok(ran?.after_command(status?))
+}

@@ -1,0 +1,178 @@
+//! Options that mean the same in every tool, and what follows from them.
+
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use clap_complete::Shell;
+use hist::hdr::HdrLog;
+use hist::text::Unit;
+use stacks::unwind::Method;
+
+use crate::output::{Format, OutputFile};
+
+/// How much is said, and how strictly.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct Common {
+    /// Write JSON, one object a line per report
+    #[arg(short, long)]
+    pub json: bool,
+
+    /// Say nothing but results and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Say which hooks were chosen and what could not be named
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Say what this kernel offers and what is used of it, and exit
+    #[arg(long)]
+    pub probe: bool,
+
+    /// Exit with status 3 if anything was lost
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Bold headings
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+
+    /// Print the script that completes options in SHELL
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub completions: Option<Shell>,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Common {
+    /// Whether headings are bold on stdout.
+    pub fn uses_color(&self) -> bool {
+        match self.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => {
+                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                !refused && stdout().is_terminal()
+            }
+        }
+    }
+}
+
+/// How histograms are written.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct Histograms {
+    /// Nanoseconds instead of microseconds
+    #[arg(short, long, conflicts_with = "milliseconds")]
+    pub nanoseconds: bool,
+
+    /// Milliseconds instead of microseconds
+    #[arg(short, long)]
+    pub milliseconds: bool,
+
+    /// Also write an HdrHistogram log, values in ns
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
+}
+
+impl Histograms {
+    /// The log, if one was asked for, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created.
+    pub fn hdr_log(&self) -> Result<Option<HdrLog>> {
+        let path = self.hdr.as_deref();
+        path.map(|path| HdrLog::create(path, SystemTime::now()))
+            .transpose()
+    }
+
+    /// Unit of what people read.
+    pub fn unit(&self) -> Unit {
+        match (self.nanoseconds, self.milliseconds) {
+            (true, _) => Unit::Nanoseconds,
+            (_, true) => Unit::Milliseconds,
+            _ => Unit::Microseconds,
+        }
+    }
+}
+
+/// Which stacks are taken and how they are written.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Stacks")]
+pub struct Stacks {
+    /// Only user stacks
+    #[arg(short = 'U', long, conflicts_with = "kernel_stacks")]
+    pub user_stacks: bool,
+
+    /// Only kernel stacks
+    #[arg(short = 'K', long)]
+    pub kernel_stacks: bool,
+
+    /// How user stacks are walked
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub unwind: Method,
+
+    /// Inlined functions get no frames of their own
+    #[arg(long)]
+    pub no_inline: bool,
+
+    /// Folded stacks, the default when stdout is not a terminal
+    #[arg(short, long, conflicts_with = "json")]
+    pub folded: bool,
+
+    /// A '-' frame between user and kernel part
+    #[arg(short, long)]
+    pub delimited: bool,
+
+    /// Mark kernel, inlined and JIT frames in folded output.
+    #[arg(
+        short,
+        long,
+        help = "Mark frames in folded output: _[k] kernel, _[i] inlined, _[j] JIT"
+    )]
+    pub annotate: bool,
+
+    /// Also write FILE; its ending is the format (repeatable).
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        help = "Also write FILE, by its ending: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
+    )]
+    pub output: Vec<OutputFile>,
+}
+
+impl Stacks {
+    /// The format of stdout.
+    pub fn format(&self, common: &Common) -> Format {
+        match (self.folded, common.json) {
+            (true, _) => Format::Folded,
+            (_, true) => Format::Json,
+            _ if stdout().is_terminal() => Format::Human,
+            _ => Format::Folded,
+        }
+    }
+}
+
+/// Width of the terminal behind stdout, 80 where there is none.
+pub fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok();
+    size.map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns >= 40)
+        .unwrap_or(80)
+}

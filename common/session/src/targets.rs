@@ -1,0 +1,274 @@
+//! Which tasks the user asked for: the same options in every tool.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use host::clock::monotonic_ns;
+use host::privileges::{self, Capabilities};
+use host::procs;
+use host::task;
+use libbpf_rs::{MapCore, MapFlags};
+use stacks::unwind::Wanted;
+
+use crate::glob::Glob;
+
+/// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
+const MAX_IDS: usize = 4096;
+
+/// Target options, evaluated on the task that an event is about.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Targets")]
+pub struct Targets {
+    /// Only these processes (all their threads)
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
+    pub pids: Vec<u32>,
+
+    /// Only these threads
+    #[arg(short, long = "tid", value_name = "TID", value_delimiter = ',')]
+    pub tids: Vec<u32>,
+
+    /// Only threads whose name matches, e.g. 'nginx*'
+    #[arg(long, value_name = "GLOB")]
+    pub comm: Option<Glob>,
+
+    /// Only tasks in this cgroup v2 directory and below
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+
+    /// Only user threads (no kernel threads)
+    #[arg(short, long, conflicts_with = "kernel_threads")]
+    pub user_threads: bool,
+
+    /// Only kernel threads
+    #[arg(short, long)]
+    pub kernel_threads: bool,
+
+    /// Start COMMAND, trace it and its children until it exits
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "tids"])]
+    pub command: Vec<OsString>,
+}
+
+impl Targets {
+    /// Capabilities that a command takes, if there is one.
+    pub fn capabilities(&self) -> Capabilities {
+        if self.command.is_empty() {
+            Capabilities::empty()
+        } else {
+            privileges::FOR_COMMAND
+        }
+    }
+}
+
+/// Kinds of threads; the values of the BPF side's `enum target_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Both kinds.
+    #[default]
+    All = 0,
+    /// No kernel threads.
+    UserThreads = 1,
+    /// Nothing but kernel threads.
+    KernelThreads = 2,
+}
+
+/// What the BPF side needs to know; see `struct target_config`.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Kinds of threads.
+    pub mode: Mode,
+    /// Inode of the tool's PID namespace.
+    pub pid_namespace: u32,
+    /// The tool itself.
+    pub own_tgid: u32,
+    /// When, ns on the clock of [`monotonic_ns`], it had forked nothing yet.
+    pub own_since_ns: u64,
+    /// Process IDs; empty: any.
+    pub tgids: Vec<u32>,
+    /// Thread IDs; empty: any.
+    pub tids: Vec<u32>,
+    /// Name pattern.
+    pub comm: Option<Glob>,
+    /// cgroup v2 ID; 0: any.
+    pub cgroup_id: u64,
+    /// Children of targets are targets.
+    pub follow: bool,
+}
+
+impl Targets {
+    /// Checks that everything named exists. Nothing has been loaded yet.
+    ///
+    /// # Errors
+    ///
+    /// A process, thread or cgroup that does not exist.
+    pub fn resolve(&self) -> Result<Settings> {
+        for &pid in &self.pids {
+            if !Path::new(&format!("/proc/{pid}")).exists() {
+                bail!("no process {pid}; it may have exited (see ps -e)");
+            }
+            require_leader(pid)?;
+        }
+        for &tid in &self.tids {
+            if !Path::new(&format!("/proc/{tid}")).exists() {
+                bail!("no thread {tid}; it may have exited (see ps -eL)");
+            }
+        }
+        if self.pids.len() > MAX_IDS || self.tids.len() > MAX_IDS {
+            bail!("more than {MAX_IDS} IDs; use --comm or --cgroup");
+        }
+        let namespace = fs::metadata("/proc/self/ns/pid")
+            .context("read /proc/self/ns/pid; is /proc mounted?")?;
+        Ok(Settings {
+            mode: match (self.user_threads, self.kernel_threads) {
+                (true, _) => Mode::UserThreads,
+                (_, true) => Mode::KernelThreads,
+                _ => Mode::All,
+            },
+            // Namespace inode numbers are 32 bits wide.
+            pid_namespace: u32::try_from(namespace.ino()).unwrap_or(0),
+            own_tgid: std::process::id(),
+            own_since_ns: monotonic_ns(),
+            tgids: self.pids.clone(),
+            tids: self.tids.clone(),
+            comm: self.comm.clone(),
+            cgroup_id: self
+                .cgroup
+                .as_deref()
+                .map(cgroup_id)
+                .transpose()?
+                .unwrap_or(0),
+            follow: !self.command.is_empty(),
+        })
+    }
+
+    /// Processes whose mappings are worth reading before anything happens.
+    pub fn processes_at_start(&self) -> Vec<u32> {
+        if !self.pids.is_empty() {
+            return self.pids.clone();
+        }
+        if self.command.is_empty() {
+            task::all_processes()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Whose code is worth knowing before a stack needs it.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            at_start: self.processes_at_start(),
+            later: self.pids.is_empty() && self.tids.is_empty() && self.command.is_empty(),
+        }
+    }
+
+    /// Whether the whole machine is traced.
+    pub fn is_everything(&self) -> bool {
+        self.pids.is_empty()
+            && self.tids.is_empty()
+            && self.comm.is_none()
+            && self.cgroup.is_none()
+            && self.command.is_empty()
+    }
+}
+
+impl Settings {
+    /// Whether numbers of processes or threads are asked for, which others may come to have.
+    pub fn has_ids(&self) -> bool {
+        !self.tgids.is_empty() || !self.tids.is_empty()
+    }
+
+    /// Narrows the targets to the process `tgid`, from its exec on, and what it starts.
+    pub fn only_tree_of(&mut self, tgid: u32) {
+        self.tgids = vec![tgid];
+        self.follow = true;
+    }
+
+    /// Fills the BPF side's ID maps.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses an entry.
+    pub fn fill(&self, tgids: &impl MapCore, tids: &impl MapCore) -> Result<()> {
+        let wanted = [u8::from(!self.follow)];
+        for tgid in &self.tgids {
+            tgids
+                .update(&tgid.to_ne_bytes(), &wanted, MapFlags::ANY)
+                .context("set target PIDs")?;
+            forget_ended(tgids, *tgid);
+        }
+        for tid in &self.tids {
+            tids.update(&tid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .context("set target TIDs")?;
+            forget_ended(tids, *tid);
+        }
+        Ok(())
+    }
+}
+
+/// From now on the BPF side sees who comes to have this number; before, only who had it.
+fn forget_ended(ids: &impl MapCore, id: u32) {
+    if !Path::new(&format!("/proc/{id}")).exists() {
+        // The BPF side may have been first.
+        let _ = ids.delete(&id.to_ne_bytes());
+    }
+}
+
+/// `-p` with a thread's ID would match nothing: say so instead.
+fn require_leader(pid: u32) -> Result<()> {
+    let status = procs::status(pid).unwrap_or_default();
+    match procs::number(&status, "Tgid:") {
+        Some(tgid) if tgid != u64::from(pid) => {
+            bail!("{pid} is a thread of process {tgid}; use -t {pid} or -p {tgid}")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A cgroup's ID is its directory's inode number (kernfs, 64-bit machines).
+pub(crate) fn cgroup_id(path: &Path) -> Result<u64> {
+    let metadata = fs::metadata(path).with_context(|| format!("cgroup {}", path.display()))?;
+    let kind = rustix::fs::statfs(path).map(|stat| stat.f_type);
+    if kind != Ok(libc::CGROUP2_SUPER_MAGIC) {
+        let mounted = match cgroup2_mount() {
+            Some(mount) => format!("cgroup v2 is mounted at {mount}"),
+            None => "cgroup v2 is not mounted here: mount -t cgroup2 none /mnt".into(),
+        };
+        bail!(
+            "cgroup {}: not a cgroup v2 directory; {mounted}",
+            path.display()
+        );
+    }
+    Ok(metadata.ino())
+}
+
+/// Where cgroup v2 is mounted.
+pub fn cgroup2_mount() -> Option<String> {
+    procs::mounted(|kind, _| kind == "cgroup2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_process_is_named() {
+        let targets = Targets {
+            pids: vec![u32::MAX],
+            ..Targets::default()
+        };
+        let message = targets.resolve().unwrap_err().to_string();
+        assert!(message.starts_with("no process 4294967295"), "{message}");
+    }
+
+    #[test]
+    fn a_directory_elsewhere_is_no_cgroup() {
+        let message = cgroup_id(Path::new("/tmp")).unwrap_err().to_string();
+        assert!(
+            message.starts_with("cgroup /tmp: not a cgroup v2 directory; cgroup v2 is"),
+            "{message}"
+        );
+    }
+}

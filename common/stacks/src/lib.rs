@@ -1,0 +1,352 @@
+//! The user-space end of stack interning: ids → addresses → names.
+//!
+//! Each distinct stack comes once through the ring buffer, moments after it first occurred; user addresses are tied to
+//! their modules at once, while the process can still be asked, and named when a report needs them.
+
+mod losses;
+mod record;
+mod ring;
+pub mod unwind;
+mod wakers;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use anyhow::Result;
+use libbpf_rs::MapCore;
+use profile::frame::Frame;
+use profile::model::{StackEnd, Waker};
+use symbols::places::{Address, Places};
+use symbols::{Location, Origin, Symbolizer};
+
+use crate::unwind::{Registers, Unwinder};
+use record::{Record, end_of, kind};
+use wakers::WakerIds;
+
+pub use record::words;
+use ring::Ring;
+
+/// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
+const OUTSIDE_STACKS: usize = 65_536;
+
+/// Of the BPF side: a user stack that was not walked, to keep within a budget.
+pub const LEFT_OUT: u64 = 1;
+/// The frame that stands for it.
+const LEFT_OUT_NAME: &str = "[user stack left out]";
+
+struct UserStack {
+    locations: Arc<[Location]>,
+    end: StackEnd,
+    names: Option<Arc<[Frame]>>,
+}
+
+struct KernelStack {
+    addresses: Arc<[u64]>,
+    names: Option<Arc<[Frame]>>,
+}
+
+/// Every stack seen in a run, by id.
+pub struct StackTable {
+    symbolizer: Symbolizer,
+    unwinder: Unwinder,
+    origin: Origin,
+    ring: Option<Ring>,
+    user: HashMap<u64, UserStack>,
+    kernel: HashMap<u64, KernelStack>,
+    wakers: HashMap<u64, WakerIds>,
+    waker_names: HashMap<u64, Arc<Waker>>,
+    addresses: Vec<Address>,
+    /// User stacks whose frame pointers led to where no code is.
+    astray: u64,
+    /// Stacks that came beside the ring, and those that found no room.
+    outside: usize,
+    outside_full: u64,
+    nothing: Arc<[Frame]>,
+    left_out: Arc<[Frame]>,
+}
+
+impl StackTable {
+    /// An empty table. `origin` says which of the tracer's own frames are to be stripped.
+    pub fn new(symbolizer: Symbolizer, unwinder: Unwinder, origin: Origin) -> Self {
+        Self {
+            symbolizer,
+            unwinder,
+            origin,
+            ring: None,
+            user: HashMap::new(),
+            kernel: HashMap::new(),
+            wakers: HashMap::new(),
+            waker_names: HashMap::new(),
+            addresses: Vec::new(),
+            astray: 0,
+            outside: 0,
+            outside_full: 0,
+            nothing: Arc::new([]),
+            left_out: symbols::remark(LEFT_OUT_NAME),
+        }
+    }
+
+    /// Stacks come through `ring`, the BPF side's `stack_ring`, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be mapped.
+    pub fn listen(&mut self, ring: &impl MapCore) -> Result<()> {
+        self.ring = Some(Ring::open(ring)?);
+        Ok(())
+    }
+
+    /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
+    ///
+    /// `command` is one that is about to run, and its program.
+    pub fn prepare(
+        &mut self,
+        tgids: impl IntoIterator<Item = u32>,
+        command: Option<(u32, &OsStr)>,
+    ) {
+        if let Some((tgid, program)) = command {
+            self.unwinder.follow_command(tgid, program);
+        }
+        for tgid in tgids {
+            self.symbolizer.snapshot([tgid]);
+        }
+        self.unwinder.finish(&mut self.symbolizer);
+    }
+
+    /// Waits for what is being prepared, as a collection with a budget does: making unwind tables for a whole machine takes more
+    /// CPU time than a second of tracing may.
+    pub fn finish_preparing(&mut self) {
+        self.unwinder.finish_all(&mut self.symbolizer);
+    }
+
+    /// Readable when there is something to take in besides what comes through the ring.
+    pub fn fd(&self) -> RawFd {
+        self.unwinder.fd()
+    }
+
+    /// One of them is readable when there is something to take in.
+    pub fn fds(&self) -> Vec<RawFd> {
+        let ring = self.ring.iter().map(Ring::fd);
+        ring.chain([self.fd()]).collect()
+    }
+
+    /// Hexadecimal build IDs by the modules' paths; complete when everything has been named.
+    pub fn build_ids(&self) -> BTreeMap<String, String> {
+        self.symbolizer.build_ids()
+    }
+
+    /// Number of distinct stacks seen.
+    pub fn len(&self) -> usize {
+        self.user.len() + self.kernel.len()
+    }
+
+    /// Whether no stack was seen.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes in what came through the ring.
+    pub fn absorb(&mut self) {
+        self.symbolizer.poll();
+        let arrived = self.ring.as_ref().map(Ring::take);
+        for record in arrived.unwrap_or_default() {
+            if let Some(record) = Record::parse(&record) {
+                self.insert(&record);
+            }
+        }
+        self.unwinder.update(&mut self.symbolizer);
+    }
+
+    /// Finds out what lies at the addresses that came since the last call.
+    pub fn place_addresses(&mut self, places: &mut Places) {
+        let addresses = std::mem::take(&mut self.addresses);
+        places.learn(&addresses, Some(&mut self.symbolizer));
+    }
+
+    /// Whether one more stack may come beside the ring; counted if not. A process may make as many as it likes.
+    fn has_room_outside(&mut self) -> bool {
+        let has_room = self.outside < OUTSIDE_STACKS;
+        if has_room {
+            self.outside += 1;
+        } else {
+            self.outside_full += 1;
+        }
+        has_room
+    }
+
+    /// Adds the user stack of a thread that is blocked in the kernel; returns its id, 0 when there is no room for it.
+    pub fn insert_blocked(&mut self, tgid: u32, time_ns: u64, registers: Registers) -> u64 {
+        self.unwinder.follow(tgid, &mut self.symbolizer);
+        let (addresses, end) = self.unwinder.walk(tgid, registers);
+        let id = self.outside_id(&addresses, tgid);
+        // A pool's threads wait in one place, by the thousand.
+        if self.user.contains_key(&id) {
+            return id;
+        }
+        if !self.has_room_outside() {
+            return 0;
+        }
+        let stack = self.user_stack(tgid, time_ns, &addresses, end);
+        self.user.insert(id, stack);
+        id
+    }
+
+    /// Adds a kernel stack that came by another way than the ring; returns its id, 0 when there is no room for it.
+    pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
+        let id = self.outside_id(addresses, 0);
+        if self.kernel.contains_key(&id) {
+            return id;
+        }
+        if !self.has_room_outside() {
+            return 0;
+        }
+        let stack = KernelStack {
+            addresses: addresses.into(),
+            names: None,
+        };
+        self.kernel.insert(id, stack);
+        id
+    }
+
+    /// Code that was not mapped was not running: from there on the frame pointers led astray, and the rest is left out.
+    fn user_stack(
+        &mut self,
+        tgid: u32,
+        time_ns: u64,
+        addresses: &[u64],
+        end: StackEnd,
+    ) -> UserStack {
+        let locations = self.symbolizer.locate(tgid, time_ns, addresses);
+        let callers = locations.iter().skip(1);
+        let sound = 1 + callers
+            .take_while(|caller| !matches!(caller, Location::Unmapped { .. }))
+            .count();
+        let astray = sound < locations.len();
+        self.astray += u64::from(astray);
+        UserStack {
+            end: if astray { StackEnd::NoTable } else { end },
+            locations: if astray {
+                locations[..sound].into()
+            } else {
+                locations
+            },
+            names: None,
+        }
+    }
+
+    /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's; 0 and [`LEFT_OUT`] are taken.
+    fn outside_id(&self, addresses: &[u64], tgid: u32) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        (addresses, tgid, "outside").hash(&mut hasher);
+        hasher.finish() | 2
+    }
+
+    fn insert(&mut self, record: &Record) {
+        match record.kind {
+            kind::USER => {
+                self.unwinder.follow(record.tgid, &mut self.symbolizer);
+                let stack = self.user_stack(
+                    record.tgid,
+                    record.time_ns,
+                    &record.addresses,
+                    end_of(record.end),
+                );
+                self.user.insert(record.id, stack);
+            }
+            kind::KERNEL => {
+                let addresses = record.addresses.as_slice().into();
+                self.kernel.insert(
+                    record.id,
+                    KernelStack {
+                        addresses,
+                        names: None,
+                    },
+                );
+            }
+            kind::WAKER => {
+                let ids = WakerIds::decode(record);
+                self.wakers.extend(ids.map(|ids| (record.id, ids)));
+            }
+            kind::ADDRESS => self
+                .addresses
+                .extend(record.addresses.first().map(|&address| Address {
+                    id: record.id,
+                    tgid: record.tgid,
+                    address,
+                    time_ns: record.time_ns,
+                })),
+            _ => {}
+        }
+    }
+
+    /// How user stack `id` ended; `None` for id 0 and for stacks whose record was lost.
+    pub fn user_end(&self, id: u64) -> Option<StackEnd> {
+        match id {
+            LEFT_OUT => Some(StackEnd::LeftOut),
+            _ => Some(self.user.get(&id)?.end),
+        }
+    }
+
+    /// User frames of stack `id`, root → leaf; empty for id 0 and for stacks whose record was lost, a
+    /// frame that says so for those that were not walked on purpose.
+    pub fn user_names(&mut self, id: u64) -> Arc<[Frame]> {
+        let Some(stack) = self.user.get_mut(&id) else {
+            let frames = if id == LEFT_OUT {
+                &self.left_out
+            } else {
+                &self.nothing
+            };
+            return Arc::clone(frames);
+        };
+        Arc::clone(
+            stack
+                .names
+                .get_or_insert_with(|| self.symbolizer.user(&stack.locations)),
+        )
+    }
+
+    /// Kernel frames of stack `id`, root → leaf, without the tracer's own.
+    pub fn kernel_names(&mut self, id: u64) -> Arc<[Frame]> {
+        let Some(stack) = self.kernel.get_mut(&id) else {
+            return Arc::clone(&self.nothing);
+        };
+        let origin = self.origin;
+        Arc::clone(
+            stack
+                .names
+                .get_or_insert_with(|| self.symbolizer.kernel(&stack.addresses, origin)),
+        )
+    }
+
+    /// The waker recorded under `id`.
+    ///
+    /// What an interrupt interrupted has nothing to do with the wakeup: of such a waker only the interrupt is kept.
+    pub fn waker(&mut self, id: u64) -> Option<Arc<Waker>> {
+        if let Some(waker) = self.waker_names.get(&id) {
+            return Some(Arc::clone(waker));
+        }
+        let ids = self.wakers.get(&id)?;
+        let (task, kernel, user) = (ids.task.clone(), ids.kernel, ids.user);
+        let kernel = self.kernel_names(kernel);
+        let waker = match symbols::interrupt_part(&kernel) {
+            Some(interrupt) => Waker {
+                task: None,
+                user: Arc::clone(&self.nothing),
+                user_end: None,
+                kernel: interrupt.into(),
+            },
+            None => Waker {
+                task: Some(task),
+                user: self.user_names(user),
+                user_end: self.user_end(user),
+                kernel,
+            },
+        };
+        let waker = Arc::new(waker);
+        self.waker_names.insert(id, Arc::clone(&waker));
+        Some(waker)
+    }
+}

@@ -1,0 +1,398 @@
+//! Unwind tables for the BPF side: made from the files that processes map, loaded when a mapping appears, dropped when
+//! nobody has it any more.
+//!
+//! Tables are made by threads of their own (`maker`), so that the collection goes on meanwhile.
+//! A file's table is made once for equal content, however many processes and containers map it. All tables together have
+//! 256 MiB (`words`); what does not fit goes without, is counted, and is walked by frame pointers.
+
+mod command;
+mod files;
+mod free;
+mod maker;
+mod outside;
+mod processes;
+mod publish;
+mod queue;
+mod rules;
+mod tables;
+mod words;
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use host::descriptors;
+use host::procs;
+use libbpf_rs::MapHandle;
+use profile::losses::Losses;
+use symbols::mappings::Backing;
+use symbols::{Executable, Symbolizer};
+use unwind::Rule;
+
+pub use outside::Registers;
+
+use files::Files;
+use maker::{Made, Maker};
+use processes::{Listed, Processes};
+use rules::Rules;
+use tables::{Module, Tables, Taken, rule_at};
+use words::Words;
+
+/// `--unwind`; the values of the BPF side's `enum unwind_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// By the tables of .eh_frame; by frame pointers where there is none
+    #[default]
+    Auto = 0,
+    /// By frame pointers only
+    Fp = 1,
+    /// By tables only
+    Cfi = 2,
+}
+
+/// The BPF side's maps.
+pub struct Maps {
+    /// `unwind_chunks`
+    pub chunks: MapHandle,
+    /// `unwind_rules`
+    pub rules: MapHandle,
+    /// `unwind_processes`
+    pub processes: MapHandle,
+    /// `unwind_files`
+    pub files: MapHandle,
+}
+
+/// Whose tables are kept.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// From the start.
+    pub at_start: Vec<u32>,
+    /// Also of every process that maps anything later; else only of those whose stacks are seen.
+    pub later: bool,
+}
+
+/// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
+/// shell script maps them again.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// The whole machine's tables may take seconds; what is not there when the window opens comes in it.
+const WAIT_FOR_ALL: Duration = Duration::from_millis(200);
+/// Longer than the largest program takes.
+const WAIT_FOR_FEW: Duration = Duration::from_secs(5);
+
+/// Keeps the BPF side's tables in step with what processes map.
+pub struct Unwinder {
+    method: Method,
+    later: bool,
+    followed: HashSet<u32>,
+    /// A command is traced with all that it starts.
+    tree: bool,
+    words: Words,
+    rules: Rules,
+    tables: Tables,
+    maker: Maker,
+    /// By the symbolizer's number.
+    modules: HashMap<u32, State>,
+    /// Processes with files that found no room at the maker's.
+    postponed: HashSet<u32>,
+    processes: Processes,
+    files: Files,
+}
+
+/// What is known of a file.
+enum State {
+    /// Its table is being made, and these processes wait for it.
+    Making(HashSet<u32>),
+    /// It has none.
+    Without,
+    /// There was no room for it; there may be when others are dropped.
+    NoRoom,
+    With(Module),
+}
+
+impl Unwinder {
+    /// Tables for nobody yet.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be shared.
+    pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
+        let tables = Tables::default();
+        let maker = Maker::new(descriptors::allowed() / 8).context("make an event counter")?;
+        if method != Method::Fp {
+            let started = maker.start(&tables.known());
+            started.context("start threads for unwind tables")?;
+        }
+        Ok(Self {
+            method,
+            later: wanted.later,
+            followed: wanted.at_start.iter().copied().collect(),
+            tree: false,
+            words: Words::new(maps.chunks),
+            rules: Rules::new(&maps.rules).context("map unwind rules")?,
+            tables,
+            maker,
+            modules: HashMap::new(),
+            postponed: HashSet::new(),
+            processes: Processes::new(maps.processes),
+            files: Files::new(maps.files),
+        })
+    }
+
+    /// A stack of this process was seen: its tables are wanted from now on.
+    pub fn follow(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
+        if self.method != Method::Fp && self.followed.insert(tgid) {
+            self.refresh(tgid, symbolizer);
+        }
+    }
+
+    /// A command is about to run as process `tgid`: its tables are wanted, its children's too.
+    pub fn follow_command(&mut self, tgid: u32, program: &OsStr) {
+        if self.method == Method::Fp {
+            return;
+        }
+        self.tree = true;
+        self.followed.insert(tgid);
+        for file in command::files(program) {
+            // Kept by content until the command maps it.
+            self.maker.order(None, file);
+        }
+    }
+
+    /// Readable when tables were made: time for an [`Unwinder::update`].
+    pub fn fd(&self) -> i32 {
+        self.maker.fd()
+    }
+
+    /// Takes in what processes have mapped and unmapped since the last call, and the tables that were made.
+    pub fn update(&mut self, symbolizer: &mut Symbolizer) {
+        let changed = symbolizer.take_changed();
+        if self.method == Method::Fp {
+            return;
+        }
+        for tgid in changed {
+            if self.later || self.is_followed(tgid) {
+                self.refresh(tgid, symbolizer);
+            }
+        }
+        while let Some(made) = self.maker.take() {
+            self.add(made, symbolizer);
+        }
+        self.resume(symbolizer);
+        if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
+            self.drop_unused();
+        }
+        self.words.reclaim();
+    }
+
+    /// As [`Unwinder::update`], and waits for tables that are being made: for all of them where a few processes are traced.
+    pub fn finish(&mut self, symbolizer: &mut Symbolizer) {
+        let few_or_all = [WAIT_FOR_FEW, WAIT_FOR_ALL];
+        self.finish_within(few_or_all[usize::from(self.later)], symbolizer);
+    }
+
+    /// The same, and waits for all tables in any case: what follows is not to pay for them.
+    pub fn finish_all(&mut self, symbolizer: &mut Symbolizer) {
+        self.finish_within(WAIT_FOR_FEW, symbolizer);
+    }
+
+    fn finish_within(&mut self, patience: Duration, symbolizer: &mut Symbolizer) {
+        self.update(symbolizer);
+        let deadline = Instant::now() + patience;
+        while let Some(made) = self.maker.wait(deadline) {
+            self.add(made, symbolizer);
+            self.resume(symbolizer);
+        }
+    }
+
+    /// The rules for a thread's code, for a walk in user space.
+    pub fn rule(&self, tgid: u32, address: u64) -> Rule {
+        let listed = self.processes.find(tgid, address);
+        listed.map_or(Rule::UNCOVERED, |listed| {
+            let offset = address.wrapping_sub(listed.shift);
+            rule_at(&listed.module.stored, &self.words, &self.rules, offset)
+        })
+    }
+
+    /// Code addresses of a blocked thread, leaf first, and how the walk ended.
+    pub fn walk(&self, tgid: u32, registers: Registers) -> outside::Walk {
+        outside::walk(tgid, registers, self.method, |address| {
+            self.rule(tgid, address)
+        })
+    }
+
+    /// What did not fit.
+    pub fn count_losses(&self, losses: &mut Losses) {
+        losses.count(
+            "unwind_tables_full",
+            "unwind tables: no room",
+            self.tables.losses.no_room + self.processes.no_room,
+        );
+        losses.count(
+            "unwind_rules_full",
+            "unwind rules: no room",
+            self.rules.refused(),
+        );
+    }
+
+    /// For `-v`.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} unwind tables of {} rows for {} processes in {} MiB; {} files broken",
+            self.tables.made,
+            self.tables.rows,
+            self.processes.len(),
+            self.words.bytes() >> 20,
+            self.tables.losses.broken,
+        )
+    }
+
+    fn is_followed(&mut self, tgid: u32) -> bool {
+        if self.followed.contains(&tgid) {
+            return true;
+        }
+        let inherited =
+            self.tree && procs::parent(tgid).is_some_and(|parent| self.followed.contains(&parent));
+        if inherited {
+            self.followed.insert(tgid);
+        }
+        inherited
+    }
+
+    /// Publishes the present mappings of a process, or that it is gone.
+    fn refresh(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
+        let Some(start_stack) = procs::stack_start(tgid) else {
+            self.processes.forget(tgid, &mut self.words);
+            self.followed.remove(&tgid);
+            return;
+        };
+        // An exec between the two readings would join old mappings and a new stack: then its event comes, and all anew.
+        let Some(executables) = symbolizer.executables(tgid) else {
+            return;
+        };
+        let listed = executables
+            .iter()
+            .filter_map(|executable| self.list(tgid, executable, symbolizer))
+            .collect();
+        self.processes
+            .publish(tgid, start_stack, listed, &mut self.words);
+    }
+
+    fn list(
+        &mut self,
+        tgid: u32,
+        executable: &Executable,
+        symbolizer: &mut Symbolizer,
+    ) -> Option<Listed> {
+        let module = self.module(tgid, executable.module, symbolizer)?;
+        let shift = module.shift(executable.start, executable.offset)?;
+        self.publish_file(executable, &module, symbolizer);
+        Some(Listed {
+            begin: executable.start,
+            end: executable.end,
+            shift,
+            module,
+        })
+    }
+
+    /// The next process that maps the file needs no list to be walked.
+    fn publish_file(
+        &mut self,
+        executable: &Executable,
+        module: &Module,
+        symbolizer: &mut Symbolizer,
+    ) {
+        let (id, offset) = (executable.module, executable.offset);
+        if !self.files.is_new(id, offset, module) {
+            return;
+        }
+        match executable.backing {
+            Backing::Vdso => {
+                if let Some(shift) = module.shift(0, offset) {
+                    self.files.publish_vdso(shift, module);
+                }
+            }
+            Backing::File(key) => {
+                if let Some(file) = symbolizer.module_file(id) {
+                    self.files.publish(key, file, offset, module);
+                }
+            }
+            Backing::Anonymous => {}
+        }
+    }
+
+    /// The file's table if it is there; if not, it is ordered, and the process is listed anew when it comes.
+    fn module(&mut self, tgid: u32, id: u32, symbolizer: &mut Symbolizer) -> Option<Module> {
+        match self.modules.get_mut(&id) {
+            Some(State::With(module)) => return Some(module.clone()),
+            Some(State::Without | State::NoRoom) => return None,
+            Some(State::Making(waiting)) => {
+                if waiting.insert(tgid) {
+                    self.maker.hurry(id);
+                }
+                return None;
+            }
+            None => {}
+        }
+        if !self.maker.has_room() {
+            self.postponed.insert(tgid);
+            return None;
+        }
+        let file = symbolizer.module_file(id)?.try_clone().ok()?;
+        self.maker.order(Some(id), file);
+        self.modules
+            .insert(id, State::Making(HashSet::from([tgid])));
+        None
+    }
+
+    fn add(&mut self, made: Made, symbolizer: &mut Symbolizer) {
+        let taken = self
+            .tables
+            .take(made.outcome, &mut self.words, &mut self.rules);
+        let Some(id) = made.module else {
+            if let Taken::Stored(module) = taken {
+                self.files.publish_ahead(&made.file, &module);
+            }
+            return;
+        };
+        let before = match taken {
+            Taken::Stored(module) => self.modules.insert(id, State::With(module)),
+            Taken::Nothing => self.modules.insert(id, State::Without),
+            Taken::NoRoom => self.modules.insert(id, State::NoRoom),
+            // Who waits for it orders it again.
+            Taken::Dropped => self.modules.remove(&id),
+        };
+        if let Some(State::Making(waiting)) = before {
+            for tgid in waiting {
+                self.refresh(tgid, symbolizer);
+            }
+        }
+    }
+
+    /// Orders what found no room before.
+    fn resume(&mut self, symbolizer: &mut Symbolizer) {
+        if self.postponed.is_empty() || !self.maker.has_much_room() {
+            return;
+        }
+        let mut waiting: Vec<u32> = std::mem::take(&mut self.postponed).into_iter().collect();
+        while self.maker.has_room()
+            && let Some(tgid) = waiting.pop()
+        {
+            self.refresh(tgid, symbolizer);
+        }
+        self.postponed.extend(waiting);
+    }
+
+    fn drop_unused(&mut self) {
+        let in_use = self.processes.tables_in_use();
+        self.modules.retain(|_, state| match state {
+            State::With(module) => in_use.contains(&module.stored.pages_at),
+            State::Making(_) | State::Without => true,
+            State::NoRoom => false,
+        });
+        self.files.keep(|pages_at| in_use.contains(&pages_at));
+        self.tables.drop_unused(&mut self.words);
+    }
+}

@@ -1,0 +1,182 @@
+//! Walks of a thread that is not running, from outside.
+//!
+//! BPF walks only the current task's user stack. A thread that stays blocked to the end of the window never becomes
+//! current, so its stack is walked here, by the same rules, from the registers that it entered the kernel with.
+
+use std::cell::RefCell;
+
+use foreign::pages;
+use profile::model::StackEnd;
+use unwind::{Cfa, End, Frame, Rule};
+
+use super::Method;
+
+/// Frames walked at most, as in BPF.
+const MAX_DEPTH: usize = 127;
+
+/// User-space registers of a thread inside the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer, if the code keeps one.
+    pub bp: u64,
+    /// `ip` is any instruction, not the one after a system call.
+    pub exact: bool,
+}
+
+/// Code addresses, leaf first, and how the walk ended.
+pub(super) type Walk = (Vec<u64>, StackEnd);
+
+/// Walks the stack of a thread of process `tgid` with the rules that `rule_at` gives for its code.
+///
+/// The stack is the process's own memory and may hold anything: the walk goes up, stays bounded, and ends at the first
+/// address that cannot be read. Addresses are those inside the calls, not those behind them.
+pub(super) fn walk(
+    tgid: u32,
+    registers: Registers,
+    method: Method,
+    rule_at: impl Fn(u64) -> Rule,
+) -> Walk {
+    let memory = Memory::new(tgid);
+    let mut frame = Frame {
+        ip: registers.ip,
+        sp: registers.sp,
+        bp: Some(registers.bp),
+        exact: registers.exact,
+        leaf: None,
+        bx: None,
+    };
+    let mut stack = Vec::new();
+    loop {
+        if stack.len() == MAX_DEPTH {
+            return (stack, StackEnd::Depth);
+        }
+        let address = frame.lookup_address();
+        let rule = rule_at(address);
+        // The stub that a signal's handler returns to was not called: it begins there.
+        stack.push(if rule.cfa == Cfa::Signal {
+            frame.ip
+        } else {
+            address
+        });
+        // A leaf whose frame pointer is 0 keeps none, most likely; that it is the outermost frame does not follow.
+        let lost = method == Method::Cfi || stack.len() == 1 && frame.bp == Some(0);
+        if rule.cfa == Cfa::Uncovered && lost {
+            return (stack, StackEnd::NoTable);
+        }
+        let read = |address| memory.read(address);
+        let caller = match method {
+            Method::Fp => frame.caller_by_frame_pointer(read),
+            Method::Auto | Method::Cfi => frame.caller(rule, read),
+        };
+        frame = match caller {
+            Ok(caller) => caller,
+            Err(end) => return (stack, how(end)),
+        };
+    }
+}
+
+fn how(end: End) -> StackEnd {
+    match end {
+        End::Root => StackEnd::Root,
+        End::Depth => StackEnd::Depth,
+        End::NoTable => StackEnd::NoTable,
+        End::Unreadable => StackEnd::Unreadable,
+        End::Unsupported => StackEnd::Unsupported,
+    }
+}
+
+/// Another process's memory; the last piece that was read is kept, for stacks are read upwards.
+struct Memory {
+    tgid: u32,
+    block: RefCell<(u64, Vec<u8>)>,
+}
+
+impl Memory {
+    fn new(tgid: u32) -> Self {
+        Self {
+            tgid,
+            block: RefCell::new((0, Vec::new())),
+        }
+    }
+
+    fn read(&self, address: u64) -> Option<u64> {
+        let mut block = self.block.borrow_mut();
+        let found = |(start, bytes): &(u64, Vec<u8>)| {
+            let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
+            let word = bytes.get(offset..)?.first_chunk()?;
+            Some(u64::from_ne_bytes(*word))
+        };
+        if let Some(word) = found(&block) {
+            return Some(word);
+        }
+        let mut bytes = vec![0; pages::BLOCK];
+        // Less than a block where the stack ends.
+        let read = pages::read(self.tgid, address, &mut bytes).ok()?;
+        bytes.truncate(read);
+        *block = (address, bytes);
+        found(&block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(registers: Registers) -> Walk {
+        // The process that reads memory is no ancestor of the test, and some kernels let only these look.
+        let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
+        walk(std::process::id(), registers, Method::Auto, |_| {
+            Rule::UNCOVERED
+        })
+    }
+
+    #[test]
+    fn frame_pointers_are_followed_and_may_not_turn_back() {
+        let mut memory = [0_u64; 8];
+        let at = |index: usize| &raw const memory[index] as u64;
+        let (sp, first, second) = (at(0), at(2), at(4));
+        let registers = Registers {
+            ip: 0x1000,
+            sp,
+            bp: first,
+            exact: true,
+        };
+        memory[2] = second;
+        memory[3] = 0x2000;
+        memory[4] = first; // turns back
+        memory[5] = 0x3000;
+        let found = own(registers);
+        std::hint::black_box(&memory);
+        assert_eq!(found, (vec![0x1000, 0x1fff, 0x2fff], StackEnd::NoTable));
+        memory[4] = 0; // the outermost
+        let found = own(registers);
+        std::hint::black_box(&memory);
+        assert_eq!(found, (vec![0x1000, 0x1fff, 0x2fff], StackEnd::Root));
+    }
+
+    #[test]
+    fn a_leaf_without_a_frame_pointer_is_not_taken_for_the_outermost() {
+        let registers = Registers {
+            ip: 0x1001,
+            sp: 0,
+            bp: 0,
+            exact: true,
+        };
+        assert_eq!(own(registers), (vec![0x1001], StackEnd::NoTable));
+    }
+
+    #[test]
+    fn unreadable_memory_ends_the_walk() {
+        let registers = Registers {
+            ip: 0x1001,
+            sp: 0,
+            bp: 0x10,
+            exact: false,
+        };
+        assert_eq!(own(registers), (vec![0x1000], StackEnd::Unreadable));
+    }
+}

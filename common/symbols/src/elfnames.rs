@@ -1,0 +1,170 @@
+//! Names of ELF addresses through blazesym, in the process that reads foreign files.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use foreign::wire::at_most;
+use serde::{Deserialize, Serialize};
+
+use crate::demangle::{MAX_NAME, demangled};
+
+/// Functions inlined into each other at one address.
+pub(super) const MAX_INLINED: usize = 256;
+
+/// At one address: these, and the one that they are inlined into.
+const MAX_NAMED: usize = MAX_INLINED + 1;
+/// Bytes of a name that is cut behind a character, with an ellipsis.
+const MAX_CUT: usize = MAX_NAME + 8;
+
+/// One function at an address.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) line: Option<(String, u32)>,
+}
+
+/// The functions at an address, outermost first, and where the symbol starts if it has no size.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Functions {
+    #[serde(deserialize_with = "at_most::<_, _, MAX_NAMED>")]
+    pub(super) named: Vec<Named>,
+    pub(super) sizeless: Option<u64>,
+}
+
+impl Functions {
+    /// Whether there is one, and no name is longer than those given here.
+    pub(super) fn is_bounded(&self) -> bool {
+        let names = self.named.iter().map(|named| &named.name);
+        let files = self.named.iter().filter_map(|named| named.line.as_ref());
+        let mut texts = names.chain(files.map(|(file, _)| file));
+        !self.named.is_empty() && texts.all(|text| text.len() <= MAX_CUT)
+    }
+}
+
+/// The library and its caches.
+pub(super) struct ElfNames {
+    symbolizer: Symbolizer,
+    inline: bool,
+}
+
+impl ElfNames {
+    pub(super) fn new(inline: bool) -> Self {
+        Self {
+            symbolizer: build(inline),
+            inline,
+        }
+    }
+
+    /// The functions at ELF virtual addresses of the file at `path`; `dwarf` allows to read debug information. `None` when
+    /// the library panicked over the file.
+    pub(super) fn resolve(
+        &mut self,
+        path: &Path,
+        dwarf: bool,
+        addresses: &[u64],
+    ) -> Option<Vec<Option<Functions>>> {
+        let with = self.attempt(path, dwarf, addresses);
+        match with {
+            // Broken DWARF leaves the symbol table.
+            None | Some(None) if dwarf => self.attempt(path, false, addresses),
+            other => other,
+        }
+        .map(|found| found.unwrap_or_else(|| none(addresses)))
+    }
+
+    /// `None` after a panic, `Some(None)` when the file is broken.
+    fn attempt(
+        &mut self,
+        path: &Path,
+        dwarf: bool,
+        addresses: &[u64],
+    ) -> Option<Option<Vec<Option<Functions>>>> {
+        let source = Source::Elf(Elf {
+            debug_syms: dwarf,
+            ..Elf::new(path)
+        });
+        let symbolizer = &self.symbolizer;
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let found = symbolizer
+                .symbolize(&source, Input::VirtOffset(addresses))
+                .ok()?;
+            Some(found.into_iter().map(functions).collect::<Vec<_>>())
+        }));
+        match result {
+            Ok(found) => Some(found.filter(|f| f.len() == addresses.len())),
+            Err(_) => {
+                // What it had read of other files is read again.
+                self.symbolizer = build(self.inline);
+                None
+            }
+        }
+    }
+}
+
+fn none(addresses: &[u64]) -> Vec<Option<Functions>> {
+    addresses.iter().map(|_| None).collect()
+}
+
+fn build(inline: bool) -> Symbolizer {
+    // No debug directories: the library would look in our mount namespace, by names that the target chose.
+    Symbolizer::builder()
+        .set_debug_dirs(Some::<[&str; 0]>([]))
+        // By its own judgement any name may be a mangled one, and of any length.
+        .enable_demangling(false)
+        .enable_code_info(true)
+        .enable_inlined_fns(inline)
+        .build()
+}
+
+fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {
+    let sym: Sym<'_> = symbolized.into_sym()?;
+    if sym.name.is_empty() {
+        return None;
+    }
+    let outer = Named {
+        name: bounded(&demangled(&sym.name)),
+        line: sym.code_info.as_deref().and_then(line),
+    };
+    // Aliases of one function are no calls.
+    let callees = sym.inlined.iter().filter(|f| f.name != sym.name);
+    let inlined = callees.take(MAX_INLINED).map(|f| Named {
+        name: bounded(&demangled(&f.name)),
+        line: f.code_info.as_ref().and_then(line),
+    });
+    Some(Functions {
+        sizeless: start_of_sizeless(&sym),
+        named: std::iter::once(outer).chain(inlined).collect(),
+    })
+}
+
+/// A function that debug information has in several parts (a cold one elsewhere) comes without a size and at 0; in which of its parts
+/// an address lies was looked at.
+fn start_of_sizeless(sym: &Sym<'_>) -> Option<u64> {
+    (sym.size.is_none() && sym.addr != 0).then_some(sym.addr)
+}
+
+fn line(info: &CodeInfo<'_>) -> Option<(String, u32)> {
+    Some((bounded(&info.to_path().to_string_lossy()), info.line?))
+}
+
+fn bounded(name: &str) -> String {
+    match name.char_indices().find(|(at, _)| *at >= MAX_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_between_characters() {
+        assert_eq!(bounded("main"), "main");
+        let cut = bounded(&"é".repeat(MAX_NAME));
+        assert_eq!(cut.chars().count(), MAX_NAME / 2 + 1);
+        assert!(cut.ends_with('…'));
+    }
+}

@@ -1,0 +1,231 @@
+//! Names of variables: the data symbols of an ELF file.
+
+use std::fs::File;
+use std::ops::Range;
+
+use object::read::ReadRef;
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use unwind::PAGE;
+
+use crate::demangle::demangled;
+use crate::pieces::{Limits, Pieces};
+
+/// Largest table read at once: symbol tables of browsers have 30 MB; and all that is read of one file. Longer names are not
+/// read.
+const LIMITS: Limits = Limits {
+    piece: 64 << 20,
+    name: 1024,
+    all: 192 << 20,
+};
+/// More symbols than any real file has, and more variables.
+const MAX_SYMBOLS: usize = 4 << 20;
+const MAX_VARIABLES: usize = 1 << 19;
+/// Longer names are cut.
+const MAX_NAME: usize = 256;
+
+/// A segment as the file describes it.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    address: u64,
+    offset: u64,
+    file_size: u64,
+    size: u64,
+}
+
+#[derive(Debug)]
+struct Variable {
+    address: u64,
+    size: u64,
+    /// As in the symbol table.
+    name: Box<str>,
+}
+
+/// The data of one file.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    loads: Vec<Load>,
+    sections: Vec<(Range<u64>, Box<str>)>,
+    /// By address.
+    variables: Vec<Variable>,
+}
+
+/// Where an ELF address lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) section: Option<String>,
+    /// Name, and how far behind its beginning.
+    pub(super) variable: Option<(String, u64)>,
+}
+
+impl Variables {
+    /// Reads the tables, also of its debug file if there is one; a file that makes no sense has none.
+    pub(super) fn read(file: &File, debug: Option<&File>) -> Self {
+        let pieces = Pieces::new(file, LIMITS);
+        let Ok(elf) = object::File::parse(&pieces) else {
+            return Self::default();
+        };
+        let loads = elf.segments().map(|segment| {
+            let (offset, file_size) = segment.file_range();
+            Load {
+                address: segment.address(),
+                offset,
+                file_size,
+                size: segment.size(),
+            }
+        });
+        let sections = elf.sections().filter_map(|section| {
+            let start = section.address();
+            let end = start.checked_add(section.size())?;
+            let name = section.name().ok().filter(|_| start != 0)?;
+            // A thread's variables are not where their section is.
+            (!name.starts_with(".t")).then(|| (start..end, cut(name)))
+        });
+        let mut variables = data_symbols(&elf);
+        if let Some(file) = debug {
+            let pieces = Pieces::new(file, LIMITS);
+            // Only names and addresses are taken: its sections have no bytes.
+            let elf = object::File::parse(&pieces);
+            variables.extend(elf.iter().flat_map(data_symbols));
+        }
+        // Of several names for one place the first in the table stays.
+        variables.sort_by_key(|variable| variable.address);
+        Self {
+            loads: loads.take(4096).collect(),
+            sections: sections.take(4096).collect(),
+            variables,
+        }
+    }
+
+    /// Memory that they take, about.
+    pub(super) fn bytes(&self) -> usize {
+        let names = self.variables.iter().map(|variable| variable.name.len());
+        self.variables.len() * size_of::<Variable>() + names.sum::<usize>()
+    }
+
+    /// What to add to ELF addresses where byte `offset` of the file is mapped at `start`.
+    pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
+        // Mappings begin at page boundaries, segments anywhere in the first page. The one with more of the file wins: the
+        // page between two segments is mapped for both.
+        let covers = |load: &&Load| {
+            let first = load.offset & !(PAGE - 1);
+            offset >= first && offset - first < load.file_size.saturating_add(load.offset - first)
+        };
+        let load = self.loads.iter().filter(covers).max_by_key(|l| l.offset)?;
+        Some(
+            start
+                .wrapping_sub(offset)
+                .wrapping_add(load.offset)
+                .wrapping_sub(load.address),
+        )
+    }
+
+    /// Whether a segment reaches this ELF address.
+    pub(super) fn is_loaded(&self, address: u64) -> bool {
+        let covers = |load: &Load| {
+            address
+                .checked_sub(load.address)
+                .is_some_and(|at| at < load.size)
+        };
+        self.loads.iter().any(covers)
+    }
+
+    /// The variable at an ELF address.
+    pub(super) fn find(&self, address: u64) -> Found {
+        let section = self
+            .sections
+            .iter()
+            .find(|(range, _)| range.contains(&address));
+        let behind = self.variables.partition_point(|v| v.address <= address);
+        let covers = |variable: &&Variable| address - variable.address < variable.size.max(1);
+        // Large variables overlap few others: those right before are looked at.
+        let variable = self.variables[..behind].iter().rev().take(16).find(covers);
+        Found {
+            section: section.map(|(_, name)| name.to_string()),
+            variable: variable.map(|v| {
+                // The first of those with the same address.
+                let first = self.variables.partition_point(|o| o.address < v.address);
+                let same = self.variables[first..behind]
+                    .iter()
+                    .find(|o| o.size == v.size);
+                let name = demangled(&same.unwrap_or(v).name);
+                (cut(&name).into(), address - v.address)
+            }),
+        }
+    }
+}
+
+fn data_symbols<'a, R: ReadRef<'a>>(elf: &object::File<'a, R>) -> Vec<Variable> {
+    elf.symbols()
+        .chain(elf.dynamic_symbols())
+        .take(MAX_SYMBOLS)
+        .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition())
+        .filter_map(|symbol| {
+            Some(Variable {
+                address: symbol.address(),
+                size: symbol.size(),
+                name: cut(symbol.name().ok().filter(|name| !name.is_empty())?),
+            })
+        })
+        .take(MAX_VARIABLES)
+        .collect()
+}
+
+fn cut(name: &str) -> Box<str> {
+    name.chars().take(MAX_NAME).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has to be in the symbol table: looked up by the test below.
+    #[used]
+    static LOOKED_UP: [u32; 4] = [1, 2, 3, 4];
+
+    #[test]
+    fn a_variable_of_this_program_is_found_by_its_address() {
+        let file = File::open("/proc/self/exe").expect("ourselves");
+        let variables = Variables::read(&file, None);
+        let maps = crate::mappings::maps::all(std::process::id()).expect("our own");
+        let address = (&raw const LOOKED_UP[2]).addr() as u64;
+        let mapping = maps
+            .iter()
+            .map(|(mapping, _)| mapping)
+            .find(|m| m.start <= address && address < m.end)
+            .expect("it is mapped");
+        let bias = variables
+            .bias(mapping.start, mapping.offset)
+            .expect("a segment");
+        assert!(variables.is_loaded(address - bias));
+        let found = variables.find(address - bias);
+        assert_eq!(found.section.as_deref(), Some(".rodata"));
+        let (name, offset) = found.variable.expect("a symbol");
+        assert!(name.contains("LOOKED_UP"), "{name}");
+        assert_eq!(offset, 8);
+    }
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(
+            demangled("_ZN9rustlocks9STD_MUTEX17hab9c72ce113304c7E"),
+            "rustlocks::STD_MUTEX"
+        );
+        assert_eq!(demangled("_ZN3app5cacheE"), "app::cache");
+        assert_eq!(demangled("_Z"), "_Z");
+        assert_eq!(demangled("w"), "w");
+    }
+
+    #[test]
+    fn what_is_no_elf_file_has_no_variables() {
+        let file = File::open("/etc/passwd").expect("a file");
+        let variables = Variables::read(&file, None);
+        assert!(variables.bias(0, 0).is_none());
+        assert_eq!(
+            variables.find(0x1000),
+            Found {
+                section: None,
+                variable: None
+            }
+        );
+    }
+}
