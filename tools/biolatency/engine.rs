@@ -14,6 +14,7 @@ use hist::hdr::HdrLog;
 use host::clock::{Edges, monotonic_ns};
 use libbpf_rs::skel::Skel;
 use loader::arrivals::Arrivals;
+use loader::counters::Counters;
 use loader::section;
 use session::closing::Closing;
 use session::progress::State;
@@ -21,7 +22,7 @@ use session::{Engine, Options, Setup};
 
 use crate::args::Args;
 use crate::disks;
-use crate::harvest::Harvest;
+use crate::harvest::{Harvest, LOSSES};
 use crate::names::Names;
 use crate::report::Report;
 use crate::slow;
@@ -33,6 +34,7 @@ const REMEDY: &str = "raise it, or ask for fewer histograms";
 pub(crate) struct Biolatency<'a> {
     args: &'a Args,
     skel: BiolatencySkel<'static>,
+    counters: Counters,
     names: Names,
     slow_ios: Arrivals<slow_io>,
     harvest: Harvest,
@@ -79,6 +81,7 @@ impl<'a> Biolatency<'a> {
             names: Names::of(setup.kernel),
             slow_ios: Arrivals::open(&skel.maps.slow_ios)?,
             harvest: Harvest::default(),
+            counters: Counters::new(skel.object(), &LOSSES, &[])?,
             skel,
             hdr,
             start_ns: 0,
@@ -127,7 +130,9 @@ impl Engine for Biolatency<'_> {
 
     fn step(&mut self) -> Result<State> {
         self.print_slow_ios()?;
-        let mut state = self.harvest.progress(&self.skel, self.requests)?;
+        let mut state = self
+            .harvest
+            .progress(&self.skel, &self.counters, self.requests)?;
         if let Some(limit) = &mut self.limit {
             limit.look(self.skel.object());
             state.next = limit.next();
@@ -138,7 +143,9 @@ impl Engine for Biolatency<'_> {
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
         let limit = self.limit.as_mut();
         let is_used_up = limit.is_some_and(|limit| limit.end_interval(self.skel.object()));
-        let interval = self.harvest.take(self.args, &mut self.skel, start_ns)?;
+        let interval = self
+            .harvest
+            .take(self.args, &mut self.skel, &self.counters, start_ns)?;
         if is_used_up {
             // From now on nothing costs any more, though a command may go on.
             self.skel.links = BiolatencyLinks::default();
@@ -167,7 +174,7 @@ impl Engine for Biolatency<'_> {
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         Ok(Closing {
             events: (self.requests, "requests"),
-            losses: self.harvest.losses(&self.skel)?,
+            losses: self.harvest.losses(&self.skel, &self.counters)?,
             cost: self.cost(window.end_ns),
             ..Closing::default()
         })

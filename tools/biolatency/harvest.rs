@@ -13,6 +13,7 @@ use host::clock::monotonic_ns;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
+use loader::counters::{Counters, Words};
 use loader::maps;
 use loader::section;
 use profile::losses::Losses;
@@ -60,6 +61,7 @@ impl Harvest {
         &mut self,
         args: &Args,
         skel: &mut BiolatencySkel<'_>,
+        counters: &Counters,
         start_ns: u64,
     ) -> Result<Interval> {
         let bss = section(skel.maps.bss_data.as_deref_mut(), ".bss")?;
@@ -80,7 +82,7 @@ impl Harvest {
             disks,
             under_way: under_way(args, skel, end_ns)?,
             begun_before,
-            losses: self.losses(skel)?,
+            losses: self.losses(skel, counters)?,
         })
     }
 
@@ -190,9 +192,38 @@ fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
         .context("clear map")
 }
 
+/// Counters of what was not counted.
+pub(crate) const LOSSES: [Words; 8] = [
+    ("groups_full", "groups_full", "requests: too many groups"),
+    ("buckets_full", "buckets_full", "requests: table full"),
+    (
+        "started_full",
+        "started_full",
+        "requests under way: table full",
+    ),
+    ("disks_full", "disks_full", "requests: too many disks"),
+    (
+        "losses.slow_ring_full",
+        "slow_ring_full",
+        "slow requests not printed: ring full",
+    ),
+    ("losses.unstamped", "unstamped", "requests: issue not seen"),
+    (
+        "losses.unattributed",
+        "unattributed",
+        "requests: submitter not seen",
+    ),
+    ("losses.negative", "negative", "times running backwards"),
+];
+
 impl Harvest {
     /// What the progress line shows: requests since the start of the interval, and losses.
-    pub(crate) fn progress(&self, skel: &BiolatencySkel<'_>, done: u64) -> Result<State> {
+    pub(crate) fn progress(
+        &self,
+        skel: &BiolatencySkel<'_>,
+        counters: &Counters,
+        done: u64,
+    ) -> Result<State> {
         let sums = maps::per_cpu_entries::<disk_epoch, disk_sum>(&skel.maps.disk_sums)?;
         let now: u64 = sums
             .iter()
@@ -202,34 +233,17 @@ impl Harvest {
         Ok(State {
             events: done + now,
             // Bytes are no events.
-            lost: self.losses(skel)?.total() - self.completions.unseen().bytes,
+            lost: self.losses(skel, counters)?.total() - self.completions.unseen().bytes,
             ..State::default()
         })
     }
 
     /// Every counter of what was not counted.
-    pub(crate) fn losses(&self, skel: &BiolatencySkel<'_>) -> Result<Losses> {
+    pub(crate) fn losses(&self, skel: &BiolatencySkel<'_>, counters: &Counters) -> Result<Losses> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let mut losses = Losses::default();
         count_skipped(skel.object(), &mut losses);
-        losses.count("groups_full", "requests: too many groups", bss.groups_full);
-        losses.count("buckets_full", "requests: table full", bss.buckets_full);
-        losses.count(
-            "started_full",
-            "requests under way: table full",
-            bss.started_full,
-        );
-        losses.count("disks_full", "requests: too many disks", bss.disks_full);
-        losses.count(
-            "slow_ring_full",
-            "slow requests not printed: ring full",
-            bss.losses.slow_ring_full,
-        );
-        losses.count(
-            "unstamped",
-            "requests: issue not seen",
-            bss.losses.unstamped,
-        );
+        counters.count(&mut losses)?;
         let unseen = self.completions.unseen();
         losses.count(
             "unseen",
@@ -238,17 +252,6 @@ impl Harvest {
             unseen.requests.max(bss.never_completed),
         );
         losses.count("unseen_bytes", "bytes: completion not seen", unseen.bytes);
-        losses.count(
-            "unattributed",
-            "requests: submitter not seen",
-            bss.losses.unattributed,
-        );
-        losses.count("negative", "times running backwards", bss.losses.negative);
-        losses.count(
-            "targets_full",
-            "child processes: table full",
-            bss.targets_full,
-        );
         Ok(losses)
     }
 }

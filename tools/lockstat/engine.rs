@@ -11,6 +11,7 @@ use budget::{Allowed, Limit, Next, ended_at};
 use hist::harvest::wait_for_running_programs;
 use host::clock::{Edges, monotonic_ns, nanoseconds};
 use libbpf_rs::skel::Skel;
+use loader::counters::Counters;
 use loader::iterate::{self, Reseeding};
 use loader::section;
 use profile::{ends, units};
@@ -35,6 +36,7 @@ const REMEDY: &str = "raise it, or narrow the run with -p";
 pub(crate) struct Lockstat<'a> {
     args: &'a Args,
     skel: LockstatSkel<'static>,
+    counters: Counters,
     stacks: StackTable,
     names: Names,
     futexes: FutexHooks,
@@ -71,6 +73,7 @@ impl<'a> Lockstat<'a> {
         }
         Ok(Self {
             args,
+            counters: Counters::new(skel.object(), &losses::LOSSES, &[])?,
             skel,
             stacks,
             names: Names {
@@ -96,7 +99,7 @@ impl<'a> Lockstat<'a> {
         let cost = Cost::read(self.meter, self.skel.object(), budget);
         Ok(Ledger {
             begun_before: losses::begun_before(&self.skel)?,
-            losses: losses::count(&self.skel, &self.stacks, cost.recursions)?,
+            losses: losses::count(&self.skel, &self.counters, &self.stacks)?,
             cost,
         })
     }
@@ -214,7 +217,7 @@ impl Engine for Lockstat<'_> {
             next,
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
-            lost: losses::count(&self.skel, &self.stacks, 0)?.total(),
+            lost: losses::count(&self.skel, &self.counters, &self.stacks)?.total(),
             ..State::default()
         })
     }

@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
-use bpf::lockstat::types::{futex_losses, lock_losses};
 use budget::cost::Cost;
-use loader::maps;
-use loader::section;
+use budget::meter::count_skipped;
+use libbpf_rs::skel::Skel;
+use loader::counters::{Counters, Words};
+use loader::{maps, section};
 use profile::losses::Losses;
 use stacks::StackTable;
 
@@ -30,98 +31,95 @@ pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
     Ok(bss.begun_before)
 }
 
-/// Every counter. `recursions`: events in the middle of our own programs, which the kernel kept from them.
-pub(crate) fn count(
-    skel: &LockstatSkel<'_>,
-    stacks: &StackTable,
-    recursions: u64,
-) -> Result<Losses> {
-    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    let mut losses = Losses::default();
-    count_tables(&mut losses, &bss.lock_losses);
-    losses.count("chains_full", "chained waits: table full", bss.chains_full);
-    let kernel = &bss.kernel_lock_losses;
-    losses.count("unbegun", "waits: beginning not seen", kernel.unbegun);
-    losses.count("unended", "waits: end not seen", kernel.unended);
-    let nested = kernel.nested + recursions;
-    losses.count("nested", "events during our own work", nested);
-    losses.count("unwalked", "stacks: scratch in use", kernel.unwalked);
-    count_futexes(&mut losses, &bss.futex_losses);
-    losses.count("members_lost", "threads: no memory", bss.members_lost);
-    losses.count(
-        "targets_full",
-        "child processes: table full",
-        bss.targets_full,
-    );
-    let walks = &bss.stack_losses;
-    losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
-    losses.count("stack_table_full", "stacks: table full", walks.table_full);
-    losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
-    losses.count(
-        "stack_truncated",
-        "stacks cut at 127 frames",
-        walks.truncated,
-    );
-    losses.count(
-        "stacks_left_out",
-        "stacks not walked, to keep the budget",
-        bss.stacks_left_out,
-    );
-    stacks.count_losses(&mut losses);
-    Ok(losses)
-}
-
-fn count_tables(losses: &mut Losses, tables: &lock_losses) {
-    losses.time(
+/// Counters of what was not counted.
+pub(crate) const LOSSES: [Words; 16] = [
+    (
+        "lock_losses.locks_full",
         "locks_full",
         "waits: table of locks full",
-        tables.locks_full,
-        tables.locks_full_ns,
-    );
-    losses.count(
+    ),
+    (
+        "lock_losses.buckets_full",
         "buckets_full",
         "waits not in histograms: table full",
-        tables.buckets_full,
-    );
-    losses.time(
+    ),
+    (
+        "lock_losses.waiters_full",
         "waiters_full",
         "waits without waiter: table full",
-        tables.waiters_full,
-        tables.waiters_full_ns,
-    );
-    losses.count(
+    ),
+    (
+        "lock_losses.holders_full",
         "holders_full",
         "waits without holder: table full",
-        tables.holders_full,
-    );
-    losses.count(
+    ),
+    (
+        "lock_losses.names_full",
         "names_full",
         "waits for kernel locks without names: table full",
-        tables.names_full,
-    );
-    losses.count(
+    ),
+    (
+        "lock_losses.holders_unwalked",
         "holders_unwalked",
         "holders' stacks: scratch in use",
-        tables.holders_unwalked,
-    );
-    losses.count(
+    ),
+    (
+        "lock_losses.maxima_raced",
         "maxima_raced",
         "maxima that may be too small: two CPUs at once",
-        tables.maxima_raced,
-    );
-    losses.count("negative", "times running backwards", tables.negative);
-}
-
-fn count_futexes(losses: &mut Losses, futexes: &futex_losses) {
-    losses.count("futex_unseen", "futex waits not seen", futexes.unseen);
-    losses.count(
+    ),
+    (
+        "lock_losses.negative",
+        "negative",
+        "times running backwards",
+    ),
+    ("chains_full", "chains_full", "chained waits: table full"),
+    (
+        "kernel_lock_losses.unbegun",
+        "unbegun",
+        "waits: beginning not seen",
+    ),
+    (
+        "kernel_lock_losses.unended",
+        "unended",
+        "waits: end not seen",
+    ),
+    (
+        "kernel_lock_losses.nested",
+        "nested",
+        "events during our own work",
+    ),
+    (
+        "kernel_lock_losses.unwalked",
+        "unwalked",
+        "stacks: scratch in use",
+    ),
+    (
+        "futex_losses.unseen",
+        "futex_unseen",
+        "futex waits not seen",
+    ),
+    (
+        "futex_losses.undescribed",
         "futex_undescribed",
         "locks of programs: table full",
-        futexes.undescribed,
-    );
-    losses.count(
+    ),
+    (
+        "futex_losses.unwalked",
         "futex_unwalked",
         "stacks of futex waits: scratch in use",
-        futexes.unwalked,
-    );
+    ),
+];
+
+/// Every counter.
+pub(crate) fn count(
+    skel: &LockstatSkel<'_>,
+    counters: &Counters,
+    stacks: &StackTable,
+) -> Result<Losses> {
+    let mut losses = Losses::default();
+    counters.count(&mut losses)?;
+    count_skipped(skel.object(), &mut losses);
+    stacks.count_losses(&mut losses);
+    Ok(losses)
 }

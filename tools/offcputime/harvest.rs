@@ -14,6 +14,7 @@ use host::clock::{Edges, monotonic_ns};
 use host::task::comm_text;
 use host::waits::Wait;
 use libbpf_rs::skel::Skel;
+use loader::counters::Counters;
 use loader::maps;
 use loader::section;
 use profile::losses::Losses;
@@ -23,7 +24,7 @@ use stacks::unwind::Registers;
 use stacks::{StackTable, words};
 
 use crate::args::Args;
-use crate::losses::Lost;
+use crate::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
 
 /// Time of one thread on one pair of stacks.
 pub(crate) struct Row {
@@ -158,28 +159,12 @@ impl Harvest {
         skel: &OffcputimeSkel<'_>,
         stacks: &StackTable,
     ) -> Result<()> {
-        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let losses = &mut self.losses;
         count_skipped(skel.object(), losses);
         self.accounting
             .lost
             .count(losses, self.accounting.unseen_ns);
-        losses.count("negative", "times running backwards", bss.losses.negative);
-        losses.count("members_lost", "threads: no memory", bss.members_lost);
-        losses.count(
-            "targets_full",
-            "child processes: table full",
-            bss.targets_full,
-        );
-        let walks = &bss.stack_losses;
-        losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
-        losses.count("stack_table_full", "stacks: table full", walks.table_full);
-        losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
-        losses.count(
-            "stack_truncated",
-            "stacks cut at 127 frames",
-            walks.truncated,
-        );
+        Counters::new(skel.object(), &[NEGATIVE], &IN_ACCOUNTING)?.count(losses)?;
         stacks.count_losses(losses);
         Ok(())
     }

@@ -2,8 +2,21 @@
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
+use loader::counters::Words;
 use loader::section;
 use profile::losses::Losses;
+
+/// The only counter that is no time of targets.
+pub(crate) const NEGATIVE: Words = ("losses.negative", "negative", "times running backwards");
+
+/// Counters behind [`Lost`].
+pub(crate) const IN_ACCOUNTING: [&str; 5] = [
+    "losses.rows_full",
+    "losses.rows_full_ns",
+    "losses.unreported",
+    "losses.unreported_ns",
+    "losses.out_of_order",
+];
 
 /// Counters since the start; out of windows, estimates like the rest of the accounting.
 #[derive(Clone, Copy, Debug, Default)]

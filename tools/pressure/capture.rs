@@ -12,6 +12,7 @@ use budget::meter::Meter;
 use budget::{Allowed, Limit, Next};
 use host::clock::monotonic_ns;
 use libbpf_rs::skel::Skel;
+use loader::counters::Counters;
 use loader::iterate;
 use loader::section;
 use profile::losses::Losses;
@@ -45,6 +46,7 @@ struct Edge {
 /// Programs that are loaded, or run.
 pub(crate) struct Capture {
     pub(crate) skel: PressureSkel<'static>,
+    pub(crate) counters: Counters,
     stacks: Option<Stacks>,
     source: Source,
     filter: Filter,
@@ -110,6 +112,7 @@ impl Capture {
             .then(|| Stacks::open(&skel, args.common.json, args.budget.max_overhead.is_some()))
             .transpose()?;
         Ok(Self {
+            counters: Counters::new(skel.object(), &harvest::LOSSES, &[])?,
             skel,
             stacks,
             source: source.clone(),
@@ -284,14 +287,14 @@ impl Capture {
 
     /// Everything that was not counted since the start.
     pub(crate) fn losses(&self) -> Result<Losses> {
-        let mut losses = harvest::losses(&self.skel)?;
+        let mut losses = harvest::losses(&self.skel, &self.counters)?;
         losses.count(
             "unnamed",
             "names of tasks that ended: too many",
             self.unnamed,
         );
         if let Some(stacks) = &self.stacks {
-            stacks.count_losses(&self.skel, &mut losses)?;
+            stacks.count_losses(&mut losses);
         }
         Ok(losses)
     }

@@ -94,7 +94,7 @@ impl Engine for Pressure<'_> {
         self.capture.step()?;
         Ok(State {
             events: harvest::events(&self.capture.skel)?,
-            lost: harvest::losses(&self.capture.skel)?.total(),
+            lost: harvest::losses(&self.capture.skel, &self.capture.counters)?.total(),
             ..state
         })
     }

@@ -9,6 +9,7 @@ use budget::meter::count_skipped;
 use hist::harvest::wait_for_running_programs;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
+use loader::counters::{Counters, Words};
 use loader::iterate;
 use loader::maps;
 use loader::section;
@@ -92,29 +93,32 @@ pub(crate) fn block_errors(skel: &PressureSkel<'_>) -> Result<u64> {
     Ok(section(skel.maps.bss_data.as_deref(), ".bss")?.block_errors)
 }
 
-/// Every counter of what was not counted.
-pub(crate) fn losses(skel: &PressureSkel<'_>) -> Result<Losses> {
-    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    let mut losses = Losses::default();
-    count_skipped(skel.object(), &mut losses);
-    losses.count(
+/// Counters of what was not counted.
+pub(crate) const LOSSES: [Words; 5] = [
+    (
+        "losses.exited_full",
         "exited_full",
         "tasks that ended: table full",
-        bss.losses.exited_full,
-    );
-    losses.time(
-        "unseen",
-        "switches not seen",
-        bss.losses.unseen,
-        bss.losses.unseen_ns,
-    );
-    losses.count(
-        "stacks_left_out",
-        "stacks not walked, to keep the budget",
-        bss.stacks_left_out,
-    );
-    losses.count("members_lost", "threads: no memory", bss.members_lost);
-    losses.count("unlocked", "changes: lock busy", bss.unlocked);
+    ),
+    ("losses.unseen", "unseen", "switches not seen"),
+    (
+        "stall_stacks_full",
+        "stall_stacks_full",
+        "stacks: no row left",
+    ),
+    (
+        "stall_stacks_busy",
+        "stall_stacks_busy",
+        "stacks: scratch in use",
+    ),
+    ("unlocked", "unlocked", "changes: lock busy"),
+];
+
+/// Every counter of what was not counted.
+pub(crate) fn losses(skel: &PressureSkel<'_>, counters: &Counters) -> Result<Losses> {
+    let mut losses = Losses::default();
+    count_skipped(skel.object(), &mut losses);
+    counters.count(&mut losses)?;
     Ok(losses)
 }
 

@@ -12,7 +12,6 @@ use bpf::pressure::types::stall_stack;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
 use loader::maps;
-use loader::section;
 use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::losses::Losses;
@@ -137,29 +136,8 @@ impl Stacks {
         }
     }
 
-    pub(crate) fn count_losses(&self, skel: &PressureSkel<'_>, losses: &mut Losses) -> Result<()> {
-        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-        let walks = &bss.stack_losses;
-        losses.count(
-            "stall_stacks_full",
-            "stacks: no row left",
-            bss.stall_stacks_full,
-        );
-        losses.count(
-            "stall_stacks_busy",
-            "stacks: scratch in use",
-            bss.stall_stacks_busy,
-        );
-        losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
-        losses.count("stack_table_full", "stacks: table full", walks.table_full);
-        losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
-        losses.count(
-            "stack_truncated",
-            "stacks cut at 127 frames",
-            walks.truncated,
-        );
+    pub(crate) fn count_losses(&self, losses: &mut Losses) {
         self.table.count_losses(losses);
-        Ok(())
     }
 
     /// Number of distinct ones.

@@ -9,6 +9,7 @@ use host::clock::Edges;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
+use loader::counters::{Counters, Words};
 use loader::maps;
 use loader::section;
 use profile::losses::Losses;
@@ -99,6 +100,17 @@ pub(crate) struct Idle {
     pub(crate) late_ns: u64,
 }
 
+/// Counters of what was not counted.
+const LOSSES: [Words; 3] = [
+    ("losses.rows_full", "rows_full", "samples: table full"),
+    ("losses.busy", "busy", "samples: all buffers in use"),
+    (
+        "losses.bad_weight",
+        "bad_weight",
+        "events with a weight of 0 or less",
+    ),
+];
+
 impl Harvest {
     /// Ticks that a clock owes, if everything was looked at.
     pub(crate) fn expect_ticks(&mut self, args: &Args, idle: Idle, late_cpus: &Late) {
@@ -121,7 +133,6 @@ impl Harvest {
         stacks: &StackTable,
         late_cpus: &Late,
     ) -> Result<()> {
-        let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
         let expected = self.expected.unwrap_or(0);
         let slack = EDGE_SAMPLES * cpus(args) + expected / TOLERANCE;
         let missing = expected.saturating_sub(self.totals.busy() + slack);
@@ -129,27 +140,7 @@ impl Harvest {
         losses.count("throttled", "samples the kernel did not take", missing);
         count_skipped(skel.object(), losses);
         late_cpus.count(losses);
-        losses.count("rows_full", "samples: table full", bss.losses.rows_full);
-        losses.count("busy", "samples: all buffers in use", bss.losses.busy);
-        losses.count(
-            "targets_full",
-            "child processes: table full",
-            bss.targets_full,
-        );
-        losses.count(
-            "bad_weight",
-            "events with a weight of 0 or less",
-            bss.losses.bad_weight,
-        );
-        let walks = &bss.stack_losses;
-        losses.count("stack_ring_full", "stacks: ring full", walks.ring_full);
-        losses.count("stack_table_full", "stacks: table full", walks.table_full);
-        losses.count("stack_unwalked", "stacks not walked", walks.unwalked);
-        losses.count(
-            "stack_truncated",
-            "stacks cut at 127 frames",
-            walks.truncated,
-        );
+        Counters::new(skel.object(), &LOSSES, &[])?.count(losses)?;
         stacks.count_losses(losses);
         Ok(())
     }

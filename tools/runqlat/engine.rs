@@ -14,6 +14,7 @@ use hist::hdr::HdrLog;
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::arrivals::Arrivals;
+use loader::counters::Counters;
 use loader::iterate::{self, Reseeding};
 use loader::section;
 use session::closing::{self, Closing};
@@ -29,6 +30,7 @@ use crate::{report, slow};
 pub(crate) struct Runqlat<'a> {
     args: &'a Args,
     skel: RunqlatSkel<'static>,
+    counters: Counters,
     slow_waits: Arrivals<slow_wait>,
     hdr: Option<HdrLog>,
     /// Opening of the window.
@@ -62,6 +64,7 @@ impl<'a> Runqlat<'a> {
         iterate::run(skel.links.seed_members.as_ref())?;
         Ok(Self {
             args,
+            counters: Counters::new(skel.object(), &harvest::LOSSES, &[])?,
             slow_waits: Arrivals::open(&skel.maps.slow_waits)?,
             skel,
             hdr,
@@ -109,7 +112,7 @@ impl Engine for Runqlat<'_> {
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;
-        let mut state = harvest::progress(&self.skel)?;
+        let mut state = harvest::progress(&self.skel, &self.counters)?;
         if let Some((sampler, sums)) = &mut self.sampler {
             let (args, skel) = (self.args, &mut self.skel);
             sampler.step(&mut Windows { args, skel, sums })?;
@@ -129,7 +132,8 @@ impl Engine for Runqlat<'_> {
         let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
         let (args, skel) = (self.args, &mut self.skel);
         *end_ns = sampler.end(&mut Windows { args, skel, sums })?;
-        let interval = std::mem::take(sums).interval(&self.skel, start_ns, *end_ns)?;
+        let interval =
+            std::mem::take(sums).interval((&self.skel, &self.counters), start_ns, *end_ns)?;
         let cost = self.cost(interval.end_ns);
         let stdout = &mut io::stdout().lock();
         // Those in the interval that came since the last step.
@@ -147,10 +151,10 @@ impl Engine for Runqlat<'_> {
         let cost = self.cost(window.end_ns);
         Ok(Closing {
             events: (
-                harvest::progress(&self.skel)?.events,
+                harvest::progress(&self.skel, &self.counters)?.events,
                 closing::switches_and_wakeups(&cost),
             ),
-            losses: harvest::losses(&self.skel)?,
+            losses: harvest::losses(&self.skel, &self.counters)?,
             cost,
             ..Closing::default()
         })

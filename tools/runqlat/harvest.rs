@@ -12,9 +12,9 @@ use hist::harvest::{Group as Waits, take_groups, take_whole};
 use host::task::{comm_of, comm_text};
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
+use loader::counters::{Counters, Words};
 use loader::iterate;
 use loader::maps;
-use loader::section;
 use profile::losses::Losses;
 use session::progress::State;
 
@@ -134,39 +134,37 @@ pub(crate) fn totals(skel: &RunqlatSkel<'_>) -> Result<runqlat_totals> {
 }
 
 /// What the progress line shows.
-pub(crate) fn progress(skel: &RunqlatSkel<'_>) -> Result<State> {
+pub(crate) fn progress(skel: &RunqlatSkel<'_>, counters: &Counters) -> Result<State> {
     let totals = totals(skel)?;
     Ok(State {
         events: totals.wakeups + totals.switches,
-        lost: losses(skel)?.total(),
+        lost: losses(skel, counters)?.total(),
         ..State::default()
     })
 }
 
-/// Every counter of what was not counted.
-pub(crate) fn losses(skel: &RunqlatSkel<'_>) -> Result<Losses> {
-    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    let mut losses = Losses::default();
-    count_skipped(skel.object(), &mut losses);
-    losses.count("groups_full", "waits: too many groups", bss.groups_full);
-    losses.count("buckets_full", "waits: table full", bss.buckets_full);
-    losses.count(
+/// Counters of what was not counted.
+pub(crate) const LOSSES: [Words; 6] = [
+    ("groups_full", "groups_full", "waits: too many groups"),
+    ("buckets_full", "buckets_full", "waits: table full"),
+    (
+        "culprits_full",
         "culprits_full",
         "tasks waited behind: table full",
-        bss.culprits_full,
-    );
-    losses.count(
+    ),
+    (
+        "losses.slow_ring_full",
         "slow_ring_full",
         "slow waits not printed: ring full",
-        bss.losses.slow_ring_full,
-    );
-    losses.count("unseen", "waits: end not seen", bss.losses.unseen);
-    losses.count("negative", "times running backwards", bss.losses.negative);
-    losses.count("members_lost", "threads: no memory", bss.members_lost);
-    losses.count(
-        "targets_full",
-        "child processes: table full",
-        bss.targets_full,
-    );
+    ),
+    ("losses.unseen", "unseen", "waits: end not seen"),
+    ("losses.negative", "negative", "times running backwards"),
+];
+
+/// Every counter of what was not counted.
+pub(crate) fn losses(skel: &RunqlatSkel<'_>, counters: &Counters) -> Result<Losses> {
+    let mut losses = Losses::default();
+    count_skipped(skel.object(), &mut losses);
+    counters.count(&mut losses)?;
     Ok(losses)
 }

@@ -11,6 +11,7 @@ use budget::{
 use hist::harvest::{Group as Waits, wait_for_running_programs};
 use libbpf_rs::Object;
 use libbpf_rs::skel::Skel;
+use loader::counters::Counters;
 use loader::iterate;
 use loader::maps;
 use loader::section;
@@ -156,7 +157,7 @@ impl Sums {
     /// The interval that ends now, with its groups and tasks.
     pub(crate) fn interval(
         mut self,
-        skel: &RunqlatSkel<'_>,
+        (skel, counters): (&RunqlatSkel<'_>, &Counters),
         start_ns: u64,
         end_ns: u64,
     ) -> Result<Interval> {
@@ -172,7 +173,7 @@ impl Sums {
             culprits,
             open: harvest::open_waits(skel)?,
             under_way_at_start: harvest::totals(skel)?.under_way_at_start,
-            losses: harvest::losses(skel)?,
+            losses: harvest::losses(skel, counters)?,
             estimates,
         })
     }

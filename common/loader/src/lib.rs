@@ -1,6 +1,7 @@
 //! Open → configure → load → attach, with libbpf's words kept for the day something fails.
 
 pub mod arrivals;
+pub mod counters;
 pub mod iterate;
 pub mod maps;
 pub mod tracefs;

@@ -21,8 +21,12 @@ pub struct Loss {
 pub struct Losses(Vec<Loss>);
 
 impl Losses {
-    /// Adds a counter of events.
+    /// Adds a counter of events, to one of the same key if there is one.
     pub fn count(&mut self, key: &'static str, what: &'static str, count: u64) {
+        if let Some(loss) = self.0.iter_mut().find(|loss| loss.key == key) {
+            loss.count += count;
+            return;
+        }
         self.0.push(Loss {
             key,
             what,
