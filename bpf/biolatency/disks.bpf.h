@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "beginnings.bpf.h"
+#include "rows.bpf.h"
 #include "window.bpf.h"
 
 /* Requests of disks, or errors, that found no room. */
@@ -114,17 +115,8 @@ static __always_inline void add_error(const struct disk_key *disk, __u32 now_epo
 		.status = status,
 		.class = class,
 	};
-	__u64 *count = bpf_map_lookup_elem(&errors, &key);
-	__u64 first = 0;
 
-	if (!count) {
-		bpf_map_update_elem(&errors, &key, &first, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&errors, &key);
-	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		__sync_fetch_and_add(&disks_full, 1);
+	ADD_TO_ROW(&errors, &key, 1, disks_full);
 }
 
 #endif

@@ -31,6 +31,7 @@ static __u64 host_ids_of_current(void);
 #include "no_stacks.h"
 #include "no_names.h"
 #include "../lockstat/lockstat.bpf.c"
+#include "scheduler.h"
 
 /* They lie behind the task. */
 static void *host_registers_of(const struct task_struct *task)
@@ -109,47 +110,17 @@ void host_returns(__s64 ret)
 	futex_exit(&context);
 }
 
-/* The kernel counts a switch before it tells of it. */
-void host_leaves(struct task_struct *task, bool runnable)
-{
-	if (runnable)
-		task->nivcsw++;
-	else
-		task->nvcsw++;
-}
-
 void host_state(struct task_struct *task, bool queued, bool runs)
 {
 	task->on_rq = queued || runs;
 	task->on_cpu = runs;
 }
 
-void host_seed(struct task_struct *task)
-{
-	struct bpf_iter__task context = { .task = task };
-
-	seed_members(&context);
-}
-
-void host_fork(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
-
-	sched_process_fork(context);
-}
-
-void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
-{
-	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, state };
-
-	lock_sched_switch(context);
-}
-
 void host_waking(struct task_struct *task)
 {
 	unsigned long long context[] = { (unsigned long long)task };
 
-	lock_sched_waking(context);
+	sched_waking(context);
 }
 
 /* The clock closes the window there. */

@@ -6,6 +6,8 @@
 #ifndef __HOST_THREADS_H__
 #define __HOST_THREADS_H__
 
+#include "scheduler.h"
+
 /* A number in letters, the lowest four bits first. */
 static void host_call(__u8 comm[16], char kind, __u32 number)
 {
@@ -25,15 +27,6 @@ struct task_struct *host_thread(__u32 tid)
 	host_call((__u8 *)task->comm, 't', tid);
 	host_give(task);
 	return task;
-}
-
-/* The kernel counts a switch before it tells of it. */
-void host_leaves(struct task_struct *task, bool runnable)
-{
-	if (runnable)
-		task->nivcsw++;
-	else
-		task->nvcsw++;
 }
 
 /* `delayed`: asleep, and on the queue as long as its lag lasts. */
@@ -75,28 +68,6 @@ void host_sleeps(struct task_struct *task, __u32 state)
 void host_signal(struct task_struct *task, bool came)
 {
 	task->thread_info.flags = came ? SIGNAL_FLAGS : 0;
-}
-
-void host_seed(struct task_struct *task)
-{
-	struct bpf_iter__task context = { .task = task };
-
-	seed_members(&context);
-}
-
-/* `child` begins, and is not on a queue yet. */
-void host_fork(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
-
-	sched_process_fork(context);
-}
-
-void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
-{
-	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, state };
-
-	sched_switch(context);
 }
 
 void host_wakeup(struct task_struct *task)

@@ -12,6 +12,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "histogram.bpf.h"
+#include "rows.bpf.h"
 
 #define EPOCHS 2
 #define MAX_GROUPS 10240
@@ -93,17 +94,7 @@ static __always_inline void add_to_whole(__u32 now_epoch, __u32 which, __u64 ns)
 
 static __always_inline void add_to_bucket(const struct group_key *key)
 {
-	__u64 *count = bpf_map_lookup_elem(&buckets, key);
-	__u64 first = 0;
-
-	if (!count) {
-		bpf_map_update_elem(&buckets, key, &first, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&buckets, key);
-	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		__sync_fetch_and_add(&buckets_full, 1);
+	ADD_TO_ROW(&buckets, key, 1, buckets_full);
 }
 
 static __always_inline struct sum *find_group(const struct group_key *key)

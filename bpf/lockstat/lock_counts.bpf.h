@@ -8,17 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include "branchless.bpf.h"
 #include "lock_tables.bpf.h"
-
-/* Looks up, inserts a zeroed value if there is none, looks up again. */
-#define ROW_OF(map, key, zero)                                        \
-	({                                                            \
-		typeof(zero) *row = bpf_map_lookup_elem(map, key);    \
-		if (!row) {                                           \
-			bpf_map_update_elem(map, key, &zero, BPF_NOEXIST); \
-			row = bpf_map_lookup_elem(map, key);          \
-		}                                                     \
-		row;                                                  \
-	})
+#include "rows.bpf.h"
 
 static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
 {
@@ -55,14 +45,8 @@ static __always_inline void raise_to(__u64 *max, __u64 *raising, __u64 value)
 
 static __always_inline void add_bucket(struct lock_key *key, __u64 length_ns)
 {
-	__u64 *count, zero = 0;
-
 	key->bucket = hist_bucket(length_ns);
-	count = ROW_OF(&lock_buckets, key, zero);
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		__sync_fetch_and_add(&lock_losses.buckets_full, 1);
+	ADD_TO_ROW(&lock_buckets, key, 1, lock_losses.buckets_full);
 }
 
 static __noinline void add_to_lock(struct lock_wait *wait, __u32 half, __u64 length_ns, __u64 total_ns, bool open)

@@ -50,6 +50,7 @@ struct member {
 
 #include "members.bpf.h"
 #include "stacks.bpf.h"
+#include "switches.bpf.h"
 
 struct lockstat_config {
 	/* Interrupts' waits count, whomever they interrupt: there are no targets. */
@@ -104,23 +105,10 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	}
 }
 
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(lock_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
-{
-	task_switched(preempt, prev, next, prev_state);
-	return 0;
-}
-
-/* fa2c3254d7cf (5.18) added prev_state. */
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(lock_sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	task_switched(preempt, prev, next, task_state(prev));
-	return 0;
-}
+ON_SCHED_SWITCH(task_switched(preempt, prev, next, prev_state))
 
 SEC("tp_btf/sched_waking")
-int BPF_PROG(lock_sched_waking, struct task_struct *task)
+int BPF_PROG(sched_waking, struct task_struct *task)
 {
 	struct member *member = member_of(task);
 

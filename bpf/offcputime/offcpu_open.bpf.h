@@ -119,6 +119,26 @@ static __always_inline bool is_described(struct member *member, struct task_stru
 	return before == now;
 }
 
+/* Hands out a record whose `addresses` hold `bytes`. */
+static __always_inline void write_record(struct bpf_iter__task *ctx, struct open_phase_record *record, __u64 bytes)
+{
+	/* Never more; written so that 5.10's verifier, which loses bounds through copies, sees it. */
+	if (bytes > sizeof(record->addresses))
+		bytes = 0;
+	record->open.depth = bytes / sizeof(__u64);
+	bytes += sizeof(record->open);
+	barrier_var(bytes);
+	if (bytes <= sizeof(*record))
+		bpf_seq_write(ctx->meta->seq, record, bytes);
+}
+
+static __always_inline void name_thread(struct open_phase *open, struct task_struct *task)
+{
+	__builtin_memset(open, 0, sizeof(*open));
+	open->tgid = tgid_of(targets.pid_namespace, task);
+	open->tid = tid_of(targets.pid_namespace, task);
+}
+
 /* Run after the window's end: intervals that are still open are the longest of all. */
 SEC("iter/task")
 int close_members(struct bpf_iter__task *ctx)
@@ -138,9 +158,7 @@ int close_members(struct bpf_iter__task *ctx)
 		return 0;
 	settle_at_end(member, task);
 
-	__builtin_memset(&record->open, 0, sizeof(record->open));
-	record->open.tgid = tgid_of(targets.pid_namespace, task);
-	record->open.tid = tid_of(targets.pid_namespace, task);
+	name_thread(&record->open, task);
 	bpf_core_read(&record->open.comm, sizeof(record->open.comm), &task->comm);
 	record->open.phase = member->phase;
 	record->open.phase_ns = up_to_end(member->since_ns);
@@ -152,14 +170,7 @@ int close_members(struct bpf_iter__task *ctx)
 		if (!record->open.is_known)
 			bytes = open_kernel_stack(task, record);
 	}
-	/* Never more; written so that 5.10's verifier, which loses bounds through copies, sees it. */
-	if (bytes > sizeof(record->addresses))
-		bytes = 0;
-	record->open.depth = bytes / sizeof(__u64);
-	bytes += sizeof(record->open);
-	barrier_var(bytes);
-	if (bytes <= sizeof(*record))
-		bpf_seq_write(ctx->meta->seq, record, bytes);
+	write_record(ctx, record, bytes);
 	return 0;
 }
 
@@ -173,7 +184,6 @@ int open_members(struct bpf_iter__task *ctx)
 	struct open_phase_record *record;
 	struct member *member;
 	__u32 zero = 0;
-	__u64 bytes;
 
 	record = bpf_map_lookup_elem(&closing, &zero);
 	if (!task || !record)
@@ -189,18 +199,9 @@ int open_members(struct bpf_iter__task *ctx)
 	member->wait_flags = wait_flags_of(task, is_queued(task), member->state);
 	if (is_described(member, task))
 		return 0;
-	__builtin_memset(&record->open, 0, sizeof(record->open));
-	record->open.tgid = tgid_of(targets.pid_namespace, task);
-	record->open.tid = tid_of(targets.pid_namespace, task);
+	name_thread(&record->open, task);
 	describe_wait(&record->open, member, task);
-	bytes = open_kernel_stack(task, record);
-	if (bytes > sizeof(record->addresses))
-		bytes = 0;
-	record->open.depth = bytes / sizeof(__u64);
-	bytes += sizeof(record->open);
-	barrier_var(bytes);
-	if (bytes <= sizeof(*record))
-		bpf_seq_write(ctx->meta->seq, record, bytes);
+	write_record(ctx, record, open_kernel_stack(task, record));
 	return 0;
 }
 

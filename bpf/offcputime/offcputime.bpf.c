@@ -27,6 +27,7 @@
 #include "offcpu_late.bpf.h"
 #include "offcpu_rows.bpf.h"
 #include "offcpu_open.bpf.h"
+#include "switches.bpf.h"
 #include "wakers.bpf.h"
 
 /* Of a resumed thread, which is current. */
@@ -124,20 +125,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 
 #include "wakeups.bpf.h"
 
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
-{
-	task_switched(preempt, prev, next, prev_state);
-	return 0;
-}
-
-/* fa2c3254d7cf (5.18) added prev_state: before, the state is read here and may race with a waker on another CPU. */
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	task_switched(preempt, prev, next, task_state(prev));
-	return 0;
-}
+ON_SCHED_SWITCH(task_switched(preempt, prev, next, prev_state))
 
 /* The switch-in was hidden from us, but the task itself is not: close its interval here, some 100 ns late. */
 static __always_inline bool resumed_unseen(void *ctx, struct member *member, struct stack_scratch *scratch)

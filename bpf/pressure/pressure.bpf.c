@@ -16,6 +16,7 @@
 #include "stall_phases.bpf.h"
 #include "stall_stacks.bpf.h"
 #include "stocktaking.bpf.h"
+#include "switches.bpf.h"
 
 /* Requests that failed. */
 __u64 block_errors = 0;
@@ -116,20 +117,7 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	}
 }
 
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
-{
-	task_switched(ctx, preempt, prev, next, prev_state);
-	return 0;
-}
-
-/* fa2c3254d7cf (5.18) added prev_state: before, the state is read here and may race with a waker on another CPU. */
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	task_switched(ctx, preempt, prev, next, task_state(prev));
-	return 0;
-}
+ON_SCHED_SWITCH(task_switched(ctx, preempt, prev, next, prev_state))
 
 static __always_inline void made_runnable(struct task_struct *task)
 {

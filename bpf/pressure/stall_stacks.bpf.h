@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "ids.bpf.h"
+#include "rows.bpf.h"
 #include "stack_limit.bpf.h"
 #include "stacks.bpf.h"
 #include "stall_phases.bpf.h"
@@ -57,19 +58,8 @@ static __always_inline void describe_stack(struct stall_stack *key, struct task_
 
 static __always_inline void add_weight(struct stall_stack *key, __u64 weight)
 {
-	__u64 *sum, first = 0;
-
-	if (!weight)
-		return;
-	sum = bpf_map_lookup_elem(&stall_stacks, key);
-	if (!sum) {
-		bpf_map_update_elem(&stall_stacks, key, &first, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&stall_stacks, key);
-	}
-	if (sum)
-		__sync_fetch_and_add(sum, weight);
-	else
-		__sync_fetch_and_add(&stall_stacks_full, 1);
+	if (weight)
+		ADD_TO_ROW(&stall_stacks, key, weight, stall_stacks_full);
 }
 
 /* Both parts of the stack of `task`, which is current, or none of them where the budget is low. `with_kernel`: it has not been walked yet. */

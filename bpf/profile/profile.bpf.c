@@ -11,6 +11,7 @@
 #include "compat.bpf.h"
 #include "follow.bpf.h"
 #include "neighbours.bpf.h"
+#include "rows.bpf.h"
 #include "targets.bpf.h"
 #include "stacks.bpf.h"
 #include "window.bpf.h"
@@ -120,13 +121,8 @@ static __always_inline bool is_wanted(struct task_struct *task, struct profile_t
 
 static __always_inline void add_row(const struct profile_key *key, __u64 weight)
 {
-	struct profile_value *value = bpf_map_lookup_elem(&counts, key);
-	struct profile_value first = {};
+	struct profile_value zero = {}, *value = ROW_OF(&counts, key, zero);
 
-	if (!value) {
-		bpf_map_update_elem(&counts, key, &first, BPF_NOEXIST);
-		value = bpf_map_lookup_elem(&counts, key);
-	}
 	if (!value) {
 		__sync_fetch_and_add(&losses.rows_full, 1);
 		return;

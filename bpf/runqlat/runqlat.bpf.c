@@ -45,6 +45,7 @@ struct group_id {
 #include "culprits.bpf.h"
 #include "queue_clock.bpf.h"
 #include "queue_open.bpf.h"
+#include "switches.bpf.h"
 
 enum group_by {
 	BY_MACHINE = 0,
@@ -301,20 +302,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	end_wait(cpu, prev, next, now, sums);
 }
 
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
-{
-	task_switched(preempt, prev, next, prev_state);
-	return 0;
-}
-
-/* fa2c3254d7cf (5.18) added prev_state: before, the state is read here and may race with a waker on another CPU. */
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(sched_switch_pre_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	task_switched(preempt, prev, next, task_state(prev));
-	return 0;
-}
+ON_SCHED_SWITCH(task_switched(preempt, prev, next, prev_state))
 
 #include "wakeups.bpf.h"
 

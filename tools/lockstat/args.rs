@@ -323,10 +323,8 @@ impl Options for Args {
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
         let kernel_locks = self.traces(Side::Kernel) && kernel.has_tracepoint("contention_begin");
         let futexes = self.traces(Side::User);
-        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
-        vec![
-            ("lock_sched_switch", has_state),
-            ("lock_sched_switch_pre_5_18", !has_state),
+        let mut programs = targets.programs(kernel);
+        programs.extend([
             ("futex_entry", futexes),
             ("futex_exit", futexes),
             ("compat_entries", futexes),
@@ -335,11 +333,7 @@ impl Options for Args {
             ("contention_end", kernel_locks),
             ("unwind_fork", self.unwind != Method::Fp),
             ("unwind_exec", self.unwind != Method::Fp),
-            ("task_freed", !kernel.has_task_storage()),
-            ("sched_process_exec", targets.follow),
-            ("sched_process_exit", targets.follow),
-            ("task_rename", targets.comm.is_some()),
-            ("cgroup_attach_task", targets.cgroup_id != 0),
-        ]
+        ]);
+        programs
     }
 }

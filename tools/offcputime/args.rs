@@ -193,19 +193,13 @@ impl Options for Args {
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
-        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
-        vec![
-            ("sched_switch", has_state),
-            ("sched_switch_pre_5_18", !has_state),
+        let mut programs = targets.programs(kernel);
+        programs.extend([
             ("sched_exit", kernel.has_tracepoint("sched_exit_tp")),
             ("sched_waking", self.waker),
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
-            ("task_freed", !kernel.has_task_storage()),
-            ("sched_process_exec", targets.follow),
-            ("sched_process_exit", targets.follow),
-            ("task_rename", targets.comm.is_some()),
-            ("cgroup_attach_task", targets.cgroup_id != 0),
-        ]
+        ]);
+        programs
     }
 }

@@ -262,11 +262,9 @@ impl Options for Args {
         }
     }
 
-    fn programs(&self, kernel: &Kernel, _targets: &Settings) -> Vec<(&'static str, bool)> {
-        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
-        let mut programs = vec![
-            ("sched_switch", has_state),
-            ("sched_switch_pre_5_18", !has_state),
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
+        let mut programs = targets.programs(kernel);
+        programs.extend([
             ("block_bio_queue", kernel.has_tracepoint("block_bio_queue")),
             ("block_rq_error", kernel.has_tracepoint("block_rq_error")),
             (
@@ -275,12 +273,7 @@ impl Options for Args {
             ),
             ("unwind_fork", self.stacks),
             ("unwind_exec", self.stacks),
-            ("task_freed", !kernel.has_task_storage()),
-            ("sched_process_exec", false),
-            ("sched_process_exit", false),
-            ("task_rename", false),
-            ("cgroup_attach_task", false),
-        ];
+        ]);
         for (begin, begins, end, ends) in BRACKETS {
             let both = kernel.has_tracepoint(begin) && kernel.has_tracepoint(end);
             programs.extend([(begins, both), (ends, both)]);

@@ -144,15 +144,6 @@ impl Options for Args {
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
-        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
-        vec![
-            ("sched_switch", has_state),
-            ("sched_switch_pre_5_18", !has_state),
-            ("task_freed", !kernel.has_task_storage()),
-            ("sched_process_exec", targets.follow),
-            ("sched_process_exit", targets.follow),
-            ("task_rename", targets.comm.is_some()),
-            ("cgroup_attach_task", targets.cgroup_id != 0),
-        ]
+        targets.programs(kernel)
     }
 }

@@ -15,6 +15,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use stacks::unwind::Wanted;
 
 use crate::glob::Glob;
+use crate::probe::Kernel;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
 const MAX_IDS: usize = 4096;
@@ -178,6 +179,20 @@ impl Settings {
     /// Whether numbers of processes or threads are asked for, which others may come to have.
     pub fn has_ids(&self) -> bool {
         !self.tgids.is_empty() || !self.tids.is_empty()
+    }
+
+    /// Programs of `members.bpf.h` and `switches.bpf.h`: whether this kernel and these targets need them.
+    pub fn programs(&self, kernel: &Kernel) -> Vec<(&'static str, bool)> {
+        let has_state = kernel.tracepoint_arguments("sched_switch") == Some(4);
+        vec![
+            ("sched_switch", has_state),
+            ("sched_switch_pre_5_18", !has_state),
+            ("task_freed", !kernel.has_task_storage()),
+            ("sched_process_exec", self.follow),
+            ("sched_process_exit", self.follow),
+            ("task_rename", self.comm.is_some()),
+            ("cgroup_attach_task", self.cgroup_id != 0),
+        ]
     }
 
     /// Narrows the targets to the process `tgid`, from its exec on, and what it starts.
