@@ -12,7 +12,7 @@ ifeq ($(strip $(CLANG)),)
 unexport CLANG
 endif
 
-TOOLS    := $(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml)
+TOOLS    := $(filter-out usekit,$(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml))
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
 SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install python speedscope trixie) tests/run tests/truth \
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)

@@ -1,7 +1,7 @@
 //! The tools' manners, without root and without BPF: help, usage errors, messages that name what is missing.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -14,6 +14,8 @@ const TOOLS: [(&str, &str); 6] = [
     ("profile", env!("CARGO_BIN_EXE_profile")),
     ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
 ];
+
+const USEKIT: &str = env!("CARGO_BIN_EXE_usekit");
 
 fn has_stacks(tool: &str) -> bool {
     ["lockstat", "offcputime", "profile"].contains(&tool)
@@ -297,4 +299,58 @@ fn a_trigger_that_the_kernel_would_refuse_is_refused_at_once() {
     assert_eq!(run(program, &["--repeat", "1"]).status.code(), Some(2));
     let both = run(program, &["--cgroups", "--cgroup", "/"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn usekit_alone_lists_the_tools() {
+    for args in [&[][..], &["--help"]] {
+        let output = run(USEKIT, args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let listed = |tool: &str| {
+            text.lines()
+                .any(|line| line.split_whitespace().next() == Some(tool))
+        };
+        assert!(TOOLS.iter().all(|(tool, _)| listed(tool)), "{text}");
+        assert!(listed("flame"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+    let output = run(USEKIT, &["--version"]);
+    let version = format!("usekit {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), version);
+}
+
+#[test]
+fn usekit_names_a_tool_that_it_has_not() {
+    for (name, said) in [("offcputme", "offcputme"), ("a\u{1b}[2J", "a\\x1b[2J")] {
+        let output = run(USEKIT, &[name, "1"]);
+        assert_eq!(output.status.code(), Some(2));
+        let complaint = format!("usekit: no tool {said}; usekit alone lists them\n");
+        assert_eq!(stderr(&output), complaint);
+    }
+}
+
+/// By a link, by a copy's name, and by its first word, a tool says what its own program says.
+#[test]
+fn usekit_is_every_tool() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (tool, program) in TOOLS {
+        let link = dir.path().join(tool);
+        symlink(USEKIT, &link).expect("a link");
+        for args in [
+            &["--help"][..],
+            &["--version"],
+            &["--completions", "fish"],
+            &["--no-such-flag"],
+            &["-p", "1", "--", "true"],
+            &["1", "--"],
+            &["-p", "4194999", "1"],
+        ] {
+            let own = run(program, args);
+            let linked = run(link.to_str().expect("UTF-8"), args);
+            let named = run(USEKIT, &[&[tool][..], args].concat());
+            assert_eq!(linked, own, "{tool} {args:?}");
+            assert_eq!(named, own, "{tool} {args:?}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use session::schedule::{Every, parse_duration};
 use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 
-use crate::disks::Disk;
+use crate::biolatency::disks::Disk;
 
 const EXAMPLES: &str = "\
 Examples:

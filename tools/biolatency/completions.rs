@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::args::Args;
-use crate::disk_use::{DiskUse, FLUSH, PASSTHROUGH};
-use crate::disks::{Completed, Stat, counts_commands};
+use crate::biolatency::args::Args;
+use crate::biolatency::disk_use::{DiskUse, FLUSH, PASSTHROUGH};
+use crate::biolatency::disks::{Completed, Stat, counts_commands};
 
 /// Since the beginning of the run, by disk.
 #[derive(Default)]
@@ -69,7 +69,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::disk_use::Class;
+    use crate::biolatency::disk_use::Class;
 
     fn stats(requests: u64, bytes: u64) -> HashMap<u32, Stat> {
         let stat = Stat {

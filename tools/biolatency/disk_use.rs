@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bpf::biolatency::types::{disk_epoch, disk_sum};
 
-use crate::disks::{Completed, Stat};
+use crate::biolatency::disks::{Completed, Stat};
 
 /// Counts of one disk's requests of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

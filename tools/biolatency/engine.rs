@@ -20,12 +20,12 @@ use session::closing::Closing;
 use session::progress::State;
 use session::{Engine, Options, Setup};
 
-use crate::args::Args;
-use crate::disks;
-use crate::harvest::{Harvest, LOSSES};
-use crate::names::Names;
-use crate::report::Report;
-use crate::slow;
+use crate::biolatency::args::Args;
+use crate::biolatency::disks;
+use crate::biolatency::harvest::{Harvest, LOSSES};
+use crate::biolatency::names::Names;
+use crate::biolatency::report::Report;
+use crate::biolatency::slow;
 
 /// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or ask for fewer histograms";

@@ -19,10 +19,10 @@ use loader::section;
 use profile::losses::Losses;
 use session::progress::State;
 
-use crate::args::{Args, Phase};
-use crate::completions::Completions;
-use crate::disk_use::{DiskUse, Failures, add_up, add_whole};
-use crate::disks::{self, Stat};
+use crate::biolatency::args::{Args, Phase};
+use crate::biolatency::completions::Completions;
+use crate::biolatency::disk_use::{DiskUse, Failures, add_up, add_whole};
+use crate::biolatency::disks::{self, Stat};
 
 /// One report's worth.
 pub(crate) struct Interval {

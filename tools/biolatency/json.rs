@@ -3,12 +3,12 @@
 use budget::cost::Cost;
 use serde_json::{Map, Value, json};
 
-use crate::args::Args;
-use crate::disk_use::{CLASSES, DiskUse};
-use crate::disks::dev_text;
-use crate::harvest::Interval;
-use crate::labels;
-use crate::names::Names;
+use crate::biolatency::args::Args;
+use crate::biolatency::disk_use::{CLASSES, DiskUse};
+use crate::biolatency::disks::dev_text;
+use crate::biolatency::harvest::Interval;
+use crate::biolatency::labels;
+use crate::biolatency::names::Names;
 
 /// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…},
 /// "cost": {…}}`, the last three since the start of the run.

@@ -7,9 +7,9 @@ use bpf::biolatency::types::group_id;
 use hist::harvest::Group;
 use serde_json::{Value, json};
 
-use crate::args::{Args, Phase};
-use crate::harvest::Interval;
-use crate::names::Names;
+use crate::biolatency::args::{Args, Phase};
+use crate::biolatency::harvest::Interval;
+use crate::biolatency::names::Names;
 
 /// `TGID_FLUSH` of the BPF side: flushes serve several submitters at once.
 const TGID_FLUSH: u32 = u32::MAX;
@@ -98,5 +98,8 @@ fn disk_name(interval: &Interval, id: &group_id) -> String {
         .disks
         .iter()
         .find(|disk| disk.dev == id.dev && disk.address == id.disk);
-    found.map_or_else(|| crate::disks::dev_text(id.dev), |disk| disk.name.clone())
+    found.map_or_else(
+        || crate::biolatency::disks::dev_text(id.dev),
+        |disk| disk.name.clone(),
+    )
 }

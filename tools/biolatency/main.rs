@@ -1,5 +1,6 @@
 //! biolatency: how long block I/O takes, queued and in the device; how busy disks are; what failed.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -20,8 +21,9 @@ mod names;
 mod report;
 mod slow;
 
-fn main() -> ExitCode {
-    session::main::<Args>()
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    session::main::<Args>(line)
 }
 
 impl Tool for Args {

@@ -16,11 +16,13 @@ use profile::table::{Column, Table};
 use profile::units::{self, three_digits};
 use session::cgroups;
 
-use crate::args::Args;
-use crate::disk_use::{CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, READ, WRITE};
-use crate::harvest::Interval;
-use crate::names::Names;
-use crate::{json, labels};
+use crate::biolatency::args::Args;
+use crate::biolatency::disk_use::{
+    CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, READ, WRITE,
+};
+use crate::biolatency::harvest::Interval;
+use crate::biolatency::names::Names;
+use crate::biolatency::{json, labels};
 
 /// Requests under way for so long are worth a line.
 const STUCK_NS: u64 = 1_000_000_000;

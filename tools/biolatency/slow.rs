@@ -10,8 +10,8 @@ use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
 
-use crate::args::Args;
-use crate::names::Names;
+use crate::biolatency::args::Args;
+use crate::biolatency::names::Names;
 
 /// Writes one request.
 pub(crate) fn write(

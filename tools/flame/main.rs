@@ -1,5 +1,6 @@
 //! flame: reads, draws, compares, merges and gates profiles.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -77,8 +78,9 @@ enum Command {
     Gate(gate::Args),
 }
 
-fn main() -> ExitCode {
-    match run(Args::parse()) {
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    match run(Args::parse_from(line)) {
         Ok(status) => status,
         // head has read enough.
         Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,

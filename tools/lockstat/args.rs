@@ -14,8 +14,8 @@ use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 use stacks::unwind::Method;
 
-use crate::row::Side;
-use crate::user::Class;
+use crate::lockstat::row::Side;
+use crate::lockstat::user::Class;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -21,13 +21,13 @@ use session::{Engine, Options, Setup, StackSetup};
 use stacks::StackTable;
 use symbols::Origin;
 
-use crate::args::Args;
-use crate::harvest::{Ended, Harvest, Names};
-use crate::losses::Ledger;
-use crate::report::Interval;
-use crate::row::Side;
-use crate::setup::{self, FutexHooks};
-use crate::{losses, report, waits};
+use crate::lockstat::args::Args;
+use crate::lockstat::harvest::{Ended, Harvest, Names};
+use crate::lockstat::losses::Ledger;
+use crate::lockstat::report::Interval;
+use crate::lockstat::row::Side;
+use crate::lockstat::setup::{self, FutexHooks};
+use crate::lockstat::{losses, report, waits};
 
 /// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or narrow the run with -p";

@@ -19,11 +19,11 @@ use profile::model::Task;
 use stacks::StackTable;
 use symbols::places::Places;
 
-use crate::chains::{self, Chain, Chains, Labels};
-use crate::kernel::{self, symbols::Symbols};
-use crate::merge;
-use crate::row::{Holder, HolderKind, Identity, LockName, LockRow, Waiter};
-use crate::user::{self, Class, LeftOut};
+use crate::lockstat::chains::{self, Chain, Chains, Labels};
+use crate::lockstat::kernel::{self, symbols::Symbols};
+use crate::lockstat::merge;
+use crate::lockstat::row::{Holder, HolderKind, Identity, LockName, LockRow, Waiter};
+use crate::lockstat::user::{self, Class, LeftOut};
 
 /// What names locks.
 #[derive(Default)]

@@ -5,10 +5,10 @@ use profile::model::Task;
 use serde_json::{Value, json};
 use stacks::StackTable;
 
-use crate::chains::{Chain, Link};
-use crate::harvest::Harvest;
-use crate::row::{Holder, LockRow, Waiter};
-use crate::user::LeftOut;
+use crate::lockstat::chains::{Chain, Link};
+use crate::lockstat::harvest::Harvest;
+use crate::lockstat::row::{Holder, LockRow, Waiter};
+use crate::lockstat::user::LeftOut;
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
 pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bpf::lockstat::types::lock_id;
 use libbpf_rs::MapCore;
 
-use crate::row::Identity;
+use crate::lockstat::row::Identity;
 
 /// Half of what the BPF side's tables of what is known about locks hold.
 const CROWDED: usize = 8192;

@@ -1,5 +1,6 @@
 //! lockstat: which locks make threads wait, for how long, and who holds them.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -32,8 +33,9 @@ mod user;
 mod waits;
 mod width;
 
-fn main() -> ExitCode {
-    program::main(Args::NAME, || match Args::parse() {
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    program::main(Args::NAME, line, || match Args::parse_from(line) {
         args if args.now => now::run(&args),
         args => session::run(args),
     })

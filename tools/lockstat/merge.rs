@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::row::{LockRow, Side};
+use crate::lockstat::row::{LockRow, Side};
 
 /// A lock with less of its kind's waiting than this is not shown by itself, where there are more than [`FEW`].
 const OWN_LINE: f64 = 0.1;
@@ -73,8 +73,8 @@ pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::LockName;
-    use crate::row::tests::row;
+    use crate::lockstat::row::LockName;
+    use crate::lockstat::row::tests::row;
 
     fn named(own: &str, kind: &str, total_ns: u64) -> LockRow {
         let mut row = row(total_ns);

@@ -15,13 +15,13 @@ use session::closing;
 use session::output::Format;
 use stacks::StackTable;
 
-use crate::args::Args;
-use crate::chains;
-use crate::harvest::Harvest;
-use crate::losses::Ledger;
-use crate::table::Look;
-use crate::waits::{self, DELAY};
-use crate::{json, merge, stacks as listing, table};
+use crate::lockstat::args::Args;
+use crate::lockstat::chains;
+use crate::lockstat::harvest::Harvest;
+use crate::lockstat::losses::Ledger;
+use crate::lockstat::table::Look;
+use crate::lockstat::waits::{self, DELAY};
+use crate::lockstat::{json, merge, stacks as listing, table};
 
 /// An interval, ready to be told of.
 pub(crate) struct Interval {
@@ -141,8 +141,8 @@ fn write_human(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::tests::row;
-    use crate::user::LeftOut;
+    use crate::lockstat::row::tests::row;
+    use crate::lockstat::user::LeftOut;
 
     #[test]
     fn losses_of_time_are_shares_of_all_that_was_waited() {

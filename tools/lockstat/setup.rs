@@ -10,8 +10,8 @@ use loader::tracefs;
 use session::Setup;
 use session::probe::Kernel;
 
-use crate::args::Args;
-use crate::row::Side;
+use crate::lockstat::args::Args;
+use crate::lockstat::row::Side;
 
 /// Attached, but nothing counts yet.
 pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'static>, FutexHooks)> {

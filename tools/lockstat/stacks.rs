@@ -11,7 +11,7 @@ use profile::units;
 use stacks::StackTable;
 use symbols::interrupt_part;
 
-use crate::row::{INTERRUPT, LockRow, Waiter};
+use crate::lockstat::row::{INTERRUPT, LockRow, Waiter};
 
 /// Columns of a function's name.
 const NAME: usize = 84;

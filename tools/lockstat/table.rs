@@ -12,9 +12,9 @@ use profile::table::{Column, Table};
 use profile::text::{cut, fit, round_percent as percent};
 use profile::units;
 
-use crate::row::{Holder, HolderKind, LockRow, Side};
-use crate::user::{Class, LeftOut};
-use crate::width::WIDTH;
+use crate::lockstat::row::{Holder, HolderKind, LockRow, Side};
+use crate::lockstat::user::{Class, LeftOut};
+use crate::lockstat::width::WIDTH;
 
 /// Of the lines about a lock.
 const INDENT: usize = 10;

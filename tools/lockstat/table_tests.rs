@@ -1,9 +1,9 @@
 use profile::model::Task;
 use profile::style::Style;
 
-use crate::row::tests::row;
-use crate::row::{Holder, HolderKind, LockName, LockRow, Side, Waiter};
-use crate::table::{Look, write};
+use crate::lockstat::row::tests::row;
+use crate::lockstat::row::{Holder, HolderKind, LockName, LockRow, Side, Waiter};
+use crate::lockstat::table::{Look, write};
 
 fn task(comm: &str, tid: u32) -> Task {
     Task {

@@ -4,8 +4,8 @@ use profile::model::{Profile, Sample, Task, ValueType};
 use stacks::StackTable;
 use symbols::interrupt_part;
 
-use crate::harvest::Harvest;
-use crate::row::{INTERRUPT, LockRow, Waiter};
+use crate::lockstat::harvest::Harvest;
+use crate::lockstat::row::{INTERRUPT, LockRow, Waiter};
 
 /// Index of the time waited among the values of [`profile`].
 pub(crate) const DELAY: usize = 0;

@@ -1,5 +1,6 @@
 //! What can be asked of offcputime.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -178,8 +179,8 @@ impl Options for Args {
         }
     }
 
-    fn from_command_line() -> Result<Self> {
-        let args = Self::parse();
+    fn from_command_line(line: &[OsString]) -> Result<Self> {
+        let args = Self::parse_from(line);
         if args
             .max_block_time
             .is_some_and(|max| max < args.min_block_time)

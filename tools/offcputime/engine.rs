@@ -18,10 +18,10 @@ use session::{Engine, Options, Setup, StackSetup};
 use stacks::StackTable;
 use symbols::Origin;
 
-use crate::args::Args;
-use crate::harvest;
-use crate::report;
-use crate::sampled::{GATED, Sampled, Sums};
+use crate::offcputime::args::Args;
+use crate::offcputime::harvest;
+use crate::offcputime::report;
+use crate::offcputime::sampled::{GATED, Sampled, Sums};
 
 /// The tool at work.
 pub(crate) struct Offcputime<'a> {

@@ -23,8 +23,8 @@ use session::progress::State;
 use stacks::unwind::Registers;
 use stacks::{StackTable, words};
 
-use crate::args::Args;
-use crate::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
+use crate::offcputime::args::Args;
+use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
 
 /// Time of one thread on one pair of stacks.
 pub(crate) struct Row {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use stacks::LEFT_OUT;
 
-use crate::harvest::Row;
+use crate::offcputime::harvest::Row;
 
 /// Share of a thread's time off the CPU that makes a place its habit.
 const HABIT: f64 = 0.9;

@@ -1,5 +1,6 @@
 //! offcputime: where threads wait, why, and who woke them.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -16,8 +17,9 @@ mod losses;
 mod report;
 mod sampled;
 
-fn main() -> ExitCode {
-    session::main::<Args>()
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    session::main::<Args>(line)
 }
 
 impl Tool for Args {

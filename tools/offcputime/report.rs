@@ -16,9 +16,9 @@ use session::output::Format;
 use session::program;
 use stacks::StackTable;
 
-use crate::args::Args;
-use crate::harvest::{Accounting, Estimates, Harvest};
-use crate::idle;
+use crate::offcputime::args::Args;
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
+use crate::offcputime::idle;
 
 /// Stacks that people are shown.
 const TOP: usize = 10;

@@ -18,9 +18,9 @@ use profile::losses::Losses;
 use profile::model::Task;
 use stacks::StackTable;
 
-use crate::args::Args;
-use crate::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
-use crate::losses::Lost;
+use crate::offcputime::args::Args;
+use crate::offcputime::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
+use crate::offcputime::losses::Lost;
 
 /// Programs that events run, and that are detached between windows.
 pub(crate) const GATED: [&str; 6] = [

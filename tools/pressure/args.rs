@@ -14,9 +14,9 @@ use session::schedule::{Every, Schedule};
 use session::targets::{Settings, Targets, cgroup2_mount};
 use session::{Asked, Options};
 
-use crate::psi::Source;
-use crate::trigger::Trigger;
-use crate::victims::Filter;
+use crate::pressure::psi::Source;
+use crate::pressure::trigger::Trigger;
+use crate::pressure::victims::Filter;
 
 /// How long `--trigger` captures when no interval is given.
 const CAPTURE: Duration = Duration::from_secs(10);

@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 use host::scheduling;
 use host::signals::Signals;
 
-use crate::args::Args;
-use crate::capture::Capture;
-use crate::psi::Source;
-use crate::trigger::Trigger;
-use crate::urgency::Urgency;
+use crate::pressure::args::Args;
+use crate::pressure::capture::Capture;
+use crate::pressure::psi::Source;
+use crate::pressure::trigger::Trigger;
+use crate::pressure::urgency::Urgency;
 
 /// A trigger that the kernel has accepted; it ends with the file.
 pub(crate) struct Armed {

@@ -20,17 +20,17 @@ use session::probe;
 use session::targets::cgroup2_mount;
 use session::{Options, Start};
 
-use crate::args::Args;
-use crate::cgroups::Snapshots;
-use crate::ended::Ended;
-use crate::harvest;
-use crate::interval::Interval;
-use crate::parties;
-use crate::psi::{self, Resource, Source};
-use crate::stacks::{self, Stacks};
-use crate::task::TaskStock;
-use crate::utilisation;
-use crate::victims::Filter;
+use crate::pressure::args::Args;
+use crate::pressure::cgroups::Snapshots;
+use crate::pressure::ended::Ended;
+use crate::pressure::harvest;
+use crate::pressure::interval::Interval;
+use crate::pressure::parties;
+use crate::pressure::psi::{self, Resource, Source};
+use crate::pressure::stacks::{self, Stacks};
+use crate::pressure::task::TaskStock;
+use crate::pressure::utilisation;
+use crate::pressure::victims::Filter;
 
 /// Everything at the end of one interval and the start of the next.
 #[derive(Default)]

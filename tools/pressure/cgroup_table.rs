@@ -7,8 +7,8 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::cut_start;
 
-use crate::cgroups::CgroupPressure;
-use crate::psi::Resource;
+use crate::pressure::cgroups::CgroupPressure;
+use crate::pressure::psi::Resource;
 
 /// Rows shown.
 const TOP: usize = 10;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::psi::{Lost, Resource, Snapshot, Source};
+use crate::pressure::psi::{Lost, Resource, Snapshot, Source};
 
 /// Directories looked at; beyond that many nobody reads the list.
 const MOST: usize = 4096;

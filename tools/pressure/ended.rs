@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::task::{Many, TaskStock};
-use crate::victims::Filter;
+use crate::pressure::task::{Many, TaskStock};
+use crate::pressure::victims::Filter;
 
 /// So many records more than there are names, and they are put together.
 const MANY: usize = 16 << 10;
@@ -192,7 +192,7 @@ impl TaskStock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parties::tests::task;
+    use crate::pressure::parties::tests::task;
 
     fn ended(tgid: u32, tid: u32, comm: &str) -> TaskStock {
         TaskStock {

@@ -15,11 +15,11 @@ use session::Engine;
 use session::closing::Closing;
 use session::progress::State;
 
-use crate::args::Args;
-use crate::capture::Capture;
-use crate::psi::Source;
-use crate::report::{self, Look};
-use crate::{harvest, json};
+use crate::pressure::args::Args;
+use crate::pressure::capture::Capture;
+use crate::pressure::psi::Source;
+use crate::pressure::report::{self, Look};
+use crate::pressure::{harvest, json};
 
 /// The tool at work.
 pub(crate) struct Pressure<'a> {

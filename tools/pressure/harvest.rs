@@ -15,7 +15,7 @@ use loader::maps;
 use loader::section;
 use profile::losses::Losses;
 
-use crate::task::TaskStock;
+use crate::pressure::task::TaskStock;
 
 /// Values of `enum stalled_on`: what a task can be stalled on.
 pub(crate) const ON_CPU: usize = 0;

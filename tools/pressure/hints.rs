@@ -2,9 +2,9 @@
 
 use profile::escape::terminal;
 
-use crate::interval::{Interval, index_of};
-use crate::parties::Party;
-use crate::psi::Resource;
+use crate::pressure::interval::{Interval, index_of};
+use crate::pressure::parties::Party;
+use crate::pressure::psi::Resource;
 
 /// A command line and what it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn target(party: &Party) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::utilisation::{DiskUse, Use};
+    use crate::pressure::utilisation::{DiskUse, Use};
 
     fn party(comm: &str, tgid: Option<u32>) -> Party {
         Party {

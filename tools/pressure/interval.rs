@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use profile::losses::Losses;
 
-use crate::cgroups::CgroupPressure;
-use crate::harvest::{ON_CPU, ON_IO, ON_MEMORY};
-use crate::parties::Party;
-use crate::psi::{Lost, Resource};
-use crate::stacks::Stack;
-use crate::utilisation::Use;
+use crate::pressure::cgroups::CgroupPressure;
+use crate::pressure::harvest::{ON_CPU, ON_IO, ON_MEMORY};
+use crate::pressure::parties::Party;
+use crate::pressure::psi::{Lost, Resource};
+use crate::pressure::stacks::Stack;
+use crate::pressure::utilisation::Use;
 
 /// Everything about one interval.
 #[derive(Default)]

@@ -3,12 +3,12 @@
 use budget::cost::Cost;
 use serde_json::{Map, Value, json};
 
-use crate::hints;
-use crate::interval::{Interval, index_of};
-use crate::parties::Party;
-use crate::psi::{Lost, Resource, Share};
-use crate::ranking;
-use crate::stacks;
+use crate::pressure::hints;
+use crate::pressure::interval::{Interval, index_of};
+use crate::pressure::parties::Party;
+use crate::pressure::psi::{Lost, Resource, Share};
+use crate::pressure::ranking;
+use crate::pressure::stacks;
 
 /// Everything that people are shown, all parties, and what the run has cost so far.
 pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {

@@ -1,5 +1,6 @@
 //! pressure: which resource is short right now, and which tasks lose by it or cause it.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
@@ -37,8 +38,9 @@ mod urgency;
 mod utilisation;
 mod victims;
 
-fn main() -> ExitCode {
-    program::main(Args::NAME, || trace(Args::from_command_line()?))
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    program::main(Args::NAME, line, || trace(Args::from_command_line(line)?))
 }
 
 /// Captures once, or whenever the trigger fires.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::task::TaskStock;
+use crate::pressure::task::TaskStock;
 
 /// A process, or all short-lived processes of one name.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use profile::escape::terminal;
 use profile::units;
 
-use crate::harvest::{ON_CPU, ON_IO};
-use crate::interval::Interval;
-use crate::parties::Party;
+use crate::pressure::harvest::{ON_CPU, ON_IO};
+use crate::pressure::interval::Interval;
+use crate::pressure::parties::Party;
 
 /// Memory that one page fault makes present; huge pages are more, so this is the least.
 const PAGE_BYTES: u64 = 4096;

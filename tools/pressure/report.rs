@@ -8,12 +8,12 @@ use profile::table::{Column, Table};
 use profile::text::shorten;
 use profile::units;
 
-use crate::hints;
-use crate::interval::{Interval, index_of};
-use crate::parties::Party;
-use crate::psi::Resource;
-use crate::ranking::{self, Ranked};
-use crate::stacks;
+use crate::pressure::hints;
+use crate::pressure::interval::{Interval, index_of};
+use crate::pressure::parties::Party;
+use crate::pressure::psi::Resource;
+use crate::pressure::ranking::{self, Ranked};
+use crate::pressure::stacks;
 
 /// Pressed from this share of the time on, percent: below, nobody would notice.
 const LEAST_PERCENT: f64 = 1.0;
@@ -47,7 +47,7 @@ pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io
             stacks::write(&interval.stacks, index, look.style, out)?;
         }
     }
-    crate::cgroup_table::write(&interval.cgroups, look.style, out)?;
+    crate::pressure::cgroup_table::write(&interval.cgroups, look.style, out)?;
     writeln!(out)
 }
 

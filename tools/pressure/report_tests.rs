@@ -1,8 +1,8 @@
 //! The report of an interval made by hand.
 
 use super::*;
-use crate::psi::{Lost, Share};
-use crate::utilisation::{DiskUse, Use};
+use crate::pressure::psi::{Lost, Share};
+use crate::pressure::utilisation::{DiskUse, Use};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -24,7 +24,7 @@ use stacks::StackTable;
 use stacks::unwind::{Method, Unwinder};
 use symbols::{Options, Origin, Symbolizer};
 
-use crate::harvest::{ON_CPU, ON_IO};
+use crate::pressure::harvest::{ON_CPU, ON_IO};
 
 /// Stacks shown of each kind.
 const TOP: usize = 3;

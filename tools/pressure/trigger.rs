@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use session::schedule::parse_duration;
 
-use crate::psi::{Resource, Source};
+use crate::pressure::psi::{Resource, Source};
 
 /// Windows that the kernel takes.
 const SHORTEST: Duration = Duration::from_millis(500);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use session::glob::Glob;
 
-use crate::cgroups;
-use crate::task::TaskStock;
+use crate::pressure::cgroups;
+use crate::pressure::task::TaskStock;
 
 /// Which tasks are wanted.
 #[derive(Clone, Debug, Default)]

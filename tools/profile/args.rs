@@ -1,6 +1,7 @@
 //! What can be asked of profile.
 
 use std::error::Error;
+use std::ffi::OsString;
 
 use anyhow::{Result, anyhow};
 use bpf::profile::types::{profile_config, rodata, stack_config};
@@ -18,7 +19,7 @@ use session::{Asked, Options};
 use stacks::unwind::Method;
 use symbols::Origin;
 
-use crate::event::Event;
+use crate::profile::event::Event;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -205,8 +206,8 @@ impl Options for Args {
         }
     }
 
-    fn from_command_line() -> Result<Self> {
-        let args = Self::try_parse().or_else(|error| match unknown_event(&error) {
+    fn from_command_line(line: &[OsString]) -> Result<Self> {
+        let args = Self::try_parse_from(line).or_else(|error| match unknown_event(&error) {
             Some(complaint) => Err(anyhow!(complaint)),
             None => error.exit(),
         })?;

@@ -11,10 +11,10 @@ use host::libraries;
 use libbpf_rs::Link;
 use loader::tracefs;
 
-use crate::args::{Args, Weight};
-use crate::counters::{Counters, Late};
-use crate::event::Event;
-use crate::traps::{Method, Place};
+use crate::profile::args::{Args, Weight};
+use crate::profile::counters::{Counters, Late};
+use crate::profile::event::Event;
+use crate::profile::traps::{Method, Place};
 
 /// Programs where their events fire. Detached when dropped.
 pub(crate) enum Attached {

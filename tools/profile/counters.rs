@@ -16,7 +16,7 @@ use perf_event_open_sys::bindings as perf;
 use perf_event_open_sys::ioctls;
 use profile::losses::Losses;
 
-use crate::args::{Args, Rate};
+use crate::profile::args::{Args, Rate};
 
 /// How often CPUs are looked at.
 const LOOK: Duration = Duration::from_millis(500);

@@ -16,12 +16,12 @@ use session::progress::State;
 use session::{Engine, Options, Setup, StackSetup};
 use stacks::StackTable;
 
-use crate::args::Args;
-use crate::attach::{self, Attached};
-use crate::harvest;
-use crate::moments::Moments;
-use crate::report;
-use crate::sampled::{Sampled, Sums, measure_trap};
+use crate::profile::args::Args;
+use crate::profile::attach::{self, Attached};
+use crate::profile::harvest;
+use crate::profile::moments::Moments;
+use crate::profile::report;
+use crate::profile::sampled::{Sampled, Sums, measure_trap};
 
 /// The tool at work.
 pub(crate) struct Profiling<'a> {

@@ -17,8 +17,8 @@ use profile::model::Task;
 use session::progress::State;
 use stacks::StackTable;
 
-use crate::args::{Args, Rate};
-use crate::counters::Late;
+use crate::profile::args::{Args, Rate};
+use crate::profile::counters::Late;
 
 /// Samples of one process (or thread) on one pair of stacks.
 pub(crate) struct Row {

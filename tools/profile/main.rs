@@ -1,5 +1,6 @@
 //! profile: where CPU time goes, or any other event.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -20,8 +21,9 @@ mod report;
 mod sampled;
 mod traps;
 
-fn main() -> ExitCode {
-    session::main::<Args>()
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    session::main::<Args>(line)
 }
 
 impl Tool for Args {

@@ -13,7 +13,7 @@ use profile::losses::Losses;
 use profile::model::Task;
 use profile::write::Moment;
 
-use crate::harvest::Row;
+use crate::profile::harvest::Row;
 
 /// Most that are kept, of 32 bytes each: what 2 CPUs make in eleven hours at 99 Hz.
 const MOST: usize = 8 << 20;

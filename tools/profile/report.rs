@@ -18,9 +18,9 @@ use session::output::Format;
 use session::program;
 use stacks::StackTable;
 
-use crate::args::{Args, Rate};
-use crate::harvest::{Harvest, Row};
-use crate::moments::Moments;
+use crate::profile::args::{Args, Rate};
+use crate::profile::harvest::{Harvest, Row};
+use crate::profile::moments::Moments;
 
 /// Functions and stacks that people are shown.
 const TOP_FUNCTIONS: usize = 20;

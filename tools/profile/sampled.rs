@@ -12,13 +12,13 @@ use profile::losses::Losses;
 use profile::model::Task;
 use stacks::StackTable;
 
-use crate::args::Args;
-use crate::attach::Attached;
-use crate::busy;
-use crate::event::Event;
-use crate::harvest::{self, Estimates, Harvest, Idle, Row, Totals};
-use crate::moments::Moments;
-use crate::traps;
+use crate::profile::args::Args;
+use crate::profile::attach::Attached;
+use crate::profile::busy;
+use crate::profile::event::Event;
+use crate::profile::harvest::{self, Estimates, Harvest, Idle, Row, Totals};
+use crate::profile::moments::Moments;
+use crate::profile::traps;
 
 /// Most rows of all windows together; one has 65,536 at most.
 const MOST_ROWS: usize = 1 << 18;

@@ -21,10 +21,10 @@ use session::closing::{self, Closing};
 use session::progress::State;
 use session::{Engine, Options, Setup};
 
-use crate::args::{Args, Group};
-use crate::harvest;
-use crate::windows::{GATED, Sums, Windows};
-use crate::{report, slow};
+use crate::runqlat::args::{Args, Group};
+use crate::runqlat::harvest;
+use crate::runqlat::windows::{GATED, Sums, Windows};
+use crate::runqlat::{report, slow};
 
 /// The tool at work.
 pub(crate) struct Runqlat<'a> {

@@ -18,7 +18,7 @@ use loader::maps;
 use profile::losses::Losses;
 use session::progress::State;
 
-use crate::args::{Args, Group};
+use crate::runqlat::args::{Args, Group};
 
 /// A task that others waited behind.
 pub(crate) struct Culprit {

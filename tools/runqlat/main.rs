@@ -1,5 +1,6 @@
 //! runqlat: how long runnable threads wait for a CPU, and behind whom.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -15,8 +16,9 @@ mod report;
 mod slow;
 mod windows;
 
-fn main() -> ExitCode {
-    session::main::<Args>()
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    session::main::<Args>(line)
 }
 
 impl Tool for Args {

@@ -19,8 +19,8 @@ use profile::units;
 use serde_json::{Value, json};
 use session::cgroups;
 
-use crate::args::{Args, Group};
-use crate::harvest::Interval;
+use crate::runqlat::args::{Args, Group};
+use crate::runqlat::harvest::Interval;
 
 /// Tasks named as waited behind.
 const TOP_CULPRITS: usize = 10;

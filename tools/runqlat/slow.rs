@@ -11,7 +11,7 @@ use profile::escape::terminal;
 use profile::units;
 use serde_json::json;
 
-use crate::args::Args;
+use crate::runqlat::args::Args;
 
 /// `enum wait_cause` of the BPF side.
 const PREEMPTED: u32 = 2;

@@ -16,8 +16,8 @@ use loader::iterate;
 use loader::maps;
 use loader::section;
 
-use crate::args::Args;
-use crate::harvest::{self, Culprit, Interval};
+use crate::runqlat::args::Args;
+use crate::runqlat::harvest::{self, Culprit, Interval};
 
 /// What events run, and what is detached between windows.
 pub(crate) const GATED: [&str; 4] = [

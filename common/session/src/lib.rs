@@ -61,13 +61,13 @@ pub trait Options: Parser {
     /// The options that mean the same in every tool.
     fn asked(&self) -> Asked<'_>;
 
-    /// The command line's; ends the program where that makes no sense.
+    /// Those of a command line that begins with the tool's name; ends the program where it makes no sense.
     ///
     /// # Errors
     ///
     /// A complaint that clap cannot make.
-    fn from_command_line() -> Result<Self> {
-        Ok(Self::parse())
+    fn from_command_line(line: &[OsString]) -> Result<Self> {
+        Ok(Self::parse_from(line))
     }
 
     /// Checks that everything named exists, before anything is loaded.
@@ -229,9 +229,9 @@ pub trait Engine {
     fn closing(&mut self, window: Edges) -> Result<Closing>;
 }
 
-/// A tool's `main`.
-pub fn main<T: Tool>() -> ExitCode {
-    program::main(T::NAME, || run(T::from_command_line()?))
+/// A tool's `main`, told by its command line.
+pub fn main<T: Tool>(line: &[OsString]) -> ExitCode {
+    program::main(T::NAME, line, || run(T::from_command_line(line)?))
 }
 
 /// A run that may begin.

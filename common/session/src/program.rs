@@ -1,6 +1,7 @@
 //! Starts and ends every tool: errors on one line, exit status.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -33,14 +34,14 @@ const LOSSY: u8 = 3;
 /// Exit status for a command line that makes no sense, as clap's.
 const USAGE: u8 = 2;
 
-/// Runs a tool: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
-pub fn main(tool: &str, run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
+/// Runs a tool that has this command line: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
+pub fn main(tool: &str, line: &[OsString], run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     signals::keep_children();
     descriptors::raise_limit();
     descriptors::make_room();
     scheduling::guard();
     // Not the whole machine until Ctrl-C: a script's variable was empty. A later one is the command's own.
-    let mut behind = std::env::args_os().skip_while(|arg| arg != "--");
+    let mut behind = line.iter().skip_while(|arg| *arg != "--");
     if behind.next().is_some() && behind.next().is_none() {
         profile::say!("error: no command after '--'\n\nFor more information, try '--help'.");
         return ExitCode::from(USAGE);

@@ -124,15 +124,15 @@ impl Judge {
     }
 
     fn judge_rust(&mut self, mutation: &Mutation, text: &str) -> Result<Verdict> {
-        for (stage, arguments) in stages(&mutation.file) {
+        for (stage, arguments, filter) in stages(&mutation.file) {
             // Here, and not before the first stage: what comes later takes minutes, and most mutants do not live to see it.
-            self.programs.learn(&self.tree, &arguments, "")?;
+            self.programs.learn(&self.tree, &arguments, &filter)?;
             let mut changed = self.tree.change(&mutation.file, text)?;
             changed.is_built();
             let Some(programs) = self.programs.build(&self.tree, &arguments)? else {
                 return Ok(Verdict::NoMutant);
             };
-            if let Some(by) = self.programs.first_failure(&programs, &arguments, "")? {
+            if let Some(by) = self.programs.first_failure(&programs, &arguments, &filter)? {
                 return Ok(Verdict::Killed { stage, by });
             }
         }
@@ -198,24 +198,24 @@ fn mentions(directory: &Path, word: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// Tests without a kernel: how they are called, and cargo's arguments.
-fn stages(file: &Path) -> Vec<(&'static str, String)> {
+/// Tests without a kernel: how they are called, cargo's arguments, and a part of the tests' names.
+fn stages(file: &Path) -> Vec<(&'static str, String, String)> {
     let name = file.to_string_lossy();
     if name.starts_with("common/profile/") {
         return vec![
-            ("unit", "-p usekit-profile".to_owned()),
-            ("dependents", "-p usekit-flame".to_owned()),
+            ("unit", "-p usekit-profile".into(), String::new()),
+            ("dependents", "-p usekit-flame".into(), String::new()),
         ];
     }
     if let Some(room) = name.strip_prefix("common/") {
         let room = room.split('/').next().unwrap_or_default();
         return vec![
-            ("unit", format!("-p usekit-{room} --lib")),
-            ("dependents", "-p usekit-tools --bins".to_owned()),
+            ("unit", format!("-p usekit-{room} --lib"), String::new()),
+            ("dependents", "-p usekit-tools --lib".into(), String::new()),
         ];
     }
     let tool = name.split('/').nth(1).unwrap_or_default();
-    vec![("unit", format!("-p usekit-tools --bin {tool}"))]
+    vec![("unit", "-p usekit-tools --lib".into(), format!("{tool}::"))]
 }
 
 /// `replay_TOOL` and `replay_TOOL_WHAT`.

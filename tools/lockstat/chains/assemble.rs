@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::rows::Row;
 use super::{Chain, Label, Link};
-use crate::row::{HolderKind, Identity};
+use crate::lockstat::row::{HolderKind, Identity};
 
 /// Chains of two links or more, longest first wait first.
 pub(super) fn assemble<'a>(
@@ -64,7 +64,7 @@ fn link<'a>(row: &Row, ns: u64, label: &impl Fn(&Identity) -> Option<&'a Label>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Side;
+    use crate::lockstat::row::Side;
     use profile::model::Task;
 
     fn task(tid: u32) -> Task {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use profile::model::Task;
 
-use crate::row::{Identity, LockRow, Side};
+use crate::lockstat::row::{Identity, LockRow, Side};
 use assemble::assemble;
 use rows::Rows;
 

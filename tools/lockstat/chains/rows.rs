@@ -10,7 +10,7 @@ use libbpf_rs::MapCore;
 use loader::maps;
 use profile::model::Task;
 
-use crate::row::{HolderKind, Identity};
+use crate::lockstat::row::{HolderKind, Identity};
 
 /// Waits of a thread for a lock whose holder waited for the same meanwhile.
 #[derive(Clone, Debug)]

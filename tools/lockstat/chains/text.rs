@@ -10,7 +10,7 @@ use profile::text::cut;
 use profile::units;
 
 use super::{Chain, Link};
-use crate::width::WIDTH;
+use crate::lockstat::width::WIDTH;
 
 /// Chains that are shown.
 const SHOWN: usize = 5;

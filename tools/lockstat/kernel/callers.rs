@@ -7,7 +7,7 @@ use profile::frame::Frame;
 use stacks::StackTable;
 use symbols::interrupt_part;
 
-use crate::row::LockRow;
+use crate::lockstat::row::LockRow;
 
 /// Callers by stack.
 #[derive(Default)]

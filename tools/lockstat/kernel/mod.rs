@@ -14,8 +14,8 @@ use stacks::StackTable;
 
 pub(crate) use callers::outside;
 
-use crate::known::forget_unused;
-use crate::row::{Identity, LockRow, Side};
+use crate::lockstat::known::forget_unused;
+use crate::lockstat::row::{Identity, LockRow, Side};
 use callers::Callers;
 use symbols::Symbols;
 

@@ -5,7 +5,7 @@ use host::task::comm_text;
 use profile::escape::terminal;
 
 use super::symbols::{self, Symbols};
-use crate::row::{LockName, LockRow};
+use crate::lockstat::row::{LockName, LockRow};
 
 /// `enum lock_name_kind`.
 mod kind {

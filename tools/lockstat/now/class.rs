@@ -2,7 +2,7 @@
 
 use super::futex::{Futex, Operation};
 use super::lock::Class;
-use crate::functions::{Function, waited_in};
+use crate::lockstat::functions::{Function, waited_in};
 
 impl From<Function> for Class {
     fn from(function: Function) -> Self {

@@ -28,7 +28,7 @@ use session::program;
 use session::requirements;
 use symbols::Symbolizer;
 
-use crate::args::Args;
+use crate::lockstat::args::Args;
 use verdict::Verdict;
 
 /// What is loaded.

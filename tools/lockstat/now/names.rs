@@ -60,7 +60,9 @@ pub(crate) fn name(
         let caller = stacks
             .get(&wait.waiter)
             .and_then(|stack| match wait.class.is_kernel() {
-                true => crate::kernel::outside(&stack.kernel).map(|name| name.to_string()),
+                true => {
+                    crate::lockstat::kernel::outside(&stack.kernel).map(|name| name.to_string())
+                }
                 false => outside_library(&stack.user),
             });
         if let Some(caller) = caller.filter(|_| wait.class.is_lock()) {
@@ -72,5 +74,5 @@ pub(crate) fn name(
 fn outside_library(frames: &[Frame]) -> Option<String> {
     let leaf_first = frames.iter().rev();
     let leaf_first = leaf_first.map(|frame| (&*frame.name, frame.module.as_deref()));
-    crate::user::first_caller(leaf_first).map(str::to_owned)
+    crate::lockstat::user::first_caller(leaf_first).map(str::to_owned)
 }

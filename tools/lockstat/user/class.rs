@@ -3,7 +3,7 @@
 //! The functions on the waiter's stack say it best. Where they have no names, the call and what the lock's memory held say
 //! it with less certainty.
 
-use crate::functions::{Function, MAX_FRAMES, bare, waited_in};
+use crate::lockstat::functions::{Function, MAX_FRAMES, bare, waited_in};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use stacks::StackTable;
 
 use super::class::Class;
-use crate::row::{Holder, HolderKind, LockRow};
+use crate::lockstat::row::{Holder, HolderKind, LockRow};
 
 /// Drops owners that were read from memory which is no lock with an owner, and takes the releasers instead.
 pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {

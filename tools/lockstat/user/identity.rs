@@ -11,7 +11,7 @@ use symbols::places::Place as Memory;
 
 use super::add_to_same;
 use super::class::{Class, Evidence, Place};
-use crate::row::{Identity, LockName, LockRow};
+use crate::lockstat::row::{Identity, LockName, LockRow};
 
 /// A futex that has been judged.
 pub(super) struct Lock {

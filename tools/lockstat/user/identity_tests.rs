@@ -1,5 +1,5 @@
 use super::*;
-use crate::row::{Side, tests::row};
+use crate::lockstat::row::{Side, tests::row};
 use symbols::places::InFile;
 
 fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {

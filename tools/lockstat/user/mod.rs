@@ -16,10 +16,10 @@ use loader::maps;
 use stacks::StackTable;
 use symbols::places::Places;
 
-use crate::chains::{Label, Labels};
-use crate::known::forget_unused;
-use crate::merge;
-use crate::row::{Identity, LockRow, Side};
+use crate::lockstat::chains::{Label, Labels};
+use crate::lockstat::known::forget_unused;
+use crate::lockstat::merge;
+use crate::lockstat::row::{Identity, LockRow, Side};
 pub(crate) use class::{Class, first_caller};
 use class::{Evidence, Verdict};
 use identity::Lock;

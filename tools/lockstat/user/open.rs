@@ -9,7 +9,7 @@ use loader::maps;
 use stacks::StackTable;
 use stacks::unwind::Registers;
 
-use crate::row::{Identity, LockRow};
+use crate::lockstat::row::{Identity, LockRow};
 
 /// `bytes`: what the closing iterator wrote.
 pub(crate) fn add_stacks(

@@ -1,0 +1,14 @@
+//! The tracing tools, one module each: `programs` calls them, as a program a tool or all of them in one.
+
+#[path = "biolatency/main.rs"]
+pub mod biolatency;
+#[path = "lockstat/main.rs"]
+pub mod lockstat;
+#[path = "offcputime/main.rs"]
+pub mod offcputime;
+#[path = "pressure/main.rs"]
+pub mod pressure;
+#[path = "profile/main.rs"]
+pub mod profile;
+#[path = "runqlat/main.rs"]
+pub mod runqlat;

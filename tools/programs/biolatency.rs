@@ -1,0 +1,7 @@
+//! biolatency, as a program of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tools::biolatency::main(&std::env::args_os().collect::<Vec<_>>())
+}

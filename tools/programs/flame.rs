@@ -1,0 +1,7 @@
+//! flame, as a program of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    flame::main(&std::env::args_os().collect::<Vec<_>>())
+}

@@ -1,0 +1,7 @@
+//! offcputime, as a program of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tools::offcputime::main(&std::env::args_os().collect::<Vec<_>>())
+}

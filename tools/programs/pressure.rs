@@ -1,0 +1,7 @@
+//! pressure, as a program of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tools::pressure::main(&std::env::args_os().collect::<Vec<_>>())
+}

@@ -1,0 +1,7 @@
+//! profile, as a program of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tools::profile::main(&std::env::args_os().collect::<Vec<_>>())
+}

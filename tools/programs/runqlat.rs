@@ -1,0 +1,7 @@
+//! runqlat, as a program of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tools::runqlat::main(&std::env::args_os().collect::<Vec<_>>())
+}
