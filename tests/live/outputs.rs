@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::disk::on_full_disk;
 use crate::kernel::beside;
+use crate::tool::Tool;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
 
@@ -357,5 +358,26 @@ fn a_failed_write_leaves_the_old_file_whatever_the_format() {
                 )
             )
         );
+    }
+}
+
+/// A file that was asked for is all that a script gets, unless it asks for more.
+#[test]
+fn with_a_file_stdout_is_quiet_unless_it_is_asked_for() {
+    let Some(_machine) = beside() else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("out.folded");
+    let file = file.to_str().expect("plain");
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 0.1";
+    for tool in ["offcputime", "profile"] {
+        for (more, speaks) in [(&[][..], false), (&["-f"], true), (&["-j"], true)] {
+            let args = [&["-q", "-o", file], more, &["--", "sh", "-c", busy]].concat();
+            let output = Tool::start(tool, &args).finish();
+            assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
+            assert_eq!(!output.stdout.is_empty(), speaks, "{}", output.stdout);
+            assert!(!std::fs::read_to_string(file).expect("a file").is_empty());
+        }
     }
 }

@@ -53,11 +53,12 @@ pub(crate) fn report(
         });
         program::unless_closed(written, ())?;
     }
-    let format = args.stacks.format(&args.common);
-    let mut out = io::stdout().lock();
-    let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-    let written = program::unless_closed(written.context("write to stdout"), 0);
-    dropped = dropped.max(written?);
+    if let Some(format) = args.stacks.format(&args.common) {
+        let mut out = io::stdout().lock();
+        let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
+        let written = program::unless_closed(written.context("write to stdout"), 0);
+        dropped = dropped.max(written?);
+    }
     Ok(closing(harvest, &profile, stacks, cost, dropped))
 }
 

@@ -47,10 +47,11 @@ pub(crate) fn report(
         });
         program::unless_closed(written, ())?;
     }
-    let format = args.stacks.format(&args.common);
-    let mut out = io::stdout().lock();
-    let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-    program::unless_closed(written.context("write to stdout"), ())?;
+    if let Some(format) = args.stacks.format(&args.common) {
+        let mut out = io::stdout().lock();
+        let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
+        program::unless_closed(written.context("write to stdout"), ())?;
+    }
     Ok(closing(harvest, &profile, stacks, cost))
 }
 

@@ -131,7 +131,7 @@ pub struct Stacks {
     #[arg(long)]
     pub no_inline: bool,
 
-    /// Folded stacks, the default when stdout is not a terminal
+    /// Folded stacks, the default without -o when stdout is no terminal
     #[arg(short, long, conflicts_with = "json")]
     pub folded: bool,
 
@@ -158,13 +158,13 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// The format of stdout.
-    pub fn format(&self, common: &Common) -> Format {
+    /// The format of stdout; `None` where files were asked for and nobody reads along.
+    pub fn format(&self, common: &Common) -> Option<Format> {
         match (self.folded, common.json) {
-            (true, _) => Format::Folded,
-            (_, true) => Format::Json,
-            _ if stdout().is_terminal() => Format::Human,
-            _ => Format::Folded,
+            (true, _) => Some(Format::Folded),
+            (_, true) => Some(Format::Json),
+            _ if stdout().is_terminal() => Some(Format::Human),
+            _ => self.output.is_empty().then_some(Format::Folded),
         }
     }
 }
