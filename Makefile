@@ -18,7 +18,7 @@ SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels truth mutants soak check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels truth mutants soak refusals check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -47,7 +47,7 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 truth: deps-test ## what is statistical, by a sequential test of each; a ledger of every run (TRUTH='budget profile'); all else that takes long
 	tests/truth $(TRUTH)
 	$(if $(TRUTH),,$(MAKE) --no-print-directory overload OVERLOAD='--runs 1 --most 2')
-	$(if $(TRUTH),,$(MAKE) --no-print-directory soak kernels dist-test fuzz)
+	$(if $(TRUTH),,$(MAKE) --no-print-directory soak refusals kernels dist-test fuzz)
 
 mutants: deps-test ## break the accounting, one mistake at a time: which tests notice (MUTANTS='--count 50 --only bpf/runqlat/runqlat.bpf.c --no-live')
 	$(CARGO) build --locked -p usekit-mutants
@@ -58,6 +58,11 @@ soak: deps-test ## the heaviest loads, SOAK_SECONDS=10 times as long as in the t
 	$(CARGO) build --locked -p usekit-workloads -p usekit-tools
 	SOAK_SECONDS=$(SOAK_SECONDS) REQUIRE_LIVE=1 $(CARGO) test --locked -p usekit-tools --test live \
 	    --config 'target."cfg(unix)".runner = "setup/as-root"' -- soak --nocapture --test-threads 1
+
+refusals: deps-test ## every system call of every tool refused, with every error: half an hour
+	$(CARGO) build --locked -p usekit-workloads -p usekit-tools
+	REFUSALS=all REQUIRE_LIVE=1 $(CARGO) test --locked -p usekit-tools --test live \
+	    --config 'target."cfg(unix)".runner = "setup/as-root"' -- refused::
 
 bench: build deps-bench ## what the tools cost and how right they are, beside others' (BENCH='--rounds 3 --only runqlat')
 	$(CARGO) build --release --locked -p usekit-bench

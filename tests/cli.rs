@@ -171,7 +171,7 @@ fn an_unwritable_output_is_found_before_the_run() {
         assert_eq!(
             stderr(&output),
             format!(
-                "{tool}: write /no/such/directory/out.folded: No such file or directory (os error 2)\n"
+                "{tool}: write /no/such/directory/out.folded: No such file or directory; make its directory first\n"
             )
         );
     }
@@ -235,7 +235,8 @@ fn completions_that_cannot_be_written_are_an_error_on_one_line() {
         command.stdout(full.expect("a device"));
         let output = command.output().expect("the tool runs");
         assert_eq!(output.status.code(), Some(1), "{tool}");
-        let complaint = format!("{tool}: write to stdout: No space left on device (os error 28)\n");
+        let complaint =
+            format!("{tool}: write to stdout: No space left on device; make room there\n");
         assert_eq!(stderr(&output), complaint);
     }
 }

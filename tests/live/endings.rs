@@ -244,7 +244,7 @@ fn full_disks_are_named_and_leave_what_was_there() {
             on_full_disk(dir, &script),
             (
                 "1\nout.json\nold\n".into(),
-                format!("{tool}: write {dir}/out.json: No space left on device (os error 28)\n")
+                format!("{tool}: write {dir}/out.json: No space left on device; make room there\n")
             )
         );
     }
@@ -258,7 +258,7 @@ fn full_disks_are_named_and_leave_what_was_there() {
             on_full_disk(dir, &script),
             (
                 "1\nold\n".into(),
-                format!("{tool}: write {dir}/log: No space left on device (os error 28)\n")
+                format!("{tool}: write {dir}/log: No space left on device; make room there\n")
             )
         );
     }

@@ -145,7 +145,7 @@ fn a_command_for_which_there_is_no_process_says_so() {
         }
         let output = Tool::spawn("runqlat", command).finish();
         assert_eq!(output.code, 1, "{}", output.stderr);
-        let why = "Resource temporarily unavailable (os error 11)";
+        let why = "Resource temporarily unavailable; allow more processes: ulimit -u, and pids.max of its cgroup";
         // A thread that has just ended may still be counted, and the command's own is the one too many.
         let said = output.stderr.replace(" make a thread for it:", "");
         assert_eq!(said, format!("runqlat: {what}: {why}\n"));
@@ -167,7 +167,8 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
         command.stdout(full.expect("a device"));
         let output = command.output().expect("the tool runs");
         assert_eq!(output.status.code(), Some(1), "{tool}");
-        let complaint = format!("{tool}: write to stdout: No space left on device (os error 28)\n");
+        let complaint =
+            format!("{tool}: write to stdout: No space left on device; make room there\n");
         assert_eq!(String::from_utf8_lossy(&output.stderr), complaint);
         assert!(done.exists(), "{tool}");
     }

@@ -354,7 +354,7 @@ fn a_failed_write_leaves_the_old_file_whatever_the_format() {
             (
                 format!("1\nout.{ending}\nold\n"),
                 format!(
-                    "profile: write {dir}/out.{ending}: No space left on device (os error 28)\n"
+                    "profile: write {dir}/out.{ending}: No space left on device; make room there\n"
                 )
             )
         );

@@ -230,7 +230,7 @@ fn somebody_elses_link_in_a_sticky_directory_is_not_followed() {
     let path = trap.to_str().expect("plain");
     let output = Tool::start("profile", &["-q", "-o", path, "200ms"]).finish();
     fs::write(protected, before).expect("root");
-    let complaint = format!("write {path}: Permission denied (os error 13)\n");
+    let complaint = format!("write {path}: Permission denied; choose another place\n");
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(output.stderr.ends_with(&complaint), "{}", output.stderr);
     assert_eq!(fs::read_to_string(&kept).expect("a file"), "kept");

@@ -1,5 +1,6 @@
 //! Operations, flags and statuses by their names.
 
+use host::remedies::cause;
 use session::probe::Kernel;
 
 /// Bits of the operation in a request's `cmd_flags`.
@@ -58,8 +59,7 @@ impl Names {
     /// A completion's status in the kernel log's words; before 5.16 it is a negative errno.
     pub(crate) fn status(&self, status: i32) -> String {
         if status < 0 {
-            let text = std::io::Error::from_raw_os_error(-status).to_string();
-            return text.split(" (os error").next().unwrap_or(&text).to_owned();
+            return cause(&std::io::Error::from_raw_os_error(-status));
         }
         // Macros, which BTF does not have. Up to 13 they have never changed.
         let name = match status {

@@ -20,7 +20,7 @@ pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'stat
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(setup.targets, rodata);
         bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
-        let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
+        let cpus = u32::try_from(loader::maps::possible_cpus()?)?;
         open.maps.run_queues.set_max_entries(cpus)?;
         let progs = &mut open.progs;
         for program in [

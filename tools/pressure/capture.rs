@@ -94,7 +94,7 @@ impl Capture {
             };
             rodata.locks_in_hash = u32::from(!kernel.has_spin_lock());
             bpf::keep_members!(open, programs.contains(&("task_freed", true)));
-            let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
+            let cpus = u32::try_from(loader::maps::possible_cpus()?)?;
             open.maps.stalls.set_max_entries(cpus)?;
             open.maps.stall_locks.set_max_entries(cpus)?;
             if !args.stacks {

@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
 use budget::meter::count_skipped;
@@ -57,10 +57,14 @@ pub(crate) fn take_exited(skel: &PressureSkel<'_>) -> Result<Vec<TaskStock>> {
 
 /// Tasks × ns without CPU quota since tracing began, up to `edge_ns`.
 pub(crate) fn throttled_ns(skel: &PressureSkel<'_>, edge_ns: u64) -> Result<u64> {
-    (0..libbpf_rs::num_possible_cpus()?)
+    (0..loader::maps::possible_cpus()?)
         .map(|cpu| {
             let key = u32::try_from(cpu)?.to_ne_bytes();
-            let bytes = skel.maps.stalls.lookup(&key, MapFlags::LOCK)?;
+            let bytes = skel
+                .maps
+                .stalls
+                .lookup(&key, MapFlags::LOCK)
+                .context("read map stalls")?;
             let cpu: stalls = maps::decode(&bytes.unwrap_or_default())?;
             Ok(throttled_up_to(&cpu, edge_ns))
         })

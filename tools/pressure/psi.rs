@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use host::clock::monotonic_ns;
+use host::remedies::cause;
 
 /// What can be short. The values index arrays of four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Source {
                  /proc/pressure is its own)"
                     .into()
             }
-            _ => format!("PSI cannot be read: {error}"),
+            _ => format!("PSI cannot be read: {}", cause(&error)),
         })
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf::profile::ProfileSkel;
 use host::perf::{listed_online_cpus, open};
+use host::remedies::cause;
 use libbpf_rs::Link;
 use perf_event_open_sys::bindings as perf;
 use perf_event_open_sys::ioctls;
@@ -148,7 +149,8 @@ impl Counters {
             Err(err) => {
                 if self.late.barred.insert(cpu) && self.verbose {
                     profile::say!(
-                        "profile: CPU {cpu} has come online and cannot be sampled: {err}"
+                        "profile: CPU {cpu} has come online and cannot be sampled: {}",
+                        cause(&err)
                     );
                 }
                 return Ok(());

@@ -10,6 +10,7 @@ mod machine;
 pub mod perf;
 pub mod privileges;
 pub mod procs;
+pub mod remedies;
 pub mod scheduling;
 pub mod sharing;
 pub mod signals;

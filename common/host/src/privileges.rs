@@ -8,6 +8,8 @@ use std::io;
 pub use rustix::thread::CapabilitySet as Capabilities;
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
+use crate::remedies;
+
 /// Needs of every tracing tool while it runs and reports.
 const ALWAYS: Capabilities = Capabilities::empty()
     // Open the files that other users' processes have mapped.
@@ -55,7 +57,8 @@ pub const FOR_PROBES: Capabilities = Capabilities::SYS_ADMIN;
 /// Says so on stderr where the system does not let it.
 pub fn keep_for_tracing(tool: &str, also: Capabilities) {
     if let Err(error) = keep_only(ALWAYS | also) {
-        profile::say!("{tool}: privileges that it does not need are kept: {error}");
+        let cause = remedies::cause(&error);
+        profile::say!("{tool}: privileges that it does not need are kept: {cause}");
     }
 }
 
@@ -80,6 +83,12 @@ pub fn keep_only(kept: Capabilities) -> io::Result<()> {
 /// Capabilities of the calling thread; the kernel's own refusals have to do if it does not say.
 pub fn effective() -> Capabilities {
     capabilities(None).map_or(Capabilities::all(), |now| now.effective)
+}
+
+/// Whether they are all that tracing takes: what is refused then is refused by something else.
+pub fn suffice() -> bool {
+    let enough = Capabilities::BPF | Capabilities::PERFMON | Capabilities::SYS_PTRACE;
+    effective().contains(enough)
 }
 
 /// SYS_ADMIN where it has to stand in for one that the kernel or the container does not have.

@@ -35,12 +35,22 @@ pub fn drain<K: Plain + Default + Clone, V: Plain + Default + Clone>(
     batches(map, libbpf_sys::bpf_map_lookup_and_delete_batch)
 }
 
+/// Number of CPUs that there may ever be: per-CPU maps have a value for each.
+///
+/// # Errors
+///
+/// When the kernel's list cannot be read.
+pub fn possible_cpus() -> Result<usize> {
+    libbpf_rs::num_possible_cpus().context("read /sys/devices/system/cpu/possible")
+}
+
 /// Reads a one-entry-per-CPU array's entry at `index` on every CPU.
 ///
 /// # Errors
 ///
 /// When the map is not per CPU or `V` has another size.
 pub fn per_cpu<V: Plain + Default>(map: &impl MapCore, index: u32) -> Result<Vec<V>> {
+    possible_cpus()?;
     let values = map
         .lookup_percpu(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY)
         .context("read per-CPU array")?
@@ -54,7 +64,7 @@ pub fn per_cpu<V: Plain + Default>(map: &impl MapCore, index: u32) -> Result<Vec
 ///
 /// When the map is not per CPU or the kernel refuses.
 pub fn clear_per_cpu(map: &impl MapCore, index: u32) -> Result<()> {
-    let zeros = vec![vec![0; map.value_size() as usize]; libbpf_rs::num_possible_cpus()?];
+    let zeros = vec![vec![0; map.value_size() as usize]; possible_cpus()?];
     map.update_percpu(&index.to_ne_bytes(), &zeros, libbpf_rs::MapFlags::ANY)
         .context("clear per-CPU array")
 }
@@ -67,6 +77,7 @@ pub fn clear_per_cpu(map: &impl MapCore, index: u32) -> Result<()> {
 pub fn per_cpu_entries<K: Plain + Default, V: Plain + Default>(
     map: &impl MapCore,
 ) -> Result<Vec<(K, Vec<V>)>> {
+    possible_cpus()?;
     let mut all = Vec::new();
     for key in map.keys() {
         let values = map

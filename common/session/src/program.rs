@@ -7,10 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap_complete::Shell;
-use host::descriptors;
-use host::errands;
-use host::scheduling;
-use host::signals;
+use host::{descriptors, errands, privileges, remedies, scheduling, signals};
 
 use crate::detaching;
 use crate::outcome::Outcome;
@@ -34,7 +31,7 @@ const LOSSY: u8 = 3;
 /// Exit status for a command line that makes no sense, as clap's.
 const USAGE: u8 = 2;
 
-/// Runs a tool that has this command line: errors go to stderr as `tool: what: why`, a closed pipe ends quietly.
+/// Runs a tool that has this command line: errors go to stderr as `tool: what: why; remedy`, a closed pipe ends quietly.
 pub fn main(tool: &str, line: &[OsString], run: impl FnOnce() -> Result<Outcome>) -> ExitCode {
     signals::keep_children();
     descriptors::raise_limit();
@@ -61,19 +58,10 @@ fn status_of(tool: &str, ran: Result<Outcome>) -> ExitCode {
         Ok(Outcome::Command(status)) => ExitCode::from(status),
         Err(err) if err.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(err) => {
-            let line = with_remedy(format!("{err:#}").replace('\n', " "));
-            profile::say!("{tool}: {}", profile::escape::terminal(&line));
+            profile::say!("{tool}: {}", remedies::line(&err, privileges::suffice()));
             ExitCode::FAILURE
         }
     }
-}
-
-/// What runs short anywhere has the same remedy everywhere.
-fn with_remedy(line: String) -> String {
-    if line.contains(&io::Error::from_raw_os_error(libc::EMFILE).to_string()) {
-        return line + "; allow more with ulimit -n 1024";
-    }
-    line
 }
 
 /// Whoever closed the pipe has read enough, and there is nothing to add; a command still has its status, though.

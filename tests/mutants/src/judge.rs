@@ -132,7 +132,10 @@ impl Judge {
             let Some(programs) = self.programs.build(&self.tree, &arguments)? else {
                 return Ok(Verdict::NoMutant);
             };
-            if let Some(by) = self.programs.first_failure(&programs, &arguments, &filter)? {
+            if let Some(by) = self
+                .programs
+                .first_failure(&programs, &arguments, &filter)?
+            {
                 return Ok(Verdict::Killed { stage, by });
             }
         }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use host::descriptors::Limit;
-use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, BtfType, TypeId, types};
+use libbpf_rs::{ErrorKind, ReferencesType};
 use loader::tracefs;
 
 mod features;
@@ -40,9 +40,14 @@ impl Kernel {
             limit >= FEWEST_DESCRIPTORS,
             "{limit} file descriptors are not enough; allow more with ulimit -n 1024"
         );
-        let btf = Btf::from_vmlinux().context(
-            "read kernel BTF from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
-        )?;
+        loader::keep_log();
+        let btf = Btf::from_vmlinux().map_err(|err| {
+            let remedy = match err.kind() {
+                ErrorKind::NotFound => "; a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
+                _ => "",
+            };
+            anyhow!(err).context(format!("read /sys/kernel/btf/vmlinux{remedy}"))
+        })?;
         let hidden = std::env::var(HIDE).unwrap_or_default();
         Ok(Self {
             btf,

@@ -1,0 +1,172 @@
+//! Whatever the kernel refuses a tool, what it says is for its user: one cause and one remedy on a line; or it goes on.
+
+use std::collections::HashSet;
+use std::io;
+use std::process::Command;
+
+use crate::kernel::beside;
+use crate::supervised::run;
+use crate::tool::Output;
+
+/// Tools and their options; with these a run is short and loads all that it may.
+const RUNS: [(&str, &[&str]); 7] = [
+    ("runqlat", &["0.1", "1"]),
+    ("biolatency", &["0.1", "1"]),
+    ("profile", &["-p", "TARGET", "0.1"]),
+    ("offcputime", &["-p", "TARGET", "0.1"]),
+    ("pressure", &["-s", "0.1", "1"]),
+    ("lockstat", &["-p", "TARGET", "0.1"]),
+    ("lockstat", &["--now", "-p", "TARGET"]),
+];
+
+/// What else makes tools ask the kernel for something.
+const OTHER_RUNS: [(&str, &[&str]); 7] = [
+    (
+        "profile",
+        &[
+            "-p",
+            "TARGET",
+            "-e",
+            "tracepoint:syscalls:sys_enter_getppid",
+            "0.1",
+        ],
+    ),
+    (
+        "profile",
+        &["-p", "TARGET", "-e", "uprobe:libc:malloc", "0.1"],
+    ),
+    ("profile", &["-p", "TARGET", "--max-overhead", "5", "0.1"]),
+    ("offcputime", &["--cgroup", "/sys/fs/cgroup", "0.1"]),
+    ("runqlat", &["--max-overhead", "5", "0.1", "1"]),
+    ("runqlat", &["--hdr", "/dev/null", "--", "true"]),
+    ("lockstat", &["-j", "-o", "/dev/null", "--", "true"]),
+];
+
+/// Errors that a call may meet on somebody's machine.
+fn errors(call: &str) -> &'static [i32] {
+    match call.split(' ').next() {
+        Some("bpf") => &[libc::EPERM, libc::ENOMEM, libc::EINVAL],
+        Some("open") => &[libc::EACCES, libc::ENOENT, libc::EMFILE],
+        Some("perf_event_open") => &[libc::EACCES, libc::ENOENT, libc::EMFILE],
+        Some("clone" | "clone3" | "vfork") => &[libc::EAGAIN],
+        _ => &[libc::EPERM, libc::ENOMEM],
+    }
+}
+
+/// Words of libraries, of Rust, and of who wrote the tool.
+const JARGON: [&str; 7] = [
+    "libbpf",
+    "os error",
+    "Error",
+    "-E",
+    "failed to",
+    "panicked",
+    "{",
+];
+
+fn assert_readable(tool: &str, refused: &str, output: &Output) {
+    let Output { stderr, code, .. } = output;
+    let whole = format!("{tool} without {refused}: {code}\n{stderr}");
+    let mut errors = Vec::new();
+    for line in stderr.lines() {
+        let said = line.strip_prefix(&format!("{tool}: "));
+        let said = said.unwrap_or_else(|| panic!("{whole}"));
+        assert!(!JARGON.iter().any(|word| said.contains(word)), "{whole}");
+        if !said.starts_with("tracing ") {
+            errors.push(said);
+        }
+    }
+    match (code, errors.as_slice()) {
+        (0, _) => {}
+        (1, [error]) => {
+            let (cause, remedy) = error.rsplit_once("; ").unwrap_or_else(|| panic!("{whole}"));
+            assert!(cause.contains(": ") && remedy.len() > 5, "{whole}");
+            assert!(error.len() < 240, "{whole}");
+        }
+        _ => panic!("{whole}"),
+    }
+}
+
+/// The same for calls that differ in the map, program or process that they are about.
+fn kind(call: &str) -> String {
+    let words: Vec<&str> = call.split(' ').collect();
+    match words[..] {
+        ["bpf", command, _] => format!("bpf {command} of one"),
+        ["open", path] if !path.contains("/N/") => call.to_owned(),
+        [first, ..] if first != "bpf" => first.to_owned(),
+        _ => call.to_owned(),
+    }
+}
+
+/// Calls that no kernel refuses: a process may always ask what its own limits are.
+fn is_sure(call: &str) -> bool {
+    call == "prlimit 7"
+}
+
+struct Target(std::process::Child);
+
+impl Target {
+    fn start() -> Self {
+        Self(
+            Command::new("sleep")
+                .arg("1000")
+                .spawn()
+                .expect("coreutils"),
+        )
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Refuses the calls of a run, one after another, that `wanted` holds for.
+fn walk(
+    (tool, args): (&str, &[&str]),
+    mut wanted: impl FnMut(&str) -> bool,
+    every_error: bool,
+) -> usize {
+    let target = Target::start();
+    let pid = target.0.id().to_string();
+    let args = args.iter().map(|arg| arg.replace("TARGET", &pid));
+    let args: Vec<String> = args.collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let whole = run(tool, &args, None);
+    assert_eq!(whole.output.code, 0, "{}", whole.output.stderr);
+    let calls = whole.calls.iter().filter(|call| !is_sure(call));
+    let mut count = 0;
+    for call in calls.filter(|call| wanted(call)) {
+        let errors = errors(call);
+        let chosen = if every_error {
+            errors
+        } else {
+            std::slice::from_ref(&errors[count % errors.len()])
+        };
+        for error in chosen {
+            let refused = format!("{call}: {}", io::Error::from_raw_os_error(*error));
+            let output = run(tool, &args, Some((call, *error))).output;
+            assert_readable(tool, &refused, &output);
+        }
+        count += 1;
+    }
+    count
+}
+
+/// Each kind of call once, for some tool; with `REFUSALS=all` each call of each tool, with each error, which takes half an hour.
+#[test]
+fn what_is_refused_is_said_with_its_cause_and_a_remedy() {
+    let Some(_machine) = beside() else {
+        return;
+    };
+    let all = std::env::var_os("REFUSALS").is_some_and(|value| value == "all");
+    let mut seen = HashSet::new();
+    let others = OTHER_RUNS.iter().filter(|_| all);
+    let mut count = 0;
+    for run in RUNS.iter().chain(others) {
+        count += walk(*run, |call| all || seen.insert(kind(call)), all);
+    }
+    assert!(count > 20, "{count} calls");
+}
