@@ -36,7 +36,7 @@ const OTHER_RUNS: [(&str, &[&str]); 7] = [
         &["-p", "TARGET", "-e", "uprobe:libc:malloc", "0.1"],
     ),
     ("profile", &["-p", "TARGET", "--max-overhead", "5", "0.1"]),
-    ("offcputime", &["--cgroup", "/sys/fs/cgroup", "0.1"]),
+    ("offcputime", &["--comm", "s*", "--waker", "0.1"]),
     ("runqlat", &["--max-overhead", "5", "0.1", "1"]),
     ("runqlat", &["--hdr", "/dev/null", "--", "true"]),
     ("lockstat", &["-j", "-o", "/dev/null", "--", "true"]),

@@ -156,9 +156,15 @@ fn attach_uprobe(
         _ => -1,
     };
     let link = method.attach(skel, pid, &file, Place::Function(symbol));
-    Ok(vec![link.with_context(|| {
-        format!("uprobe: no function {symbol} in {}", file.display())
-    })?])
+    let file = file.display();
+    match link {
+        Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => {
+            bail!("uprobe: no function {symbol} in {file}; nm and nm -D list them")
+        }
+        link => Ok(vec![link.with_context(|| {
+            format!("uprobe: attach to {symbol} in {file}")
+        })?]),
+    }
 }
 
 /// A path, or a library's or program's bare name: `libc`, `libm.so.6`, `bash`.
@@ -228,11 +234,12 @@ fn tracepoint_weight(category: &str, name: &str, field: Option<&str>) -> Result<
         .context(tracefs::REMEDY)
         .with_context(act)?;
     let format = events.join(category).join(name).join("format");
-    let Ok(format) = fs::read_to_string(format) else {
-        bail!(
+    let format = match fs::read_to_string(format) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => bail!(
             "no tracepoint {category}:{name}{}",
             near_tracepoints(&events, category, name)
-        );
+        ),
+        read => read.with_context(act)?,
     };
     let Some(field) = field else {
         return Ok(Weight::default());

@@ -11,10 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use host::task::comm_text;
 use libbpf_rs::{MapCore, MapFlags};
-use loader::maps;
+use loader::maps::{self, possible_cpus};
 use plain::Plain;
 
-use crate::{BUCKETS, Histogram};
+use crate::BUCKETS;
+use crate::Histogram;
 
 /// `struct sum`: count, sum, maximum, name.
 const SUM_BYTES: usize = 40;
@@ -49,6 +50,7 @@ pub fn wait_for_running_programs() {
 ///
 /// When the map is another one or the kernel refuses.
 pub fn take_whole(wholes: &impl MapCore, index: u32) -> Result<Histogram> {
+    possible_cpus()?;
     let key = index.to_ne_bytes();
     let per_cpu = wholes
         .lookup_percpu(&key, MapFlags::ANY)

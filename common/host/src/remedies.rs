@@ -57,7 +57,7 @@ fn remedy(acts: &[String], number: i32, has_power: bool) -> &'static str {
         libc::ENOENT if starts => "check its name, and PATH",
         libc::EACCES | libc::ENOEXEC if starts => "it is to be an executable file",
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => "make room there",
-        _ if writes => "choose another place",
+        libc::EPERM | libc::EACCES if writes => "choose another place",
         libc::EPERM | libc::EACCES if has_power => {
             "a container's seccomp profile, a security module or kernel lockdown forbids it: run it outside"
         }
@@ -67,6 +67,7 @@ fn remedy(acts: &[String], number: i32, has_power: bool) -> &'static str {
         libc::ENFILE => "raise the sysctl fs.file-max",
         libc::EAGAIN => "allow more processes: ulimit -u, and pids.max of its cgroup",
         libc::EBUSY | libc::E2BIG => "end the other tracers that are there",
+        _ if writes => "choose another place",
         libc::ENOENT if is("read /proc/") => "mount -t proc none /proc",
         libc::ENOENT if is("read /sys/") => "mount -t sysfs none /sys",
         _ => "please report it with what --probe says",

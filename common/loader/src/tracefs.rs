@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use host::perf;
 use libbpf_rs::{Link, ProgramMut};
 use perf_event_open_sys::bindings::{PERF_TYPE_TRACEPOINT, perf_event_attr};
@@ -20,6 +20,9 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Remedy where [`events`] cannot be had.
 pub const REMEDY: &str = "tracefs is not mounted; mount -t tracefs none /sys/kernel/tracing";
+
+/// Of kernels without tracepoints of system calls.
+const SYSCALLS: &str = "not in this kernel; one built with CONFIG_FTRACE_SYSCALLS=y is needed";
 
 /// Directory of all events: one of each category in it, and in that one of each tracepoint.
 ///
@@ -60,6 +63,10 @@ pub fn id(category: &str, name: &str) -> Result<u64> {
     let act = || format!("tracepoint {category}:{name}");
     let events = events().context(REMEDY).with_context(act)?;
     let text = fs::read_to_string(events.join(category).join(name).join("id"));
+    let text = text.map_err(|err| match (category, err.kind()) {
+        ("syscalls", io::ErrorKind::NotFound) => anyhow!(err).context(SYSCALLS),
+        _ => anyhow!(err),
+    });
     text.with_context(act)?.trim().parse().with_context(act)
 }
 
