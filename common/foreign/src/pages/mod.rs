@@ -1,8 +1,8 @@
 //! Other processes' pages, read by a process of our own.
 //!
 //! A page may belong to a file on a file system that never answers, and whoever faults it in cannot be killed, not even to
-//! end. So the reading process (see `child`) does the waiting. A process whose memory was waited for as long as [`PATIENCE`] in
-//! all is not read any more in this run; once [`MAX_WAITED`] is used up, none is.
+//! end. So the reading process (see `child`) does the waiting. A process whose memory was waited for as long as `PATIENCE` in
+//! all is not read any more in this run; once `MAX_WAITED` is used up, none is.
 
 mod child;
 
@@ -30,7 +30,11 @@ thread_local! {
     static PAGES: RefCell<Pages> = RefCell::default();
 }
 
-/// As [`symbols::memory::read`], at most a [`BLOCK`].
+/// Reads memory of the process `tgid` at `address`, at most a [`BLOCK`]; returns how many bytes there were.
+///
+/// # Errors
+///
+/// When the kernel does not let us, nothing lies there, or it has not answered in time.
 pub fn read(tgid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     PAGES.with_borrow_mut(|pages| pages.read(tgid, address, buffer))
 }
