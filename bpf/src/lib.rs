@@ -1,5 +1,17 @@
 //! Skeletons of the BPF programs, one module per tool; types come from the C side's BTF.
 
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
+
+/// An object as the build has packed it.
+fn unpack(packed: &[u8]) -> Vec<u8> {
+    let mut object = Vec::new();
+    let unpacked = ZlibDecoder::new(packed).read_to_end(&mut object);
+    unpacked.expect("packed by the build");
+    object
+}
+
 /// The generated skeleton of one tool, with the lints that generated code cannot meet switched off.
 macro_rules! skeleton {
     ($name:ident, $about:literal) => {
