@@ -108,9 +108,8 @@ fn unpack(into: &Path) {
 fn tools(unpacked: &Path) -> Vec<String> {
     let entries = fs::read_dir(unpacked.join("bin")).expect("programs");
     let names = entries.flatten().map(|entry| entry.file_name());
-    names
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect()
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name != "usekit").collect()
 }
 
 /// A directory that is to be somebody's `/`.
