@@ -13,6 +13,7 @@ mod budget_detail;
 mod budget_events;
 mod c_program;
 mod call_shares;
+mod capabilities;
 mod chains;
 mod chains_c;
 mod chains_languages;

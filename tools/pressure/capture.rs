@@ -11,6 +11,7 @@ use bpf::pressure::{PressureLinks, PressureSkel, PressureSkelBuilder};
 use budget::meter::Meter;
 use budget::{Allowed, Limit, Next};
 use host::clock::monotonic_ns;
+use host::privileges;
 use libbpf_rs::skel::Skel;
 use loader::counters::Counters;
 use loader::iterate;
@@ -107,6 +108,9 @@ impl Capture {
             }
             Ok(())
         })?;
+        if args.stacks && !args.common.quiet {
+            privileges::say_unseen("pressure");
+        }
         let stacks = args
             .stacks
             .then(|| Stacks::open(&skel, args.common.json, args.budget.max_overhead.is_some()))

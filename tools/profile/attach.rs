@@ -16,6 +16,10 @@ use crate::profile::counters::{Counters, Late};
 use crate::profile::event::Event;
 use crate::profile::traps::{Method, Place};
 
+/// Kernels from 6.16 on take CAP_PERFMON for too little.
+const UPROBES: &str =
+    "Permission denied; uprobes take CAP_SYS_ADMIN, or CAP_PERFMON before Linux 6.16";
+
 /// Programs where their events fire. Detached when dropped.
 pub(crate) enum Attached {
     /// Of a tracepoint or a function.
@@ -160,6 +164,9 @@ fn attach_uprobe(
     match link {
         Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => {
             bail!("uprobe: no function {symbol} in {file}; nm and nm -D list them")
+        }
+        Err(err) if err.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+            bail!("uprobe: attach to {symbol} in {file}: {UPROBES}")
         }
         link => Ok(vec![link.with_context(|| {
             format!("uprobe: attach to {symbol} in {file}")

@@ -3,7 +3,8 @@
 //! A tool begins with all of root's capabilities and reads other people's files for minutes. What it keeps is listed here
 //! with the reason; whatever it did not have it does not get.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 
 pub use rustix::thread::CapabilitySet as Capabilities;
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
@@ -50,6 +51,51 @@ pub const FOR_REPETITION: Capabilities = FOR_PROBES
 
 /// Needs of a next capture on top: its BPF programs are measured, and uprobes placed again.
 pub const FOR_PROBES: Capabilities = Capabilities::SYS_ADMIN;
+
+/// What stacks and names lack without a capability, in the words of docs/capabilities.md.
+const SEEING: [(Capabilities, &str, &str); 4] = [
+    (
+        Capabilities::SYS_PTRACE,
+        "CAP_SYS_PTRACE",
+        "other users' stacks",
+    ),
+    (
+        Capabilities::DAC_READ_SEARCH,
+        "CAP_DAC_READ_SEARCH",
+        "names in private and deleted files",
+    ),
+    (
+        Capabilities::CHECKPOINT_RESTORE,
+        "CAP_CHECKPOINT_RESTORE",
+        "names in deleted files",
+    ),
+    (Capabilities::SYSLOG, "CAP_SYSLOG", "kernel names"),
+];
+
+/// Says what stacks and names will lack for want of capabilities; for tools that take stacks.
+pub fn say_unseen(tool: &str) {
+    let mut has = effective();
+    if has.contains(Capabilities::SYS_ADMIN) {
+        has |= NEWER;
+    }
+    if !kernel_names_are_hidden() {
+        has |= Capabilities::SYSLOG;
+    }
+    let lacks = SEEING.iter().filter(|(one, ..)| !has.contains(*one));
+    let lacks = lacks.map(|(_, name, what)| format!("{what} ({name})"));
+    let lacks: Vec<String> = lacks.collect();
+    if !lacks.is_empty() {
+        let lacks = lacks.join(", ");
+        profile::say!("{tool}: not seen: {lacks}; run it as root, or with these");
+    }
+}
+
+/// Whether addresses read as zeros in the list of symbols, which depends on sysctls, too.
+fn kernel_names_are_hidden() -> bool {
+    let mut address = [0; 16];
+    let read = File::open("/proc/kallsyms").and_then(|mut file| file.read_exact(&mut address));
+    read.is_err() || address == [b'0'; 16]
+}
 
 /// Gives up all capabilities but those that tracing and reporting need and `also`, and any hope for new ones. For the
 /// calling thread and those that it makes from now on; the threads that make unwind tables have none from their start.

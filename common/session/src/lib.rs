@@ -134,6 +134,10 @@ pub trait Tool: Options {
 
 /// Circumstances that an engine is made for.
 pub struct Setup<'a> {
+    /// The tool's command.
+    pub tool: &'static str,
+    /// Nothing is said but results and errors.
+    pub quiet: bool,
     /// The running one.
     pub kernel: &'a Kernel,
     /// Whom it was asked to look at.
@@ -167,6 +171,9 @@ impl Setup<'_> {
     ///
     /// Descriptors, threads or memory run out.
     pub fn stacks(&self, setup: StackSetup, ring: &impl MapCore) -> Result<StackTable> {
+        if !self.quiet {
+            privileges::say_unseen(self.tool);
+        }
         let unwinder = Unwinder::new(setup.method, setup.tables, &self.asked.wanted())?;
         let symbolizer = Symbolizer::new(symbols::Options {
             inline: setup.inline,
@@ -292,6 +299,8 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
         probe::say(T::NAME, &start.kernel, T::NEEDS, &programs);
     }
     let mut engine = tool.load(&Setup {
+        tool: T::NAME,
+        quiet: common.quiet,
         kernel: &start.kernel,
         asked: targets,
         targets: &start.targets,

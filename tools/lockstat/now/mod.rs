@@ -45,6 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if args.common.probe {
         return probe::print(Args::NAME, &Kernel::probe()?, &[], &PROGRAMS);
     }
+    if !args.common.quiet {
+        privileges::say_unseen(Args::NAME);
+    }
     let symbolizer = Symbolizer::new(symbols::Options {
         inline: !args.no_inline,
         ..symbols::Options::default()

@@ -1,0 +1,260 @@
+//! What tools lose without a capability: docs/capabilities.md, cell by cell.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::c_program::compile;
+use crate::kernel::beside;
+use crate::tool::{Output, Tool};
+
+const NOBODY: u32 = 65_534;
+/// Somebody else, who may do nothing.
+const SOMEBODY: &str = "54321";
+
+/// Two threads and a lock: who has it computes and sleeps, all in one function. A third waits there for a lock that it never gets.
+const WORK: &str = r"
+#include <pthread.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, taken = PTHREAD_MUTEX_INITIALIZER;
+static volatile unsigned long sum;
+
+__attribute__((noinline)) static void WORKER(void *lock)
+{
+	pthread_mutex_lock(lock);
+	for (int i = 0; i < 1000000; i++)
+		sum += i;
+	usleep(1000);
+	pthread_mutex_unlock(lock);
+	sum++;
+}
+
+__attribute__((noinline)) static void *ROOT(void *lock)
+{
+	for (;;)
+		WORKER(lock);
+	return lock;
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	pthread_mutex_lock(&taken);
+	pthread_create(&thread, NULL, ROOT, &taken);
+	pthread_create(&thread, NULL, ROOT, &mutex);
+	ROOT(&mutex);
+	return 0;
+}
+";
+
+/// Nobody's programs: one that all may read, one that nobody else may, one that is not there any more.
+struct Programs {
+    dir: TempDir,
+    running: Vec<Child>,
+}
+
+impl Programs {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = dir.path().join("own");
+        fs::create_dir(&own).expect("a directory");
+        let running = ["open", "private", "deleted"].map(|name| {
+            let names = [
+                format!("-DWORKER={name}_work"),
+                format!("-DROOT={name}_root"),
+            ];
+            let flags = ["-fomit-frame-pointer", "-pthread", &names[0], &names[1]];
+            let at = if name == "private" { &own } else { dir.path() };
+            let program = compile(at, name, WORK, &flags);
+            chown(&program, Some(NOBODY), None).expect("root");
+            mode(&program, if name == "private" { 0o700 } else { 0o755 });
+            chown(at, Some(NOBODY), None).expect("root");
+            mode(at, if name == "private" { 0o700 } else { 0o755 });
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            let child = command.arg(&program).stdin(Stdio::null()).spawn();
+            let child = child.expect("util-linux is installed");
+            // It is the program, no more setpriv, when it has the name.
+            let comm = format!("/proc/{}/comm", child.id());
+            while fs::read_to_string(&comm).expect("it runs").trim() != name {
+                std::thread::yield_now();
+            }
+            if name == "deleted" {
+                fs::remove_file(&program).expect("it is there");
+            }
+            child
+        });
+        Self {
+            dir,
+            running: running.into(),
+        }
+    }
+
+    fn pids(&self) -> String {
+        let pids = self.running.iter().map(|child| child.id().to_string());
+        pids.collect::<Vec<_>>().join(",")
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        for child in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own");
+}
+
+/// The document's table: its columns' commands, and a row for each capability.
+fn table() -> (Vec<String>, Vec<(String, Vec<String>)>) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/capabilities.md");
+    let text = fs::read_to_string(path).expect("a document");
+    let cells = |line: &str| -> Vec<String> {
+        let cells = line.trim_matches('|').split('|');
+        cells
+            .map(|cell| cell.replace('`', "").trim().to_owned())
+            .collect()
+    };
+    let mut lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with("| without"));
+    let head = cells(lines.next().expect("a table"));
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
+    let rows = rows.map(cells).map(|mut row| (row.remove(0), row));
+    (head[1..].to_vec(), rows.collect())
+}
+
+/// `CAP_BPF`, in setpriv's words.
+fn set<'a>(capabilities: impl Iterator<Item = &'a String>) -> String {
+    let words = capabilities.map(|name| format!(",+{}", name[4..].to_lowercase()));
+    format!("-all{}", words.collect::<String>())
+}
+
+/// Runs a column's command with these capabilities and no others.
+fn run(column: &str, pids: &str, capabilities: &str, user: Option<&Path>) -> Output {
+    let (tool, options) = column.split_once(' ').unwrap_or((column, ""));
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--bounding-set={capabilities}"));
+    match user {
+        // A copy that everybody may run.
+        Some(copies) => {
+            let ids = ["--reuid=", "--regid="].map(|option| format!("{option}{SOMEBODY}"));
+            command.args(ids).arg("--clear-groups");
+            command.arg(format!("--inh-caps={capabilities}"));
+            command.arg(format!("--ambient-caps={capabilities}"));
+            command.arg("--").arg(copies.join(tool));
+        }
+        None => {
+            command
+                .args(["--inh-caps=-all", "--"])
+                .arg(crate::built(tool));
+        }
+    }
+    command.args(options.split_whitespace()).arg("-j");
+    match tool {
+        "profile" => command.args(["-F", "999", "-p", pids, "0.2"]),
+        "lockstat" if options == "--now" => command.args(["-s", "9", "-p", pids]),
+        "lockstat" => command.args(["-s", "9", "-p", pids, "0.1"]),
+        "offcputime" => command.args(["-p", pids, "0.1"]),
+        _ => command.args(["0.2", "1"]),
+    };
+    Tool::spawn(tool, command).finish()
+}
+
+/// What a run has lost, in the document's words.
+fn lost(column: &str, output: &Output) -> String {
+    if output.code != 0 {
+        return "does not run".to_owned();
+    }
+    let seen = |name: &str| output.stdout.contains(name);
+    let names = match (seen("private_work"), seen("deleted_work")) {
+        _ if ["runqlat", "biolatency"].contains(&column) => None,
+        _ if !seen("open_root") => Some("other users' stacks"),
+        (false, false) => Some("names in private and deleted files"),
+        (false, true) => Some("names in private files"),
+        (true, false) => Some("names in deleted files"),
+        (true, true) => None,
+    };
+    let kernel = seen("\"[kernel]+0x").then_some("kernel names");
+    let lost: Vec<&str> = names.into_iter().chain(kernel).collect();
+    if lost.is_empty() {
+        return "-".to_owned();
+    }
+    lost.join(", ")
+}
+
+/// Looks again where a busy machine kept the programs from being seen.
+fn assert_lost(expected: &str, column: &str, without: &str, mut look: impl FnMut() -> Output) {
+    let mut output = look();
+    for _ in 0..4 {
+        if lost(column, &output) == expected {
+            break;
+        }
+        output = look();
+    }
+    let Output { stdout, stderr, .. } = &output;
+    let found = lost(column, &output);
+    assert_eq!(
+        found, expected,
+        "{column} without {without}: {stderr}{stdout}"
+    );
+    // What is lost is said, with the capability that it takes.
+    assert_eq!(
+        found != "-",
+        stderr.contains(&format!("{without})")),
+        "{stderr}"
+    );
+    assert!(
+        found == "-" || found == "does not run" || stderr.contains(&found),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn without_a_capability_is_lost_what_the_document_says() {
+    let Some(_machine) = beside() else {
+        return;
+    };
+    let programs = Programs::start();
+    let pids = programs.pids();
+    let (columns, rows) = table();
+    assert!(
+        columns.len() == 7 && rows.len() == 6,
+        "{columns:?} {rows:?}"
+    );
+    for (without, cells) in &rows {
+        let others = rows.iter().map(|(name, _)| name);
+        let others = set(others.filter(|name| *name != without));
+        for (column, expected) in columns.iter().zip(cells) {
+            assert_lost(expected, column, without, || {
+                run(column, &pids, &others, None)
+            });
+        }
+    }
+}
+
+/// The least set is enough for whoever has no other power.
+#[test]
+fn with_the_documents_capabilities_nothing_is_lost() {
+    let Some(_machine) = beside() else {
+        return;
+    };
+    let programs = Programs::start();
+    let pids = programs.pids();
+    let (columns, rows) = table();
+    let all = set(rows.iter().map(|(name, _)| name));
+    for column in &columns {
+        let tool = column.split(' ').next().expect("a word");
+        fs::copy(crate::built(tool), programs.dir.path().join(tool)).expect("a copy");
+        assert_lost("-", column, "any", || {
+            run(column, &pids, &all, Some(programs.dir.path()))
+        });
+    }
+}
