@@ -14,7 +14,7 @@ endif
 
 TOOLS    := $(filter-out usekit,$(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml))
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install python speedscope trixie) tests/run tests/truth \
+SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc go inferno install packages python speedscope trixie userland) tests/run tests/truth \
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
@@ -86,10 +86,11 @@ fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_
 	fuzz/run $(FUZZ_SECONDS) variables
 	fuzz/run $(FUZZ_SECONDS) profile
 
-dist: deps ## statically linked programs that run everywhere, with pages and completions: target/dist/*.tar.gz
+dist: ## a statically linked program that runs everywhere, with pages and completions: .tar.gz, .deb and .rpm in target/dist
+	@setup/deps build dist
 	setup/dist $(TOOLS)
 
-dist-test: dist ## run them where there is no C library at all, where there is another one, and where it lies elsewhere
+dist-test: dist ## install and run it where there is no C library at all, another one, or one elsewhere; in Debians and containers
 	@setup/deps build test dist-test
 	$(CARGO) test --locked -p usekit-workloads --test dist --config 'target."cfg(unix)".runner = "setup/as-root"'
 

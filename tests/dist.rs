@@ -1,109 +1,24 @@
 //! What `make dist` packed, at work where there is no C library, where there is another one, and where it lies elsewhere.
 
+#[path = "dist/packages.rs"]
+mod packages;
+#[path = "dist/userland.rs"]
+mod userland;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
+use userland::{Userland, run, unpack};
 
 /// Sampling rate; no divisor or multiple of the kernel's ticks.
 const HERTZ: u64 = 997;
 /// Prime numbers of calls.
 const NAPS: u64 = 307;
 const ALLOCATIONS: u64 = 211;
-
-/// Computes in `hot`, which the C library's qsort calls, then naps, then allocates; says how long by its own clocks.
-const PROGRAM: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-static long long clock_ns(clockid_t id)
-{
-	struct timespec now;
-
-	clock_gettime(id, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-__attribute__((noinline)) int hot(const void *a, const void *b)
-{
-	for (volatile int i = 0; i < 20000; i++)
-		;
-	return *(const char *)a - *(const char *)b;
-}
-
-__attribute__((noinline)) long long burns(void)
-{
-	long long start = clock_ns(CLOCK_PROCESS_CPUTIME_ID), now;
-	char letters[] = "dcba";
-
-	do {
-		qsort(letters, 4, 1, hot);
-		now = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	} while (now < start + 500000000);
-	return now - start;
-}
-
-__attribute__((noinline)) long long naps(void)
-{
-	const struct timespec pause = { .tv_nsec = 1000000 };
-	long long start = clock_ns(CLOCK_MONOTONIC);
-
-	for (int i = 0; i < 307; i++)
-		nanosleep(&pause, NULL);
-	return clock_ns(CLOCK_MONOTONIC) - start;
-}
-
-__attribute__((noinline)) void allocates(void)
-{
-	static void *volatile last;
-
-	for (int i = 0; i < 211; i++)
-		last = malloc(100 + i);
-}
-
-int main(void)
-{
-	long long burn_ns = burns(), nap_ns = naps();
-
-	allocates();
-	printf("{\"burn_ns\": %lld, \"nap_ns\": %lld}\n", burn_ns, nap_ns);
-	return 0;
-}
-"#;
-
-/// Where `make dist` puts its archive.
-fn archive() -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("dist");
-    let version = env!("CARGO_PKG_VERSION");
-    let path = dir.join(format!("usekit-{version}-x86_64-linux.tar.gz"));
-    assert!(path.exists(), "{}: run `make dist` first", path.display());
-    path
-}
-
-fn run(command: &mut Command) -> Output {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
-}
-
-fn unpack(into: &Path) {
-    fs::create_dir(into).expect("a new directory");
-    let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(archive()).arg("-C").arg(into);
-    run(tar.arg("--strip-components=1"));
-}
 
 fn tools(unpacked: &Path) -> Vec<String> {
     let entries = fs::read_dir(unpacked.join("bin")).expect("programs");
@@ -112,53 +27,7 @@ fn tools(unpacked: &Path) -> Vec<String> {
     names.filter(|name| name != "usekit").collect()
 }
 
-/// A directory that is to be somebody's `/`.
-struct Userland {
-    dir: tempfile::TempDir,
-}
-
 impl Userland {
-    /// Nothing but usekit in /usekit, and the places of the kernel's own filesystems.
-    fn empty() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        for place in ["proc", "sys"] {
-            fs::create_dir(dir.path().join(place)).expect("a new directory");
-        }
-        unpack(&dir.path().join("usekit"));
-        Self { dir }
-    }
-
-    fn path(&self, inside: &str) -> PathBuf {
-        self.dir.path().join(inside.trim_start_matches('/'))
-    }
-
-    /// Copies a file of this machine, or of a test, to a place inside.
-    fn give(&self, file: &Path, inside: &str) {
-        let to = self.path(inside);
-        fs::create_dir_all(to.parent().expect("below the root")).expect("a directory");
-        fs::copy(file, &to).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    }
-
-    /// Compiles the program to /program inside.
-    fn compile(&self, compiler: &str, flags: &[&str]) {
-        let source = self.path("program.c");
-        fs::write(&source, PROGRAM).expect("a file");
-        let mut command = Command::new(compiler);
-        command.args(["-O1", "-fno-omit-frame-pointer", "-o"]);
-        run(command.arg(self.path("program")).arg(&source).args(flags));
-        fs::remove_file(source).expect("our own file");
-    }
-
-    /// A command in it. The mounts go with it.
-    fn command(&self, program: &str, args: &[&str]) -> Command {
-        let script = "for place in proc sys; do mount --rbind /$place \"$0/$place\" || exit; done; \
-                      exec env -i LC_ALL=de_DE.UTF-8 TZ=Europe/Berlin PATH=/usekit/bin:/bin /usr/sbin/chroot \"$0\" \"$@\"";
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", script]);
-        command.arg(self.dir.path()).arg(program).args(args);
-        command
-    }
-
     /// Runs a tool of ours on /program and gives what the program said of itself, and the file that the tool wrote.
     fn trace(&self, tool: &str, args: &[&str]) -> (Value, String) {
         let mut all = args.to_vec();
@@ -365,7 +234,7 @@ fn in_the_userlands_that_are_given() {
             run(Command::new("cp")
                 .arg("-a")
                 .arg(from)
-                .arg(userland.dir.path()));
+                .arg(userland.path("/")));
         }
         userland.compile("cc", &[]);
         let starts = userland.command("/program", &[]).status();
