@@ -1,5 +1,7 @@
 //! What `make dist` packed, at work where there is no C library, where there is another one, and where it lies elsewhere.
 
+#[path = "dist/container.rs"]
+mod container;
 #[path = "dist/packages.rs"]
 mod packages;
 #[path = "dist/userland.rs"]
