@@ -42,7 +42,7 @@ fn directory() -> TempDir {
 }
 
 /// A holder lets a waiter wait, 23 times.
-const TURNS: &str = r#"
+pub(crate) const TURNS: &str = r#"
 #include <pthread.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int waits;
@@ -100,7 +100,7 @@ fn lockstat_runs_where_hardly_anything_is_there() {
     assert_turns_are_seen(POOR);
 }
 
-const CALLS: &str = r"
+pub(crate) const CALLS: &str = r"
 int main(void)
 {
 	for (int i = 0; i < 101; i++)

@@ -14,6 +14,7 @@ mod budget_events;
 mod c_program;
 mod call_shares;
 mod capabilities;
+mod cell;
 mod chains;
 mod chains_c;
 mod chains_languages;

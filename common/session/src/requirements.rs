@@ -51,6 +51,9 @@ fn check_btf(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
+    if path.starts_with("/sys") && !Path::new("/sys/kernel").exists() {
+        bail!("sysfs, with the kernel's BTF, is not mounted; mount -t sysfs none /sys");
+    }
     bail!(
         "this kernel has no BTF ({} is missing); a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed",
         path.display()
