@@ -1,119 +1,77 @@
 //! Bad input and bad days: targets that vanish, pipes that close, full disks, signals, hostile names.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use serde_json::Value;
-
-use crate::kernel::beside;
+use crate::bound::assert_within;
+use crate::found::{folded_sum, json, list, sum, text};
+use crate::kernel::Machine;
+use crate::targets::ended;
 use crate::tool::{COMMANDED, TRACERS, Tool};
-use crate::workload::{Workload, number};
-
-fn run(tool: &str, args: &[&str]) -> std::process::Output {
-    Command::new(crate::built(tool))
-        .args(args)
-        .output()
-        .expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::traced::during;
+use crate::workload::Workload;
 
 #[test]
 fn a_target_that_exits_leaves_a_whole_report() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    for tool in ["offcputime", "profile", "runqlat"] {
-        let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "1"]);
-        let running = Tool::start(tool, &["-j", "-p", &workload.pid().to_string()]);
-        running.wait_attached();
-        workload.go();
-        workload.results();
-        workload.finish();
-        running.interrupt();
-        let output = running.finish();
-        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
-        let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
-        let found = report["stacks"]
-            .as_array()
-            .or(report["groups"].as_array())
-            .expect("results");
-        assert!(!found.is_empty(), "{tool}: {report}");
+    let _machine = Machine::beside();
+    for (tool, entries) in [
+        ("offcputime", "stacks"),
+        ("profile", "stacks"),
+        ("runqlat", "groups"),
+    ] {
+        let workload = Workload::start("spinner", "--threads 2 --seconds 1");
+        let args = format!("-j -p {}", workload.pid());
+        let (output, ()) = during(tool, args, || {
+            let mut workload = workload;
+            workload.work();
+            workload.finish();
+        });
+        let report = output.report();
+        assert!(!list(&report, entries).is_empty(), "{tool}: {report}");
     }
 }
 
 #[test]
 fn a_closed_pipe_ends_quietly() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for (tool, args) in [
-        ("offcputime", &["1"][..]),
-        ("runqlat", &["-P", "100ms", "5"]),
-        ("profile", &["-I", "1"]),
-        ("biolatency", &["100ms", "5"]),
-        ("lockstat", &["1"]),
-        ("pressure", &["100ms", "5"]),
+        ("offcputime", "1"),
+        ("runqlat", "-P 100ms 5"),
+        ("profile", "-I 1"),
+        ("biolatency", "100ms 5"),
+        ("lockstat", "1"),
+        ("pressure", "100ms 5"),
     ] {
-        let mut child = Command::new(crate::built(tool))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the tool runs");
+        let mut command = Tool::command(tool, args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the tool runs");
         drop(child.stdout.take());
-        let mut stderr = String::new();
-        child
-            .stderr
-            .take()
-            .expect("piped")
-            .read_to_string(&mut stderr)
-            .expect("UTF-8");
-        assert_eq!(
-            child.wait().expect("an end").code(),
-            Some(0),
-            "{tool}: {stderr}"
-        );
+        let output = child.wait_with_output().expect("an end");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{tool}: {stderr}");
         assert!(!stderr.contains("ipe"), "{tool}: {stderr}");
     }
 }
 
 #[test]
 fn sigterm_ends_with_the_report() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
-        let running = Tool::start(tool, &["-j"]);
-        running.wait_attached();
+        let running = Tool::attached(tool, "-j");
         running.signal(libc::SIGTERM);
-        let output = running.finish();
-        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
-        assert!(
-            serde_json::from_str::<Value>(&output.stdout).is_ok(),
-            "{tool}"
-        );
+        running.finish().ok().report();
     }
 }
 
 #[test]
 fn a_second_ctrl_c_quits_at_once() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     // A command that ignores Ctrl-C keeps the tool waiting after its report.
-    let mut child = Command::new(crate::built("offcputime"))
-        .args([
-            "-j",
-            "--",
-            "sh",
-            "-c",
-            "trap '' INT; echo started; sleep 60 & wait",
-        ])
+    let script = "trap '' INT; echo started; sleep 60 & wait";
+    let mut child = Tool::command("offcputime", ["-j", "--", "sh", "-c", script])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -123,8 +81,7 @@ fn a_second_ctrl_c_quits_at_once() {
     assert_eq!(lines.next().expect("a line").expect("UTF-8"), "started");
     // SAFETY: takes no pointers; the child is ours and not reaped.
     unsafe { libc::kill(pid, libc::SIGINT) };
-    let report = lines.next().expect("a report").expect("UTF-8");
-    assert!(serde_json::from_str::<Value>(&report).is_ok(), "{report}");
+    json(&lines.next().expect("a report").expect("UTF-8"));
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGINT) };
     assert_eq!(child.wait().expect("an end").signal(), Some(libc::SIGINT));
@@ -132,175 +89,93 @@ fn a_second_ctrl_c_quits_at_once() {
 
 #[test]
 fn a_full_disk_is_named_and_leaves_nothing() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let link = dir.path().join("full.json");
     std::os::unix::fs::symlink("/dev/full", &link).expect("a link");
     for tool in ["offcputime", "profile", "lockstat"] {
-        let output = run(tool, &["-q", "-o", link.to_str().expect("plain"), "200ms"]);
-        assert_eq!(output.status.code(), Some(1), "{tool}");
-        let stderr = text(&output.stderr);
-        assert!(
-            stderr.contains("full.json: No space left on device"),
-            "{tool}: {stderr}"
-        );
+        let output = Tool::run(tool, format!("-q -o {} 200ms", link.display())).status(1);
+        output.assert_says("full.json: No space left on device");
     }
-    assert_eq!(
-        fs::read_dir(dir.path()).expect("a directory").count(),
-        1,
-        "only the link"
-    );
+    let left = fs::read_dir(dir.path()).expect("a directory").count();
+    assert_eq!(left, 1, "only the link");
 }
 
 #[test]
 fn files_of_two_formats_agree() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
-    let name = |name: &str| dir.path().join(name).to_str().expect("plain").to_owned();
-    let (folded, json) = (name("a.folded"), name("b.json"));
-    let output = run(
-        "profile",
-        &[
-            "-q", "-I", "-F", "499", "--unwind", "fp", "-o", &folded, "-o", &json, "500ms",
-        ],
-    );
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let sum: u64 = fs::read_to_string(folded)
-        .expect("a file")
-        .lines()
-        .map(|line| {
-            line.rsplit_once(' ')
-                .expect("a value")
-                .1
-                .parse::<u64>()
-                .expect("a number")
-        })
-        .sum();
-    let report: Value =
-        serde_json::from_str(&fs::read_to_string(json).expect("a file")).expect("JSON");
-    let stacks = report["stacks"].as_array().expect("stacks");
+    let [folded, whole] = ["a.folded", "b.json"].map(|name| dir.path().join(name));
+    let files = format!("-o {} -o {}", folded.display(), whole.display());
+    Tool::run("profile", format!("-q -I -F 499 --unwind fp {files} 500ms")).ok();
+    let read = |path| fs::read_to_string(path).expect("a file");
+    let samples = folded_sum(read(folded).lines());
     assert_eq!(
-        sum,
-        stacks
-            .iter()
-            .map(|stack| stack["values"][0].as_u64().expect("a number"))
-            .sum::<u64>()
+        samples,
+        sum(list(&json(&read(whole)), "stacks"), "values.0")
     );
-    assert!(sum > 100, "{sum} samples");
+    assert!(samples > 100, "{samples} samples");
 }
 
 #[test]
 fn a_commands_status_is_passed_on_and_its_children_are_followed() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
         for tool in COMMANDED {
-            let output = run(tool, &["-q", "--", "sh", "-c", script]);
-            assert_eq!(
-                output.status.code(),
-                Some(status),
-                "{tool} {script}: {}",
-                text(&output.stderr)
-            );
+            Tool::run(tool, ["-q", "--", "sh", "-c", script]).status(status);
         }
     }
-    let output = run("offcputime", &["-q", "--", "/no/such/command"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("run /no/such/command: No such file"),
-        "{}",
-        text(&output.stderr)
-    );
+    let output = Tool::run("offcputime", "-q -- /no/such/command").status(1);
+    output.assert_says("run /no/such/command: No such file");
 
-    let output = run(
-        "offcputime",
-        &[
-            "-q",
-            "-f",
-            "--reason",
-            "--",
-            "sh",
-            "-c",
-            "sh -c 'sleep 0.2; :'; :",
-        ],
-    );
-    let folded = text(&output.stdout);
-    let slept = folded
-        .lines()
-        .find(|line| line.starts_with("sleep;[sleep]"))
-        .expect("the grandchild's wait");
-    let us: u64 = slept
-        .rsplit_once(' ')
-        .expect("a value")
-        .1
-        .parse()
-        .expect("a number");
-    assert!((200_000..260_000).contains(&us), "{slept}");
+    let command = ["sh", "-c", "sh -c 'sleep 0.2; :'; :"];
+    let args = [&["-q", "-f", "--reason", "--"], &command[..]].concat();
+    let folded = Tool::run("offcputime", args).ok().stdout;
+    let mut lines = folded.lines();
+    let slept = lines.find(|line| line.starts_with("sleep;[sleep]"));
+    let us = folded_sum(slept);
+    assert_within("us of the grandchild's wait", us, 200_000..260_000, &folded);
 }
 
 #[test]
 fn targets_are_threads_names_and_cgroups() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let mut workload = Workload::start("spinner", &["--threads", "4", "--seconds", "1"]);
-    let pid = workload.pid().to_string();
-    let by_name = Tool::start("profile", &["-j", "--threads", "--comm", "spinner-[01]"]);
-    let by_process = Tool::start("runqlat", &["-j", "-L", "-p", &pid]);
-    by_name.wait_attached();
-    by_process.wait_attached();
-    workload.go();
-    let results = workload.results();
-    by_name.interrupt();
-    by_process.interrupt();
-    let names: Value = serde_json::from_str(&by_name.finish().stdout).expect("JSON");
-    let comms: std::collections::BTreeSet<&str> = names["stacks"]
-        .as_array()
-        .expect("stacks")
+    let _machine = Machine::beside();
+    let mut workload = Workload::start("spinner", "--threads 4 --seconds 1");
+    let pid = workload.pid();
+    let tools = [
+        Tool::attached("profile", "-j --threads --comm spinner-[01]"),
+        Tool::attached("runqlat", format!("-j -L -p {pid}")),
+    ];
+    let results = workload.work();
+    let [by_name, by_process] = ended(tools);
+    let comms = list(&by_name, "stacks")
         .iter()
-        .filter_map(|stack| stack["comm"].as_str())
-        .collect();
-    assert_eq!(
-        comms.into_iter().collect::<Vec<_>>(),
-        ["spinner-0", "spinner-1"]
+        .map(|stack| text(stack, "comm"));
+    let comms: BTreeSet<&str> = comms.collect();
+    assert!(
+        comms.into_iter().eq(["spinner-0", "spinner-1"]),
+        "{by_name}"
     );
-    let threads: Value = serde_json::from_str(&by_process.finish().stdout).expect("JSON");
-    for group in threads["groups"].as_array().expect("groups") {
-        let tid = number(group, "tid");
-        let known = results.iter().any(|thread| number(thread, "tid") == tid)
-            || tid == u64::from(workload.pid());
-        assert!(known, "{group}");
+    for group in list(&by_process, "groups") {
+        let own = results.iter().any(|thread| thread["tid"] == group["tid"]);
+        assert!(own || group["tid"] == pid, "{group}");
     }
     workload.finish();
 }
 
 #[test]
 fn hostile_names_stay_text() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let mut workload = Workload::start("hostile", &["--seconds", "1"]);
-    let pid = workload.pid().to_string();
-    let folded = Tool::start("offcputime", &["-f", "-p", &pid]);
-    let json = Tool::start("profile", &["-j", "-p", &pid]);
-    folded.wait_attached();
-    json.wait_attached();
-    workload.go();
-    workload.results();
+    let _machine = Machine::beside();
+    let mut workload = Workload::start("hostile", "--seconds 1");
+    let pid = workload.pid();
+    let folded = Tool::attached("offcputime", format!("-f -p {pid}"));
+    let profile = Tool::attached("profile", format!("-j -p {pid}"));
+    workload.work();
     folded.interrupt();
-    json.interrupt();
-    let output = folded.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(
-        output.stdout.lines().count() >= 8,
-        "a line per name at least: {}",
-        output.stdout
-    );
+    profile.interrupt();
+    let output = folded.finish().ok();
+    let lines = output.stdout.lines().count();
+    assert!(lines >= 8, "a line per name at least: {}", output.stdout);
     for line in output.stdout.lines() {
         assert!(!line.chars().any(char::is_control), "{line:?}");
         let (stack, value) = line.rsplit_once(' ').expect("a value");
@@ -311,7 +186,7 @@ fn hostile_names_stay_text() {
             "reads as a differential line: {line:?}"
         );
     }
-    let report: Value = serde_json::from_str(&json.finish().stdout).expect("JSON");
-    assert!(!report["stacks"].as_array().expect("stacks").is_empty());
+    let report = profile.finish().report();
+    assert!(!list(&report, "stacks").is_empty());
     workload.finish();
 }

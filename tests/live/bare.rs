@@ -76,7 +76,7 @@ int main(void)
 
 fn assert_turns_are_seen(setup: &str) {
     let dir = directory();
-    let program = compile(dir.path(), "turns", TURNS, &["-pthread"]);
+    let program = compile(dir.path(), "turns", TURNS, ["-pthread"]);
     let report = report_in(setup, "lockstat", &format!("-U -- {}", program.display()));
     let locks = report["locks"].as_array().expect("locks");
     let mutexes = locks.iter().filter(|lock| lock["class"] == "mutex");
@@ -111,7 +111,7 @@ int main(void)
 
 fn assert_calls_are_seen(setup: &str) {
     let dir = directory();
-    let program = compile(dir.path(), "calls", CALLS, &[]);
+    let program = compile(dir.path(), "calls", CALLS, "");
     let event = "-e tracepoint:syscalls:sys_enter_getppid";
     let options = format!("{event} -- {}", program.display());
     let report = report_in(setup, "profile", &options);

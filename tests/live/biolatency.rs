@@ -6,27 +6,21 @@ use oracle::requests::{self, Class};
 use serde_json::Value;
 
 use crate::biolatency_logged::{Logged, assert_few_losses, assert_inside, logged, window};
+use crate::bound::{assert_all, assert_within};
 use crate::disk::{LoopDisk, Stat, disk_number, fio, run};
-use crate::kernel::{alone, skip};
-use crate::tool::Tool;
-use crate::workload::number;
+use crate::found::{list, number, only, sum, text};
+use crate::kernel::{Machine, skip};
+use crate::traced::during;
 
 /// Runs `work` under `biolatency -j -d DISK OPTIONS`; the lines of its output.
-pub(crate) fn traced(disk: &str, options: &[&str], work: impl FnOnce()) -> Vec<Value> {
-    let mut args = vec!["-j", "-d", disk];
-    args.extend(options);
-    let tool = Tool::start("biolatency", &args);
-    tool.wait_attached();
-    work();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+pub(crate) fn traced(disk: &str, options: &str, work: impl FnOnce()) -> Vec<Value> {
+    let (output, ()) = during("biolatency", format!("-j -d {disk} {options}"), work);
     output.reports()
 }
 
 /// The same where the report is the only line. Nothing may be lost but what the machine's sandbox hides, and what comes while one of
 /// our programs is at work on that CPU: both are counted, and tests add them.
-pub(crate) fn trace(disk: &str, options: &[&str], work: impl FnOnce()) -> Value {
+pub(crate) fn trace(disk: &str, options: &str, work: impl FnOnce()) -> Value {
     let mut lines = traced(disk, options, work);
     assert_eq!(lines.len(), 1);
     assert_few_losses(&lines[0]);
@@ -42,21 +36,26 @@ pub(crate) fn unseen(report: &Value) -> u64 {
 
 /// `found`, and what was not seen, are `expected`.
 pub(crate) fn is_all(report: &Value, found: u64, expected: u64) {
-    let unseen = unseen(report);
-    assert!(
-        found <= expected && found + unseen >= expected,
-        "{found} of {expected}, {unseen} unseen: {report}"
-    );
+    assert_all("requests", found, unseen(report), expected, report);
 }
 
 pub(crate) fn disk<'a>(report: &'a Value, name: &str) -> &'a Value {
-    let disks = report["disks"].as_array().expect("disks");
-    let found = disks.iter().find(|disk| disk["disk"] == name);
+    let found = list(report, "disks")
+        .iter()
+        .find(|disk| disk["disk"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {report}"))
 }
 
-pub(crate) fn groups(report: &Value) -> &Vec<Value> {
-    report["groups"].as_array().expect("groups")
+pub(crate) fn groups(report: &Value) -> &[Value] {
+    list(report, "groups")
+}
+
+/// How many requests, and for how long, ns.
+pub(crate) fn requests_of(ops: &Value, class: &str) -> (u64, u64) {
+    (
+        number(&ops[class], "requests"),
+        number(&ops[class], "total_ns"),
+    )
 }
 
 /// By the words that the tool has for them.
@@ -77,10 +76,7 @@ fn assert_accounted(found: &Logged, disk: &LoopDisk, before: &Stat, after: &Stat
     for ((name, class), (_, counted)) in CLASSES.into_iter().zip(after.since(before)) {
         let truth = requests::ended(logs, disk.number(), class, &window(report));
         let truth = truth.expect("logs that agree");
-        let ours = (
-            number(&ops[name], "requests"),
-            number(&ops[name], "total_ns"),
-        );
+        let ours = requests_of(ops, name);
         assert_inside(report, name, ours, &truth);
         let completed = requests::bytes(logs, disk.number(), class, &window(report));
         let own_bytes = number(&ops[name], "bytes");
@@ -94,39 +90,26 @@ fn assert_accounted(found: &Logged, disk: &LoopDisk, before: &Stat, after: &Stat
         moved += counted.sectors * 512;
     }
     assert_eq!(bytes + unseen_bytes, moved, "{unseen_bytes} not seen");
-    assert!(
-        unseen_bytes <= (moved / 100).max(16 << 10),
-        "{unseen_bytes} of {moved}"
-    );
+    let most = (moved / 100).max(16 << 10);
+    assert_within("bytes not seen", unseen_bytes, ..=most, moved);
 }
 
 /// With and without a scheduler: where there is none, requests are never inserted.
 #[test]
 fn counts_bytes_and_times_are_those_of_the_kernels_account() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     for scheduler in ["none", "mq-deadline"] {
         let disk = LoopDisk::new(128);
         disk.set("scheduler", scheduler);
         let before = disk.stat();
-        let found = logged(&disk.name, &["-Q"], || {
-            let options = [
-                "--rw=randrw",
-                "--bs=4k",
-                "--iodepth=8",
-                "--ioengine=libaio",
-                "--number_ios=20011",
-            ];
-            fio(&disk.path, &options);
+        let found = logged(&disk.name, "-Q", || {
+            let options = "--rw=randrw --bs=4k --iodepth=8 --ioengine=libaio --number_ios=20011";
+            fio(&disk.path, options);
             run("blkdiscard", &["-o", "0", "-l", "1048576", &disk.path]);
         });
         assert_accounted(&found, &disk, &before, &disk.stat());
         let report = found.report();
-        let all: u64 = groups(report)
-            .iter()
-            .map(|group| number(group, "count"))
-            .sum();
+        let all = sum(groups(report), "count");
         assert!(all + unseen(report) >= 20011, "{all}");
         assert_eq!(number(report, "begun_before"), 0);
     }
@@ -135,32 +118,27 @@ fn counts_bytes_and_times_are_those_of_the_kernels_account() {
 /// Flush sequences: the write, its data part and the flushes around it.
 #[test]
 fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(64);
     let work = || {
-        let options = [
-            "--rw=randwrite",
-            "--bs=4k",
-            "--ioengine=psync",
-            "--number_ios=1009",
-        ];
-        fio(&disk.path, &[&options[..], &["--fsync=1"]].concat());
+        let options = "--rw=randwrite --bs=4k --ioengine=psync --number_ios=1009";
+        fio(&disk.path, &format!("{options} --fsync=1"));
     };
     let before = disk.stat();
-    let found = logged(&disk.name, &["-Q"], work);
+    let found = logged(&disk.name, "-Q", work);
     assert_accounted(&found, &disk, &before, &disk.stat());
 
     let before = disk.stat();
-    let report = trace(&disk.name, &["-F"], work);
+    let report = trace(&disk.name, "-F", work);
     let [_, (_, writes), _, (_, flushes)] = disk.stat().since(&before);
     let ops = &self::disk(&report, &disk.name)["ops"];
     is_all(&report, number(ops, "write.requests"), writes.requests);
     assert!(flushes.requests >= 1008, "{flushes:?}");
     let count = |op: &str| {
-        let groups = groups(&report).iter().filter(|group| group["op"] == op);
-        groups.map(|group| number(group, "count")).sum::<u64>()
+        sum(
+            groups(&report).iter().filter(|group| group["op"] == op),
+            "count",
+        )
     };
     // A write of nothing, which only asks for a flush, is never in the device itself.
     is_all(&report, count("write"), 1009);
@@ -171,82 +149,54 @@ fn small_synchronous_writes_are_counted_once_and_their_flushes_apart() {
 /// One request at a time, and eight.
 #[test]
 fn a_disk_is_busy_while_requests_are_under_way() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(64);
     for depth in ["1", "8"] {
-        let found = logged(&disk.name, &["-Q"], || {
-            let options = [
-                "--rw=randread",
-                "--bs=64k",
-                "--ioengine=libaio",
-                "--number_ios=997",
-            ];
-            fio(&disk.path, &[&options[..], &["--iodepth", depth]].concat());
+        let found = logged(&disk.name, "-Q", || {
+            let options = "--rw=randread --bs=64k --ioengine=libaio --number_ios=997";
+            fio(&disk.path, &format!("{options} --iodepth={depth}"));
         });
         let report = found.report();
         let ours = self::disk(report, &disk.name);
-        let (busy_ns, total_ns) = (number(ours, "busy_ns"), number(ours, "ops.read.total_ns"));
-        let reads = (number(ours, "ops.read.requests"), total_ns);
+        let reads = requests_of(&ours["ops"], "read");
         let (number_of_disk, window) = (disk.number(), window(report));
         let truth = requests::ended(&found.logs, number_of_disk, Class::Read, &window);
         assert_inside(report, "read", reads, &truth.expect("logs that agree"));
         let busy = requests::busy_ns(&found.logs, number_of_disk, Class::Read, &window);
         let (least, most) = busy.expect("logs that agree");
-        eprintln!("depth {depth}: busy {busy_ns} ns; {least} to {most} ns");
         // What an interrupt upon our own program hid is in neither.
-        let least = if number(&report["losses"], "nested") > 0 {
-            0
-        } else {
-            least
+        let least = match number(report, "losses.nested") {
+            0 => least,
+            _ => 0,
         };
-        assert!(
-            (least..=most).contains(&busy_ns),
-            "depth {depth}: busy {busy_ns} ns; {least} to {most} ns"
-        );
+        let what = format!("depth {depth}: busy ns");
+        assert_within(what, number(ours, "busy_ns"), least..=most, ours);
         let length = ours["queue_length"].as_f64().expect("a number");
-        let expected = total_ns as f64 / (window.end - window.start) as f64;
-        assert!(
-            (length - expected).abs() < 1e-6 * expected,
-            "{length}, not {expected}"
-        );
+        let expected = reads.1 as f64 / (window.end - window.start) as f64;
+        let off = (length - expected).abs();
+        assert!(off < 1e-6 * expected, "{length}, not {expected}");
     }
 }
 
 /// The disk has no FUA, so that the kernel sends a flush after each of these writes, whose data complete before it does.
 #[test]
 fn a_write_with_a_flush_after_it_is_one() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(64);
-    let options = [
-        "--rw=randwrite",
-        "--bs=4k",
-        "--ioengine=psync",
-        "--number_ios=1009",
-    ];
-    let work = || drop(fio(&disk.path, &[&options[..], &["--sync=dsync"]].concat()));
+    let options = "--rw=randwrite --bs=4k --ioengine=psync --number_ios=1009";
+    let work = || drop(fio(&disk.path, &format!("{options} --sync=dsync")));
     let before = disk.stat();
-    let found = logged(&disk.name, &["-Q"], work);
+    let found = logged(&disk.name, "-Q", work);
     let after = disk.stat();
     assert_accounted(&found, &disk, &before, &after);
     assert!(after.flush.requests - before.flush.requests >= 1009);
-    let report = trace(&disk.name, &["-F"], work);
+    let report = trace(&disk.name, "-F", work);
     let writes = groups(&report)
         .iter()
         .filter(|group| group["op"] == "write");
-    let (mut count, mut with_fua) = (0, 0);
-    for group in writes {
-        count += number(group, "count");
-        let flags = group["flags"].as_array().expect("flags");
-        with_fua += if flags.contains(&"fua".into()) {
-            number(group, "count")
-        } else {
-            0
-        };
-    }
+    let count = sum(writes.clone(), "count");
+    let has_fua = |group: &&Value| list(group, "flags").contains(&"fua".into());
+    let with_fua = sum(writes.filter(has_fua), "count");
     // As submitted: the kernel has taken the flag away by the time it issues them.
     is_all(&report, with_fua, 1009);
     is_all(&report, count, 1009);
@@ -255,36 +205,25 @@ fn a_write_with_a_flush_after_it_is_one() {
 /// Others use the machine's disk, too, and it completes requests by interrupts.
 #[test]
 fn the_machines_disk_is_counted_whole() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
-    let Some(name) = crate::slow_disk::disk_name(dir.path()) else {
+    let Some(name) = crate::cgroup::disk_name(dir.path()) else {
         return skip("/var/tmp is on no disk");
     };
     let file = dir.path().join("file");
     let before = Stat::of(&name);
     let mut after = before;
-    let found = logged(&name, &["-Q"], || {
+    let found = logged(&name, "-Q", || {
         after = Stat::of(&name);
-        let options = [
-            "--rw=randwrite",
-            "--bs=4k",
-            "--ioengine=psync",
-            "--size=4m",
-            "--fsync=1",
-        ];
-        fio(file.to_str().expect("UTF-8"), &options);
+        let options = "--rw=randwrite --bs=4k --ioengine=psync --size=4m --fsync=1";
+        fio(file.to_str().expect("UTF-8"), options);
     });
     let report = found.report();
     let ops = &disk(report, &name)["ops"];
     for ((name_of, class), (_, earlier)) in CLASSES.into_iter().zip(after.since(&before)) {
         let truth = requests::ended(&found.logs, disk_number(&name), class, &window(report));
         let truth = truth.expect("logs that agree");
-        let ours = (
-            number(&ops[name_of], "requests"),
-            number(&ops[name_of], "total_ns"),
-        );
+        let ours = requests_of(ops, name_of);
         if earlier.requests == 0 {
             assert_inside(report, name_of, ours, &truth);
             continue;
@@ -303,9 +242,7 @@ fn the_machines_disk_is_counted_whole() {
 /// A read that ends beyond the backing file: half of it completes, the rest is requeued and fails.
 #[test]
 fn partial_completions_requeues_and_errors_are_seen() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(1);
     let file = std::fs::OpenOptions::new().write(true).open(&disk.file);
     file.expect("the file")
@@ -313,40 +250,27 @@ fn partial_completions_requeues_and_errors_are_seen() {
         .expect("a size");
     let before = disk.stat();
     let of = format!("if={}", disk.path);
-    let found = logged(&disk.name, &["-Q", "--slower", "0.001us"], || {
-        let args = [
-            "of=/dev/null",
-            "bs=64k",
-            "skip=8",
-            "count=1",
-            "iflag=direct",
-            "status=none",
-        ];
-        let dd = Command::new("dd").arg(&of).args(args).output();
+    let found = logged(&disk.name, "-Q --slower 0.001us", || {
+        let args = "of=/dev/null bs=64k skip=8 count=1 iflag=direct status=none";
+        let dd = Command::new("dd").arg(&of).args(args.split(' ')).output();
         let dd = dd.expect("dd runs");
-        assert!(
-            String::from_utf8_lossy(&dd.stderr).contains("Input/output error")
-                || dd.status.success()
-        );
+        let said = String::from_utf8_lossy(&dd.stderr);
+        assert!(said.contains("Input/output error") || dd.status.success());
     });
     assert_accounted(&found, &disk, &before, &disk.stat());
     let (report, slow) = found.lines.split_last().expect("a report");
     let found = self::disk(report, &disk.name);
     assert_eq!(number(found, "partial"), 1, "{found}");
     assert_eq!(number(found, "requeued"), 1, "{found}");
-    let errors = found["errors"].as_array().expect("errors");
-    assert_eq!(errors.len(), 1, "{found}");
-    assert_eq!(
-        (&errors[0]["status"], &errors[0]["count"]),
-        (&"I/O".into(), &1.into())
-    );
-    assert_eq!(errors[0]["op"], "read");
+    let error = only(found, "errors");
+    assert_eq!((text(error, "status"), number(error, "count")), ("I/O", 1));
+    assert_eq!(error["op"], "read");
     assert_eq!(number(found, "ops.read.requests"), slow.len() as u64);
-    let failed: Vec<&Value> = slow
-        .iter()
-        .filter(|line| !line["slow_io"]["error"].is_null())
-        .collect();
-    assert_eq!(failed.len(), 1);
-    assert_eq!(failed[0]["slow_io"]["bytes"], 64 << 10);
-    assert_eq!(failed[0]["slow_io"]["comm"], "dd");
+    let slow = slow.iter().map(|line| &line["slow_io"]);
+    let failed: Vec<&Value> = slow.filter(|one| !one["error"].is_null()).collect();
+    let [failed] = failed[..] else {
+        panic!("one failed: {failed:?}");
+    };
+    assert_eq!(failed["bytes"], 64 << 10);
+    assert_eq!(failed["comm"], "dd");
 }

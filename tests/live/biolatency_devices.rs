@@ -3,21 +3,18 @@
 use serde_json::Value;
 
 use crate::biolatency::{disk, groups, trace, traced};
+use crate::bound::assert_within;
 use crate::disk::{LoopDisk, fio, run};
-use crate::kernel::alone;
-use crate::workload::number;
+use crate::found::{number, only, text};
+use crate::kernel::Machine;
 
 /// A bin of fio's histogram: its value is the bin's largest.
 fn fio_percentile(bins: &serde_json::Map<String, Value>, percent: f64) -> (f64, f64) {
-    let mut bins: Vec<(u64, u64)> = bins
+    let bin = |(ns, count): (&String, &Value)| Some((ns.parse().ok()?, count.as_u64()?));
+    let bins = bins
         .iter()
-        .map(|(ns, count)| {
-            (
-                ns.parse().expect("a time"),
-                count.as_u64().expect("a count"),
-            )
-        })
-        .collect();
+        .map(|entry| bin(entry).expect("a time and a count"));
+    let mut bins: Vec<(u64, u64)> = bins.collect();
     bins.sort_unstable();
     let total: u64 = bins.iter().map(|(_, count)| count).sum();
     let rank = (percent / 100.0 * total as f64).ceil() as u64;
@@ -37,33 +34,27 @@ fn fio_percentile(bins: &serde_json::Map<String, Value>, percent: f64) -> (f64, 
 #[test]
 #[ignore = "statistical: make truth"]
 fn percentiles_are_fios() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::on_disk(256);
     // One request for each of fio's.
     disk.set("nomerges", "2");
     let mut bins = Value::Null;
-    let lines = traced(&disk.name, &["-Q", "--comm", "fio"], || {
-        let options = [
-            "--rw=randread",
-            "--bs=512k",
-            "--ioengine=psync",
-            "--io_size=16m",
-        ];
-        let jobs = ["--numjobs=64", "--thread", "--group_reporting"];
-        let job = fio(&disk.path, &[&options[..], &jobs].concat());
+    let lines = traced(&disk.name, "-Q --comm fio", || {
+        let options = "--rw=randread --bs=512k --ioengine=psync --io_size=16m";
+        let jobs = "--numjobs=64 --thread --group_reporting";
+        let job = fio(&disk.path, &format!("{options} {jobs}"));
         bins = job["read"]["clat_ns"]["bins"].clone();
     });
     let report = &lines[0];
     let ours = &groups(report)[0];
     for (percent, field) in [(50.0, "p50_ns"), (90.0, "p90_ns"), (99.0, "p99_ns")] {
         let (theirs, width) = fio_percentile(bins.as_object().expect("bins"), percent);
-        eprintln!("p{percent}: {} ns, fio says {theirs} ns", ours[field]);
-        let difference = (number(ours, field) as f64 - theirs).abs();
-        assert!(
-            difference <= 0.05 * theirs + width,
-            "p{percent}: {ours}, fio says {theirs}"
+        let off = (number(ours, field) as f64 - theirs).abs();
+        assert_within(
+            format!("p{percent} off"),
+            off,
+            ..=0.05 * theirs + width,
+            ours,
         );
     }
 }
@@ -71,9 +62,7 @@ fn percentiles_are_fios() {
 /// scsi_debug fails reads of ten sectors from 0x1234 on, if told so.
 #[test]
 fn a_disk_with_bad_sectors_has_medium_errors() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let options = ["scsi_debug", "dev_size_mb=16", "opts=2"];
     let loaded = std::process::Command::new("modprobe")
         .args(options)
@@ -89,28 +78,16 @@ fn a_disk_with_bad_sectors_has_medium_errors() {
     let name = names.find(|name| model(name).is_ok_and(|model| model.starts_with("scsi_debug")));
     let name = name.expect("the disk is there");
     let from = format!("if=/dev/{name}");
-    let report = trace(&name, &[], || {
-        let args = [
-            "of=/dev/null",
-            "bs=512",
-            "skip=4660",
-            "count=1",
-            "iflag=direct",
-        ];
-        let dd = std::process::Command::new("dd")
-            .arg(&from)
-            .args(args)
-            .output();
+    let report = trace(&name, "", || {
+        let args = "of=/dev/null bs=512 skip=4660 count=1 iflag=direct";
+        let mut dd = std::process::Command::new("dd");
+        let dd = dd.arg(&from).args(args.split(' ')).output();
         assert!(!dd.expect("dd runs").status.success());
     });
-    let errors = disk(&report, &name)["errors"]
-        .as_array()
-        .expect("errors")
-        .clone();
-    assert_eq!(errors.len(), 1, "{report}");
-    assert_eq!(errors[0]["op"], "read");
+    let error = only(disk(&report, &name), "errors");
+    assert_eq!(error["op"], "read");
     // Before 5.16 a status is an errno.
-    let status = errors[0]["status"].as_str().expect("text");
+    let status = text(error, "status");
     assert!(
         ["medium", "No data available"].contains(&status),
         "{status}"

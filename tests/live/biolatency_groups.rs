@@ -9,15 +9,16 @@ use serde_json::Value;
 
 use crate::biolatency::{disk as disk_of, groups, is_all, trace, unseen};
 use crate::biolatency_logged::{Logged, assert_inside, logged, logged_as, window};
-use crate::c_program::compile;
+use crate::bound::assert_within;
+use crate::c_program::Program;
 use crate::disk::{LoopDisk, fio, run};
-use crate::kernel::alone;
+use crate::found::{number, sum};
+use crate::kernel::Machine;
 use crate::tool::Tool;
-use crate::workload::number;
 
 /// Reads `count` blocks directly; the process that did it.
-fn read_blocks(disk: &LoopDisk, count: u64) -> u32 {
-    let args = [format!("if={}", disk.path), format!("count={count}")];
+fn read_blocks(device: &str, count: u64) -> u32 {
+    let args = [format!("if={device}"), format!("count={count}")];
     let mut dd = Command::new("dd")
         .args(args)
         .args(["of=/dev/null", "bs=4k", "iflag=direct", "status=none"])
@@ -28,33 +29,25 @@ fn read_blocks(disk: &LoopDisk, count: u64) -> u32 {
     pid
 }
 
-fn sum(groups: &[&Value], field: &str) -> u64 {
-    groups.iter().map(|group| number(group, field)).sum()
-}
-
 #[test]
 fn submitters_have_what_they_submitted() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(16);
     let mut pids = Vec::new();
-    let report = trace(&disk.name, &["-P"], || {
+    let report = trace(&disk.name, "-P", || {
         pids = vec![
-            (read_blocks(&disk, 997), 997),
-            (read_blocks(&disk, 499), 499),
+            (read_blocks(&disk.path, 997), 997),
+            (read_blocks(&disk.path, 499), 499),
         ];
     });
     for (pid, count) in pids {
-        let own: Vec<&Value> = groups(&report)
-            .iter()
-            .filter(|group| group["pid"] == pid)
-            .collect();
-        is_all(&report, sum(&own, "count"), count);
+        let own = groups(&report).iter().filter(|group| group["pid"] == pid);
+        let own: Vec<&Value> = own.collect();
+        is_all(&report, sum(own.iter().copied(), "count"), count);
         assert_eq!(own[0]["comm"], "dd");
     }
-    let report = trace(&disk.name, &["--comm", "no-such-name"], || {
-        read_blocks(&disk, 101);
+    let report = trace(&disk.name, "--comm no-such-name", || {
+        read_blocks(&disk.path, 101);
     });
     assert_eq!(number(&groups(&report)[0], "count"), 0);
     assert_eq!(report["disks"], Value::Array(Vec::new()));
@@ -62,72 +55,51 @@ fn submitters_have_what_they_submitted() {
 
 #[test]
 fn a_commands_requests_are_its_own() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(16);
     let of = format!("if={}", disk.path);
     let shell = format!("dd {of} of=/dev/null bs=4k count=503 iflag=direct status=none; exit 7");
     let args = ["-j", "-d", &disk.name, "--", "sh", "-c", &shell];
-    let output = Tool::start("biolatency", &args).finish();
-    assert_eq!(output.code, 7, "{}", output.stderr);
-    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    let report = Tool::run("biolatency", args).status(7).report();
     is_all(&report, number(&groups(&report)[0], "count"), 503);
 }
 
 /// Before Linux 6.5 there is no tracepoint for a request's start or end of account: what is seen first has to do.
 #[test]
 fn the_older_kernels_path_finds_the_same_requests() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(16);
     disk.set("scheduler", "mq-deadline");
-    let mut command = Command::new(crate::built("biolatency"));
-    command
-        .args(["-j", "-Q", "-P", "-d", &disk.name])
-        .env("USEKIT_HIDE_HOOKS", "block_io_start,block_io_done");
+    let mut command = Tool::command("biolatency", format!("-j -Q -P -d {}", disk.name));
+    command.env("USEKIT_HIDE_HOOKS", "block_io_start,block_io_done");
     let mut pid = 0;
-    let found = logged_as(command, || pid = read_blocks(&disk, 997));
+    let found = logged_as(command, || pid = read_blocks(&disk.path, 997));
     let report = found.report();
     let own = groups(report).iter().filter(|group| group["pid"] == pid);
-    is_all(report, sum(&own.collect::<Vec<_>>(), "count"), 997);
-    let all: Vec<&Value> = groups(report).iter().collect();
+    is_all(report, sum(own, "count"), 997);
+    let all = groups(report);
     let truth = requests::completed(&found.logs, disk.number(), Class::Read, &window(report));
-    let ours = (sum(&all, "count"), sum(&all, "sum_ns"));
+    let ours = (sum(all, "count"), sum(all, "sum_ns"));
     assert_inside(report, "read", ours, &truth.expect("logs that agree"));
 }
 
 #[test]
 fn a_partition_is_told_from_its_disk() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(16);
     run("addpart", &[&disk.path, "1", "2048", "20480"]);
     let partition = format!("{}p1", disk.path);
     let work = || {
-        read_blocks(&disk, 307);
-        let of = format!("if={partition}");
-        run(
-            "dd",
-            &[
-                &of,
-                "of=/dev/null",
-                "bs=4k",
-                "count=101",
-                "iflag=direct",
-                "status=none",
-            ],
-        );
+        read_blocks(&disk.path, 307);
+        read_blocks(&partition, 101);
     };
-    let report = trace(&partition, &["-D"], work);
+    let report = trace(&partition, "-D", work);
     let name = partition.trim_start_matches("/dev/");
     assert_eq!(groups(&report)[0]["disk"], name);
     is_all(&report, number(&groups(&report)[0], "count"), 101);
     let bytes = number(disk_of(&report, name), "ops.read.bytes");
     is_all(&report, bytes / 4096, 101);
-    let report = trace(&disk.name, &["-D"], work);
+    let report = trace(&disk.name, "-D", work);
     is_all(&report, number(&groups(&report)[0], "count"), 408);
     run("delpart", &[&disk.path, "1"]);
 }
@@ -135,34 +107,24 @@ fn a_partition_is_told_from_its_disk() {
 /// No writeback throttling, no statistics of the disk: our own stamps, which see what the kernel's account sees.
 #[test]
 fn without_the_kernels_stamps_ours_are_as_good() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::on_disk(256);
     disk.set("wbt_lat_usec", "0");
     // Long enough for the ways in and out to be small.
-    let options = [
-        "--rw=randread",
-        "--bs=512k",
-        "--ioengine=psync",
-        "--number_ios=499",
-    ];
-    let found = logged(&disk.name, &[], || drop(fio(&disk.path, &options)));
+    let options = "--rw=randread --bs=512k --ioengine=psync --number_ios=499";
+    let found = logged(&disk.name, "", || drop(fio(&disk.path, options)));
     assert_since(&found, &disk, Step::Issued);
     let report = found.report();
     let requests = number(disk_of(report, &disk.name), "ops.read.requests");
-    assert_eq!(
-        sum(&groups(report).iter().collect::<Vec<_>>(), "count"),
-        requests
-    );
+    assert_eq!(sum(groups(report), "count"), requests);
     assert!(requests + unseen(report) >= 499);
 
     // The kernel keeps stamps of issues, but none of starts.
     disk.set("wbt_lat_usec", "-1");
     disk.set("iostats", "0");
     let before = disk.stat();
-    let found = logged(&disk.name, &["-Q", "--slower", "0.001us"], || {
-        fio(&disk.path, &options);
+    let found = logged(&disk.name, "-Q --slower 0.001us", || {
+        fio(&disk.path, options);
     });
     assert_eq!(
         disk.stat().read.requests,
@@ -171,19 +133,15 @@ fn without_the_kernels_stamps_ours_are_as_good() {
     );
     assert_since(&found, &disk, Step::Started);
     let (report, slow) = found.lines.split_last().expect("a report");
-    let all: Vec<&Value> = groups(report).iter().collect();
-    let sum_of = |field| {
-        slow.iter()
-            .map(|line| number(&line["slow_io"], field))
-            .sum::<u64>()
-    };
-    assert_eq!(sum(&all, "count"), slow.len() as u64);
+    let all = groups(report);
+    let sum_of = |field| sum(slow.iter().map(|line| &line["slow_io"]), field);
+    assert_eq!(sum(all, "count"), slow.len() as u64);
     assert!(
         slow.len() as u64 + unseen(report) >= 499,
         "{} of 499 reads: {report}",
         slow.len()
     );
-    assert_eq!(sum(&all, "sum_ns"), sum_of("total_ns"));
+    assert_eq!(sum(all, "sum_ns"), sum_of("total_ns"));
     let device =
         requests::completed_since(&found.logs, disk.number(), Step::Issued, &window(report));
     let ours = (slow.len() as u64, sum_of("device_ns"));
@@ -193,9 +151,9 @@ fn without_the_kernels_stamps_ours_are_as_good() {
 /// All requests took as long as the log says, from that step to their completion.
 fn assert_since(found: &Logged, disk: &LoopDisk, step: Step) {
     let report = found.report();
-    let all: Vec<&Value> = groups(report).iter().collect();
+    let all = groups(report);
     let truth = requests::completed_since(&found.logs, disk.number(), step, &window(report));
-    let ours = (sum(&all, "count"), sum(&all, "sum_ns"));
+    let ours = (sum(all, "count"), sum(all, "sum_ns"));
     assert_inside(report, "since", ours, &truth.expect("logs that agree"));
 }
 
@@ -235,17 +193,14 @@ int main(int argc, char **argv)
 
 #[test]
 fn merged_requests_are_in_the_one_that_they_went_into() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::new(16);
     disk.set("scheduler", "mq-deadline");
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "merging", MERGING, &[]);
+    let program = Program::c("merging", MERGING, "");
     let mut before = disk.stat();
-    let report = trace(&disk.name, &["-F"], || {
+    let report = trace(&disk.name, "-F", || {
         before = disk.stat();
-        let status = Command::new(&program).args([&disk.path, "1009"]).status();
+        let status = program.command([&disk.path, "1009"]).status();
         assert!(status.expect("it runs").success());
     });
     let after = disk.stat();
@@ -255,7 +210,7 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
     is_all(&report, number(found, "ops.read.requests"), requests);
     // The tool's window is a little longer.
     assert!(number(found, "merged") >= after.merged - before.merged);
-    let counted = sum(&groups(&report).iter().collect::<Vec<_>>(), "count");
+    let counted = sum(groups(&report), "count");
     is_all(&report, counted, requests);
 }
 
@@ -263,21 +218,14 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
 /// for 32 reads, most of the time is there.
 #[test]
 fn phases_tell_where_the_time_went() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let disk = LoopDisk::on_disk(64);
     disk.set("scheduler", "mq-deadline");
     disk.set("nr_requests", "4");
     let mut submitting_ns = 0.0;
-    let found = logged(&disk.name, &["--phases", "--slower", "0.001us"], || {
-        let options = [
-            "--rw=randread",
-            "--bs=64k",
-            "--ioengine=libaio",
-            "--iodepth=32",
-        ];
-        let job = fio(&disk.path, &[&options[..], &["--number_ios=997"]].concat());
+    let found = logged(&disk.name, "--phases --slower 0.001us", || {
+        let options = "--rw=randread --bs=64k --ioengine=libaio --iodepth=32";
+        let job = fio(&disk.path, &format!("{options} --number_ios=997"));
         let submission = &job["read"]["slat_ns"];
         let number = |field: &str| submission[field].as_f64().expect("a number");
         submitting_ns = number("mean") * number("N");
@@ -287,10 +235,7 @@ fn phases_tell_where_the_time_went() {
         let found = groups(report).iter().find(|group| group["phase"] == phase);
         found.expect("a phase")
     };
-    let total: u64 = slow
-        .iter()
-        .map(|line| number(&line["slow_io"], "total_ns"))
-        .sum();
+    let total = sum(slow.iter().map(|line| &line["slow_io"]), "total_ns");
     let inside = number(of("queued"), "sum_ns") + number(of("device"), "sum_ns");
     assert_eq!(slow.len() as u64, number(of("device"), "count"));
     let truth = requests::completed(&found.logs, disk.number(), Class::Read, &window(report));
@@ -301,18 +246,13 @@ fn phases_tell_where_the_time_went() {
     assert_eq!(number(ops, "read.total_ns"), total);
     assert_eq!(number(of("before"), "count"), number(of("device"), "count"));
     let before_ns = number(of("before"), "sum_ns") as f64;
-    eprintln!("{before_ns} ns before, fio spent {submitting_ns} ns on submitting");
-    assert!(
-        before_ns <= 1.02 * submitting_ns && before_ns >= 0.5 * submitting_ns,
-        "{before_ns} ns before the request, fio spent {submitting_ns} ns on submitting"
-    );
+    let bounds = 0.5 * submitting_ns..=1.02 * submitting_ns;
+    assert_within("ns before", before_ns, bounds, "fio's submissions");
 }
 
 #[test]
 fn a_cgroup_is_charged_for_its_io() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let v1 = std::path::Path::new("/sys/fs/cgroup/blkio");
     let root = if v1.join("cgroup.procs").exists() {
         v1
@@ -330,14 +270,18 @@ fn a_cgroup_is_charged_for_its_io() {
         "echo $$ > {path}/cgroup.procs; exec dd if={} of=/dev/null bs=4k count=211 iflag=direct",
         disk.path
     );
-    let report = trace(&disk.name, &["--cgroup", path, "--by-cgroup", "-P"], || {
-        read_blocks(&disk, 307);
-        let status = Command::new("sh")
-            .args(["-c", &shell])
-            .stderr(Stdio::null())
-            .status();
-        assert!(status.expect("sh runs").success());
-    });
+    let report = trace(
+        &disk.name,
+        &format!("--cgroup {path} --by-cgroup -P"),
+        || {
+            read_blocks(&disk.path, 307);
+            let status = Command::new("sh")
+                .args(["-c", &shell])
+                .stderr(Stdio::null())
+                .status();
+            assert!(status.expect("sh runs").success());
+        },
+    );
     let _ = fs::remove_dir(&cgroup);
     assert_eq!(groups(&report).len(), 1, "{report}");
     is_all(&report, number(&groups(&report)[0], "count"), 211);

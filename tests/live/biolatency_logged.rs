@@ -6,8 +6,8 @@ use std::process::Command;
 use oracle::{Below, Bracket, Engine, Logs};
 use serde_json::Value;
 
+use crate::found::number;
 use crate::tool::Tool;
-use crate::workload::number;
 
 /// What the tool says of a disk, and what the kernel did.
 pub(crate) struct Logged {
@@ -16,10 +16,9 @@ pub(crate) struct Logged {
 }
 
 /// Runs `work` under `biolatency -j -d DISK OPTIONS`, between two logs.
-pub(crate) fn logged(disk: &str, options: &[&str], work: impl FnOnce()) -> Logged {
-    let mut command = Command::new(crate::built("biolatency"));
-    command.args(["-j", "-d", disk]).args(options);
-    logged_as(command, work)
+pub(crate) fn logged(disk: &str, options: &str, work: impl FnOnce()) -> Logged {
+    let args = format!("-j -d {disk} {options}");
+    logged_as(Tool::command("biolatency", args), work)
 }
 
 /// The same of a tool that needs an environment of its own.
@@ -29,11 +28,8 @@ pub(crate) fn logged_as(command: Command, work: impl FnOnce()) -> Logged {
     tool.wait_attached();
     let around = below.around().expect("the oracle");
     work();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
     Logged {
-        lines: output.reports(),
+        lines: tool.end().reports(),
         logs: around.take().expect("whole logs"),
     }
 }

@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::c_program::compile;
+use crate::bound::assert_within;
+use crate::c_program::Program;
 use crate::cpu_times::stolen_ns;
-use crate::kernel::alone;
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
 use crate::tool::{Output, Tool};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 pub(crate) const PERCENT: f64 = 2.0;
 
@@ -92,73 +94,58 @@ fn programs_ns(pid: u32) -> u64 {
 }
 
 /// Runs `tool` with a budget over the work of `workload` under the pipes; asserts what the kernel says that it cost.
-fn within_budget(tool: &str, options: &[&str], workload: &mut Workload) -> (Output, Vec<Value>) {
+fn within_budget(tool: &str, options: &str, workload: &mut Workload) -> (Output, Vec<Value>) {
     held(tool, options, PERCENT, || {
         // Once the tool is at work: to load it takes kernel threads, which the storm may keep waiting for a minute.
         let _pipes = Pipes::start();
-        workload.go();
-        workload.results()
+        workload.work()
     })
 }
 
 /// The same with any budget, over any work.
 pub(crate) fn held<T>(
     tool: &str,
-    options: &[&str],
+    options: &str,
     percent: f64,
     work: impl FnOnce() -> T,
 ) -> (Output, T) {
-    let max = percent.to_string();
-    let all = [&["--max-overhead", &max, "-j"], options].concat();
-    let tool = Tool::start(tool, &all);
-    tool.wait_attached();
+    let all = format!("--max-overhead {percent} -j {options}");
+    let tool = Tool::attached(tool, all);
     let (began, before_ns) = (Instant::now(), charged_ns(&tool));
     let results = work();
     let spent_ns = charged_ns(&tool) - before_ns;
     let elapsed_ns = began.elapsed().as_nanos() as f64;
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let output = tool.end();
+
     let cpus = std::thread::available_parallelism().expect("CPUs").get() as f64;
     let cost = 100.0 * spent_ns as f64 / (elapsed_ns * cpus);
-    assert!(
-        cost <= percent,
-        "{cost:.2}% of the CPUs:\n{}",
-        output.stderr
-    );
+    assert_within("% of the CPUs", cost, ..=percent, &output.stderr);
     let reports = output.reports();
-    let said = reports
-        .last()
-        .map(|last| &last["cost"]["budget"]["spent_percent"]);
-    let said = said.and_then(Value::as_f64).expect("what it cost");
-    assert!(
-        said > 0.0 && said <= 1.05 * percent,
-        "{said}% of {percent}%"
+    let said = &reports[reports.len() - 1]["cost"]["budget"];
+    let said_percent = said["spent_percent"].as_f64().expect("what it cost");
+    assert!(said_percent > 0.0, "{said}");
+    assert_within(
+        "% by its own account",
+        said_percent,
+        ..=1.05 * percent,
+        said,
     );
     (output, results)
 }
 
 /// The truth lies inside the stated interval, widened from 95 to more than 99 %.
 pub(crate) fn assert_inside(estimate: &Value, truth: u64, what: &str) {
-    let (total, margin) = (&estimate["total"], &estimate["margin_95"]);
-    let (total, margin) = (
-        total.as_f64().expect("a total"),
-        margin.as_f64().expect("a margin"),
-    );
+    let [total, margin] = ["total", "margin_95"].map(|field| estimate[field].as_f64());
+    let (total, margin) = total.zip(margin).expect("two numbers");
     let off = (total - truth as f64).abs();
-    eprintln!("{what}: {total:.4e} ±{margin:.2e}, in truth {truth:.4e}");
-    assert!(
-        off <= 1.5 * margin + 0.001 * truth as f64,
-        "{what}: {total:.4e} ±{margin:.2e}, in truth {truth:.4e}"
+    let most = 1.5 * margin + 0.001 * truth as f64;
+    assert_within(
+        format!("{what}: off by"),
+        off,
+        ..=most,
+        format!("{estimate}, in truth {truth}"),
     );
-    assert!(
-        margin < 0.5 * total,
-        "{what}: {total:.4e} ±{margin:.2e} says nothing"
-    );
-}
-
-pub(crate) fn sum(results: &[Value], field: &str) -> u64 {
-    results.iter().map(|thread| number(thread, field)).sum()
+    assert!(margin < 0.5 * total, "{what}: {estimate} says nothing");
 }
 
 fn spinners() -> Workload {
@@ -168,12 +155,10 @@ fn spinners() -> Workload {
 #[test]
 #[ignore = "statistical: make truth"]
 fn offcputime_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = spinners();
-    let pid = workload.pid().to_string();
-    let (output, results) = within_budget("offcputime", &["-p", &pid], &mut workload);
+    let options = format!("-p {}", workload.pid());
+    let (output, results) = within_budget("offcputime", &options, &mut workload);
     let report = output.report();
     let estimates = &report["estimates"];
     // What a hypervisor took counts from switch to switch, and not in the kernel's account.
@@ -181,23 +166,18 @@ fn offcputime_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
     let total = estimates["oncpu"]["total"].as_f64().expect("a total") as u64;
     let truth = total.clamp(oncpu, oncpu + stolen_ns());
     assert_inside(&estimates["oncpu"], truth, "on CPU");
-    assert_inside(
-        &estimates["runqueue"],
-        sum(&results, "total.run_delay_ns"),
-        "run queue",
-    );
+    let waited = sum(&results, "total.run_delay_ns");
+    assert_inside(&estimates["runqueue"], waited, "run queue");
     workload.finish();
 }
 
 #[test]
 #[ignore = "statistical: make truth"]
 fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = spinners();
-    let pid = workload.pid().to_string();
-    let (output, results) = within_budget("runqlat", &["-p", &pid], &mut workload);
+    let options = format!("-p {}", workload.pid());
+    let (output, results) = within_budget("runqlat", &options, &mut workload);
     let report = output.report();
     let waited = sum(&results, "total.run_delay_ns");
     assert_inside(&report["estimates"]["sum_ns"], waited, "time waited");
@@ -234,26 +214,16 @@ int main(void)
 /// Edges of windows that cost more than all there is: thousands of threads to look at.
 #[test]
 fn a_collection_that_cannot_keep_its_budget_stops_with_what_it_has() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = Command::new(compile(dir.path(), "sleepers", SLEEPERS, &["-pthread"]));
-    let (mut workload, _) = Workload::spawn("sleepers", program);
-    let options = ["--max-overhead", "0.1", "-j", "600"];
-    let tool = Tool::start("offcputime", &options);
-    tool.wait_attached();
+    let _machine = Machine::alone();
+    let program = Program::c("sleepers", SLEEPERS, "-pthread");
+    let mut workload = program.start("");
+    let tool = Tool::attached("offcputime", "--max-overhead 0.1 -j 600");
     let _pipes = Pipes::start();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(
-        output.stderr.contains("stopped, because"),
-        "{}",
-        output.stderr
-    );
+    let output = tool.finish().ok();
+    output.assert_says("stopped, because");
     let report = output.report();
     let seconds = number(&report, "duration_ns") / 1_000_000_000;
-    assert!((10..100).contains(&seconds), "after {seconds} s");
+    assert_within("seconds", seconds, 10..100, &output.stderr);
     let budget = &report["cost"]["budget"];
     assert_eq!(budget["stopped"], true, "{budget}");
     workload.go();
@@ -263,24 +233,17 @@ fn a_collection_that_cannot_keep_its_budget_stops_with_what_it_has() {
 /// Waits that last all the time are in every window.
 #[test]
 fn a_thread_that_sleeps_throughout_is_exact_however_little_is_looked() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = spinners();
-    let options = ["-p", &workload.pid().to_string(), "--state", "1"];
+    let main = workload.pid();
+    let options = format!("-p {main} --state 1");
     let (output, _) = within_budget("offcputime", &options, &mut workload);
     let report = output.report();
-    let main = u64::from(workload.pid());
-    let stacks = report["stacks"].as_array().expect("stacks");
-    let asleep: u64 = stacks
+    let own = list(&report, "stacks")
         .iter()
-        .filter(|stack| stack["tid"] == main)
-        .filter_map(|stack| stack["values"][0].as_u64())
-        .sum();
+        .filter(|stack| stack["tid"] == main);
+    let asleep = sum(own, "values.0");
     let window = number(&report, "duration_ns");
-    assert!(
-        asleep.abs_diff(window) <= window / 50,
-        "asleep {asleep} ns of {window} ns"
-    );
+    assert_within("ns apart", asleep.abs_diff(window), ..=window / 50, asleep);
     workload.finish();
 }

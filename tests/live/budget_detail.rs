@@ -1,14 +1,12 @@
 //! `--max-overhead` where it is enough to leave out the user stacks of short waits.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::budget::{held, sum};
-use crate::c_program::compile;
-use crate::kernel::{alone, has_tracepoint, skip};
-use crate::workload::{Workload, number};
+use crate::bound::assert_within;
+use crate::budget::held;
+use crate::c_program::Program;
+use crate::found::{list, number, sum, weight};
+use crate::kernel::{Machine, has_tracepoint, skip};
 
 /// Two threads that hand each other a byte from deep within their functions, on one CPU: every turn is a wait of microseconds.
 /// Beside them threads that nap, whose waits take nearly all the time. All know how often the kernel took them off their CPU.
@@ -106,14 +104,10 @@ int main(int argc, char **argv)
 "#;
 
 /// What a run under `percent` found, and what the program says.
-fn run(program: &Path, percent: f64, options: &[&str]) -> (Value, Vec<Value>) {
-    let (mut workload, pid) = Workload::spawn("deep", Command::new(program));
-    let pid = pid.to_string();
-    let options = [&["-p", &pid], options].concat();
-    let (output, results) = held("offcputime", &options, percent, || {
-        workload.go();
-        workload.results()
-    });
+fn run(program: &Program, percent: f64, options: &str) -> (Value, Vec<Value>) {
+    let mut workload = program.start("");
+    let options = format!("-p {} {options}", workload.pid());
+    let (output, results) = held("offcputime", &options, percent, || workload.work());
     workload.finish();
     eprintln!("{}", output.stderr);
     (output.report(), results)
@@ -127,12 +121,10 @@ fn spent_percent(report: &Value) -> f64 {
 
 /// Waits and their time, ns, of the program's stacks that `is_wanted`.
 fn waits(report: &Value, is_wanted: impl Fn(&Value) -> bool) -> (u64, u64) {
-    let stacks = report["stacks"].as_array().expect("stacks").iter();
+    let stacks = list(report, "stacks").iter();
     let wanted = stacks.filter(|stack| is_wanted(stack));
     wanted.fold((0, 0), |(count, ns), stack| {
-        let values = stack["values"].as_array().expect("values").iter();
-        let time: u64 = values.filter_map(Value::as_u64).sum();
-        (count + number(stack, "count"), ns + time)
+        (count + number(stack, "count"), ns + weight(stack))
     })
 }
 
@@ -143,25 +135,19 @@ fn is_left_out(stack: &Value) -> bool {
 #[test]
 #[ignore = "statistical: make truth"]
 fn stacks_of_short_waits_are_left_out_before_any_time_is() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     // Older kernels walk stacks before the length of a wait is known.
     if !has_tracepoint("sched_exit_tp") {
         return skip("there is no sched_exit_tp");
     }
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "deep", DEEP, &["-pthread"]);
-    let (all, _) = run(&program, 100.0, &[]);
-    let (none, _) = run(&program, 100.0, &["-K"]);
+    let program = Program::c("deep", DEEP, "-pthread");
+    let (all, _) = run(&program, 100.0, "");
+    let (none, _) = run(&program, 100.0, "-K");
     let (with, without) = (spent_percent(&all), spent_percent(&none));
-    assert!(
-        with > 1.5 * without,
-        "{with}% with stacks, {without}% without"
-    );
+    assert_within("% with stacks", with, 1.5 * without.., "% without");
     assert_eq!(waits(&all, is_left_out), (0, 0));
 
-    let (report, results) = run(&program, (with + without) / 2.0, &[]);
+    let (report, results) = run(&program, (with + without) / 2.0, "");
     spent_percent(&report);
     let said = &report["cost"]["budget"]["stacks_left_out"];
     let (left, left_ns) = waits(&report, is_left_out);
@@ -174,11 +160,8 @@ fn stacks_of_short_waits_are_left_out_before_any_time_is() {
     let (count, total_ns) = waits(&report, is_worker);
     // Before it counts and after, a thread is switched for its beginning and its end. A sandbox's switches may be hidden from us.
     let hidden = report["losses"]["out_of_order"].as_u64().unwrap_or(0);
-    let (least, most) = (switches - hidden, switches + 8 * workers.len() as u64);
-    assert!(
-        (least..=most).contains(&count),
-        "{count} waits, {switches} switches"
-    );
+    let bounds = switches - hidden..=switches + 8 * workers.len() as u64;
+    assert_within("waits", count, bounds, hidden);
     assert!(left > switches / 2, "{left} of {switches} left out");
     assert!(left_ns < total_ns / 20, "{left_ns} of {total_ns} ns");
     // Whoever naps does so for long.

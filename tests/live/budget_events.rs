@@ -1,12 +1,14 @@
 //! `--max-overhead` of `profile`: calls, ticks of a clock.
 
-use std::process::Command;
+use serde_json::Value;
 
-use crate::budget::{PERCENT, assert_inside, held, sum};
-use crate::c_program::compile;
+use crate::bound::assert_within;
+use crate::budget::{PERCENT, assert_inside, held};
+use crate::c_program::Program;
 use crate::cpu_times::stolen_samples;
-use crate::kernel::alone;
-use crate::workload::{Workload, number};
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
+use crate::workload::Workload;
 
 /// 200 calls every millisecond, whatever they take.
 const PACED: &str = r#"
@@ -34,36 +36,28 @@ int main(void)
 #[test]
 #[ignore = "statistical: make truth"]
 fn profile_under_a_storm_of_calls_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = Command::new(compile(dir.path(), "paced", PACED, &[]));
-    let (mut workload, pid) = Workload::spawn("paced", program);
-    let event = "tracepoint:syscalls:sys_enter_getppid";
-    let options = ["-p", &pid.to_string(), "-e", event];
-    let (output, results) = held("profile", &options, PERCENT, || {
-        workload.go();
-        workload.results()
-    });
+    let _machine = Machine::alone();
+    let program = Program::c("paced", PACED, "");
+    let mut workload = program.start("");
+    let options = format!(
+        "-p {} -e tracepoint:syscalls:sys_enter_getppid",
+        workload.pid()
+    );
+    let (output, results) = held("profile", &options, PERCENT, || workload.work());
     workload.finish();
     let report = output.report();
-    assert_inside(
-        &report["estimates"]["samples"],
-        sum(&results, "calls"),
-        "calls",
-    );
-    let stacks = report["stacks"].as_array().expect("stacks");
+    let samples = &report["estimates"]["samples"];
+    assert_inside(samples, sum(&results, "calls"), "calls");
+    let stacks = list(&report, "stacks");
     let found = sum(stacks, "count") as f64;
-    let total = report["estimates"]["samples"]["total"]
-        .as_f64()
-        .expect("a total");
+    let total = samples["total"].as_f64().expect("a total");
     assert!((found / total - 1.0).abs() < 0.01, "{found} of {total}");
-    let whole = stacks.iter().filter(|stack| {
-        let frames = stack["user"].as_array().expect("frames");
-        frames.iter().any(|frame| frame["name"] == "main")
-    });
-    let whole: u64 = whole.map(|stack| number(stack, "count")).sum();
+    let in_main = |stack: &&Value| {
+        list(stack, "user")
+            .iter()
+            .any(|frame| frame["name"] == "main")
+    };
+    let whole = sum(stacks.iter().filter(in_main), "count");
     assert!(whole as f64 > 0.99 * found, "{whole} of {found}");
 }
 
@@ -109,18 +103,11 @@ int main(void)
 #[test]
 #[ignore = "statistical: make truth"]
 fn profile_of_a_function_pays_for_its_traps() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = compile(dir.path(), "calling", CALLING, &[]);
-    let event = format!("uprobe:{}:hit", path.display());
-    let (mut workload, pid) = Workload::spawn("calling", Command::new(path));
-    let options = ["-p", &pid.to_string(), "-e", &event];
-    let (output, results) = held("profile", &options, PERCENT, || {
-        workload.go();
-        workload.results()
-    });
+    let _machine = Machine::alone();
+    let program = Program::c("calling", CALLING, "");
+    let mut workload = program.start("");
+    let options = format!("-p {} -e uprobe:{}:hit", workload.pid(), program.text());
+    let (output, results) = held("profile", &options, PERCENT, || workload.work());
     workload.finish();
     let budget = &output.report()["cost"]["budget"];
     let trapped_ns = sum(&results, "trapped_ns") as f64;
@@ -129,14 +116,15 @@ fn profile_of_a_function_pays_for_its_traps() {
     let halted_ns = sum(&results, "halted_ns").min(100_000_000) as f64;
     let wall_ns = sum(&results, "wall_ns") as f64;
     let percent = 100.0 * (trapped_ns - halted_ns) / (wall_ns * cpus);
-    eprintln!("{percent:.2}% in traps: {budget}");
+    assert_within("% in traps", percent, ..=PERCENT, budget);
     // Both are in the budget.
-    let own_ns = number(&output.report()["cost"], "own_cpu_ns") as f64;
-    assert!(percent <= PERCENT, "{percent:.2}% in traps: {budget}");
-    let spent_ns = number(budget, "spent_ns") as f64;
-    assert!(
-        (0.8 * (trapped_ns - halted_ns)..1.25 * (trapped_ns + own_ns)).contains(&spent_ns),
-        "{trapped_ns} ns in traps: {budget}"
+    let own_ns = number(&output.report(), "cost.own_cpu_ns") as f64;
+    let bounds = 0.8 * (trapped_ns - halted_ns)..1.25 * (trapped_ns + own_ns);
+    assert_within(
+        "ns spent",
+        number(budget, "spent_ns") as f64,
+        bounds,
+        budget,
     );
 }
 
@@ -144,16 +132,11 @@ fn profile_of_a_function_pays_for_its_traps() {
 #[test]
 #[ignore = "statistical: make truth"]
 fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "10"]);
-    let options = ["-p", &workload.pid().to_string(), "-F", "9997"];
+    let _machine = Machine::alone();
+    let mut workload = Workload::start("spinner", "--threads 2 --seconds 10");
+    let options = format!("-p {} -F 9997", workload.pid());
     // Everything would be 1.4 %.
-    let (output, results) = held("profile", &options, 0.6, || {
-        workload.go();
-        workload.results()
-    });
+    let (output, results) = held("profile", &options, 0.6, || workload.work());
     workload.finish();
     let samples = &output.report()["estimates"]["samples"];
     let total = samples["total"].as_f64().expect("a total") as u64;

@@ -4,6 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
+use crate::args::Args;
+use crate::workload::Workload;
+
 /// What every program begins with. No stdio: it allocates, and a test counts that.
 const PRELUDE: &str = r#"
 #define _GNU_SOURCE
@@ -107,15 +112,71 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// A program of a test's own, in a directory that goes with it.
+pub(crate) struct Program {
+    dir: TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    /// As [`compile`].
+    pub(crate) fn c(name: &str, source: &str, flags: impl Args) -> Self {
+        Self::c_in(tempfile::tempdir(), name, source, flags)
+    }
+
+    /// Beside the build, where files are on a disk that programs may run from: /tmp may be neither.
+    pub(crate) fn c_on_disk(name: &str, source: &str, flags: impl Args) -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        Self::c_in(dir, name, source, flags)
+    }
+
+    /// In a directory of one's own choosing.
+    pub(crate) fn c_in(
+        dir: std::io::Result<TempDir>,
+        name: &str,
+        source: &str,
+        flags: impl Args,
+    ) -> Self {
+        let dir = dir.expect("a directory");
+        let path = compile(dir.path(), name, source, flags);
+        Self { dir, path }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its path.
+    pub(crate) fn text(&self) -> &str {
+        self.path.to_str().expect("plain")
+    }
+
+    pub(crate) fn command(&self, args: impl Args) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(args.words());
+        command
+    }
+
+    /// It waits for the word to begin.
+    pub(crate) fn start(&self, args: impl Args) -> Workload {
+        let name = self.path.file_name().expect("a name").to_string_lossy();
+        Workload::spawn(&name, self.command(args))
+    }
+}
+
 /// Compiles to `dir/name`, with frame pointers; gives the program's path.
-pub(crate) fn compile(dir: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+pub(crate) fn compile(dir: &Path, name: &str, source: &str, flags: impl Args) -> PathBuf {
     let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));
     fs::write(&file, format!("{PRELUDE}{source}")).expect("a file");
     run(Command::new("gcc")
         .args(["-O1", "-fno-omit-frame-pointer", "-o"])
         .arg(&program)
         .arg(&file)
-        .args(flags));
+        .args(flags.words()));
     program
 }
 

@@ -13,9 +13,13 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::args::Args;
+use crate::bound::assert_within;
 use crate::c_program::run;
+use crate::found::{list, number};
+use crate::targets::ended;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// `_start` and libc's two functions; without libc's debug file the second has no name.
 const START: &str =
@@ -37,7 +41,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     pub(crate) fn new(stack: &Value, count: u64) -> Self {
-        let frames = stack["user"].as_array().expect("frames").iter();
+        let frames = list(stack, "user").iter();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Self {
             frames: frames
@@ -247,14 +251,14 @@ pub(crate) fn compile(
     dir: &Path,
     name: &str,
     file: &str,
-    flags: &[&str],
+    flags: impl Args,
 ) -> PathBuf {
     let program = dir.join(name);
     run(Command::new(compiler)
         .args(["-fno-optimize-sibling-calls", "-Wall", "-Werror", "-o"])
         .arg(&program)
         .arg(source(file))
-        .args(flags));
+        .args(flags.words()));
     program
 }
 
@@ -294,44 +298,24 @@ impl Case {
     }
 }
 
-/// Runs one tool on processes from before `act` to after it.
-pub(crate) fn report(tool: &str, args: &[&str], act: impl FnOnce()) -> Value {
-    let tool = Tool::start(tool, args);
-    tool.wait_attached();
-    act();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    serde_json::from_str(&output.stdout).expect("JSON")
-}
-
 /// Traces programs, one after another, with both tools at once; a tool's report of them all.
-pub(crate) fn trace(workloads: &mut [(Workload, u32)], options: &[&str]) -> [Value; 2] {
-    let tgids: Vec<String> = workloads.iter().map(|(_, tgid)| tgid.to_string()).collect();
-    let tgids = tgids.join(",");
-    let tools = [
-        ("profile", &["-j", "-F", "1997", "-p", &tgids][..]),
-        ("offcputime", &["-j", "-m", "0", "-p", &tgids][..]),
-    ];
-    let tools = tools.map(|(name, args)| Tool::start(name, &[args, options].concat()));
+pub(crate) fn trace(workloads: &mut [Workload], options: &str) -> [Value; 2] {
+    let tgids: Vec<String> = workloads.iter().map(|one| one.pid().to_string()).collect();
+    let targets = format!("-j -p {} {options}", tgids.join(","));
+    let tools = [("profile", "-F 1997"), ("offcputime", "-m 0")];
+    let tools = tools.map(|(name, own)| Tool::start(name, format!("{own} {targets}")));
     tools.iter().for_each(Tool::wait_attached);
-    for (workload, _) in workloads {
-        workload.go();
-        workload.results();
+    for workload in workloads {
+        workload.work();
     }
-    tools.iter().for_each(Tool::interrupt);
-    tools.map(|tool| {
-        let output = tool.finish();
-        assert_eq!(output.code, 0, "{}", output.stderr);
-        serde_json::from_str(&output.stdout).expect("JSON")
-    })
+    ended(tools)
 }
 
 /// A process's stacks in a report, but for threads at their edges. One that has never run has none; one on its way to
 /// its first instruction has registers that belong to no function yet; one that is about to be gone has no memory, and
 /// one whose stack's page is just being copied lacks that.
 pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
-    let stacks = report["stacks"].as_array().expect("stacks").iter();
+    let stacks = list(report, "stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
         .filter(|stack| !stack.is_at_the_edge() && !stack.is_in_the_middle_of_a_copy())
@@ -339,7 +323,7 @@ pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
 }
 
 /// Traces programs that have these chains, and no others, both on a CPU and asleep.
-pub(crate) fn hold_to(cases: Vec<Case>, options: &[&str]) {
+pub(crate) fn hold_to(cases: Vec<Case>, options: &str) {
     let mut workloads = Vec::new();
     let mut expected = Vec::new();
     for case in cases {
@@ -347,7 +331,8 @@ pub(crate) fn hold_to(cases: Vec<Case>, options: &[&str]) {
         expected.push((case.what, Chains::new(&case.chains), case.only));
     }
     let [on_cpu, asleep] = trace(&mut workloads, options);
-    for ((workload, tgid), (what, chains, only)) in workloads.into_iter().zip(expected) {
+    for (workload, (what, chains, only)) in workloads.into_iter().zip(expected) {
+        let tgid = workload.pid();
         workload.finish();
         let [on_cpu, asleep] = [&on_cpu, &asleep].map(|report| {
             let mut stacks = stacks_of(report, tgid);
@@ -356,10 +341,12 @@ pub(crate) fn hold_to(cases: Vec<Case>, options: &[&str]) {
         });
         chains.check(&asleep, PLACES[1], &what);
         let (whole, all) = chains.check(&on_cpu, PLACES[0], &what);
-        eprintln!("{what}: {whole} of {all} samples are whole chains");
-        assert!(
-            whole as f64 >= WHOLE * all as f64,
-            "{what}: {whole} of {all}"
+        let share = whole as f64 / all as f64;
+        assert_within(
+            format!("{what}: share of whole chains"),
+            share,
+            WHOLE..,
+            all,
         );
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::c_program::run;
 use crate::chains::{Case, cases, compile, hold_to, source};
-use crate::kernel::alone;
+use crate::kernel::Machine;
 
 /// gcc moves landing pads out of the way, to a part of the function with a name of its own.
 const CXX: &str = "
@@ -25,29 +25,24 @@ const CXX: &str = "
     perhaps: START > main > catches_again() > rethrows() > throws() > ..
 ";
 
-const CXX_VARIANTS: [(&str, &[&str]); 4] = [
-    ("O0", &["-O0"]),
-    ("O2", &["-O2"]),
-    ("O2-static", &["-O2", "-static"]),
-    (
-        "O2-lld-cet",
-        &["-O2", "-fuse-ld=lld", "-fcf-protection=full"],
-    ),
+const CXX_VARIANTS: [(&str, &str); 4] = [
+    ("O0", "-O0"),
+    ("O2", "-O2"),
+    ("O2-static", "-O2 -static"),
+    ("O2-lld-cet", "-O2 -fuse-ld=lld -fcf-protection=full"),
 ];
 
 #[test]
 fn exceptions_in_flight_have_their_owners_above_them() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let case = |(variant, flags): (&str, &[&str])| {
+    let case = |(variant, flags): (&str, &str)| {
         let what = format!("exceptions-{variant}");
         let program = compile("g++", dir.path(), &what, "exceptions.cc", flags);
         Case::new(&what, &program, CXX)
     };
     let cases = cases(&CXX_VARIANTS, case);
-    hold_to(cases, &["--no-inline"]);
+    hold_to(cases, "--no-inline");
 }
 
 const RUST: &str = "
@@ -64,45 +59,38 @@ const RUST_INLINED: &str = "
     START > main > .. > chains::main > chains::nested_1 > chains::between > chains::nested_2 > chains::stop > ..
 ";
 
-fn rustc(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
+fn rustc(dir: &Path, name: &str, flags: &str) -> PathBuf {
     let program = dir.join(name);
     run(Command::new("rustc")
         .args(["--edition", "2021", "-C", "force-frame-pointers=no", "-o"])
         .arg(&program)
         .arg(source("chains.rs"))
-        .args(flags));
+        .args(flags.split(' ')));
     program
 }
 
 #[test]
 fn rust_without_frame_pointers_is_whole() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let variants: [(&str, &[&str]); 3] = [
-        ("rust-O", &["-O"]),
-        ("rust-static", &["-O", "-C", "target-feature=+crt-static"]),
-        (
-            "rust-s",
-            &["-C", "opt-level=s", "-C", "link-arg=-fuse-ld=lld"],
-        ),
+    let variants: [(&str, &str); 3] = [
+        ("rust-O", "-O"),
+        ("rust-static", "-O -C target-feature=+crt-static"),
+        ("rust-s", "-C opt-level=s -C link-arg=-fuse-ld=lld"),
     ];
     let case = |(what, flags)| Case::new(what, &rustc(dir.path(), what, flags), RUST);
     let cases = cases(&variants, case);
-    hold_to(cases, &["--no-inline"]);
+    hold_to(cases, "--no-inline");
 }
 
 #[test]
 fn inlined_rust_functions_are_frames_of_the_chain() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let program = rustc(dir.path(), "rust-g", &["-O", "-g"]);
+    let program = rustc(dir.path(), "rust-g", "-O -g");
     let mut case = Case::new("rust-g", &program, RUST_INLINED);
     case.only = "chains::nested_2";
-    hold_to(vec![case], &[]);
+    hold_to(vec![case], "");
 }
 
 const GO: &str = "
@@ -136,9 +124,7 @@ fn go(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
 
 #[test]
 fn goroutines_are_whole_stripped_or_not() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &[&str]); 4] = [
         ("go", &[]),
@@ -154,5 +140,5 @@ fn goroutines_are_whole_stripped_or_not() {
         case
     };
     let cases = cases(&variants, case);
-    hold_to(cases, &["--no-inline"]);
+    hold_to(cases, "--no-inline");
 }

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::c_program::{self, BURN, run};
-use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, report, stacks_of};
-use crate::kernel::alone;
-use crate::symbols::{self, profile_workload};
-use crate::workload::{Workload, number};
+use crate::c_program::{BURN, Program, run};
+use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, stacks_of};
+use crate::found::{address, list, number};
+use crate::kernel::Machine;
+use crate::symbols::profile_workload;
+use crate::tool::Tool;
+use crate::traced::{during, traced};
+use crate::workload::Workload;
 
 /// The stub in the procedure linkage table has the name of the function, or none.
 const LOADS: &str = "
@@ -27,53 +30,48 @@ const LAZY: &str = "asleep: START > main > binds > _dl_runtime_resolve*|ld*+0x* 
 const NOW: &str = "perhaps: START > main > binds > ..";
 
 /// `libchains.so`, and a copy for dlopen.
-fn libraries(dir: &Path, flags: &[&str]) -> PathBuf {
-    let flags = [&["-O2", "-shared", "-fPIC"], flags].concat();
-    compile("gcc", dir, "libchains.so", "library.c", &flags);
-    compile("gcc", dir, "other.so", "library.c", &flags)
+fn libraries(dir: &Path) -> PathBuf {
+    let flags = "-O2 -shared -fPIC";
+    compile("gcc", dir, "libchains.so", "library.c", flags);
+    compile("gcc", dir, "other.so", "library.c", flags)
 }
 
-fn with_library(dir: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-    let place = dir.to_str().expect("plain");
-    let (search, find) = (format!("-L{place}"), format!("-Wl,-rpath,{place}"));
-    let flags = [flags, &["-O2", &search, "-lchains", &find]].concat();
-    compile("gcc", dir, name, source, &flags)
+fn with_library(dir: &Path, name: &str, source: &str, flags: &str) -> PathBuf {
+    let place = dir.display();
+    let flags = format!("{flags} -O2 -L{place} -lchains -Wl,-rpath,{place}");
+    compile("gcc", dir, name, source, flags)
 }
 
 #[test]
 fn the_dynamic_linker_is_seen_through() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let other = libraries(dir.path(), &[]);
-    let variants: [(&str, &[&str], &str); 4] = [
-        ("lazy", &["-Wl,-z,lazy"], LAZY),
-        ("now", &["-Wl,-z,now"], NOW),
+    let other = libraries(dir.path());
+    let variants: [(&str, &str, &str); 4] = [
+        ("lazy", "-Wl,-z,lazy", LAZY),
+        ("now", "-Wl,-z,now", NOW),
         (
             "lazy-cet",
-            &["-Wl,-z,lazy", "-fcf-protection=full", "-Wl,-z,ibtplt"],
+            "-Wl,-z,lazy -fcf-protection=full -Wl,-z,ibtplt",
             LAZY,
         ),
-        ("lazy-lld", &["-Wl,-z,lazy", "-fuse-ld=lld"], LAZY),
+        ("lazy-lld", "-Wl,-z,lazy -fuse-ld=lld", LAZY),
     ];
-    let case = |(what, flags, binds): (&str, &[&str], &str)| {
+    let case = |(what, flags, binds): (&str, &str, &str)| {
         let program = with_library(dir.path(), what, "loads.c", flags);
         let mut case = Case::new(what, &program, &format!("{LOADS}\n{binds}"));
         case.command.arg(&other);
         case
     };
     let cases = cases(&variants, case);
-    hold_to(cases, &["--no-inline"]);
+    hold_to(cases, "--no-inline");
 }
 
 #[test]
 fn a_function_has_its_caller_at_its_first_instruction() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let program = compile("gcc", dir.path(), "calls", "calls.c", &["-O2"]);
+    let program = compile("gcc", dir.path(), "calls", "calls.c", "-O2");
     let chains = [
         ("nested_3", "START > main > nested_1 > nested_2 > nested_3"),
         (
@@ -84,111 +82,78 @@ fn a_function_has_its_caller_at_its_first_instruction() {
         ("thread_leaf", "THREAD > thread_begin > thread_leaf"),
     ];
     for (function, chain) in chains {
-        let event = format!("uprobe:{}:{function}", program.to_str().expect("plain"));
-        let (mut workload, tgid) = Workload::spawn("calls", Command::new(&program));
-        let args = ["-j", "-p", &tgid.to_string(), "-e", &event];
-        let found = report("profile", &args, || {
-            workload.go();
-            workload.results();
-        });
-        workload.finish();
-        Chains::new(chain).check(&stacks_of(&found, tgid), "cpu: ", function);
+        let event = format!("-e uprobe:{}:{function}", program.display());
+        let found = stacks_under("profile", &event, &program);
+        Chains::new(chain).check(&found, "cpu: ", function);
     }
+}
+
+/// What a tool finds of a program's work.
+fn stacks_under(tool: &str, options: &str, program: &Path) -> Vec<Stack> {
+    let workload = Workload::spawn("chains", Command::new(program));
+    let tgid = workload.pid();
+    let (report, _) = traced(tool, options, workload);
+    stacks_of(&report, tgid)
 }
 
 #[test]
 fn a_handler_has_its_own_name_before_it_has_begun() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let flags = ["-O2", "-falign-functions=1"];
-    let program = compile("gcc", dir.path(), "stepped", "stepped.c", &flags);
-    let (mut workload, tgid) = Workload::spawn("stepped", Command::new(&program));
-    let found = report("offcputime", &["-j", "-p", &tgid.to_string()], || {
-        workload.go();
-        workload.results();
-    });
-    workload.finish();
+    let flags = "-O2 -falign-functions=1";
+    let program = compile("gcc", dir.path(), "stepped", "stepped.c", flags);
+    let found = stacks_under("offcputime", "", &program);
     let chains = "
         START > main > child > raises > __restore_rt* > handler
         perhaps: START > main > child > ..
     ";
-    Chains::new(chains).check(&stacks_of(&found, tgid), "asleep: ", "stepped");
+    Chains::new(chains).check(&found, "asleep: ", "stepped");
 }
 
 #[test]
 fn nothing_unknown_is_called_complete() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let program = compile("gcc", dir.path(), "unknown", "unknown.c", &["-O2"]);
-    let (mut workload, tgid) = Workload::spawn("unknown", Command::new(&program));
-    let args = ["-j", "-F", "997", "-p", &tgid.to_string()];
-    let found = report("profile", &args, || {
-        workload.go();
-        workload.results();
-    });
-    workload.finish();
-    let stacks = stacks_of(&found, tgid);
-    let made: Vec<&Stack> = stacks
-        .iter()
-        .filter(|stack| stack.frames.len() == 1)
-        .collect();
+    let program = compile("gcc", dir.path(), "unknown", "unknown.c", "-O2");
+    let stacks = stacks_under("profile", "-F 997", &program);
+    let made = stacks.iter().filter(|stack| stack.frames.len() == 1);
     assert!(
-        made.iter().map(|stack| stack.count).sum::<u64>() > 50,
+        made.clone().all(|stack| stack.end == "no-table"),
         "{stacks:#?}"
     );
-    assert!(
-        made.iter().all(|stack| stack.end == "no-table"),
-        "{made:#?}"
-    );
+    let count: u64 = made.map(|stack| stack.count).sum();
+    assert!(count > 50, "{stacks:#?}");
 }
 
 /// Their tables are not read, and code without frame pointers may have left the 0 of the outermost frame in the register.
 #[test]
 fn no_stack_of_a_32_bit_program_is_called_complete() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let flags = ["-O2", "-m32", "-fomit-frame-pointer"];
-    let program = c_program::compile(dir.path(), "narrow", BURN, &flags);
-    let (workload, tgid) = symbols::start(&program, &["300"]);
-    let (found, _) = profile_workload(workload, tgid);
+    let _machine = Machine::alone();
+    let program = Program::c("narrow", BURN, "-O2 -m32 -fomit-frame-pointer");
+    let workload = program.start("300");
+    let tgid = workload.pid();
+    let (found, _) = profile_workload(workload);
     let stacks = stacks_of(&found, tgid);
+    assert!(!stacks.is_empty());
     assert!(
-        !stacks.is_empty() && stacks.iter().all(|stack| stack.end != "root"),
+        stacks.iter().all(|stack| stack.end != "root"),
         "{stacks:#?}"
     );
 }
 
 #[test]
 fn wakers_have_whole_stacks_too() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    for flags in [&["-O2"][..], &["-O2", "-static"]] {
+    for flags in ["-O2", "-O2 -static"] {
         let program = compile("gcc", dir.path(), "waker", "waker.c", flags);
-        let (mut workload, tgid) = Workload::spawn("waker", Command::new(&program));
-        let found = report(
-            "offcputime",
-            &["-j", "--waker", "-p", &tgid.to_string()],
-            || {
-                workload.go();
-                workload.results();
-            },
-        );
-        workload.finish();
-        let wakers: Vec<Stack> = found["stacks"]
-            .as_array()
-            .expect("stacks")
-            .iter()
-            .filter(|stack| stack["reason"] == "pipe" && stack["tid"] != tgid)
-            .map(|stack| Stack::new(&stack["waker"], number(stack, "count")))
-            .collect();
+        let workload = Workload::spawn("waker", Command::new(&program));
+        let tgid = workload.pid();
+        let (found, _) = traced("offcputime", "--waker", workload);
+        let woken = |stack: &&Value| stack["reason"] == "pipe" && stack["tid"] != tgid;
+        let wakers = list(&found, "stacks").iter().filter(woken);
+        let wakers = wakers.map(|stack| Stack::new(&stack["waker"], number(stack, "count")));
+        let wakers: Vec<Stack> = wakers.collect();
         let chains = Chains::new("START > main > wakes > writes");
         let (whole, all) = chains.check(&wakers, "asleep: ", "wakers");
         // On a busy machine the writer may be faster than the reader is asleep.
@@ -255,15 +220,11 @@ fn wait_until_asleep(tgid: u32) {
 
 /// Addresses of the one stack that a thread slept in, leaf first, and its names.
 fn slept_at(report: &Value, tgid: u32) -> (Vec<u64>, Stack) {
-    let stacks = report["stacks"].as_array().expect("stacks").iter();
+    let stacks = list(report, "stacks").iter();
     let mut own = stacks.filter(|stack| stack["pid"] == tgid && stack["reason"] == "pipe");
     let (stack, more) = (own.next().expect("a wait"), own.next());
     assert!(more.is_none(), "{stack} {more:?}");
-    let frames = stack["user"].as_array().expect("frames").iter().rev();
-    let address = |frame: &Value| {
-        let text = frame["address"].as_str().expect("an address");
-        u64::from_str_radix(&text[2..], 16).expect("hexadecimal")
-    };
+    let frames = list(stack, "user").iter().rev();
     (frames.map(address).collect(), Stack::new(stack, 1))
 }
 
@@ -279,33 +240,32 @@ fn assert_equal(found: &[u64], gdb: &[u64], what: &Stack) {
 
 #[test]
 fn gdb_finds_the_same_frames() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let other = libraries(dir.path(), &[]);
-    let program = with_library(dir.path(), "parked", "parked.c", &["-Wl,-z,lazy"]);
+    let other = libraries(dir.path());
+    let program = with_library(dir.path(), "parked", "parked.c", "-Wl,-z,lazy");
     let modes = ["sort", "fault", "open", "bind", "exit"];
     let (mut workloads, mut parked) = (Vec::new(), Vec::new());
     for mode in modes {
         let mut command = Command::new(&program);
         command.arg(mode).arg(&other);
-        let (workload, tgid) = Workload::spawn(mode, command);
+        let workload = Workload::spawn(mode, command);
+        let tgid = workload.pid();
         wait_until_asleep(tgid);
         workloads.push(workload);
         parked.push((mode, tgid, gdb_addresses(dir.path(), tgid)));
     }
     let tgids: Vec<String> = parked.iter().map(|(_, tgid, _)| tgid.to_string()).collect();
-    let tgids = tgids.join(",");
-    let args = ["-j", "--no-inline", "-p", &tgids];
+    let args = format!("-j --no-inline -p {}", tgids.join(","));
     // Still asleep at the end: walked from outside. Then awake again: walked in the kernel.
-    let outside = report("offcputime", &args, || ());
-    let inside = report("offcputime", &args, || {
+    let outside = Tool::attached("offcputime", &args).report();
+    let (inside, ()) = during("offcputime", &args, || {
         for mut workload in workloads {
             workload.go();
             workload.finish();
         }
     });
+    let inside = inside.report();
     for (mode, tgid, gdb) in &parked {
         assert!(gdb.len() > 5, "{mode}: {gdb:x?}");
         for report in [&outside, &inside] {

@@ -1,53 +1,53 @@
 //! Containers: programs at paths and process IDs that only they see, and a tool among them.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::c_program::{BURN, compile, run};
+use crate::c_program::{BURN, Program, run};
 use crate::cpu_times::watch_cpus;
-use crate::kernel::beside;
-use crate::symbols::{HERTZ, assert_samples, name, profile, profile_workload, samples, stacks};
-use crate::workload::{Workload, number};
+use crate::found::{json, list, number};
+use crate::kernel::Machine;
+use crate::symbols::{
+    HERTZ, assert_samples, name, profile, profile_workload, samples, samples_in, stacks,
+};
+use crate::workload::Workload;
 
 /// Runs a shell script, with `command` as its arguments, in mount and PID namespaces of its own, where it is to become the
-/// workload; gives the process ID outside.
-pub(crate) fn enter(script: &str, command: &Command) -> (Workload, u32) {
+/// workload.
+pub(crate) fn enter(script: &str, command: &Command) -> Workload {
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--pid", "--fork", "--kill-child"]);
     unshare.args(["sh", "-c", script, "sh"]);
     unshare.arg(command.get_program()).args(command.get_args());
-    let (workload, tgid_inside) = Workload::spawn("unshare", unshare);
-    assert_eq!(tgid_inside, 1, "the first of its namespace");
-    let outer = workload.pid();
+    let mut workload = Workload::spawn("unshare", unshare);
+    assert_eq!(workload.tgid, 1, "the first of its namespace");
+    let outer = workload.child.id();
     let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
-    let tgid = children.expect("unshare lives").trim().parse();
-    (workload, tgid.expect("one child"))
+    let child = children.expect("unshare lives").trim().parse();
+    workload.tgid = child.expect("one child");
+    workload
 }
 
-/// A program at a path that nobody else sees.
-fn contained(program: &Path) -> (Workload, u32) {
-    let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/inside && exec /mnt/inside 300";
-    enter(script, &Command::new(program))
+/// The program is at a path that nobody else sees.
+const INSIDE: &str = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/inside && exec /mnt/inside 300";
+
+fn is_hot_inside(frame: &Value) -> bool {
+    name(frame) == "hot" && frame["module"] == "/mnt/inside"
 }
 
 #[test]
 fn a_program_inside_a_container_is_named_by_its_id_outside() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "inside", BURN, &["-g"]);
-    let (workload, tgid) = contained(&program);
+    let _machine = Machine::beside();
+    let program = Program::c("inside", BURN, "-g");
+    let workload = enter(INSIDE, &program.command(""));
+    let tgid = workload.pid();
     // Not even its file is left outside.
-    fs::remove_file(&program).expect("our own file");
-    let (report, results) = profile_workload(workload, tgid);
-    let found = samples(&report, |frame| {
-        name(frame) == "hot" && frame["module"] == "/mnt/inside"
-    });
-    assert_samples(found, number(&results[0], "burn_ns"), &report);
+    fs::remove_file(program.path()).expect("our own file");
+    let (report, results) = profile_workload(workload);
+    let burn_ns = number(&results[0], "burn_ns");
+    assert_samples(samples(&report, is_hot_inside), burn_ns, &report);
     for stack in stacks(&report) {
         assert_eq!(stack["pid"], tgid, "{stack}");
         assert_eq!(stack["comm"], "inside");
@@ -56,44 +56,31 @@ fn a_program_inside_a_container_is_named_by_its_id_outside() {
 
 #[test]
 fn a_command_that_enters_a_container_is_followed_and_named() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "inside", BURN, &[]);
+    let _machine = Machine::beside();
+    let program = Program::c("inside", BURN, "");
     let script = format!(
         "mount -t tmpfs none /mnt && cp {} /mnt/inside && /mnt/inside 300 now; rm /mnt/inside",
-        program.display()
+        program.text()
     );
-    let report = profile(&["--", "unshare", "-mpf", "sh", "-c", &script]);
-    let found = samples(&report, |frame| {
-        name(frame) == "hot" && frame["module"] == "/mnt/inside"
-    });
-    assert_samples(found, 300_000_000, &report);
+    let report = profile(["--", "unshare", "-mpf", "sh", "-c", &script]);
+    assert_samples(samples(&report, is_hot_inside), 300_000_000, &report);
 }
 
 /// A tool inside a PID namespace means the IDs that it sees there.
 #[test]
 fn a_tool_inside_a_container_takes_and_gives_its_own_ids() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "inside", BURN, &[]);
+    let _machine = Machine::beside();
+    let program = Program::c("inside", BURN, "");
     let script = format!(
         "mount -t proc none /proc && {} -q -j -F {HERTZ} -- {} 300 now",
         crate::built("profile").display(),
-        program.display()
+        program.text()
     );
     watch_cpus();
     let output = run(Command::new("unshare").args(["-mpf", "sh", "-c", &script]));
-    let report = output
-        .lines()
-        .find(|line| line.contains("\"stacks\":"))
-        .expect("a report");
-    let report: Value = serde_json::from_str(report).expect("JSON");
-    let found = samples(&report, |frame| name(frame) == "hot");
-    assert_samples(found, 300_000_000, &report);
+    let report = output.lines().find(|line| line.contains("\"stacks\":"));
+    let report = json(report.expect("a report"));
+    assert_samples(samples_in(&report, "hot"), 300_000_000, &report);
     for stack in stacks(&report) {
         assert!(number(stack, "pid") < 20, "{stack}");
     }
@@ -106,14 +93,11 @@ const OWN: [&str; 4] = ["unwind-tables", "open-files", "read-names", "read-memor
 /// who is outside, coming up at any moment, has no ID there.
 #[test]
 fn a_tool_leaves_itself_out_with_all_that_it_starts() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let switches = ["-e", "context-switches", "-c", "1"];
-    for (tool, list, args) in [
-        ("offcputime", "stacks", &["700ms"][..]),
-        ("profile", "stacks", &[&switches[..], &["700ms"]].concat()),
-        ("runqlat", "groups", &["-L", "700ms", "1"]),
+    let _machine = Machine::beside();
+    for (tool, entries, args) in [
+        ("offcputime", "stacks", "700ms"),
+        ("profile", "stacks", "-e context-switches -c 1 700ms"),
+        ("runqlat", "groups", "-L 700ms 1"),
     ] {
         // Somebody sleeps now and then.
         let inside = "for i in $(seq 500); do sleep 0.02; done & \"$@\"; kill $!";
@@ -123,11 +107,11 @@ fn a_tool_leaves_itself_out_with_all_that_it_starts() {
             .args(["-c", outside, "sh", inside, "sh"])
             .arg(crate::built(tool))
             .arg("-j")
-            .args(args)
+            .args(args.split(' '))
             .output()
             .expect("sh runs");
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let found = report[list].as_array().expect("a list");
+        let found = list(&report, entries);
         let is_own = |entry: &&Value| {
             let comm = entry["comm"].as_str().unwrap_or_default();
             let id = entry.get("pid").unwrap_or(&entry["tid"]);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::workload::number;
+use crate::found::number;
 
 /// `/proc/stat` counts in these, ns.
 pub(crate) const TICK_NS: u64 = 10_000_000;

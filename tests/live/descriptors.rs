@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-use crate::kernel::beside;
+use crate::kernel::Machine;
 use crate::tool::Tool;
 
 /// Mapped files; more than the limit below has room for.
@@ -79,17 +79,15 @@ fn map(path: &Path) -> Code {
 
 #[test]
 fn a_command_has_its_callers_limit_and_the_tool_what_is_allowed() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let tool = crate::built("profile");
     let script = format!(
         "ulimit -Sn 300; ulimit -Hn 3000; exec {} -q -- \
          bash -c 'ulimit -Sn >&2; grep \"open files\" /proc/$PPID/limits >&2'",
         tool.display()
     );
-    let output = bash("profile", &script).finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let output = bash("profile", &script).finish().ok();
+
     let lines: Vec<&str> = output.stderr.lines().collect();
     assert_eq!(lines[0], "300", "{lines:?}");
     let limits: Vec<&str> = lines[1].split_whitespace().collect();
@@ -98,9 +96,7 @@ fn a_command_has_its_callers_limit_and_the_tool_what_is_allowed() {
 
 #[test]
 fn more_files_than_may_be_open_get_their_tables_all_the_same() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = |name: &str| dir.path().join(name);
     fs::write(path("library.s"), LIBRARY).expect("written");
@@ -122,8 +118,8 @@ fn more_files_than_may_be_open_get_their_tables_all_the_same() {
         std::process::id(),
         results.display()
     );
-    let output = bash("profile", &script).finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let output = bash("profile", &script).finish().ok();
+
     assert!(fs::metadata(&results).is_ok_and(|file| file.len() > 0));
     let said = output.stderr.split_once(" unwind tables of ");
     let made = said.and_then(|(before, _)| before.rsplit(' ').next()?.parse::<u16>().ok());

@@ -174,7 +174,7 @@ impl Stat {
 }
 
 /// Runs fio on a file or device with further options; its report of the job.
-pub(crate) fn fio(target: &str, options: &[&str]) -> Value {
+pub(crate) fn fio(target: &str, options: &str) -> Value {
     let filename = format!("--filename={target}");
     let mut args = vec![
         "--name=test",
@@ -184,7 +184,7 @@ pub(crate) fn fio(target: &str, options: &[&str]) -> Value {
         "--nice=-20",
         &filename,
     ];
-    args.extend(options);
+    args.extend(options.split_whitespace());
     let output = run("fio", &args);
     let report: Value =
         serde_json::from_str(&output[output.find('{').expect("JSON")..]).expect("JSON");

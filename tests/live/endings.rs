@@ -7,18 +7,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::c_program::{BURN, compile, run};
+use crate::bound::assert_within;
+use crate::c_program::{BURN, Program};
 use crate::disk::on_full_disk;
-use crate::kernel::{alone, beside, schedstat};
+use crate::found::{json, list, number, sum};
+use crate::kernel::{Machine, schedstat};
+use crate::offcputime::phases_ns;
 use crate::tool::{COMMANDED, TRACERS, Tool, once};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 fn path(tool: &str) -> String {
     crate::built(tool).to_str().expect("plain").to_owned()
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// Looks until the process has been on a CPU for so long.
@@ -30,41 +29,28 @@ fn await_cpu_time(pid: u32, tid: u64, ns: u64) {
 
 #[test]
 fn a_killed_target_is_accounted_for_up_to_its_end() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "endless", BURN, &[]);
+    let _machine = Machine::alone();
+    let program = Program::c("endless", BURN, "");
     for asleep in [false, true] {
-        let mut command = Command::new(&program);
-        command.arg("1000000");
-        let (mut workload, tgid) = Workload::spawn("endless", command);
-        let tool = Tool::start("offcputime", &["-j", "-p", &tgid.to_string()]);
-        tool.wait_attached();
+        let mut workload = program.start("1000000");
+        let tgid = workload.pid();
+        let tool = Tool::attached("offcputime", format!("-j -p {tgid}"));
         if !asleep {
             workload.go();
             await_cpu_time(tgid, tgid.into(), 200_000_000);
         }
         // Kills it and waits for its end.
         drop(workload);
-        tool.interrupt();
-        let output = tool.finish();
-        assert_eq!(output.code, 0, "{}", output.stderr);
-        let report = json(&output.stdout);
-        let sum = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
-            .map(|phase| number(&report["accounting"], phase))
-            .iter()
-            .sum::<u64>();
+        let report = tool.report();
         let lifetime = number(&report, "accounting.lifetime_ns");
-        assert!(sum.abs_diff(lifetime) <= lifetime / 100, "{report:#}");
+        let off = phases_ns(&report).abs_diff(lifetime);
+        assert_within("ns off", off, ..=lifetime / 100, &report);
         assert!(lifetime <= number(&report, "duration_ns"));
         assert_eq!(number(&report, "accounting.open_at_end"), 0, "{report:#}");
         if asleep {
-            let stacks = report["stacks"].as_array().expect("stacks");
-            assert!(
-                stacks.iter().any(|stack| stack["reason"] == "pipe"),
-                "the wait that the kill ended: {report:#}"
-            );
+            // The wait that the kill ended.
+            let mut stacks = list(&report, "stacks").iter();
+            assert!(stacks.any(|stack| stack["reason"] == "pipe"), "{report:#}");
         } else {
             assert!(number(&report, "accounting.oncpu_ns") >= 190_000_000);
         }
@@ -73,43 +59,30 @@ fn a_killed_target_is_accounted_for_up_to_its_end() {
 
 #[test]
 fn a_signal_under_load_ends_with_everything_up_to_then() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "endless", BURN, &[]);
+    let _machine = Machine::alone();
+    let program = Program::c("endless", BURN, "");
     // SAFETY: takes no handler away. Under nohup it is ignored, by all that is started here.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        let start = || {
-            let mut command = Command::new(&program);
-            command.arg("1000000");
-            Workload::spawn("endless", command)
-        };
-        let mut load: Vec<(Workload, u32)> = (0..4).map(|_| start()).collect();
-        let tools = ["offcputime", "profile", "runqlat"].map(|tool| {
-            let tool = Tool::start(tool, &["-j"]);
-            tool.wait_attached();
-            tool
-        });
-        load.iter_mut().for_each(|(workload, _)| workload.go());
-        for (_, tgid) in &load {
-            await_cpu_time(*tgid, u64::from(*tgid), 400_000_000);
+        let mut load = [0; 4].map(|_| program.start("1000000"));
+        let tools = ["offcputime", "profile", "runqlat"];
+        let tools = tools.map(|tool| Tool::attached(tool, "-j"));
+        load.iter_mut().for_each(Workload::go);
+        let tgids = load.each_ref().map(Workload::pid);
+        for tgid in tgids {
+            await_cpu_time(tgid, tgid.into(), 400_000_000);
         }
         tools.iter().for_each(|tool| tool.signal(signal));
-        let [offcputime, profile, runqlat] = tools.map(|tool| {
-            let output = tool.finish();
-            assert_eq!(output.code, 0, "signal {signal}: {}", output.stderr);
-            json(&output.stdout)
-        });
-        let of = |report: &Value, key: &str, tgid: u32| -> u64 {
-            let entries = report[key].as_array().expect("entries").iter();
-            let own = entries.filter(|entry| entry["pid"] == tgid);
-            own.map(|entry| number(entry, "count")).sum()
-        };
-        for (_, tgid) in &load {
-            assert!(of(&offcputime, "stacks", *tgid) > 0, "{tgid}");
-            assert!(of(&profile, "stacks", *tgid) > 10, "{tgid}");
+        let [offcputime, profile, runqlat] = tools.map(|tool| tool.finish().ok().report());
+        for tgid in tgids {
+            let of = |report: &Value| {
+                let own = list(report, "stacks")
+                    .iter()
+                    .filter(|stack| stack["pid"] == tgid);
+                sum(own, "count")
+            };
+            assert!(of(&offcputime) > 0, "{tgid}");
+            assert!(of(&profile) > 10, "{tgid}");
         }
         assert!(number(&runqlat["groups"][0], "count") > 100);
     }
@@ -117,9 +90,7 @@ fn a_signal_under_load_ends_with_everything_up_to_then() {
 
 #[test]
 fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for command in [
         "runqlat -L 50ms",
         "runqlat -j 50ms",
@@ -136,53 +107,45 @@ fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
         );
         let output = Command::new("bash").args(["-c", &script]).output();
         let output = output.expect("bash runs");
-        let (stdout, stderr) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("text"));
         assert!(stdout.ends_with("\n0 0\n"), "{command}: {stdout}\n{stderr}");
         assert_eq!(stdout.lines().count(), 2, "{stdout}");
-        assert!(
-            !stderr.to_lowercase().contains("pipe"),
-            "{command}: {stderr}"
-        );
-        assert!(!stderr.contains("panicked"), "{command}: {stderr}");
+        for word in ["pipe", "panicked"] {
+            assert!(!stderr.to_lowercase().contains(word), "{command}: {stderr}");
+        }
     }
 }
 
 #[test]
 fn files_are_written_even_if_nobody_reads_stdout() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     for tool in ["offcputime", "profile", "lockstat"] {
         let file = dir.path().join(format!("{tool}.json"));
-        let mut child = Command::new(crate::built(tool))
-            .args(["-q", "-o", file.to_str().expect("plain"), "200ms"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the tool runs");
-        drop(child.stdout.take());
-        assert_eq!(child.wait().expect("an end").code(), Some(0), "{tool}");
+        let args = format!("-q -o {} 200ms", file.display());
+        assert_eq!(unread(Tool::command(tool, args)), Some(0), "{tool}");
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{tool} -o: {error}"));
         assert_eq!(json(&text)["tool"], tool);
     }
 }
 
+/// How a tool ends whose stdout nobody reads.
+fn unread(mut command: Command) -> Option<i32> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    drop(child.stdout.take());
+    child.wait().expect("an end").code()
+}
+
 #[test]
 fn a_commands_status_survives_a_reader_that_leaves() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in COMMANDED {
-        let mut child = Command::new(crate::built(tool))
-            .args(["-q", "--", "sh", "-c", "sleep 0.1; exit 7"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the tool runs");
-        drop(child.stdout.take());
-        assert_eq!(child.wait().expect("an end").code(), Some(7), "{tool}");
+        let args = ["-q", "--", "sh", "-c", "sleep 0.1; exit 7"];
+        assert_eq!(unread(Tool::command(tool, args)), Some(7), "{tool}");
     }
 }
 
@@ -206,32 +169,21 @@ int main(int argc, char **argv)
 
 #[test]
 fn strictness_changes_the_status_of_successful_commands_only() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let deep = compile(dir.path(), "deep", DEEP, &[]);
-    let deep = deep.to_str().expect("plain");
-    let profile = ["-e", "tracepoint:syscalls:sys_enter_getppid"];
-    for (tool, options) in [("profile", &profile[..]), ("offcputime", &[])] {
-        for (strict, status, code) in [("--strict", "0", 3), ("--strict", "7", 7), ("-q", "0", 0)] {
-            let args = [options, &["-f", strict, "--", deep, status]].concat();
-            let output = Tool::start(tool, &args).finish();
-            assert_eq!(output.code, code, "{tool} {args:?}: {}", output.stderr);
-            assert!(
-                output.stderr.contains(" cut at 127 frames"),
-                "{tool}: {}",
-                output.stderr
-            );
+    let _machine = Machine::beside();
+    let deep = Program::c("deep", DEEP, "");
+    let profile = "-e tracepoint:syscalls:sys_enter_getppid";
+    for (tool, options) in [("profile", profile), ("offcputime", "")] {
+        for (strict, status, code) in [("--strict", 0, 3), ("--strict", 7, 7), ("-q", 0, 0)] {
+            let args = format!("{options} -f {strict} -- {} {status}", deep.text());
+            let output = Tool::run(tool, args).status(code);
+            output.assert_says(" cut at 127 frames");
         }
     }
 }
 
 #[test]
 fn full_disks_are_named_and_leave_what_was_there() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
     for tool in ["offcputime", "profile", "lockstat"] {
@@ -263,63 +215,45 @@ fn full_disks_are_named_and_leave_what_was_there() {
         );
     }
     for tool in TRACERS {
-        let full = File::options()
-            .write(true)
-            .open("/dev/full")
-            .expect("a device");
-        let output = Command::new(crate::built(tool))
-            .args(["-q", "-j"])
-            .args(once(tool, "200ms"))
-            .stdout(full)
-            .output()
-            .expect("the tool runs");
+        let full = File::options().write(true).open("/dev/full");
+        let args = format!("-q -j {}", once(tool, "200ms").join(" "));
+        let mut command = Tool::command(tool, args);
+        let output = command.stdout(full.expect("a device")).output();
+        let output = output.expect("the tool runs");
         assert_eq!(output.status.code(), Some(1), "{tool}");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            stderr.contains("No space left on device"),
-            "{tool}: {stderr}"
-        );
-        assert!(
-            stderr.contains("stdout"),
-            "what could not be written: {stderr}"
-        );
+        // What could not be written, and why.
+        for part in ["stdout", "No space left on device"] {
+            assert!(stderr.contains(part), "{tool}: {stderr}");
+        }
     }
 }
 
 #[test]
 fn a_window_in_which_nothing_happened_is_said_to_be_empty() {
-    let Some(_machine) = beside() else {
-        return;
+    let _machine = Machine::beside();
+    let workload = Workload::start("asleep", "");
+    let pid = workload.pid();
+    let told = |tool: &str, args: &str| {
+        let args = format!("{args} -q -p {pid}");
+        Tool::run(tool, args).ok().stdout
     };
-    let workload = Workload::start("asleep", &[]);
-    let pid = workload.pid().to_string();
-    let told = |tool: &str, args: &[&str]| {
-        let mut command = Command::new(crate::built(tool));
-        run(command.args(args).args(["-q", "-p", &pid]))
-    };
-    assert_eq!(told("profile", &["200ms"]), "", "folded");
-    let profile = json(&told("profile", &["-j", "200ms"]));
+    assert_eq!(told("profile", "200ms"), "", "folded");
+    let profile = json(&told("profile", "-j 200ms"));
     assert_eq!(profile["stacks"], serde_json::json!([]));
-    let runqlat = json(&told("runqlat", &["-j", "200ms", "1"]));
+    let runqlat = json(&told("runqlat", "-j 200ms 1"));
     assert_eq!(number(&runqlat["groups"][0], "count"), 0);
-    assert!(
-        !told("runqlat", &["200ms", "1"]).trim().is_empty(),
-        "it says so"
-    );
-    assert_eq!(
-        human("profile", &["-p", &pid, "200ms"], || ()),
-        "No samples.\r\n"
-    );
+    let said = told("runqlat", "200ms 1");
+    assert!(!said.trim().is_empty(), "it says so");
+    let shown = human("profile", &format!("-p {pid} 200ms"), || ());
+    assert_eq!(shown, "No samples.\r\n");
     // Waits that began before and end after the window are there in full.
-    let threads = number(
-        &json(&told("offcputime", &["-j", "200ms"])),
-        "accounting.threads",
-    );
-    assert_eq!(threads, 5);
+    let offcputime = json(&told("offcputime", "-j 200ms"));
+    assert_eq!(number(&offcputime, "accounting.threads"), 5);
 }
 
 /// What a tool shows on a terminal; `work` is done once it traces.
-fn human(tool: &str, args: &[&str], work: impl FnOnce()) -> String {
+fn human(tool: &str, args: &str, work: impl FnOnce()) -> String {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut::<libc::c_char>();
     // SAFETY: two places for descriptors that nobody else owns; nothing else is asked for.
@@ -334,8 +268,7 @@ fn human(tool: &str, args: &[&str], work: impl FnOnce()) -> String {
         assert_eq!(rc, 0, "a terminal");
         (File::from_raw_fd(ours), File::from_raw_fd(theirs))
     };
-    let mut child = Command::new(crate::built(tool))
-        .args(args)
+    let mut child = Tool::command(tool, args)
         .stdout(theirs)
         .stderr(Stdio::piped())
         .spawn()
@@ -359,33 +292,20 @@ fn human(tool: &str, args: &[&str], work: impl FnOnce()) -> String {
 
 #[test]
 fn nothing_reaches_a_terminal_that_acts_on_it() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in ["offcputime", "profile", "runqlat", "pressure"] {
-        let mut workload = Workload::start(
-            "hostile",
-            &[
-                "--seconds",
-                "0.5",
-                "--jit-name",
-                "jit\u{1b}[31m\u{202e}name",
-            ],
-        );
-        let pid = workload.pid().to_string();
-        let mut args = vec!["--color", "never"];
-        if tool == "runqlat" {
-            args.push("-L");
-        }
-        // It looks at the whole machine.
-        if tool != "pressure" {
-            args.extend(["-p", &pid]);
-        }
-        args.extend(once(tool, "1"));
-        let shown = human(tool, &args, || {
-            workload.go();
-            workload.results();
-        });
+        let name = "jit\u{1b}[31m\u{202e}name";
+        let args = ["--seconds", "0.5", "--jit-name", name];
+        let mut workload = Workload::start("hostile", args);
+        let pid = workload.pid();
+        let own = match tool {
+            "runqlat" => format!("-L -p {pid}"),
+            // It looks at the whole machine.
+            "pressure" => String::new(),
+            _ => format!("-p {pid}"),
+        };
+        let args = format!("--color never {own} {}", once(tool, "1").join(" "));
+        let shown = human(tool, &args, || drop(workload.work()));
         assert!(shown.lines().count() > 10, "{tool}: {shown}");
         for line in shown.split("\r\n") {
             let active = |c: char| c.is_control() || c == '\u{202e}';

@@ -5,10 +5,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::c_program::compile;
-use crate::kernel::beside;
+use crate::bound::assert_within;
+use crate::c_program::Program;
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
 use crate::tool::{Output, Tool};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 const CALLS: u64 = 1009;
 
@@ -58,52 +60,42 @@ int main(void)
 }
 "#;
 
-fn trace(dir: &Path, options: &[&str]) -> Output {
-    trace_of(Command::new(compile(dir, "busy", BUSY, &[])), options)
+fn busy() -> Program {
+    Program::c("busy", BUSY, "")
 }
 
-fn trace_of(command: Command, options: &[&str]) -> Output {
-    let (mut workload, tgid) = Workload::spawn("busy", command);
-    let pid = tgid.to_string();
-    let tool = Tool::start("profile", &[&["-j", "-p", &pid], options].concat());
-    tool.wait_attached();
-    workload.go();
-    workload.results();
+/// What profile says of the program's work.
+fn trace(mut workload: Workload, options: &str) -> Output {
+    let args = format!("-j -p {} {options}", workload.pid());
+    let tool = Tool::attached("profile", args);
+    workload.work();
     tool.interrupt();
     let output = tool.finish();
     workload.finish();
     output
 }
 
-fn report(options: &[&str]) -> Value {
-    let dir = tempfile::tempdir().expect("a directory");
-    let output = trace(dir.path(), options);
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    serde_json::from_str(&output.stdout).expect("JSON")
+fn report(options: &str) -> Value {
+    trace(busy().start(""), options).ok().report()
 }
 
 /// Sum of the values, and of the samples, of stacks through `function`; of all with "".
 fn sums(report: &Value, function: &str) -> (u64, u64) {
-    let stacks = report["stacks"].as_array().expect("stacks").iter();
-    let through = stacks.filter(|stack| {
-        let frames = stack["user"].as_array().expect("frames");
-        function.is_empty() || frames.iter().any(|frame| frame["name"] == function)
-    });
-    through.fold((0, 0), |(values, count), stack| {
-        let value = stack["values"][0].as_u64().expect("a value");
-        (values + value, count + number(stack, "count"))
-    })
+    let through = |stack: &&Value| {
+        let mut frames = list(stack, "user").iter();
+        function.is_empty() || frames.any(|frame| frame["name"] == function)
+    };
+    let through = list(report, "stacks").iter().filter(through);
+    (sum(through.clone(), "values.0"), sum(through, "count"))
 }
 
 #[test]
 fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let malloc = ["-e", "uprobe:libc:malloc"];
-    assert_eq!(sums(&report(&malloc), ""), (CALLS + 7, CALLS + 7));
+    let _machine = Machine::beside();
+    let malloc = "-e uprobe:libc:malloc";
+    assert_eq!(sums(&report(malloc), ""), (CALLS + 7, CALLS + 7));
 
-    let weighed = report(&[&malloc[..], &["--weight", "arg1"]].concat());
+    let weighed = report(&format!("{malloc} --weight arg1"));
     assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS + 7));
     // malloc(0) weighs nothing, which is said.
     assert_eq!(number(&weighed["losses"], "bad_weight"), 7);
@@ -113,21 +105,20 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
 /// A program on a tracepoint can keep its events from everybody else.
 #[test]
 fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "busy", BUSY, &[]);
+    let _machine = Machine::beside();
+    let program = busy();
+    let counts = program.dir().join("counts");
     let event = "syscalls:sys_enter_getppid";
     let mut perf = Command::new("perf");
     perf.args(["stat", "-x", ",", "-e", event, "-o"])
-        .arg(dir.path().join("counts"))
-        .arg("--")
-        .arg(program);
-    let options = ["-e", &format!("tracepoint:{event}")];
-    let output = trace_of(perf, &options);
+        .arg(&counts);
+    perf.arg("--").arg(program.path());
+    let output = trace(
+        Workload::spawn("busy", perf),
+        &format!("-e tracepoint:{event}"),
+    );
     assert_eq!(sums(&output.report(), ""), (CALLS + 7, CALLS + 7));
-    let counts = std::fs::read_to_string(dir.path().join("counts")).expect("perf's counts");
+    let counts = std::fs::read_to_string(counts).expect("perf's counts");
     let line = counts.lines().find(|line| line.contains(event));
     let count = line.and_then(|line| line.split(',').next());
     assert_eq!(count, Some((CALLS + 7).to_string().as_str()), "{counts}");
@@ -135,124 +126,91 @@ fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {
 
 #[test]
 fn a_tracepoint_is_counted_exactly_and_weighed_by_a_field() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let counted = report(&["-e", "tracepoint:syscalls:sys_enter_getppid"]);
+    let _machine = Machine::beside();
+    let counted = report("-e tracepoint:syscalls:sys_enter_getppid");
     assert_eq!(sums(&counted, ""), (CALLS + 7, CALLS + 7));
     assert_eq!(sums(&counted, "recurse"), (7, 7));
 
-    let weighed = report(&[
-        "-e",
-        "tracepoint:syscalls:sys_enter_readahead",
-        "--weight",
-        "count",
-    ]);
+    let weighed = report("-e tracepoint:syscalls:sys_enter_readahead --weight count");
     assert_eq!(sums(&weighed, ""), (CALLS * (CALLS + 1) / 2, CALLS));
     assert_eq!(weighed["values"][0]["name"], "weight");
     let unit = "count of syscalls:sys_enter_readahead";
     assert_eq!(weighed["values"][0]["unit"], unit);
 
     // Each sample stands for the events since the last one of its CPU: at most one period a CPU is left over.
-    let every = report(&["-e", "tracepoint:syscalls:sys_enter_readahead", "-c", "10"]);
+    let every = report("-e tracepoint:syscalls:sys_enter_readahead -c 10");
     let (events, samples) = sums(&every, "");
     assert_eq!(events, samples * 10);
-    assert!(
-        (CALLS - 10 * budget::meter::cpus_online()..=CALLS).contains(&events),
-        "{events}"
-    );
+    let least = CALLS - 10 * budget::meter::cpus_online();
+    assert_within("events", events, least..=CALLS, &every);
 }
 
 #[test]
 fn page_faults_are_the_pages_touched() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let faults = report(&["-e", "page-faults"]);
+    let _machine = Machine::beside();
+    let faults = report("-e page-faults");
     assert_eq!(sums(&faults, "touch"), (CALLS, CALLS));
     // Each is taken: no frequency has any part in it.
     assert_eq!(faults["frequency_hz"], Value::Null);
     assert_eq!(faults["period"], 1);
     // The heap's pages come on top.
     let (all, _) = sums(&faults, "");
-    assert!((CALLS..CALLS + 200).contains(&all), "{all} faults");
+    assert_within("faults", all, CALLS..CALLS + 200, &faults);
 }
 
 #[test]
 fn losses_are_counted_and_strict_says_so() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let deep = ["-e", "tracepoint:syscalls:sys_enter_getppid", "--strict"];
-    let output = trace(dir.path(), &deep);
-    assert_eq!(output.code, 3, "{}", output.stderr);
-    assert!(
-        output
-            .stderr
-            .contains("; LOST 7 stacks cut at 127 frames\n"),
-        "{}",
-        output.stderr
-    );
-    let lossy: Value = serde_json::from_str(&output.stdout).expect("JSON, all the same");
-    assert_eq!(sums(&lossy, ""), (CALLS + 7, CALLS + 7));
+    let _machine = Machine::beside();
+    let deep = "-e tracepoint:syscalls:sys_enter_getppid --strict";
+    let output = trace(busy().start(""), deep).status(3);
+    output.assert_says("; LOST 7 stacks cut at 127 frames\n");
+    assert_eq!(sums(&output.report(), ""), (CALLS + 7, CALLS + 7));
 
-    let flat = ["-e", "tracepoint:syscalls:sys_enter_readahead", "--strict"];
-    let output = trace(dir.path(), &flat);
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(
-        output.stderr.contains("; lost nothing\n"),
-        "{}",
-        output.stderr
-    );
+    let flat = "-e tracepoint:syscalls:sys_enter_readahead --strict";
+    let output = trace(busy().start(""), flat).ok();
+    output.assert_says("; lost nothing\n");
 }
 
 #[test]
 fn what_an_event_does_not_have_is_said() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let complaint = |options: &[&str]| {
-        let output = Tool::start("profile", &[options, &["100ms"]].concat()).finish();
-        assert_eq!(output.code, 1, "{options:?}: {}", output.stderr);
+    let _machine = Machine::beside();
+    let complaint = |options: &str| {
+        let output = Tool::run("profile", format!("{options} 100ms")).status(1);
         assert_eq!(output.stdout, "");
         output.stderr
     };
-    assert_eq!(
-        complaint(&["-e", "tracepoint:syscals:sys_enter_read"]),
-        "profile: no tracepoint syscals:sys_enter_read; did you mean syscalls?\n"
-    );
-    assert_eq!(
-        complaint(&[
-            "-e",
-            "tracepoint:syscalls:sys_enter_readahead",
-            "--weight",
-            "bytes"
-        ]),
-        "profile: --weight bytes: syscalls:sys_enter_readahead has __syscall_nr, fd, offset, count\n"
-    );
-    assert_eq!(
-        complaint(&["-e", "uprobe:libc:malloc", "--weight", "arg7"]),
-        "profile: --weight arg7: a uprobe has arg1 to arg6\n"
-    );
-    assert_eq!(
-        complaint(&["--weight", "arg1"]),
-        "profile: --weight: event cpu-clock has no arguments; tracepoints and uprobes have\n"
-    );
-    let missing = complaint(&["-e", "uprobe:/bin/sh:no_such_function"]);
-    assert!(
-        missing.starts_with("profile: uprobe: no function no_such_function in /bin/sh"),
-        "{missing}"
-    );
-    assert_eq!(
-        complaint(&["-e", "uprobe:/no/such/file:main"]),
-        "profile: uprobe: no file /no/such/file\n"
-    );
+    for (options, expected) in [
+        (
+            "-e tracepoint:syscals:sys_enter_read",
+            "no tracepoint syscals:sys_enter_read; did you mean syscalls?",
+        ),
+        (
+            "-e tracepoint:syscalls:sys_enter_readahead --weight bytes",
+            "--weight bytes: syscalls:sys_enter_readahead has __syscall_nr, fd, offset, count",
+        ),
+        (
+            "-e uprobe:libc:malloc --weight arg7",
+            "--weight arg7: a uprobe has arg1 to arg6",
+        ),
+        (
+            "--weight arg1",
+            "--weight: event cpu-clock has no arguments; tracepoints and uprobes have",
+        ),
+        (
+            "-e uprobe:/no/such/file:main",
+            "uprobe: no file /no/such/file",
+        ),
+    ] {
+        assert_eq!(complaint(options), format!("profile: {expected}\n"));
+    }
+    let missing = complaint("-e uprobe:/bin/sh:no_such_function");
+    let expected = "profile: uprobe: no function no_such_function in /bin/sh";
+    assert!(missing.starts_with(expected), "{missing}");
     if Path::new("/sys/bus/event_source/devices/cpu").exists() {
         return eprintln!("SKIPPED: cycles without counters: this machine has them");
     }
     assert_eq!(
-        complaint(&["-e", "cycles"]),
+        complaint("-e cycles"),
         "profile: event cycles: this machine has no such hardware counter \
          (virtual machines often have none); use -e cpu-clock\n"
     );

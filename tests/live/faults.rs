@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::bound::assert_within;
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
+use crate::found::{list, number, sum};
 use crate::held::Held;
-use crate::kernel::{alone, beside};
+use crate::kernel::Machine;
+use crate::offcputime::phases_ns;
 use crate::tool::{COMMANDED, TRACERS, Tool};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// Far beyond what starting takes, so that only a hang runs into it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,11 +45,9 @@ fn finish(tool: Tool) {
 
 #[test]
 fn killed_while_loading_nothing_stays() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
-        let running = Tool::start(tool, &[]);
+        let running = Tool::start(tool, "");
         // As soon as it has a program and maps; it is not attached then, or not with all. Those that only try what the kernel
         // can do come and go before.
         let give_up = Instant::now() + PATIENCE;
@@ -69,44 +70,34 @@ fn killed_while_loading_nothing_stays() {
 
 #[test]
 fn killed_while_tracing_nothing_stays() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
-        let running = Tool::start(tool, &[]);
-        running.wait_attached();
+        let running = Tool::attached(tool, "");
         let held = kill(running);
-        assert!(
-            !held.programs.is_empty() && !held.maps.is_empty(),
-            "{tool}: {held:?}"
-        );
-        assert!(
-            !held.links.is_empty() || held.perf_events > 0,
-            "{tool}: {held:?}"
-        );
+        let is_loaded = !held.programs.is_empty() && !held.maps.is_empty();
+        let is_attached = !held.links.is_empty() || held.perf_events > 0;
+        assert!(is_loaded && is_attached, "{tool}: {held:?}");
         held.assert_gone(tool);
     }
 }
 
+/// Tools that write files, with options that have them write much.
+const WRITERS: [(&str, &str); 3] = [
+    ("profile", "-I -F 999"),
+    ("offcputime", ""),
+    ("lockstat", ""),
+];
+
 #[test]
 fn killed_while_reporting_nothing_stays() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
-    for tool in ["profile", "offcputime", "lockstat"] {
+    for (tool, options) in WRITERS {
         let path = dir.path().join(format!("{tool}.json"));
         let name = std::ffi::CString::new(path.to_str().expect("plain")).expect("no zeros");
         // SAFETY: a C string.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        let mut args = vec!["-o", path.to_str().expect("plain")];
-        args.extend(if tool == "profile" {
-            &["-I", "-F", "999"][..]
-        } else {
-            &[]
-        });
-        let running = Tool::start(tool, &args);
-        running.wait_attached();
+        let running = Tool::attached(tool, format!("{options} -o {}", path.display()));
         // Not before: it tries at its start whether the file can be written.
         let mut reader = fs::File::options();
         let reader = reader.read(true).custom_flags(libc::O_NONBLOCK).open(&path);
@@ -121,10 +112,8 @@ fn killed_while_reporting_nothing_stays() {
         // SAFETY: one entry.
         let ready = unsafe { libc::poll(&raw mut polled, 1, 60_000) };
         assert_eq!(ready, 1, "{tool} reports");
-        running.signal(libc::SIGSTOP);
-        let held = Held::by(running.pid());
-        running.signal(libc::SIGKILL);
-        running.finish();
+        let held = stop(&running);
+        finish(running);
         held.assert_gone(tool);
         let mut bytes = [0; 1];
         assert_eq!(reader.read(&mut bytes).expect("a FIFO"), 1);
@@ -134,52 +123,34 @@ fn killed_while_reporting_nothing_stays() {
 /// SIGXFSZ comes in the middle of writing and ends it as SIGKILL would.
 #[test]
 fn killed_while_writing_a_file_leaves_none() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    for (tool, before) in [
-        ("profile", None),
-        ("offcputime", None),
-        ("lockstat", None),
-        ("profile", Some("old")),
-    ] {
+    let first = WRITERS.map(|writer| (writer, None));
+    let again = [(WRITERS[0], Some("old"))];
+    for ((tool, options), before) in first.into_iter().chain(again) {
         let path = dir.path().join("out.json");
         if let Some(text) = before {
             fs::write(&path, text).expect("a file");
         }
-        let mut command = Command::new(crate::built(tool));
-        command.args(["-q", "-o"]).arg(&path).args(["300ms"]);
-        if tool == "profile" {
-            command.args(["-I", "-F", "999"]);
-        }
-        // SAFETY: one system call.
+        let args = format!("{options} -q -o {} 300ms", path.display());
+        let mut command = Tool::command(tool, args);
+        // SAFETY: two system calls.
         unsafe {
             command.pre_exec(|| {
-                let none = libc::rlimit {
-                    rlim_cur: 0,
-                    rlim_max: 0,
-                };
-                libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-                let little = libc::rlimit {
-                    rlim_cur: 100,
-                    rlim_max: 100,
-                };
-                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const little);
+                for (what, most) in [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_FSIZE, 100)] {
+                    let limit = libc::rlimit {
+                        rlim_cur: most,
+                        rlim_max: most,
+                    };
+                    libc::setrlimit(what, &raw const limit);
+                }
                 Ok(())
             });
         }
-        let output = Tool::spawn(tool, command).finish();
-        assert_eq!(
-            output.code,
-            128 + libc::SIGXFSZ,
-            "{tool}: {}",
-            output.stderr
-        );
-        let left: Vec<_> = fs::read_dir(dir.path())
-            .expect("a directory")
-            .flatten()
-            .collect();
+        Tool::spawn(tool, command)
+            .finish()
+            .status(128 + libc::SIGXFSZ);
+        let left: Vec<_> = fs::read_dir(dir.path()).expect("a directory").collect();
         assert_eq!(left.len(), usize::from(before.is_some()), "{left:?}");
         if let Some(text) = before {
             assert_eq!(fs::read_to_string(&path).expect("a file"), text);
@@ -189,9 +160,7 @@ fn killed_while_writing_a_file_leaves_none() {
 
 #[test]
 fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in COMMANDED {
         // We may be too late ourselves.
         let killed = (0..5).any(|_| killed_before_its_command(tool));
@@ -201,7 +170,7 @@ fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
 
 /// Whether it was, and had a child.
 fn killed_before_its_command(tool: &str) -> bool {
-    let running = Tool::start(tool, &["--", "sleep", "60"]);
+    let running = Tool::start(tool, "-- sleep 60");
     let give_up = Instant::now() + PATIENCE;
     loop {
         let held = Held::by(running.pid());
@@ -234,9 +203,7 @@ fn killed_before_its_command(tool: &str) -> bool {
 
 #[test]
 fn too_few_descriptors_are_one_line_with_the_remedy() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
         for limit in [4, 12, 16, 20, 24, 32, 64, 127] {
             // Descriptors that the tests were started with are not the tool's.
@@ -247,71 +214,51 @@ fn too_few_descriptors_are_one_line_with_the_remedy() {
             let mut command = Command::new("bash");
             command.args(["-c", &script]);
             let output = Tool::spawn(tool, command).finish();
-            assert_eq!(output.code, 1, "{tool} {limit}: {}", output.stdout);
-            let lines: Vec<&str> = output.stdout.lines().collect();
-            assert_eq!(lines.len(), 1, "{tool} {limit}: {lines:#?}");
-            assert!(
-                lines[0].starts_with(&format!("{tool}: ")) && lines[0].contains("ulimit -n"),
-                "{tool} {limit}: {lines:?}"
-            );
+            let said = format!("{tool} {limit}: {}", output.stdout);
+            assert_eq!(output.code, 1, "{said}");
+            assert_eq!(output.stdout.lines().count(), 1, "{said}");
+            assert!(output.stdout.starts_with(&format!("{tool}: ")), "{said}");
+            assert!(output.stdout.contains("ulimit -n"), "{said}");
         }
     }
 }
 
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
 /// Samples at 997 Hz of so much CPU time; their number is random by its root.
-fn assert_sampled(found: u64, cpu_ns: u64) {
+fn assert_sampled(report: &Value, cpu_ns: u64) {
+    let found = sum(list(report, "stacks"), "count");
     let expected = cpu_ns as f64 / 1e9 * 997.0;
     let off = expected * 0.02 + 4.0 * expected.sqrt();
-    let most = expected + off + stolen_samples(997.0);
-    assert!(
-        (expected - off..=most).contains(&(found as f64)),
-        "{found} samples, {expected} to {most} expected"
-    );
+    let bounds = expected - off..=expected + off + stolen_samples(997.0);
+    assert_within("samples", found as f64, bounds, expected);
+}
+
+/// Two threads that compute for two seconds, and what is to be said of them.
+fn two_spinners() -> (Workload, String) {
+    let workload = Workload::start("spinner", "--threads 2 --seconds 2");
+    let options = format!("-j -p {}", workload.pid());
+    (workload, options)
 }
 
 /// CPU time by the threads' own clocks, samples by ten tools at once.
 #[test]
 fn ten_at_once_all_tell_the_truth() {
-    let Some(_machine) = alone() else {
-        return;
+    let _machine = Machine::alone();
+    let (mut workload, options) = two_spinners();
+    let ten = |tool: &str, own: &str| {
+        let start = |_| Tool::start(tool, format!("{options} {own}"));
+        (0..10).map(start).collect::<Vec<Tool>>()
     };
-    let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "2"]);
-    let pid = workload.pid().to_string();
-    let profiles: Vec<Tool> = (0..10)
-        .map(|_| Tool::start("profile", &["-j", "-F", "997", "-p", &pid]))
-        .collect();
-    let waits: Vec<Tool> = (0..10)
-        .map(|_| Tool::start("offcputime", &["-j", "-p", &pid]))
-        .collect();
+    let (profiles, waits) = (ten("profile", "-F 997"), ten("offcputime", ""));
     profiles.iter().chain(&waits).for_each(Tool::wait_attached);
-    workload.go();
-    let cpu_ns: u64 = workload
-        .results()
-        .iter()
-        .map(|thread| number(thread, "oncpu_ns"))
-        .sum();
+    let cpu_ns = sum(&workload.work(), "oncpu_ns");
     for tool in profiles {
-        tool.interrupt();
-        let output = tool.finish();
-        assert_eq!(output.code, 0, "{}", output.stderr);
-        let report = json(&output.stdout);
-        let stacks = report["stacks"].as_array().expect("stacks");
-        let samples: u64 = stacks.iter().map(|stack| number(stack, "count")).sum();
-        assert_sampled(samples, cpu_ns);
+        assert_sampled(&tool.report(), cpu_ns);
     }
     for tool in waits {
-        tool.interrupt();
-        let report = json(&tool.finish().stdout);
-        let sum = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
-            .map(|phase| number(&report["accounting"], phase))
-            .iter()
-            .sum::<u64>();
+        let report = tool.report();
         let lifetime = number(&report, "accounting.lifetime_ns");
-        assert!(sum.abs_diff(lifetime) <= lifetime / 100, "{report:#}");
+        let off = phases_ns(&report).abs_diff(lifetime);
+        assert_within("ns off", off, ..=lifetime / 100, &report);
         let oncpu_ns = number(&report, "accounting.oncpu_ns");
         assert_cpu_time(oncpu_ns, cpu_ns, 0.05);
     }
@@ -321,40 +268,26 @@ fn ten_at_once_all_tell_the_truth() {
 /// Stopped for as long as a workload of two seconds takes: BPF goes on, and what it could not tell is counted.
 #[test]
 fn a_stopped_tool_goes_on_where_it_was() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "2"]);
-    let pid = workload.pid().to_string();
-    let profile = Tool::start("profile", &["-j", "-F", "997", "-p", &pid]);
-    let offcputime = Tool::start("offcputime", &["-j", "-p", &pid]);
-    let runqlat = Tool::start("runqlat", &["-j", "-p", &pid, "200ms"]);
-    let tools = [&profile, &offcputime, &runqlat];
-    tools.iter().for_each(|tool| tool.wait_attached());
+    let _machine = Machine::alone();
+    let (mut workload, options) = two_spinners();
+    let tools = [
+        ("profile", "-F 997"),
+        ("offcputime", ""),
+        ("runqlat", "200ms"),
+    ];
+    let tools = tools.map(|(tool, own)| Tool::start(tool, format!("{own} {options}")));
+    tools.iter().for_each(Tool::wait_attached);
     tools.iter().for_each(|tool| tool.signal(libc::SIGSTOP));
-    workload.go();
-    let results = workload.results();
+    let cpu_ns = sum(&workload.work(), "oncpu_ns");
     tools.iter().for_each(|tool| tool.signal(libc::SIGCONT));
-    tools.iter().for_each(|tool| tool.interrupt());
-    let cpu_ns: u64 = results
-        .iter()
-        .map(|thread| number(thread, "oncpu_ns"))
-        .sum();
-    let report = json(&profile.finish().stdout);
-    let stacks = report["stacks"].as_array().expect("stacks");
-    let samples: u64 = stacks.iter().map(|stack| number(stack, "count")).sum();
-    assert_sampled(samples, cpu_ns);
-    let report = json(&offcputime.finish().stdout);
-    let oncpu_ns = number(&report, "accounting.oncpu_ns");
+    tools.iter().for_each(Tool::interrupt);
+    let [profile, offcputime, runqlat] = tools.map(|tool| tool.finish().ok());
+    assert_sampled(&profile.report(), cpu_ns);
+    let oncpu_ns = number(&offcputime.report(), "accounting.oncpu_ns");
     assert_cpu_time(oncpu_ns, cpu_ns, 0.05);
 
     // One interval is as long as the stop, and says so; none overlaps another.
-    let output = runqlat.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let reports: Vec<Value> = output.stdout.lines().map(json).collect();
-    let lengths: Vec<u64> = reports
-        .iter()
-        .map(|report| number(report, "end_ns") - number(report, "start_ns"))
-        .collect();
+    let length = |report: &Value| number(report, "end_ns") - number(report, "start_ns");
+    let lengths: Vec<u64> = runqlat.reports().iter().map(length).collect();
     assert!(lengths.iter().any(|ns| *ns >= 1_900_000_000), "{lengths:?}");
 }

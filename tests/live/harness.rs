@@ -3,9 +3,10 @@
 use std::panic::catch_unwind;
 use std::process::Command;
 
-use crate::kernel::{alone, beside, schedstat};
+use crate::found::number;
+use crate::kernel::{Machine, schedstat};
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 fn shell(script: &str) -> Tool {
     let mut command = Command::new("sh");
@@ -15,10 +16,8 @@ fn shell(script: &str) -> Tool {
 
 #[test]
 fn a_workloads_totals_are_the_kernels() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut workload = Workload::start("spinner", &["--threads", "2", "--seconds", "0.1"]);
+    let _machine = Machine::alone();
+    let mut workload = Workload::start("spinner", ["--threads", "2", "--seconds", "0.1"]);
     let pid = workload.pid();
     workload.go();
     for result in workload.results() {
@@ -33,9 +32,7 @@ fn a_workloads_totals_are_the_kernels() {
 
 #[test]
 fn attachment_is_awaited_and_ctrl_c_arrives() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let tool = shell(
         "trap 'echo report; exit 3' INT; echo noise >&2; echo 'sh: tracing x' >&2; \
          while :; do sleep 0.01; done",
@@ -49,9 +46,7 @@ fn attachment_is_awaited_and_ctrl_c_arrives() {
 
 #[test]
 fn a_tool_that_gives_up_is_not_waited_for() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let waited = catch_unwind(|| shell("echo no BTF >&2; exit 1").wait_attached());
     let said = waited.expect_err("there is nothing to wait for");
     let said = said.downcast_ref::<String>().expect("a message");
@@ -60,9 +55,7 @@ fn a_tool_that_gives_up_is_not_waited_for() {
 
 #[test]
 fn a_signal_is_told_as_a_shell_does() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     assert_eq!(shell("kill -TERM $$").finish().code, 128 + libc::SIGTERM);
     let tool = shell("exec sleep 100");
     tool.signal(libc::SIGKILL);
@@ -71,11 +64,9 @@ fn a_signal_is_told_as_a_shell_does() {
 
 #[test]
 fn the_tools_are_built_here() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for name in ["offcputime", "pressure", "profile", "runqlat"] {
         assert!(crate::built(name).exists(), "{name}");
     }
-    Tool::start("profile", &["--version"]).finish();
+    Tool::run("profile", ["--version"]);
 }

@@ -5,12 +5,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::c_program::{compile, run};
+use crate::bound::assert_within;
+use crate::c_program::{Program, run};
 use crate::cpu_times::{stolen_samples, watch_cpus};
-use crate::kernel::alone;
+use crate::found::{json, list, number, sum};
+use crate::kernel::Machine;
 use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// Takes the number in its first argument, with luck that is none (clone3), and is busy under it.
 const REUSE: &str = r#"
@@ -48,29 +50,20 @@ int main(int argc, char **argv)
 
 #[test]
 fn whoever_comes_to_have_the_number_asked_for_is_not_meant() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "reuse", REUSE, &[]);
+    let _machine = Machine::alone();
+    let program = Program::c("reuse", REUSE, "");
     for option in ["-p", "-t"] {
-        let mut meant = Workload::start("spinner", &["--threads", "1", "--seconds", "0.2"]);
+        let mut meant = Workload::start("spinner", "--threads 1 --seconds 0.2");
         let id = meant.pid();
-        let mut command = Command::new(&program);
-        command.arg(id.to_string());
-        let (mut other, _) = Workload::spawn("reuse", command);
-        let tools = Tools::start(&[option, &id.to_string()]);
-        meant.go();
-        meant.results();
+        let mut other = program.start(id.to_string());
+        let tools = Tools::start(&format!("{option} {id}"));
+        meant.work();
         meant.finish();
-        other.go();
-        assert_eq!(number(&other.results()[0], "child"), u64::from(id));
+        assert_eq!(number(&other.work()[0], "child"), u64::from(id));
         let [offcputime, profile, runqlat] = tools.reports().reports;
         other.finish();
-        for entries in [stacks(&offcputime), stacks(&profile), groups(&runqlat)] {
-            for entry in entries {
-                assert_ne!(entry["comm"], "reuse", "{option}: {entry}");
-            }
+        for entry in [stacks(&offcputime), stacks(&profile), groups(&runqlat)].concat() {
+            assert_ne!(entry["comm"], "reuse", "{option}: {entry}");
         }
         // Who was meant was there.
         assert!(!stacks(&offcputime).is_empty());
@@ -103,21 +96,18 @@ int main(void)
 /// `server & exec offcputime -p $!`: the tool has the shell's number, and so the shell's child.
 #[test]
 fn a_child_that_the_tool_inherits_is_traced_with_all_its_threads() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "crowd", CROWD, &["-pthread"]);
+    let _machine = Machine::alone();
+    let program = Program::c("crowd", CROWD, "-pthread");
     let script = "\"$0\" > /dev/null & exec \"$1\" -q -j -p $! 1";
     let output = run(Command::new("sh")
         .args(["-c", script])
-        .args([program, crate::built("offcputime")]));
+        .args([program.path(), &crate::built("offcputime")]));
     assert_eq!(busy_threads(&output, 20), 3, "{output}");
 }
 
 /// Threads with more waits than that.
 fn busy_threads(report: &str, least: u64) -> usize {
-    let report: Value = serde_json::from_str(report).expect("JSON");
+    let report = json(report);
     let mut waits: BTreeMap<u64, u64> = BTreeMap::new();
     for stack in stacks(&report) {
         *waits.entry(number(stack, "tid")).or_default() += number(stack, "count");
@@ -128,17 +118,14 @@ fn busy_threads(report: &str, least: u64) -> usize {
 /// The clock of a time namespace is days ahead or behind, that of events never.
 #[test]
 fn a_time_namespaces_clock_changes_nothing() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "crowd", CROWD, &["-pthread"]);
+    let _machine = Machine::alone();
+    let program = Program::c("crowd", CROWD, "-pthread");
     for offset in ["200000", "-3"] {
         let output = run(Command::new("unshare")
             .args(["--time", &format!("--monotonic={offset}")])
             .arg(crate::built("offcputime"))
             .args(["-q", "-j", "--"])
-            .arg(&program));
+            .arg(program.path()));
         assert_eq!(busy_threads(&output, 499), 3, "{offset} s: {output}");
     }
 }
@@ -160,33 +147,27 @@ int main(void)
 
 #[test]
 fn a_commands_end_is_its_work_too() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "rich", RICH, &[]);
-    let script = format!("{}; date +%s%N", program.display());
+    let _machine = Machine::alone();
+    let program = Program::c("rich", RICH, "");
+    let script = format!("{}; date +%s%N", program.text());
     watch_cpus();
     let output = run(Command::new(crate::built("profile"))
         .args(["-q", "-j", "-F", "4999", "--", "sh", "-c", &script]));
     let mut lines = output.lines();
     let mut moment = || -> u64 { lines.next().expect("two times").parse().expect("ns") };
     let (began, ended) = (moment(), moment());
-    let report: Value = serde_json::from_str(lines.next().expect("a report")).expect("JSON");
+    let report = json(lines.next().expect("a report"));
     let is_exit = |stack: &&Value| {
-        let kernel = stack["kernel"].as_array().expect("frames");
-        kernel.iter().any(|frame| frame["name"] == "do_exit")
+        let mut kernel = list(stack, "kernel").iter();
+        kernel.any(|frame| frame["name"] == "do_exit")
     };
-    let found = stacks(&report).iter().filter(is_exit);
-    let found: u64 = found.map(|stack| number(stack, "count")).sum();
+    let found = sum(stacks(&report).iter().filter(is_exit), "count");
     // date has to begin before it can say when.
     let (least, most) = ((ended - began) * 7 / 10, ended - began);
     let samples = |ns: u64| ns * 4_999 / 1_000_000_000;
     // Of a thread that does not run there are none.
     let away = stolen_samples(4_999.0) as u64;
     let range = samples(least).saturating_sub(away)..=samples(most) + 1;
-    assert!(
-        *range.start() > 50 && range.contains(&found),
-        "{found} samples, {range:?}: {report:#}"
-    );
+    assert!(*range.start() > 50, "{range:?}");
+    assert_within("samples", found, range, &report);
 }

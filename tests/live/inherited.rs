@@ -6,13 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::kernel::beside;
+use crate::args::Args;
+use crate::kernel::Machine;
 use crate::tool::{COMMANDED, TRACERS, Tool, once};
 
 /// Started with these signals ignored and all others as usual.
-fn ignoring(tool: &str, args: &[&str], signals: &'static [i32]) -> Tool {
-    let mut command = Command::new(crate::built(tool));
-    command.args(args);
+fn ignoring(tool: &str, args: impl Args, signals: &'static [i32]) -> Tool {
+    let mut command = Tool::command(tool, args);
     // SAFETY: signal() is async-signal-safe, and nothing else is called.
     unsafe {
         command.pre_exec(move || {
@@ -36,20 +36,15 @@ fn ignored(status: &str) -> Option<u64> {
 /// As `nohup` starts it, of which nothing remains when the terminal goes.
 #[test]
 fn a_signal_that_the_caller_ignores_ends_nothing() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
-        let mut args = once(tool, "1");
-        args.push("-j");
+        let args = format!("-j {}", once(tool, "1").join(" "));
         let began = Instant::now();
         let running = ignoring(tool, &args, &[libc::SIGHUP]);
         running.wait_attached();
         running.signal(libc::SIGHUP);
         running.signal(libc::SIGHUP);
-        let output = running.finish();
-        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
-        output.report();
+        running.finish().ok().report();
         assert!(began.elapsed() >= Duration::from_secs(1), "{tool}");
     }
 }
@@ -57,26 +52,19 @@ fn a_signal_that_the_caller_ignores_ends_nothing() {
 /// As the background jobs of a script are started, which end such tools with `kill -INT $!`.
 #[test]
 fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
-        let mut args = once(tool, "3600");
-        args.push("-j");
+        let args = format!("-j {}", once(tool, "3600").join(" "));
         let running = ignoring(tool, &args, &[libc::SIGINT]);
         running.wait_attached();
         running.signal(libc::SIGINT);
-        let output = running.finish();
-        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
-        output.report();
+        running.finish().ok().report();
     }
 }
 
 #[test]
 fn a_command_ignores_what_the_caller_ignores() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let mask = |signals: &[i32]| signals.iter().fold(0, |mask, n| mask | 1 << (n - 1));
     // Whatever these tests were started with, but for what Rust's runtime does to itself only.
     let own = fs::read_to_string("/proc/self/status").expect("own");
@@ -87,12 +75,12 @@ fn a_command_ignores_what_the_caller_ignores() {
         &[libc::SIGINT, libc::SIGQUIT, libc::SIGPIPE],
     ] {
         for tool in COMMANDED {
-            let args = ["-q", "-j", "--", "grep", "SigIgn", "/proc/self/status"];
-            let output = ignoring(tool, &args, signals).finish();
-            assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
+            let args = "-q -j -- grep SigIgn /proc/self/status";
+            let output = ignoring(tool, args, signals).finish().ok();
+            let expected = own | mask(signals);
             assert_eq!(
                 ignored(&output.stdout),
-                Some(own | mask(signals)),
+                Some(expected),
                 "{tool} {signals:?}"
             );
         }
@@ -101,23 +89,20 @@ fn a_command_ignores_what_the_caller_ignores() {
 
 #[test]
 fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in COMMANDED {
         let args = ["-q", "-j", "--", "sh", "-c", "exit 7"];
-        let output = ignoring(tool, &args, &[libc::SIGCHLD]).finish();
-        assert_eq!(output.code, 7, "{tool}: {}", output.stderr);
-        output.report();
+        ignoring(tool, args, &[libc::SIGCHLD])
+            .finish()
+            .status(7)
+            .report();
     }
 }
 
 /// A user of whom there may be one process, or a thread or two on top: the first is the guard.
 #[test]
 fn a_command_for_which_there_is_no_process_says_so() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("our own");
     // Where it is built nobody else may be let in.
@@ -143,8 +128,7 @@ fn a_command_for_which_there_is_no_process_says_so() {
                 Ok(())
             });
         }
-        let output = Tool::spawn("runqlat", command).finish();
-        assert_eq!(output.code, 1, "{}", output.stderr);
+        let output = Tool::spawn("runqlat", command).finish().status(1);
         let why = "Resource temporarily unavailable; allow more processes: ulimit -u, and pids.max of its cgroup";
         // A thread that has just ended may still be counted, and the command's own is the one too many.
         let said = output.stderr.replace(" make a thread for it:", "");
@@ -154,9 +138,7 @@ fn a_command_for_which_there_is_no_process_says_so() {
 
 #[test]
 fn a_command_is_waited_for_though_nothing_can_be_written() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     for tool in COMMANDED {
         let done = dir.path().join(tool);
@@ -176,24 +158,19 @@ fn a_command_is_waited_for_though_nothing_can_be_written() {
 
 #[test]
 fn a_log_stays_until_there_is_something_to_write() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("old.hlog");
-    let path = log.to_str().expect("plain");
+    let path = log.display();
     let old = "old".repeat(10_000);
     for tool in ["runqlat", "biolatency"] {
         fs::write(&log, &old).expect("a file");
-        let output = Tool::start(tool, &["--hdr", path, "--", "/no/such"]).finish();
-        assert_eq!(output.code, 1, "{tool}: {}", output.stderr);
+        Tool::run(tool, format!("--hdr {path} -- /no/such")).status(1);
         assert!(fs::read_to_string(&log).is_ok_and(|kept| kept == old));
         // Whether or not anything was waited for.
-        let output = Tool::start(tool, &["-P", "--comm", "nobody", "--hdr", path, "0.1", "1"]);
-        assert_eq!(output.finish().code, 0, "{tool}");
+        Tool::run(tool, format!("-P --comm nobody --hdr {path} 0.1 1")).ok();
         assert_eq!(fs::read_to_string(&log).expect("text"), "", "{tool}");
-        let output = Tool::start(tool, &["--hdr", path, "0.1", "1"]).finish();
-        assert_eq!(output.code, 0, "{tool}: {}", output.stderr);
+        Tool::run(tool, format!("--hdr {path} 0.1 1")).ok();
         let text = fs::read_to_string(&log).expect("text");
         assert!(!text.contains("old"), "{tool}: {text}");
     }

@@ -8,12 +8,15 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::bound::assert_within;
 use crate::c_program::run;
 use crate::containers::enter;
-use crate::kernel::alone;
-use crate::symbols::{frames, name, stacks};
+use crate::found::{list, number, weight};
+use crate::kernel::Machine;
+use crate::symbols::{name, names, stacks};
+use crate::targets::ended;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// Called from first to last; the last one computes.
 const HOT: [&str; 3] = ["a", "b", "hot"];
@@ -75,21 +78,14 @@ struct Traced {
 }
 
 /// `before_the_end`: when the program is done, and still traced.
-fn trace(mut workload: Workload, tgid: u32, before_the_end: impl FnOnce()) -> Traced {
-    let pid = tgid.to_string();
-    let profile = Tool::start("profile", &["-j", "-F", "499", "-p", &pid]);
-    let offcputime = Tool::start("offcputime", &["-j", "-p", &pid]);
-    profile.wait_attached();
-    offcputime.wait_attached();
-    workload.go();
-    let results = workload.results();
+fn trace(mut workload: Workload, before_the_end: impl FnOnce()) -> Traced {
+    let pid = workload.pid();
+    let tools = [("profile", "-F 499"), ("offcputime", "")];
+    let tools = tools.map(|(tool, own)| Tool::start(tool, format!("-j {own} -p {pid}")));
+    tools.iter().for_each(Tool::wait_attached);
+    let results = workload.work();
     before_the_end();
-    let [samples, waits] = [profile, offcputime].map(|tool| {
-        tool.interrupt();
-        let output = tool.finish();
-        assert_eq!(output.code, 0, "{}", output.stderr);
-        serde_json::from_str(&output.stdout).expect("JSON")
-    });
+    let [samples, waits] = ended(tools);
     workload.finish();
     Traced {
         samples,
@@ -100,22 +96,17 @@ fn trace(mut workload: Workload, tgid: u32, before_the_end: impl FnOnce()) -> Tr
 
 /// Which of these functions are in the stack, root first.
 fn found<'a>(stack: &Value, chain: &[&'a str], is: IsFunction) -> Vec<&'a str> {
-    let jit = frames(stack, "user")
+    let jit = list(stack, "user")
         .iter()
         .filter(|frame| frame["kind"] == "jit");
-    jit.filter_map(|frame| chain.iter().find(|function| is(name(frame), function)))
-        .copied()
-        .collect()
+    let known = jit.filter_map(|frame| chain.iter().find(|function| is(name(frame), function)));
+    known.copied().collect()
 }
 
 /// Weight of the stacks for which this holds.
-fn weight(report: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
+fn weight_of(report: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
     let chosen = stacks(report).iter().filter(|stack| wanted(stack));
-    let count = |stack: &Value| match &stack["values"] {
-        Value::Array(values) => values.iter().filter_map(Value::as_u64).sum(),
-        _ => number(stack, "count"),
-    };
-    chosen.map(count).sum()
+    chosen.map(weight).sum()
 }
 
 /// At least this share of the stacks of a kind are as they should be.
@@ -126,36 +117,30 @@ fn assert_share(
     kind: impl Fn(&Value) -> bool,
     right: impl Fn(&Value) -> bool,
 ) {
-    let all = weight(report, &kind);
+    let all = weight_of(report, &kind);
     let wrong = |stack: &Value| kind(stack) && !right(stack);
-    let share = 1.0 - weight(report, wrong) as f64 / all as f64;
-    eprintln!("{what}: {:.2} % of {all}", share * 100.0);
-    let wrong: Vec<String> = stacks(report)
-        .iter()
-        .filter(|stack| wrong(stack))
-        .map(|stack| {
-            let names = frames(stack, "user").iter().rev().take(6).map(name);
-            let names: Vec<String> = names.map(|name| name.chars().take(40).collect()).collect();
-            format!(
-                "{} {} {}",
-                stack["count"],
-                stack["user_end"],
-                names.join(" < ")
-            )
-        })
-        .collect();
-    assert!(
-        share >= least,
-        "{what}: {share}, not in\n{}",
-        wrong.join("\n")
-    );
+    let share = 1.0 - weight_of(report, wrong) as f64 / all as f64;
+    let stack_text = |stack: &Value| {
+        let names = names(stack).into_iter().rev().take(6);
+        let names: Vec<String> = names.map(|name| name.chars().take(40).collect()).collect();
+        format!(
+            "{} {} {}\n",
+            stack["count"],
+            stack["user_end"],
+            names.join(" < ")
+        )
+    };
+    let wrong = stacks(report).iter().filter(|stack| wrong(stack));
+    let wrong: String = wrong.map(stack_text).collect();
+    assert_within(format!("{what}, share of {all}"), share, least.., wrong);
 }
 
 impl Traced {
     /// Samples are in `hot`, or in any of [`SMALL`] if the program has them; their callers are there, up to the root.
     fn assert_samples(&self, small: bool, is: IsFunction) {
         let report = &self.samples;
-        let all = weight(report, |_| true);
+        let any = |_: &Value| true;
+        let all = weight_of(report, any);
         assert!(all >= 300, "{all} samples of some 1,000 to 1,500");
         let hot = |stack: &Value| found(stack, &HOT, is) == HOT;
         let any_small = |stack: &Value| !found(stack, &SMALL, is).is_empty();
@@ -163,84 +148,60 @@ impl Traced {
             let found = found(stack, &SMALL, is);
             !found.is_empty() && SMALL.starts_with(&found)
         };
-        assert_share(
-            report,
-            "all functions",
-            0.95,
-            |_| true,
-            |stack| hot(stack) || small && whole_small(stack),
-        );
+        let right = |stack: &Value| hot(stack) || small && whole_small(stack);
+        assert_share(report, "all functions", 0.95, any, right);
         if small {
-            let leaves = weight(report, |stack| found(stack, &SMALL, is) == SMALL);
+            let leaves = weight_of(report, |stack| found(stack, &SMALL, is) == SMALL);
             // So many that one in a hundred is one.
             assert!(leaves >= 100, "{leaves} of {all} in the leaf");
             assert_share(report, "small functions", 0.99, any_small, whole_small);
         }
-        let any = |_: &Value| true;
         let rooted = |stack: &Value| stack["user_end"] == "root";
         assert_share(report, "rooted", 0.99, any, rooted);
     }
 
     /// The program slept in these functions for as long as it says.
     fn assert_waits(&self, chain: [&str; 2], is: IsFunction) {
-        let found = weight(&self.waits, |stack| {
+        let found = weight_of(&self.waits, |stack| {
             found(stack, &chain, is) == chain && stack["user_end"] == "root"
         });
-        eprintln!("{chain:?}: {found} of {} ns", self.wait_ns);
         let error = found.abs_diff(self.wait_ns) as f64 / self.wait_ns as f64;
-        assert!(
-            error <= 0.05,
-            "{found} ns of {}: {:#}",
-            self.wait_ns,
-            self.waits
-        );
+        assert_within(format!("{chain:?}: error"), error, ..=0.05, &self.waits);
     }
 }
 
 #[test]
 fn javascript_functions_are_all_there_in_order() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     // It leaves a log in its directory.
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = node();
     command.arg(source("calls.js")).current_dir(dir.path());
-    let (workload, tgid) = Workload::spawn("node", command);
-    let traced = trace(workload, tgid, || {});
+    let traced = trace(Workload::spawn("node", command), || ());
     traced.assert_samples(true, is_javascript);
     traced.assert_waits(["waitOuter", "waitInner"], is_javascript);
 }
 
 #[test]
 fn java_functions_are_all_there_in_order() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    run(Command::new("javac")
-        .arg("-d")
-        .arg(dir.path())
-        .arg(source("Calls.java")));
+    let mut javac = Command::new("javac");
+    run(javac.arg("-d").arg(dir.path()).arg(source("Calls.java")));
     let mut command = Command::new("java");
     // Compiled once, at the first call: what a better compiler replaces is not in the map that is written at the end, and how many
     // calls make a function worth compiling depends on how busy the compiler is.
-    command.args([
-        "-XX:+PreserveFramePointer",
-        "-Xcomp",
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-    ]);
+    command.args("-XX:+PreserveFramePointer -Xcomp -XX:TieredStopAtLevel=1 -cp".split(' '));
     command.arg(dir.path());
-    command.args([
-        "-XX:CompileCommand=quiet",
-        "-XX:CompileCommand=compileonly,Calls::*",
-        "-XX:CompileCommand=dontinline,Calls::*",
-    ]);
+    command.args(
+        ["quiet", "compileonly,Calls::*", "dontinline,Calls::*"]
+            .map(|what| format!("-XX:CompileCommand={what}")),
+    );
     command.arg("Calls");
-    let (workload, tgid) = Workload::spawn("java", command);
-    let traced = trace(workload, tgid, || {
-        run(Command::new("jcmd").args([&tgid.to_string(), "Compiler.perfmap"]));
+    let workload = Workload::spawn("java", command);
+    let tgid = workload.pid().to_string();
+    let traced = trace(workload, || {
+        run(Command::new("jcmd").args([&tgid, "Compiler.perfmap"]));
     });
     traced.assert_samples(true, is_java);
     traced.assert_waits(["waitOuter", "waitInner"], is_java);
@@ -248,20 +209,18 @@ fn java_functions_are_all_there_in_order() {
 
 #[test]
 fn python_functions_are_all_there_in_order() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut command = python();
     command.arg(source("calls.py"));
-    let (workload, tgid) = Workload::spawn("python", command);
+    let workload = Workload::spawn("python", command);
     // It never runs meanwhile: BPF does not see its stack, the tool walks it.
-    let asleep = Tool::start("offcputime", &["-j", "-p", &tgid.to_string(), "0.2"]).finish();
-    let asleep: Value = serde_json::from_str(&asleep.stdout).expect("JSON");
+    let args = format!("-j -p {} 0.2", workload.pid());
+    let asleep = Tool::run("offcputime", args).ok().report();
     let in_main = |stack: &Value| {
         found(stack, &["<module>", "main"], is_python).len() == 2 && stack["user_end"] == "root"
     };
     assert_share(&asleep, "asleep throughout", 1.0, |_| true, in_main);
-    let traced = trace(workload, tgid, || {});
+    let traced = trace(workload, || ());
     traced.assert_samples(false, is_python);
     traced.assert_waits(["wait_outer", "wait_inner"], is_python);
 }
@@ -269,18 +228,16 @@ fn python_functions_are_all_there_in_order() {
 /// The map is in the container's /tmp, under the ID that the process has there.
 #[test]
 fn javascript_in_a_container_has_a_perf_map_of_its_own() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     // The checkout may be below the /tmp that is hidden.
     let script = format!(
         "exec 3<{}; mount -t proc none /proc && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >calls.js && exec \"$@\" calls.js",
         source("calls.js").display()
     );
-    let (workload, tgid) = enter(&script, &node());
-    let outside = format!("/tmp/perf-{tgid}.map");
+    let workload = enter(&script, &node());
+    let outside = format!("/tmp/perf-{}.map", workload.pid());
     assert!(!Path::new(&outside).exists(), "{outside}");
-    let traced = trace(workload, tgid, || {});
+    let traced = trace(workload, || ());
     traced.assert_samples(true, is_javascript);
     traced.assert_waits(["waitOuter", "waitInner"], is_javascript);
 }

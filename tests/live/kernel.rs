@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
@@ -22,24 +23,34 @@ enum Side {
     Beside(#[expect(dead_code, reason = "held, not looked at")] RwLockReadGuard<'static, ()>),
 }
 
-/// For a test that measures, or that disturbs whoever does: no other live test runs meanwhile. `None`: see [`require_live`].
+/// For tests that are still to say [`Machine::alone`].
 pub(crate) fn alone() -> Option<Machine> {
-    // A test that failed while it held this leaves nothing behind.
-    require_live().then(|| {
-        let side = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-        Machine::taken(Side::Alone(side))
-    })
+    Some(Machine::alone())
 }
 
-/// For a test whose outcome is the same whatever else runs: others of its kind may run meanwhile.
+/// For tests that are still to say [`Machine::beside`].
 pub(crate) fn beside() -> Option<Machine> {
-    require_live().then(|| {
-        let side = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-        Machine::taken(Side::Beside(side))
-    })
+    Some(Machine::beside())
 }
 
 impl Machine {
+    /// For a test that measures, or that disturbs whoever does: no other live test runs meanwhile.
+    pub(crate) fn alone() -> Self {
+        require_live();
+        // A test that failed while it held this leaves nothing behind.
+        Self::taken(Side::Alone(
+            MACHINE.write().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+
+    /// For a test whose outcome is the same whatever else runs: others of its kind may run meanwhile.
+    pub(crate) fn beside() -> Self {
+        require_live();
+        Self::taken(Side::Beside(
+            MACHINE.read().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+
     fn taken(side: Side) -> Self {
         HAS_MACHINE.set(true);
         Self(side)
@@ -57,28 +68,27 @@ pub(crate) fn assert_machine_taken() {
     let is_test = thread::current().name().is_some();
     assert!(
         !is_test || HAS_MACHINE.get(),
-        "a live test begins with alone() or beside()"
+        "a live test begins with Machine::alone() or Machine::beside()"
     );
 }
 
-/// Whether the live tests can run here. Where they cannot they say so, or fail under
-/// `REQUIRE_LIVE=1`.
-fn require_live() -> bool {
+/// Where no live test can run, the first of them ends them all, and says so; under `REQUIRE_LIVE=1` each fails.
+fn require_live() {
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
-    let live = root && Path::new("/sys/kernel/btf/vmlinux").exists();
-    if !live {
-        skip("needs root and BTF");
-        return false;
+    if root && Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return;
     }
-    true
+    skip("all live tests need root and BTF");
+    std::process::exit(0);
 }
 
 /// Says why a test cannot run here; under `REQUIRE_LIVE=1` that is a failure.
 pub(crate) fn skip(reason: &str) {
     let required = std::env::var_os("REQUIRE_LIVE").is_some_and(|value| value == "1");
     assert!(!required, "REQUIRE_LIVE=1, and this test: {reason}");
-    eprintln!("SKIPPED: {reason}");
+    // Past libtest, which shows what tests print only where they fail.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 /// A thread's `schedstat`: ns on a CPU, ns runnable but waiting for one, times put on a CPU.

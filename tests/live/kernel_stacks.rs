@@ -7,10 +7,11 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::c_program::compile;
-use crate::kernel::alone;
-use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::c_program::Program;
+use crate::found::{list, number, text};
+use crate::kernel::Machine;
+use crate::traced::during;
+use crate::workload::Workload;
 
 const WAITS: u64 = 40;
 
@@ -61,24 +62,16 @@ type Stacks = BTreeMap<(u64, Vec<String>), u64>;
 
 #[test]
 fn every_wait_has_the_kernel_stack_that_perf_sees() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let kinds = "sleep,mutex,pipe,poll,epoll,socket,wait";
-    let waits = WAITS.to_string();
-    let args = ["--waits", &waits, "--millis", "5", "--kinds", kinds];
-    compare(Workload::start("waiter", &args), 7);
+    let args = format!("--waits {WAITS} --millis 5 --kinds {kinds}");
+    compare(Workload::start("waiter", args), 7);
 }
 
 #[test]
 fn one_system_call_that_blocks_in_many_places_has_many_kernel_stacks() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "reader", READER, &[]);
-    let (workload, _) = Workload::spawn("reader", Command::new(program));
-    compare(workload, 3);
+    let _machine = Machine::alone();
+    compare(Program::c("reader", READER, "").start(""), 3);
 }
 
 /// How often a thread must have been blocked in a place for it to be compared: as often as it knows, WAITS times if it does not.
@@ -93,15 +86,14 @@ fn least(thread: &Value) -> (u64, u64) {
 fn compare(mut workload: Workload, places: usize) {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("perf.data");
-    let pid = workload.pid().to_string();
-    let tool = Tool::start("offcputime", &["-j", "-p", &pid]);
-    tool.wait_attached();
-    let perf = Perf::start(&pid, &data);
-    workload.go();
-    let results = workload.results();
-    perf.finish();
-    tool.interrupt();
-    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
+    let pid = workload.pid();
+    let (output, results) = during("offcputime", format!("-j -p {pid}"), || {
+        let perf = Perf::start(&pid.to_string(), &data);
+        let results = workload.work();
+        perf.finish();
+        results
+    });
+    let report = output.report();
     workload.finish();
 
     let (ours, theirs) = (of_report(&report), of_perf(&data));
@@ -134,9 +126,9 @@ fn is_scheduler(function: &str) -> bool {
 
 fn of_report(report: &Value) -> Stacks {
     let mut stacks = Stacks::new();
-    for stack in report["stacks"].as_array().expect("stacks") {
-        let frames = stack["kernel"].as_array().expect("frames").iter();
-        let names = frames.map(|frame| frame["name"].as_str().expect("a name").to_owned());
+    for stack in list(report, "stacks") {
+        let frames = list(stack, "kernel").iter();
+        let names = frames.map(|frame| text(frame, "name").to_owned());
         *stacks
             .entry((number(stack, "tid"), without_scheduler(names.collect())))
             .or_default() += number(stack, "count");

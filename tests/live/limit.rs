@@ -2,38 +2,27 @@
 //! it does not nothing is different.
 
 use std::fs;
-use std::ops::Range;
-use std::process::Command;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use host::clock::monotonic_ns;
 
 use crate::biolatency;
+use crate::bound::assert_within;
 use crate::budget::Pipes;
-use crate::c_program::compile;
+use crate::c_program::Program;
 use crate::disk::{LoopDisk, fio};
-use crate::kernel::alone;
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
 use crate::lockstat_played::named;
 use crate::tool::{Output, Tool};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// A count that grows, and when it was read, ns.
 type Read = (u64, u64);
-
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `now` is valid to write to.
-    let rc = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    assert_eq!(rc, 0, "every kernel has this clock");
-    let [seconds, ns] =
-        [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).expect("positive"));
-    seconds * 1_000_000_000 + ns
-}
 
 /// Reads a count all the time that `work` takes.
 fn watched<T>(count: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> (Vec<Read>, T) {
@@ -55,7 +44,8 @@ fn watched<T>(count: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> (Vec<
 }
 
 /// By how much the count grew in that time, ns: at least, and at most.
-fn grown(reads: &[Read], traced_ns: Range<u64>) -> (u64, u64) {
+fn grown(reads: &[Read], report: &Value, last: &Value) -> RangeInclusive<u64> {
+    let (start_ns, end_ns) = (number(report, "start_ns"), number(last, "end_ns"));
     let before = |at_ns| {
         let earlier = reads.iter().rev().find(|(read_ns, _)| *read_ns <= at_ns);
         earlier.unwrap_or(&reads[0]).1
@@ -64,8 +54,8 @@ fn grown(reads: &[Read], traced_ns: Range<u64>) -> (u64, u64) {
         let later = reads.iter().find(|(read_ns, _)| *read_ns >= at_ns);
         later.unwrap_or(&reads[reads.len() - 1]).1
     };
-    let least = before(traced_ns.end).saturating_sub(after(traced_ns.start));
-    (least, after(traced_ns.end) - before(traced_ns.start))
+    let least = before(end_ns).saturating_sub(after(start_ns));
+    least..=after(end_ns) - before(start_ns)
 }
 
 /// A tool with a budget that is large enough.
@@ -87,11 +77,7 @@ fn assert_limited(output: &Output, percent: &str, is_stopped: bool) {
     let most_ns = percent / 100.0 * cpus * length_ns;
     let spent_ns = number(budget, "spent_ns") as f64;
     // Where a hypervisor takes the CPU away a look comes late.
-    assert!(
-        spent_ns <= 1.2 * most_ns,
-        "{spent_ns} of {most_ns}: {budget}"
-    );
-    eprintln!("spent {spent_ns:.3e} of {most_ns:.3e} ns: {budget}");
+    assert_within("ns spent", spent_ns, ..=1.2 * most_ns, budget);
 }
 
 /// Length of an interval, and how many of them the load lasts.
@@ -101,34 +87,17 @@ const INTERVALS: usize = 15;
 /// Reads from a disk in memory, many or few. The kernel's own account of the disk is the truth.
 fn requests(percent: &str, rate: &str, is_stopped: bool) {
     let disk = LoopDisk::new(64);
-    let load = [
-        "--rw=randread",
-        "--bs=4k",
-        rate,
-        "--iodepth=16",
-        "--ioengine=libaio",
-        "--time_based",
-        "--runtime=3",
-    ];
-    let options = [
-        "-d",
-        &disk.name,
-        "-P",
-        "-j",
-        "--strict",
-        "--max-overhead",
-        percent,
-        INTERVAL,
-    ];
-    let tool = Tool::start("biolatency", &options);
-    tool.wait_attached();
+    let load = "--rw=randread --bs=4k --iodepth=16 --ioengine=libaio --time_based --runtime=3";
+    let name = &disk.name;
+    let options = format!("-d {name} -P -j --strict --max-overhead {percent} {INTERVAL}");
+    let tool = Tool::attached("biolatency", options);
     let before = disk.stat();
     let reads = || {
         let since = disk.stat().since(&before);
         let reads = since.iter().find(|(class, _)| *class == "read");
         reads.expect("reads").1.requests
     };
-    let (reads, _) = watched(reads, || fio(&disk.path, &load));
+    let (reads, _) = watched(reads, || fio(&disk.path, &format!("{load} {rate}")));
     if !is_stopped {
         tool.interrupt();
     }
@@ -136,36 +105,26 @@ fn requests(percent: &str, rate: &str, is_stopped: bool) {
     assert_limited(&output, percent, is_stopped);
     let reports = output.reports();
     let (first, last) = (&reports[0], &reports[reports.len() - 1]);
-    let (least, most) = grown(&reads, number(first, "start_ns")..number(last, "end_ns"));
-    let of_disk = |report| &biolatency::disk(report, &disk.name)["ops"]["read"];
+    let of_disk = |report| &biolatency::disk(report, name)["ops"]["read"];
     // An interval without requests has no line for the disk.
     let with_disk = reports.iter().filter(|report| report["disks"] != json!([]));
-    let found: u64 = with_disk
-        .map(|report| number(of_disk(report), "requests"))
-        .sum();
-    let unseen = biolatency::unseen(last);
+    let found = sum(with_disk.map(of_disk), "requests");
+    let truth = grown(&reads, first, last);
+    let least = (*truth.start()).saturating_sub(biolatency::unseen(last));
+    assert_within("requests", found, least.max(1)..=*truth.end(), last);
     let count = reports.len();
-    eprintln!("{found} of {least} to {most} requests, {unseen} unseen, {count} intervals");
-    assert!(
-        found > 0 && found <= most && found + unseen >= least,
-        "{found} of {least} to {most}, {unseen} unseen: {last}"
-    );
     assert_eq!(count < INTERVALS, is_stopped, "{count} intervals");
 }
 
 #[test]
 fn biolatency_stops_when_its_budget_is_used_up_and_has_counted_all_until_then() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     requests("0.5", "--rate_iops=60000", true);
 }
 
 #[test]
 fn biolatency_within_its_budget_counts_all() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     requests(ENOUGH, "--rate_iops=1000", false);
 }
 
@@ -240,24 +199,13 @@ int main(void)
 
 /// Threads that fight and account for it themselves: theirs is the truth.
 fn fights(percent: &str, is_stopped: bool) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = Command::new(compile(dir.path(), "fight", FIGHT, &["-pthread"]));
-    let (mut workload, pid) = Workload::spawn("fight", program);
-    let pid = pid.to_string();
-    let options = [
-        "-U",
-        "-p",
-        &pid,
-        "-j",
-        "--strict",
-        "--max-overhead",
-        percent,
-    ];
-    let tool = Tool::start("lockstat", &options);
-    tool.wait_attached();
+    let program = Program::c("fight", FIGHT, "-pthread");
+    let mut workload = program.start("");
+    let pid = workload.pid();
+    let options = format!("-U -p {pid} -j --strict --max-overhead {percent}");
+    let tool = Tool::attached("lockstat", options);
     let pipes = is_stopped.then(Pipes::start);
-    workload.go();
-    let waits = workload.results();
+    let waits = workload.work();
     drop(pipes);
     if !is_stopped {
         tool.interrupt();
@@ -267,54 +215,34 @@ fn fights(percent: &str, is_stopped: bool) {
     assert_limited(&output, percent, is_stopped);
     let report = output.report();
     let end_ns = number(&report, "end_ns");
-    let slept = |when: &str| -> u64 {
+    let slept = |when: &str| {
         let before = waits.iter().filter(|wait| number(wait, when) <= end_ns);
-        before.map(|wait| number(wait, "sleeps")).sum()
+        sum(before, "sleeps")
     };
-    let lock = named(report["locks"].as_array().expect("locks"), "fought");
-    let (found, least, most) = (
-        number(lock, "contentions"),
-        slept("until_ns"),
-        slept("from_ns"),
-    );
-    eprintln!("{found} of {least} to {most} waits");
+    let lock = named(list(&report, "locks"), "fought");
+    let (least, most) = (slept("until_ns"), slept("from_ns"));
     // A preempted thread is no wait, though the kernel may count its switch as one.
-    let unseen = number(&report["losses"], "futex_unseen") + most / 50;
-    assert!(
-        found > 0 && found <= most && found + unseen >= least,
-        "{found} of {least} to {most} waits: {}",
-        output.stderr
-    );
-    let waited_ns: u64 = waits
-        .iter()
-        .map(|wait| {
-            number(wait, "until_ns")
-                .min(end_ns)
-                .saturating_sub(number(wait, "from_ns"))
-        })
-        .sum();
-    let total_ns = number(lock, "total_ns");
-    assert!(
-        total_ns <= waited_ns && total_ns as f64 >= 0.8 * waited_ns as f64,
-        "{total_ns} of {waited_ns} ns"
-    );
+    let unseen = number(&report, "losses.futex_unseen") + most / 50;
+    let bounds = least.saturating_sub(unseen).max(1)..=most;
+    assert_within("waits", number(lock, "contentions"), bounds, &output.stderr);
+    let until = |wait| number(wait, "until_ns").min(end_ns);
+    let own_ns = |wait| until(wait).saturating_sub(number(wait, "from_ns"));
+    let waited_ns: u64 = waits.iter().map(own_ns).sum();
+    let bounds = waited_ns * 8 / 10..=waited_ns;
+    assert_within("ns", number(lock, "total_ns"), bounds, lock);
     let left_out = number(&report["losses"], "stacks_left_out");
     assert_eq!(left_out > 0, is_stopped, "{left_out} stacks left out");
 }
 
 #[test]
 fn lockstat_stops_when_its_budget_is_used_up_and_has_counted_all_until_then() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     fights("2", true);
 }
 
 #[test]
 fn lockstat_within_its_budget_counts_all() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     fights(ENOUGH, false);
 }
 
@@ -334,18 +262,8 @@ fn run_delay_ns(pid: u32) -> u64 {
 fn spins(percent: &str, option: &str, is_stopped: bool) {
     let mut workload = Workload::spinners(4, 4);
     let pid = workload.pid();
-    let text = pid.to_string();
-    let options = [
-        "-p",
-        &text,
-        option,
-        "-j",
-        "--strict",
-        "--max-overhead",
-        percent,
-    ];
-    let tool = Tool::start("pressure", &options);
-    tool.wait_attached();
+    let options = format!("-p {pid} {option} -j --strict --max-overhead {percent}");
+    let tool = Tool::attached("pressure", options);
     let pipes = is_stopped.then(Pipes::start);
     let (reads, ()) = watched(
         || run_delay_ns(pid),
@@ -363,33 +281,28 @@ fn spins(percent: &str, option: &str, is_stopped: bool) {
     workload.finish();
     assert_limited(&output, percent, is_stopped);
     let report = output.report();
-    let (least_ns, most_ns) = grown(
-        &reads,
-        number(&report, "start_ns")..number(&report, "end_ns"),
-    );
-    let lost_ns = number(&report, "resources.cpu.task_ns");
-    let unseen_ns = number(&report["losses"], "unseen_ns");
-    eprintln!("{lost_ns} of {least_ns} to {most_ns} ns, {unseen_ns} unseen");
+    let truth = grown(&reads, &report, &report);
+    let unseen_ns = number(&report, "losses.unseen_ns");
     // The kernel adds a wait when it is over: four that are open last some ms each.
-    let slack_ns = 40_000_000 + most_ns / 20;
-    assert!(
-        lost_ns <= most_ns + slack_ns && lost_ns + unseen_ns + slack_ns >= least_ns,
-        "{lost_ns} of {least_ns} to {most_ns} ns, {unseen_ns} unseen"
+    let slack_ns = 40_000_000 + *truth.end() / 20;
+    let least_ns = (*truth.start()).saturating_sub(unseen_ns + slack_ns);
+    let lost_ns = number(&report, "resources.cpu.task_ns");
+    assert_within(
+        "ns lost",
+        lost_ns,
+        least_ns..=*truth.end() + slack_ns,
+        unseen_ns,
     );
 }
 
 #[test]
 fn pressure_stops_when_its_budget_is_used_up_and_has_counted_all_until_then() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     spins("2", "-u", true);
 }
 
 #[test]
 fn pressure_within_its_budget_counts_all() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     spins(ENOUGH, "-s", false);
 }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use oracle::{Bracket, Engine, Logs, Pair, kernel_lock};
 use serde_json::Value;
 
-use crate::c_program::compile;
-use crate::kernel::alone;
-use crate::lockstat_kernel::{locks, report};
-use crate::lockstat_played::{address, waited};
+use crate::bound::assert_within;
+use crate::c_program::Program;
+use crate::found::{address, id, number, text};
+use crate::kernel::Machine;
+use crate::lockstat_kernel::locks;
+use crate::lockstat_played::waited;
 use crate::tool::Tool;
 use crate::traced::logged;
-use crate::workload::{Workload, number};
 
 /// Threads that fight for a lock, as many rounds as the argument says.
 const FIGHT: &str = r#"
@@ -170,72 +171,60 @@ fn assert_waits(report: &Value, logs: &Logs, tid: u32) -> (u64, u64) {
 /// Compared are the threads that fight. They sleep when either window begins or ends, so that neither can cut a wait or see
 /// one more; the main thread is on its way into or out of a read then.
 fn compare(what: &str, rounds: u64) -> Value {
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "fight", FIGHT, &["-pthread"]);
-    let place = dir.path().join("place");
+    let program = Program::c("fight", FIGHT, "-pthread");
+    let place = program.dir().join("place");
     std::fs::create_dir(&place).expect("a directory");
-    let mut command = std::process::Command::new(program);
-    command.args([what, &rounds.to_string()]).arg(&place);
-    let (mut workload, pid) = Workload::spawn("fight", command);
-
-    let start = || Tool::start("lockstat", &["-K", "-j", "-p", &pid.to_string()]);
+    let mut workload = program.start(format!("{what} {rounds} {}", place.display()));
+    let args = format!("-K -j -p {}", workload.pid());
+    let start = || Tool::start("lockstat", args);
     let (output, fighters, logs) = logged(&[Engine::Locks], start, &mut workload);
     workload.finish();
 
-    let report = report(&output);
-    let loss = |field: &str| number(&report, &format!("losses.{field}"));
+    let report = output.report();
+    let loss = |field: &str| number(&report["losses"], field);
     let (nested, unbegun, unended) = (loss("nested"), loss("unbegun"), loss("unended"));
     // An interrupt's beginning or end, missed in the middle of our programs, may leave the other one over.
     assert!(unbegun + unended <= nested, "{}", output.stderr);
     let (mut missing, mut all) = (0, 0);
     for fighter in &fighters {
-        let tid = u32::try_from(number(fighter, "tid")).expect("a thread ID");
-        let (missing_of_it, of_it) = assert_waits(&report, &logs, tid);
+        let (missing_of_it, of_it) = assert_waits(&report, &logs, id(fighter, "tid"));
         (missing, all) = (missing + missing_of_it, all + of_it);
     }
-    eprintln!(
-        "{what}: {all} waits, {missing} missing, {nested} nested; the logs missed {}",
-        logs.missed
-    );
+    eprintln!("{what}: {all} waits; the logs missed {}", logs.missed);
     assert!(all > 50, "nothing to compare: {all}");
     // Interrupts in the middle of our programs are counted as such, their beginnings and their ends.
-    assert!(
-        missing <= nested,
-        "{what}: {missing} missing, {nested} nested: {}",
-        output.stderr
+    assert_within(
+        format!("{what}: missing"),
+        missing,
+        ..=nested,
+        &output.stderr,
     );
     locks(&report)[0].clone()
 }
 
+fn assert_longest(lock: &Value, class: &str, name: &str) {
+    assert_eq!(lock["class"], class);
+    assert!(text(lock, "name").starts_with(name), "{lock}");
+}
+
 #[test]
 fn waits_for_one_memory_map_are_the_logs() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let lock = compare("maps", 1_500);
-    assert_eq!(lock["class"], "rwsem");
-    let name = lock["name"].as_str().expect("text");
-    assert!(name.starts_with("mmap_lock of fight "), "{lock}");
+    let _machine = Machine::alone();
+    assert_longest(&compare("maps", 1_500), "rwsem", "mmap_lock of fight ");
 }
 
 #[test]
 fn waits_for_one_directory_are_the_logs() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let lock = compare("names", 4_000);
-    assert_eq!(lock["class"], "rwsem");
-    let name = lock["name"].as_str().expect("text");
-    assert!(name.starts_with("i_rwsem of dir place on "), "{lock}");
+    let _machine = Machine::alone();
+    assert_longest(
+        &compare("names", 4_000),
+        "rwsem",
+        "i_rwsem of dir place on ",
+    );
 }
 
 #[test]
 fn waits_for_one_pipe_are_the_logs() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let lock = compare("bytes", 400_000);
-    assert_eq!(lock["class"], "mutex");
-    let name = lock["name"].as_str().expect("text");
-    assert!(name.starts_with("pipe:["), "{lock}");
+    let _machine = Machine::alone();
+    assert_longest(&compare("bytes", 400_000), "mutex", "pipe:[");
 }

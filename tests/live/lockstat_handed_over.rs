@@ -1,14 +1,12 @@
 //! lockstat on a mutex that goes from hand to hand as fast as two threads can sleep and wake each other.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::c_program::compile;
-use crate::kernel::{alone, beside};
+use crate::c_program::Program;
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::traced::reported;
 
 /// Two threads of one CPU and a mutex: the one that has it lets the other one run into it, so that each sleeps for it again
 /// and again, and for nothing else. They run for as many ms as the argument says.
@@ -75,16 +73,9 @@ int main(int argc, char **argv)
 /// How long the threads of a storm run.
 const RUN_MS: u64 = 3_000;
 
-fn hand_over(dir: &Path, run_ms: u64) -> Command {
-    let program = compile(dir, "hand_over", HAND_OVER, &["-pthread"]);
-    let mut command = Command::new(program);
-    command.arg(run_ms.to_string());
-    command
-}
-
 /// The mutex of the only process that was traced.
 fn only_lock(report: &Value) -> Value {
-    let locks = report["locks"].as_array().expect("a list").iter();
+    let locks = list(report, "locks").iter();
     let ours: Vec<_> = locks
         .filter(|lock| lock["name"] == "hand_over.bss: lock")
         .collect();
@@ -95,52 +86,35 @@ fn only_lock(report: &Value) -> Value {
 /// Far beyond 100,000 a second, where the machine is not asleep itself.
 #[test]
 fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut workload, pid) = Workload::spawn("hand_over", hand_over(dir.path(), RUN_MS));
-    let tool = Tool::start("lockstat", &["-j", "--strict", "-p", &pid.to_string()]);
-    tool.wait_attached();
-    workload.go();
-    let sleeps = number(&workload.results()[0], "sleeps");
-    tool.interrupt();
-    let output = tool.finish();
+    let _machine = Machine::alone();
+    let program = Program::c("hand_over", HAND_OVER, "-pthread");
+    let mut workload = program.start(RUN_MS.to_string());
+    let (report, results) = reported("lockstat", "--strict", &mut workload);
     workload.finish();
-    let lock = only_lock(&output.report());
-    let waits = number(&lock, "contentions");
-    eprintln!(
-        "{} waits a second\n{}",
-        sleeps * 1_000 / RUN_MS,
-        output.stderr
-    );
+    let sleeps = number(&results[0], "sleeps");
+    eprintln!("{} waits a second", sleeps * 1_000 / RUN_MS);
     assert!(sleeps > 10_000, "no storm: {sleeps} sleeps");
-    assert_eq!(waits, sleeps, "{}", output.stderr);
-    let waiters = lock["waiters"].as_array().expect("a list").iter();
+    let lock = only_lock(&report);
+    assert_eq!(number(&lock, "contentions"), sleeps, "{lock:#}");
+    let waiters = list(&lock, "waiters").iter();
     let by_caller = waiters.filter(|waiter| waiter["caller"] == "hand_over");
-    let with_stack: u64 = by_caller.map(|waiter| number(waiter, "count")).sum();
-    assert_eq!(with_stack, sleeps, "{lock:#}");
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(sum(by_caller, "count"), sleeps, "{lock:#}");
 }
 
 /// The tool is stopped while the program lives: when it looks, there is no process any more.
 #[test]
 fn a_lock_of_a_program_that_is_gone_has_its_name() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let tool = Tool::start("lockstat", &["-U", "-j", "--comm", "hand_over"]);
-    tool.wait_attached();
+    let _machine = Machine::beside();
+    let program = Program::c("hand_over", HAND_OVER, "-pthread");
+    let tool = Tool::attached("lockstat", "-U -j --comm hand_over");
     tool.signal(libc::SIGSTOP);
-    let (mut workload, _) = Workload::spawn("hand_over", hand_over(dir.path(), 20));
+    let mut workload = program.start("20");
     workload.go();
     let sleeps = number(&workload.results()[0], "sleeps");
     workload.finish();
     tool.signal(libc::SIGCONT);
     tool.interrupt();
-    let output = tool.finish();
-    let lock = only_lock(&output.report());
+    let lock = only_lock(&tool.finish().report());
     assert_eq!(number(&lock, "contentions"), sleeps, "{lock:#}");
     assert_eq!(lock["class"], "mutex", "{lock:#}");
 }

@@ -5,25 +5,21 @@ use std::thread;
 use oracle::{Bracket, Engine, Logs, kernel_lock, run_queue};
 use serde_json::Value;
 
-use crate::c_program::compile;
-use crate::kernel::{alone, skip};
-use crate::lockstat_played::{address, waited};
-use crate::tool::{Output, Tool};
+use crate::bound::{assert_bracketed, assert_within};
+use crate::c_program::Program;
+use crate::found::{address, id, list, number, sum, text};
+use crate::kernel::{Machine, skip};
+use crate::lockstat_played::waited;
+use crate::tool::Tool;
 use crate::traced::logged;
-use crate::workload::{Workload, number};
 
 /// A thread takes a lock and comes to a page that userfaultfd keeps from it: it sleeps with the lock held for as long as
 /// another thread likes. `f`: the inode's lock, by writing to a file; `p`: the mutex of a file's position, by reading; `w`: a
 /// pipe's, by writing.
 const HOLD: &str = include_str!("../workloads/locks/hold.c");
 
-pub(crate) fn report(output: &Output) -> Value {
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    serde_json::from_str(&output.stdout).expect("one line of JSON")
-}
-
 pub(crate) fn locks(report: &Value) -> &[Value] {
-    report["locks"].as_array().expect("a list")
+    list(report, "locks")
 }
 
 /// What lockstat says of a lock that was held, what the program says, and what the kernel did.
@@ -35,30 +31,23 @@ struct Held {
 }
 
 /// Runs `rounds` waits for a lock that is held for 50 ms each.
-fn hold(mode: &str, rounds: u64, args: &[&str]) -> Held {
+fn hold(mode: &str, rounds: u64, options: &str) -> Held {
     // In memory: who has the lock of a file on a disk may wait for its journal.
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let program = compile(dir.path(), "hold", HOLD, &["-pthread"]);
-    let mut command = std::process::Command::new(program);
-    command
-        .arg(mode)
-        .arg(dir.path().join("held"))
-        .arg(rounds.to_string());
-    let (mut workload, pid) = Workload::spawn("hold", command);
-    let pid = pid.to_string();
-    let start = || Tool::start("lockstat", &[&["-K", "-j", "-p", &*pid], args].concat());
+    let dir = tempfile::tempdir_in("/dev/shm");
+    let program = Program::c_in(dir, "hold", HOLD, "-pthread");
+    let file = program.dir().join("held");
+    let mut workload = program.start(format!("{mode} {} {rounds}", file.display()));
+    let args = format!("-K -j -p {} {options}", workload.pid());
+    let start = || Tool::start("lockstat", args);
     let engines = &[Engine::Scheduler, Engine::Wakings, Engine::Locks];
     let (output, mut said, logs) = logged(engines, start, &mut workload);
     workload.finish();
-    let report = report(&output);
-    let said = said.remove(0);
+    let (report, said) = (output.report(), said.remove(0));
     let waiter = number(&said, "waiter");
     let is_ours =
         |lock: &&Value| waited([*lock], waiter).0 > 0 && number(lock, "total_ns") > 10_000_000;
-    let found = locks(&report).iter().find(is_ours);
-    let lock = found
-        .unwrap_or_else(|| panic!("no such lock: {report}"))
-        .clone();
+    let lock = locks(&report).iter().find(is_ours).cloned();
+    let lock = lock.unwrap_or_else(|| panic!("no such lock: {report}"));
     eprintln!("{mode}: {said}\n{lock}");
     Held {
         lock,
@@ -70,7 +59,7 @@ fn hold(mode: &str, rounds: u64, args: &[&str]) -> Held {
 
 impl Held {
     fn waiter(&self) -> u32 {
-        u32::try_from(number(&self.said, "waiter")).expect("a thread ID")
+        id(&self.said, "waiter")
     }
 
     /// The waiter waited for the lock so often, for a time inside the log's bracket.
@@ -79,14 +68,9 @@ impl Held {
         let waits = kernel_lock::waits(&self.logs, tid);
         let waits = &waits.by_lock[&address(&self.lock)];
         let truth: Bracket = waits.iter().copied().collect();
-        let (count, ns) = waited([&self.lock], tid.into());
-        eprintln!("{count} waits, {ns} ns; {truth:?}");
-        assert!(
-            truth.holds(count, ns),
-            "{count}, {ns} ns; {truth:?}: {}",
-            self.lock
-        );
-        assert_eq!(count, rounds);
+        let found = waited([&self.lock], tid.into());
+        assert_bracketed("waits", found, &truth, &self.lock);
+        assert_eq!(found.0, rounds);
         assert_eq!(number(&self.lock, "contentions"), rounds);
     }
 
@@ -103,27 +87,24 @@ impl Held {
 
 /// The holder sleeps in its page fault whenever the waiter comes.
 fn is_held_by(lock: &Value, holder: u64, waits: u64) {
-    let holders = lock["holders"].as_array().expect("a list");
-    let ours = holders.iter().filter(|one| number(one, "tid") == holder);
-    let (mut asleep, mut on_fault) = (0, 0);
-    for one in ours {
-        assert_eq!(one["known_as"], "owner", "{one}");
-        asleep += number(one, "blocked");
-        let frames = one["kernel"].as_array().expect("a list");
-        if frames.iter().any(|frame| frame == "handle_userfault") {
-            on_fault += number(one, "waits");
-        }
-    }
+    let holders = list(lock, "holders").iter();
+    let ours: Vec<&Value> = holders.filter(|one| number(one, "tid") == holder).collect();
+    assert!(ours.iter().all(|one| one["known_as"] == "owner"), "{lock}");
+    let asleep = sum(ours.iter().copied(), "blocked");
+    let is_on_fault = |one: &&&Value| {
+        list(one, "kernel")
+            .iter()
+            .any(|frame| frame == "handle_userfault")
+    };
+    let on_fault = sum(ours.iter().filter(is_on_fault).copied(), "waits");
     assert_eq!((asleep, on_fault), (waits, waits), "{lock}");
 }
 
 #[test]
 fn an_inodes_holder_and_the_time_that_it_costs() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let held = hold("f", 5, &[]);
-    let name = held.lock["name"].as_str().expect("text");
+    let _machine = Machine::alone();
+    let held = hold("f", 5, "");
+    let name = text(&held.lock, "name");
     assert!(name.starts_with("i_rwsem of file held on "), "{name}");
     held.assert_waited(5);
     is_held_by(&held.lock, number(&held.said, "holder"), 5);
@@ -145,71 +126,50 @@ fn is_slept_for(held: &Held) {
 
 #[test]
 fn a_mutexes_holder_and_the_time_blocked_apart_from_spinning() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let held = hold("p", 5, &[]);
+    let _machine = Machine::alone();
+    let held = hold("p", 5, "");
     assert_eq!(held.lock["name"], "f_pos_lock");
     is_slept_for(&held);
 }
 
 #[test]
 fn a_waiter_that_is_queued_for_a_cpu_is_told_from_one_that_waits_for_the_lock() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     if thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         return skip("needs a CPU beside that of the waiter");
     }
-    let held = hold("ph", 5, &[]);
+    let held = hold("ph", 5, "");
     held.assert_waited(5);
     let (truth, queued_ns) = (held.queued(), number(&held.lock, "runqueue_ns"));
-    eprintln!("{queued_ns} ns queued; {truth:?}");
-    assert!(
-        (truth.least_ns..=truth.most_ns).contains(&queued_ns),
-        "{queued_ns}; {truth:?}: {}",
-        held.lock
-    );
+    let bounds = truth.least_ns..=truth.most_ns;
+    assert_within("ns queued", queued_ns, bounds, &held.lock);
     // Whatever becomes of the CPUs, somebody has the waiter's when it is woken.
     assert!(truth.least_ns > 0 && queued_ns < number(&held.lock, "block_ns"));
 }
 
 #[test]
 fn whoever_gives_a_mutex_back_is_known_with_the_stack() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let Held { said, report, .. } = hold("p", 5, &["--waker"]);
-    let stacks = report["stacks"].as_array().expect("a list");
-    let waits = |stack: &&Value| {
-        number(stack, "tid") == number(&said, "waiter")
-            && stack["values"][0]
-                .as_u64()
-                .is_some_and(|ns| ns > 10_000_000)
-    };
-    let ours: Vec<&Value> = stacks.iter().filter(waits).collect();
+    let _machine = Machine::alone();
+    let Held { said, report, .. } = hold("p", 5, "--waker");
+    let waits =
+        |stack: &&Value| stack["tid"] == said["waiter"] && number(stack, "values.0") > 10_000_000;
+    let ours: Vec<&Value> = list(&report, "stacks").iter().filter(waits).collect();
     assert!(!ours.is_empty(), "{report}");
     for stack in ours {
-        let waker = &stack["waker"];
-        assert_eq!(waker["tid"], said["holder"], "{stack}");
+        assert_eq!(stack["waker"]["tid"], said["holder"], "{stack}");
         let has = |part: &str, name: &str| {
-            let frames = waker[part].as_array().expect("a list");
-            frames.iter().any(|frame| frame["name"] == name)
+            let mut frames = list(&stack["waker"], part).iter();
+            frames.any(|frame| frame["name"] == name)
         };
-        assert!(has("user", "hold"), "{stack}");
-        assert!(
-            has("kernel", "__x64_sys_read") || has("kernel", "ksys_read"),
-            "{stack}"
-        );
+        let reads = has("kernel", "__x64_sys_read") || has("kernel", "ksys_read");
+        assert!(has("user", "hold") && reads, "{stack}");
     }
 }
 
 #[test]
 fn a_pipe_is_known_by_the_number_that_proc_has() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let held = hold("w", 5, &[]);
+    let _machine = Machine::alone();
+    let held = hold("w", 5, "");
     let inode = number(&held.said, "inode");
     assert_eq!(held.lock["name"], format!("pipe:[{inode}]"));
     is_slept_for(&held);
@@ -217,29 +177,21 @@ fn a_pipe_is_known_by_the_number_that_proc_has() {
 
 #[test]
 fn a_wait_that_does_not_end_is_counted_and_marked() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    for args in [&[][..], &["-i", "3600"]] {
+    let _machine = Machine::alone();
+    for options in ["", "-i 3600"] {
         let Held {
             lock, said, report, ..
-        } = hold("p", 0, args);
-        assert_eq!(
-            (number(&lock, "contentions"), number(&lock, "open")),
-            (1, 1)
-        );
+        } = hold("p", 0, options);
+        let counts = (number(&lock, "contentions"), number(&lock, "open"));
+        assert_eq!(counts, (1, 1));
         is_held_by(&lock, number(&said, "holder"), 1);
         // The program reported after 50 ms of it.
-        let ns = number(&lock, "total_ns");
-        assert!(
-            (50_000_000..number(&report, "duration_ns")).contains(&ns),
-            "{lock}"
-        );
-        let stacks = report["stacks"].as_array().expect("a list");
-        let waits = |stack: &&Value| number(stack, "tid") == number(&said, "waiter");
-        let stack = stacks.iter().find(waits).expect("the waiter's stack");
-        let user = stack["user"].as_array().expect("a list");
+        let bounds = 50_000_000..number(&report, "duration_ns");
+        assert_within("ns", number(&lock, "total_ns"), bounds, &lock);
+        let mut stacks = list(&report, "stacks").iter();
+        let stack = stacks.find(|stack| stack["tid"] == said["waiter"]);
+        let stack = stack.expect("the waiter's stack");
         let is_ours = |frame: &Value| frame["name"] == "wait_for_it";
-        assert!(user.iter().any(is_ours), "{stack}");
+        assert!(list(stack, "user").iter().any(is_ours), "{stack}");
     }
 }

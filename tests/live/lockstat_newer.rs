@@ -6,11 +6,13 @@ use std::process::Command;
 use oracle::Bracket;
 use serde_json::Value;
 
+use crate::bound::assert_bracketed;
 use crate::c_program::run;
-use crate::kernel;
-use crate::lockstat_played::{account, named, waited};
-use crate::lockstat_user::{PTHREAD, assert_pthread, compile};
-use crate::workload::number;
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
+use crate::lockstat_played::{account, waited};
+use crate::lockstat_user::{PTHREAD, assert_pthread, locks};
+use crate::workload::Workload;
 
 /// What a script of `setup` prints, which finds something newer or puts it below the target directory: a word a line.
 fn newer(name: &str) -> Vec<String> {
@@ -23,29 +25,20 @@ fn newer(name: &str) -> Vec<String> {
 /// glibc 2.41: condition variables lost a word in front of those that are waited for.
 #[test]
 fn locks_of_a_newer_c_library_are_counted_held_and_named() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
+    let _machine = Machine::alone();
     let loader = newer("glibc");
-    let program = compile(dir.path(), PTHREAD, &[]);
+    let program = locks(PTHREAD, "");
     let mut command = Command::new(&loader[0]);
-    command.args(&loader[1..]).arg(program.get_program());
-    let account = account(command, &["--strict"]);
-    assert_pthread(&account);
-    assert_eq!(
-        named(account.locks(), "lock_normal")["caller"],
-        "take_mutex"
-    );
+    command.args(&loader[1..]).arg(program.path());
+    let program = Workload::spawn("locks", command);
+    assert_pthread(&account(program, "--strict"));
 }
 
 /// Go 1.24: each thread sleeps on a word of its own. The sleeps of those that fight are waits for the channel's lock and for Go's
 /// scheduler, all of them.
 #[test]
 fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (source, program) = (dir.path().join("channel.go"), dir.path().join("locks"));
     let text = include_str!("../workloads/locks/channel.go");
@@ -60,7 +53,7 @@ fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
         .env("HOME", dir.path()));
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(program);
-    let account = account(command, &[]);
+    let account = account(Workload::spawn("locks", command), "");
     let locks = account.locks();
     let runtimes = |lock: &&Value| lock["name"] == "locks of Go's runtime";
     let fought: Vec<&Value> = locks.iter().filter(runtimes).collect();
@@ -71,13 +64,8 @@ fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
     for thread in &account.played {
         let waits = account.waits_of(thread.waiter);
         let truth: Bracket = waits.iter().map(|wait| wait.pair).collect();
-        let (count, ns) = waited(locks, thread.waiter);
+        assert_bracketed("waits", waited(locks, thread.waiter), &truth, fought);
         let channel = of_channel(fought, thread.waiter);
-        eprintln!("{count} waits, {channel} of them for the channel, {ns} ns; {truth:?}");
-        assert!(
-            truth.holds(count, ns),
-            "{count}, {ns} ns; {truth:?}: {locks:#?}"
-        );
         assert!(channel > 0, "{locks:#?}");
     }
     assert_eq!(account.played.len(), 4);
@@ -85,11 +73,10 @@ fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
 
 /// Waits of a thread for the lock of Go's channel.
 fn of_channel(lock: &Value, tid: u64) -> u64 {
-    let waiters = lock["waiters"].as_array().expect("waiters").iter();
-    let own = waiters.filter(|waiter| {
+    let own = list(lock, "waiters").iter().filter(|waiter| {
         let caller = waiter["caller"].as_str();
         number(waiter, "tid") == tid
             && matches!(caller, Some("runtime.chansend" | "runtime.chanrecv"))
     });
-    own.map(|waiter| number(waiter, "count")).sum()
+    sum(own, "count")
 }

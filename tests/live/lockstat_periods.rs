@@ -1,22 +1,19 @@
 //! lockstat's intervals against the log of the kernel's events.
 
-use std::process::Command;
-
 use oracle::futex::{Wait, waits};
-use oracle::{Bracket, Engine};
+use oracle::{Bracket, Engine, bracket};
 use serde_json::Value;
 
-use crate::c_program;
-use crate::kernel::alone;
-use crate::lockstat_played::{address, named};
+use crate::bound::assert_within;
+use crate::c_program::Program;
+use crate::found::{address, id, list, number, sum};
+use crate::kernel::Machine;
+use crate::lockstat_played::named;
+use crate::lockstat_user::{locks, over_a_rest};
 use crate::tool::{Output, Tool};
 use crate::traced::logged;
-use crate::workload::{Workload, number};
 
-const PERIODS: &str = concat!(
-    include_str!("../workloads/locks/stage.h"),
-    include_str!("../workloads/locks/periods.c")
-);
+const PERIODS: &str = include_str!("../workloads/locks/periods.c");
 
 /// What a program says of itself, what lockstat says every half second, and each thread's waits in the log.
 struct Watched {
@@ -25,19 +22,14 @@ struct Watched {
     waits: Vec<Wait>,
 }
 
-fn watched(name: &'static str, source: &str, args: &[&str]) -> Watched {
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = c_program::compile(dir.path(), name, source, &["-pthread"]);
-    let (mut program, pid) = Workload::spawn(name, Command::new(program));
-    let pid = pid.to_string();
-    let common = ["-U", "-j", "-i", "500ms", "-p", &pid];
-    let start = || Tool::start("lockstat", &[&common, args].concat());
-    let (output, said, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut program);
-    program.finish();
-    let of_thread = |thread: &Value| {
-        let tid = u32::try_from(number(thread, "tid")).expect("a thread ID");
-        waits(&logs, tid, u64::MAX).expect("logs that agree")
-    };
+fn watched(program: &Program, options: &str) -> Watched {
+    let mut workload = program.start("");
+    let args = format!("-U -j -i 500ms -p {} {options}", workload.pid());
+    let start = || Tool::start("lockstat", args);
+    let (output, said, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut workload);
+    workload.finish();
+    let of_thread =
+        |thread: &Value| waits(&logs, id(thread, "tid"), u64::MAX).expect("logs that agree");
     Watched {
         waits: said.iter().flat_map(of_thread).collect(),
         said,
@@ -46,22 +38,22 @@ fn watched(name: &'static str, source: &str, args: &[&str]) -> Watched {
 }
 
 /// A sum over the locks that are variables whose names begin so.
-fn sum(report: &Value, variable: &str, field: &str) -> u64 {
+fn sum_of(report: &Value, variable: &str, field: &str) -> u64 {
     let begin = format!(".bss: {variable}");
-    let locks = report["locks"].as_array().expect("a list").iter();
-    let ours = locks.filter(|lock| {
-        let name = lock["name"].as_str();
-        name.is_some_and(|name| name.contains(&begin))
-    });
-    ours.map(|lock| number(lock, field)).sum()
+    let is_ours = |lock: &&Value| {
+        lock["name"]
+            .as_str()
+            .is_some_and(|name| name.contains(&begin))
+    };
+    sum(list(report, "locks").iter().filter(is_ours), field)
 }
 
-/// Waits in all intervals together.
-fn all_of(reports: &[Value], variable: &str) -> u64 {
+/// Waits in all intervals together are those of the log.
+fn assert_all_counted(reports: &[Value], variable: &str, waits: &[Wait]) {
     let counts = reports
         .iter()
-        .map(|report| sum(report, variable, "contentions"));
-    counts.sum()
+        .map(|report| sum_of(report, variable, "contentions"));
+    assert_eq!(counts.sum::<u64>(), waits.len() as u64);
 }
 
 /// Each interval has of these waits' time what lies in it.
@@ -70,53 +62,45 @@ fn assert_times(reports: &[Value], variable: &str, waits: &[Wait]) {
         let edges = number(report, "start_ns")..number(report, "end_ns");
         let parts = waits.iter().map(|wait| wait.pair.clipped(&edges));
         let truth: Bracket = parts.collect();
-        let own_ns = sum(report, variable, "total_ns");
-        eprintln!("{own_ns} ns; {truth:?}");
-        assert!(
-            (truth.least_ns..=truth.most_ns).contains(&own_ns),
-            "{own_ns} ns; {truth:?}: {report}"
-        );
+        let own_ns = sum_of(report, variable, "total_ns");
+        assert_within("ns", own_ns, truth.least_ns..=truth.most_ns, report);
     }
 }
 
-/// It has those that begin in it. Returns how many were open at an interval's end.
+/// It has those that begin in it. Gives how many were open at an interval's end.
 fn assert_counts(reports: &[Value], variable: &str, waits: &[Wait]) -> u64 {
+    let pairs = || waits.iter().map(|wait| wait.pair);
     let mut across = 0;
     for report in reports {
         let edges = number(report, "start_ns")..number(report, "end_ns");
-        let begun = oracle::bracket::begun_in(waits.iter().map(|wait| wait.pair), &edges);
-        let open = oracle::bracket::across(waits.iter().map(|wait| wait.pair), edges.end);
-        let count = sum(report, variable, "contentions");
-        let own_open = sum(report, variable, "open");
-        eprintln!("{count} waits, {own_open} open; {begun:?}, {open:?}");
-        assert!(begun.contains(&count), "{count}, {begun:?}: {report}");
-        assert!(open.contains(&own_open), "{own_open}, {open:?}: {report}");
-        across += own_open;
+        let (count, open) = (
+            sum_of(report, variable, "contentions"),
+            sum_of(report, variable, "open"),
+        );
+        assert_within("waits", count, bracket::begun_in(pairs(), &edges), report);
+        assert_within("open", open, bracket::across(pairs(), edges.end), report);
+        across += open;
     }
     across
 }
 
 #[test]
 fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut watched = watched("locks", PERIODS, &[]);
+    let _machine = Machine::alone();
+    let mut watched = watched(&locks(PERIODS, ""), "");
     let reports = watched.output.reports();
     let named_lock = |report: &Value| {
-        let locks = report["locks"].as_array().expect("a list");
+        let locks = list(report, "locks");
         (!locks.is_empty()).then(|| address(named(locks, "lock_held")))
     };
     let held = reports.iter().find_map(named_lock).expect("a wait");
     // The thread and main meet at a barrier, too.
     watched.waits.retain(|wait| wait.address == held);
-    assert_eq!(
-        watched.waits.len() as u64,
-        number(&watched.said[0], "waits")
-    );
-    assert_times(&reports, "lock_held", &watched.waits);
-    let across = assert_counts(&reports, "lock_held", &watched.waits);
-    assert_eq!(all_of(&reports, "lock_held"), watched.waits.len() as u64);
+    let waits = &watched.waits;
+    assert_eq!(waits.len() as u64, number(&watched.said[0], "waits"));
+    assert_times(&reports, "lock_held", waits);
+    let across = assert_counts(&reports, "lock_held", waits);
+    assert_all_counted(&reports, "lock_held", waits);
     // Some take longer than an interval.
     assert!(across > 0, "{}", watched.output.stdout);
 }
@@ -167,14 +151,13 @@ int main(void)
 
 #[test]
 fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let watched = watched("moved", REQUEUED, &["--strict", "--class", "all"]);
+    let _machine = Machine::alone();
+    let program = Program::c("moved", REQUEUED, "-pthread");
+    let watched = watched(&program, "--strict --class all");
     assert_eq!(watched.waits.len(), 2 * watched.said.len());
     let reports = watched.output.reports();
     assert_times(&reports, "word_", &watched.waits);
-    assert_eq!(all_of(&reports, "word_"), watched.waits.len() as u64);
+    assert_all_counted(&reports, "word_", &watched.waits);
 }
 
 /// A thread that waits for a condition all the while.
@@ -207,32 +190,16 @@ int main(void)
 
 #[test]
 fn a_wait_longer_than_intervals_is_in_what_each_of_them_leaves_out() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let stage = include_str!("../workloads/locks/stage.h");
-    let source = format!("{stage}{IDLE}");
-    let program = c_program::compile(dir.path(), "idle", &source, &["-pthread"]);
-    let (mut program, pid) = Workload::spawn("idle", Command::new(program));
-    let pid = pid.to_string();
-    let args = ["-U", "-j", "-i", "500ms", "-p", &pid, "1500ms"];
-    let output = Tool::start("lockstat", &args).finish();
-    program.go();
-    program.results();
-    program.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let _machine = Machine::alone();
+    let output = over_a_rest("-U -j -i 500ms", &locks(IDLE, ""), "1500ms");
     let reports = output.reports();
     assert!(reports.len() >= 3, "{}", output.stdout);
     for report in &reports {
-        let left_out = report["left_out"].as_array().expect("a list");
-        let idle = left_out.iter().find(|sum| sum["class"] == "cond");
+        let mut left_out = list(report, "left_out").iter();
+        let idle = left_out.find(|sum| sum["class"] == "cond");
         let idle = idle.unwrap_or_else(|| panic!("no cond in {report}"));
         assert_eq!(idle["total_ns"], report["duration_ns"], "{report}");
     }
-    let waits: u64 = reports
-        .iter()
-        .map(|report| number(&report["left_out"][0], "waits"))
-        .sum();
+    let waits = sum(&reports, "left_out.0.waits");
     assert_eq!(waits, 1, "counted once: {}", output.stdout);
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use oracle::futex::{Wait, waits, waits_of_sleeper};
 use oracle::{Bracket, Engine, Logs};
 use serde_json::Value;
 
+use crate::bound::{assert_all, assert_bracketed};
+use crate::found::{list, number, only, text};
 use crate::tool::{Output, Tool};
 use crate::traced::logged;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// One kind of waiting, as the program knows it.
 pub(crate) struct Played {
@@ -24,10 +25,9 @@ pub(crate) struct Played {
 
 impl Played {
     pub(crate) fn of(result: &Value) -> Self {
-        let text = |field: &str| result[field].as_str().expect("text").to_owned();
         Self {
-            name: text("name"),
-            class: text("class"),
+            name: text(result, "name").to_owned(),
+            class: text(result, "class").to_owned(),
             rounds: number(result, "rounds"),
             waiter: number(result, "waiter"),
             holder: number(result, "holder"),
@@ -36,27 +36,20 @@ impl Played {
 
     /// The lock that this was played on: the only one of its class that this thread waited for.
     pub(crate) fn find<'a>(&self, locks: &'a [Value]) -> &'a Value {
-        let mut found = locks
-            .iter()
-            .filter(|lock| lock["class"] == *self.class && waited_for(lock, self.waiter));
-        let lock = found
-            .next()
-            .unwrap_or_else(|| panic!("no {} {} in {locks:#?}", self.class, self.name));
-        assert!(found.next().is_none(), "{} is one lock", self.name);
+        let is_it = |lock: &&Value| lock["class"] == *self.class && waited_for(lock, self.waiter);
+        let found: Vec<&Value> = locks.iter().filter(is_it).collect();
+        let [lock] = found[..] else {
+            panic!("not one {} {} in {locks:#?}", self.class, self.name)
+        };
         lock
     }
 
     /// The thread that had it, all the time, known in this way.
     pub(crate) fn assert_held(&self, lock: &Value, known_as: &str) {
-        let holders = lock["holders"].as_array().expect("holders");
-        assert_eq!(holders.len(), 1, "{}: {lock:#}", self.name);
-        assert_eq!(number(&holders[0], "tid"), self.holder, "{}", self.name);
-        assert_eq!(holders[0]["known_as"], known_as, "{}", self.name);
-        assert_eq!(
-            holders[0]["waits"], lock["contentions"],
-            "{}: {lock:#}",
-            self.name
-        );
+        let holder = only(lock, "holders");
+        assert_eq!(number(holder, "tid"), self.holder, "{}", self.name);
+        assert_eq!(holder["known_as"], known_as, "{}", self.name);
+        assert_eq!(holder["waits"], lock["contentions"], "{lock:#}");
     }
 }
 
@@ -74,7 +67,7 @@ fn sleepers(pid: u32) -> BTreeSet<u64> {
 }
 
 fn rows_of(lock: &Value, tid: u64) -> impl Iterator<Item = &Value> {
-    let waiters = lock["waiters"].as_array().expect("waiters").iter();
+    let waiters = list(lock, "waiters").iter();
     waiters.filter(move |waiter| number(waiter, "tid") == tid)
 }
 
@@ -102,7 +95,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn locks(&self) -> &[Value] {
-        self.report["locks"].as_array().expect("locks")
+        list(&self.report, "locks")
     }
 
     pub(crate) fn waits_of(&self, tid: u64) -> Vec<Wait> {
@@ -119,12 +112,8 @@ impl Account {
     /// The thread's waits are all on this lock: their number is exact, their time inside the bracket.
     pub(crate) fn assert_counted(&self, played: &Played, lock: &Value) {
         self.assert_waits(played, &[lock], |_| true);
-        assert_eq!(
-            number(lock, "contentions"),
-            waited([lock], played.waiter).0,
-            "{}: nobody else waited: {lock:#}",
-            played.name
-        );
+        let own = waited([lock], played.waiter).0;
+        assert_eq!(number(lock, "contentions"), own, "nobody else: {lock:#}");
     }
 
     /// Its waits on these locks are those that `wanted` holds for.
@@ -134,74 +123,54 @@ impl Account {
         locks: &[&Value],
         wanted: impl Fn(&Wait) -> bool,
     ) {
+        let (name, losses) = (&played.name, &self.report["losses"]);
         let log = self.waits_of(played.waiter).into_iter();
         let truth: Bracket = log.filter(&wanted).map(|wait| wait.pair).collect();
-        let (count, ns) = waited(locks.iter().copied(), played.waiter);
-        eprintln!("{}: {count} waits, {ns} ns; {truth:?}", played.name);
-        assert!(
-            truth.holds(count, ns),
-            "{}: {count} waits, {ns} ns; {truth:?}; {}",
-            played.name,
-            self.report["losses"]
-        );
+        let found = waited(locks.iter().copied(), played.waiter);
+        assert_bracketed(name, found, &truth, losses);
         // Some kernels hide from BPF that a thread leaves its CPU.
-        let unseen = number(&self.report, "losses.futex_unseen");
-        assert!(
-            count <= played.rounds && count + unseen >= played.rounds,
-            "{}: {count} waits in {} rounds, {unseen} unseen",
-            played.name,
-            played.rounds
-        );
+        let unseen = number(losses, "futex_unseen");
+        assert_all(name, found.0, unseen, played.rounds, "waits in rounds");
     }
 }
 
-const COMMON: [&str; 4] = ["-U", "-j", "--class", "all"];
+const COMMON: &str = "-U -j --class all";
 
 /// Plays a program under `lockstat -U -j --class all`, between two logs.
-pub(crate) fn account(command: Command, args: &[&str]) -> Account {
-    let (program, pid) = Workload::spawn("locks", command);
-    let pid = pid.to_string();
-    account_among(program, &[&["-p", &pid], args].concat())
+pub(crate) fn account(program: Workload, args: &str) -> Account {
+    let args = format!("-p {} {args}", program.pid());
+    account_among(program, &args)
 }
 
 /// As `account`, with targets of one's own choosing.
-pub(crate) fn account_among(mut program: Workload, args: &[&str]) -> Account {
+pub(crate) fn account_among(mut program: Workload, args: &str) -> Account {
     let pid = program.pid();
     let mut asleep = BTreeSet::new();
     let start = || {
         asleep = sleepers(pid);
-        Tool::start("lockstat", &[&COMMON, args].concat())
+        Tool::start("lockstat", format!("{COMMON} {args}"))
     };
     let engines = &[Engine::Scheduler, Engine::Calls];
     let (output, results, logs) = logged(engines, start, &mut program);
     program.finish();
-    let line = output.stdout.lines().last().expect("a report");
-    let report: Value = serde_json::from_str(line).expect("JSON");
     Account {
         played: results.iter().map(Played::of).collect(),
-        report,
+        report: output.last_report(),
         output,
         logs,
         sleepers: asleep,
     }
 }
 
-/// Plays a program under the tool alone, and returns what both say.
-pub(crate) fn play(command: Command, args: &[&str]) -> (Vec<Played>, Vec<Value>, Output) {
-    let (mut program, pid) = Workload::spawn("locks", command);
-    let pid = pid.to_string();
-    let tool = Tool::start("lockstat", &[&COMMON, &["-p", &*pid][..], args].concat());
-    tool.wait_attached();
+/// Plays a program under the tool alone; gives what both say.
+pub(crate) fn play(mut program: Workload) -> (Vec<Played>, Value) {
+    let args = format!("{COMMON} -p {}", program.pid());
+    let tool = Tool::attached("lockstat", args);
     program.go();
     let played = program.results().iter().map(Played::of).collect();
-    tool.interrupt();
-    let output = tool.finish();
+    let output = tool.end();
     program.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let line = output.stdout.lines().last().expect("a report");
-    let report: Value = serde_json::from_str(line).expect("JSON");
-    let locks = report["locks"].as_array().expect("locks").clone();
-    (played, locks, output)
+    (played, output.last_report())
 }
 
 /// The lock that is a variable of this name.
@@ -215,13 +184,4 @@ pub(crate) fn named<'a>(locks: &'a [Value], variable: &str) -> &'a Value {
     let found: Vec<&Value> = locks.iter().filter(is_named).collect();
     assert_eq!(found.len(), 1, "{variable} in {locks:#?}");
     found[0]
-}
-
-/// Where a lock is, in the one process that has it.
-pub(crate) fn address(lock: &Value) -> u64 {
-    let text = lock["address"]
-        .as_str()
-        .and_then(|text| text.strip_prefix("0x"));
-    text.and_then(|digits| u64::from_str_radix(digits, 16).ok())
-        .expect("an address")
 }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use oracle::{Below, Bracket, Engine, Logs, futex};
 use serde_json::Value;
 
+use crate::bound::assert_bracketed;
 use crate::c_program::run;
-use crate::kernel::alone;
+use crate::found::{folded_sum, list, number, sum};
+use crate::kernel::Machine;
 use crate::lockstat_played::waited;
 use crate::tool::Tool;
-use crate::workload::number;
 
 const CLIENTS: u64 = 8;
 
@@ -126,73 +127,49 @@ impl Drop for Server {
 
 #[test]
 fn processes_that_wait_for_one_row_are_shown_where_they_do() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let server = Server::start();
-    run(server.command("psql").args([
-        "-q",
-        "-c",
-        "CREATE TABLE hot AS SELECT 1 AS id, 0 AS n",
-        "postgres",
-    ]));
+    let table = "CREATE TABLE hot AS SELECT 1 AS id, 0 AS n";
+    run(server.command("psql").args(["-q", "-c", table, "postgres"]));
     let folded = server.dir.path().join("waits.folded");
-    let options = ["-U", "-j", "--class", "sem", "--comm", "postgres", "-o"];
-    let file = folded.to_str().expect("plain");
+    let options = "-U -j --class sem --comm postgres -o";
     let below = Below::attach(&[Engine::Scheduler, Engine::Calls]).expect("the oracle");
-    let tool = Tool::start("lockstat", &[&options[..], &[file]].concat());
-    tool.wait_attached();
+    let tool = Tool::attached("lockstat", format!("{options} {}", folded.display()));
     let around = below.around().expect("the oracle");
     server.one_hot_row();
     server.await_no_clients();
     tool.interrupt();
-    let output = tool.finish();
+    let report = tool.finish().report();
     let logs = around.take().expect("whole logs");
-    let report = output.report();
-    let locks = report["locks"].as_array().expect("locks");
     let total_ns = assert_semaphores(&report, &logs, &server.processes());
 
     // The folded stacks have the same sum, and name the culprit: who changes a row waits in the lock manager for who has changed it.
     let text = fs::read_to_string(&folded).expect("folded stacks");
-    let through = |function: &str| -> u64 {
-        let lines = text.lines().filter(|line| line.contains(function));
-        let values = lines.map(|line| {
-            line.rsplit(' ')
-                .next()
-                .and_then(|us| us.parse::<u64>().ok())
-        });
-        values.map(|us| us.expect("a number")).sum()
-    };
+    let through = |function: &str| folded_sum(text.lines().filter(|line| line.contains(function)));
     let (all, update) = (through(";"), through(";heap_update;"));
     eprintln!("{update} of {all} us in heap_update");
     assert!(all.abs_diff(total_ns / 1000) <= 1 + text.lines().count() as u64);
     assert!(update * 2 > all && through(";LWLockAcquire;") * 10 > all * 9);
-    assert!(locks.iter().all(|lock| lock["caller"] == "PGSemaphoreLock"));
+    let mut locks = list(&report, "locks").iter();
+    assert!(locks.all(|lock| lock["caller"] == "PGSemaphoreLock"));
 }
 
-/// Each process waited as often as the log says, for a time inside its bracket. Returns the sum, ns.
+/// Each process waited as often as the log says, for a time inside its bracket. Gives the sum, ns.
 fn assert_semaphores(report: &Value, logs: &Logs, processes: &BTreeSet<u32>) -> u64 {
-    let locks = report["locks"].as_array().expect("locks");
+    let locks = list(report, "locks");
     let (mut total, mut raced, mut waiters) = ((0, 0), 0, 0);
     for process in processes {
         let waits = futex::waits(logs, *process, number(report, "end_ns")).expect("agreement");
         let truth: Bracket = waits.iter().map(|wait| wait.pair).collect();
         let (count, ns) = waited(locks, (*process).into());
-        assert!(
-            truth.holds(count, ns),
-            "process {process}: {count} waits, {ns} ns; {truth:?}: {}",
-            report["losses"]
-        );
+        assert_bracketed(process, (count, ns), &truth, &report["losses"]);
         total = (total.0 + count, total.1 + ns);
         raced += futex::raced(logs, *process, u64::MAX).expect("agreement");
         waiters += u64::from(count > 0);
     }
-    let sum = |field: &str| locks.iter().map(|lock| number(lock, field)).sum::<u64>();
     eprintln!("{total:?} of {waiters} processes, {raced} raced");
-    assert_eq!(
-        (sum("contentions"), sum("total_ns"), sum("raced")),
-        (total.0, total.1, raced)
-    );
+    let sums = ["contentions", "total_ns", "raced"].map(|field| sum(locks, field));
+    assert_eq!(sums, [total.0, total.1, raced]);
     assert!(waiters >= CLIENTS, "{waiters} processes waited");
     total.1
 }

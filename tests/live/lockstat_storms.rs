@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 
-use crate::c_program::compile;
-use crate::kernel::{alone, skip};
-use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use serde_json::Value;
+
+use crate::bound::assert_within;
+use crate::c_program::Program;
+use crate::found::{list, number, sum, text};
+use crate::kernel::{Machine, skip};
+use crate::soak::lost;
+use crate::traced::{observed, reported};
 
 /// Threads that look through the sleepers on one futex, in vain, with the lock of its hash bucket held. Each has a counter of
 /// its own on contention_begin, the event whose number is the second argument; they run for as many ms as the first says.
@@ -88,58 +92,38 @@ const RUN_MS: u64 = 3_000;
 
 #[test]
 fn every_wait_of_a_storm_on_a_spinlock_is_counted_or_counted_as_lost() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
+    let _machine = Machine::alone();
     let id = loader::tracefs::id("lock", "contention_begin").expect("Linux 5.19");
-    let program = compile(dir.path(), "storm", BUCKET, &["-pthread"]);
-    let mut command = std::process::Command::new(program);
-    command.args([RUN_MS.to_string(), id.to_string()]);
-    let (mut workload, pid) = Workload::spawn("storm", command);
-    let tool = Tool::start("lockstat", &["-K", "-j", "-p", &pid.to_string()]);
-    tool.wait_attached();
-    workload.go();
-    let threads = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
+    let program = Program::c("storm", BUCKET, "-pthread");
+    let mut workload = program.start(format!("{RUN_MS} {id}"));
+    let (output, threads) = observed("lockstat", "-K -j", &mut workload);
     workload.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
     let report = output.report();
     let tids: HashSet<u64> = threads.iter().map(|one| number(one, "tid")).collect();
-    let begins: u64 = threads.iter().map(|one| number(one, "begins")).sum();
+    let begins = sum(&threads, "begins");
     let (mut waits, mut mutexes) = (0, 0);
-    for lock in report["locks"].as_array().expect("a list") {
-        let waiters = lock["waiters"].as_array().expect("a list").iter();
-        let ours = waiters.filter(|waiter| tids.contains(&number(waiter, "tid")));
-        let count: u64 = ours.map(|waiter| number(waiter, "count")).sum();
+    for lock in list(&report, "locks") {
+        let is_ours = |waiter: &&Value| tids.contains(&number(waiter, "tid"));
+        let count = sum(list(lock, "waiters").iter().filter(is_ours), "count");
         waits += count;
         // A wait for one of these begins up to once a part.
         if lock["class"] == "mutex" {
             mutexes += count;
         }
     }
-    let losses = |key: &str| number(&report, &format!("losses.{key}"));
-    let lost = losses("nested") + losses("unended") + losses("waiters_full") + losses("locks_full");
-    let rate = begins * 1_000 / RUN_MS;
-    eprintln!(
-        "{rate} a second: {waits} waits of {begins}, {lost} lost, {mutexes} for mutexes\n{}",
-        output.stderr
+    let lost = lost(
+        &report,
+        &["nested", "unended", "waiters_full", "locks_full"],
     );
+    let rate = begins * 1_000 / RUN_MS;
+    eprintln!("{rate} a second: {lost} lost\n{}", output.stderr);
     if begins < 10_000 {
-        skip("two CPUs at one spinlock say nothing here: no paravirtual spinlocks");
-        return;
+        return skip("two CPUs at one spinlock say nothing here: no paravirtual spinlocks");
     }
     assert_eq!(mutexes, 0, "none is asked for");
     // Its last waits are over before it reads its counter; the way to sleep is behind that.
-    assert!(
-        waits + lost >= begins,
-        "{waits} waits of {begins}, {lost} lost"
-    );
-    assert!(
-        waits <= begins + 4 * tids.len() as u64,
-        "{waits} waits of {begins}"
-    );
+    let bounds = begins.saturating_sub(lost)..=begins + 4 * tids.len() as u64;
+    assert_within("waits", waits, bounds, format!("{begins} begins"));
 }
 
 /// Four threads, one arena, blocks too large for the threads' own caches.
@@ -203,47 +187,30 @@ int main(int argc, char **argv)
 
 #[test]
 fn an_allocators_only_arena_is_the_culprit_and_whoever_allocates_its_caller() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "orders", ALLOCATOR, &["-pthread"]);
-    let (mut workload, pid) = Workload::spawn("orders", std::process::Command::new(program));
-    let tool = Tool::start("lockstat", &["-U", "-j", "-p", &pid.to_string()]);
-    tool.wait_attached();
-    workload.go();
-    workload.results();
-    tool.interrupt();
-    let output = tool.finish();
+    let _machine = Machine::alone();
+    let program = Program::c("orders", ALLOCATOR, "-pthread");
+    let mut workload = program.start("");
+    let (report, _) = reported("lockstat", "-U", &mut workload);
     workload.finish();
-    let report = output.report();
-    let locks = report["locks"].as_array().expect("a list");
-    let all_ns: u64 = locks.iter().map(|lock| number(lock, "total_ns")).sum();
+    let locks = list(&report, "locks");
     let first = &locks[0];
-    eprintln!(
-        "{} {} {} waits",
-        first["name"], first["caller"], first["contentions"]
-    );
-    let name = first["name"].as_str().expect("text");
-    assert!(
-        name.starts_with("libc.so.6") && name.ends_with(": main_arena"),
-        "{first:#}"
-    );
+    let name = text(first, "name");
+    assert!(name.starts_with("libc.so.6"), "{first:#}");
+    assert!(name.ends_with(": main_arena"), "{first:#}");
     assert_eq!(first["class"], "mutex");
-    assert!(number(first, "contentions") > 50, "{}", output.stderr);
-    assert!(
-        number(first, "total_ns") as f64 > 0.9 * all_ns as f64,
-        "{locks:#?}"
-    );
-    let waiters = first["waiters"].as_array().expect("a list");
+    assert_within("waits", number(first, "contentions"), 51.., first);
+    let share = |part: u64, whole: u64| part as f64 / whole as f64;
+    let of_all = share(number(first, "total_ns"), sum(locks, "total_ns"));
+    assert!(of_all > 0.9, "{of_all} of {locks:#?}");
     let by = |caller: &str| -> u64 {
-        let ours = waiters.iter().filter(|waiter| waiter["caller"] == caller);
-        ours.map(|waiter| number(waiter, "total_ns")).sum()
+        let waiters = list(first, "waiters").iter();
+        sum(
+            waiters.filter(|waiter| waiter["caller"] == caller),
+            "total_ns",
+        )
     };
     let (filled_ns, dropped_ns) = (by("fill_order"), by("drop_order"));
     assert!(filled_ns > 0 && dropped_ns > 0, "{first:#}");
-    assert!(
-        (filled_ns + dropped_ns) as f64 > 0.98 * number(first, "total_ns") as f64,
-        "{first:#}"
-    );
+    let of_lock = share(filled_ns + dropped_ns, number(first, "total_ns"));
+    assert!(of_lock > 0.98, "{of_lock} of {first:#}");
 }

@@ -1,27 +1,31 @@
 //! lockstat's account of programs' locks against the log of the kernel's events, and the programs, which know who made them wait.
 
-use std::path::Path;
+use std::fs;
 use std::process::Command;
 
 use oracle::Bracket;
+use oracle::futex::Wait;
 use serde_json::Value;
 
+use crate::bound::assert_within;
+use crate::c_program::{Program, run};
+use crate::found::{address, list, number, sum, text};
+use crate::kernel::Machine;
 use crate::lockstat_played::{
-    Account, Played, account, account_among, address, named, play, waited, waited_for,
+    Account, Played, account, account_among, named, play, waited, waited_for,
 };
-use crate::tool::Tool;
-use crate::workload::{Workload, number};
-use crate::{c_program, kernel};
+use crate::tool::{Output, Tool};
+use crate::workload::Workload;
 
 /// What programs begin with: rounds of holding a lock until somebody sleeps on it.
-const STAGE: &str = include_str!("../workloads/locks/stage.h");
+pub(crate) const STAGE: &str = include_str!("../workloads/locks/stage.h");
 pub(crate) const OTHER: &str = include_str!("../workloads/locks/other.c");
 pub(crate) const PTHREAD: &str = include_str!("../workloads/locks/pthread.c");
 
-pub(crate) fn compile(dir: &Path, source: &str, flags: &[&str]) -> Command {
+/// A program with locks, which are called `locks.…`.
+pub(crate) fn locks(source: &str, flags: &str) -> Program {
     let source = format!("{STAGE}{source}");
-    let flags = [&["-pthread"], flags].concat();
-    Command::new(c_program::compile(dir, "locks", &source, &flags))
+    Program::c("locks", &source, format!("-pthread {flags}"))
 }
 
 /// How lockstat knows who held a lock of this name.
@@ -34,18 +38,14 @@ fn known_as(name: &str) -> &'static str {
 }
 
 fn assert_named(played: &Played, lock: &Value) {
-    let name = lock["name"].as_str().expect("a name");
-    let variable = played.name.as_str();
+    let (name, variable) = (text(lock, "name"), &played.name);
     // Behind a mutex of 40 bytes, in a structure, it is known by its words: at 40, and without __g_refs at 32.
-    let ends: &[&str] = match variable {
+    let ends: &[&str] = match variable.as_str() {
         "lock_cond" => &["+0x50", "+0x48"],
         _ => &[""],
     };
-    assert!(
-        ends.iter()
-            .any(|end| name.ends_with(&format!(": {variable}{end}"))),
-        "{name}: {variable}"
-    );
+    let is_end = |end: &&str| name.ends_with(&format!(": {variable}{end}"));
+    assert!(ends.iter().any(is_end), "{name}: {variable}");
     assert!(name.starts_with("locks."), "{name}");
 }
 
@@ -54,28 +54,25 @@ fn assert_joined(account: &Account, played: &Played) {
     let locks = account.locks().iter();
     let is_join = |lock: &&Value| lock["class"] == "join" && waited_for(lock, played.waiter);
     let joins: Vec<&Value> = locks.filter(is_join).collect();
-    let mut joined = 0;
-    for lock in &joins {
-        let holders = lock["holders"].as_array().expect("holders");
-        joined += holders.len() as u64;
-        assert!(holders.iter().all(|h| h["known_as"] == "owner"), "{lock:#}");
-    }
+    let holders: Vec<&Value> = joins
+        .iter()
+        .flat_map(|lock| list(lock, "holders"))
+        .collect();
+    assert!(
+        holders.iter().all(|h| h["known_as"] == "owner"),
+        "{joins:#?}"
+    );
     account.assert_waits(played, &joins, |_| true);
-    let waits: u64 = joins.iter().map(|lock| number(lock, "contentions")).sum();
-    assert_eq!(joined, waits, "each for another thread");
+    let waits = sum(joins, "contentions");
+    assert_eq!(holders.len() as u64, waits, "each for another thread");
 }
 
 /// Its waiters spin as long as the owner has a CPU.
 fn assert_spun(account: &Account, played: &Played, lock: &Value) {
     let waits = account.waits_of(played.waiter);
     let truth: Bracket = waits.iter().map(|wait| wait.spun).collect();
-    let spun_ns = number(lock, "spin_ns");
-    eprintln!("{}: {spun_ns} ns spun; {truth:?}", played.name);
-    assert!(
-        (truth.least_ns..=truth.most_ns).contains(&spun_ns),
-        "{}: {spun_ns}; {truth:?}: {lock:#}",
-        played.name
-    );
+    let (spun_ns, bounds) = (number(lock, "spin_ns"), truth.least_ns..=truth.most_ns);
+    assert_within(format!("{} spun", played.name), spun_ns, bounds, lock);
 }
 
 pub(crate) fn assert_pthread(account: &Account) {
@@ -86,135 +83,106 @@ pub(crate) fn assert_pthread(account: &Account) {
                 let lock = named(locks, &one.name);
                 assert_eq!(number(lock, "raced"), one.rounds, "{lock:#}");
                 assert_eq!(number(lock, "contentions"), 0, "{lock:#}");
-                continue;
             }
-            "join" => {
-                assert_joined(account, one);
-                continue;
+            "join" => assert_joined(account, one),
+            _ => {
+                let lock = one.find(locks);
+                account.assert_counted(one, lock);
+                one.assert_held(lock, known_as(&one.name));
+                assert_named(one, lock);
+                let gave_up = match one.name.as_str() {
+                    "lock_late" => number(lock, "contentions"),
+                    _ => 0,
+                };
+                assert_eq!(lock["gave_up"], gave_up, "{}", one.name);
+                assert_spun(account, one, lock);
             }
-            _ => {}
         }
-        let lock = one.find(locks);
-        account.assert_counted(one, lock);
-        one.assert_held(lock, known_as(&one.name));
-        assert_named(one, lock);
-        if one.name == "lock_late" {
-            assert_eq!(lock["gave_up"], lock["contentions"], "{}", one.name);
-        } else {
-            assert_eq!(lock["gave_up"], 0, "{}", one.name);
-        }
-        assert_spun(account, one, lock);
     }
+    let caller = &named(locks, "lock_normal")["caller"];
+    assert_eq!(caller, "take_mutex", "outside glibc");
 }
 
 #[test]
 fn pthread_locks_have_the_waits_of_the_log_and_the_holders_that_the_program_knows() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let account = account(compile(dir.path(), PTHREAD, &[]), &["--strict"]);
+    let _machine = Machine::alone();
+    let account = account(locks(PTHREAD, "").start(""), "--strict");
     assert_pthread(&account);
     let complete = "user stacks complete for 100% of the time";
-    let said = &account.output.stderr;
-    assert!(said.contains(complete), "{said}");
-    assert_eq!(
-        named(account.locks(), "lock_normal")["caller"],
-        "take_mutex",
-        "outside glibc"
-    );
+    account.output.assert_says(complete);
 }
 
 /// What holds where clocks mean nothing, and where only the waker is known.
 #[test]
 fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
+    let _machine = Machine::alone();
     // Not strict: emulated CPUs are in each other's way, and events are lost, and counted.
-    let (played, locks, output) = play(compile(dir.path(), PTHREAD, &[]), &[]);
+    let (played, report) = play(locks(PTHREAD, "").start(""));
+    let locks = list(&report, "locks");
     let mut missing = 0;
     for one in &played {
         match one.class.as_str() {
-            "raced" => assert_eq!(number(named(&locks, &one.name), "raced"), one.rounds),
+            "raced" => assert_eq!(number(named(locks, &one.name), "raced"), one.rounds),
             // A lock for each thread that ends.
             "join" => {}
             _ => {
-                let lock = one.find(&locks);
+                let lock = one.find(locks);
                 let count = number(lock, "contentions");
-                assert!(count > 0 && count <= one.rounds, "{}: {lock:#}", one.name);
+                assert_within(&one.name, count, 1..=one.rounds, lock);
                 missing += one.rounds - count;
                 assert_named(one, lock);
-                let holders = lock["holders"].as_array().expect("holders").iter();
+                let holders = list(lock, "holders").iter();
                 // Once as owner, and once as waker: before 6.14 nobody is asked for the owner of who only spins.
                 let mut tids: Vec<u64> = holders.map(|holder| number(holder, "tid")).collect();
                 tids.dedup();
                 // Nobody woke who gave up.
-                assert!(
-                    tids == [one.holder] || (one.name == "lock_late" && tids.is_empty()),
-                    "{}: {lock:#}",
-                    one.name
-                );
+                let is_nobodys = one.name == "lock_late" && tids.is_empty();
+                assert!(tids == [one.holder] || is_nobodys, "{}: {lock:#}", one.name);
             }
         }
     }
     assert_eq!(played.len(), 17);
-    let report = output.report();
     let losses = report["losses"].as_object().expect("losses").values();
     let lost: u64 = losses.filter_map(Value::as_u64).sum();
-    assert!(
-        missing <= lost,
-        "{missing} waits missing, {lost} events lost"
-    );
+    assert_within("waits missing", missing, ..=lost, "events lost");
 }
 
 #[test]
 fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let program = Command::new(Workload::program("rustlocks"));
-    let account = account(program, &["--strict"]);
+    let _machine = Machine::alone();
+    let account = account(Workload::start("rustlocks", ""), "--strict");
     for one in &account.played {
         let lock = one.find(account.locks());
         account.assert_counted(one, lock);
         one.assert_held(lock, "waker");
         if one.class == "rust" {
-            let name = lock["name"].as_str().expect("a name");
+            let name = text(lock, "name");
             assert!(name.contains(&format!("rustlocks::{}", one.name)), "{name}");
         }
         assert_eq!(number(lock, "inode"), 0, "none is in a file: {lock:#}");
-        let caller = lock["caller"].as_str().expect("a caller");
-        assert!(caller.starts_with("rustlocks::"), "{caller}");
+        assert!(text(lock, "caller").starts_with("rustlocks::"), "{lock:#}");
     }
     assert_eq!(account.played.len(), 8);
 }
 
 #[test]
 fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut command = compile(dir.path(), OTHER, &[]);
-    command.arg(dir.path().join("pool"));
-    let (program, _) = Workload::spawn("locks", command);
+    let _machine = Machine::alone();
+    let program = locks(OTHER, "");
+    let workload = program.start([program.dir().join("pool")]);
     // The child as well.
-    let account = account_among(program, &["--comm", "locks"]);
-    let locks = account.locks();
+    let account = account_among(workload, "--comm locks");
     for one in &account.played {
         match one.name.as_str() {
             "word_from" => assert_moved(&account, one),
             "shared" => assert_shared(&account, one),
             name => {
-                // The second of futex_waitv's two was woken.
-                let variable = if name == "word_waitv" {
-                    "word_waitv+0x4"
-                } else {
-                    name
+                let variable = match name {
+                    // The second of futex_waitv's two was woken.
+                    "word_waitv" => "word_waitv+0x4",
+                    same => same,
                 };
-                let lock = named(locks, variable);
+                let lock = named(account.locks(), variable);
                 account.assert_counted(one, lock);
                 one.assert_held(lock, "waker");
                 assert!(
@@ -231,8 +199,8 @@ fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
 fn assert_moved(account: &Account, played: &Played) {
     for variable in ["word_from", "word_to"] {
         let lock = named(account.locks(), variable);
-        let is_on = |address| move |wait: &oracle::futex::Wait| wait.address == address;
-        account.assert_waits(played, &[lock], is_on(address(lock)));
+        let address = address(lock);
+        account.assert_waits(played, &[lock], |wait: &Wait| wait.address == address);
         let own = waited([lock], played.waiter).0;
         assert_eq!(number(lock, "contentions"), own, "nobody else: {lock:#}");
     }
@@ -248,17 +216,13 @@ fn assert_shared(account: &Account, played: &Played) {
     played.assert_held(lock, "owner");
     assert_eq!(lock["pid"], 0, "no process's own");
     assert!(number(lock, "inode") > 0);
-    let device = lock["device"].as_str().expect("a device");
-    assert!(device.contains(':'), "{device}");
+    assert!(text(lock, "device").contains(':'), "{lock}");
 }
 
 #[test]
 fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let account = account(compile(dir.path(), PTHREAD, &["-m32"]), &["--strict"]);
+    let _machine = Machine::alone();
+    let account = account(locks(PTHREAD, "-m32").start(""), "--strict");
     for one in &account.played {
         match one.class.as_str() {
             // Its stacks have no names, and these futexes say nothing.
@@ -276,26 +240,20 @@ fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
 
 #[test]
 fn goroutines_wait_for_a_mutex_and_threads_for_goroutines() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let (source, program) = (dir.path().join("mutex.go"), dir.path().join("locks"));
-    std::fs::write(&source, include_str!("../workloads/locks/mutex.go")).expect("a file");
-    let mut go = Command::new("go");
-    c_program::run(go.arg("build").arg("-o").arg(&program).arg(&source));
-    let (_, locks, _) = play(Command::new(program), &[]);
-    let parked: u64 = locks
-        .iter()
-        .filter(|lock| lock["class"] == "park")
-        .map(|lock| number(lock, "total_ns"))
-        .sum();
-    assert!(parked > 0, "{locks:#?}");
+    fs::write(&source, include_str!("../workloads/locks/mutex.go")).expect("a file");
+    run(Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source]));
+    let (_, report) = play(Workload::spawn("locks", Command::new(program)));
+    let locks = list(&report, "locks").iter();
+    let parked = locks.clone().filter(|lock| lock["class"] == "park");
+    assert!(sum(parked, "total_ns") > 0, "{report:#}");
     // The runtime's own locks may be contended, too; nothing else is a lock.
-    let others = locks.iter().filter(|lock| number(lock, "contentions") > 0);
-    for lock in others {
-        let class = lock["class"].as_str().expect("a class");
-        assert!(matches!(class, "park" | "go"), "{lock:#}");
+    for lock in locks.filter(|lock| number(lock, "contentions") > 0) {
+        assert!(matches!(text(lock, "class"), "park" | "go"), "{lock:#}");
     }
 }
 
@@ -341,31 +299,27 @@ int main(void)
 
 #[test]
 fn waits_that_neither_begin_nor_end_in_the_window_count_for_all_of_it() {
-    let Some(_machine) = kernel::alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let command = compile(dir.path(), STUCK, &[]);
-    let (mut program, pid) = Workload::spawn("locks", command);
-    let args = ["-U", "-j", "--class", "all", "-p", &pid.to_string(), "1"];
-    let output = Tool::start("lockstat", &args).finish();
-    program.go();
-    program.results();
-    program.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let report = output.report();
-    let locks = report["locks"].as_array().expect("locks");
+    let _machine = Machine::alone();
+    let program = locks(STUCK, "");
+    let report = over_a_rest("-U -j --class all", &program, "1").report();
     for (variable, caller) in [
         ("lock_stuck", "take_mutex"),
         ("lock_stuck_too", "take_read"),
     ] {
-        let lock = named(locks, variable);
-        assert_eq!(
-            (number(lock, "contentions"), number(lock, "open")),
-            (1, 1),
-            "{lock:#}"
-        );
+        let lock = named(list(&report, "locks"), variable);
+        let counts = (number(lock, "contentions"), number(lock, "open"));
+        assert_eq!(counts, (1, 1), "{lock:#}");
         assert_eq!(lock["total_ns"], report["duration_ns"], "{lock:#}");
-        assert_eq!(lock["caller"], caller, "{}", output.stderr);
+        assert_eq!(lock["caller"], caller, "{report:#}");
     }
+}
+
+/// Runs lockstat while a program waits for the word to go on.
+pub(crate) fn over_a_rest(options: &str, program: &Program, window: &str) -> Output {
+    let mut program = program.start("");
+    let args = format!("{options} -p {} {window}", program.pid());
+    let output = Tool::run("lockstat", args).ok();
+    program.work();
+    program.finish();
+    output
 }

@@ -2,12 +2,14 @@
 
 #![allow(clippy::print_stderr, reason = "tests print")]
 
+mod args;
 mod bad_days;
 mod bare;
 mod biolatency;
 mod biolatency_devices;
 mod biolatency_groups;
 mod biolatency_logged;
+mod bound;
 mod budget;
 mod budget_detail;
 mod budget_events;
@@ -15,12 +17,13 @@ mod c_program;
 mod call_shares;
 mod capabilities;
 mod cell;
+mod cgroup;
 mod chains;
 mod chains_c;
 mod chains_languages;
 mod chains_loads;
 mod containers;
-mod cpu_quota;
+
 mod cpu_times;
 mod descriptors;
 mod disk;
@@ -28,6 +31,7 @@ mod elf_entry;
 mod endings;
 mod events;
 mod faults;
+mod found;
 mod harness;
 mod held;
 mod identities;
@@ -57,7 +61,7 @@ mod offcputime;
 mod older_kernels;
 mod outputs;
 mod overload;
-mod own_cgroup;
+
 mod perf_dwarf;
 mod pressure;
 mod pressure_triggers;
@@ -70,8 +74,7 @@ mod refused;
 mod run_queue;
 mod runqlat;
 mod shortages;
-mod slow_disk;
-mod small_memory;
+
 mod soak;
 mod soak_loads;
 mod stuck_files;

@@ -1,19 +1,20 @@
 //! profile's `.perf.txt`: single samples with their times, of a program that says when it computed.
 
 use std::ops::Range;
-use std::process::Command;
 
 use profile::ask::heat::{Heat, PARTS};
 use profile::read::perf::header;
 use profile::read::{ReadOptions, read};
 use serde_json::Value;
 
-use crate::c_program::compile;
+use crate::bound::assert_within;
+use crate::c_program::Program;
 use crate::cpu_times::untaken_samples;
-use crate::kernel::alone;
+use crate::found::{list, number};
+use crate::kernel::Machine;
 use crate::tool::Tool;
 use crate::traced::traced;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 const HERTZ: u64 = 997;
 
@@ -24,7 +25,7 @@ struct Burst {
 }
 
 fn bursts(results: &[Value]) -> Vec<Burst> {
-    let bursts = results[0]["bursts"].as_array().expect("a list");
+    let bursts = list(&results[0], "bursts");
     let seconds = |burst: &Value, key: &str| number(burst, key) as f64 / 1e9;
     let burst = |burst: &Value| Burst {
         when: seconds(burst, "begin_ns")..seconds(burst, "end_ns"),
@@ -61,26 +62,19 @@ int main(void)
 /// A tool that has no CPU for so long that the ring of times fills up.
 #[test]
 fn times_that_found_no_room_are_counted_and_the_samples_are_not_lost() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("busy.perf.txt").display().to_string();
-    let program = Command::new(compile(dir.path(), "busy", BUSY, &[]));
-    let (mut workload, tgid) = Workload::spawn("busy", program);
-    let (pid, event) = (tgid.to_string(), "tracepoint:syscalls:sys_enter_getppid");
-    let options = ["-j", "--strict", "-p", &pid, "-e", event, "-o", &path];
-    let tool = Tool::start("profile", &options);
-    tool.wait_attached();
+    let _machine = Machine::alone();
+    let program = Program::c("busy", BUSY, "");
+    let path = program.dir().join("busy.perf.txt");
+    let mut workload = program.start("");
+    let options = "-j --strict -e tracepoint:syscalls:sys_enter_getppid";
+    let args = format!("{options} -p {} -o {}", workload.pid(), path.display());
+    let tool = Tool::attached("profile", args);
     tool.signal(libc::SIGSTOP);
-    workload.go();
-    workload.results();
+    workload.work();
     tool.signal(libc::SIGCONT);
     tool.interrupt();
-    let output = tool.finish();
+    let report = tool.finish().status(3).report();
     workload.finish();
-    assert_eq!(output.code, 3, "{}", output.stderr);
-    let report = output.report();
     assert_eq!(number(&report["events"], "samples"), CALLS);
     let kept = times(&std::fs::read_to_string(&path).expect("text")).len() as u64;
     let lost = number(&report["losses"], "moments_full");
@@ -104,10 +98,7 @@ fn inside(bursts: &[Burst], times: &[f64], report: &Value) -> u64 {
         // The machine may be held up by others, which its clock counts and the thread's does not.
         let wall = burst.when.end - burst.when.start;
         let [least, most] = [0.9 * burst.cpu, 1.1 * wall].map(|time| time * HERTZ as f64);
-        assert!(
-            inside as f64 <= most + 2.0,
-            "{inside}, not {least} to {most}"
-        );
+        assert_within("samples", inside as f64, ..=most + 2.0, least);
         if (inside as f64) < least - 2.0 {
             short += 1;
             missing = least - inside as f64;
@@ -124,15 +115,12 @@ fn inside(bursts: &[Burst], times: &[f64], report: &Value) -> u64 {
 
 #[test]
 fn samples_have_the_times_of_the_bursts_that_they_are_of() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("bursts.perf.txt").display().to_string();
-    let workload = Workload::start("bursts", &["--bursts", "5", "--millis", "100"]);
-    let tgid = workload.pid();
-    let hertz = HERTZ.to_string();
-    let (report, results) = traced("profile", workload, tgid, &["-F", &hertz, "-o", &path]);
+    let path = dir.path().join("bursts.perf.txt");
+    let workload = Workload::start("bursts", "--bursts 5 --millis 100");
+    let options = format!("-F {HERTZ} -o {}", path.display());
+    let (report, results) = traced("profile", &options, workload);
     let bursts = bursts(&results);
     assert_eq!(bursts.len(), 5);
     let text = std::fs::read_to_string(&path).expect("text");

@@ -4,21 +4,17 @@ use oracle::offcpu::absences;
 use oracle::{Bracket, Logs, Span};
 use serde_json::Value;
 
+use crate::bound::assert_bracketed;
+use crate::found::{list, number, sum, weight};
 use crate::kernel::has_tracepoint;
 use crate::traced::{Sandwich, sandwiched};
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// The tool under test hears threads say that they go on: see [`Times`].
 pub(crate) fn sees_hidden() -> bool {
     const HOOK: &str = "sched_exit_tp";
     let hidden = std::env::var("USEKIT_HIDE_HOOKS").unwrap_or_default();
     has_tracepoint(HOOK) && !hidden.split(',').any(|hook| hook == HOOK)
-}
-
-/// Blocked plus run queue, ns.
-pub(crate) fn total(stack: &Value) -> u64 {
-    let values = stack["values"].as_array().expect("values");
-    values.iter().filter_map(Value::as_u64).sum()
 }
 
 /// Of one thread, which sleeps at both edges of the window.
@@ -70,24 +66,18 @@ impl<'a> Times<'a> {
     /// The tool has as many as that in the stacks that `wanted` holds for, and their time lies inside.
     pub(crate) fn assert_inside(&self, truth: &Bracket, wanted: impl Fn(&Value) -> bool) {
         let own = || stacks(self.report, self.tid).filter(|stack| wanted(stack));
-        let count = own().map(|stack| number(stack, "count")).sum();
-        let sum_ns = own().map(total).sum();
-        eprintln!("thread {}: {count} times, {sum_ns} ns; {truth:?}", self.tid);
-        assert!(
-            truth.holds(count, sum_ns),
-            "thread {}: {count} times, {sum_ns} ns; {truth:?}; {}{}",
-            self.tid,
-            self.report["losses"],
-            self.all()
-        );
+        let found = (sum(own(), "count"), own().map(weight).sum());
+        let what = format!("thread {}", self.tid);
+        let context = format!("{}{}", self.report["losses"], self.all());
+        assert_bracketed(what, found, truth, context);
     }
 
     /// Every row and every absence, for whoever looks for the difference.
     fn all(&self) -> String {
         let rows = stacks(self.report, self.tid).map(|stack| {
-            let leaf = stack["kernel"].as_array().and_then(|frames| frames.last());
+            let leaf = list(stack, "kernel").last();
             let (reason, count) = (&stack["reason"], &stack["count"]);
-            format!("\n{reason} {count} {} {leaf:?}", total(stack))
+            format!("\n{reason} {count} {} {leaf:?}", weight(stack))
         });
         let absences = self.absences.iter().map(|absence| format!("\n{absence:?}"));
         rows.chain(absences).collect()
@@ -96,7 +86,7 @@ impl<'a> Times<'a> {
 
 /// Each of a workload's threads is off its CPU as often as in the log of the kernel's events, for a time inside its bracket.
 pub(crate) fn assert_all_off(workload: Workload) {
-    let found = sandwiched("offcputime", workload, &["-m", "0"]);
+    let found = sandwiched("offcputime", "-m 0", workload);
     for thread in &found.results {
         let times = Times::of(&found, number(thread, "tid"), sees_hidden());
         times.assert_inside(&times.bracket(|_| true), |_| true);
@@ -105,9 +95,6 @@ pub(crate) fn assert_all_off(workload: Workload) {
 }
 
 pub(crate) fn stacks(report: &Value, tid: u64) -> impl Iterator<Item = &Value> {
-    report["stacks"]
-        .as_array()
-        .expect("stacks")
-        .iter()
-        .filter(move |stack| stack["tid"] == tid)
+    let all = list(report, "stacks").iter();
+    all.filter(move |stack| stack["tid"] == tid)
 }

@@ -2,25 +2,24 @@
 
 use serde_json::Value;
 
-use crate::kernel::alone;
-use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks, total};
-use crate::slow_disk::SlowDisk;
+use crate::cgroup::Cgroup;
+use crate::found::{list, number, sum, text, weight};
+use crate::kernel::Machine;
+use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks};
 use crate::traced::{Sandwich, sandwiched, traced};
-use crate::workload::{Workload, number};
-
-fn trace(workload: &str, args: &[&str], options: &[&str]) -> (Value, Vec<Value>) {
-    let workload = Workload::start(workload, args);
-    let tgid = workload.pid();
-    traced("offcputime", workload, tgid, options)
-}
+use crate::workload::Workload;
 
 /// The wait for the word to begin, in which the workload's threads are from the start to that of their work.
 fn is_gate(stack: &Value) -> bool {
-    let frames = stack["kernel"].as_array().expect("frames");
-    frames.iter().any(|frame| {
+    has_kernel_frame(stack, "sigtimedwait")
+}
+
+fn has_kernel_frame(stack: &Value, part: &str) -> bool {
+    let mut frames = list(stack, "kernel").iter();
+    frames.any(|frame| {
         frame["name"]
             .as_str()
-            .is_some_and(|name| name.contains("sigtimedwait"))
+            .is_some_and(|name| name.contains(part))
     })
 }
 
@@ -28,7 +27,7 @@ fn is_gate(stack: &Value) -> bool {
 /// inside its bracket, for the reason that it says.
 pub(crate) fn assert_reasons_are_the_programs(found: &Sandwich, sees_hidden: bool) {
     for thread in &found.results {
-        let kind = thread["kind"].as_str().expect("a kind");
+        let kind = text(thread, "kind");
         let reason = match kind {
             "mutex" | "pmutex" => "futex",
             "epoll" => "poll",
@@ -47,74 +46,52 @@ pub(crate) fn assert_reasons_are_the_programs(found: &Sandwich, sees_hidden: boo
 
 #[test]
 fn each_kind_of_wait_has_its_reason_and_its_time() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let workload = Workload::start("waiter", &["--waits", "23", "--millis", "20"]);
-    let found = sandwiched("offcputime", workload, &["-m", "0"]);
+    let _machine = Machine::alone();
+    let workload = Workload::start("waiter", "--waits 23 --millis 20");
+    let found = sandwiched("offcputime", "-m 0", workload);
     assert!(found.results.len() >= 8);
     assert_reasons_are_the_programs(&found, sees_hidden());
 }
 
 #[test]
 fn page_faults_from_disk_are_told_from_reads() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = std::env::current_dir().expect("a directory");
-    let place = dir.to_str().expect("a plain path");
-    let args = [
-        "--kinds",
-        "pagefault",
-        "--disk-waits",
-        "101",
-        "--dir",
-        place,
-    ];
-    let workload = Workload::start("waiter", &args);
-    let slow = SlowDisk::new(workload.pid(), &dir);
-    let found = sandwiched("offcputime", workload, &["-m", "0"]);
+    let args = "--kinds pagefault --disk-waits 101 --dir";
+    let workload = Workload::start("waiter", format!("{args} {}", dir.display()));
+    let slow = Cgroup::on_a_slow_disk(workload.pid(), &dir);
+    let found = sandwiched("offcputime", "-m 0", workload);
     drop(slow);
     assert_reasons_are_the_programs(&found, sees_hidden());
 }
 
 #[test]
 fn a_thread_that_sleeps_throughout_is_there_in_full() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let (report, results) = trace("asleep", &[], &[]);
-    let window = report["duration_ns"].as_u64().expect("a duration");
+    let _machine = Machine::alone();
+    let workload = Workload::start("asleep", "");
+    let (report, results) = traced("offcputime", "", workload);
+    let window = number(&report, "duration_ns");
     assert_eq!(results.len(), 4);
+    let of = |thread: &Value| stacks(&report, number(thread, "tid"));
     for thread in &results {
-        let found: u64 = stacks(&report, number(thread, "tid")).map(total).sum();
+        let found: u64 = of(thread).map(weight).sum();
         assert_eq!(found, window, "{thread}");
     }
-    let reasons: Vec<&str> = results
+    let reasons = results
         .iter()
-        .filter_map(|thread| stacks(&report, number(thread, "tid")).next()?["reason"].as_str())
-        .collect();
+        .filter_map(|thread| of(thread).next()?["reason"].as_str());
+    let reasons: Vec<&str> = reasons.collect();
     assert_eq!(reasons, ["futex", "wait", "poll", "pipe"]);
 }
 
 #[test]
 fn phases_add_up_to_threads_times_wall() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let (report, results) = trace(
-        "spinner",
-        &["--threads", "4", "--cpu", "0", "--seconds", "2"],
-        &[],
-    );
+    let _machine = Machine::alone();
+    let (report, results) = traced("offcputime", "", Workload::spinners(4, 2));
     let accounting = &report["accounting"];
     let lifetime = number(accounting, "lifetime_ns");
-    let explained: u64 = ["oncpu_ns", "runqueue_ns", "blocked_ns"]
-        .iter()
-        .map(|key| number(accounting, key))
-        .sum();
     let unseen = number(&report, "losses.out_of_order_ns");
-    assert_eq!(explained + unseen, lifetime, "{accounting}");
+    assert_eq!(phases_ns(&report) + unseen, lifetime, "{accounting}");
     // The main thread waits for the spinners.
     let threads = results.len() as u64 + 1;
     assert_eq!(number(accounting, "threads"), threads);
@@ -123,48 +100,37 @@ fn phases_add_up_to_threads_times_wall() {
 
 #[test]
 fn spinners_are_off_their_cpu_as_long_as_the_kernel_says() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     assert_all_off(Workload::spinners(4, 1));
 }
 
 #[test]
 fn waiters_are_off_their_cpus_as_long_as_the_kernel_says() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let args = ["--waits", "23", "--millis", "20"];
-    assert_all_off(Workload::start("waiter", &args));
+    let _machine = Machine::alone();
+    let waiters = "--waits 23 --millis 20";
+    assert_all_off(Workload::start("waiter", waiters));
 }
 
 #[test]
 fn the_waker_of_a_pipe_read_is_its_writer() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let (report, results) = trace(
-        "waiter",
-        &["--waits", "23", "--kinds", "pipe"],
-        &["--waker"],
-    );
-    let tid = number(&results[0], "tid");
-    let woken: Vec<&Value> = stacks(&report, tid)
-        .filter(|stack| stack["reason"] == "pipe" && stack["waker"].is_object())
-        .collect();
-    let counts = woken.iter().map(|stack| number(stack, "count"));
-    assert_eq!(
-        counts.sum::<u64>(),
-        number(&results[0], "slept"),
-        "every wait has a waker"
-    );
+    let _machine = Machine::alone();
+    let workload = Workload::start("waiter", "--waits 23 --kinds pipe");
+    let (report, results) = traced("offcputime", "--waker", workload);
+    let slept = number(&results[0], "slept");
+    let is_woken = |stack: &&Value| stack["reason"] == "pipe" && stack["waker"].is_object();
+    let woken = stacks(&report, number(&results[0], "tid")).filter(is_woken);
+    let woken: Vec<&Value> = woken.collect();
+    let count = sum(woken.iter().copied(), "count");
+    assert_eq!(count, slept, "every wait has a waker");
     for stack in woken {
         assert_eq!(stack["waker"]["comm"], "h-pipe");
-        let frames = stack["waker"]["kernel"].as_array().expect("frames");
-        assert!(frames.iter().any(|frame| {
-            frame["name"]
-                .as_str()
-                .is_some_and(|name| name.contains("pipe_write"))
-        }));
+        assert!(has_kernel_frame(&stack["waker"], "pipe_write"), "{stack}");
     }
+}
+
+/// Where all threads were, all the time that they lived.
+pub(crate) fn phases_ns(report: &Value) -> u64 {
+    let phases = ["oncpu_ns", "runqueue_ns", "blocked_ns"];
+    let phases = phases.map(|phase| number(&report["accounting"], phase));
+    phases.iter().sum()
 }

@@ -3,43 +3,38 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use serde_json::Value;
 
-use crate::kernel::alone;
+use crate::bound::assert_within;
+use crate::found::{list, number};
+use crate::kernel::Machine;
 use crate::off_cpu::Times;
 use crate::off_cpu::stacks;
 use crate::offcputime::assert_reasons_are_the_programs;
 use crate::tool::Tool;
 use crate::traced::sandwiched_as;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// Without sched_exit_tp (Linux 6.18) user stacks are walked at switch-out.
 #[test]
 fn the_older_kernels_path_counts_the_same() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let args = ["--waits", "23", "--millis", "20", "--kinds", "sleep,pipe"];
-    let workload = Workload::start("waiter", &args);
-    let mut command = Command::new(crate::built("offcputime"));
-    command
-        .args(["-m", "0"])
-        .env("USEKIT_HIDE_HOOKS", "sched_exit_tp");
+    let _machine = Machine::alone();
+    let workload = Workload::start("waiter", "--waits 23 --millis 20 --kinds sleep,pipe");
+    let mut command = Tool::command("offcputime", "-m 0");
+    command.env("USEKIT_HIDE_HOOKS", "sched_exit_tp");
     let found = sandwiched_as("offcputime", command, workload);
     assert_reasons_are_the_programs(&found, false);
-    let stacks_of_all = found.report["stacks"].as_array().expect("stacks").iter();
+    let stacks_of_all = list(&found.report, "stacks").iter();
     let tids: BTreeSet<u64> = stacks_of_all.map(|stack| number(stack, "tid")).collect();
     let lost = |tid: &u64| Times::of(&found, *tid, false).lost();
     let lost: u64 = tids.iter().map(lost).sum();
-    assert_eq!(number(&found.report["losses"], "out_of_order"), lost);
+    assert_eq!(number(&found.report, "losses.out_of_order"), lost);
     for thread in &found.results {
-        let kind = thread["kind"].as_str().expect("a kind");
         let own = stacks(&found.report, number(thread, "tid"));
-        let users: usize = own
-            .filter(|stack| stack["reason"] == kind)
-            .map(|stack| stack["user"].as_array().expect("frames").len())
-            .sum();
-        assert!(users > 0, "{kind}: no user frames");
+        let mut own = own.filter(|stack| stack["reason"] == thread["kind"]);
+        assert!(
+            own.any(|stack| !list(stack, "user").is_empty()),
+            "no user frames: {thread}"
+        );
     }
 }
 
@@ -47,9 +42,7 @@ fn the_older_kernels_path_counts_the_same() {
 /// maps, the place to walk stacks at.
 #[test]
 fn state_in_a_hash_table_counts_the_same() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let tests = std::env::current_exe().expect("this program");
     let output = Command::new(tests)
         .arg("--exact")
@@ -76,14 +69,11 @@ fn state_in_a_hash_table_counts_the_same() {
 /// The kernel gives the memory of a task that has ended to the next one, which may be nobody's target.
 #[test]
 fn state_in_a_hash_table_is_not_inherited() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     const ROUNDS: usize = 997;
-    let mut command = Command::new(crate::built("runqlat"));
-    command
-        .args(["-L", "-j", "-p", &std::process::id().to_string()])
-        .env("USEKIT_HIDE_HOOKS", "task_storage");
+    let own = std::process::id();
+    let mut command = Tool::command("runqlat", format!("-L -j -p {own}"));
+    command.env("USEKIT_HIDE_HOOKS", "task_storage");
     let tool = Tool::spawn("runqlat", command);
     tool.wait_attached();
     let mut strangers = Vec::new();
@@ -93,14 +83,14 @@ fn state_in_a_hash_table_is_not_inherited() {
         strangers.push(u64::from(stranger.id()));
         stranger.wait().expect("our own child");
     }
-    tool.interrupt();
-    let report: Value = serde_json::from_str(&tool.finish().stdout).expect("JSON");
-    let groups = report["groups"].as_array().expect("groups");
-    let unseen = number(&report["losses"], "unseen");
-    assert!(
-        groups.len() as u64 + unseen >= ROUNDS as u64,
-        "{} threads, {unseen} unseen",
-        groups.len()
+    let report = tool.report();
+    let groups = list(&report, "groups");
+    let unseen = number(&report, "losses.unseen");
+    assert_within(
+        "threads",
+        groups.len() as u64 + unseen,
+        ROUNDS as u64..,
+        &report,
     );
     for group in groups {
         let tid = number(group, "tid");

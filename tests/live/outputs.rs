@@ -45,7 +45,7 @@ impl Capture {
         for file in &files {
             options.extend(["-o", file]);
         }
-        let (report, _) = traced(tool, workload, pid, &options);
+        let (report, _) = traced(tool, &options.join(" "), workload);
         Self { dir, report, pid }
     }
 

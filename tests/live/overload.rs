@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kernel::{alone, has_tracepoint};
+use crate::bound::assert_within;
+use crate::found::{list, number, only};
+use crate::kernel::{Machine, has_tracepoint};
 use crate::tool::{TRACERS, Tool};
 use crate::workload::Workload;
 
@@ -41,11 +43,8 @@ fn await_looks(guard: &str) {
 
 #[test]
 fn time_without_a_cpu_is_said() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let tool = Tool::start("runqlat", &["-j", "--strict"]);
-    tool.wait_attached();
+    let _machine = Machine::alone();
+    let tool = Tool::attached("runqlat", "-j --strict");
     let guard = guard_of(&tool);
     await_looks(&guard);
     let before_stop = Instant::now();
@@ -57,29 +56,20 @@ fn time_without_a_cpu_is_said() {
     await_looks(&guard);
     let at_most = before_stop.elapsed();
     tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 3, "{}", output.stderr);
-    let said = "runqlat: the machine did not run this tool for ";
-    assert!(output.stderr.contains(said), "{}", output.stderr);
-    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    let starved_ns = report["cost"]["starved_ns"].as_u64().expect("a time");
-    let starved = Duration::from_nanos(starved_ns);
+    let output = tool.finish().status(3);
+    output.assert_says("runqlat: the machine did not run this tool for ");
+    let starved_ns = number(&output.report(), "cost.starved_ns");
     // It looks every 100 ms, and may just have looked when it was stopped, or been about to.
     let period = Duration::from_millis(100);
-    assert!(
-        (at_least - period..at_most).contains(&starved),
-        "{starved:?}, stopped for {at_least:?} to {at_most:?}"
-    );
+    let starved = Duration::from_nanos(starved_ns);
+    assert_within("starved", starved, at_least - period..at_most, "stopped");
 }
 
 #[test]
 fn every_tool_has_a_guard_before_all_others() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     for name in TRACERS {
-        let tool = Tool::start(name, &[]);
-        tool.wait_attached();
+        let tool = Tool::attached(name, "");
         let stat = fs::read_to_string(format!("{}/stat", guard_of(&tool))).expect("it runs");
         let (_, fields) = stat.rsplit_once(") ").expect("a name");
         assert_eq!(fields.split(' ').nth(PRIORITY), Some(HIGHEST), "{name}");
@@ -102,30 +92,23 @@ fn stopped_beyond_its_window(tool: &Tool, meanwhile: impl FnOnce()) {
 }
 
 fn assert_closed_by_the_clock(report: &Value) {
-    let edge = |name: &str| report[name].as_u64().expect("a time");
-    let length = Duration::from_nanos(edge("end_ns") - edge("start_ns"));
-    assert_eq!(length, WINDOW);
+    let length = number(report, "end_ns") - number(report, "start_ns");
+    assert_eq!(Duration::from_nanos(length), WINDOW);
 }
 
 #[test]
 fn windows_of_stopped_tools_have_their_length() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    for (name, args) in [("profile", &["-j", "1"][..]), ("lockstat", &["-j", "1"])] {
-        let tool = Tool::start(name, args);
+    let _machine = Machine::alone();
+    for name in ["profile", "lockstat"] {
+        let tool = Tool::start(name, "-j 1");
         stopped_beyond_its_window(&tool, || ());
-        let output = tool.finish();
-        assert_eq!(output.code, 0, "{name}: {}", output.stderr);
-        assert_closed_by_the_clock(&output.report());
+        assert_closed_by_the_clock(&tool.finish().ok().report());
     }
 }
 
 #[test]
 fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     // Waits for a line, then for what never comes.
     let mut waiter = Command::new("sh")
         .args(["-c", "read line; exec sleep 1000"])
@@ -141,7 +124,7 @@ fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
     while !is_in("sh") {
         std::thread::yield_now();
     }
-    let tool = Tool::start("offcputime", &["-j", "-p", &pid, "1"]);
+    let tool = Tool::start("offcputime", format!("-j -p {pid} 1"));
     stopped_beyond_its_window(&tool, || {
         let mut line = waiter.stdin.take().expect("a pipe");
         line.write_all(b"line\n").expect("it reads");
@@ -160,15 +143,12 @@ fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
     assert_eq!(accounting["blocked_ns"], window_ns, "{accounting}");
     assert_eq!(accounting["lifetime_ns"], window_ns, "{accounting}");
     assert_eq!(accounting["open_at_end"], 1, "{accounting}");
-    let stacks = report["stacks"].as_array().expect("a list");
-    let [wait] = &stacks[..] else {
-        panic!("one wait: {stacks:?}");
-    };
+    let wait = only(&report, "stacks");
     assert_eq!(wait["comm"], "sh");
     assert_eq!(wait["reason"], "pipe");
     // Where it says itself that it goes on, it walks its own stack.
     if has_tracepoint("sched_exit_tp") {
-        let user = wait["user"].as_array().expect("a stack");
+        let user = list(wait, "user");
         let leaf = user.last().expect("a frame")["name"].as_str();
         assert!(leaf.is_some_and(|name| name.contains("read")), "{wait}");
     }
@@ -176,20 +156,16 @@ fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
 
 #[test]
 fn who_waits_for_a_cpu_at_the_end_is_named_though_the_tool_is_stopped() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let args = ["--threads", "2", "--cpu", "0", "--seconds", "1000"];
-    let mut spinners = Workload::start("spinner", &args);
+    let _machine = Machine::alone();
+    let mut spinners = Workload::spinners(2, 1000);
     spinners.go();
-    let pid = spinners.pid().to_string();
-    let tool = Tool::start("runqlat", &["-j", "-p", &pid, "1", "1"]);
+    let args = format!("-j -p {} 1 1", spinners.pid());
+    let tool = Tool::start("runqlat", args);
     stopped_beyond_its_window(&tool, || ());
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let output = tool.finish().ok();
     let report = output.report();
     assert_closed_by_the_clock(&report);
     // One runs and one waits, or both wait for somebody else.
-    let waiting = report["still_waiting"].as_array().expect("a list").len();
-    assert!((1..=2).contains(&waiting), "{report}");
+    let waiting = list(&report, "still_waiting").len();
+    assert_within("waiting", waiting, 1..=2, &report);
 }

@@ -5,24 +5,25 @@ use std::process::Command;
 use oracle::Engine;
 use serde_json::Value;
 
-use crate::c_program::{BURN, compile};
+use crate::bound::assert_within;
+use crate::c_program::{BURN, Program};
+use crate::cgroup::Cgroup;
 use crate::cpu_times::stolen_ns;
-use crate::kernel::alone;
-use crate::own_cgroup::OwnCgroup;
+use crate::found::{list, number, only, sum};
+use crate::kernel::Machine;
 use crate::psi::{assert_waits, bracketed, threads};
 use crate::shortages::{DISK, WORKING_SET, program};
-use crate::slow_disk::SlowDisk;
-use crate::small_memory::SmallMemory;
 use crate::tool::Tool;
-use crate::traced::{assert_no_gaps, logged, reported};
-use crate::workload::{Workload, number};
+use crate::traced::{assert_no_gaps, during, logged};
+use crate::workload::Workload;
 
 /// Error allowed against the kernel's Δtotal, and against what programs know.
 const TOLERANCE: f64 = 0.05;
 
-/// Runs a prepared workload under `pressure -j OPTIONS` from "go" to its end.
-fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
-    let (report, results) = reported("pressure", options, workload);
+/// Runs a prepared workload under `pressure -j` from "go" to its end.
+fn trace(workload: &mut Workload) -> (Value, Vec<Value>) {
+    let (output, results) = during("pressure", "-j", || workload.work());
+    let report = output.report();
     for (loss, count) in report["losses"].as_object().expect("losses") {
         let is_allowed = match loss.as_str() {
             // Linux 5.10: a hypervisor may stop a CPU that holds the lock of another's counters; who waits for that goes ahead.
@@ -36,38 +37,28 @@ fn trace(workload: &mut Workload, options: &[&str]) -> (Value, Vec<Value>) {
 }
 
 /// The entry of a process in `victims` or `culprits`.
-pub(crate) fn party<'a>(report: &'a Value, resource: &str, list: &str, pid: u32) -> &'a Value {
-    let parties = report["resources"][resource][list]
-        .as_array()
-        .expect("a list");
-    let mut own = parties.iter().filter(|party| party["pid"] == pid);
-    own.next()
-        .unwrap_or_else(|| panic!("{pid} is not among the {list} of {resource}"))
+pub(crate) fn party<'a>(report: &'a Value, resource: &str, list_of: &str, pid: u32) -> &'a Value {
+    let parties = list(&report["resources"][resource], list_of);
+    let own = parties.iter().find(|party| party["pid"] == pid);
+    own.unwrap_or_else(|| panic!("{pid} is not among the {list_of} of {resource}"))
 }
 
-fn assert_close(found: u64, truth: u64, what: &str) {
-    assert!(
-        found.abs_diff(truth) <= (TOLERANCE * truth as f64) as u64,
-        "{what}: {found} ns, not {truth} ns"
-    );
+fn assert_close(what: &str, found: u64, truth: u64) {
+    let off = (TOLERANCE * truth as f64) as u64;
+    assert_within(what, found, truth - off..=truth + off, "ns");
 }
 
 #[test]
 fn spinners_lose_what_the_kernel_says() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 3);
     let pid = workload.pid();
-    let found = bracketed(&mut workload, &[], "/proc/pressure/cpu");
+    let found = bracketed(&mut workload, "", "/proc/pressure/cpu");
     workload.finish();
     found.assert_some("cpu");
     let victim = party(&found.report, "cpu", "victims", pid);
-    assert_eq!(
-        number(victim, "threads"),
-        5,
-        "four spinners and who waits for them"
-    );
+    // Four spinners, and who waits for them.
+    assert_eq!(number(victim, "threads"), 5);
     found.assert_waits(pid, number(victim, "lost_ns"));
     let culprit = party(&found.report, "cpu", "culprits", pid);
     assert!(number(culprit, "caused_ns") > 0, "{culprit}");
@@ -76,70 +67,48 @@ fn spinners_lose_what_the_kernel_says() {
 #[test]
 #[ignore = "statistical: make truth"]
 fn spinners_cause_what_they_ran() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 3);
     let pid = workload.pid();
-    let (report, results) = trace(&mut workload, &[]);
-    let total = |field: &str| {
-        results
-            .iter()
-            .map(|thread| number(thread, field))
-            .sum::<u64>()
-    };
+    let (report, results) = trace(&mut workload);
+    let total = |field: &str| sum(&results, field);
     let victim = party(&report, "cpu", "victims", pid);
-    assert_eq!(
-        number(victim, "threads"),
-        5,
-        "four spinners and who waits for them"
-    );
+    // Four spinners, and who waits for them.
+    assert_eq!(number(victim, "threads"), 5);
     assert_close(
+        "lost",
         number(victim, "lost_ns"),
         total("total.run_delay_ns"),
-        "lost",
     );
     // While one of them runs the other three wait, and hardly anybody else does on that CPU. They wait, too, while a hypervisor has
     // it, which is nobody's time on a CPU.
     let stolen = 3 * stolen_ns();
     let culprit = party(&report, "cpu", "culprits", pid);
-    let others: u64 = report["resources"]["cpu"]["victims"]
-        .as_array()
-        .expect("victims")
-        .iter()
-        .filter(|victim| victim["pid"] != pid)
-        .map(|victim| number(victim, "lost_ns"))
-        .sum();
-    let (caused, least) = (number(culprit, "caused_ns"), 3 * total("total.oncpu_ns"));
-    assert!(
-        caused as f64 >= (1.0 - TOLERANCE) * least as f64
-            && caused as f64 <= (1.0 + TOLERANCE) * least as f64 + (others + stolen) as f64,
-        "caused {caused} ns, 3 x time on the CPU is {least} ns, others lost {others} ns, {stolen} ns for what was stolen"
-    );
+    let others = list(&report, "resources.cpu.victims").iter();
+    let others = sum(others.filter(|victim| victim["pid"] != pid), "lost_ns");
+    let truth = 3 * total("total.oncpu_ns");
+    let off = (TOLERANCE * truth as f64) as u64;
+    let bounds = truth - off..=truth + off + others + stolen;
+    assert_within("ns caused", number(culprit, "caused_ns"), bounds, culprit);
     workload.finish();
 }
 
 /// What a process has dirtied.
 fn written_bytes(pid: u32) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("an account");
-    let mut lines = io
+    let bytes = io
         .lines()
-        .filter_map(|line| line.strip_prefix("write_bytes: "));
-    lines
-        .next()
-        .and_then(|bytes| bytes.parse().ok())
-        .expect("a number")
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    bytes.expect("a line").parse().expect("a number")
 }
 
 #[test]
 fn fsyncs_are_pressure_on_the_disk() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let (mut workload, _dir) = program(DISK, "syncer", &["sync"]);
+    let _machine = Machine::alone();
+    let (mut workload, _dir) = program(DISK, "syncer", "sync");
     let pid = workload.pid();
     let before = written_bytes(pid);
-    let found = bracketed(&mut workload, &[], "/proc/pressure/io");
+    let found = bracketed(&mut workload, "", "/proc/pressure/io");
     found.assert_some("io");
     let culprit = party(&found.report, "io", "culprits", pid);
     // The kernel's own account, which takes a large folio for dirty as a whole.
@@ -152,13 +121,11 @@ fn fsyncs_are_pressure_on_the_disk() {
 
 #[test]
 fn cold_reads_of_a_slow_disk_are_pressure_on_it() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let (mut workload, dir) = program(DISK, "reader", &["read"]);
+    let _machine = Machine::alone();
+    let (mut workload, program) = program(DISK, "reader", "read");
     let pid = workload.pid();
-    let slow = SlowDisk::new(pid, dir.path());
-    let found = bracketed(&mut workload, &[], "/proc/pressure/io");
+    let slow = Cgroup::on_a_slow_disk(pid, program.dir());
+    let found = bracketed(&mut workload, "", "/proc/pressure/io");
     drop(slow);
     workload.finish();
     found.assert_some("io");
@@ -166,20 +133,17 @@ fn cold_reads_of_a_slow_disk_are_pressure_on_it() {
     let worked = number(program, "start_ns")..number(program, "end_ns");
     let lost = number(party(report, "io", "victims", pid), "lost_ns");
     found.assert_asleep(pid, &worked, lost);
-    let n = number(program, "n");
-    assert_eq!(
-        number(party(report, "io", "culprits", pid), "read_bytes"),
-        n << 16,
-        "{n} reads of 64 KiB"
-    );
+    let culprit = party(report, "io", "culprits", pid);
+    let read = number(program, "n") << 16;
+    assert_eq!(number(culprit, "read_bytes"), read, "reads of 64 KiB");
 }
 
 /// Two seconds of a process that needs four times the memory that it may have: report, what it says itself, its ID.
 fn short_of_memory() -> (Value, Vec<Value>, u32) {
-    let (mut workload, _dir) = program(WORKING_SET, "hungry", &[]);
+    let (mut workload, _dir) = program(WORKING_SET, "hungry", "");
     let pid = workload.pid();
-    let limit = SmallMemory::new(pid, 16 << 20);
-    let (report, results) = trace(&mut workload, &[]);
+    let limit = Cgroup::short_of_memory(pid, 16 << 20);
+    let (report, results) = trace(&mut workload);
     drop(limit);
     workload.finish();
     (report, results, pid)
@@ -187,145 +151,112 @@ fn short_of_memory() -> (Value, Vec<Value>, u32) {
 
 #[test]
 fn who_is_beyond_its_limit_is_named_with_every_fault() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let (report, results, pid) = short_of_memory();
-    let memory = &report["resources"]["memory"];
     let lost = number(party(&report, "memory", "victims", pid), "lost_ns");
-    let all = number(memory, "task_ns");
-    assert!(
-        lost as f64 >= 0.9 * all as f64,
-        "{lost} ns of {all} ns are its own"
-    );
+    let all = number(&report, "resources.memory.task_ns");
+    assert_within("its share", lost as f64 / all as f64, 0.9.., &report);
     let culprit = party(&report, "memory", "culprits", pid);
-    let (found, truth) = (number(culprit, "faults"), number(&results[0], "faults"));
+    let truth = number(&results[0], "faults");
     // The program's first and last steps have some of their own.
-    assert!(
-        found >= truth && found <= truth + 50,
-        "{found} faults, not {truth}"
+    assert_within(
+        "faults",
+        number(culprit, "faults"),
+        truth..=truth + 50,
+        culprit,
     );
 }
 
 #[test]
 fn intervals_add_up() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(2, 2);
     let pid = workload.pid();
-    let pid_text = pid.to_string();
-    let start = || Tool::start("pressure", &["-j", "-p", &pid_text, "300ms"]);
+    let start = || Tool::start("pressure", format!("300ms -j -p {pid}"));
     let (output, _, logs) = logged(&[Engine::Scheduler], start, &mut workload);
     let tids = threads(pid);
     workload.finish();
     let reports = output.reports();
     assert!(reports.len() >= 6, "{}", reports.len());
     assert_no_gaps(&reports);
-    let lost: u64 = reports
-        .iter()
-        .map(|report| number(&report["resources"]["cpu"], "task_ns"))
-        .sum();
+    let lost = sum(&reports, "resources.cpu.task_ns");
     assert_waits(&logs, &tids, lost);
 }
 
 #[test]
 fn a_report_for_people_fits_and_names_who_it_is() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 2);
     let pid = workload.pid();
-    let tool = Tool::start("pressure", &["1", "1"]);
-    tool.wait_attached();
+    let tool = Tool::attached("pressure", "1 1");
     workload.go();
-    let output = tool.finish();
-    let text = &output.stdout;
+    let text = tool.finish().stdout;
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     let first = text.lines().next().expect("a verdict");
-    assert!(
-        first.contains("short of") && first.contains("CPU ("),
-        "{first}"
+    assert!(first.contains("short of"), "{first}");
+    assert!(first.contains("CPU ("), "{first}");
+    let (who, next) = (
+        format!("spinner {pid}, 5 threads"),
+        format!("next: runqlat -p {pid} 5 1"),
     );
-    assert!(
-        text.contains(&format!("spinner {pid}, 5 threads")),
-        "{text}"
-    );
-    assert!(
-        text.contains(&format!("next: runqlat -p {pid} 5 1")),
-        "{text}"
-    );
+    for part in [who, next] {
+        assert!(text.contains(&part), "no {part}: {text}");
+    }
     workload.results();
     workload.finish();
 }
 
 #[test]
 fn a_cgroups_pressure_is_its_own() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 2);
-    let cgroup = OwnCgroup::new(workload.pid());
+    let cgroup = Cgroup::own(workload.pid());
     let pid = workload.pid();
     let file = format!("{}/cpu.pressure", cgroup.path());
-    let found = bracketed(&mut workload, &["--cgroup", cgroup.path()], &file);
+    let found = bracketed(&mut workload, &format!("--cgroup {}", cgroup.path()), &file);
     workload.finish();
     found.assert_some("cpu");
     let cpu = &found.report["resources"]["cpu"];
-    let victims = cpu["victims"].as_array().expect("victims");
-    assert_eq!(victims.len(), 1, "{victims:?}");
+    only(cpu, "victims");
     found.assert_waits(pid, number(cpu, "task_ns"));
 }
 
 /// Two programs that share a CPU: each is the other's victim and culprit.
 #[test]
 fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let burn = compile(dir.path(), "burn", BURN, &[]);
+    let _machine = Machine::alone();
+    let burn = Program::c("burn", BURN, "");
     let start = || {
         let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(&burn).arg("1500");
-        Workload::spawn("burn", command).0
+        command.args(["-c", "0", burn.text(), "1500"]);
+        Workload::spawn("burn", command)
     };
     let (mut one, mut other) = (start(), start());
-    let tool = Tool::start("pressure", &["-s", "-j"]);
-    tool.wait_attached();
-    one.go();
-    other.go();
-    one.results();
-    other.results();
-    tool.interrupt();
-    let output = tool.finish();
-    let report = output.report();
-    let pid = one.pid();
-    let stacks = report["resources"]["cpu"]["stacks"]
-        .as_array()
-        .expect("stacks");
-    for (role, list, field) in [
+    let (output, ()) = during("pressure", "-s -j", || {
+        one.go();
+        other.go();
+        one.results();
+        other.results();
+    });
+    let (report, pid) = (output.report(), one.pid());
+    for (role, parties, field) in [
         ("victim", "victims", "lost_ns"),
         ("culprit", "culprits", "caused_ns"),
     ] {
-        let own = stacks
-            .iter()
-            .filter(|stack| stack["pid"] == pid && stack["role"] == role);
-        let (mut all, mut whole) = (0, 0);
-        for stack in own {
-            all += number(stack, "ns");
-            let user = stack["user"].as_array().expect("frames");
-            if user.iter().any(|frame| frame == "main") {
-                whole += number(stack, "ns");
-            }
-        }
-        let truth = number(party(&report, "cpu", list, pid), field);
-        assert_close(all, truth, role);
-        assert!(
-            whole as f64 >= 0.9 * all as f64,
-            "{role}: {whole} of {all} ns reach main"
+        let stacks = list(&report, "resources.cpu.stacks").iter();
+        let own = stacks.filter(|stack| stack["pid"] == pid && stack["role"] == role);
+        let in_main = |stack: &&Value| list(stack, "user").iter().any(|frame| frame == "main");
+        let (all, whole) = (sum(own.clone(), "ns"), sum(own.filter(in_main), "ns"));
+        let truth = number(party(&report, "cpu", parties, pid), field);
+        assert_close(role, all, truth);
+        let share = whole as f64 / all as f64;
+        assert_within(
+            format!("{role}: share that reaches main"),
+            share,
+            0.9..,
+            all,
         );
     }
     one.finish();

@@ -6,14 +6,16 @@ use std::process::Command;
 use oracle::Engine;
 use serde_json::Value;
 
+use crate::bound::assert_within;
+use crate::cgroup::Cgroup;
 use crate::cpu_times::{stolen_ns, watch_cpus};
-use crate::kernel::{alone, beside};
-use crate::own_cgroup::OwnCgroup;
+use crate::found::number;
+use crate::kernel::Machine;
 use crate::pressure::party;
 use crate::psi::{assert_waits, threads};
 use crate::tool::Tool;
 use crate::traced::logged;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// From the kernel's word to the beginning of the window.
 const PROMISED_MS: f64 = 100.0;
@@ -23,11 +25,9 @@ const MOST_STOLEN_NS: u64 = 50_000_000;
 fn has_sys_resource() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     let status = fs::read_to_string("/proc/self/status").expect("/proc");
-    let mut lines = status
-        .lines()
-        .filter_map(|line| line.strip_prefix("CapEff:"));
-    let mask = lines.next().expect("a mask").trim();
-    u64::from_str_radix(mask, 16).expect("hexadecimal") >> CAP_SYS_RESOURCE & 1 == 1
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = u64::from_str_radix(mask.expect("a mask").trim(), 16);
+    mask.expect("hexadecimal") >> CAP_SYS_RESOURCE & 1 == 1
 }
 
 /// ns on a CPU of all threads, and BPF programs attached.
@@ -54,56 +54,37 @@ fn cost(pid: u32) -> (u64, usize) {
 #[test]
 #[ignore = "statistical: make truth"]
 fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(8, 8);
     let pid = workload.pid();
     // Of its own cgroup: nothing else brings that about.
-    let cgroup = OwnCgroup::new(pid);
-    let args = [
-        "--cgroup",
-        cgroup.path(),
-        "--trigger",
-        "cpu some 1s/2s",
-        "-j",
-        "1",
-    ];
-    let tool = Tool::start("pressure", &args);
+    let cgroup = Cgroup::own(pid);
+    let options = ["-j", "1", "--cgroup", cgroup.path()];
+    let args = [&options[..], &["--trigger", "cpu some 1s/2s"]].concat();
+    let tool = Tool::start("pressure", args);
     tool.wait_saying("pressure: waiting for cpu some 1s/2s");
     assert_eq!(cost(tool.pid()).1, 0, "programs are attached");
     watch_cpus();
     workload.go();
     tool.wait_saying("pressure: tracing");
     let stolen = stolen_ns().min(MOST_STOLEN_NS) as f64 / 1e6;
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let line = output
-        .stderr
-        .lines()
-        .find(|line| line.contains("after the trigger"))
-        .expect("it says how late it is");
-    let late = line
-        .split_whitespace()
-        .rev()
-        .skip_while(|word| *word != "ms")
-        .nth(1);
+    let output = tool.finish().ok();
+    let mut lines = output.stderr.lines();
+    let line = lines.find(|line| line.contains("after the trigger"));
+    let words = line.expect("it says how late it is").split_whitespace();
+    let late = words.rev().skip_while(|word| *word != "ms").nth(1);
     let late: f64 = late.and_then(|ms| ms.parse().ok()).expect("a number");
-    assert!(
-        late <= PROMISED_MS + stolen,
-        "{late} ms after the trigger, {stolen} ms stolen"
+    assert_within(
+        "ms after the trigger",
+        late,
+        ..=PROMISED_MS + stolen,
+        stolen,
     );
-    eprintln!("{late} ms after the trigger");
-    let report: Value = serde_json::from_str(&output.stdout).expect("one object");
+    let report = output.report();
     let length = number(&report, "end_ns") - number(&report, "start_ns");
-    assert!(
-        (1_000_000_000..1_300_000_000).contains(&length),
-        "{length} ns"
-    );
-    let victims = report["resources"]["cpu"]["victims"]
-        .as_array()
-        .expect("victims");
-    assert_eq!(victims[0]["pid"], pid, "{}", victims[0]);
+    assert_within("ns", length, 1_000_000_000..1_300_000_000, &report);
+    let victim = &report["resources"]["cpu"]["victims"][0];
+    assert_eq!(victim["pid"], pid, "{victim}");
     workload.results();
     workload.finish();
 }
@@ -111,49 +92,35 @@ fn a_trigger_has_nothing_attached_before_it_fires_and_traces_at_once_after() {
 #[test]
 #[ignore = "statistical: make truth"]
 fn a_trigger_that_waits_uses_no_cpu() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut sleeper = Workload::start(
-        "waiter",
-        &["--waits", "23", "--millis", "50", "--kinds", "sleep"],
-    );
-    let tool = Tool::start("pressure", &["--trigger", "memory full 2s/2s"]);
+    let _machine = Machine::alone();
+    let mut sleeper = Workload::start("waiter", "--waits 23 --millis 50 --kinds sleep");
+    let tool = Tool::start("pressure", ["--trigger", "memory full 2s/2s"]);
     tool.wait_saying("pressure: waiting for memory full 2s/2s");
     // From its sleep on it has not been on a CPU: more than a second of the sleeper's time.
     let before = cost(tool.pid());
-    sleeper.go();
-    sleeper.results();
+    sleeper.work();
     let after = cost(tool.pid());
-    let used = after.0 - before.0;
-    assert!(used < 1_000_000, "{used} ns on a CPU while waiting");
-    assert_eq!(after.1, 0, "programs are attached");
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(
-        (output.code, output.stdout.as_str()),
-        (0, ""),
-        "{}",
-        output.stderr
+    assert_within(
+        "ns on a CPU while waiting",
+        after.0 - before.0,
+        ..1_000_000,
+        "",
     );
+    assert_eq!(after.1, 0, "programs are attached");
+    assert_eq!(tool.end().stdout, "");
     sleeper.finish();
 }
 
 #[test]
 fn windows_without_privilege_are_multiples_of_two_seconds_and_it_says_so() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let tool = Tool::start("pressure", &["--trigger", "memory full 1s/1s"]);
-    if has_sys_resource() {
-        tool.wait_saying("pressure: waiting for memory full 1s/1s;");
+    let _machine = Machine::beside();
+    let tool = Tool::start("pressure", ["--trigger", "memory full 1s/1s"]);
+    tool.wait_saying(if has_sys_resource() {
+        "pressure: waiting for memory full 1s/1s;"
     } else {
-        tool.wait_saying(
-            "pressure: waiting for memory full 2s/2s (for memory full 1s/1s: without CAP_SYS_RESOURCE",
-        );
-    }
-    tool.interrupt();
-    assert_eq!(tool.finish().code, 0);
+        "pressure: waiting for memory full 2s/2s (for memory full 1s/1s: without CAP_SYS_RESOURCE"
+    });
+    tool.end();
 }
 
 /// The tool in a mount namespace without pressure files.
@@ -167,9 +134,7 @@ fn without_psi(args: &[&str]) -> Tool {
 
 #[test]
 fn without_psi_victims_keep_their_sums() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 2);
     let pid = workload.pid();
     let (output, _, logs) = logged(&[Engine::Scheduler], || without_psi(&["-j"]), &mut workload);
@@ -187,21 +152,15 @@ fn without_psi_victims_keep_their_sums() {
 
 #[test]
 fn without_psi_the_remedy_is_named() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 2);
     let pid = workload.pid();
     let tool = without_psi(&["1", "1"]);
     tool.wait_attached();
     workload.go();
     let output = tool.finish();
-    assert!(
-        output.stderr.contains("boot it with psi=1")
-            && output.stderr.contains("SOME, FULL and AVG10 are unknown"),
-        "{}",
-        output.stderr
-    );
+    output.assert_says("boot it with psi=1");
+    output.assert_says("SOME, FULL and AVG10 are unknown");
     let text = &output.stdout;
     let verdict = text.lines().next().expect("a verdict");
     assert!(verdict.contains("short of CPU ("), "{text}");
@@ -212,49 +171,35 @@ fn without_psi_the_remedy_is_named() {
     assert_eq!(row.rev().take(4).collect::<Vec<_>>(), ["-"; 4], "{text}");
     workload.results();
     workload.finish();
-    let refused = without_psi(&["--trigger", "cpu some 1s/2s"]).finish();
-    assert_eq!(refused.code, 1);
-    assert!(
-        refused.stderr.starts_with("pressure: --trigger needs PSI")
-            && refused.stderr.contains("psi=1")
-            && refused.stderr.lines().count() == 1,
-        "{}",
-        refused.stderr
-    );
+    let refused = without_psi(&["--trigger", "cpu some 1s/2s"])
+        .finish()
+        .status(1);
+    let said = &refused.stderr;
+    assert!(said.starts_with("pressure: --trigger needs PSI"), "{said}");
+    refused.assert_says("psi=1");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]
 fn a_trigger_repeats_until_it_is_told_to_end() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(4, 9);
-    let cgroup = OwnCgroup::new(workload.pid());
-    let trigger = ["--trigger", "cpu some 1s/2s", "--repeat", "-j", "500ms"];
-    let args: Vec<&str> = ["--cgroup", cgroup.path()]
-        .into_iter()
-        .chain(trigger)
-        .collect();
-    let tool = Tool::start("pressure", &args);
+    let cgroup = Cgroup::own(workload.pid());
+    let options = ["-j", "500ms", "--repeat", "--cgroup", cgroup.path()];
+    let args = [&options[..], &["--trigger", "cpu some 1s/2s"]].concat();
+    let tool = Tool::start("pressure", args);
     tool.wait_saying("pressure: waiting for cpu some 1s/2s");
-    workload.go();
-    workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    workload.work();
+    let output = tool.end();
     let reports = output.reports();
     // At most once per window of two seconds.
-    assert!(
-        (2..=4).contains(&reports.len()),
-        "{} reports",
-        reports.len()
-    );
+    assert_within("reports", reports.len(), 2..=4, &output.stdout);
     for report in &reports {
-        let cpu = &report["resources"]["cpu"];
         // Each capture begins from nothing: three of four spinners wait, or all when others have their CPU.
         let length = number(report, "end_ns") - number(report, "start_ns");
-        let at_a_time = number(cpu, "task_ns") as f64 / length as f64;
-        assert!((2.7..=4.05).contains(&at_a_time), "{at_a_time} at a time");
+        let waited = number(report, "resources.cpu.task_ns");
+        let at_a_time = waited as f64 / length as f64;
+        assert_within("at a time", at_a_time, 2.7..=4.05, report);
     }
     workload.finish();
 }

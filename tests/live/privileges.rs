@@ -175,7 +175,7 @@ fn a_command_has_the_callers_privileges() {
     let print = "grep -E 'Cap|NoNewPrivs' /proc/self/status";
     let plain = Command::new("sh").args(["-c", print]).output().expect("sh");
     for tool in ["profile", "offcputime", "runqlat", "biolatency", "lockstat"] {
-        let running = Tool::start(tool, &["-q", "-j", "--", "sh", "-c", print]);
+        let running = Tool::start(tool, ["-q", "-j", "--", "sh", "-c", print]);
         let output = running.finish();
         assert_eq!(output.code, 0, "{}", output.stderr);
         let said: Vec<&str> = output
@@ -201,7 +201,7 @@ fn a_file_is_written_wherever_root_can() {
     fs::write(&file, "old").expect("a file");
     std::os::unix::fs::chown(&file, nobody, None).expect("root");
     let path = file.to_str().expect("plain");
-    let output = Tool::start("profile", &["-q", "-o", path, "200ms"]).finish();
+    let output = Tool::start("profile", ["-q", "-o", path, "200ms"]).finish();
     assert_eq!(output.code, 0, "{}", output.stderr);
     let text = fs::read_to_string(&file).expect("a file");
     assert!(text.contains("\"tool\":\"profile\""), "{text}");
@@ -228,7 +228,7 @@ fn somebody_elses_link_in_a_sticky_directory_is_not_followed() {
     symlink(&kept, &trap).expect("a link");
     lchown(&trap, Some(65_534), None).expect("root");
     let path = trap.to_str().expect("plain");
-    let output = Tool::start("profile", &["-q", "-o", path, "200ms"]).finish();
+    let output = Tool::start("profile", ["-q", "-o", path, "200ms"]).finish();
     fs::write(protected, before).expect("root");
     let complaint = format!("write {path}: Permission denied; choose another place\n");
     assert_eq!(output.code, 1, "{}", output.stderr);

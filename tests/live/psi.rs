@@ -6,8 +6,10 @@ use std::ops::{Range, RangeInclusive};
 use oracle::{Below, Bracket, Engine, Logs, Span, offcpu, run_queue};
 use serde_json::Value;
 
+use crate::bound::assert_within;
+use crate::found::number;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// Time that some tasks were stalled, ns, by a pressure file.
 fn some_ns(file: &str) -> u64 {
@@ -31,10 +33,11 @@ pub(crate) fn assert_waits(logs: &Logs, tids: &[u32], found_ns: u64) {
         waits.into_iter().filter(|wait| !wait.is_hidden)
     });
     let truth: Bracket = waits.map(|wait| wait.pair).collect();
-    eprintln!("{found_ns} ns; {truth:?}");
-    assert!(
-        (truth.least_ns..=truth.most_ns).contains(&found_ns),
-        "{found_ns} ns; {truth:?}"
+    assert_within(
+        "ns waited",
+        found_ns,
+        truth.least_ns..=truth.most_ns,
+        "the log",
     );
 }
 
@@ -53,8 +56,13 @@ impl Bracketed {
     /// What the tool says of PSI.
     pub(crate) fn assert_some(&self, resource: &str) {
         let found = number(&self.report["resources"][resource], "psi.some.lost_ns");
-        eprintln!("some of {resource}: {found} ns; {:?}", self.some_ns);
-        assert!(self.some_ns.contains(&found), "{found}; {:?}", self.some_ns);
+        let bounds = self.some_ns.clone();
+        assert_within(
+            format!("some of {resource}, ns"),
+            found,
+            bounds,
+            &self.report,
+        );
         assert!(*self.some_ns.start() > 0, "no pressure on {resource}");
     }
 
@@ -78,32 +86,25 @@ impl Bracketed {
         // A sleep whose end no switch showed may be missing.
         let least = sum(off(), false).least_ns - sum(queued(), true).most_ns;
         let most = sum(off(), true).most_ns - sum(queued(), false).least_ns;
-        eprintln!("{found_ns} ns asleep; {least} to {most}");
-        assert!(
-            (least..=most).contains(&found_ns),
-            "{found_ns}; {least} to {most}"
-        );
+        assert_within("ns asleep", found_ns, least..=most, "the log");
     }
 }
 
 /// Runs a prepared workload under `pressure -j OPTIONS` from "go" to its end, beside a pressure file.
-pub(crate) fn bracketed(workload: &mut Workload, options: &[&str], file: &str) -> Bracketed {
+pub(crate) fn bracketed(workload: &mut Workload, options: &str, file: &str) -> Bracketed {
     let pid = workload.pid();
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let outside = some_ns(file);
-    let tool = Tool::start("pressure", &[&["-j"], options].concat());
-    tool.wait_attached();
+    let tool = Tool::attached("pressure", format!("-j {options}"));
     let around = below.around().expect("the oracle");
     let inside = some_ns(file);
-    workload.go();
-    let results = workload.results();
+    let results = workload.work();
     let inside = some_ns(file) - inside;
     tool.interrupt();
     let output = tool.finish();
     let outside = some_ns(file) - outside;
-    assert_eq!(output.code, 0, "{}", output.stderr);
     Bracketed {
-        report: output.report(),
+        report: output.ok().report(),
         results,
         some_ns: inside..=outside,
         logs: around.take().expect("whole logs"),

@@ -4,10 +4,11 @@ use oracle::run_queue::waits;
 use oracle::{Bracket, Logs, Span};
 use serde_json::Value;
 
-use crate::workload::number;
+use crate::bound::assert_bracketed;
+use crate::found::{list, number};
 
 pub(crate) fn group(report: &Value, tid: u64) -> &Value {
-    let groups = report["groups"].as_array().expect("groups");
+    let groups = list(report, "groups");
     let mut own = groups.iter().filter(|group| group["tid"] == tid);
     own.next().unwrap_or(&Value::Null)
 }
@@ -29,12 +30,9 @@ pub(crate) fn assert_waits(
     let truth: Bracket = seen.iter().map(|wait| wait.pair).collect();
     let group = group(report, tid);
     let figure = |name: &str| group[name].as_u64().unwrap_or(0);
-    let (count, sum_ns) = (figure("count"), figure("sum_ns"));
-    eprintln!("thread {tid}: {count} waits, {sum_ns} ns; {truth:?}");
-    assert!(
-        truth.holds(count, sum_ns),
-        "thread {tid}: {count} waits, {sum_ns} ns; {truth:?}; {hidden:?}"
-    );
+    let found = (figure("count"), figure("sum_ns"));
+    let what = format!("waits of thread {tid}");
+    assert_bracketed(what, found, &truth, format!("{hidden:?}"));
     hidden.len() as u64
 }
 

@@ -1,8 +1,6 @@
 //! Programs that run short of a disk or of memory, and time themselves.
 
-use std::process::Command;
-
-use crate::c_program::compile;
+use crate::c_program::Program;
 use crate::workload::Workload;
 
 /// Writes 64 KiB and syncs, or reads as much past the page cache, for two seconds or as many as it is told; says how long that took, and how much
@@ -82,9 +80,9 @@ int main(int argc, char **argv)
 "#;
 
 /// Starts one of them with a file of its own, beside the build: /tmp may be memory.
-pub(crate) fn program(source: &str, name: &str, args: &[&str]) -> (Workload, tempfile::TempDir) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let mut command = Command::new(compile(dir.path(), name, source, &[]));
-    command.arg(dir.path().join("file")).args(args);
-    (Workload::spawn(name, command).0, dir)
+pub(crate) fn program(source: &str, name: &str, args: &str) -> (Workload, Program) {
+    let program = Program::c_on_disk(name, source, "");
+    let file = program.dir().join("file");
+    let workload = program.start(format!("{} {args}", file.display()));
+    (workload, program)
 }

@@ -3,17 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::c_program::compile;
+use crate::bound::assert_within;
+use crate::c_program::Program;
+use crate::found::number;
 use crate::held::Held;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 const TOGETHER: &str = include_str!("../workloads/soak/together.h");
 
@@ -36,9 +37,8 @@ pub(crate) fn scale() -> u64 {
 /// A program of `tests/workloads/soak`, compiled.
 pub(crate) struct Load {
     name: &'static str,
-    program: PathBuf,
+    program: Program,
     arguments: Vec<String>,
-    _dir: tempfile::TempDir,
 }
 
 /// What became of a tool and a load.
@@ -51,71 +51,48 @@ pub(crate) struct Soaked {
 
 impl Load {
     pub(crate) fn new(name: &'static str, source: &str, arguments: &[String]) -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let source = format!("{TOGETHER}{source}");
-        let program = compile(dir.path(), name, &source, &["-pthread"]);
         Self {
             name,
-            program,
+            program: Program::c_on_disk(name, &source, "-pthread"),
             arguments: arguments.to_vec(),
-            _dir: dir,
         }
     }
 
     fn start(&self) -> Workload {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments);
-        Workload::spawn(self.name, command).0
+        self.program.start(&self.arguments)
     }
 
     /// How long it takes on its own, per unit of what it does, ns.
     pub(crate) fn alone_ns(&self) -> f64 {
         let mut load = self.start();
-        load.go();
-        unit_ns(&load.results()[0])
+        unit_ns(&load.work()[0])
     }
 
     /// Runs it under a tool; `options` get its process ID for `PID`. Everything that holds for every load is asserted.
     pub(crate) fn under(&self, tool: &str, options: &str, alone_ns: f64) -> Soaked {
         let mut load = self.start();
         let options = options.replace("PID", &load.pid().to_string());
-        let arguments: Vec<&str> = ["-j"].into_iter().chain(options.split(' ')).collect();
-        let running = Tool::start(tool, &arguments);
-        running.wait_attached();
-        load.go();
-        let results = load.results();
+        let running = Tool::attached(tool, format!("-j {options}"));
+        let results = load.work();
         let rest = silence(running.pid());
         let maps_kib = Held::map_bytes(running.pid()) >> 10;
         let what = format!("{tool} {options} under {}", self.name);
         let (output, ended, peak_kib) = end(running);
+        let output = output.ok();
         load.finish();
-        assert_eq!(output.code, 0, "{what}: {}", output.stderr);
-        eprintln!(
-            "{what}: load {:.2} times as long, report after {} ms, {} MiB + {} MiB of maps, at rest {} wakeups {} ticks; {}",
-            unit_ns(&results[0]) / alone_ns,
-            ended.as_millis(),
-            peak_kib >> 10,
-            maps_kib >> 10,
-            rest.wakeups,
-            rest.ticks,
-            output
-                .stderr
-                .lines()
-                .skip(1)
-                .collect::<Vec<_>>()
-                .join(" | "),
-        );
-        assert!(ended <= TO_REPORT, "{what}: the report took {ended:?}");
-        assert!(rest.wakeups <= MOST_WAKEUPS, "{what}: {rest:?}");
-        assert!(rest.ticks <= MOST_TICKS, "{what}: {rest:?}");
-        assert!(
-            peak_kib >> 10 <= MOST_RESIDENT_MIB,
-            "{what}: {peak_kib} KiB"
-        );
-        assert!(
-            maps_kib >> 10 <= MOST_MAPS_MIB,
-            "{what}: {maps_kib} KiB of maps"
-        );
+        eprintln!("{what}: {}", output.stderr);
+        let times = unit_ns(&results[0]) / alone_ns;
+        eprintln!("{what}: load {times:.2} times as long");
+        for (figure, found, most) in [
+            ("wakeups at rest", rest.wakeups, MOST_WAKEUPS),
+            ("ticks at rest", rest.ticks, MOST_TICKS),
+            ("MiB", peak_kib >> 10, MOST_RESIDENT_MIB),
+            ("MiB of maps", maps_kib >> 10, MOST_MAPS_MIB),
+        ] {
+            assert_within(figure, found, ..=most, &what);
+        }
+        assert_within("to the report", ended, ..=TO_REPORT, &what);
         Soaked {
             report: output.report(),
             load: results[0].clone(),
@@ -198,14 +175,6 @@ fn status(path: &Path) -> BTreeMap<String, u64> {
 
 /// Sum of the counters of that name, of events that were seen and are nowhere else.
 pub(crate) fn lost(report: &Value, keys: &[&str]) -> u64 {
-    keys.iter()
-        .map(|key| number(report, &format!("losses.{key}")))
-        .sum()
-}
-
-/// Sum of a field over all entries of a list for which `wanted` holds.
-pub(crate) fn sum(report: &Value, list: &str, field: &str, wanted: impl Fn(&Value) -> bool) -> u64 {
-    let entries = report[list].as_array().expect("a list").iter();
-    let wanted = entries.filter(|entry| wanted(entry));
-    wanted.map(|entry| number(entry, field)).sum()
+    let losses = &report["losses"];
+    keys.iter().map(|key| number(losses, key)).sum()
 }

@@ -1,8 +1,11 @@
 //! Every event of a heavy load is in the report or among its losses.
 
-use crate::kernel::alone;
-use crate::soak::{Load, lost, scale, sum};
-use crate::workload::number;
+use serde_json::Value;
+
+use crate::bound::assert_within;
+use crate::found::{list, number, sum};
+use crate::kernel::Machine;
+use crate::soak::{Load, Soaked, lost, scale};
 
 const SWITCHES: &str = include_str!("../workloads/soak/switches.c");
 const FORKS: &str = include_str!("../workloads/soak/forks.c");
@@ -11,208 +14,145 @@ const STACKS: &str = include_str!("../workloads/soak/stacks.c");
 const MAPS: &str = include_str!("../workloads/soak/maps.c");
 
 /// What offcputime counted, whatever became of it.
-fn intervals(report: &serde_json::Value) -> u64 {
-    sum(report, "stacks", "count", |_| true)
-        + number(report, "accounting.filtered")
-        + lost(
-            report,
-            &["rows_full", "unreported", "out_of_order", "negative"],
-        )
+fn intervals(report: &Value) -> u64 {
+    let losses = ["rows_full", "unreported", "out_of_order", "negative"];
+    let filtered = number(report, "accounting.filtered");
+    sum(list(report, "stacks"), "count") + filtered + lost(report, &losses)
+}
+
+/// What runqlat has in its groups.
+fn waits(report: &Value) -> u64 {
+    sum(list(report, "groups"), "count")
+}
+
+/// With those that it counts as lost.
+fn waits_and_lost(report: &Value) -> u64 {
+    waits(report) + lost(report, &["groups_full", "buckets_full", "unseen"])
+}
+
+/// What profile counted of switches or calls, whatever became of it.
+fn samples(report: &Value) -> u64 {
+    sum(list(report, "stacks"), "count") + lost(report, &["rows_full", "busy"])
+}
+
+/// What is held against the load's own account; `None`: only what holds for every load.
+type Count = Option<fn(&Value) -> u64>;
+
+/// Runs a load under one tool after the other; what became of each. As many events as the load knows of, and at most `edges` more, of how its threads begin
+/// and end.
+fn hold(load: &Load, rows: &[(&str, &str, Count)], edges: impl Fn(&Soaked) -> u64) -> Vec<Soaked> {
+    let alone_ns = load.alone_ns();
+    eprintln!("{:.0} a second", 1e9 / alone_ns);
+    let run = |(tool, options, count): &(&str, &str, Count)| {
+        let soaked = load.under(tool, options, alone_ns);
+        let report = &soaked.report;
+        if let Some(count) = count {
+            let slices = number(&soaked.load, "slices");
+            let bounds = slices..=slices + edges(&soaked);
+            assert_within(tool, count(report), bounds, &report["losses"]);
+        }
+        soaked
+    };
+    rows.iter().map(run).collect()
+}
+
+/// The main thread looks at the clock.
+fn looks(soaked: &Soaked) -> u64 {
+    number(&soaked.load, "wall_ns") / 500_000
 }
 
 #[test]
 fn a_storm_of_switches_is_counted_to_the_last() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let load = Load::new("switches", SWITCHES, &[(1000 * scale()).to_string()]);
-    let alone_ns = load.alone_ns();
-    eprintln!("{:.0} round trips/s", 1e9 / alone_ns);
-    for (tool, options) in [
-        ("offcputime", "-p PID"),
-        ("runqlat", "-p PID"),
-        ("profile", "-e context-switches -c 1 -p PID"),
-        ("lockstat", "-p PID"),
-        ("pressure", "-s"),
-        ("biolatency", "-Q"),
-    ] {
-        let soaked = load.under(tool, options, alone_ns);
-        let report = &soaked.report;
-        let seen = match tool {
-            "offcputime" => intervals(report),
-            "runqlat" => sum(report, "groups", "count", |_| true),
-            "profile" => {
-                sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"])
-            }
-            _ => continue,
-        };
-        let slices = number(&soaked.load, "slices");
-        // The main thread's looks at the clock, and how each thread begins and ends.
-        let edges = 8 * number(&soaked.load, "threads") + number(&soaked.load, "wall_ns") / 500_000;
-        assert!(
-            (slices..=slices + edges).contains(&seen),
-            "{tool}: {seen} of {slices}"
-        );
-    }
+    let rows: [(&str, &str, Count); 6] = [
+        ("offcputime", "-p PID", Some(intervals)),
+        ("runqlat", "-p PID", Some(waits)),
+        ("profile", "-e context-switches -c 1 -p PID", Some(samples)),
+        ("lockstat", "-p PID", None),
+        ("pressure", "-s", None),
+        ("biolatency", "-Q", None),
+    ];
+    hold(&load, &rows, |soaked| {
+        8 * number(&soaked.load, "threads") + looks(soaked)
+    });
 }
 
 #[test]
 fn a_storm_of_processes_is_counted_to_the_last() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let count = 10_000 * scale();
     let load = Load::new("forkstorm", FORKS, &[count.to_string()]);
-    let alone_ns = load.alone_ns();
-    eprintln!("{:.0} processes/s", 1e9 / alone_ns);
-    for (tool, options) in [
-        ("offcputime", "--comm forkstorm"),
-        ("runqlat", "-P --comm forkstorm"),
-        ("profile", "-F 997 --comm forkstorm"),
-        ("lockstat", "--comm forkstorm"),
-        ("pressure", "-s"),
-    ] {
-        let soaked = load.under(tool, options, alone_ns);
-        let report = &soaked.report;
-        match tool {
-            "offcputime" => {
-                let threads = number(report, "accounting.threads");
-                let lost = lost(report, &["members_lost"]);
-                assert_eq!(threads + lost, count + 1, "{}", report["losses"]);
-            }
-            "runqlat" => {
-                let seen = sum(report, "groups", "count", |_| true)
-                    + lost(report, &["groups_full", "buckets_full", "unseen"]);
-                let slices = number(&soaked.load, "slices");
-                // The parent's own, two waits of its at most for each child.
-                assert!(
-                    (slices..=slices + 3 * count).contains(&seen),
-                    "{seen} of {slices}"
-                );
-            }
-            "profile" => {
-                let samples = sum(report, "stacks", "count", |_| true);
-                eprintln!(
-                    "{samples} samples for {} ns",
-                    number(&soaked.load, "cpu_ns")
-                );
-            }
-            _ => {}
-        }
-    }
+    let rows: [(&str, &str, Count); 5] = [
+        ("offcputime", "--comm forkstorm", None),
+        ("runqlat", "-P --comm forkstorm", Some(waits_and_lost)),
+        ("profile", "-F 997 --comm forkstorm", None),
+        ("lockstat", "--comm forkstorm", None),
+        ("pressure", "-s", None),
+    ];
+    // The parent's own, two waits of its at most for each child.
+    let offcputime = &hold(&load, &rows, |_| 3 * count)[0].report;
+    let threads = number(offcputime, "accounting.threads");
+    let lost = lost(offcputime, &["members_lost"]);
+    assert_eq!(threads + lost, count + 1, "{}", offcputime["losses"]);
 }
 
 #[test]
 fn code_that_comes_and_goes_throughout() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let count = 50_000 * scale();
     let load = Load::new("maps", MAPS, &[count.to_string()]);
     let alone_ns = load.alone_ns();
-    for (tool, options) in [
-        ("offcputime", "-m 0 -p PID"),
-        (
-            "profile",
-            "-e tracepoint:syscalls:sys_enter_nanosleep -c 1 -p PID",
-        ),
-    ] {
-        let soaked = load.under(tool, options, alone_ns);
-        let report = &soaked.report;
-        if tool == "offcputime" {
-            let (seen, slices) = (intervals(report), number(&soaked.load, "slices"));
-            // A switch that a sandbox's kernel hides may cut an interval in two, or join two.
-            let hidden = lost(report, &["out_of_order"]);
-            // How it begins and ends.
-            let may_be = slices - hidden.min(slices)..=slices + hidden + 8;
-            assert!(
-                may_be.contains(&seen),
-                "{seen} of {slices}, {hidden} hidden"
-            );
-        } else {
-            let seen =
-                sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"]);
-            assert_eq!(seen, count, "{tool}: {}", report["losses"]);
-        }
-    }
+    let soaked = load.under("offcputime", "-m 0 -p PID", alone_ns);
+    let slices = number(&soaked.load, "slices");
+    // A switch that a sandbox's kernel hides may cut an interval in two, or join two.
+    let hidden = lost(&soaked.report, &["out_of_order"]);
+    // How it begins and ends.
+    let bounds = slices - hidden.min(slices)..=slices + hidden + 8;
+    assert_within("intervals", intervals(&soaked.report), bounds, hidden);
+
+    let calls = "-e tracepoint:syscalls:sys_enter_nanosleep -c 1 -p PID";
+    let soaked = load.under("profile", calls, alone_ns);
+    assert_eq!(
+        samples(&soaked.report),
+        count,
+        "{}",
+        soaked.report["losses"]
+    );
 }
 
 /// `make soak` has 20,000.
 #[test]
 fn threads_by_the_thousand_are_counted_to_the_last() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let count = (2000 * scale()).min(20_000);
     let load = Load::new("threads", THREADS, &[count.to_string(), "20".into()]);
-    let alone_ns = load.alone_ns();
-    for (tool, options) in [
-        ("offcputime", "-p PID"),
-        ("runqlat", "-L -p PID"),
-        ("profile", "--threads -e context-switches -c 1 -p PID"),
-        ("lockstat", "-p PID"),
-        ("pressure", "-s"),
-    ] {
-        let soaked = load.under(tool, options, alone_ns);
-        let report = &soaked.report;
-        let seen = match tool {
-            "offcputime" => intervals(report),
-            "runqlat" => {
-                sum(report, "groups", "count", |_| true)
-                    + lost(report, &["groups_full", "buckets_full", "unseen"])
-            }
-            "profile" => {
-                sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"])
-            }
-            _ => continue,
-        };
-        let slices = number(&soaked.load, "slices");
-        // How each thread begins and ends, and the main thread's looks at the clock.
-        let edges = 5 * count + number(&soaked.load, "wall_ns") / 500_000;
-        assert!(
-            (slices..=slices + edges).contains(&seen),
-            "{tool}: {seen} of {slices}, {}",
-            report["losses"]
-        );
-    }
+    let switches = "--threads -e context-switches -c 1 -p PID";
+    let rows: [(&str, &str, Count); 5] = [
+        ("offcputime", "-p PID", Some(intervals)),
+        ("runqlat", "-L -p PID", Some(waits_and_lost)),
+        ("profile", switches, Some(samples)),
+        ("lockstat", "-p PID", None),
+        ("pressure", "-s", None),
+    ];
+    hold(&load, &rows, |soaked| 5 * count + looks(soaked));
 }
 
 /// `make soak` has 100,000.
 #[test]
 fn stacks_by_the_ten_thousand_are_counted_to_the_last() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let count = 10_000 * scale();
     let load = Load::new("stacks", STACKS, &[count.to_string()]);
-    let alone_ns = load.alone_ns();
-    for (tool, options) in [
-        ("offcputime", "-m 0 -p PID"),
-        ("profile", "-e context-switches -c 1 -p PID"),
-    ] {
-        let soaked = load.under(tool, options, alone_ns);
-        let report = &soaked.report;
-        let seen = match tool {
-            "offcputime" => intervals(report),
-            _ => sum(report, "stacks", "count", |_| true) + lost(report, &["rows_full", "busy"]),
-        };
-        let slices = number(&soaked.load, "slices");
-        // How both threads begin and end, and the main thread's looks at the clock.
-        let edges = 10 + number(&soaked.load, "wall_ns") / 500_000;
-        assert!(
-            (slices..=slices + edges).contains(&seen),
-            "{tool}: {seen} of {slices}, {}",
-            report["losses"]
-        );
-        let stacks = report["stacks"].as_array().expect("stacks").len() as u64;
-        let lost = lost(
-            report,
-            &["rows_full", "stack_table_full", "stack_ring_full"],
-        );
-        assert!(
-            stacks + lost >= count,
-            "{tool}: {stacks} of {count}, {}",
-            report["losses"]
-        );
+    let rows: [(&str, &str, Count); 2] = [
+        ("offcputime", "-m 0 -p PID", Some(intervals)),
+        ("profile", "-e context-switches -c 1 -p PID", Some(samples)),
+    ];
+    // How both threads begin and end, too.
+    for soaked in hold(&load, &rows, |soaked| 10 + looks(soaked)) {
+        let stacks = list(&soaked.report, "stacks").len() as u64;
+        let losses = ["rows_full", "stack_table_full", "stack_ring_full"];
+        let lost = lost(&soaked.report, &losses);
+        assert_within("stacks", stacks + lost, count.., &soaked.report["losses"]);
     }
 }

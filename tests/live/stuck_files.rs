@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::c_program::{BURN, compile};
+use crate::bound::assert_within;
+use crate::c_program::{BURN, Program, compile};
+use crate::found::{list, number, sum};
 use crate::held::Held;
-use crate::kernel::{alone, skip};
+use crate::kernel::{Machine, skip};
+use crate::lockstat_now::now;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 /// For the report, with one file system that does not answer.
 const TO_REPORT: Duration = Duration::from_secs(2);
@@ -28,18 +31,19 @@ impl Served {
         for name in ["files", "place"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
         }
-        let path = |name| dir.path().join(name).to_str().expect("plain").to_owned();
-        let server = Workload::start("fuse", &[&path("files"), &path("place")]);
+        let server = Workload::start("fuse", ["files", "place"].map(|name| dir.path().join(name)));
         Self {
             server: Some(server),
             dir,
         }
     }
 
-    /// A program there, as it is served.
-    fn program(&self, name: &str, source: &str) -> std::path::PathBuf {
-        compile(&self.dir.path().join("files"), name, source, &[]);
-        self.dir.path().join("place").join(name)
+    /// A program there, as it is served; its argument is 500 ms.
+    fn start(&self, name: &str, source: &str) -> Workload {
+        compile(&self.dir.path().join("files"), name, source, "");
+        let mut command = Command::new(self.dir.path().join("place").join(name));
+        command.arg("500");
+        Workload::spawn(name, command)
     }
 
     fn fall_silent(&mut self) {
@@ -65,82 +69,65 @@ fn can_serve() -> bool {
 }
 
 /// Traces a program's work; how long the tool took from Ctrl-C on.
-fn trace(tool: &str, options: &[&str], load: &mut Workload) -> (Value, Duration) {
-    let pid = load.pid().to_string();
-    let tool = Tool::start(tool, &[&["-j", "-v", "-p", &pid], options].concat());
-    tool.wait_attached();
-    load.go();
-    load.results();
+fn trace(tool: &str, options: &str, load: &mut Workload) -> (Value, Duration) {
+    let args = format!("-j -v -p {} {options}", load.pid());
+    let tool = Tool::attached(tool, args);
+    load.work();
     let held = Held::by(tool.pid());
     let (output, took) = tool.finish_timed();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report = output.ok().report();
     // What waits for the file system holds nothing of the kernel's.
     Held {
         children: Default::default(),
         ..held
     }
     .assert_gone("a tool with a stuck child");
-    (output.report(), took)
+    (report, took)
 }
 
 /// Samples with and without a user frame that has this name.
 fn samples(report: &Value, name: impl Fn(&str) -> bool) -> (u64, u64) {
-    let mut found = (0, 0);
-    for stack in report["stacks"].as_array().expect("stacks") {
-        let frames = stack["user"].as_array().expect("frames").iter();
-        let mut names = frames.filter_map(|frame| frame["name"].as_str());
-        let count = number(stack, "count");
-        if names.any(&name) {
-            found.0 += count;
-        } else {
-            found.1 += count;
-        }
-    }
-    found
+    let is_named = |frame: &Value| frame["name"].as_str().is_some_and(&name);
+    let named = |stack: &&Value| list(stack, "user").iter().any(is_named);
+    let stacks = list(report, "stacks");
+    let named = sum(stacks.iter().filter(named), "count");
+    (named, sum(stacks, "count") - named)
+}
+
+/// Nearly all samples have such a name.
+fn assert_nearly_all(report: &Value, name: impl Fn(&str) -> bool) {
+    let (named, others) = samples(report, name);
+    assert!(named > 300, "{named} and {others}");
+    assert_within("others", others, ..named / 10, report);
 }
 
 #[test]
 fn a_program_on_a_served_file_system_is_named() {
-    let Some(_machine) = alone().filter(|_| can_serve()) else {
+    let _machine = Machine::alone();
+    if !can_serve() {
         return;
-    };
+    }
     let served = Served::new();
-    let program = served.program("served", BURN);
-    let mut command = Command::new(program);
-    command.arg("500");
-    let (mut load, _) = Workload::spawn("served", command);
-    let (report, _) = trace("profile", &["-F", "997"], &mut load);
-    let (named, others) = samples(&report, |name| name == "hot");
-    assert!(named > 300 && others < named / 10, "{named} and {others}");
+    let mut load = served.start("served", BURN);
+    let (report, _) = trace("profile", "-F 997", &mut load);
+    assert_nearly_all(&report, |name| name == "hot");
     load.finish();
 }
 
 #[test]
 fn a_program_whose_file_system_is_silent_is_known_by_offsets() {
-    let Some(_machine) = alone().filter(|_| can_serve()) else {
+    let _machine = Machine::alone();
+    if !can_serve() {
         return;
-    };
-    for tool in ["profile", "offcputime", "lockstat"] {
+    }
+    for (tool, options) in [("profile", "-F 997"), ("offcputime", ""), ("lockstat", "")] {
         let mut served = Served::new();
-        let program = served.program("stuck", BURN);
-        let mut command = Command::new(program);
-        command.arg("500");
-        let (mut load, _) = Workload::spawn("stuck", command);
+        let mut load = served.start("stuck", BURN);
         served.fall_silent();
-        let options: &[&str] = if tool == "profile" {
-            &["-F", "997"]
-        } else {
-            &[]
-        };
         let (report, took) = trace(tool, options, &mut load);
-        eprintln!("{tool}: the report after {took:?}");
-        assert!(took <= TO_REPORT, "{tool}: {took:?}");
+        assert_within(tool, took, ..=TO_REPORT, "for the report");
         if tool == "profile" {
-            let (placed, others) = samples(&report, |name| name.starts_with("stuck+0x"));
-            assert!(
-                placed > 300 && others < placed / 10,
-                "{placed} and {others}"
-            );
+            assert_nearly_all(&report, |name| name.starts_with("stuck+0x"));
         }
         drop(served);
         load.finish();
@@ -174,25 +161,21 @@ int main(int argc, char **argv)
 
 #[test]
 fn a_perf_map_whose_file_system_is_silent_is_done_without() {
-    let Some(_machine) = alone().filter(|_| can_serve()) else {
+    let _machine = Machine::alone();
+    if !can_serve() {
         return;
-    };
+    }
     let mut served = Served::new();
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let program = compile(dir.path(), "without", WITHOUT_FILE, &[]);
+    let program = Program::c_on_disk("without", WITHOUT_FILE, "");
     let place = served.dir.path().join("place");
-    let script = format!(
-        "mount --bind {} /tmp && exec {} 500",
-        place.display(),
-        program.display()
-    );
+    let mount = format!("mount --bind {} /tmp", place.display());
+    let script = format!("{mount} && exec {} 500", program.text());
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script]);
-    let (mut load, _) = Workload::spawn("without", command);
+    let mut load = Workload::spawn("without", command);
     served.fall_silent();
-    let (report, took) = trace("profile", &["-F", "997"], &mut load);
-    eprintln!("the report after {took:?}");
-    assert!(took <= TO_REPORT, "{took:?}");
+    let (report, took) = trace("profile", "-F 997", &mut load);
+    assert_within("the map", took, ..=TO_REPORT, "for the report");
     let all = samples(&report, |_| true);
     assert!(all.0 > 300, "{all:?}");
     drop(served);
@@ -245,11 +228,11 @@ int main(int argc, char **argv)
 
 /// A process that sleeps beside a silent file, in this way as `/proc` says, and another one that has none.
 fn beside(served: &mut Served, way: &str) -> [Workload; 2] {
-    let program = compile(served.dir.path(), "beside", BESIDE, &[]);
+    let program = compile(served.dir.path(), "beside", BESIDE, "");
     fs::write(served.dir.path().join("files/page"), [0; 4096]).expect("a file");
     let (mut with, without) = (Command::new(&program), Command::new(&program));
     with.arg(served.dir.path().join("place/page")).arg(way);
-    let mut loads = [with, without].map(|command| Workload::spawn("beside", command).0);
+    let mut loads = [with, without].map(|command| Workload::spawn("beside", command));
     served.fall_silent();
     for load in &mut loads {
         load.go();
@@ -272,52 +255,42 @@ fn beside(served: &mut Served, way: &str) -> [Workload; 2] {
 
 #[test]
 fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
-    let Some(_machine) = alone().filter(|_| can_serve()) else {
+    let _machine = Machine::alone();
+    if !can_serve() {
         return;
-    };
+    }
     let mut served = Served::new();
     let loads = beside(&mut served, "stack");
     let [stuck, other] = loads.each_ref().map(Workload::pid);
-    let tool = Tool::start("offcputime", &["-j", "-p", &format!("{stuck},{other}")]);
-    tool.wait_attached();
+    let tool = Tool::attached("offcputime", format!("-j -p {stuck},{other}"));
     let held = Held::by(tool.pid());
     let (output, took) = tool.finish_timed();
-    eprintln!("the report after {took:?}");
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(took <= TO_REPORT, "{took:?}");
+    let report = output.ok().report();
+    assert_within("the stack", took, ..=TO_REPORT, "for the report");
     held.assert_gone("a tool that met a silent stack");
-    let report = output.report();
     assert_eq!(report["losses"]["memory_hung"], 1, "{report}");
-    let stacks = report["stacks"].as_array().expect("stacks");
-    let of = |pid: u32| -> Vec<&Value> {
-        let stacks = stacks.iter();
-        let stacks = stacks.filter(|stack| number(stack, "pid") == u64::from(pid));
-        let frames = stacks.map(|stack| stack["user"].as_array().expect("frames"));
-        frames.flatten().collect()
+    let of = |pid: u32| {
+        let own = list(&report, "stacks")
+            .iter()
+            .filter(move |stack| stack["pid"] == pid);
+        own.flat_map(|stack| list(stack, "user"))
     };
-    assert_eq!(of(stuck).len(), 1, "where it sleeps: {report}");
-    assert!(
-        of(other).iter().any(|frame| frame["name"] == "rest"),
-        "{report}"
-    );
+    assert_eq!(of(stuck).count(), 1, "where it sleeps: {report}");
+    assert!(of(other).any(|frame| frame["name"] == "rest"), "{report}");
     drop(served);
 }
 
 #[test]
 fn a_lock_word_beside_a_silent_file_is_given_up() {
-    let Some(_machine) = alone().filter(|_| can_serve()) else {
+    let _machine = Machine::alone();
+    if !can_serve() {
         return;
-    };
+    }
     let mut served = Served::new();
     let loads = beside(&mut served, "futex");
-    let pid = loads[0].pid().to_string();
-    let output = Tool::start("lockstat", &["--now", "-j", "-p", &pid]).finish();
-    let report = output.report();
+    let report = now(loads[0].pid());
     assert_eq!(report["losses"]["memory_hung"], 1, "{report}");
-    assert_eq!(
-        report["waits"],
-        serde_json::json!([]),
-        "nothing is invented"
-    );
+    let invented = &report["waits"];
+    assert_eq!(*invented, serde_json::json!([]));
     drop(served);
 }

@@ -3,31 +3,32 @@
 use std::fs;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
+use std::process::Command;
 
 use oracle::{Around, Below, Engine, Logs, Span};
 use serde_json::Value;
 
+use crate::bound::assert_within;
 use crate::c_program::compile;
-use crate::kernel::{alone, beside};
+use crate::found::{list, number, only, sum, text};
+use crate::kernel::Machine;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::run_queue::assert_waits;
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::workload::Workload;
 
 const PHASES: &str = include_str!("../workloads/targets/phases.c");
 
 const ROUNDS: u64 = 23;
 
 pub(crate) fn start_phases(dir: &Path, names: &[&str]) -> Workload {
-    let program = compile(dir, "phases", PHASES, &[]);
-    let mut command = std::process::Command::new(program);
+    let mut command = Command::new(compile(dir, "phases", PHASES, ""));
     command.args(names);
-    Workload::spawn("phases", command).0
+    Workload::spawn("phases", command)
 }
 
 pub(crate) fn phase(workload: &mut Workload) -> Value {
-    workload.go();
-    workload.results().pop().expect("one result a phase")
+    workload.work().pop().expect("one result a phase")
 }
 
 /// Every tool at once on the same target, between two logs.
@@ -43,18 +44,15 @@ pub(crate) struct Seen {
 }
 
 impl Tools {
-    pub(crate) fn start(targets: &[&str]) -> Self {
+    pub(crate) fn start(targets: &str) -> Self {
         let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-        let start = |name: &str, options: &[&str]| {
-            let tool = Tool::start(name, &[options, targets].concat());
-            tool.wait_attached();
-            tool
-        };
         let tools = [
-            start("offcputime", &["-j", "-m", "0"]),
-            start("profile", &["-j", "--threads", "-e", "cs"]),
-            start("runqlat", &["-j", "-L", "--wakeup"]),
+            ("offcputime", "-j -m 0"),
+            ("profile", "-j --threads -e cs"),
+            ("runqlat", "-j -L --wakeup"),
         ];
+        let start = |(name, options)| Tool::attached(name, format!("{options} {targets}"));
+        let tools = tools.map(start);
         Self {
             tools,
             logs: below.around().expect("the oracle"),
@@ -62,30 +60,40 @@ impl Tools {
     }
 
     pub(crate) fn reports(self) -> Seen {
-        self.tools.iter().for_each(Tool::interrupt);
-        let reports = self.tools.map(|tool| {
-            let output = tool.finish();
-            assert_eq!(output.code, 0, "{}", output.stderr);
-            output.report()
-        });
         Seen {
-            reports,
+            reports: ended(self.tools),
             logs: self.logs.take().expect("whole logs"),
         }
     }
 }
 
+/// Ends them together; their reports.
+pub(crate) fn ended<const N: usize>(tools: [Tool; N]) -> [Value; N] {
+    tools.iter().for_each(Tool::interrupt);
+    tools.map(|tool| tool.finish().ok().report())
+}
+
 pub(crate) fn stacks(report: &Value) -> &[Value] {
-    report["stacks"].as_array().expect("stacks")
+    list(report, "stacks")
 }
 
 pub(crate) fn groups(report: &Value) -> &[Value] {
-    report["groups"].as_array().expect("groups")
+    list(report, "groups")
 }
 
 fn samples(report: &Value, tid: u64) -> u64 {
-    let own = stacks(report).iter().filter(|stack| stack["tid"] == tid);
-    own.map(|stack| number(stack, "count")).sum()
+    sum(
+        stacks(report).iter().filter(|stack| stack["tid"] == tid),
+        "count",
+    )
+}
+
+/// There is something, and all of it is under this name.
+fn assert_all_called(entries: &[Value], name: &str) {
+    assert!(!entries.is_empty());
+    for entry in entries {
+        assert_eq!(entry["comm"], name, "{entry}");
+    }
 }
 
 /// When a thread came to be a target, and when it ceased to be one, each from before to after it did.
@@ -121,11 +129,12 @@ pub(crate) fn assert_phase(seen: &Seen, tid: u64, member: &Membership, phase: &V
     // Each of its own switches is an event, in profile's window, which is another one than offcputime's.
     let switches = Times::in_report(profile, &seen.logs, tid, sees_hidden());
     let left = |time: Range<u64>| switches.left(|absence| absence.begins_in(&time));
-    let counted = samples(profile, tid);
     let range = left(member.surely())..=left(member.perhaps());
-    assert!(
-        range.contains(&counted),
-        "{counted} switches of {tid}, {range:?}: {profile:#}"
+    assert_within(
+        format!("switches of {tid}"),
+        samples(profile, tid),
+        range,
+        profile,
     );
     let surely = member.surely();
     // It runs when it takes another name, and sleeps when it is moved.
@@ -135,21 +144,16 @@ pub(crate) fn assert_phase(seen: &Seen, tid: u64, member: &Membership, phase: &V
 
 #[test]
 fn a_process_is_all_that_is_traced() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let mut wanted = Workload::start("spinner", &["--threads", "2", "--seconds", "0.5"]);
-    let mut other = Workload::start("spinner", &["--threads", "2", "--seconds", "0.5"]);
+    let _machine = Machine::alone();
+    let start = || Workload::start("spinner", "--threads 2 --seconds 0.5");
+    let (mut wanted, mut other) = (start(), start());
     let pid = wanted.pid();
-    let tools = Tools::start(&["-p", &pid.to_string()]);
+    let tools = Tools::start(&format!("-p {pid}"));
     wanted.go();
     other.go();
     let results = wanted.results();
     other.results();
-    let Seen {
-        reports: [offcputime, profile, runqlat],
-        ..
-    } = tools.reports();
+    let [offcputime, profile, runqlat] = tools.reports().reports;
     wanted.finish();
     other.finish();
     for report in [&offcputime, &profile] {
@@ -168,9 +172,7 @@ fn a_process_is_all_that_is_traced() {
 
 #[test]
 fn a_thread_is_all_that_is_traced() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let mut workload = Workload::spinners(3, 1);
     let pid = workload.pid();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
@@ -182,13 +184,10 @@ fn a_thread_is_all_that_is_traced() {
         })
         .and_then(|task| task.file_name().to_str()?.parse::<u64>().ok())
         .expect("the second thread");
-    let tools = Tools::start(&["-t", &tid.to_string()]);
-    workload.go();
-    workload.results();
-    let Seen {
-        reports: [offcputime, profile, runqlat],
-        logs,
-    } = tools.reports();
+    let tools = Tools::start(&format!("-t {tid}"));
+    workload.work();
+    let Seen { reports, logs } = tools.reports();
+    let [offcputime, profile, runqlat] = reports;
     workload.finish();
     for entry in [stacks(&offcputime), stacks(&profile), groups(&runqlat)].concat() {
         assert_eq!(number(&entry, "tid"), tid, "{entry}");
@@ -199,84 +198,60 @@ fn a_thread_is_all_that_is_traced() {
     let window = number(&offcputime, "duration_ns");
     let oncpu = number(&offcputime, "accounting.oncpu_ns");
     let unseen = number(&offcputime, "losses.out_of_order_ns");
-    assert!(
-        (window - off.most_ns..=window - off.least_ns).contains(&(oncpu + unseen)),
-        "{oncpu} ns on a CPU in {window}; {off:?}"
-    );
+    let bounds = window - off.most_ns..=window - off.least_ns;
+    assert_within("ns on a CPU", oncpu + unseen, bounds, window);
     assert_eq!(samples(&profile, tid), times.left(|_| true));
 }
 
-fn of_command(tool: &str, options: &[&str], command: &[&str]) -> Value {
-    let args = [&["-j", "-q"], options, &["--"], command].concat();
-    let output = Tool::start(tool, &args).finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    serde_json::from_str(&output.stdout).expect("JSON")
+fn of_command(tool: &str, options: &str, command: &[&str]) -> Value {
+    let options: Vec<&str> = options.split_whitespace().collect();
+    let args = [&["-j", "-q"], &options[..], &["--"], command].concat();
+    Tool::run(tool, args).ok().report()
 }
 
 /// Before its exec a command is a child of the tool, which waits for its start and looks for the program.
 #[test]
 fn a_command_counts_from_its_exec_on() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let sleep = ["sleep", "0.05"];
-    let offcputime = of_command("offcputime", &["-m", "0"], &sleep);
-    let runqlat = of_command("runqlat", &["-P"], &sleep);
-    for found in [stacks(&offcputime), groups(&runqlat)] {
-        assert!(!found.is_empty());
-        for entry in found {
-            assert_eq!(entry["comm"], "sleep", "{entry}");
-        }
-    }
+    let offcputime = of_command("offcputime", "-m 0", &sleep);
+    let runqlat = of_command("runqlat", "-P", &sleep);
+    assert_all_called(stacks(&offcputime), "sleep");
+    assert_all_called(groups(&runqlat), "sleep");
     assert_eq!(number(&offcputime, "accounting.threads"), 1);
-    let asleep: u64 = stacks(&offcputime)
-        .iter()
-        .map(|stack| stack["reason"] == "sleep")
-        .map(u64::from)
-        .sum();
+    let asleep = stacks(&offcputime).iter();
+    let asleep = asleep.filter(|stack| stack["reason"] == "sleep").count();
     assert_eq!(asleep, 1, "{offcputime:#}");
 
     // The call that makes the child the command is not the command's own.
-    let calls = ["-e", "tracepoint:syscalls:sys_enter_execve"];
-    let profile = of_command("profile", &calls, &["sh", "-c", "exec /bin/true"]);
-    let found: Vec<&Value> = stacks(&profile).iter().collect();
-    assert_eq!(found.len(), 1, "{profile:#}");
-    assert_eq!(
-        (&found[0]["comm"], &found[0]["count"]),
-        (&"sh".into(), &1.into())
-    );
+    let calls = "-e tracepoint:syscalls:sys_enter_execve";
+    let profile = of_command("profile", calls, &["sh", "-c", "exec /bin/true"]);
+    let call = only(&profile, "stacks");
+    assert_eq!((text(call, "comm"), number(call, "count")), ("sh", 1));
 }
 
 #[test]
 fn a_commands_children_are_followed_through_names_that_are_not_asked_for() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let script = ["sh", "-c", "sh -c 'sleep 0.05; :'; :"];
-    let named = ["--comm", "sl?ep"];
-    let offcputime = of_command("offcputime", &named, &script);
-    let profile = of_command("profile", &[&named[..], &["-e", "cs"]].concat(), &script);
-    let runqlat = of_command("runqlat", &[&named[..], &["-P"]].concat(), &script);
+    let offcputime = of_command("offcputime", "--comm sl?ep", &script);
+    let profile = of_command("profile", "--comm sl?ep -e cs", &script);
+    let runqlat = of_command("runqlat", "--comm sl?ep -P", &script);
     for found in [stacks(&offcputime), stacks(&profile), groups(&runqlat)] {
-        assert!(!found.is_empty());
-        for entry in found {
-            assert_eq!(entry["comm"], "sleep", "{entry}");
-        }
+        assert_all_called(found, "sleep");
     }
-    let is_sleep = |stack: &&Value| stack["reason"] == "sleep";
-    let asleep = stacks(&offcputime).iter().filter(is_sleep);
-    assert_eq!(asleep.map(|stack| number(stack, "count")).sum::<u64>(), 1);
+    let asleep = stacks(&offcputime).iter();
+    let asleep = asleep.filter(|stack| stack["reason"] == "sleep");
+    assert_eq!(sum(asleep, "count"), 1);
 }
 
 #[test]
 fn a_name_counts_while_a_thread_has_it() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let mut workload = start_phases(dir.path(), &["before", "wanted-1", "after"]);
     let tid = u64::from(workload.pid());
-    let tools = Tools::start(&["--comm", "wan[s-u]ed-?"]);
+    let tools = Tools::start("--comm wan[s-u]ed-?");
     phase(&mut workload);
     let named = phase(&mut workload);
     let after = phase(&mut workload);
@@ -289,32 +264,20 @@ fn a_name_counts_while_a_thread_has_it() {
     };
     assert_phase(&seen, tid, &member, &named);
     let [offcputime, profile, _] = &seen.reports;
-    for stack in [stacks(offcputime), stacks(profile)].concat() {
-        assert_eq!(stack["comm"], "wanted-1", "{stack}");
-    }
+    assert_all_called(&[stacks(offcputime), stacks(profile)].concat(), "wanted-1");
     let lifetime = number(offcputime, "accounting.lifetime_ns");
-    let truth = member.length();
-    assert!(
-        truth.contains(&lifetime),
-        "{lifetime} ns under that name, {truth:?}"
-    );
+    assert_within("ns under that name", lifetime, member.length(), offcputime);
 }
 
 #[test]
 fn a_directory_that_is_no_cgroup_is_refused_with_the_place_to_look() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in ["offcputime", "profile", "runqlat"] {
-        let output = Tool::start(tool, &["--cgroup", "/tmp", "1"]).finish();
-        assert_eq!(output.code, 1);
+        let output = Tool::run(tool, "--cgroup /tmp 1").status(1);
         let expected = format!("{tool}: cgroup /tmp: not a cgroup v2 directory; cgroup v2 is");
         assert!(output.stderr.starts_with(&expected), "{}", output.stderr);
-        let output = Tool::start(tool, &["-p", "4194304", "1"]).finish();
+        let output = Tool::run(tool, "-p 4194304 1").status(1);
         let expected = format!("{tool}: no process 4194304; it may have exited (see ps -e)\n");
-        assert_eq!(
-            (output.code, output.stderr.as_str()),
-            (1, expected.as_str())
-        );
+        assert_eq!(output.stderr, expected);
     }
 }

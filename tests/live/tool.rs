@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::args::Args;
 use crate::cpu_times::watch_cpus;
+use crate::found::json;
 use crate::kernel::assert_machine_taken;
 
 /// Loading and verifying BPF programs takes its time under emulation.
@@ -94,12 +96,33 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Of a tool that ended with this status.
+    #[track_caller]
+    pub(crate) fn status(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{}", self.stderr);
+        self
+    }
+
+    /// Of a tool that had no complaints.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        self.status(0)
+    }
+
+    /// It said this on stderr.
+    #[track_caller]
+    pub(crate) fn assert_says(&self, part: &str) {
+        assert!(self.stderr.contains(part), "no {part:?}: {}", self.stderr);
+    }
+
     /// The JSON objects on stdout.
     pub(crate) fn reports(&self) -> Vec<Value> {
-        let lines = self.stdout.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
-            .collect()
+        self.stdout.lines().map(json).collect()
+    }
+
+    /// The last line, behind what a command has written.
+    pub(crate) fn last_report(&self) -> Value {
+        json(self.stdout.lines().last().expect("a report"))
     }
 
     /// The only one.
@@ -133,10 +156,26 @@ pub(crate) struct Tool {
 
 impl Tool {
     /// Starts a tool of this workspace.
-    pub(crate) fn start(name: &str, args: &[&str]) -> Self {
+    pub(crate) fn start(name: &str, args: impl Args) -> Self {
+        Self::spawn(name, Self::command(name, args))
+    }
+
+    /// It traces: see [`Tool::wait_attached`].
+    pub(crate) fn attached(name: &str, args: impl Args) -> Self {
+        let tool = Self::start(name, args);
+        tool.wait_attached();
+        tool
+    }
+
+    /// Runs it to its own end.
+    pub(crate) fn run(name: &str, args: impl Args) -> Output {
+        Self::start(name, args).finish()
+    }
+
+    pub(crate) fn command(name: &str, args: impl Args) -> Command {
         let mut command = Command::new(crate::built(name));
-        command.args(args);
-        Self::spawn(name, command)
+        command.args(args.words());
+        command
     }
 
     /// Starts any command as the tool `name`, for a test that needs an environment of its own.
@@ -196,6 +235,19 @@ impl Tool {
     /// Ctrl-C.
     pub(crate) fn interrupt(&self) {
         self.signal(libc::SIGINT);
+    }
+
+    /// Ctrl-C; what it wrote, having had no complaints.
+    #[track_caller]
+    pub(crate) fn end(self) -> Output {
+        self.interrupt();
+        self.finish().ok()
+    }
+
+    /// The same of one that writes one report.
+    #[track_caller]
+    pub(crate) fn report(self) -> Value {
+        self.end().report()
     }
 
     /// Ctrl-C, and the way to the end. The time for which it, or a process that it waits for, could have run and had no CPU is

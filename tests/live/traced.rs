@@ -5,43 +5,48 @@ use std::process::Command;
 use oracle::{Below, Engine, Logs};
 use serde_json::Value;
 
+use crate::args::Args;
 use crate::tool::{Output, Tool};
 use crate::workload::Workload;
 
 impl Workload {
     /// Threads that compute on CPU 0, where all but one always wait.
     pub(crate) fn spinners(threads: u32, seconds: u32) -> Self {
-        let (threads, seconds) = (threads.to_string(), seconds.to_string());
-        let args = ["--threads", &threads, "--cpu", "0", "--seconds", &seconds];
-        Self::start("spinner", &args)
+        Self::start(
+            "spinner",
+            format!("--threads {threads} --cpu 0 --seconds {seconds}"),
+        )
     }
 }
 
-/// Runs `tool OPTIONS` over the work of a workload that is ready; gives what the tool wrote, and what the workload says of
+/// Does something under a tool, from its attachment to Ctrl-C.
+pub(crate) fn during<T>(tool: &str, args: impl Args, act: impl FnOnce() -> T) -> (Output, T) {
+    let tool = Tool::attached(tool, args);
+    let done = act();
+    (tool.end(), done)
+}
+
+/// Runs `tool OPTIONS -p PID` over the work of a workload that is ready; gives what the tool wrote, and what the workload says of
 /// itself. It is still there, all its threads asleep.
-pub(crate) fn observed(
-    tool: &str,
-    options: &[&str],
-    workload: &mut Workload,
-) -> (Output, Vec<Value>) {
-    let tool = Tool::start(tool, options);
-    tool.wait_attached();
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    (output, results)
+pub(crate) fn observed(tool: &str, options: &str, workload: &mut Workload) -> (Output, Vec<Value>) {
+    let args = format!("{options} -p {}", workload.pid());
+    during(tool, args, || {
+        workload.go();
+        workload.results()
+    })
 }
 
 /// The same with `-j` for a tool that gives one report.
-pub(crate) fn reported(
-    tool: &str,
-    options: &[&str],
-    workload: &mut Workload,
-) -> (Value, Vec<Value>) {
-    let (output, results) = observed(tool, &[&["-j"], options].concat(), workload);
+pub(crate) fn reported(tool: &str, options: &str, workload: &mut Workload) -> (Value, Vec<Value>) {
+    let (output, results) = observed(tool, &format!("-j {options}"), workload);
     (output.report(), results)
+}
+
+/// The same of a workload that then ends.
+pub(crate) fn traced(tool: &str, options: &str, mut workload: Workload) -> (Value, Vec<Value>) {
+    let found = reported(tool, options, &mut workload);
+    workload.finish();
+    found
 }
 
 /// What a tool says of a workload, what that says of itself, and what the kernel did meanwhile.
@@ -52,10 +57,8 @@ pub(crate) struct Sandwich {
 }
 
 /// As [`traced`], between two logs.
-pub(crate) fn sandwiched(tool: &str, workload: Workload, options: &[&str]) -> Sandwich {
-    let mut command = Command::new(crate::built(tool));
-    command.args(options);
-    sandwiched_as(tool, command, workload)
+pub(crate) fn sandwiched(tool: &str, options: &str, workload: Workload) -> Sandwich {
+    sandwiched_as(tool, Tool::command(tool, options), workload)
 }
 
 /// The same with a tool that needs an environment of its own.
@@ -82,26 +85,10 @@ pub(crate) fn logged(
     let tool = start();
     tool.wait_attached();
     let around = below.around().expect("the oracle");
-    workload.go();
-    let results = workload.results();
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    let results = workload.work();
+    let output = tool.end();
     let logs = around.take().expect("whole logs");
     (output, results, logs)
-}
-
-/// The same of a process, which then ends.
-pub(crate) fn traced(
-    tool: &str,
-    mut workload: Workload,
-    tgid: u32,
-    options: &[&str],
-) -> (Value, Vec<Value>) {
-    let pid = tgid.to_string();
-    let found = reported(tool, &[&["-p", &pid], options].concat(), &mut workload);
-    workload.finish();
-    found
 }
 
 /// Each report begins when the one before ended.

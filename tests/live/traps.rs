@@ -6,65 +6,45 @@ use std::process::Command;
 use oracle::{Below, Engine};
 use serde_json::Value;
 
-use crate::c_program::compile;
-use crate::cpu_quota::CpuQuota;
-use crate::kernel::alone;
+use crate::bound::{assert_all, assert_within};
+use crate::c_program::Program;
+use crate::cgroup::Cgroup;
+use crate::found::{number, sum, text};
+use crate::kernel::Machine;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::run_queue::{assert_only_unseen, assert_waits};
+use crate::targets::{ended, groups, stacks};
 use crate::tool::Tool;
-use crate::workload::{Workload, number};
+use crate::traced::reported;
+use crate::workload::Workload;
 
-fn start(tool: &str, args: &[&str]) -> Tool {
-    let tool = Tool::start(tool, &[&["-j"], args].concat());
-    tool.wait_attached();
-    tool
-}
-
-fn report(tool: Tool) -> Value {
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    serde_json::from_str(&output.stdout).expect("JSON")
-}
-
-fn entries<'a>(report: &'a Value, list: &str) -> &'a [Value] {
-    report[list].as_array().expect("a list")
-}
-
-/// Time and number of the waits of a thread that `wanted` holds for.
-fn waits(report: &Value, tid: u64, wanted: impl Fn(&Value) -> bool) -> (u64, u64) {
-    let own = entries(report, "stacks").iter();
+/// Number of the waits of a thread that `wanted` holds for.
+fn waits(report: &Value, tid: u64, wanted: impl Fn(&Value) -> bool) -> u64 {
+    let own = stacks(report).iter();
     let own = own.filter(|stack| stack["tid"] == tid && wanted(stack));
-    own.fold((0, 0), |(ns, count), stack| {
-        let values = entries(stack, "values").iter().filter_map(Value::as_u64);
-        (ns + values.sum::<u64>(), count + number(stack, "count"))
-    })
+    sum(own, "count")
 }
 
 /// A thread without quota could run and may not: it waits for a CPU. Each of its times off the CPU that it had not asked for is
 /// throttled or preempted, and no other is.
 #[test]
 fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let spinner = ["--threads", "1", "--cpu", "0", "--seconds", "2"];
-    let mut workload = Workload::start("spinner", &spinner);
-    let pid = workload.pid().to_string();
+    let _machine = Machine::alone();
+    let mut workload = Workload::spinners(1, 2);
+    let pid = workload.pid();
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let tools = [
-        start("offcputime", &["-m", "0", "-p", &pid]),
-        start("runqlat", &["-L", "--preempt", "-p", &pid]),
+        Tool::attached("offcputime", format!("-j -m 0 -p {pid}")),
+        Tool::attached("runqlat", format!("-j -L --preempt -p {pid}")),
     ];
     let around = below.around().expect("the oracle");
-    let quota = CpuQuota::new(workload.pid());
-    workload.go();
-    let results = workload.results();
+    let quota = Cgroup::short_of_cpu(pid);
+    let results = workload.work();
     let periods = quota.throttled_periods();
-    let [offcputime, runqlat] = tools.map(report);
+    let [offcputime, runqlat] = ended(tools);
     let logs = around.take().expect("whole logs");
     drop(quota);
-    let first = u64::from(workload.pid());
+    let first = u64::from(pid);
     workload.finish();
 
     let tid = number(&results[0], "tid");
@@ -78,13 +58,10 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
         times.assert_inside(&truth, |stack| {
             is_throttled(stack) || stack["reason"] == "preempted"
         });
-        let (_, throttled) = waits(&offcputime, tid, is_throttled);
+        let throttled = waits(&offcputime, tid, is_throttled);
         // A time without quota over several periods is counted in each by the kernel. What the first thread leaves of a slice when
         // it sleeps, before and after the work, ends one within its period.
-        assert!(
-            (least..=periods + 2).contains(&throttled),
-            "{throttled} times, {periods} periods"
-        );
+        assert_within("times throttled", throttled, least..=periods + 2, periods);
         hidden += assert_waits(&runqlat, &logs, tid, |wait| wait.was_runnable);
     }
     assert_only_unseen(&runqlat, hidden);
@@ -93,22 +70,14 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
 /// The timer of a sleeper fires while another task is running on its CPU, which has nothing to do with it.
 #[test]
 fn an_interrupt_wakes_and_not_the_task_that_it_interrupted() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let spinner = ["--threads", "1", "--cpu", "0", "--seconds", "1"];
-    let mut spinner = Workload::start("spinner", &spinner);
+    let _machine = Machine::alone();
+    let mut spinner = Workload::spinners(1, 1);
     let mut sleeper = Command::new("taskset");
-    sleeper
-        .args(["-c", "0"])
-        .arg(Workload::program("waiter"))
-        .args(["--waits", "23", "--kinds", "sleep"]);
-    let (mut sleeper, pid) = Workload::spawn("waiter", sleeper);
-    let tool = start("offcputime", &["--waker", "-p", &pid.to_string()]);
+    sleeper.args(["-c", "0"]).arg(Workload::program("waiter"));
+    sleeper.args(["--waits", "23", "--kinds", "sleep"]);
+    let mut sleeper = Workload::spawn("waiter", sleeper);
     spinner.go();
-    sleeper.go();
-    let results = sleeper.results();
-    let report = report(tool);
+    let (report, results) = reported("offcputime", "--waker", &mut sleeper);
     sleeper.finish();
     spinner.results();
     spinner.finish();
@@ -127,43 +96,27 @@ fn an_interrupt_wakes_and_not_the_task_that_it_interrupted() {
             && kernel.iter().any(|name| name.contains("hrtimer_interrupt"))
             && kernel[0].contains("interrupt")
     };
-    let (_, slept) = waits(&report, tid, asleep);
+    let slept = waits(&report, tid, asleep);
     assert_eq!(slept, number(&results[0], "slept"));
-    let (_, woken) = waits(&report, tid, |stack| asleep(stack) && by_timer(stack));
+    let woken = waits(&report, tid, |stack| asleep(stack) && by_timer(stack));
     // Where a sandbox's own task was interrupted, its kernel hid the wakeup.
     let unseen = number(&report, "losses.out_of_order");
-    assert!(
-        (slept.saturating_sub(unseen)..=slept).contains(&woken),
-        "{woken} of {slept}: {report:#}"
-    );
+    assert_all("woken by timers", woken, unseen, slept, &report);
 }
 
 /// There is one per CPU, all of them with the ID 0, and none of them waits for anything.
 #[test]
 fn idle_tasks_are_nobodys_threads() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let of = |tool: &str, args: &[&str]| -> Value {
-        let output = Tool::start(tool, &[&["-j", "-q"], args].concat()).finish();
-        assert_eq!(output.code, 0, "{}", output.stderr);
-        serde_json::from_str(&output.stdout).expect("JSON")
-    };
-    let offcputime = of("offcputime", &["300ms"]);
-    let profile = of("profile", &["--threads", "-F", "499", "300ms"]);
-    let runqlat = of("runqlat", &["-L", "300ms", "1"]);
-    for found in [
-        entries(&offcputime, "stacks"),
-        entries(&profile, "stacks"),
-        entries(&runqlat, "groups"),
-    ] {
-        for entry in found {
-            let comm = entry["comm"].as_str().expect("a name");
-            assert!(!comm.starts_with("swapper"), "{entry}");
-            assert_ne!(entry["tid"], 0, "{entry}");
-        }
+    let _machine = Machine::alone();
+    let of = |tool: &str, args: &str| Tool::run(tool, args).ok().report();
+    let offcputime = of("offcputime", "-j 300ms");
+    let profile = of("profile", "-j --threads -F 499 300ms");
+    let runqlat = of("runqlat", "-j -L 300ms 1");
+    for entry in [stacks(&offcputime), stacks(&profile), groups(&runqlat)].concat() {
+        assert!(!text(&entry, "comm").starts_with("swapper"), "{entry}");
+        assert_ne!(entry["tid"], 0, "{entry}");
     }
-    assert!(!entries(&offcputime, "stacks").is_empty());
+    assert!(!stacks(&offcputime).is_empty());
 }
 
 /// vfork(2) waits in the state TASK_KILLABLE, 0x102, with TASK_FREEZABLE, 0x2000, on top in newer kernels.
@@ -190,39 +143,31 @@ int main(void)
 
 #[test]
 fn a_state_is_asked_for_by_its_bit_whatever_else_is_set() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "vforker", VFORKER, &[]);
-    let (mut workload, pid) = Workload::spawn("vforker", Command::new(program));
+    let _machine = Machine::alone();
+    let program = Program::c("vforker", VFORKER, "");
+    let mut workload = program.start("");
+    let pid = workload.pid();
     let of_state = |mask| {
-        let args = ["-m", "0", "--state", mask, "-p", &pid.to_string()];
-        start("offcputime", &args)
+        let args = format!("-j -m 0 --state {mask} -p {pid}");
+        Tool::attached("offcputime", args)
     };
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-    let tools = ["2", "1", "0"].map(of_state);
+    let tools = [2, 1, 0].map(of_state);
     let around = below.around().expect("the oracle");
-    workload.go();
-    let results = workload.results();
-    let [uninterruptible, interruptible, runnable] = tools.map(report);
+    let results = workload.work();
+    let [uninterruptible, interruptible, runnable] = ended(tools);
     let logs = around.take().expect("whole logs");
     workload.finish();
-    let sees_hidden = sees_hidden();
-    let times = Times::in_report(&uninterruptible, &logs, pid.into(), sees_hidden);
+    let times = Times::in_report(&uninterruptible, &logs, pid.into(), sees_hidden());
     let worked = number(&results[0], "start_ns")..number(&results[0], "end_ns");
     let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
     assert_eq!(asleep.count, 23, "{uninterruptible:#}");
     times.assert_inside(&asleep, |_| true);
-    let is_pipe = |stack: &Value| stack["reason"] == "pipe";
-    for stack in entries(&interruptible, "stacks") {
-        assert!(
-            is_pipe(stack),
-            "only for the word to begin and end: {stack}"
-        );
-    }
-    for stack in entries(&runnable, "stacks") {
-        assert_eq!(stack["reason"], "preempted", "{stack}");
+    // Only for the word to begin and end.
+    for (report, reason) in [(&interruptible, "pipe"), (&runnable, "preempted")] {
+        for stack in stacks(report) {
+            assert_eq!(stack["reason"], reason, "{stack}");
+        }
     }
     // What one of them leaves out the others have.
     let all = times.bracket(|_| true).count;
@@ -257,30 +202,26 @@ int main(void)
 
 #[test]
 fn a_new_threads_first_wait_counts() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile(dir.path(), "breeder", BREEDER, &["-lpthread"]);
-    let (mut workload, pid) = Workload::spawn("breeder", Command::new(program));
+    let _machine = Machine::alone();
+    let program = Program::c("breeder", BREEDER, "-lpthread");
+    let mut workload = program.start("");
+    let pid = workload.pid();
     let tools = [
-        start("runqlat", &["-L", "--wakeup", "-p", &pid.to_string()]),
-        start("offcputime", &["-p", &pid.to_string()]),
+        Tool::attached("runqlat", format!("-j -L --wakeup -p {pid}")),
+        Tool::attached("offcputime", format!("-j -p {pid}")),
     ];
-    workload.go();
-    let results = workload.results();
-    let [runqlat, offcputime] = tools.map(report);
+    let results = workload.work();
+    let [runqlat, offcputime] = ended(tools);
     workload.finish();
     let born = number(&results[0], "threads");
     assert_eq!(born, 101);
     assert_eq!(number(&offcputime, "accounting.threads"), born + 1);
-    let groups = entries(&runqlat, "groups").iter();
-    let tids: BTreeSet<u64> = groups.map(|group| number(group, "tid")).collect();
+    let tids: BTreeSet<u64> = groups(&runqlat)
+        .iter()
+        .map(|group| number(group, "tid"))
+        .collect();
     let found = tids.iter().filter(|tid| **tid != u64::from(pid)).count() as u64;
     // Switches that a sandbox's kernel hides.
     let unseen = number(&runqlat, "losses.unseen");
-    assert!(
-        found <= born && found + unseen >= born,
-        "{found}, {unseen} unseen"
-    );
+    assert_all("first waits", found, unseen, born, &runqlat);
 }

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::c_program::compile;
+use crate::c_program::Program;
 use crate::endings::DEEP;
-use crate::kernel::beside;
-use crate::tool::{COMMANDED, TRACERS, once};
+use crate::found::json;
+use crate::kernel::Machine;
+use crate::tool::{COMMANDED, TRACERS, Tool, once};
 
 fn full() -> File {
     let device = File::options().write(true).open("/dev/full");
@@ -22,31 +23,24 @@ fn closed() -> Stdio {
 
 #[test]
 fn a_stderr_that_takes_nothing_costs_no_results() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in TRACERS {
         for stderr in [closed(), full().into()] {
-            let mut command = Command::new(crate::built(tool));
-            command.arg("-j").args(once(tool, "200ms"));
+            let mut command = Tool::command(tool, format!("-j {}", once(tool, "200ms").join(" ")));
             let output = command.stderr(stderr).output().expect("the tool runs");
             assert_eq!(output.status.code(), Some(0), "{tool}");
             let text = String::from_utf8_lossy(&output.stdout);
-            let report: serde_json::Value = serde_json::from_str(&text)
-                .unwrap_or_else(|error| panic!("{tool} {error}: {text}"));
-            assert_eq!(report["tool"], tool);
+            assert_eq!(json(&text)["tool"], tool);
         }
     }
 }
 
 #[test]
 fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let status = |tool: &str, args: &[&str], stderr: Stdio| {
-        let mut command = Command::new(crate::built(tool));
-        command.args(args).stdout(Stdio::null()).stderr(stderr);
+        let mut command = Tool::command(tool, args);
+        command.stdout(Stdio::null()).stderr(stderr);
         command.status().expect("the tool runs").code()
     };
     for tool in COMMANDED {
@@ -62,9 +56,7 @@ fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
 /// `TOOL 2>&1 | head -3`: what follows on stdout finds a closed pipe, too.
 #[test]
 fn a_reader_of_both_that_leaves_ends_it_quietly() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     for tool in ["runqlat", "biolatency", "pressure"] {
         let script = format!(
             "{} 100ms 5 2>&1 | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}",
@@ -78,18 +70,12 @@ fn a_reader_of_both_that_leaves_ends_it_quietly() {
 
 #[test]
 fn a_reader_of_results_that_left_is_no_reason_to_keep_losses_back() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let deep = compile(dir.path(), "deep", DEEP, &[]);
-    let deep = deep.to_str().expect("plain");
-    let profile = ["-e", "tracepoint:syscalls:sys_enter_getppid"];
-    for (tool, options) in [("profile", &profile[..]), ("offcputime", &[])] {
-        let mut command = Command::new(crate::built(tool));
-        command
-            .args(options)
-            .args(["-f", "--strict", "--", deep, "0"]);
+    let _machine = Machine::beside();
+    let deep = Program::c("deep", DEEP, "");
+    let profile = "-e tracepoint:syscalls:sys_enter_getppid";
+    for (tool, options) in [("profile", profile), ("offcputime", "")] {
+        let args = format!("{options} -f --strict -- {} 0", deep.text());
+        let mut command = Tool::command(tool, args);
         let output = command.stdout(closed()).output().expect("the tool runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{tool}: {stderr}");

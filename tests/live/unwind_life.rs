@@ -3,21 +3,23 @@
 //! The programs have no frame pointers, and their hot function keeps garbage in that register. Each computes for 100 ms of
 //! CPU time in `early` and then in `late`: what happened is old news by then, and every stack in `late` has to be whole.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::c_program::{compile, run};
+use crate::bound::assert_within;
+use crate::c_program::{Program, run};
 use crate::containers::enter;
 use crate::cpu_times::{stolen_samples, untaken_samples};
 use crate::elf_entry::Elves;
-use crate::kernel::alone;
-use crate::symbols::{HERTZ, frames, name, profile, stacks, start};
-use crate::tool::Tool;
-use crate::traced::reported;
-use crate::workload::{Workload, number};
+use crate::found::{address, json, list, number, weight};
+use crate::kernel::Machine;
+use crate::symbols::{HERTZ, names, profile, profile_workload, stacks};
+use crate::traced::{during, traced};
+use crate::workload::Workload;
 
 const PHASES: &str = r#"
 static int sleeps;
@@ -63,26 +65,11 @@ int main(int argc, char **argv)
 }
 "#;
 
-const NO_POINTERS: [&str; 2] = ["-fomit-frame-pointer", "-fasynchronous-unwind-tables"];
+const NO_POINTERS: &str = "-fomit-frame-pointer -fasynchronous-unwind-tables";
 
-pub(crate) fn compile_phases(dir: &Path, main: &str) -> PathBuf {
-    compile(dir, "phases", &format!("{PHASES}{main}"), &NO_POINTERS)
-}
-
-pub(crate) fn weight(stack: &Value) -> u64 {
-    let values = stack["values"].as_array().expect("values").iter();
-    values.filter_map(Value::as_u64).sum()
-}
-
-fn names(stack: &Value) -> Vec<&str> {
-    frames(stack, "user").iter().map(name).collect()
-}
-
-fn address(frame: &Value) -> u64 {
-    let address = frame["address"]
-        .as_str()
-        .and_then(|text| text.strip_prefix("0x"));
-    u64::from_str_radix(address.expect("an address"), 16).expect("hexadecimal")
+/// A program whose `main` comes to both phases.
+pub(crate) fn phases(name: &str, main: &str) -> Program {
+    Program::c(name, &format!("{PHASES}{main}"), NO_POINTERS)
 }
 
 pub(crate) fn in_function<'a>(
@@ -100,7 +87,7 @@ pub(crate) fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64
     let (mut all, mut whole) = (0, 0);
     for stack in in_function(report, function) {
         all += weight(stack);
-        let rooted = elves.is_entry(program, address(&frames(stack, "user")[0]));
+        let rooted = elves.is_entry(program, address(&list(stack, "user")[0]));
         let names = names(stack);
         let main = names.iter().position(|name| *name == "main");
         let called = main.is_some_and(|main| names[main + 1] == function);
@@ -113,8 +100,8 @@ pub(crate) fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64
     (all, whole)
 }
 
-/// Whether so many samples, or sleeps, were expected in a report.
-fn is_about(report: &Value, found: u64, expected: f64, error: f64) -> bool {
+/// So many samples, or ns asleep, were expected in a report.
+fn assert_about(report: &Value, found: u64, expected: f64, error: f64) {
     let of_clock = report["event"] == "cpu-clock";
     let untaken = if of_clock {
         untaken_samples(report)
@@ -124,53 +111,42 @@ fn is_about(report: &Value, found: u64, expected: f64, error: f64) -> bool {
     let hertz = HERTZ.parse().expect("a number");
     let least = (1.0 - error) * expected - untaken;
     let most = (1.0 + error) * expected + stolen_samples(hertz);
-    (least..=most).contains(&(found as f64))
+    assert_within("samples", found as f64, least..=most, report);
+}
+
+/// At least that share is whole.
+fn assert_whole(whole: u64, all: u64, percent: u64) {
+    let context = format!("% of {all}");
+    assert_within("whole", whole * 100, all * percent.., context);
 }
 
 /// All of `late` was seen, and 99 % of it whole.
-fn assert_late(report: &Value, late_ns: u64, expected: f64, program: &Path) {
+fn assert_late(report: &Value, expected: f64, program: &Path) {
     let (all, whole) = whole(report, "late", program);
-    assert!(
-        is_about(report, all, expected, 0.1),
-        "{all}, {expected} expected of {late_ns} ns: {report:#}"
-    );
-    assert!(
-        whole * 100 >= all * 99,
-        "{whole} of {all}: {:#}",
-        report["comments"]
-    );
+    assert_about(report, all, expected, 0.1);
+    assert_whole(whole, all, 99);
 }
 
 pub(crate) fn assert_samples(report: &Value, late_ns: u64, program: &Path) {
     let expected = HERTZ.parse::<f64>().expect("a number") * late_ns as f64 / 1e9;
-    assert_late(report, late_ns, expected, program);
+    assert_late(report, expected, program);
 }
 
-/// Runs a waiting program under a tool.
-pub(crate) fn trace(tool: &str, args: &[&str], mut workload: Workload) -> (Value, Vec<Value>) {
-    let found = reported(tool, args, &mut workload);
-    workload.finish();
-    found
+/// Profiles what waits for the word; all that it did in `late` of the program, by its own clock and what it had done before, was seen.
+fn assert_profiled(workload: Workload, before_ns: u64, program: &Path) {
+    let (report, results) = profile_workload(workload);
+    let late_ns = before_ns + number(&results[0], "late_ns");
+    assert_samples(&report, late_ns, program);
 }
 
 #[test]
 fn a_library_that_is_opened_during_the_run() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let library = dir.path().join("phases.so");
+    let _machine = Machine::alone();
     // The helpers of every program are in it too, unused or not.
-    let as_library = format!(
+    let source = format!(
         "{PHASES}\nvoid set_sleeps(void) {{ sleeps = 1; }}\nvoid (*unused[])(void) = {{ ready }};\n"
     );
-    let built = compile(
-        dir.path(),
-        "library",
-        &as_library,
-        &[&["-shared", "-fPIC"], &NO_POINTERS[..]].concat(),
-    );
-    fs::rename(built, &library).expect("our own file");
+    let library = Program::c("phases.so", &source, format!("-shared -fPIC {NO_POINTERS}"));
     let main = r#"
 #include <dlfcn.h>
 int main(int argc, char **argv)
@@ -188,24 +164,18 @@ int main(int argc, char **argv)
 	return 0;
 }
 "#;
-    let program = compile(dir.path(), "opens", main, &NO_POINTERS);
-    let library = library.to_str().expect("plain");
-    let (workload, tgid) = start(&program, &[library]);
-    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
-    assert_samples(&report, number(&results[0], "late_ns"), &program);
+    let program = Program::c("opens", main, NO_POINTERS);
+    assert_profiled(program.start([library.text()]), 0, program.path());
 
-    let (workload, tgid) = start(&program, &[library, "sleeps"]);
-    let (report, results) = trace("offcputime", &["-p", &tgid.to_string()], workload);
+    let workload = program.start([library.text(), "sleeps"]);
+    let (report, results) = traced("offcputime", "", workload);
     let late_ns = number(&results[0], "late_ns");
-    assert_late(&report, late_ns, late_ns as f64, &program);
+    assert_late(&report, late_ns as f64, program.path());
 }
 
 #[test]
 fn children_have_their_parents_tables_from_the_first_instruction_on() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
+    let _machine = Machine::alone();
     let main = r#"
 #include <sys/wait.h>
 int main(void)
@@ -225,24 +195,20 @@ int main(void)
 	return 0;
 }
 "#;
-    let program = compile_phases(dir.path(), main);
-    let (workload, _) = start(&program, &[]);
-    let (report, results) = trace("profile", &["-F", HERTZ, "--comm", "phases"], workload);
-    assert_samples(&report, number(&results[0], "late_ns"), &program);
-    let mut children: Vec<u64> = in_function(&report, "late")
-        .map(|stack| number(stack, "pid"))
-        .collect();
-    children.sort_unstable();
-    children.dedup();
-    assert_eq!(children.len(), 7);
+    let program = phases("phases", main);
+    let mut workload = program.start("");
+    let options = format!("-j -F {HERTZ} --comm phases");
+    let (output, results) = during("profile", options, || workload.work());
+    workload.finish();
+    let report = output.report();
+    assert_samples(&report, number(&results[0], "late_ns"), program.path());
+    let children = in_function(&report, "late").map(|stack| number(stack, "pid"));
+    assert_eq!(children.collect::<BTreeSet<u64>>().len(), 7);
 }
 
 #[test]
 fn exec_under_the_same_process_id() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
+    let _machine = Machine::alone();
     let main = r#"
 int main(int argc, char **argv)
 {
@@ -259,111 +225,81 @@ int main(int argc, char **argv)
 	return 1;
 }
 "#;
-    let program = compile_phases(dir.path(), main);
-    let (workload, tgid) = start(&program, &["1"]);
-    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
-    let late_ns = 100_000_000 + number(&results[0], "late_ns");
-    assert_samples(&report, late_ns, &program);
+    let program = phases("phases", main);
+    assert_profiled(program.start("1"), 100_000_000, program.path());
 }
 
 #[test]
 fn commands_short_and_long() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile_phases(dir.path(), MAIN);
-    let command = program.to_str().expect("plain");
-    let report = profile(&["--", command, "400", "now"]);
-    assert_samples(&report, 400_000_000, &program);
+    let _machine = Machine::alone();
+    let program = phases("phases", MAIN);
+    let report = profile(["--", program.text(), "400", "now"]);
+    assert_samples(&report, 400_000_000, program.path());
     // A tenth of a second after its start: even of that the better part is whole.
-    let (all, early) = whole(&report, "early", &program);
-    assert!(is_about(&report, all, 99.7, 0.1), "{all}");
-    assert!(early * 10 >= all * 8, "{early} of {all}");
+    let (all, early) = whole(&report, "early", program.path());
+    assert_about(&report, all, 99.7, 0.1);
+    assert_whole(early, all, 80);
 
-    let quick = compile(
-        dir.path(),
-        "quick",
-        &format!(
-            "{PHASES}int main(void) {{ late(20); return 0; }}\nvoid (*unused[])(void) = {{ ready }};\n"
-        ),
-        &NO_POINTERS,
-    );
+    let main = "int main(void) { late(20); return 0; }\nvoid (*unused[])(void) = { ready };\n";
+    let quick = phases("quick", main);
     let (mut all, mut good) = (0, 0);
     for _ in 0..10 {
-        let report = profile(&["--", quick.to_str().expect("plain")]);
-        let (seen, complete) = whole(&report, "late", &quick);
+        let report = profile(["--", quick.text()]);
+        let (seen, complete) = whole(&report, "late", quick.path());
         all += seen;
         good += complete;
     }
-    eprintln!("{good} of {all} samples of short commands whole");
     // The tables are made before the command begins.
-    assert!(all >= 150 && good * 100 >= all * 95, "{good} of {all}");
+    assert!(all >= 150, "{all}");
+    assert_whole(good, all, 95);
 }
 
 /// Such a program is gone before user space has read what it maps: the kernel side finds its files' tables itself.
 #[test]
 fn programs_of_a_millisecond() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
+    let _machine = Machine::alone();
     let main = "int main(void) { late(1); return 0; }\nvoid (*unused[])(void) = { ready };\n";
-    let program = compile_phases(dir.path(), main);
-    let path = program.to_str().expect("plain");
+    let program = phases("phases", main);
+    let path = program.text();
     let script = format!("i=0; while [ $i -lt 500 ]; do {path}; i=$((i + 1)); done");
-    let report = profile(&["--", "sh", "-c", &script]);
+    let report = profile(["--", "sh", "-c", &script]);
     // All but what ran before the first one's table was made.
-    let (all, whole) = whole(&report, "late", &program);
-    eprintln!("{whole} of {all} samples whole");
+    let (all, whole) = whole(&report, "late", program.path());
     let expected = HERTZ.parse::<f64>().expect("a number") * 0.5;
-    assert!(
-        is_about(&report, all, expected, 0.15),
-        "{all}, {expected} expected"
-    );
-    assert!(whole * 100 >= all * 95, "{whole} of {all}");
+    assert_about(&report, all, expected, 0.15);
+    assert_whole(whole, all, 95);
 }
 
 #[test]
 fn a_deleted_program() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile_phases(dir.path(), MAIN);
-    let running = dir.path().join("running");
-    fs::copy(&program, &running).expect("a copy");
-    let (workload, tgid) = start(&running, &["300"]);
+    let _machine = Machine::alone();
+    let program = phases("phases", MAIN);
+    let running = program.dir().join("running");
+    fs::copy(program.path(), &running).expect("a copy");
+    let mut command = Command::new(&running);
+    command.arg("300");
+    let workload = Workload::spawn("running", command);
     fs::remove_file(&running).expect("our own file");
-    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
-    assert_samples(&report, number(&results[0], "late_ns"), &program);
+    assert_profiled(workload, 0, program.path());
 }
 
 #[test]
 fn a_program_in_a_mount_namespace() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile_phases(dir.path(), MAIN);
+    let _machine = Machine::alone();
+    let program = phases("phases", MAIN);
     let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/phases && exec /mnt/phases 300";
-    let (workload, tgid) = enter(script, &Command::new(&program));
-    let (report, results) = trace("profile", &["-F", HERTZ, "-p", &tgid.to_string()], workload);
-    assert_samples(&report, number(&results[0], "late_ns"), &program);
+    let workload = enter(script, &program.command(""));
+    assert_profiled(workload, 0, program.path());
 }
 
 #[test]
 fn a_program_that_starts_after_the_tool() {
-    let Some(_machine) = alone() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let program = compile_phases(dir.path(), MAIN);
-    let tool = Tool::start("profile", &["-j", "-F", HERTZ]);
-    tool.wait_attached();
-    let output = run(Command::new(&program).args(["300", "now"]));
-    tool.interrupt();
-    let report = serde_json::from_str(&tool.finish().stdout).expect("JSON");
-    let result: Value = serde_json::from_str(output.lines().next().expect("a line")).expect("JSON");
-    assert_samples(&report, number(&result, "late_ns"), &program);
+    let _machine = Machine::alone();
+    let program = phases("phases", MAIN);
+    let (output, said) = during("profile", format!("-j -F {HERTZ}"), || {
+        run(&mut program.command("300 now"))
+    });
+    let result = json(said.lines().next().expect("a line"));
+    let late_ns = number(&result, "late_ns");
+    assert_samples(&output.report(), late_ns, program.path());
 }

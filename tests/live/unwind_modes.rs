@@ -1,12 +1,12 @@
 //! `--unwind`: each way is what it says.
 
-use std::path::Path;
-
-use crate::c_program::compile;
-use crate::kernel::beside;
-use crate::symbols::{HERTZ, frames, stacks, start};
-use crate::unwind_life::{MAIN, assert_samples, compile_phases, in_function, trace, weight, whole};
-use crate::workload::number;
+use crate::bound::assert_within;
+use crate::c_program::Program;
+use crate::found::{number, weight};
+use crate::kernel::Machine;
+use crate::symbols::{HERTZ, frames, stacks};
+use crate::traced::traced;
+use crate::unwind_life::{MAIN, assert_samples, in_function, phases, whole};
 
 /// In memory of its own, without any table: push %rbp; mov %rsp,%rbp; a loop; pop %rbp; ret.
 const MADE: &str = r#"
@@ -29,30 +29,26 @@ int main(int argc, char **argv)
 
 #[test]
 fn each_way_to_unwind_is_what_it_says() {
-    let Some(_machine) = beside() else {
-        return;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let phases = compile_phases(dir.path(), MAIN);
-    let made = compile(dir.path(), "made", MADE, &[]);
-    let report = |program: &Path, unwind: &str| {
-        let (workload, tgid) = start(program, &["300"]);
-        let args = ["-F", HERTZ, "--unwind", unwind, "-p", &tgid.to_string()];
-        let (report, results) = trace("profile", &args, workload);
+    let _machine = Machine::beside();
+    let phases = phases("phases", MAIN);
+    let made = Program::c("made", MADE, "");
+    let report = |program: &Program, unwind: &str| {
+        let options = format!("-F {HERTZ} --unwind {unwind}");
+        let (report, results) = traced("profile", &options, program.start("300"));
         (report, number(&results[0], "late_ns"))
     };
     let (cfi, late_ns) = report(&phases, "cfi");
-    assert_samples(&cfi, late_ns, &phases);
+    assert_samples(&cfi, late_ns, phases.path());
     let (fp, late_ns) = report(&phases, "fp");
     // The register points nowhere: nobody is found above `burn`.
-    let (burnt, whole_by_fp) = (
-        in_function(&fp, "burn").map(weight).sum::<u64>(),
-        whole(&fp, "late", &phases).1,
+    let burnt: u64 = in_function(&fp, "burn").map(weight).sum();
+    assert_within(
+        "samples",
+        burnt as f64,
+        900.0 * late_ns as f64 / 1e9..,
+        late_ns,
     );
-    assert!(
-        burnt as f64 >= 900.0 * late_ns as f64 / 1e9,
-        "{burnt} samples"
-    );
+    let whole_by_fp = whole(&fp, "late", phases.path()).1;
     assert!(whole_by_fp * 100 <= burnt, "{whole_by_fp} of {burnt}");
 
     for (unwind, depth) in [("auto", 4..9), ("fp", 2..9), ("cfi", 1..2)] {
@@ -71,9 +67,7 @@ fn each_way_to_unwind_is_what_it_says() {
                 eprintln!("{unwind}: {stack}");
             }
         }
-        assert!(
-            all > 200 && right * 100 >= all * 98,
-            "{unwind}: {right} of {all}"
-        );
+        assert!(all > 200, "{unwind}: {all}");
+        assert_within(unwind, right * 100, all * 98.., all);
     }
 }

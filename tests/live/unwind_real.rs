@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::bound::assert_within;
 use crate::call_shares::{Account, Functions, assert_agree};
 use crate::elf_entry::Elves;
-use crate::kernel::alone;
+use crate::found::{sum, weight};
+use crate::kernel::Machine;
 use crate::perf_dwarf::{PerfFrame, Recording};
 use crate::real_program::{self, Real};
 use crate::symbols::{frames, name, stacks};
 use crate::tool::Tool;
-use crate::workload::number;
+use crate::traced::during;
 
 /// Where glibc's threads begin.
 const THREAD_STARTS: [&str; 4] = ["clone3", "__clone3", "clone", "__clone"];
@@ -25,22 +27,14 @@ const PERF_CUT: f64 = 0.25;
 /// Long enough for 2,000 samples of a busy thread.
 const WINDOW: Duration = Duration::from_millis(2000);
 
-fn weight(stack: &Value) -> u64 {
-    let values = stack["values"].as_array().expect("values").iter();
-    values.filter_map(Value::as_u64).sum()
-}
-
 fn address(frame: &Value) -> Option<u64> {
     u64::from_str_radix(frame["address"].as_str()?.strip_prefix("0x")?, 16).ok()
 }
 
 fn with_user(report: &Value) -> impl Iterator<Item = &Value> {
     let all = stacks(report).iter();
-    all.filter(|stack| {
-        stack["user"]
-            .as_array()
-            .is_some_and(|user| !user.is_empty())
-    })
+    let has_user = |user: &Vec<Value>| !user.is_empty();
+    all.filter(move |stack| stack["user"].as_array().is_some_and(has_user))
 }
 
 /// By its own root-most frame, not by what the walk said of itself.
@@ -61,42 +55,34 @@ fn assert_complete(what: &str, report: &Value, elves: &mut Elves) {
     let all: u64 = with_user(report).map(weight).sum();
     assert_eq!(ends.values().sum::<u64>(), all, "{what}: {ends:?}");
     let claimed = ends.get("root").copied().unwrap_or(0);
-    let rooted: u64 = with_user(report)
-        .filter(|stack| is_rooted(stack, elves))
-        .map(weight)
-        .sum();
-    let mut cut: Vec<String> = with_user(report)
-        .filter(|stack| stack["user_end"] != "root" || !is_rooted(stack, elves))
-        .map(|stack| {
-            let side = |side| {
+    let mut cut = Vec::new();
+    let mut rooted = 0;
+    for stack in with_user(report) {
+        let is_rooted = is_rooted(stack, elves);
+        rooted += if is_rooted { weight(stack) } else { 0 };
+        if stack["user_end"] != "root" || !is_rooted {
+            let names = |side| {
                 frames(stack, side)
                     .iter()
                     .map(name)
                     .collect::<Vec<_>>()
                     .join(";")
             };
-            format!(
-                "{} {} {} | {}",
-                weight(stack),
-                stack["user_end"],
-                side("user"),
-                side("kernel")
-            )
-        })
-        .collect();
+            let (value, end) = (weight(stack), &stack["user_end"]);
+            cut.push(format!(
+                "{value} {end} {} | {}",
+                names("user"),
+                names("kernel")
+            ));
+        }
+    }
     cut.truncate(20);
-    eprintln!("{}", cut.join("\n"));
-    eprintln!("{what}: {all} in all, {claimed} said to be complete, {rooted} rooted; {ends:?}");
-    assert!(
-        claimed * 100 >= all * 99,
-        "{what}: {ends:?}\n{}",
-        cut.join("\n")
-    );
-    assert!(
-        rooted * 100 >= all * 99,
-        "{what}: {rooted} of {all} rooted\n{}",
-        cut.join("\n")
-    );
+    let cut = cut.join("\n");
+    eprintln!("{cut}\n{what}: {ends:?}");
+    for (kind, found) in [("said to be complete", claimed), ("rooted", rooted)] {
+        let what = format!("{what}, {kind}, of {all}");
+        assert_within(what, found * 100, all * 99.., &cut);
+    }
 }
 
 /// Names of one function in the two tools' words: local aliases, versions, the pieces that compilers make.
@@ -184,55 +170,28 @@ fn own_account(report: &Value, theirs: &HashMap<Place, String>, elves: &mut Elve
     }
 }
 
-fn report(tool: Tool) -> Value {
-    tool.interrupt();
-    let output = tool.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    serde_json::from_str(&output.stdout).expect("JSON")
-}
-
 fn on_cpu(what: &str, real: &Real, dir: &Path, elves: &mut Elves) {
-    let pid = real.pid.to_string();
     let mut recording = Recording::prepare(dir, real.pid);
-    let tool = Tool::start("profile", &["-j", "--no-inline", "-F", "999", "-p", &pid]);
-    tool.wait_attached();
-    recording.record(WINDOW);
-    let report = report(tool);
+    let args = format!("-j --no-inline -F 999 -p {}", real.pid);
+    let (output, ()) = during("profile", args, || recording.record(WINDOW));
+    let report = output.report();
     let recorded = recording.stacks();
     assert_complete(&format!("{what}, on CPU"), &report, elves);
     let (theirs, names) = perf_account(&recorded, elves);
-    assert!(
-        recorded.len() > 300,
-        "{what}: {} samples of perf's",
-        recorded.len()
-    );
-    assert!(
-        theirs.cut() <= PERF_CUT,
-        "{what}: {} of perf's cut",
-        theirs.cut()
-    );
+    assert_within("perf's samples", recorded.len(), 301.., what);
+    assert_within("share of them that is cut", theirs.cut(), ..=PERF_CUT, what);
     assert_agree(what, &own_account(&report, &names, elves), &theirs);
 }
 
 fn off_cpu(what: &str, real: &Real, elves: &mut Elves) {
-    let pid = real.pid.to_string();
-    let output = Tool::start("offcputime", &["-j", "--no-inline", "-p", &pid, "1"]).finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
-    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    assert!(
-        stacks(&report)
-            .iter()
-            .map(|stack| number(stack, "count"))
-            .sum::<u64>()
-            > 0
-    );
+    let args = format!("-j --no-inline -p {} 1", real.pid);
+    let report = Tool::run("offcputime", args).ok().report();
+    assert!(sum(stacks(&report), "count") > 0);
     assert_complete(&format!("{what}, off CPU"), &report, elves);
 }
 
 fn both(what: &str, start: impl Fn(&Path) -> Real) {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
     let real = start(dir.path());
     let mut elves = Elves::default();

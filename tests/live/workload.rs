@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::args::Args;
+
 /// Far beyond what any workload needs, so that only a hang runs into it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running workload. Dropping it kills it.
 pub(crate) struct Workload {
     name: String,
-    child: Child,
+    pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// What it says that it is; somebody else may have to translate it.
+    pub(crate) tgid: u32,
 }
 
 impl Workload {
@@ -34,16 +38,20 @@ impl Workload {
     }
 
     /// Starts it and waits until all its threads are asleep, ready for the word.
-    pub(crate) fn start(name: &str, args: &[&str]) -> Self {
+    pub(crate) fn start(name: &str, args: impl Args) -> Self {
         let mut command = Command::new(Self::program(name));
-        command.args(args);
-        let (workload, tgid) = Self::spawn(name, command);
-        assert_eq!(tgid, workload.pid(), "{name} speaks the protocol");
+        command.args(args.words());
+        let workload = Self::spawn(name, command);
+        assert_eq!(
+            workload.tgid,
+            workload.child.id(),
+            "{name} speaks the protocol"
+        );
         workload
     }
 
-    /// The same for any command that comes to speak the protocol; also the process ID that it knows itself by.
-    pub(crate) fn spawn(name: &str, mut command: Command) -> (Self, u32) {
+    /// The same for any command that comes to speak the protocol.
+    pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command
             .spawn()
@@ -63,16 +71,18 @@ impl Workload {
             child,
             stdin,
             lines,
+            tgid: 0,
         };
         let line = workload.line("ready");
         let tgid = line.strip_prefix("ready ").and_then(|id| id.parse().ok());
         let tgid = tgid.unwrap_or_else(|| panic!("{name} does not speak the protocol: {line}"));
-        (workload, tgid)
+        workload.tgid = tgid;
+        workload
     }
 
-    /// Its process id.
+    /// ID of the process that does the work.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.tgid
     }
 
     /// Lets the work begin.
@@ -94,6 +104,12 @@ impl Workload {
             let result = serde_json::from_str(&line);
             results.push(result.unwrap_or_else(|e| panic!("{}: {e}: {line}", self.name)));
         }
+    }
+
+    /// From the word to the end of the work.
+    pub(crate) fn work(&mut self) -> Vec<Value> {
+        self.go();
+        self.results()
     }
 
     /// Lets it exit, and fails unless it does so in order.
@@ -128,16 +144,20 @@ impl Drop for Workload {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // A killed process cannot remove its perf map itself.
-        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.pid()));
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.tgid));
     }
 }
 
-/// An integer field of a result; dots lead into objects: `number(&result, "total.slices")`.
+/// A field of a result; dots lead into objects and lists: `resources.cpu.victims`, `values.0`.
+pub(crate) fn at<'a>(result: &'a Value, field: &str) -> Option<&'a Value> {
+    field.split('.').try_fold(result, |value, key| {
+        let position = key.parse::<usize>();
+        position.map_or_else(|_| value.get(key), |position| value.get(position))
+    })
+}
+
+/// An integer field of a result.
 pub(crate) fn number(result: &Value, field: &str) -> u64 {
-    let value = field
-        .split('.')
-        .try_fold(result, |value, key| value.get(key));
-    value
-        .and_then(Value::as_u64)
-        .unwrap_or_else(|| panic!("no number {field} in {result}"))
+    let number = at(result, field).and_then(Value::as_u64);
+    number.unwrap_or_else(|| panic!("no number {field} in {result}"))
 }

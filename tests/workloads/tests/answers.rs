@@ -1,5 +1,7 @@
 //! The workloads by themselves: what they measured against what was asked of them and what the kernel says.
 
+#[path = "../../live/args.rs"]
+mod args;
 #[path = "../../live/workload.rs"]
 mod workload;
 
