@@ -206,8 +206,8 @@ int main(void)
 		if (pthread_create(&thread, &small, rest, NULL))
 			_exit(3);
 	ready();
-	say("{}\ndone\n");
-	await_go();
+	say("{}\n");
+	return finished();
 }
 "#;
 

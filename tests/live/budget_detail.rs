@@ -12,8 +12,6 @@ use crate::kernel::{Machine, has_tracepoint, skip};
 /// Beside them threads that nap, whose waits take nearly all the time. All know how often the kernel took them off their CPU.
 const DEEP: &str = r#"
 #include <pthread.h>
-#include <sched.h>
-#include <sys/resource.h>
 
 #define DEPTH 60
 #define NAPPERS 100
@@ -64,11 +62,8 @@ __attribute__((noinline)) static void descend(int depth, int number)
 static void *work(void *argument)
 {
 	struct thread *thread = argument;
-	cpu_set_t one;
 
-	CPU_ZERO(&one);
-	CPU_SET(thread->number < 2 ? 1 : 0, &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	run_on(thread->number < 2 ? 1 : 0);
 	pthread_barrier_wait(&begin);
 	thread->tid = syscall(SYS_gettid);
 	thread->switches = switches();
@@ -97,9 +92,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 2 + NAPPERS; i++)
 		say("{\"tid\": %ld, \"takes_turns\": %s, \"switches\": %ld}\n", threads[i].tid, i < 2 ? "true" : "false",
 		    threads[i].switches);
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 

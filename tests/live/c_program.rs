@@ -13,12 +13,14 @@ use crate::workload::Workload;
 const PRELUDE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,6 +79,57 @@ static void ready(void)
 	say("ready %d\n", getpid());
 	if (!await_go())
 		_exit(0);
+}
+
+/* Work and results are over; everything stays as it is until stdin ends. */
+static int finished(void)
+{
+	say("done\n");
+	await_go();
+	return 0;
+}
+
+static void pause_ns(long ns)
+{
+	struct timespec pause = { .tv_nsec = ns };
+
+	nanosleep(&pause, NULL);
+}
+
+/* How often this thread has gone to sleep. */
+static long sleeps_so_far(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+static void run_on(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		_exit(8);
+}
+
+/* Until the thread, which has its number once it has begun, is in this state: S asleep, D for something of the kernel's. */
+static void await_state(volatile int *tid, char wanted)
+{
+	char path[64], text[256], *state;
+
+	do {
+		usleep(1000);
+		snprintf(path, sizeof(path), "/proc/%d/stat", __atomic_load_n(tid, __ATOMIC_SEQ_CST));
+		int stat = open(path, O_RDONLY);
+		int length = read(stat, text, sizeof(text) - 1);
+
+		close(stat);
+		text[length > 0 ? length : 0] = 0;
+		state = strrchr(text, ')');
+	} while (!state || state[2] != wanted);
 }
 "#;
 

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::c_program::{BURN, Program, run};
 use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, stacks_of};
 use crate::found::{address, list, number};
-use crate::kernel::Machine;
+use crate::kernel::{Machine, is_in_call, until};
 use crate::symbols::profile_workload;
 use crate::tool::Tool;
 use crate::traced::{during, traced};
@@ -209,13 +208,9 @@ while f is not None:
 }
 
 fn wait_until_asleep(tgid: u32) {
-    let give_up = Instant::now() + Duration::from_secs(10);
-    let calls = format!("/proc/{tgid}/syscall");
+    let task = PathBuf::from(format!("/proc/{tgid}"));
     // In read(2) from stdin.
-    while !fs::read_to_string(&calls).is_ok_and(|call| call.starts_with("0 0x0 ")) {
-        assert!(Instant::now() < give_up, "{tgid} never waits");
-        std::thread::yield_now();
-    }
+    until("it waits", || is_in_call(&task, "0 0x0 "));
 }
 
 /// Addresses of the one stack that a thread slept in, leaf first, and its names.

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::c_program;
+
 /// A loop device over a file. Dropping it detaches it.
 pub(crate) struct LoopDisk {
     /// `/dev/loopN`
@@ -107,13 +109,7 @@ pub(crate) fn disk_number(name: &str) -> u32 {
 
 /// The output of a command that succeeds.
 pub(crate) fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(args)
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {args:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    c_program::run(Command::new(program).args(args))
 }
 
 /// Requests, 512-byte sectors and ms of one class.

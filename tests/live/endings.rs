@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::FromRawFd;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::bound::assert_within;
 use crate::c_program::{BURN, Program};
 use crate::disk::on_full_disk;
 use crate::found::{json, list, number, sum};
-use crate::kernel::{Machine, schedstat};
+use crate::kernel::{Machine, schedstat, until};
 use crate::offcputime::phases_ns;
 use crate::tool::{COMMANDED, TRACERS, Tool, once};
 use crate::workload::Workload;
@@ -20,11 +21,10 @@ fn path(tool: &str) -> String {
     crate::built(tool).to_str().expect("plain").to_owned()
 }
 
-/// Looks until the process has been on a CPU for so long.
-fn await_cpu_time(pid: u32, tid: u64, ns: u64) {
-    while schedstat(pid, tid).0 < ns {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+/// Looks until a process's first thread has been on a CPU for so long.
+fn await_cpu_time(pid: u32, ns: u64) {
+    let task = PathBuf::from(format!("/proc/{pid}/task/{pid}"));
+    until("CPU time", || schedstat(&task)[0] >= ns);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_killed_target_is_accounted_for_up_to_its_end() {
         let tool = Tool::attached("offcputime", format!("-j -p {tgid}"));
         if !asleep {
             workload.go();
-            await_cpu_time(tgid, tgid.into(), 200_000_000);
+            await_cpu_time(tgid, 200_000_000);
         }
         // Kills it and waits for its end.
         drop(workload);
@@ -70,7 +70,7 @@ fn a_signal_under_load_ends_with_everything_up_to_then() {
         load.iter_mut().for_each(Workload::go);
         let tgids = load.each_ref().map(Workload::pid);
         for tgid in tgids {
-            await_cpu_time(tgid, tgid.into(), 400_000_000);
+            await_cpu_time(tgid, 400_000_000);
         }
         tools.iter().for_each(|tool| tool.signal(signal));
         let [offcputime, profile, runqlat] = tools.map(|tool| tool.finish().ok().report());

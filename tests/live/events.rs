@@ -55,8 +55,7 @@ int main(void)
 		recurse(200);
 		volatile_malloc(0);
 	}
-	say("done\n");
-	await_go();
+	return finished();
 }
 "#;
 

@@ -7,7 +7,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -15,13 +14,10 @@ use crate::bound::assert_within;
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
 use crate::found::{list, number, sum};
 use crate::held::Held;
-use crate::kernel::Machine;
+use crate::kernel::{Machine, until};
 use crate::offcputime::phases_ns;
 use crate::tool::{COMMANDED, TRACERS, Tool};
 use crate::workload::Workload;
-
-/// Far beyond what starting takes, so that only a hang runs into it.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Stops it to see what it holds.
 fn stop(tool: &Tool) -> Held {
@@ -50,19 +46,19 @@ fn killed_while_loading_nothing_stays() {
         let running = Tool::start(tool, "");
         // As soon as it has a program and maps; it is not attached then, or not with all. Those that only try what the kernel
         // can do come and go before.
-        let give_up = Instant::now() + PATIENCE;
-        let held = loop {
-            assert!(Instant::now() < give_up, "{tool} loads nothing");
+        let mut held = Held::default();
+        until("it loads", || {
             if Held::by(running.pid()).programs.is_empty() {
-                continue;
+                return false;
             }
             // A stop interrupts the verifier, which then begins anew.
-            let held = stop(&running);
-            if !held.programs.is_empty() && !held.maps.is_empty() {
-                break held;
+            held = stop(&running);
+            let is_loaded = !held.programs.is_empty() && !held.maps.is_empty();
+            if !is_loaded {
+                running.signal(libc::SIGCONT);
             }
-            running.signal(libc::SIGCONT);
-        };
+            is_loaded
+        });
         finish(running);
         held.assert_gone(tool);
     }
@@ -171,15 +167,10 @@ fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
 /// Whether it was, and had a child.
 fn killed_before_its_command(tool: &str) -> bool {
     let running = Tool::start(tool, "-- sleep 60");
-    let give_up = Instant::now() + PATIENCE;
-    loop {
+    until("a child before any program is attached", || {
         let held = Held::by(running.pid());
-        // The child is there, and no program is attached yet.
-        if !held.children.is_empty() && !held.maps.is_empty() {
-            break;
-        }
-        assert!(Instant::now() < give_up, "{tool} starts nothing");
-    }
+        !held.children.is_empty() && !held.maps.is_empty()
+    });
     running.signal(libc::SIGSTOP);
     let held = Held::by(running.pid());
     let begun = held.children.iter().any(|id| {

@@ -21,8 +21,8 @@ fn a_workloads_totals_are_the_kernels() {
     let pid = workload.pid();
     workload.go();
     for result in workload.results() {
-        let tid = number(&result, "tid");
-        let (oncpu_ns, _, slices) = schedstat(pid, tid);
+        let task = format!("/proc/{pid}/task/{}", number(&result, "tid"));
+        let [oncpu_ns, _, slices] = schedstat(task.as_ref());
         // The start of the thread comes before its totals.
         assert!(oncpu_ns >= number(&result, "total.oncpu_ns"), "{result}");
         assert!(slices > number(&result, "total.slices"), "{result}");

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use crate::kernel::tasks;
 
 /// For what the kernel does a moment later, such as freeing programs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,54 +23,27 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) fn by(pid: u32) -> Self {
         let mut held = Self::default();
-        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let text = fs::read_to_string(entry.path()).unwrap_or_default();
-            let id = |name: &str| {
-                let value = text.lines().find_map(|line| line.strip_prefix(name));
-                value.and_then(|value| value.trim().parse::<u32>().ok())
-            };
+        for (fd, info) in descriptors(pid) {
+            let id = |name: &str| field(&info, name).and_then(|id| u32::try_from(id).ok());
             held.programs.extend(id("prog_id:"));
             held.links.extend(id("link_id:"));
             held.maps.extend(id("map_id:"));
-            let fd = format!("/proc/{pid}/fd/{}", entry.file_name().to_string_lossy());
-            let is_event =
-                fs::read_link(fd).is_ok_and(|to| to.ends_with("anon_inode:[perf_event]"));
-            held.perf_events += usize::from(is_event);
+            let is_event = |to: PathBuf| to.ends_with("anon_inode:[perf_event]");
+            held.perf_events += usize::from(fs::read_link(fd).is_ok_and(is_event));
         }
-        for task in fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            held.children.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|id| id.parse::<u32>().ok()),
-            );
+        for task in tasks(pid) {
+            let children = fs::read_to_string(task.join("children")).unwrap_or_default();
+            let ids = children.split_whitespace().filter_map(|id| id.parse().ok());
+            held.children.extend::<Vec<u32>>(ids.collect());
         }
         held
     }
 
     /// Memory of the maps that a process has descriptors of, bytes, by the kernel's account.
     pub(crate) fn map_bytes(pid: u32) -> u64 {
-        let mut maps = BTreeMap::new();
-        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let text = fs::read_to_string(entry.path()).unwrap_or_default();
-            let number = |name: &str| {
-                let value = text.lines().find_map(|line| line.strip_prefix(name));
-                value.and_then(|value| value.trim().parse::<u64>().ok())
-            };
-            maps.extend(number("map_id:").zip(number("memlock:")));
-        }
+        let map =
+            |(_, info): (PathBuf, String)| field(&info, "map_id:").zip(field(&info, "memlock:"));
+        let maps: BTreeMap<u64, u64> = descriptors(pid).into_iter().filter_map(map).collect();
         maps.values().sum()
     }
 
@@ -132,6 +108,25 @@ impl Held {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// Each of a process's descriptors, and what the kernel says of it.
+fn descriptors(pid: u32) -> Vec<(PathBuf, String)> {
+    let infos = fs::read_dir(format!("/proc/{pid}/fdinfo"))
+        .into_iter()
+        .flatten();
+    let infos = infos.flatten().map(|entry| {
+        let fd = Path::new("/proc")
+            .join(format!("{pid}/fd"))
+            .join(entry.file_name());
+        (fd, fs::read_to_string(entry.path()).unwrap_or_default())
+    });
+    infos.collect()
+}
+
+fn field(info: &str, name: &str) -> Option<u64> {
+    let value = info.lines().find_map(|line| line.strip_prefix(name));
+    value.and_then(|value| value.trim().parse().ok())
 }
 
 /// By listing IDs, and not by opening what has them: a program array that is opened while the kernel clears it, since its last user

@@ -42,9 +42,8 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	waitpid(child, NULL, 0);
-	say("{\"child\": %ld}\ndone\n", child);
-	await_go();
-	return 0;
+	say("{\"child\": %ld}\n", child);
+	return finished();
 }
 "#;
 

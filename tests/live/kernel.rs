@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
@@ -91,19 +92,44 @@ pub(crate) fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
-/// A thread's `schedstat`: ns on a CPU, ns runnable but waiting for one, times put on a CPU.
+/// Directories of a process's threads in /proc; none when it is gone.
+pub(crate) fn tasks(pid: u32) -> Vec<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    tasks.flatten().map(|task| task.path()).collect()
+}
+
+/// The number that a directory of `/proc` is called by.
+pub(crate) fn id_of(directory: &Path) -> Option<u32> {
+    directory.file_name()?.to_str()?.parse().ok()
+}
+
+/// What the thread does, by the kernel's word, begins so: the number of a system call, its arguments.
+pub(crate) fn is_in_call(task: &Path, call: &str) -> bool {
+    fs::read_to_string(task.join("syscall")).is_ok_and(|text| text.starts_with(call))
+}
+
+/// A thread's `schedstat`: ns on a CPU, ns runnable but waiting for one, times put on a CPU; zeros when it is gone.
 ///
 /// For a running thread the first number lags by up to a tick.
-pub(crate) fn schedstat(pid: u32, tid: u64) -> (u64, u64, u64) {
-    let path = format!("/proc/{pid}/task/{tid}/schedstat");
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let numbers: Vec<u64> = text
+pub(crate) fn schedstat(task: &Path) -> [u64; 3] {
+    let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+    let mut numbers = text
         .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
-    match numbers[..] {
-        [oncpu_ns, run_delay_ns, slices] => (oncpu_ns, run_delay_ns, slices),
-        _ => panic!("{path}: three numbers expected, not {text:?}"),
+        .map(|n| n.parse().expect("a number"));
+    [(); 3].map(|()| numbers.next().unwrap_or(0))
+}
+
+/// Far beyond what is waited for, so that only a hang runs into it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something outside to become so.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let give_up = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < give_up, "never: {what}");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

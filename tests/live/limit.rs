@@ -1,7 +1,6 @@
 //! `--max-overhead` of tools that count exactly: where tracing costs more they stop, say so, and have counted all until then; where
 //! it does not nothing is different.
 
-use std::fs;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +15,7 @@ use crate::budget::Pipes;
 use crate::c_program::Program;
 use crate::disk::{LoopDisk, fio};
 use crate::found::{list, number, sum};
-use crate::kernel::Machine;
+use crate::kernel::{Machine, schedstat, tasks};
 use crate::lockstat_played::named;
 use crate::tool::{Output, Tool};
 use crate::workload::Workload;
@@ -131,7 +130,6 @@ fn biolatency_within_its_budget_counts_all() {
 /// Threads that fight for a mutex for three seconds, and note every time when they slept for it: from, until, and how often.
 const FIGHT: &str = r#"
 #include <pthread.h>
-#include <sys/resource.h>
 
 #define THREADS 3
 #define MOST 20000
@@ -141,38 +139,23 @@ static struct { long long from, until; long sleeps; } waits[THREADS][MOST];
 static long count[THREADS];
 static long long end_ns;
 
-static long sleeps(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_THREAD, &usage);
-	return usage.ru_nvcsw;
-}
-
-static void rest(long ns)
-{
-	struct timespec rest = { .tv_nsec = ns };
-
-	nanosleep(&rest, NULL);
-}
-
 static void *fight(void *at)
 {
 	long i = (long)at;
 
 	while (clock_ns(CLOCK_MONOTONIC) < end_ns && count[i] < MOST) {
-		long before = sleeps();
+		long before = sleeps_so_far();
 		long long from = clock_ns(CLOCK_MONOTONIC);
 
 		pthread_mutex_lock(&fought);
-		if (sleeps() > before) {
-			waits[i][count[i]].sleeps = sleeps() - before;
+		if (sleeps_so_far() > before) {
+			waits[i][count[i]].sleeps = sleeps_so_far() - before;
 			waits[i][count[i]].from = from;
 			waits[i][count[i]++].until = clock_ns(CLOCK_MONOTONIC);
 		}
-		rest(400000);
+		pause_ns(400000);
 		pthread_mutex_unlock(&fought);
-		rest(100000);
+		pause_ns(100000);
 	}
 	return NULL;
 }
@@ -191,9 +174,7 @@ int main(void)
 		for (long n = 0; n < count[i]; n++)
 			say("{\"from_ns\": %lld, \"until_ns\": %lld, \"sleeps\": %ld}\n", waits[i][n].from,
 			    waits[i][n].until, waits[i][n].sleeps);
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 
@@ -248,14 +229,7 @@ fn lockstat_within_its_budget_counts_all() {
 
 /// The time that threads of a process have waited for a CPU, by the kernel's account, ns.
 fn run_delay_ns(pid: u32) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    let delays = threads.flatten().filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').nth(1)?.parse::<u64>().ok()
-    });
-    delays.sum()
+    tasks(pid).iter().map(|task| schedstat(task)[1]).sum()
 }
 
 /// The kernel's own account of the threads is the truth.

@@ -17,7 +17,6 @@ use crate::traced::logged;
 /// Threads that fight for a lock, as many rounds as the argument says.
 const FIGHT: &str = r#"
 #include <pthread.h>
-#include <sched.h>
 #define FIGHTERS 4
 static int rounds, ends[2];
 static volatile pid_t tids[FIGHTERS];
@@ -82,16 +81,8 @@ static void *run(void *which)
 /* Until all sleep: none waits for any lock, or will before it is woken. */
 static void await_rest(void)
 {
-	char path[64], stat[256];
-
 	for (int i = 0; i < FIGHTERS; i++)
-		do {
-			usleep(1000);
-			snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tids[i]);
-			int fd = open(path, O_RDONLY);
-			stat[read(fd, stat, sizeof(stat) - 1)] = 0;
-			close(fd);
-		} while (strrchr(stat, ')')[2] != 'S');
+		await_state(&tids[i], 'S');
 }
 
 int main(int argc, char **argv)
@@ -117,9 +108,7 @@ int main(int argc, char **argv)
 	while (resting < FIGHTERS)
 		usleep(1000);
 	await_rest();
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 

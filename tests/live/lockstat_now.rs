@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::args::Args;
 use crate::c_program::{Program, run};
 use crate::containers;
 use crate::found::{ids, list, number, only, text};
-use crate::kernel::Machine;
+use crate::kernel::{Machine, is_in_call, tasks, until};
 use crate::tool::Tool;
 use crate::workload::Workload;
 
@@ -251,20 +251,11 @@ fn rust(dir: &Path, spare: &str) -> Workload {
     command.arg(spare);
     let mut workload = Workload::spawn("rust", command);
     workload.work();
-    await_futexes(workload.pid(), 3);
+    let is_asleep = |task: &&PathBuf| is_in_call(task, "202 ");
+    until("three threads sleep in futex calls", || {
+        tasks(workload.pid()).iter().filter(is_asleep).count() == 3
+    });
     workload
-}
-
-/// Until so many threads of a process sleep in futex calls, by the kernel's word.
-fn await_futexes(pid: u32, threads: usize) {
-    let in_futex = |task: &fs::DirEntry| {
-        let call = fs::read_to_string(task.path().join("syscall"));
-        call.is_ok_and(|call| call.starts_with("202 "))
-    };
-    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
-    while tasks().flatten().filter(in_futex).count() != threads {
-        std::thread::yield_now();
-    }
 }
 
 #[test]

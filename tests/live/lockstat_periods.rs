@@ -121,12 +121,6 @@ static void *waits(void *argument)
 	futex(&word_from, FUTEX_WAIT, 0, 0, NULL);
 	return argument;
 }
-static void moment(long ms)
-{
-	struct timespec time = { .tv_nsec = ms * 1000000 };
-
-	nanosleep(&time, NULL);
-}
 int main(void)
 {
 	pthread_t thread;
@@ -134,18 +128,16 @@ int main(void)
 	ready();
 	for (int i = 0; i < 3; i++) {
 		pthread_create(&thread, NULL, waits, NULL);
-		moment(100);
+		pause_ns(100000000);
 		if (futex(&word_from, FUTEX_CMP_REQUEUE, 0, 1, &word_to) != 1)
 			return 1;
-		moment(600);
+		pause_ns(600000000);
 		if (futex(&word_to, FUTEX_WAKE, 1, 0, NULL) != 1)
 			return 1;
 		pthread_join(thread, NULL);
 		say("{\"tid\": %d}\n", tid);
 	}
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 
@@ -182,9 +174,7 @@ int main(void)
 		;
 	await_sleep(idle_tid);
 	ready();
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 

@@ -1,8 +1,6 @@
 //! Programs that wait for locks in rounds, played under lockstat: what they say, what it says, and what the kernel did.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use oracle::futex::{Wait, waits, waits_of_sleeper};
 use oracle::{Bracket, Engine, Logs};
@@ -10,6 +8,7 @@ use serde_json::Value;
 
 use crate::bound::{assert_all, assert_bracketed};
 use crate::found::{list, number, only, text};
+use crate::kernel::{id_of, is_in_call, tasks};
 use crate::tool::{Output, Tool};
 use crate::traced::logged;
 use crate::workload::Workload;
@@ -55,15 +54,12 @@ impl Played {
 
 /// Threads of a process that sleep in futex(2).
 fn sleepers(pid: u32) -> BTreeSet<u64> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
-    let in_futex = |path: &Path| {
-        let call = fs::read_to_string(path.join("syscall"));
-        call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_futex)))
-    };
-    let paths = threads.map(|thread| thread.expect("an entry").path());
-    let paths = paths.filter(|path| in_futex(path));
-    let tids = paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
-    tids.collect()
+    let futex = format!("{} ", libc::SYS_futex);
+    let tasks = tasks(pid).into_iter();
+    let asleep = tasks.filter(|task| is_in_call(task, &futex));
+    asleep
+        .filter_map(|task| id_of(&task).map(u64::from))
+        .collect()
 }
 
 fn rows_of(lock: &Value, tid: u64) -> impl Iterator<Item = &Value> {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use oracle::{Below, Bracket, Engine, Logs, futex};
 use serde_json::Value;
@@ -12,7 +11,7 @@ use serde_json::Value;
 use crate::bound::assert_bracketed;
 use crate::c_program::run;
 use crate::found::{folded_sum, list, number, sum};
-use crate::kernel::Machine;
+use crate::kernel::{Machine, until};
 use crate::lockstat_played::waited;
 use crate::tool::Tool;
 
@@ -88,11 +87,9 @@ impl Server {
                 command.starts_with("postgres: ") && command.contains("[local]")
             })
         };
-        let give_up = Instant::now() + Duration::from_secs(10);
-        while fs::read_dir("/proc").expect("/proc").any(is_client) {
-            assert!(Instant::now() < give_up, "clients stay");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("clients go", || {
+            !fs::read_dir("/proc").expect("/proc").any(is_client)
+        });
     }
 
     fn log(&self) -> PathBuf {

@@ -81,9 +81,7 @@ int main(int argc, char **argv)
 		usleep(1000);
 	for (int i = 0; i < THREADS; i++)
 		say("{\"tid\": %d, \"begins\": %lld}\n", tids[i], begins[i]);
-	say("done\n");
-	await_go();
-	_exit(0);
+	_exit(finished());
 }
 "#;
 
@@ -179,9 +177,7 @@ int main(int argc, char **argv)
 	stop = 1;
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 

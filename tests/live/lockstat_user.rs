@@ -291,9 +291,7 @@ int main(void)
 		await_sleep(tids[i]);
 	}
 	ready();
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }
 "#;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-
 use crate::bound::assert_within;
 use crate::found::{list, number};
 use crate::kernel::Machine;

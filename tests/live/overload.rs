@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::bound::assert_within;
 use crate::found::{list, number, only};
-use crate::kernel::{Machine, has_tracepoint};
+use crate::kernel::{Machine, has_tracepoint, schedstat, tasks, until};
 use crate::tool::{TRACERS, Tool};
 use crate::workload::Workload;
 
@@ -18,27 +19,18 @@ const PRIORITY: usize = 37;
 const HIGHEST: &str = "99";
 
 /// Path of the guard's directory in /proc.
-fn guard_of(tool: &Tool) -> String {
-    let threads = fs::read_dir(format!("/proc/{}/task", tool.pid())).expect("it runs");
-    threads
-        .filter_map(|thread| thread.ok()?.path().to_str().map(str::to_owned))
-        .find(|path| fs::read_to_string(format!("{path}/comm")).is_ok_and(|comm| comm == "guard\n"))
+fn guard_of(tool: &Tool) -> PathBuf {
+    let is_guard =
+        |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm == "guard\n");
+    tasks(tool.pid())
+        .into_iter()
+        .find(is_guard)
         .expect("a guard")
 }
 
-/// How often a thread has been put on a CPU.
-fn turns(thread: &str) -> u64 {
-    let schedstat = fs::read_to_string(format!("{thread}/schedstat")).expect("it runs");
-    let last = schedstat.split_whitespace().last().expect("three numbers");
-    last.parse().expect("a number")
-}
-
-fn await_looks(guard: &str) {
-    let (before, give_up) = (turns(guard), Instant::now() + Duration::from_secs(60));
-    while turns(guard) < before + 2 {
-        assert!(Instant::now() < give_up, "the guard sleeps");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+fn await_looks(guard: &Path) {
+    let before = schedstat(guard)[2];
+    until("the guard looks", || schedstat(guard)[2] >= before + 2);
 }
 
 #[test]
@@ -70,7 +62,7 @@ fn every_tool_has_a_guard_before_all_others() {
     let _machine = Machine::alone();
     for name in TRACERS {
         let tool = Tool::attached(name, "");
-        let stat = fs::read_to_string(format!("{}/stat", guard_of(&tool))).expect("it runs");
+        let stat = fs::read_to_string(guard_of(&tool).join("stat")).expect("it runs");
         let (_, fields) = stat.rsplit_once(") ").expect("a name");
         assert_eq!(fields.split(' ').nth(PRIORITY), Some(HIGHEST), "{name}");
         tool.interrupt();
@@ -121,16 +113,12 @@ fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
         comm.trim() == what && stat.contains(") S ")
     };
-    while !is_in("sh") {
-        std::thread::yield_now();
-    }
+    until("the shell reads", || is_in("sh"));
     let tool = Tool::start("offcputime", format!("-j -p {pid} 1"));
     stopped_beyond_its_window(&tool, || {
         let mut line = waiter.stdin.take().expect("a pipe");
         line.write_all(b"line\n").expect("it reads");
-        while !is_in("sleep") {
-            std::thread::yield_now();
-        }
+        until("the shell sleeps", || is_in("sleep"));
     });
     let output = tool.finish();
     waiter.kill().expect("it runs");

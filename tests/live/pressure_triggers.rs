@@ -10,7 +10,8 @@ use crate::bound::assert_within;
 use crate::cgroup::Cgroup;
 use crate::cpu_times::{stolen_ns, watch_cpus};
 use crate::found::number;
-use crate::kernel::Machine;
+use crate::held::Held;
+use crate::kernel::{Machine, schedstat, tasks};
 use crate::pressure::party;
 use crate::psi::{assert_waits, threads};
 use crate::tool::Tool;
@@ -32,23 +33,8 @@ fn has_sys_resource() -> bool {
 
 /// ns on a CPU of all threads, and BPF programs attached.
 fn cost(pid: u32) -> (u64, usize) {
-    let list = |dir: &str| {
-        let entries = fs::read_dir(format!("/proc/{pid}/{dir}")).expect("a live process");
-        entries
-            .flatten()
-            .map(|entry| entry.path())
-            .collect::<Vec<_>>()
-    };
-    let oncpu = list("task").into_iter().map(|thread| {
-        let text = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
-        let first = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
-        first.unwrap_or(0)
-    });
-    let links = list("fdinfo").into_iter().filter(|fd| {
-        let text = fs::read_to_string(fd).unwrap_or_default();
-        text.lines().any(|line| line.starts_with("link_type:"))
-    });
-    (oncpu.sum(), links.count())
+    let oncpu = tasks(pid).iter().map(|task| schedstat(task)[0]).sum();
+    (oncpu, Held::by(pid).links.len())
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::bound::assert_within;
 use crate::found::number;
+use crate::kernel::{id_of, tasks};
 use crate::tool::Tool;
 use crate::workload::Workload;
 
@@ -21,9 +22,7 @@ fn some_ns(file: &str) -> u64 {
 
 /// IDs of a process's threads.
 pub(crate) fn threads(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
-    let id = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
-    tasks.filter_map(|task| id(task.ok()?)).collect()
+    tasks(pid).iter().filter_map(|task| id_of(task)).collect()
 }
 
 /// Threads that sleep at both edges have waited so long for a CPU, by the log.

@@ -7,9 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::kernel::until;
 
 /// A program, the load on it, and whose process is looked at. Dropping it ends them.
 pub(crate) struct Real {
@@ -76,50 +75,37 @@ pub(crate) fn redis(dir: &Path) -> Real {
     symlink("/usr/bin/redis-check-rdb", &program).expect("setup/deps test");
     let mut server = on_cpu(SERVER, program.to_str().expect("plain"));
     server
-        .args([
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--daemonize",
-            "no",
-            "--unixsocket",
-        ])
-        .arg(&socket)
-        .current_dir(dir);
+        .args(["--save", ""])
+        .args("--port 0 --appendonly no --daemonize no --unixsocket".split(' '));
+    server.arg(&socket).current_dir(dir);
     let mut real = announced(&mut server, "accept connections");
     for work in [
-        &["-P", "32", "get", "key"][..],
-        &[
-            "-P",
-            "32",
-            "-r",
-            "1000",
-            "zadd",
-            "set",
-            "__rand_int__",
-            "m:__rand_int__",
-        ],
+        "-P 32 get key",
+        "-P 32 -r 1000 zadd set __rand_int__ m:__rand_int__",
     ] {
         let mut client = on_cpu(CLIENT, "redis-benchmark");
         client
             .arg("-s")
             .arg(&socket)
-            .args(["-q", "-n", "1000000000", "-c", "8"]);
-        real.children.push(load(client.args(work)));
+            .args("-q -n 1000000000 -c 8".split(' '));
+        real.children.push(load(client.args(work.split(' '))));
     }
     real
+}
+
+/// A program of an interpreter's, which says that it is ready.
+fn interpreted(command: &str, dir: &Path, text: &str) -> Real {
+    let script = dir.join("job");
+    fs::write(&script, text).expect("a file");
+    let mut words = command.split(' ');
+    let mut interpreter = Command::new(words.next().expect("a program"));
+    announced(interpreter.args(words).arg(&script), "ready")
 }
 
 /// Debian's interpreter: one thread computes, three sleep. Its laps have no period, with which two clocks of one rate would be in
 /// step, each at another place.
 pub(crate) fn python(dir: &Path) -> Real {
-    let script = dir.join("job.py");
-    fs::write(
-        &script,
-        r"
+    let text = r"
 import hashlib, json, random, re, threading, time
 
 def sleep():
@@ -138,18 +124,13 @@ while True:
     sorted((str(i) for i in range(2000)), key=lambda text: text[::-1])
     re.sub(r'(\w)(\d)', r'\2\1', 'a1b2c3' * 100)
     hashlib.sha256(b'x' * 100000).hexdigest()
-",
-    )
-    .expect("a file");
-    announced(Command::new("/usr/bin/python3").arg(&script), "ready")
+";
+    interpreted("/usr/bin/python3", dir, text)
 }
 
 /// A shell that computes, matches, and forks subshells; for random times, or a sampling clock may keep step with it.
 pub(crate) fn bash(dir: &Path) -> Real {
-    let script = dir.join("job.sh");
-    fs::write(
-        &script,
-        r#"
+    let text = r#"
 echo ready
 x=0
 while :; do
@@ -160,18 +141,13 @@ while :; do
     *) a=${s//0/o}; n=$((RANDOM % 400)); for j in {1..400}; do y=$((j * 3 % 7)); ((j < n)) || break; done ;;
     esac
 done
-"#,
-    )
-    .expect("a file");
-    announced(Command::new("/bin/bash").arg(&script), "ready")
+"#;
+    interpreted("/bin/bash", dir, text)
 }
 
 /// C++: CMake's interpreter, working on strings and lists.
 pub(crate) fn cmake(dir: &Path) -> Real {
-    let script = dir.join("job.cmake");
-    fs::write(
-        &script,
-        r#"
+    let text = r#"
 function(turn from out)
   string(SHA1 digest "The quick brown fox ${from}")
   string(REGEX REPLACE "([0-9a-f])([0-9])" "\\2\\1" turned "${digest}")
@@ -190,10 +166,8 @@ while(i LESS 2000000000)
     set(digests "")
   endif()
 endwhile()
-"#,
-    )
-    .expect("a file");
-    announced(Command::new("cmake").arg("-P").arg(&script), "ready")
+"#;
+    interpreted("cmake -P", dir, text)
 }
 
 /// nginx's worker, which serves one file over kept connections.
@@ -234,27 +208,9 @@ pub(crate) fn nginx(dir: &Path) -> Real {
     real.pid = only_child(real.pid);
     let url = format!("http://127.0.0.1:{port}/page.html");
     let mut client = on_cpu(CLIENT, "ab");
-    client.args([
-        "-q",
-        "-k",
-        "-c",
-        "4",
-        "-n",
-        "2000000",
-        "-H",
-        "Accept-Encoding: gzip",
-    ]);
+    client.args("-q -k -c 4 -n 2000000 -H Accept-Encoding:gzip".split(' '));
     real.children.push(load(client.arg(&url)));
     real
-}
-
-/// Waits for something outside to become so.
-pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
-    let give_up = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < give_up, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn only_child(pid: u32) -> u32 {

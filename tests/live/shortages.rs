@@ -32,9 +32,9 @@ int main(int argc, char **argv)
 	cpu_end = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	pread(stat, text, sizeof(text) - 1, 0);
 	sscanf(text, "%*d %lld", &delay_end);
-	say("{\"n\": %d, \"start_ns\": %lld, \"end_ns\": %lld, \"wall_ns\": %lld, \"cpu_ns\": %lld, \"delay_ns\": %lld}\ndone\n", n,
+	say("{\"n\": %d, \"start_ns\": %lld, \"end_ns\": %lld, \"wall_ns\": %lld, \"cpu_ns\": %lld, \"delay_ns\": %lld}\n", n,
 	    start, end, end - start, cpu_end - cpu, delay_end - delay);
-	await_go();
+	finished();
 	unlink(argv[1]);
 	return 0;
 }
@@ -71,9 +71,9 @@ int main(int argc, char **argv)
 			sum += file[n * 4096 % length];
 		}
 	getrusage(RUSAGE_SELF, &after);
-	say("{\"pages\": %ld, \"sum\": %ld, \"faults\": %ld}\ndone\n", n, sum,
+	say("{\"pages\": %ld, \"sum\": %ld, \"faults\": %ld}\n", n, sum,
 	    after.ru_minflt + after.ru_majflt - before.ru_minflt - before.ru_majflt);
-	await_go();
+	finished();
 	unlink(argv[1]);
 	return 0;
 }

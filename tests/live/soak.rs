@@ -13,6 +13,7 @@ use crate::bound::assert_within;
 use crate::c_program::Program;
 use crate::found::number;
 use crate::held::Held;
+use crate::kernel::tasks;
 use crate::tool::Tool;
 use crate::workload::Workload;
 
@@ -148,9 +149,9 @@ fn silence(pid: u32) -> Rest {
 
 /// Since its start: times that its threads slept, and CPU time in hundredths of a second.
 fn doings(pid: u32) -> Rest {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
-    let wakeups = threads.flatten().filter_map(|thread| {
-        let status = status(&thread.path().join("status"));
+    let tasks = tasks(pid).into_iter();
+    let wakeups = tasks.filter_map(|task| {
+        let status = status(&task.join("status"));
         status.get("voluntary_ctxt_switches:").copied()
     });
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::bound::assert_within;
 use crate::c_program::{BURN, Program, compile};
 use crate::found::{list, number, sum};
 use crate::held::Held;
-use crate::kernel::{Machine, skip};
+use crate::kernel::{Machine, skip, until};
 use crate::lockstat_now::now;
 use crate::tool::Tool;
 use crate::workload::Workload;
@@ -153,9 +153,8 @@ int main(int argc, char **argv)
 	start = now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	for (unsigned long x = 1; now < start + ns; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
 		x = code(x);
-	say("{\"burn_ns\": %lld}\ndone\n", now - start);
-	await_go();
-	return 0;
+	say("{\"burn_ns\": %lld}\n", now - start);
+	return finished();
 }
 "#;
 
@@ -245,11 +244,7 @@ fn beside(served: &mut Served, way: &str) -> [Workload; 2] {
         let call = fs::read_to_string(format!("/proc/{}/syscall", loads[0].pid()));
         call.is_ok_and(|call| call.contains(&address))
     };
-    let give_up = Instant::now() + Duration::from_secs(60);
-    while !asleep() {
-        assert!(Instant::now() < give_up, "it does not go to sleep");
-        std::thread::yield_now();
-    }
+    until("it sleeps", asleep);
     loads
 }
 

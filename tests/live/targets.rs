@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::ops::{Range, RangeInclusive};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use oracle::{Around, Below, Engine, Logs, Span};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::bound::assert_within;
 use crate::c_program::compile;
 use crate::found::{list, number, only, sum, text};
-use crate::kernel::Machine;
+use crate::kernel::{Machine, id_of, tasks};
 use crate::off_cpu::{Times, sees_hidden};
 use crate::run_queue::assert_waits;
 use crate::tool::Tool;
@@ -175,15 +175,12 @@ fn a_thread_is_all_that_is_traced() {
     let _machine = Machine::alone();
     let mut workload = Workload::spinners(3, 1);
     let pid = workload.pid();
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
-    let tid = tasks
-        .flatten()
-        .find(|task| {
-            let name = fs::read_to_string(task.path().join("comm"));
-            name.is_ok_and(|name| name.trim() == "spinner-1")
-        })
-        .and_then(|task| task.file_name().to_str()?.parse::<u64>().ok())
-        .expect("the second thread");
+    let is_second = |task: &PathBuf| {
+        let name = fs::read_to_string(task.join("comm"));
+        name.is_ok_and(|name| name.trim() == "spinner-1")
+    };
+    let task = tasks(pid).into_iter().find(is_second);
+    let tid = u64::from(id_of(&task.expect("the second thread")).expect("an ID"));
     let tools = Tools::start(&format!("-t {tid}"));
     workload.work();
     let Seen { reports, logs } = tools.reports();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::args::Args;
 use crate::cpu_times::watch_cpus;
 use crate::found::json;
-use crate::kernel::assert_machine_taken;
+use crate::kernel::{assert_machine_taken, schedstat};
 
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -135,15 +135,11 @@ impl Output {
 
 /// For how long a process's first thread, and those of its children, have waited for a CPU.
 fn starved(pid: u32) -> Duration {
-    let delay = |id: &str| {
-        let text = fs::read_to_string(format!("/proc/{id}/schedstat")).unwrap_or_default();
-        text.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok())
-    };
+    let delay = |id: &str| schedstat(format!("/proc/{id}").as_ref())[1];
     let children = format!("/proc/{pid}/task/{pid}/children");
     let children = fs::read_to_string(children).unwrap_or_default();
-    let own = delay(&format!("{pid}/task/{pid}"));
-    let theirs = children.split_whitespace().filter_map(delay);
-    Duration::from_nanos(own.into_iter().chain(theirs).sum())
+    let theirs: u64 = children.split_whitespace().map(delay).sum();
+    Duration::from_nanos(delay(&pid.to_string()) + theirs)
 }
 
 /// A running tool. Dropping it kills it.

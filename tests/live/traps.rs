@@ -135,9 +135,8 @@ int main(void)
 			_exit(0);
 		}
 	}
-	say("{\"start_ns\": %lld, \"end_ns\": %lld}\ndone\n", start, clock_ns(CLOCK_MONOTONIC));
-	await_go();
-	return 0;
+	say("{\"start_ns\": %lld, \"end_ns\": %lld}\n", start, clock_ns(CLOCK_MONOTONIC));
+	return finished();
 }
 "#;
 
@@ -194,9 +193,8 @@ int main(void)
 		if (pthread_create(&thread, NULL, run, &count) || pthread_join(thread, NULL))
 			return 1;
 	}
-	say("{\"threads\": %d}\ndone\n", count);
-	await_go();
-	return 0;
+	say("{\"threads\": %d}\n", count);
+	return finished();
 }
 "#;
 

@@ -159,9 +159,8 @@ int main(int argc, char **argv)
 	if (argc == 3)
 		((void (*)(void))dlsym(library, "set_sleeps"))();
 	early(100);
-	say("{\"late_ns\": %lld}\ndone\n", late(300));
-	await_go();
-	return 0;
+	say("{\"late_ns\": %lld}\n", late(300));
+	return finished();
 }
 "#;
     let program = Program::c("opens", main, NO_POINTERS);
@@ -190,9 +189,8 @@ int main(void)
 		}
 		wait(NULL);
 	}
-	say("{\"late_ns\": %lld}\ndone\n", *late_ns);
-	await_go();
-	return 0;
+	say("{\"late_ns\": %lld}\n", *late_ns);
+	return finished();
 }
 "#;
     let program = phases("phases", main);

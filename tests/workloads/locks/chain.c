@@ -107,7 +107,5 @@ int main(void)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i <= KEEPER; i++)
 		say("{\"name\": \"%s\", \"tid\": %d}\n", names[i], tids[i]);
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }

@@ -27,21 +27,6 @@ static void *map(void *unused)
 	mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return NULL;
 }
-static void await_sleep(int which)
-{
-	char path[64], text[256], *state;
-
-	do {
-		usleep(1000);
-		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", __atomic_load_n(&tids[which], __ATOMIC_SEQ_CST));
-		int stat = open(path, O_RDONLY);
-		int length = read(stat, text, sizeof(text) - 1);
-
-		close(stat);
-		text[length > 0 ? length : 0] = 0;
-		state = strrchr(text, ')');
-	} while (!state || state[2] != 'D');
-}
 int main(int argc, char **argv)
 {
 	int directory = open(argv[1], O_RDONLY), file = openat(directory, "file", O_RDWR | O_CREAT, 0600);
@@ -57,12 +42,12 @@ int main(int argc, char **argv)
 	/* Made before the lock is taken: a thread needs a stack. */
 	pthread_create(&threads[2], NULL, map, NULL);
 	pthread_create(&threads[0], NULL, store, NULL);
-	await_sleep(0);
+	await_state(&tids[0], 'D');
 	pthread_create(&threads[1], NULL, protect, NULL);
-	await_sleep(1);
-	await_sleep(2);
-	say("{\"holder\": %d, \"waiter\": %d}\ndone\n", tids[1], tids[2]);
-	await_go();
+	await_state(&tids[1], 'D');
+	await_state(&tids[2], 'D');
+	say("{\"holder\": %d, \"waiter\": %d}\n", tids[1], tids[2]);
+	finished();
 	ioctl(directory, FITHAW, 0);
 	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);

@@ -85,23 +85,8 @@ static void *wait_for_it(void *unused)
 	}
 }
 
-/* Until the waiter sleeps uninterruptibly, as for a lock. */
-static void await_waiter(void)
-{
-	char path[64], stat[128];
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", waiter_tid);
-	do {
-		int fd = open(path, O_RDONLY);
-		stat[read(fd, stat, sizeof(stat) - 1)] = 0;
-		close(fd);
-		sched_yield();
-	} while (strrchr(stat, ')')[2] != 'D');
-}
-
 int main(int argc, char **argv)
 {
-	struct timespec pause = { .tv_nsec = 50000000 };
 	struct uffdio_api api = { .api = UFFD_API };
 	char zeros[4096] = "";
 	pthread_t thread;
@@ -136,8 +121,8 @@ int main(int argc, char **argv)
 		struct uffdio_zeropage give = { .range = { (long)page, 4096 } };
 
 		pthread_barrier_wait(&step);
-		await_waiter();
-		nanosleep(&pause, NULL);
+		await_state(&waiter_tid, 'D');
+		pause_ns(50000000);
 		if (rounds == 0)
 			break;
 		if (hogged) {
@@ -152,9 +137,9 @@ int main(int argc, char **argv)
 	}
 	struct stat about;
 	fstat(file, &about);
-	say("{\"holder\": %d, \"waiter\": %d, \"inode\": %ld}\ndone\n", holder_tid, waiter_tid,
+	say("{\"holder\": %d, \"waiter\": %d, \"inode\": %ld}\n", holder_tid, waiter_tid,
 	    (long)about.st_ino);
-	await_go();
+	finished();
 	/* The holder still sleeps in the kernel; exit_group ends that. */
 	_exit(0);
 }

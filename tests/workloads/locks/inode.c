@@ -18,24 +18,6 @@ static void *write_it(void *argument)
 		pwrite(file, missing, 4096, 0);
 	return NULL;
 }
-/* Until the kernel says what the thread's state is. */
-static void await_state(int which, char wanted)
-{
-	char path[64], text[256], *state;
-
-	for (;;) {
-		snprintf(path, sizeof(path), "/proc/%d/stat", __atomic_load_n(&tids[which], __ATOMIC_SEQ_CST));
-		int stat = open(path, O_RDONLY);
-		int length = read(stat, text, sizeof(text) - 1);
-
-		close(stat);
-		text[length > 0 ? length : 0] = 0;
-		state = strrchr(text, ')');
-		if (state && state[2] == wanted)
-			return;
-		usleep(1000);
-	}
-}
 int main(int argc, char **argv)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -59,10 +41,10 @@ int main(int argc, char **argv)
 		return 6;
 	for (long i = 1; i < 3; i++) {
 		pthread_create(&threads[i], NULL, write_it, (void *)i);
-		await_state(i, 'D');
+		await_state(&tids[i], 'D');
 	}
-	say("{\"holder\": %d, \"waiters\": [%d, %d]}\ndone\n", tids[0], tids[1], tids[2]);
-	await_go();
+	say("{\"holder\": %d, \"waiters\": [%d, %d]}\n", tids[0], tids[1], tids[2]);
+	finished();
 	zero.range = range.range;
 	zero.mode = 0;
 	ioctl(faults, UFFDIO_ZEROPAGE, &zero);

@@ -112,9 +112,7 @@ static void play_shared(const char *path, int leave[2])
 	}
 	char path_of_call[64], text[64] = "";
 	do {
-		struct timespec pause = { .tv_nsec = 200000 };
-
-		nanosleep(&pause, NULL);
+		pause_ns(200000);
 		snprintf(path_of_call, sizeof(path_of_call), "/proc/%d/syscall", child);
 		int call = open(path_of_call, O_RDONLY);
 		if (call < 0 || read(call, text, sizeof(text) - 1) < 1)
@@ -145,8 +143,7 @@ int main(int argc, char **argv)
 		play(&stages[i]);
 	if (argc > 1)
 		play_shared(argv[1], leave);
-	say("done\n");
-	await_go();
+	finished();
 	if (argc > 1) {
 		send_byte(leave);
 		wait(NULL);

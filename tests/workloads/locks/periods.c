@@ -31,20 +31,16 @@ int main(void)
 	ready();
 	pthread_create(&thread, NULL, wait_often, NULL);
 	for (int i = 0; i < WAITS; i++) {
-		struct timespec pause = { .tv_nsec = i % 4 == 1 ? LONG_NS : SHORT_NS };
-
 		pthread_mutex_lock(&lock_held);
 		pthread_barrier_wait(&step);
 		while (come <= i)
 			sched_yield();
 		await_sleep(tid);
-		nanosleep(&pause, NULL);
+		pause_ns(i % 4 == 1 ? LONG_NS : SHORT_NS);
 		pthread_mutex_unlock(&lock_held);
 		pthread_barrier_wait(&step);
 	}
 	pthread_join(thread, NULL);
 	say("{\"tid\": %d, \"waits\": %d}\n", tid, WAITS);
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }

@@ -217,7 +217,5 @@ int main(void)
 	for (unsigned i = 0; i < sizeof(stages) / sizeof(*stages); i++)
 		play(&stages[i]);
 	race();
-	say("done\n");
-	await_go();
-	return 0;
+	return finished();
 }

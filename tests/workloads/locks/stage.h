@@ -104,18 +104,14 @@ static int is_asleep(pid_t tid)
 
 static void await_sleep(pid_t tid)
 {
-	struct timespec pause = { .tv_nsec = 200000 };
-
 	/* Twice: it may have slept for something else on its way there. */
 	while (!is_asleep(tid) || !is_futex_call(call_of(tid)) || !is_asleep(tid))
-		nanosleep(&pause, NULL);
+		pause_ns(200000);
 }
 
 static void hold_on(void)
 {
-	struct timespec hold = { .tv_nsec = HOLD_NS };
-
-	nanosleep(&hold, NULL);
+	pause_ns(HOLD_NS);
 }
 
 static void *waiter(void *argument)

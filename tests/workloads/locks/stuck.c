@@ -323,8 +323,7 @@ int main(int argc, char **argv)
 		say("{\"tid\": %d, \"class\": \"%s\", \"address\": \"%p\", \"holder\": %d}\n", waiter->tid,
 		    waiter->class, lock, *waiter->holder);
 	}
-	say("done\n");
-	await_go();
+	finished();
 	if (!strcmp(argv[1], "apart")) {
 		pthread_barrier_wait(&all->over);
 		pthread_barrier_wait(&all->ready);

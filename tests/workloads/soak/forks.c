@@ -1,5 +1,4 @@
 /* argv[1] processes, 16 at a time, each with one sleep; every tenth executes this program anew. */
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 static struct account {
@@ -8,10 +7,9 @@ static struct account {
 
 static void live(void)
 {
-	const struct timespec pause = { .tv_nsec = 10000 };
 	struct rusage usage;
 
-	nanosleep(&pause, NULL);
+	pause_ns(10000);
 	for (volatile int i = 0; i < 20000; i++)
 		;
 	getrusage(RUSAGE_SELF, &usage);
@@ -58,8 +56,7 @@ int main(int argc, char **argv)
 	}
 	while (wait(NULL) > 0)
 		;
-	say("{\"wall_ns\": %lld, \"done\": %d, \"slices\": %lld, \"cpu_ns\": %lld}\ndone\n",
+	say("{\"wall_ns\": %lld, \"done\": %d, \"slices\": %lld, \"cpu_ns\": %lld}\n",
 	    clock_ns(CLOCK_MONOTONIC) - start, count, account->slices, account->cpu_ns);
-	await_go();
-	return 0;
+	return finished();
 }

@@ -1,25 +1,15 @@
 /* argv[1] sleeps, each below other callers: which of two functions calls next is a binary digit of its number. */
-#include <sys/resource.h>
-
 static int digits;
-
-static long waits(void)
-{
-	struct rusage used;
-
-	getrusage(RUSAGE_THREAD, &used);
-	return used.ru_nvcsw;
-}
 
 /* A nap may be over before the thread has left its CPU. */
 static __attribute__((noinline)) void sleep_once(void)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
-	long before = waits();
+	long before = sleeps_so_far();
 
 	do
 		nanosleep(&nap, NULL);
-	while (waits() == before);
+	while (sleeps_so_far() == before);
 }
 
 __attribute__((noinline)) static void left(long long number, int depth);
@@ -76,7 +66,6 @@ int main(int argc, char **argv)
 	wake_all(&begun);
 	await_count(&done, 1);
 	long long took = clock_ns(CLOCK_MONOTONIC) - start;
-	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld}\ndone\n", took, sleeps, slept);
-	await_go();
-	return 0;
+	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld}\n", took, sleeps, slept);
+	return finished();
 }

@@ -9,12 +9,9 @@ static long long end_ns;
 static void *pass(void *argument)
 {
 	struct side *side = argument;
-	cpu_set_t cpus;
 	char byte = 0;
 
-	CPU_ZERO(&cpus);
-	CPU_SET(side->cpu, &cpus);
-	sched_setaffinity(0, sizeof(cpus), &cpus);
+	run_on(side->cpu);
 	begin();
 	long long before = slices();
 	if (side->opens)
@@ -58,8 +55,7 @@ int main(int argc, char **argv)
 		total += sides[i].slices;
 		rounds += sides[i].rounds;
 	}
-	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"threads\": %d}\ndone\n", took, rounds, total,
+	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"threads\": %d}\n", took, rounds, total,
 	    2 * cpus);
-	await_go();
-	return 0;
+	return finished();
 }

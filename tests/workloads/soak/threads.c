@@ -34,8 +34,7 @@ int main(int argc, char **argv)
 	long long took = clock_ns(CLOCK_MONOTONIC) - start;
 	for (int i = 0; i < threads; i++)
 		total += sleepers[i].slices;
-	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"threads\": %d}\ndone\n", took,
+	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"threads\": %d}\n", took,
 	    (long long)threads * naps, total, threads);
-	await_go();
-	return 0;
+	return finished();
 }

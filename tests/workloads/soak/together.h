@@ -2,7 +2,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 
 static int begun, over;
 static int waiting, done;
@@ -34,10 +33,8 @@ static void end(void)
 
 static void await_count(int *count, int wanted)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
-
 	while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < wanted)
-		nanosleep(&pause, NULL);
+		pause_ns(1000000);
 }
 
 /* Many small stacks in one mapping: a process may have 65,530. */

@@ -14,10 +14,9 @@ int main(int argc, char **argv)
 			return 1;
 		start = clock_ns(CLOCK_MONOTONIC);
 		for (int i = 0; i < ROUNDS; i++) {
-			const struct timespec pause = { .tv_nsec = 10000000 };
 			long long cpu;
 
-			nanosleep(&pause, NULL);
+			pause_ns(10000000);
 			cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 			while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < cpu + 10000000)
 				;
