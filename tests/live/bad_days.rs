@@ -6,13 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::bound::assert_within;
-use crate::found::{folded_sum, json, list, sum, text};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::targets::ended;
-use crate::tool::{COMMANDED, TRACERS, Tool};
-use crate::traced::during;
-use crate::workload::Workload;
+use crate::tool::{COMMANDED, TRACERS};
 
 #[test]
 fn a_target_that_exits_leaves_a_whole_report() {

@@ -3,14 +3,11 @@
 use std::process::Command;
 
 use oracle::requests::{self, Class};
-use serde_json::Value;
 
 use crate::biolatency_logged::{Logged, assert_few_losses, assert_inside, logged, window};
-use crate::bound::{assert_all, assert_within};
 use crate::disk::{LoopDisk, Stat, disk_number, fio, run};
-use crate::found::{list, number, only, sum, text};
-use crate::kernel::{Machine, skip};
-use crate::traced::during;
+use crate::kernel::skip;
+use crate::prelude::*;
 
 /// Runs `work` under `biolatency -j -d DISK OPTIONS`; the lines of its output.
 pub(crate) fn traced(disk: &str, options: &str, work: impl FnOnce()) -> Vec<Value> {

@@ -1,12 +1,8 @@
 //! biolatency on a disk that is fully used, beside fio's own account, and on one with bad sectors.
 
-use serde_json::Value;
-
 use crate::biolatency::{disk, groups, trace, traced};
-use crate::bound::assert_within;
 use crate::disk::{LoopDisk, fio, run};
-use crate::found::{number, only, text};
-use crate::kernel::Machine;
+use crate::prelude::*;
 
 /// A bin of fio's histogram: its value is the bin's largest.
 fn fio_percentile(bins: &serde_json::Map<String, Value>, percent: f64) -> (f64, f64) {

@@ -5,16 +5,11 @@ use std::process::{Command, Stdio};
 
 use oracle::Step;
 use oracle::requests::{self, Class};
-use serde_json::Value;
 
 use crate::biolatency::{disk as disk_of, groups, is_all, trace, unseen};
 use crate::biolatency_logged::{Logged, assert_inside, logged, logged_as, window};
-use crate::bound::assert_within;
-use crate::c_program::Program;
 use crate::disk::{LoopDisk, fio, run};
-use crate::found::{number, sum};
-use crate::kernel::Machine;
-use crate::tool::Tool;
+use crate::prelude::*;
 
 /// Reads `count` blocks directly; the process that did it.
 fn read_blocks(device: &str, count: u64) -> u32 {

@@ -4,10 +4,8 @@ use std::ops::Range;
 use std::process::Command;
 
 use oracle::{Below, Bracket, Engine, Logs};
-use serde_json::Value;
 
-use crate::found::number;
-use crate::tool::Tool;
+use crate::prelude::*;
 
 /// What the tool says of a disk, and what the kernel did.
 pub(crate) struct Logged {

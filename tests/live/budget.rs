@@ -5,15 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::Program;
 use crate::cpu_times::stolen_ns;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
-use crate::tool::{Output, Tool};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 pub(crate) const PERCENT: f64 = 2.0;
 

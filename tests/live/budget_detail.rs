@@ -1,12 +1,8 @@
 //! `--max-overhead` where it is enough to leave out the user stacks of short waits.
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
 use crate::budget::held;
-use crate::c_program::Program;
-use crate::found::{list, number, sum, weight};
-use crate::kernel::{Machine, has_tracepoint, skip};
+use crate::kernel::{has_tracepoint, skip};
+use crate::prelude::*;
 
 /// Two threads that hand each other a byte from deep within their functions, on one CPU: every turn is a wait of microseconds.
 /// Beside them threads that nap, whose waits take nearly all the time. All know how often the kernel took them off their CPU.

@@ -1,14 +1,8 @@
 //! `--max-overhead` of `profile`: calls, ticks of a clock.
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
 use crate::budget::{PERCENT, assert_inside, held};
-use crate::c_program::Program;
 use crate::cpu_times::stolen_samples;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// 200 calls every millisecond, whatever they take.
 const PACED: &str = r#"

@@ -11,15 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use serde_json::Value;
-
 use crate::args::Args;
-use crate::bound::assert_within;
 use crate::c_program::run;
-use crate::found::{list, number};
+use crate::prelude::*;
 use crate::targets::ended;
-use crate::tool::Tool;
-use crate::workload::Workload;
 
 /// `_start` and libc's two functions; without libc's debug file the second has no name.
 const START: &str =

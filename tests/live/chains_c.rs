@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::chains::{Case, cases, compile, hold_to};
-use crate::kernel::Machine;
+use crate::prelude::*;
 
 const CALLS: &str = "
     START > main > nested_1 > nested_2 > nested_3

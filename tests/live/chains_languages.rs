@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::c_program::run;
 use crate::chains::{Case, cases, compile, hold_to, source};
-use crate::kernel::Machine;
+use crate::prelude::*;
 
 /// gcc moves landing pads out of the way, to a part of the function with a name of its own.
 const CXX: &str = "

@@ -4,16 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::c_program::{BURN, Program, run};
+use crate::c_program::{BURN, run};
 use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, stacks_of};
-use crate::found::{address, list, number};
-use crate::kernel::{Machine, is_in_call, until};
+use crate::kernel::{is_in_call, until};
+use crate::prelude::*;
 use crate::symbols::profile_workload;
-use crate::tool::Tool;
-use crate::traced::{during, traced};
-use crate::workload::Workload;
 
 /// The stub in the procedure linkage table has the name of the function, or none.
 const LOADS: &str = "

@@ -3,16 +3,12 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::c_program::{BURN, Program, run};
+use crate::c_program::{BURN, run};
 use crate::cpu_times::watch_cpus;
-use crate::found::{json, list, number};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::symbols::{
     HERTZ, assert_samples, name, profile, profile_workload, samples, samples_in, stacks,
 };
-use crate::workload::Workload;
 
 /// Runs a shell script, with `command` as its arguments, in mount and PID namespaces of its own, where it is to become the
 /// workload.

@@ -5,8 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-use crate::kernel::Machine;
-use crate::tool::Tool;
+use crate::prelude::*;
 
 /// Mapped files; more than the limit below has room for.
 const FILES: u16 = 250;

@@ -6,16 +6,12 @@ use std::os::fd::FromRawFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::{BURN, Program};
+use crate::c_program::BURN;
 use crate::disk::on_full_disk;
-use crate::found::{json, list, number, sum};
-use crate::kernel::{Machine, schedstat, until};
+use crate::kernel::{schedstat, until};
 use crate::offcputime::phases_ns;
-use crate::tool::{COMMANDED, TRACERS, Tool, once};
-use crate::workload::Workload;
+use crate::prelude::*;
+use crate::tool::{COMMANDED, TRACERS, once};
 
 fn path(tool: &str) -> String {
     crate::built(tool).to_str().expect("plain").to_owned()

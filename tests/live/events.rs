@@ -3,14 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
-use crate::tool::{Output, Tool};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 const CALLS: u64 = 1009;
 

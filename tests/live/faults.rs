@@ -8,16 +8,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
 use crate::cpu_times::{assert_cpu_time, stolen_samples};
-use crate::found::{list, number, sum};
 use crate::held::Held;
-use crate::kernel::{Machine, until};
+use crate::kernel::until;
 use crate::offcputime::phases_ns;
-use crate::tool::{COMMANDED, TRACERS, Tool};
-use crate::workload::Workload;
+use crate::prelude::*;
+use crate::tool::{COMMANDED, TRACERS};
 
 /// Stops it to see what it holds.
 fn stop(tool: &Tool) -> Held {

@@ -3,10 +3,8 @@
 use std::panic::catch_unwind;
 use std::process::Command;
 
-use crate::found::number;
-use crate::kernel::{Machine, schedstat};
-use crate::tool::Tool;
-use crate::workload::Workload;
+use crate::kernel::schedstat;
+use crate::prelude::*;
 
 fn shell(script: &str) -> Tool {
     let mut command = Command::new("sh");

@@ -3,16 +3,11 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::{Program, run};
+use crate::c_program::run;
 use crate::cpu_times::{stolen_samples, watch_cpus};
-use crate::found::{json, list, number, sum};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
-use crate::workload::Workload;
 
 /// Takes the number in its first argument, with luck that is none (clone3), and is busy under it.
 const REUSE: &str = r#"

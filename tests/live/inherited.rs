@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::kernel::Machine;
-use crate::tool::{COMMANDED, TRACERS, Tool, once};
+use crate::prelude::*;
+use crate::tool::{COMMANDED, TRACERS, once};
 
 /// Started with these signals ignored and all others as usual.
 fn ignoring(tool: &str, args: impl Args, signals: &'static [i32]) -> Tool {

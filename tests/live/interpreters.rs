@@ -6,17 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
 use crate::c_program::run;
 use crate::containers::enter;
-use crate::found::{list, number, weight};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::symbols::{name, names, stacks};
 use crate::targets::ended;
-use crate::tool::Tool;
-use crate::workload::Workload;
 
 /// Called from first to last; the last one computes.
 const HOT: [&str; 3] = ["a", "b", "hot"];

@@ -5,13 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
-
-use crate::c_program::Program;
-use crate::found::{list, number, text};
-use crate::kernel::Machine;
-use crate::traced::during;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 const WAITS: u64 = 40;
 

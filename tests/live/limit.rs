@@ -6,19 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use host::clock::monotonic_ns;
+use serde_json::json;
 
 use crate::biolatency;
-use crate::bound::assert_within;
 use crate::budget::Pipes;
-use crate::c_program::Program;
 use crate::disk::{LoopDisk, fio};
-use crate::found::{list, number, sum};
-use crate::kernel::{Machine, schedstat, tasks};
+use crate::kernel::{schedstat, tasks};
 use crate::lockstat_played::named;
-use crate::tool::{Output, Tool};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// A count that grows, and when it was read, ns.
 type Read = (u64, u64);

@@ -1,12 +1,6 @@
 //! lockstat's manners: intervals, targets, formats.
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::{folded_sum, list, number, sum};
-use crate::kernel::Machine;
-use crate::tool::{Output, Tool};
+use crate::prelude::*;
 
 /// Four threads that map and unmap until they are killed.
 const MAPS: &str = r#"

@@ -2,14 +2,10 @@
 
 use oracle::futex::{Wait, waits};
 use oracle::{Bracket, Engine, Logs};
-use serde_json::Value;
 
-use crate::bound::{assert_bracketed, assert_within};
-use crate::found::{address, id, list, number, text};
-use crate::kernel::Machine;
 use crate::lockstat_played::named;
 use crate::lockstat_user::{PTHREAD, locks};
-use crate::tool::{Output, Tool};
+use crate::prelude::*;
 use crate::traced::logged;
 
 const CHAIN: &str = include_str!("../workloads/locks/chain.c");

@@ -3,15 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oracle::{Bracket, Engine, Logs, Pair, kernel_lock};
-use serde_json::Value;
 
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::{address, id, number, text};
-use crate::kernel::Machine;
 use crate::lockstat_kernel::locks;
 use crate::lockstat_played::waited;
-use crate::tool::Tool;
+use crate::prelude::*;
 use crate::traced::logged;
 
 /// Threads that fight for a lock, as many rounds as the argument says.

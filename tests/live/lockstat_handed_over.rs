@@ -1,12 +1,6 @@
 //! lockstat on a mutex that goes from hand to hand as fast as two threads can sleep and wake each other.
 
-use serde_json::Value;
-
-use crate::c_program::Program;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
-use crate::tool::Tool;
-use crate::traced::reported;
+use crate::prelude::*;
 
 /// Two threads of one CPU and a mutex: the one that has it lets the other one run into it, so that each sleeps for it again
 /// and again, and for nothing else. They run for as many ms as the argument says.

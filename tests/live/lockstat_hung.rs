@@ -1,9 +1,7 @@
 //! lockstat on threads that hang on a kernel lock throughout.
 
-use crate::found::{number, only};
-use crate::kernel::Machine;
 use crate::lockstat_now_kernel::behind_an_inode;
-use crate::tool::Tool;
+use crate::prelude::*;
 
 /// Where the kernel says for what its hung tasks wait, and of rwsems' readers and writers.
 #[test]

@@ -3,14 +3,10 @@
 use std::thread;
 
 use oracle::{Bracket, Engine, Logs, kernel_lock, run_queue};
-use serde_json::Value;
 
-use crate::bound::{assert_bracketed, assert_within};
-use crate::c_program::Program;
-use crate::found::{address, id, list, number, sum, text};
-use crate::kernel::{Machine, skip};
+use crate::kernel::skip;
 use crate::lockstat_played::waited;
-use crate::tool::Tool;
+use crate::prelude::*;
 use crate::traced::logged;
 
 /// A thread takes a lock and comes to a page that userfaultfd keeps from it: it sleeps with the lock held for as long as

@@ -4,15 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use oracle::Bracket;
-use serde_json::Value;
 
-use crate::bound::assert_bracketed;
 use crate::c_program::run;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
 use crate::lockstat_played::{account, waited};
 use crate::lockstat_user::{PTHREAD, assert_pthread, locks};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// What a script of `setup` prints, which finds something newer or puts it below the target directory: a word a line.
 fn newer(name: &str) -> Vec<String> {

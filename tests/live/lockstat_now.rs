@@ -5,15 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::Args;
-use crate::c_program::{Program, run};
+use crate::c_program::run;
 use crate::containers;
-use crate::found::{ids, list, number, only, text};
-use crate::kernel::{Machine, is_in_call, tasks, until};
-use crate::tool::Tool;
-use crate::workload::Workload;
+use crate::kernel::{is_in_call, tasks, until};
+use crate::prelude::*;
 
 const STUCK: &str = include_str!("../workloads/locks/stuck.c");
 

@@ -3,13 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::c_program::{Program, run};
-use crate::found::{ids, list, number, only, text};
-use crate::kernel::Machine;
+use crate::c_program::run;
 use crate::lockstat_now::{now, told};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 const INODE: &str = include_str!("../workloads/locks/inode.c");
 

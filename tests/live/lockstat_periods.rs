@@ -2,15 +2,10 @@
 
 use oracle::futex::{Wait, waits};
 use oracle::{Bracket, Engine, bracket};
-use serde_json::Value;
 
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::{address, id, list, number, sum};
-use crate::kernel::Machine;
 use crate::lockstat_played::named;
 use crate::lockstat_user::{locks, over_a_rest};
-use crate::tool::{Output, Tool};
+use crate::prelude::*;
 use crate::traced::logged;
 
 const PERIODS: &str = include_str!("../workloads/locks/periods.c");

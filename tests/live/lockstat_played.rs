@@ -4,14 +4,10 @@ use std::collections::BTreeSet;
 
 use oracle::futex::{Wait, waits, waits_of_sleeper};
 use oracle::{Bracket, Engine, Logs};
-use serde_json::Value;
 
-use crate::bound::{assert_all, assert_bracketed};
-use crate::found::{list, number, only, text};
 use crate::kernel::{id_of, is_in_call, tasks};
-use crate::tool::{Output, Tool};
+use crate::prelude::*;
 use crate::traced::logged;
-use crate::workload::Workload;
 
 /// One kind of waiting, as the program knows it.
 pub(crate) struct Played {

@@ -6,14 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use oracle::{Below, Bracket, Engine, Logs, futex};
-use serde_json::Value;
 
-use crate::bound::assert_bracketed;
 use crate::c_program::run;
-use crate::found::{folded_sum, list, number, sum};
-use crate::kernel::{Machine, until};
+use crate::kernel::until;
 use crate::lockstat_played::waited;
-use crate::tool::Tool;
+use crate::prelude::*;
 
 const CLIENTS: u64 = 8;
 

@@ -2,16 +2,12 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::c_program::Program;
 use crate::containers;
-use crate::found::{id, list, number, only, text};
-use crate::kernel::Machine;
 use crate::lockstat_now::{Stuck, now, stuck, told};
 use crate::lockstat_user::{self, OTHER};
-use crate::tool::Tool;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// Two processes over a mutex, in a PID namespace each; the holder's number is such that it means the waiter there, or nobody.
 const NUMBERS: [&str; 2] = ["apart 1", "apart 2"];

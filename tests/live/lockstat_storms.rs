@@ -2,14 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::{list, number, sum, text};
-use crate::kernel::{Machine, skip};
+use crate::kernel::skip;
+use crate::prelude::*;
 use crate::soak::lost;
-use crate::traced::{observed, reported};
 
 /// Threads that look through the sleepers on one futex, in vain, with the lock of its hash bucket held. Each has a counter of
 /// its own on contention_begin, the event whose number is the second argument; they run for as many ms as the first says.

@@ -5,17 +5,12 @@ use std::process::Command;
 
 use oracle::Bracket;
 use oracle::futex::Wait;
-use serde_json::Value;
 
-use crate::bound::assert_within;
-use crate::c_program::{Program, run};
-use crate::found::{address, list, number, sum, text};
-use crate::kernel::Machine;
+use crate::c_program::run;
 use crate::lockstat_played::{
     Account, Played, account, account_among, named, play, waited, waited_for,
 };
-use crate::tool::{Output, Tool};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// What programs begin with: rounds of holding a lock until somebody sleeps on it.
 pub(crate) const STAGE: &str = include_str!("../workloads/locks/stage.h");

@@ -63,6 +63,7 @@ mod outputs;
 mod overload;
 
 mod perf_dwarf;
+mod prelude;
 mod pressure;
 mod pressure_triggers;
 mod privileges;

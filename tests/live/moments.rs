@@ -5,16 +5,9 @@ use std::ops::Range;
 use profile::ask::heat::{Heat, PARTS};
 use profile::read::perf::header;
 use profile::read::{ReadOptions, read};
-use serde_json::Value;
 
-use crate::bound::assert_within;
-use crate::c_program::Program;
 use crate::cpu_times::untaken_samples;
-use crate::found::{list, number};
-use crate::kernel::Machine;
-use crate::tool::Tool;
-use crate::traced::traced;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 const HERTZ: u64 = 997;
 

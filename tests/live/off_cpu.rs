@@ -2,13 +2,9 @@
 
 use oracle::offcpu::absences;
 use oracle::{Bracket, Logs, Span};
-use serde_json::Value;
 
-use crate::bound::assert_bracketed;
-use crate::found::{list, number, sum, weight};
 use crate::kernel::has_tracepoint;
-use crate::traced::{Sandwich, sandwiched};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// The tool under test hears threads say that they go on: see [`Times`].
 pub(crate) fn sees_hidden() -> bool {

@@ -1,13 +1,8 @@
 //! offcputime against a log of the kernel's own events, and what programs say they waited for.
 
-use serde_json::Value;
-
 use crate::cgroup::Cgroup;
-use crate::found::{list, number, sum, text, weight};
-use crate::kernel::Machine;
 use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks};
-use crate::traced::{Sandwich, sandwiched, traced};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// The wait for the word to begin, in which the workload's threads are from the start to that of their work.
 fn is_gate(stack: &Value) -> bool {

@@ -3,15 +3,11 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::bound::assert_within;
-use crate::found::{list, number};
-use crate::kernel::Machine;
 use crate::off_cpu::Times;
 use crate::off_cpu::stacks;
 use crate::offcputime::assert_reasons_are_the_programs;
-use crate::tool::Tool;
+use crate::prelude::*;
 use crate::traced::sandwiched_as;
-use crate::workload::Workload;
 
 /// Without sched_exit_tp (Linux 6.18) user stacks are walked at switch-out.
 #[test]

@@ -6,13 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::found::{list, number, only};
-use crate::kernel::{Machine, has_tracepoint, schedstat, tasks, until};
-use crate::tool::{TRACERS, Tool};
-use crate::workload::Workload;
+use crate::kernel::{has_tracepoint, schedstat, tasks, until};
+use crate::prelude::*;
+use crate::tool::TRACERS;
 
 /// Of a thread's `stat`, behind its name: number of fields before its real-time priority.
 const PRIORITY: usize = 37;

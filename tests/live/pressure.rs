@@ -3,19 +3,14 @@
 use std::process::Command;
 
 use oracle::Engine;
-use serde_json::Value;
 
-use crate::bound::assert_within;
-use crate::c_program::{BURN, Program};
+use crate::c_program::BURN;
 use crate::cgroup::Cgroup;
 use crate::cpu_times::stolen_ns;
-use crate::found::{list, number, only, sum};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::psi::{assert_waits, bracketed, threads};
 use crate::shortages::{DISK, WORKING_SET, program};
-use crate::tool::Tool;
-use crate::traced::{assert_no_gaps, during, logged};
-use crate::workload::Workload;
+use crate::traced::{assert_no_gaps, logged};
 
 /// Error allowed against the kernel's Δtotal, and against what programs know.
 const TOLERANCE: f64 = 0.05;

@@ -4,19 +4,15 @@ use std::fs;
 use std::process::Command;
 
 use oracle::Engine;
-use serde_json::Value;
 
-use crate::bound::assert_within;
 use crate::cgroup::Cgroup;
 use crate::cpu_times::{stolen_ns, watch_cpus};
-use crate::found::number;
 use crate::held::Held;
-use crate::kernel::{Machine, schedstat, tasks};
+use crate::kernel::{schedstat, tasks};
+use crate::prelude::*;
 use crate::pressure::party;
 use crate::psi::{assert_waits, threads};
-use crate::tool::Tool;
 use crate::traced::logged;
-use crate::workload::Workload;
 
 /// From the kernel's word to the beginning of the window.
 const PROMISED_MS: f64 = 100.0;

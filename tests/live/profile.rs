@@ -1,13 +1,7 @@
 //! profile against programs with known shares and known CPU time.
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
 use crate::cpu_times::stolen_samples;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
-use crate::traced::traced;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// Of stacks with this function; all with "".
 fn samples(report: &Value, function: &str) -> u64 {

@@ -4,13 +4,9 @@ use std::fs;
 use std::ops::{Range, RangeInclusive};
 
 use oracle::{Below, Bracket, Engine, Logs, Span, offcpu, run_queue};
-use serde_json::Value;
 
-use crate::bound::assert_within;
-use crate::found::number;
 use crate::kernel::{id_of, tasks};
-use crate::tool::Tool;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// Time that some tasks were stalled, ns, by a pressure file.
 fn some_ns(file: &str) -> u64 {

@@ -2,10 +2,8 @@
 
 use oracle::run_queue::waits;
 use oracle::{Bracket, Logs, Span};
-use serde_json::Value;
 
-use crate::bound::assert_bracketed;
-use crate::found::{list, number};
+use crate::prelude::*;
 
 pub(crate) fn group(report: &Value, tid: u64) -> &Value {
     let groups = list(report, "groups");

@@ -3,14 +3,10 @@
 use std::collections::BTreeSet;
 
 use oracle::behind::culprits;
-use serde_json::Value;
 
-use crate::bound::{assert_all, assert_bracketed};
-use crate::found::{id, list, number};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::run_queue::{assert_only_unseen, assert_waits, group};
-use crate::traced::{assert_no_gaps, observed, sandwiched, traced};
-use crate::workload::Workload;
+use crate::traced::assert_no_gaps;
 
 /// Traces all of a workload's threads; each has as many waits as the log of the kernel's events, in a sum inside its bracket.
 fn assert_waits_are_the_kernels(workload: Workload) {

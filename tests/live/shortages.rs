@@ -1,7 +1,6 @@
 //! Programs that run short of a disk or of memory, and time themselves.
 
-use crate::c_program::Program;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// Writes 64 KiB and syncs, or reads as much past the page cache, for two seconds or as many as it is told; says how long that took, and how much
 /// of it was spent on a CPU or waiting for one.

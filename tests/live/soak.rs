@@ -7,15 +7,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::number;
 use crate::held::Held;
 use crate::kernel::tasks;
-use crate::tool::Tool;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 const TOGETHER: &str = include_str!("../workloads/soak/together.h");
 

@@ -1,10 +1,6 @@
 //! Every event of a heavy load is in the report or among its losses.
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::found::{list, number, sum};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::soak::{Load, Soaked, lost, scale};
 
 const SWITCHES: &str = include_str!("../workloads/soak/switches.c");

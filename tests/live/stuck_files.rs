@@ -5,16 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::{BURN, Program, compile};
-use crate::found::{list, number, sum};
+use crate::c_program::{BURN, compile};
 use crate::held::Held;
-use crate::kernel::{Machine, skip, until};
+use crate::kernel::{skip, until};
 use crate::lockstat_now::now;
-use crate::tool::Tool;
-use crate::workload::Workload;
+use crate::prelude::*;
 
 /// For the report, with one file system that does not answer.
 const TO_REPORT: Duration = Duration::from_secs(2);

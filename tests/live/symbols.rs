@@ -5,17 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::args::Args;
-use crate::bound::assert_within;
-use crate::c_program::{BURN, Program, run};
+use crate::c_program::{BURN, run};
 use crate::cpu_times::{stolen_samples, untaken_samples};
-use crate::found::{json, list, number, sum, text};
-use crate::kernel::Machine;
-use crate::tool::Tool;
-use crate::traced::{during, traced};
-use crate::workload::Workload;
+use crate::prelude::*;
 
 pub(crate) const HERTZ: &str = "997";
 

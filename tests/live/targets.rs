@@ -6,16 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use oracle::{Around, Below, Engine, Logs, Span};
-use serde_json::Value;
 
-use crate::bound::assert_within;
 use crate::c_program::compile;
-use crate::found::{list, number, only, sum, text};
-use crate::kernel::{Machine, id_of, tasks};
+use crate::kernel::{id_of, tasks};
 use crate::off_cpu::{Times, sees_hidden};
+use crate::prelude::*;
 use crate::run_queue::assert_waits;
-use crate::tool::Tool;
-use crate::workload::Workload;
 
 const PHASES: &str = include_str!("../workloads/targets/phases.c");
 

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use host::clock::monotonic_ns;
 use session::targets::cgroup2_mount;
 
-use crate::bound::assert_within;
-use crate::found::number;
-use crate::kernel::{Machine, skip};
+use crate::kernel::skip;
+use crate::prelude::*;
 use crate::targets::{Membership, Tools, assert_phase, phase, stacks, start_phases};
 
 /// A cgroup below the root of v2; gone when dropped, its processes moved back.

@@ -4,19 +4,12 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use oracle::{Below, Engine};
-use serde_json::Value;
 
-use crate::bound::{assert_all, assert_within};
-use crate::c_program::Program;
 use crate::cgroup::Cgroup;
-use crate::found::{number, sum, text};
-use crate::kernel::Machine;
 use crate::off_cpu::{Times, sees_hidden};
+use crate::prelude::*;
 use crate::run_queue::{assert_only_unseen, assert_waits};
 use crate::targets::{ended, groups, stacks};
-use crate::tool::Tool;
-use crate::traced::reported;
-use crate::workload::Workload;
 
 /// Number of the waits of a thread that `wanted` holds for.
 fn waits(report: &Value, tid: u64, wanted: impl Fn(&Value) -> bool) -> u64 {

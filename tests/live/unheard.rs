@@ -3,11 +3,9 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::c_program::Program;
 use crate::endings::DEEP;
-use crate::found::json;
-use crate::kernel::Machine;
-use crate::tool::{COMMANDED, TRACERS, Tool, once};
+use crate::prelude::*;
+use crate::tool::{COMMANDED, TRACERS, once};
 
 fn full() -> File {
     let device = File::options().write(true).open("/dev/full");

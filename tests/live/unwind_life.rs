@@ -8,18 +8,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
-use crate::c_program::{Program, run};
+use crate::c_program::run;
 use crate::containers::enter;
 use crate::cpu_times::{stolen_samples, untaken_samples};
 use crate::elf_entry::Elves;
-use crate::found::{address, json, list, number, weight};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::symbols::{HERTZ, names, profile, profile_workload, stacks};
-use crate::traced::{during, traced};
-use crate::workload::Workload;
 
 const PHASES: &str = r#"
 static int sleeps;

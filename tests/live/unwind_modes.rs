@@ -1,11 +1,7 @@
 //! `--unwind`: each way is what it says.
 
-use crate::bound::assert_within;
-use crate::c_program::Program;
-use crate::found::{number, weight};
-use crate::kernel::Machine;
+use crate::prelude::*;
 use crate::symbols::{HERTZ, frames, stacks};
-use crate::traced::traced;
 use crate::unwind_life::{MAIN, assert_samples, in_function, phases, whole};
 
 /// In memory of its own, without any table: push %rbp; mov %rsp,%rbp; a loop; pop %rbp; ret.

@@ -4,18 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::bound::assert_within;
 use crate::call_shares::{Account, Functions, assert_agree};
 use crate::elf_entry::Elves;
-use crate::found::{sum, weight};
-use crate::kernel::Machine;
 use crate::perf_dwarf::{PerfFrame, Recording};
+use crate::prelude::*;
 use crate::real_program::{self, Real};
 use crate::symbols::{frames, name, stacks};
-use crate::tool::Tool;
-use crate::traced::during;
 
 /// Where glibc's threads begin.
 const THREAD_STARTS: [&str; 4] = ["clone3", "__clone3", "clone", "__clone"];

@@ -43,7 +43,7 @@ impl Workload {
         command.args(args.words());
         let workload = Self::spawn(name, command);
         assert_eq!(
-            workload.tgid,
+            workload.pid(),
             workload.child.id(),
             "{name} speaks the protocol"
         );

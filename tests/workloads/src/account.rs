@@ -1,9 +1,9 @@
 //! What the kernel has charged to the calling thread over an interval.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use crate::clock;
 use crate::task::{self, Totals};
+use crate::{clock, protocol};
 
 /// A running account of the calling thread.
 pub struct Account {
@@ -24,20 +24,21 @@ impl Account {
         }
     }
 
-    /// Closes it, clocks first, and returns the interval as JSON fields.
+    /// Closes it, clocks first: the interval, and `more` of it, as a JSON object.
     ///
     /// `wall_ns = oncpu_ns + run_delay_ns + blocked`, but for time that the hypervisor stole.
     #[must_use]
-    pub fn close(self) -> Map<String, Value> {
+    pub fn close(self, more: Value) -> Value {
         let end_ns = clock::mono_ns();
         let oncpu_ns = clock::thread_cpu_ns() - self.cpu_ns;
         let mut totals = task::totals(task::tid()).since(&self.before);
         totals.oncpu_ns = oncpu_ns;
-        let mut fields = totals.fields();
-        fields.insert("tid".into(), task::tid().into());
-        fields.insert("start_ns".into(), self.start_ns.into());
-        fields.insert("end_ns".into(), end_ns.into());
-        fields.insert("wall_ns".into(), (end_ns - self.start_ns).into());
-        fields
+        let interval = json!({
+            "tid": task::tid(),
+            "start_ns": self.start_ns,
+            "end_ns": end_ns,
+            "wall_ns": end_ns - self.start_ns,
+        });
+        protocol::merged(protocol::merged(totals.fields(), interval), more)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 fn say(line: &str) {
     let mut stdout = io::stdout().lock();
@@ -25,9 +25,18 @@ pub fn ready_and_wait() {
     }
 }
 
-/// Prints one result.
-pub fn report(fields: Map<String, Value>) {
-    say(&Value::Object(fields).to_string());
+/// Prints one result, an object.
+pub fn report(fields: &Value) {
+    say(&fields.to_string());
+}
+
+/// The fields of both.
+#[must_use]
+pub fn merged(mut fields: Value, more: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
+        fields.extend(more);
+    }
+    fields
 }
 
 /// Says that all results are out, waits for the end of input and exits, threads and all.

@@ -6,15 +6,15 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::protocol;
 use crate::task::{self, Totals};
 
 const GO: libc::c_int = libc::SIGUSR1;
 
-/// What a thread reports: JSON fields, or nothing for a helper.
-pub type Report = Option<Map<String, Value>>;
+/// What a thread reports: a JSON object, or nothing for a helper.
+pub type Report = Option<Value>;
 
 struct Member {
     tid: i32,
@@ -77,10 +77,10 @@ impl Stage {
             .collect();
         for (member, report) in members.iter().zip(reports) {
             task::wait_asleep(member.tid, libc::SYS_rt_sigtimedwait);
-            if let Some(mut fields) = report {
+            if let Some(fields) = report {
                 let total = task::totals(member.tid).since(&member.before);
-                fields.insert("total".into(), Value::Object(total.fields()));
-                protocol::report(fields);
+                let total = json!({"total": total.fields()});
+                protocol::report(&protocol::merged(fields, total));
             }
         }
         protocol::done_and_exit()

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::clock;
 
@@ -50,19 +50,16 @@ impl Totals {
         }
     }
 
-    /// The account as JSON fields.
+    /// The account as a JSON object.
     #[must_use]
-    pub fn fields(&self) -> Map<String, Value> {
-        [
-            ("oncpu_ns", self.oncpu_ns),
-            ("run_delay_ns", self.run_delay_ns),
-            ("slices", self.slices),
-            ("nvcsw", self.nvcsw),
-            ("nivcsw", self.nivcsw),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.into()))
-        .collect()
+    pub fn fields(&self) -> Value {
+        json!({
+            "oncpu_ns": self.oncpu_ns,
+            "run_delay_ns": self.run_delay_ns,
+            "slices": self.slices,
+            "nvcsw": self.nvcsw,
+            "nivcsw": self.nivcsw,
+        })
     }
 }
 

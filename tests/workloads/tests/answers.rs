@@ -24,8 +24,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn run(name: &str, args: &[&str]) -> Vec<Value> {
     let _alone = alone();
     let mut workload = Workload::start(name, args);
-    workload.go();
-    let results = workload.results();
+    let results = workload.work();
     workload.finish();
     assert!(!results.is_empty(), "{name} has something to say");
     results

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::thread;
 
+use serde_json::json;
 use usekit_workloads::flags::Flags;
 use usekit_workloads::task::Totals;
 use usekit_workloads::{clock, protocol, task};
@@ -102,14 +103,14 @@ fn main() {
         );
         let total = task::totals(tid).since(&before);
         let now_ns = clock::mono_ns();
-        let mut fields = serde_json::Map::new();
-        fields.insert("kind".into(), sleeper.kind.into());
-        fields.insert("tid".into(), tid.into());
-        fields.insert("start_ns".into(), since_ns.into());
-        fields.insert("end_ns".into(), now_ns.into());
-        fields.insert("wall_ns".into(), (now_ns - since_ns).into());
-        fields.insert("total".into(), total.fields().into());
-        protocol::report(fields);
+        protocol::report(&json!({
+            "kind": sleeper.kind,
+            "tid": tid,
+            "start_ns": since_ns,
+            "end_ns": now_ns,
+            "wall_ns": now_ns - since_ns,
+            "total": total.fields(),
+        }));
     }
     protocol::done_and_exit()
 }

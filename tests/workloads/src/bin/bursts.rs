@@ -1,6 +1,6 @@
 //! A thread that computes in bursts, at the beginning of every half second, and says when each began and ended.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
 use usekit_workloads::{clock, countdown};
@@ -19,14 +19,13 @@ fn burst(cpu_ns: u64) -> Value {
     json!({"begin_ns": begin_ns, "end_ns": clock::mono_ns(), "cpu_ns": spent_ns})
 }
 
-fn bursts(count: u64, cpu_ns: u64) -> Map<String, Value> {
+fn bursts(count: u64, cpu_ns: u64) -> Value {
     let start_ns = clock::mono_ns() + PERIOD_NS;
     let all = (0..count).map(|number| {
         clock::sleep_until(start_ns + number * PERIOD_NS);
         burst(cpu_ns)
     });
-    let all: Vec<Value> = all.collect();
-    Map::from_iter([("bursts".to_owned(), Value::Array(all))])
+    json!({"bursts": all.collect::<Vec<Value>>()})
 }
 
 fn main() {

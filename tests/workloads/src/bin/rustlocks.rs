@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use usekit_workloads::{protocol, task};
 
 const ROUNDS: u64 = 7;
@@ -158,15 +158,11 @@ fn await_sleep(talk: &mut Talk) {
 
 fn finish(name: &str, class: &str, waiter: thread::JoinHandle<()>, talk: &Talk) {
     waiter.join().expect("nobody panics");
-    let fields = json!({
+    protocol::report(&json!({
         "name": name,
         "class": class,
         "rounds": ROUNDS,
         "waiter": talk.tid,
         "holder": task::tid(),
-    });
-    let Value::Object(fields) = fields else {
-        unreachable!("an object it is")
-    };
-    protocol::report(Map::from_iter(fields));
+    }));
 }

@@ -1,6 +1,6 @@
 //! Busy threads that share one CPU, and the run-queue delay that the kernel charged them for it.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use usekit_workloads::account::Account;
 use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
@@ -8,13 +8,13 @@ use usekit_workloads::{affinity, clock, countdown};
 
 const USAGE: &str = "spinner [--threads N] [--cpu C] [--seconds S]";
 
-fn spin(seconds: f64) -> Map<String, Value> {
+fn spin(seconds: f64) -> Value {
     let account = Account::open();
     let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
     while clock::mono_ns() < end_ns {
         countdown!(50_000);
     }
-    account.close()
+    account.close(json!({}))
 }
 
 fn main() {

@@ -1,6 +1,6 @@
 //! Burns CPU in three functions and measures the share of each.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use usekit_workloads::account::Account;
 use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
@@ -68,7 +68,7 @@ enum End {
     Cpu(f64),
 }
 
-fn split(end: End, idle_percent: u64, seed: u64) -> Map<String, Value> {
+fn split(end: End, idle_percent: u64, seed: u64) -> Value {
     let mut dice = Dice(seed);
     let mut spent_ns = [0; SHARES.len()];
     let account = Account::open();
@@ -88,11 +88,8 @@ fn split(end: End, idle_percent: u64, seed: u64) -> Map<String, Value> {
         }
         mark_ns = clock::thread_cpu_ns();
     }
-    let mut fields = account.close();
-    for ((name, ..), ns) in SHARES.iter().zip(spent_ns) {
-        fields.insert((*name).into(), ns.into());
-    }
-    fields
+    let spent = SHARES.iter().zip(spent_ns);
+    account.close(spent.map(|((name, ..), ns)| (*name, ns)).collect())
 }
 
 fn main() {

@@ -5,7 +5,7 @@ mod jit;
 
 use std::os::unix::ffi::OsStrExt;
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use usekit_workloads::account::Account;
 use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
@@ -27,12 +27,8 @@ const NAMES: [&[u8]; 8] = [
     b"",
 ];
 
-fn hex(bytes: &[u8]) -> Value {
-    bytes
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>()
-        .into()
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn take_name(name: &[u8]) {
@@ -50,7 +46,7 @@ extern "C" fn hostile_burn(turns: u64) -> u64 {
 }
 
 /// Burns and sleeps by turns of five milliseconds, so that on-CPU and off-CPU tools both see it.
-fn burn_and_sleep(seconds: f64, name: &[u8]) -> Map<String, Value> {
+fn burn_and_sleep(seconds: f64, name: &[u8]) -> Value {
     let account = Account::open();
     let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
     let mut slept_ns = 0;
@@ -63,18 +59,14 @@ fn burn_and_sleep(seconds: f64, name: &[u8]) -> Map<String, Value> {
         clock::sleep_ns(5_000_000);
         slept_ns += clock::mono_ns() - before_ns;
     }
-    let mut fields = account.close();
-    fields.insert("kind".into(), "name".into());
-    fields.insert("name_hex".into(), hex(name));
-    fields.insert("sleep_ns".into(), slept_ns.into());
-    fields
+    account.close(json!({"kind": "name", "name_hex": hex(name), "sleep_ns": slept_ns}))
 }
 
 /// Some 10 ms at a time: turns of about the period of a sampler would be in step with it for long.
 const JIT_TURNS: u64 = 20_000_000;
 
 /// Runs each made function by turns and measures the CPU time that each got.
-fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Map<String, Value> {
+fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Value {
     let mut spent_ns = vec![0; names.len()];
     let account = Account::open();
     let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
@@ -85,14 +77,8 @@ fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Map<String, Value> {
             *spent_ns += clock::thread_cpu_ns() - before_ns;
         }
     }
-    let mut fields = account.close();
-    fields.insert("kind".into(), "jit".into());
-    fields.insert(
-        "name_hex".into(),
-        names.iter().map(|name| hex(name)).collect(),
-    );
-    fields.insert("spent_ns".into(), spent_ns.into());
-    fields
+    let hex: Vec<String> = names.iter().map(|name| hex(name)).collect();
+    account.close(json!({"kind": "jit", "name_hex": hex, "spent_ns": spent_ns}))
 }
 
 fn main() {

@@ -1,6 +1,6 @@
 //! Waits one by one, and the helper threads that end them.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use usekit_workloads::account::Account;
 use usekit_workloads::clock;
 use usekit_workloads::stage::Stage;
@@ -43,7 +43,7 @@ impl Plan {
         });
     }
 
-    fn measure(self, mut operation: impl FnMut(u64)) -> Map<String, Value> {
+    fn measure(self, mut operation: impl FnMut(u64)) -> Value {
         let mut slept = 0;
         let account = Account::open();
         for i in 0..self.waits {
@@ -51,11 +51,7 @@ impl Plan {
             operation(i);
             slept += u64::from(usage().ru_nvcsw > before.ru_nvcsw);
         }
-        let mut fields = account.close();
-        fields.insert("kind".into(), self.kind.into());
-        fields.insert("waits".into(), self.waits.into());
-        fields.insert("slept".into(), slept.into());
-        fields
+        account.close(json!({"kind": self.kind, "waits": self.waits, "slept": slept}))
     }
 }
 

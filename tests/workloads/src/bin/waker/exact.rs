@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{iter, thread};
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use usekit_workloads::task::{self, Totals};
 use usekit_workloads::{affinity, clock, protocol};
 
@@ -80,20 +80,14 @@ impl Consumer {
     }
 }
 
-fn report(consumer: &Consumer, before: &Totals, wall_ns: u64) -> Map<String, Value> {
-    let mut fields = Map::new();
-    fields.insert("kind".into(), "consumer".into());
-    fields.insert("tid".into(), consumer.tid.into());
-    fields.insert(
-        "wakeups".into(),
-        consumer.woken.load(Ordering::Acquire).into(),
-    );
-    fields.insert("wall_ns".into(), wall_ns.into());
-    fields.insert(
-        "total".into(),
-        task::totals(consumer.tid).since(before).fields().into(),
-    );
-    fields
+fn report(consumer: &Consumer, before: &Totals, wall_ns: u64) -> Value {
+    json!({
+        "kind": "consumer",
+        "tid": consumer.tid,
+        "wakeups": consumer.woken.load(Ordering::Acquire),
+        "wall_ns": wall_ns,
+        "total": task::totals(consumer.tid).since(before).fields(),
+    })
 }
 
 /// Runs the protocol with `pairs` consumers, on `cpu` if given, each with a producer of its own.
@@ -115,7 +109,7 @@ pub(crate) fn run(count: u64, pairs: usize, cpu: Option<usize>) -> ! {
     });
     let wall_ns = clock::mono_ns() - start_ns;
     for (consumer, before) in iter::zip(&consumers, &before) {
-        protocol::report(report(consumer, before, wall_ns));
+        protocol::report(&report(consumer, before, wall_ns));
     }
     protocol::done_and_exit()
 }

@@ -6,7 +6,7 @@ use std::os::fd::FromRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use usekit_workloads::account::Account;
 use usekit_workloads::stage::Stage;
 use usekit_workloads::{affinity, clock, countdown};
@@ -55,7 +55,7 @@ impl Ring {
     }
 
     /// One place: waits for its bell, works, rings the next.
-    fn pass_on(&self, place: usize, duration_ns: u64) -> Map<String, Value> {
+    fn pass_on(&self, place: usize, duration_ns: u64) -> Value {
         let mut own = &self.bells[place];
         let next = &self.bells[(place + 1) % self.bells.len()];
         let account = Account::open();
@@ -75,10 +75,7 @@ impl Ring {
             post(next);
         }
         self.end();
-        let mut fields = account.close();
-        fields.insert("kind".into(), "waker".into());
-        fields.insert("received".into(), wakeups.into());
-        fields
+        account.close(json!({"kind": "waker", "received": wakeups}))
     }
 }
 
@@ -89,12 +86,10 @@ fn burn(duration_ns: u64) {
     }
 }
 
-fn hog(duration_ns: u64) -> Map<String, Value> {
+fn hog(duration_ns: u64) -> Value {
     let account = Account::open();
     burn(duration_ns);
-    let mut fields = account.close();
-    fields.insert("kind".into(), "hog".into());
-    fields
+    account.close(json!({"kind": "hog"}))
 }
 
 /// Runs the protocol with the ring and its hogs on one CPU.
