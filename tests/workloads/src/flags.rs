@@ -11,33 +11,29 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Reads the program's arguments: `valued` flags take a value and may repeat, `switches` do not.
+    /// Reads the program's arguments. Which flags there are its usage says: one with a word in capitals behind it takes a value and may
+    /// repeat.
     #[must_use]
-    pub fn of_program(usage: &'static str, valued: &[&str], switches: &[&str]) -> Self {
-        Self::parse(usage, valued, switches, std::env::args_os().skip(1)).unwrap_or_else(
-            |problem| {
-                eprintln!("{problem}\nusage: {usage}");
-                std::process::exit(2)
-            },
-        )
+    pub fn of_program(usage: &'static str) -> Self {
+        Self::parse(usage, std::env::args_os().skip(1)).unwrap_or_else(|problem| {
+            eprintln!("{problem}\nusage: {usage}");
+            std::process::exit(2)
+        })
     }
 
     fn parse(
         usage: &'static str,
-        valued: &[&str],
-        switches: &[&str],
         mut args: impl Iterator<Item = OsString>,
     ) -> Result<Self, String> {
         let mut given: BTreeMap<String, Vec<OsString>> = BTreeMap::new();
         while let Some(arg) = args.next() {
             let name = arg.to_string_lossy().into_owned();
-            if valued.contains(&name.as_str()) {
-                let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
-                given.entry(name).or_default().push(value);
-            } else if switches.contains(&name.as_str()) {
-                given.entry(name).or_default();
-            } else {
+            let Some(takes_value) = takes_value(usage, &name) else {
                 return Err(format!("unknown argument {name:?}"));
+            };
+            let values = given.entry(name.clone()).or_default();
+            if takes_value {
+                values.push(args.next().ok_or_else(|| format!("{name} needs a value"))?);
             }
         }
         Ok(Self { usage, given })
@@ -81,17 +77,21 @@ impl Flags {
     }
 }
 
+/// Of a flag in the usage.
+fn takes_value(usage: &str, name: &str) -> Option<bool> {
+    let mut words = usage.split_whitespace();
+    words.find(|word| name.starts_with("--") && word.trim_matches(['[', ']']) == name)?;
+    let next = words.next().unwrap_or_default();
+    Some(next.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Flags, String> {
-        Flags::parse(
-            "x",
-            &["--count"],
-            &["--loud"],
-            args.iter().map(OsString::from),
-        )
+        let usage = "x [--loud] [--count N]";
+        Flags::parse(usage, args.iter().map(OsString::from))
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn start(sleeper: &'static Sleeper) -> i32 {
 }
 
 fn main() {
-    let _ = Flags::of_program("asleep", &[], &[]);
+    let _ = Flags::of_program("asleep");
     let _held = LOCKED.lock();
     let asleep: Vec<(&Sleeper, i32, u64, Totals)> = SLEEPERS
         .iter()

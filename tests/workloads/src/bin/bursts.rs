@@ -29,7 +29,7 @@ fn bursts(count: u64, cpu_ns: u64) -> Value {
 }
 
 fn main() {
-    let flags = Flags::of_program(USAGE, &["--bursts", "--millis"], &[]);
+    let flags = Flags::of_program(USAGE);
     let count = flags.number("--bursts").unwrap_or(5);
     let cpu_ns = flags.number("--millis").unwrap_or(100) * 1_000_000;
     let mut stage = Stage::new();

@@ -85,7 +85,7 @@ fn read_a_file() -> Vec<u8> {
 }
 
 fn main() {
-    let flags = Flags::of_program(USAGE, &["--seconds"], &[]);
+    let flags = Flags::of_program(USAGE);
     let seconds: f64 = flags.number("--seconds").unwrap_or(10.0);
     let end = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
     let running = move || Instant::now() < end;

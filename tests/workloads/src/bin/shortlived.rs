@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use usekit_workloads::flags::Flags;
 use usekit_workloads::{clock, countdown, protocol};
 
-const USAGE: &str = "shortlived [--count N] [--millis D] [--deleted-in DIR]";
+const USAGE: &str = "shortlived [--count N] [--millis D] [--deleted-in DIR] [--burn D]";
 
 #[inline(never)]
 #[unsafe(no_mangle)]
@@ -49,11 +49,7 @@ fn run(millis: u64, deleted_in: Option<&Path>) -> std::io::Result<Output> {
 }
 
 fn main() -> ExitCode {
-    let flags = Flags::of_program(
-        USAGE,
-        &["--count", "--millis", "--deleted-in", "--burn"],
-        &[],
-    );
+    let flags = Flags::of_program(USAGE);
     if let Some(millis) = flags.number("--burn") {
         return burn(millis).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }

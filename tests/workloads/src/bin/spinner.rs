@@ -18,7 +18,7 @@ fn spin(seconds: f64) -> Value {
 }
 
 fn main() {
-    let flags = Flags::of_program(USAGE, &["--threads", "--cpu", "--seconds"], &[]);
+    let flags = Flags::of_program(USAGE);
     let cpu = flags.number("--cpu");
     let seconds: f64 = flags.number("--seconds").unwrap_or(1.0);
     let mut stage = Stage::new();

@@ -93,17 +93,7 @@ fn split(end: End, idle_percent: u64, seed: u64) -> Value {
 }
 
 fn main() {
-    let flags = Flags::of_program(
-        USAGE,
-        &[
-            "--threads",
-            "--cpu",
-            "--seconds",
-            "--cpu-seconds",
-            "--idle-share",
-        ],
-        &[],
-    );
+    let flags = Flags::of_program(USAGE);
     let cpu = flags.number("--cpu");
     let end = match flags.number("--cpu-seconds") {
         Some(seconds) => End::Cpu(seconds),

@@ -82,7 +82,7 @@ fn run_jit(seconds: f64, jit: &Jit, names: &[Vec<u8>]) -> Value {
 }
 
 fn main() {
-    let flags = Flags::of_program(USAGE, &["--seconds", "--jit-name"], &[]);
+    let flags = Flags::of_program(USAGE);
     let seconds: f64 = flags.number("--seconds").unwrap_or(1.0);
     let made: Vec<Vec<u8>> = flags
         .all("--jit-name")

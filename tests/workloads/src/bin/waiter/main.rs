@@ -15,14 +15,13 @@ use crate::measure::Plan;
 
 const USAGE: &str = "waiter [--waits N] [--disk-waits N] [--millis D] [--kinds KIND,KIND…] [--dir DIR]
 kinds: sleep mutex pmutex pipe poll epoll socket wait, and in DIR, on a real disk: pagefault direct fsync";
-const VALUED: [&str; 5] = ["--waits", "--disk-waits", "--millis", "--kinds", "--dir"];
 const KINDS: [&str; 8] = [
     "sleep", "mutex", "pmutex", "pipe", "poll", "epoll", "socket", "wait",
 ];
 const DISK_KINDS: [&str; 3] = ["pagefault", "direct", "fsync"];
 
 fn main() {
-    let flags = Flags::of_program(USAGE, &VALUED, &[]);
+    let flags = Flags::of_program(USAGE);
     let dir = flags.last("--dir").map(PathBuf::from);
     let disk_kinds: &[&str] = if dir.is_some() { &DISK_KINDS } else { &[] };
     let available: Vec<&str> = KINDS.iter().chain(disk_kinds).copied().collect();

@@ -9,18 +9,9 @@ use crate::storm::Storm;
 
 const USAGE: &str = "waker [--count N] [--pairs P] [--cpu C]
        waker --storm [--threads T] [--hogs H] [--burst-us B] [--seconds S] [--cpu C]";
-const VALUED: [&str; 7] = [
-    "--count",
-    "--pairs",
-    "--cpu",
-    "--threads",
-    "--hogs",
-    "--burst-us",
-    "--seconds",
-];
 
 fn main() {
-    let flags = Flags::of_program(USAGE, &VALUED, &["--storm"]);
+    let flags = Flags::of_program(USAGE);
     let cpu = flags.number("--cpu");
     if flags.has("--storm") {
         let threads: usize = flags.number("--threads").unwrap_or(16);
