@@ -1,10 +1,8 @@
 //! offcputime's kernel stacks, most of which are recognised and not walked, against perf's, all of which are walked.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 
+use crate::perf_dwarf::Recording;
 use crate::prelude::*;
 
 const WAITS: u64 = 40;
@@ -79,18 +77,20 @@ fn least(thread: &Value) -> (u64, u64) {
 /// Traces a workload with both; `places` is how many stacks must have been blocked in at every wait.
 fn compare(mut workload: Workload, places: usize) {
     let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("perf.data");
     let pid = workload.pid();
+    let switches = format!("-e sched:sched_switch -g -p {pid}");
+    let mut perf = Recording::prepare_with(dir.path(), pid, &switches);
     let (output, results) = during("offcputime", format!("-j -p {pid}"), || {
-        let perf = Perf::start(&pid.to_string(), &data);
+        perf.begin();
         let results = workload.work();
-        perf.finish();
+        perf.order("disable");
         results
     });
     let report = output.report();
     workload.finish();
 
-    let (ours, theirs) = (of_report(&report), of_perf(&data));
+    let theirs = of_perf(&perf.script(&["-F", "tid,ip,sym"]));
+    let ours = of_report(&report);
     let least: BTreeMap<u64, u64> = results.iter().map(least).collect();
     let mut compared = 0;
     for ((tid, stack), count) in &ours {
@@ -130,14 +130,7 @@ fn of_report(report: &Value) -> Stacks {
     stacks
 }
 
-fn of_perf(data: &std::path::Path) -> Stacks {
-    let script = Command::new("perf")
-        .args(["script", "-F", "tid,ip,sym", "-i"])
-        .arg(data)
-        .stderr(Stdio::null())
-        .output()
-        .expect("perf runs");
-    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+fn of_perf(text: &str) -> Stacks {
     let mut stacks = Stacks::new();
     for event in text.split("\n\n") {
         let mut lines = event.lines().filter(|line| !line.trim().is_empty());
@@ -153,39 +146,4 @@ fn of_perf(data: &std::path::Path) -> Stacks {
         *stacks.entry((tid, without_scheduler(frames))).or_default() += 1;
     }
     stacks
-}
-
-struct Perf(Child);
-
-impl Perf {
-    /// Starts recording, and waits until it does.
-    fn start(pid: &str, data: &std::path::Path) -> Self {
-        let dir = data.parent().expect("a directory");
-        let (control, ack) = (dir.join("control"), dir.join("ack"));
-        for fifo in [&control, &ack] {
-            let made = Command::new("mkfifo").arg(fifo).status();
-            assert!(made.expect("mkfifo runs").success());
-        }
-        let fifos = format!("fifo:{},{}", control.display(), ack.display());
-        let child = Command::new("perf")
-            .args(["record", "-q", "-e", "sched:sched_switch", "-g", "-p", pid])
-            .args(["-D", "-1", "--control", &fifos, "-o"])
-            .arg(data)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("perf runs");
-        std::fs::write(&control, "enable\n").expect("perf listens");
-        let mut said = String::new();
-        let answer = File::open(&ack).expect("perf answers");
-        BufReader::new(answer).read_line(&mut said).expect("a line");
-        assert!(said.contains("ack"), "{said}");
-        Self(child)
-    }
-
-    fn finish(mut self) {
-        let pid = i32::try_from(self.0.id()).expect("a PID");
-        // SAFETY: sends a signal to a child that is not reaped yet.
-        unsafe { libc::kill(pid, libc::SIGINT) };
-        self.0.wait().expect("perf ends");
-    }
 }

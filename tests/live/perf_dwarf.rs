@@ -58,16 +58,19 @@ impl Recording {
     /// CPUs are sampled, 10 %).
     pub(crate) fn prepare(dir: &Path, pid: u32) -> Self {
         // Not as often as profile: two clocks of a CPU in step would see one another.
-        let samples = ["-a", "-F", "887", "-e", "cpu-clock"];
-        let stacks = ["--call-graph", "dwarf,16384", "-m", "8M"];
+        let samples = "-a -F 887 -e cpu-clock --call-graph dwarf,16384 -m 8M";
+        Self::prepare_with(dir, pid, samples)
+    }
+
+    /// The same of what `perf record OPTIONS` records.
+    pub(crate) fn prepare_with(dir: &Path, pid: u32, options: &str) -> Self {
         let [data, errors, control, replies] =
             ["perf.data", "errors", "control", "replies"].map(|name| dir.join(name));
         let fifos = format!("fifo:{},{}", control.display(), replies.display());
         let (control, replies) = (fifo(&control), fifo(&replies));
         let perf = Command::new("perf")
             .args(["record", "-q"])
-            .args(samples)
-            .args(stacks)
+            .args(options.split(' '))
             .args(["-D", "-1", "--control", &fifos, "-o"])
             .arg(&data)
             .stdout(Stdio::null())
@@ -87,7 +90,7 @@ impl Recording {
     }
 
     /// Has perf do something, and waits until it has.
-    fn order(&mut self, what: &str) {
+    pub(crate) fn order(&mut self, what: &str) {
         writeln!(self.control, "{what}").expect("perf listens");
         let (mut reply, give_up) = (Vec::new(), Instant::now() + PATIENCE);
         // It ends every reply with a newline and a NUL.
