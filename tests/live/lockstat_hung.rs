@@ -7,7 +7,7 @@ use crate::prelude::*;
 #[test]
 fn waits_that_neither_begin_nor_end_while_it_looks_are_counted() {
     let _machine = Machine::beside();
-    let (workload, truth, _program) = behind_an_inode();
+    let (_program, workload, truth) = behind_an_inode();
     for window in ["0.5", "-i 0.2 0.5"] {
         let args = format!("-K -j -p {} {window}", workload.pid());
         for report in Tool::run("lockstat", args).ok().reports() {

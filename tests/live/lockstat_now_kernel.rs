@@ -9,19 +9,20 @@ use crate::prelude::*;
 
 const INODE: &str = include_str!("../workloads/locks/inode.c");
 
-/// Threads that hang behind an inode, who they are, and the program, in whose directory it is.
-pub(crate) fn behind_an_inode() -> (Workload, Value, Program) {
+/// The program, in whose directory an inode is, threads that hang behind that, and who they are. In this order: should a test fail, the
+/// threads have to go before the directory can.
+pub(crate) fn behind_an_inode() -> (Program, Workload, Value) {
     let program = Program::c("inode", INODE, "");
     let mut workload = program.start([program.dir().join("file")]);
     workload.go();
     let truth = workload.results().remove(0);
-    (workload, truth, program)
+    (program, workload, truth)
 }
 
 #[test]
 fn a_kernel_lock_that_stands_still_names_its_owner() {
     let _machine = Machine::alone();
-    let (workload, truth, _program) = behind_an_inode();
+    let (_program, workload, truth) = behind_an_inode();
     let report = now(workload.pid());
     let waits = list(&report, "waits");
     assert_eq!(waits.len(), 2, "{report}");
