@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::bare::{CALLS, TURNS};
 use crate::c_program::{BURN, compile, run};
-use crate::kernel::alone;
+use crate::kernel::Machine;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
 
@@ -46,7 +46,7 @@ struct Cell {
 impl Cell {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        compile(dir.path(), "enter", &ENTER.replace('`', "\""), &[]);
+        compile(dir.path(), "enter", &ENTER.replace('`', "\""), "");
         let cell = Self { dir };
         for dir in ["proc", "sys"] {
             fs::create_dir_all(cell.root().join(dir)).expect("a directory");
@@ -113,7 +113,7 @@ fn assert_tools_work(pids: Pids) {
     let cell = Cell::new();
     let turns = compile(cell.dir.path(), "turns", TURNS, &["-pthread"]);
     let turns = cell.install(&turns);
-    let calls = cell.install(&compile(cell.dir.path(), "calls", CALLS, &[]));
+    let calls = cell.install(&compile(cell.dir.path(), "calls", CALLS, ""));
     let report = cell.report(pids, "lockstat", &format!("-U -- {turns}"));
     let waits = sum(&report, "locks", "contentions", |lock| {
         lock["class"] == "mutex"
@@ -142,31 +142,26 @@ fn assert_tools_work(pids: Pids) {
 
 #[test]
 fn tools_work_in_a_bare_root_file_system_with_the_hosts_processes() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     assert_tools_work(Pids::Hosts);
 }
 
 #[test]
 fn tools_work_in_a_bare_root_file_system_with_processes_of_their_own() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     assert_tools_work(Pids::Own);
 }
 
 /// A program of the host's, whose file is not there for the tool.
 #[test]
 fn a_program_outside_is_named_from_a_bare_root_file_system() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let cell = Cell::new();
-    let program = compile(cell.dir.path(), "outside", BURN, &[]);
+    let program = compile(cell.dir.path(), "outside", BURN, "");
     let mut command = Command::new(program);
     command.arg("60000");
-    let (mut workload, tgid) = Workload::spawn("outside", command);
+    let mut workload = Workload::spawn("outside", command);
+    let tgid = workload.pid();
     workload.go();
     let report = cell.report(Pids::Hosts, "profile", &format!("-F 499 -p {tgid} 0.5"));
     let is_named = |stack: &Value| stack["user"].to_string().contains("\"hot\"");
@@ -175,9 +170,7 @@ fn a_program_outside_is_named_from_a_bare_root_file_system() {
 
 #[test]
 fn a_missing_sysfs_is_named_with_the_command_that_brings_it() {
-    let Some(_machine) = alone() else {
-        return;
-    };
+    let _machine = Machine::alone();
     let output = Cell::new().run(Pids::Own, "", "runqlat", "0.1 1");
     assert_eq!(output.code, 1, "{}", output.stderr);
     let remedy = "mount -t sysfs none /sys\n";

@@ -24,16 +24,6 @@ enum Side {
     Beside(#[expect(dead_code, reason = "held, not looked at")] RwLockReadGuard<'static, ()>),
 }
 
-/// For tests that are still to say [`Machine::alone`].
-pub(crate) fn alone() -> Option<Machine> {
-    Some(Machine::alone())
-}
-
-/// For tests that are still to say [`Machine::beside`].
-pub(crate) fn beside() -> Option<Machine> {
-    Some(Machine::beside())
-}
-
 impl Machine {
     /// For a test that measures, or that disturbs whoever does: no other live test runs meanwhile.
     pub(crate) fn alone() -> Self {

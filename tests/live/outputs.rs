@@ -12,7 +12,7 @@ use profile::units;
 use serde_json::Value;
 
 use crate::disk::on_full_disk;
-use crate::kernel::beside;
+use crate::kernel::Machine;
 use crate::tool::Tool;
 use crate::traced::traced;
 use crate::workload::{Workload, number};
@@ -116,9 +116,7 @@ fn own(recording: &Recording) -> BTreeMap<String, u64> {
 
 #[test]
 fn every_format_of_a_run_of_offcputime_has_the_same_times() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let capture = Capture::waits();
     let total = capture.total();
     assert!(total > 1_000_000_000, "{total}");
@@ -156,9 +154,7 @@ fn every_format_of_a_run_of_offcputime_has_the_same_times() {
 
 #[test]
 fn every_format_of_a_run_of_profile_has_the_same_samples() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let capture = Capture::samples();
     let total = capture.total();
     assert!(total > 400, "{total}");
@@ -193,9 +189,7 @@ fn words(top: &str, function: &str) -> Vec<String> {
 
 #[test]
 fn gos_pprof_has_samples_and_time_of_profile() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let capture = Capture::samples();
     let raw = capture.pprof(&["-raw"]);
     assert!(
@@ -235,9 +229,7 @@ fn gos_pprof_has_samples_and_time_of_profile() {
 
 #[test]
 fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let capture = Capture::waits();
     let raw = capture.pprof(&["-raw"]);
     let types =
@@ -298,9 +290,7 @@ fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
 /// Build IDs as readelf and perf see them.
 #[test]
 fn mappings_have_the_build_ids_of_their_files() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let capture = Capture::waits();
     let raw = capture.pprof(&["-raw"]);
     let mappings = raw.split("\nMappings\n").nth(1).expect("mappings");
@@ -338,9 +328,7 @@ fn read_elf(path: &Path) -> Option<String> {
 /// fits on any disk.
 #[test]
 fn a_failed_write_leaves_the_old_file_whatever_the_format() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
     for ending in ENDINGS {
@@ -364,9 +352,7 @@ fn a_failed_write_leaves_the_old_file_whatever_the_format() {
 /// A file that was asked for is all that a script gets, unless it asks for more.
 #[test]
 fn with_a_file_stdout_is_quiet_unless_it_is_asked_for() {
-    let Some(_machine) = beside() else {
-        return;
-    };
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("out.folded");
     let file = file.to_str().expect("plain");
