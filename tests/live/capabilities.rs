@@ -68,7 +68,7 @@ impl Programs {
             ];
             let flags = ["-fomit-frame-pointer", "-pthread", &names[0], &names[1]];
             let at = if name == "private" { &own } else { dir.path() };
-            let program = compile(at, name, WORK, &flags);
+            let program = compile(at, name, WORK, flags);
             chown(&program, Some(NOBODY), None).expect("root");
             mode(&program, if name == "private" { 0o700 } else { 0o755 });
             chown(at, Some(NOBODY), None).expect("root");

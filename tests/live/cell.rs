@@ -111,7 +111,7 @@ fn sum(report: &Value, list: &str, what: &str, is_it: impl Fn(&Value) -> bool) -
 
 fn assert_tools_work(pids: Pids) {
     let cell = Cell::new();
-    let turns = compile(cell.dir.path(), "turns", TURNS, &["-pthread"]);
+    let turns = compile(cell.dir.path(), "turns", TURNS, "-pthread");
     let turns = cell.install(&turns);
     let calls = cell.install(&compile(cell.dir.path(), "calls", CALLS, ""));
     let report = cell.report(pids, "lockstat", &format!("-U -- {turns}"));
