@@ -192,6 +192,10 @@ fn what_an_event_does_not_have_is_said() {
             "-e uprobe:/no/such/file:main",
             "uprobe: no file /no/such/file",
         ),
+        (
+            "-e uprobe:/etc/passwd:main",
+            "uprobe: /etc/passwd: no program or library; see file(1)",
+        ),
     ] {
         assert_eq!(complaint(options), format!("profile: {expected}\n"));
     }

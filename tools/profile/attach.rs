@@ -154,6 +154,12 @@ fn attach_uprobe(
     (path, symbol): (&str, &str),
 ) -> Result<Vec<Link>> {
     let file = find_file(path).with_context(|| format!("uprobe: no file {path}"))?;
+    if !is_elf(&file) {
+        bail!(
+            "uprobe: {}: no program or library; see file(1)",
+            file.display()
+        );
+    }
     let pid = match args.targets.pids.as_slice() {
         // Other processes then never trap.
         [pid] => i32::try_from(*pid).context("PID")?,

@@ -53,7 +53,7 @@ fn remedy(acts: &[String], number: i32, has_power: bool) -> &'static str {
     let is = |beginning: &str| acts.iter().any(|act| act.starts_with(beginning));
     let (writes, starts) = (is("write "), is("run "));
     match number {
-        libc::ENOENT | libc::ENOTDIR if writes => "make its directory first",
+        libc::ENOENT if writes => "make its directory first",
         libc::ENOENT if starts => "check its name, and PATH",
         libc::EACCES | libc::ENOEXEC if starts => "it is to be an executable file",
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => "make room there",
