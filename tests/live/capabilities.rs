@@ -1,4 +1,4 @@
-//! What tools lose without a capability: docs/capabilities.md, cell by cell.
+//! Losses of tools without a capability: docs/capabilities.md, cell by cell.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -137,11 +137,44 @@ fn set<'a>(capabilities: impl Iterator<Item = &'a String>) -> String {
     format!("-all{}", words.collect::<String>())
 }
 
+/// Mounts of whoever starts a tool.
+#[derive(Clone, Copy)]
+enum Tracefs {
+    /// In its usual place, as systemd has it.
+    Mounted,
+    Absent,
+}
+
+impl Tracefs {
+    /// Begins a command in a mount namespace of its own.
+    fn command(self) -> Command {
+        let tracing = "/sys/kernel/tracing";
+        let prepare = match self {
+            Self::Mounted => format!("mount -t tracefs none {tracing}"),
+            Self::Absent => format!("while umount {tracing} 2>/dev/null; do :; done"),
+        };
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            &format!("{prepare}; exec \"$@\""),
+            "sh",
+        ]);
+        command
+    }
+}
+
 /// Runs a column's command with these capabilities and no others.
-fn run(column: &str, pids: &str, capabilities: &str, user: Option<&Path>) -> Output {
+fn run(
+    (column, tracefs): (&str, Tracefs),
+    pids: &str,
+    capabilities: &str,
+    user: Option<&Path>,
+) -> Output {
     let (tool, options) = column.split_once(' ').unwrap_or((column, ""));
-    let mut command = Command::new("setpriv");
-    command.arg(format!("--bounding-set={capabilities}"));
+    let mut command = tracefs.command();
+    command.args(["setpriv", &format!("--bounding-set={capabilities}")]);
     match user {
         // A copy that everybody may run.
         Some(copies) => {
@@ -168,7 +201,7 @@ fn run(column: &str, pids: &str, capabilities: &str, user: Option<&Path>) -> Out
     Tool::spawn(tool, command).finish()
 }
 
-/// What a run has lost, in the document's words.
+/// Losses of a run, in the document's words.
 fn lost(column: &str, output: &Output) -> String {
     if output.code != 0 {
         return "does not run".to_owned();
@@ -232,7 +265,7 @@ fn without_a_capability_is_lost_what_the_document_says() {
         let others = set(others.filter(|name| *name != without));
         for (column, expected) in columns.iter().zip(cells) {
             assert_lost(expected, column, without, || {
-                run(column, &pids, &others, None)
+                run((column, Tracefs::Mounted), &pids, &others, None)
             });
         }
     }
@@ -250,7 +283,24 @@ fn with_the_documents_capabilities_nothing_is_lost() {
         let tool = column.split(' ').next().expect("a word");
         fs::copy(crate::built(tool), programs.dir.path().join(tool)).expect("a copy");
         assert_lost("-", column, "any", || {
-            run(column, &pids, &all, Some(programs.dir.path()))
+            run(
+                (column, Tracefs::Mounted),
+                &pids,
+                &all,
+                Some(programs.dir.path()),
+            )
         });
     }
+}
+
+/// Futexes are seen by the tracepoints of a system call, whose number only tracefs tells.
+#[test]
+fn without_tracefs_the_least_set_is_told_how_to_mount_it() {
+    let _machine = Machine::beside();
+    let (_, rows) = table();
+    let all = set(rows.iter().map(|(name, _)| name));
+    let output = run(("lockstat", Tracefs::Absent), "1", &all, None);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    let remedy = "mount -t tracefs none /sys/kernel/tracing\n";
+    assert!(output.stderr.ends_with(remedy), "{}", output.stderr);
 }

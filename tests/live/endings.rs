@@ -117,9 +117,9 @@ fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
 fn files_are_written_even_if_nobody_reads_stdout() {
     let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
-    for tool in ["offcputime", "profile", "lockstat"] {
+    for (tool, format) in [("offcputime", "-f"), ("profile", "-j"), ("lockstat", "")] {
         let file = dir.path().join(format!("{tool}.json"));
-        let args = format!("-q -o {} 200ms", file.display());
+        let args = format!("-q {format} -o {} 200ms", file.display());
         assert_eq!(unread(Tool::command(tool, args)), Some(0), "{tool}");
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{tool} -o: {error}"));
         assert_eq!(json(&text)["tool"], tool);

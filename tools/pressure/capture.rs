@@ -11,7 +11,6 @@ use bpf::pressure::{PressureLinks, PressureSkel, PressureSkelBuilder};
 use budget::meter::Meter;
 use budget::{Allowed, Limit, Next};
 use host::clock::monotonic_ns;
-use host::privileges;
 use libbpf_rs::skel::Skel;
 use loader::counters::Counters;
 use loader::iterate;
@@ -108,9 +107,6 @@ impl Capture {
             }
             Ok(())
         })?;
-        if args.stacks && !args.common.quiet {
-            privileges::say_unseen("pressure");
-        }
         let stacks = args
             .stacks
             .then(|| Stacks::open(&skel, args.common.json, args.budget.max_overhead.is_some()))

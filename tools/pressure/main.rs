@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use budget::meter::Meter;
 use host::clock::monotonic_ns;
+use host::privileges;
 use session::Options;
 use session::outcome::Outcome;
 use session::program;
@@ -54,6 +55,9 @@ fn trace(mut args: Args) -> Result<Outcome> {
     let armed = armed.transpose()?;
     if let Some(why) = source.absence().filter(|_| !args.common.quiet) {
         profile::say!("pressure: {why}; SOME, FULL and AVG10 are unknown");
+    }
+    if args.stacks && !args.common.quiet {
+        privileges::say_unseen(Args::NAME);
     }
     let mut outcome = Outcome::Done;
     loop {

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
 use host::libraries;
+use host::privileges::{self, Capabilities};
 use libbpf_rs::Link;
 use loader::tracefs;
 
@@ -171,7 +172,10 @@ fn attach_uprobe(
         Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => {
             bail!("uprobe: no function {symbol} in {file}; nm and nm -D list them")
         }
-        Err(err) if err.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+        Err(err)
+            if err.kind() == libbpf_rs::ErrorKind::PermissionDenied
+                && !privileges::effective().contains(Capabilities::SYS_ADMIN) =>
+        {
             bail!("uprobe: attach to {symbol} in {file}: {UPROBES}")
         }
         link => Ok(vec![link.with_context(|| {

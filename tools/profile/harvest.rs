@@ -140,7 +140,7 @@ impl Harvest {
         losses.count("throttled", "samples the kernel did not take", missing);
         count_skipped(skel.object(), losses);
         late_cpus.count(losses);
-        Counters::new(skel.object(), &LOSSES, &[])?.count(losses)?;
+        Counters::new(skel.object(), &LOSSES, &["moments_full"])?.count(losses)?;
         stacks.count_losses(losses);
         Ok(())
     }

@@ -87,7 +87,8 @@ fn list() -> String {
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            profile::say!("usekit: write to stdout: {error}");
+            let error = anyhow::Error::new(error).context("write to stdout");
+            profile::say!("usekit: {}", host::remedies::line(&error, true));
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

@@ -18,8 +18,6 @@ pub struct Cost {
     pub runs: u64,
     /// Time spent in them, ns; `None` when the kernel refused to measure.
     pub bpf_ns: Option<u64>,
-    /// Runs that the kernel skipped because the same program was already running on that CPU.
-    pub recursions: u64,
     /// CPU time of the tool itself, ns.
     pub own_cpu_ns: u64,
     /// Wall time, ns.
@@ -54,7 +52,6 @@ impl Cost {
                 continue;
             };
             cost.runs += info.run_cnt;
-            cost.recursions += info.recursion_misses;
             cost.bpf_ns = cost.bpf_ns.map(|sum| sum + info.run_time_ns);
         }
         cost.map_bytes = object

@@ -52,7 +52,7 @@ pub const FOR_REPETITION: Capabilities = FOR_PROBES
 /// Needs of a next capture on top: its BPF programs are measured, and uprobes placed again.
 pub const FOR_PROBES: Capabilities = Capabilities::SYS_ADMIN;
 
-/// What stacks and names lack without a capability, in the words of docs/capabilities.md.
+/// Lacks of stacks and names without a capability, in the words of docs/capabilities.md.
 const SEEING: [(Capabilities, &str, &str); 4] = [
     (
         Capabilities::SYS_PTRACE,
@@ -74,10 +74,7 @@ const SEEING: [(Capabilities, &str, &str); 4] = [
 
 /// Says what stacks and names will lack for want of capabilities; for tools that take stacks.
 pub fn say_unseen(tool: &str) {
-    let mut has = effective();
-    if has.contains(Capabilities::SYS_ADMIN) {
-        has |= NEWER;
-    }
+    let mut has = with_stand_in(effective());
     if !kernel_names_are_hidden() {
         has |= Capabilities::SYSLOG;
     }
@@ -90,11 +87,22 @@ pub fn say_unseen(tool: &str) {
     }
 }
 
-/// Whether addresses read as zeros in the list of symbols, which depends on sysctls, too.
+/// Looks whether all addresses read as zeros in the list of symbols, which depends on sysctls, too. Real ones may begin with one.
 fn kernel_names_are_hidden() -> bool {
-    let mut address = [0; 16];
-    let read = File::open("/proc/kallsyms").and_then(|mut file| file.read_exact(&mut address));
-    read.is_err() || address == [b'0'; 16]
+    let mut beginning = [0; 4096];
+    let read = File::open("/proc/kallsyms").and_then(|mut file| file.read(&mut beginning));
+    let lines = beginning[..read.unwrap_or(0)].split(|&byte| byte == b'\n');
+    let addresses = lines.filter_map(|line| line.first_chunk::<16>());
+    addresses.into_iter().all(|address| *address == [b'0'; 16])
+}
+
+/// These with those that SYS_ADMIN stands in for.
+fn with_stand_in(has: Capabilities) -> Capabilities {
+    if has.contains(Capabilities::SYS_ADMIN) {
+        has | NEWER
+    } else {
+        has
+    }
 }
 
 /// Gives up all capabilities but those that tracing and reporting need and `also`, and any hope for new ones. For the
@@ -131,10 +139,9 @@ pub fn effective() -> Capabilities {
     capabilities(None).map_or(Capabilities::all(), |now| now.effective)
 }
 
-/// Whether they are all that tracing takes: what is refused then is refused by something else.
+/// Tells whether the tool has all that tracing takes: what is refused then is refused by something else.
 pub fn suffice() -> bool {
-    let enough = Capabilities::BPF | Capabilities::PERFMON | Capabilities::SYS_PTRACE;
-    effective().contains(enough)
+    with_stand_in(effective()).contains(NEWER | Capabilities::SYS_PTRACE)
 }
 
 /// SYS_ADMIN where it has to stand in for one that the kernel or the container does not have.

@@ -2,20 +2,23 @@
 
 use std::io;
 
-/// How the standard library ends what the kernel says, before a number and a parenthesis.
+/// End of what the kernel says in the standard library's words, before a number and a parenthesis.
 const NUMBER: &str = " (os error ";
 
-/// What a library says that knows neither the tool nor its user; the reason follows.
+/// Beginning of what a library says that knows neither the tool nor its user; the reason follows.
 const LIBRARY: &str = "failed to ";
 
+/// Acts on what a user has named.
+const USERS: [&str; 3] = ["write ", "run ", "cgroup "];
+
 /// `ACT: CAUSE; REMEDY`, without control characters. A part of the error may bring its own remedy, behind a semicolon.
-/// `has_power`: who is refused something has all that root has for tracing.
+/// `has_power`: the tool has all capabilities that tracing takes.
 pub fn line(error: &anyhow::Error, has_power: bool) -> String {
     let (mut parts, mut remedies, mut number) = (Vec::new(), Vec::new(), None);
     for part in error.chain().map(ToString::to_string) {
         let (part, of_part) = split_number(&part);
         number = of_part.or(number);
-        let (part, remedy) = part.split_once("; ").unwrap_or((part, ""));
+        let (part, remedy) = split_remedy(part);
         parts.push(part.to_owned());
         remedies.extend((!remedy.is_empty()).then(|| remedy.to_owned()));
     }
@@ -28,6 +31,14 @@ pub fn line(error: &anyhow::Error, has_power: bool) -> String {
     let semicolon = if remedy.is_empty() { "" } else { "; " };
     let line = format!("{}{semicolon}{remedy}", parts.join(": "));
     profile::escape::terminal(&line.replace('\n', " ")).into()
+}
+
+/// A part and the remedy that it brings. None is in what names a file or command of the user's, who may have written anything.
+fn split_remedy(part: &str) -> (&str, &str) {
+    if USERS.iter().any(|act| part.starts_with(act)) && !part.contains(": ") {
+        return (part, "");
+    }
+    part.rsplit_once("; ").unwrap_or((part, ""))
 }
 
 /// The kernel's words without their number.
@@ -48,7 +59,7 @@ fn split_number(text: &str) -> (&str, Option<i32>) {
     split.unwrap_or((text, None))
 }
 
-/// What helps against an error of the kernel's. `acts`: what was being done, the largest first.
+/// The remedy for an error of the kernel's. `acts`: what was being done, the largest first.
 fn remedy(acts: &[String], number: i32, has_power: bool) -> &'static str {
     let is = |beginning: &str| acts.iter().any(|act| act.starts_with(beginning));
     let (writes, starts) = (is("write "), is("run "));
@@ -56,6 +67,11 @@ fn remedy(acts: &[String], number: i32, has_power: bool) -> &'static str {
         libc::ENOENT if writes => "make its directory first",
         libc::ENOENT if starts => "check its name, and PATH",
         libc::EACCES | libc::ENOEXEC if starts => "it is to be an executable file",
+        libc::E2BIG if starts => "give it fewer arguments",
+        libc::EAGAIN if writes => "give it an output that waits for its reader",
+        libc::ENOENT | libc::ENOTDIR if is("cgroup ") => {
+            "findmnt -t cgroup2,cgroup shows where they are"
+        }
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => "make room there",
         libc::EPERM | libc::EACCES if writes => "choose another place",
         libc::EPERM | libc::EACCES if has_power => {
@@ -131,12 +147,27 @@ mod tests {
     fn files_and_commands_have_their_own_remedies() {
         let ends = |said: String, remedy: &str| assert!(said.ends_with(remedy), "{said}");
         ends(
+            said(refused(libc::ENOENT), &["cgroup /a"]),
+            "shows where they are",
+        );
+        ends(said(refused(libc::E2BIG), &["run a"]), "fewer arguments");
+        ends(
             said(refused(libc::EACCES), &["write a"]),
             "choose another place",
         );
         ends(said(refused(libc::ENOENT), &["write a"]), "directory first");
         ends(said(refused(libc::ENOENT), &["run a"]), "PATH");
         ends(said(refused(libc::ENOSPC), &["write a"]), "make room there");
+    }
+
+    #[test]
+    fn semicolons_in_users_names_are_no_remedies() {
+        assert_eq!(
+            said(refused(libc::EACCES), &["write a; b.svg"]),
+            "write a; b.svg: Permission denied; choose another place"
+        );
+        let known = "cgroup /a; b: not a cgroup v2 directory; cgroup v2 is mounted at /c";
+        assert_eq!(said(anyhow!(known), &[]), known);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use profile::losses::Losses;
 
 /// A global variable or a member of one (`variable.member`), the stable word for JSON, and the same for people.
 ///
-/// Where there is a counter with `_ns` behind its name, that is the time of what was lost.
+/// A counter with `_ns` behind its name is the time of what was lost.
 pub type Words = (&'static str, &'static str, &'static str);
 
 /// Counters of the shared headers, in the order in which they are told.
@@ -45,7 +45,10 @@ const SHARED: [Words; 7] = [
     ),
 ];
 
-/// Where an object keeps its counters.
+/// Ends of the names of other variables that count losses.
+const LOSSES: [&str; 3] = ["_busy", "_full", "_lost"];
+
+/// An object's counters, and the map that they are in.
 #[derive(Debug)]
 pub struct Counters {
     bss: MapHandle,
@@ -67,7 +70,7 @@ impl Counters {
     /// # Errors
     ///
     /// An object without type information; a counter of `own` that it does not have; a member of a variable whose name ends in
-    /// `losses` that would be told to nobody.
+    /// `losses`, or another counter of losses by its name, that would be told to nobody.
     pub fn new(object: &Object, own: &[Words], elsewhere: &[&str]) -> Result<Self> {
         let mut found = offsets(object)?;
         found.retain(|(name, _)| !elsewhere.contains(&name.as_str()));
@@ -82,9 +85,9 @@ impl Counters {
             let time_at = take(&mut found, &format!("{}_ns", words.0));
             all.push(Counter { at, time_at, words });
         }
-        let untold = found.iter().find(|(name, _)| {
-            let variable = name.split_once('.').map(|(variable, _)| variable);
-            variable.is_some_and(|variable| variable.ends_with("losses"))
+        let untold = found.iter().find(|(name, _)| match name.split_once('.') {
+            Some((variable, _)) => variable.ends_with("losses"),
+            None => LOSSES.iter().any(|end| name.ends_with(end)),
         });
         if let Some((name, _)) = untold {
             bail!("nobody is told of the losses in {name}");

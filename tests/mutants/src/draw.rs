@@ -10,10 +10,11 @@ use fastrand::Rng;
 use crate::mutation::{self, Mutation};
 
 /// The accounting in Rust: what counts, adds, divides, merges and sorts. Ends of names count below directories.
-const ACCOUNTS: [(&str, &[&str]); 5] = [
+const ACCOUNTS: [(&str, &[&str]); 6] = [
     ("common/hist/src", &[""]),
     ("common/budget/src", &[""]),
-    ("common/loader/src", &["arrivals", "maps"]),
+    ("common/host/src", &["clock"]),
+    ("common/loader/src", &["arrivals", "counters", "maps"]),
     ("common/session/src", &["collect", "intervals", "schedule"]),
     (
         "common/profile/src",
