@@ -51,7 +51,7 @@ impl Image {
         }
     }
 
-    /// As `docker run --privileged --pid=host --cgroupns=host` has it: its own of all else.
+    /// Namespaces of `docker run --privileged --pid=host --cgroupns=host`: its own of all else.
     fn command(&self, words: &[&str]) -> Command {
         let script = "mount -t proc proc \"$0/proc\" && mount -t sysfs sysfs \"$0/sys\" && \
                       exec env -i \"$@\"";

@@ -119,7 +119,7 @@ fn rpm_installs_and_removes_the_package() {
     let rpm = |args: &[&str]| {
         let mut command = Command::new("rpm");
         command.arg("--root").arg(userland.path("/"));
-        // In that root.
+        // A path in that root.
         command.args(["--dbpath", "/rpm"]).args(args);
         run(&mut command)
     };

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What `make dist` left, by its name.
+/// A file that `make dist` left, by its name.
 pub(crate) fn dist(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("dist");
     let path = dir.join(name);

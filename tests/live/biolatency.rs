@@ -47,7 +47,7 @@ pub(crate) fn groups(report: &Value) -> &[Value] {
     list(report, "groups")
 }
 
-/// How many requests, and for how long, ns.
+/// Requests, and their time, ns.
 pub(crate) fn requests_of(ops: &Value, class: &str) -> (u64, u64) {
     (
         number(&ops[class], "requests"),

@@ -20,7 +20,7 @@ pub(crate) fn assert_within<N: PartialOrd + Debug>(
     );
 }
 
-/// As many events as between the two logs, in a sum (ns) inside their bracket.
+/// Asserts as many events as between the two logs, in a sum (ns) inside their bracket.
 #[track_caller]
 pub(crate) fn assert_bracketed(
     what: impl Display,

@@ -96,7 +96,7 @@ static void pause_ns(long ns)
 	nanosleep(&pause, NULL);
 }
 
-/* How often this thread has gone to sleep. */
+/* Times that this thread has gone to sleep. */
 static long sleeps_so_far(void)
 {
 	struct rusage usage;
@@ -172,7 +172,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// As [`compile`].
+    /// The same as [`compile`].
     pub(crate) fn c(name: &str, source: &str, flags: impl Args) -> Self {
         Self::c_in(tempfile::tempdir(), name, source, flags)
     }
@@ -183,7 +183,7 @@ impl Program {
         Self::c_in(dir, name, source, flags)
     }
 
-    /// In a directory of one's own choosing.
+    /// The same in a directory of one's own choosing.
     pub(crate) fn c_in(
         dir: std::io::Result<TempDir>,
         name: &str,

@@ -140,7 +140,7 @@ fn set<'a>(capabilities: impl Iterator<Item = &'a String>) -> String {
 /// Mounts of whoever starts a tool.
 #[derive(Clone, Copy)]
 enum Tracefs {
-    /// In its usual place, as systemd has it.
+    /// It is in its usual place, as systemd has it.
     Mounted,
     Absent,
 }
@@ -238,7 +238,7 @@ fn assert_lost(expected: &str, column: &str, without: &str, mut look: impl FnMut
         found, expected,
         "{column} without {without}: {stderr}{stdout}"
     );
-    // What is lost is said, with the capability that it takes.
+    // A loss is said, with the capability that it takes.
     assert_eq!(
         found != "-",
         stderr.contains(&format!("{without})")),

@@ -28,14 +28,14 @@ int main(int argc, char **argv)
 }
 ";
 
-/// Whose processes are seen.
+/// Processes that are seen.
 #[derive(Clone, Copy, PartialEq)]
 enum Pids {
     Hosts,
     Own,
 }
 
-/// What is mounted beside /proc.
+/// Mounts beside /proc.
 const SYS: &str = "mount -t sysfs -o ro none $root/sys";
 
 struct Cell {

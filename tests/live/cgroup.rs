@@ -101,7 +101,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Where the disk, not partition, that a directory lies on is in sysfs.
+/// Directory in sysfs of the disk, not partition, that a directory lies on.
 fn disk_below(dir: &Path) -> Option<PathBuf> {
     let device = fs::metadata(dir).ok()?.dev();
     let (major, minor) = (libc::major(device), libc::minor(device));

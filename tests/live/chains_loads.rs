@@ -82,7 +82,7 @@ fn a_function_has_its_caller_at_its_first_instruction() {
     }
 }
 
-/// What a tool finds of a program's work.
+/// Findings of a tool about a program's work.
 fn stacks_under(tool: &str, options: &str, program: &Path) -> Vec<Stack> {
     let workload = Workload::spawn("chains", Command::new(program));
     let tgid = workload.pid();

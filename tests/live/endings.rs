@@ -126,7 +126,7 @@ fn files_are_written_even_if_nobody_reads_stdout() {
     }
 }
 
-/// How a tool ends whose stdout nobody reads.
+/// Exit status of a tool whose stdout nobody reads.
 fn unread(mut command: Command) -> Option<i32> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -218,7 +218,7 @@ fn full_disks_are_named_and_leave_what_was_there() {
         let output = output.expect("the tool runs");
         assert_eq!(output.status.code(), Some(1), "{tool}");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // What could not be written, and why.
+        // The file that could not be written, and the reason.
         for part in ["stdout", "No space left on device"] {
             assert!(stderr.contains(part), "{tool}: {stderr}");
         }

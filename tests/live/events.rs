@@ -56,7 +56,7 @@ fn busy() -> Program {
     Program::c("busy", BUSY, "")
 }
 
-/// What profile says of the program's work.
+/// Words of profile on the program's work.
 fn trace(mut workload: Workload, options: &str) -> Output {
     let args = format!("-j -p {} {options}", workload.pid());
     let tool = Tool::attached("profile", args);

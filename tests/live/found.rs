@@ -1,4 +1,4 @@
-//! What a report or a workload's result has at a place: a missing field is told with all that there is.
+//! Look-ups in reports and workloads' results: a missing field is told with all that there is.
 
 use serde_json::Value;
 
@@ -23,17 +23,17 @@ pub(crate) fn text<'a>(result: &'a Value, field: &str) -> &'a str {
     text.unwrap_or_else(|| panic!("no text {field} in {result}"))
 }
 
-/// Of a thread or process.
+/// The ID of a thread or process.
 pub(crate) fn id(result: &Value, field: &str) -> u32 {
     u32::try_from(number(result, field)).expect("IDs fit")
 }
 
-/// Of an integer of all these.
+/// The sum of an integer of all these.
 pub(crate) fn sum<'a>(entries: impl IntoIterator<Item = &'a Value>, field: &str) -> u64 {
     entries.into_iter().map(|entry| number(entry, field)).sum()
 }
 
-/// Of a stack's values: ns, samples or weights.
+/// The sum of a stack's values: ns, samples or weights.
 pub(crate) fn weight(stack: &Value) -> u64 {
     let values = list(stack, "values").iter();
     values
@@ -45,7 +45,7 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What is printed as `0x…`.
+/// A number that is printed as `0x…`.
 pub(crate) fn address(entry: &Value) -> u64 {
     let digits = text(entry, "address").strip_prefix("0x").expect("0x");
     u64::from_str_radix(digits, 16).expect("hexadecimal")
@@ -57,7 +57,7 @@ pub(crate) fn ids(result: &Value, field: &str) -> Vec<u64> {
     entries.map(|id| id.as_u64().expect("an ID")).collect()
 }
 
-/// Of the values at the ends of folded lines.
+/// The sum of the values at the ends of folded lines.
 pub(crate) fn folded_sum<'a>(lines: impl IntoIterator<Item = &'a str>) -> u64 {
     let value = |line: &'a str| line.rsplit(' ').next()?.parse::<u64>().ok();
     let values = lines.into_iter().map(value);

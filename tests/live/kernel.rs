@@ -25,7 +25,7 @@ enum Side {
 }
 
 impl Machine {
-    /// For a test that measures, or that disturbs whoever does: no other live test runs meanwhile.
+    /// Serves a test that measures, or that disturbs whoever does: no other live test runs meanwhile.
     pub(crate) fn alone() -> Self {
         require_live();
         // A test that failed while it held this leaves nothing behind.
@@ -34,7 +34,7 @@ impl Machine {
         ))
     }
 
-    /// For a test whose outcome is the same whatever else runs: others of its kind may run meanwhile.
+    /// Serves a test whose outcome is the same whatever else runs: others of its kind may run meanwhile.
     pub(crate) fn beside() -> Self {
         require_live();
         Self::taken(Side::Beside(
@@ -63,7 +63,7 @@ pub(crate) fn assert_machine_taken() {
     );
 }
 
-/// Where no live test can run, the first of them ends them all, and says so; under `REQUIRE_LIVE=1` each fails.
+/// Ends all live tests, and says so, where none can run; under `REQUIRE_LIVE=1` each fails.
 fn require_live() {
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
@@ -95,7 +95,7 @@ pub(crate) fn id_of(directory: &Path) -> Option<u32> {
     directory.file_name()?.to_str()?.parse().ok()
 }
 
-/// What the thread does, by the kernel's word, begins so: the number of a system call, its arguments.
+/// The thread's work, by the kernel's word, begins so: the number of a system call, its arguments.
 pub(crate) fn is_in_call(task: &Path, call: &str) -> bool {
     fs::read_to_string(task.join("syscall")).is_ok_and(|text| text.starts_with(call))
 }

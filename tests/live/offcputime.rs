@@ -123,7 +123,7 @@ fn the_waker_of_a_pipe_read_is_its_writer() {
     }
 }
 
-/// Where all threads were, all the time that they lived.
+/// Phases of all threads, all the time that they lived.
 pub(crate) fn phases_ns(report: &Value) -> u64 {
     let phases = ["oncpu_ns", "runqueue_ns", "blocked_ns"];
     let phases = phases.map(|phase| number(&report["accounting"], phase));

@@ -1,4 +1,4 @@
-//! What live tests are written in.
+//! The vocabulary of live tests.
 
 pub(crate) use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use crate::cpu_times::stolen_samples;
 use crate::prelude::*;
 
-/// Of stacks with this function; all with "".
+/// The sum over stacks with this function; over all with "".
 fn samples(report: &Value, function: &str) -> u64 {
     let calls = |stack: &&Value| {
         let mut frames = list(stack, "user").iter();

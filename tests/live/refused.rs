@@ -19,7 +19,7 @@ const RUNS: [(&str, &[&str]); 7] = [
     ("lockstat", &["--now", "-p", "TARGET"]),
 ];
 
-/// What else makes tools ask the kernel for something.
+/// Other programs that make tools ask the kernel for something.
 const OTHER_RUNS: [(&str, &[&str]); 7] = [
     (
         "profile",

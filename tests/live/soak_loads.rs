@@ -16,7 +16,7 @@ fn intervals(report: &Value) -> u64 {
     sum(list(report, "stacks"), "count") + filtered + lost(report, &losses)
 }
 
-/// What runqlat has in its groups.
+/// Sums of runqlat's groups.
 fn waits(report: &Value) -> u64 {
     sum(list(report, "groups"), "count")
 }
@@ -26,12 +26,12 @@ fn waits_and_lost(report: &Value) -> u64 {
     waits(report) + lost(report, &["groups_full", "buckets_full", "unseen"])
 }
 
-/// What profile counted of switches or calls, whatever became of it.
+/// Switches or calls that profile counted, whatever became of them.
 fn samples(report: &Value) -> u64 {
     sum(list(report, "stacks"), "count") + lost(report, &["rows_full", "busy"])
 }
 
-/// What is held against the load's own account; `None`: only what holds for every load.
+/// The figure that is held against the load's own account; `None`: only what holds for every load.
 type Count = Option<fn(&Value) -> u64>;
 
 /// Runs a load under one tool after the other; what became of each. As many events as the load knows of, and at most `edges` more, of how its threads begin
@@ -103,7 +103,7 @@ fn code_that_comes_and_goes_throughout() {
     let slices = number(&soaked.load, "slices");
     // A switch that a sandbox's kernel hides may cut an interval in two, or join two.
     let hidden = lost(&soaked.report, &["out_of_order"]);
-    // How it begins and ends.
+    // Its beginning and its end.
     let bounds = slices - hidden.min(slices)..=slices + hidden + 8;
     assert_within("intervals", intervals(&soaked.report), bounds, hidden);
 
@@ -144,7 +144,7 @@ fn stacks_by_the_ten_thousand_are_counted_to_the_last() {
         ("offcputime", "-m 0 -p PID", Some(intervals)),
         ("profile", "-e context-switches -c 1 -p PID", Some(samples)),
     ];
-    // How both threads begin and end, too.
+    // Beginnings and ends of both threads, too.
     for soaked in hold(&load, &rows, |soaked| 10 + looks(soaked)) {
         let stacks = list(&soaked.report, "stacks").len() as u64;
         let losses = ["rows_full", "stack_table_full", "stack_ring_full"];

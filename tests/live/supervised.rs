@@ -91,7 +91,7 @@ pub(crate) fn run(tool: &str, args: &[&str], refusal: Option<Refusal<'_>>) -> Ru
     Run { calls, output }
 }
 
-/// In the child: installs the filter and tells where its other end is.
+/// Installs the filter, in the child, and tells where its other end is.
 fn hand_over(tells: &UnixStream) -> io::Result<()> {
     let load_number = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0);
     let mut filter = [load_number; CALLS.len() + 3];

@@ -96,14 +96,14 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Of a tool that ended with this status.
+    /// The output of a tool that ended with this status.
     #[track_caller]
     pub(crate) fn status(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{}", self.stderr);
         self
     }
 
-    /// Of a tool that had no complaints.
+    /// The output of a tool that had no complaints.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         self.status(0)

@@ -21,7 +21,7 @@ pub(crate) struct Workload {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What it says that it is; somebody else may have to translate it.
+    /// Its ID by its own word; somebody else may have to translate it.
     pub(crate) tgid: u32,
 }
 

@@ -189,7 +189,7 @@ fn explain(step: Step, err: &libbpf_rs::Error) -> anyhow::Error {
     }
 }
 
-/// What failed, by the first complaint.
+/// The act that failed, by the first complaint.
 fn act(step: Step, said: &str) -> String {
     let mut lines = said
         .lines()

@@ -21,7 +21,7 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Remedy where [`events`] cannot be had.
 pub const REMEDY: &str = "tracefs is not mounted; mount -t tracefs none /sys/kernel/tracing";
 
-/// Of kernels without tracepoints of system calls.
+/// Remedy on kernels without tracepoints of system calls.
 const SYSCALLS: &str = "not in this kernel; one built with CONFIG_FTRACE_SYSCALLS=y is needed";
 
 /// Directory of all events: one of each category in it, and in that one of each tracepoint.

@@ -1,4 +1,4 @@
-//! When a run ticks and ends.
+//! Ticks and end of a run.
 
 use std::time::Duration;
 

@@ -77,7 +77,7 @@ impl Flags {
     }
 }
 
-/// Of a flag in the usage.
+/// A flag's name in the usage.
 fn takes_value(usage: &str, name: &str) -> Option<bool> {
     let mut words = usage.split_whitespace();
     words.find(|word| name.starts_with("--") && word.trim_matches(['[', ']']) == name)?;

@@ -13,7 +13,7 @@ use crate::task::{self, Totals};
 
 const GO: libc::c_int = libc::SIGUSR1;
 
-/// What a thread reports: a JSON object, or nothing for a helper.
+/// A thread's report: a JSON object, or nothing for a helper.
 pub type Report = Option<Value>;
 
 struct Member {
