@@ -57,11 +57,13 @@ pub(crate) fn assert_inside(report: &Value, what: &str, (count, ns): (u64, u64),
     );
 }
 
+/// Next to nothing is lost. An interrupt that meets a program of ours at work is an event lost: one in a hundred at most.
 pub(crate) fn assert_few_losses(report: &Value) {
+    let runs = number(&report["cost"], "bpf_runs");
     for (loss, count) in report["losses"].as_object().expect("losses") {
         let most = match loss.as_str() {
             "unseen" | "unseen_bytes" | "unattributed" => u64::MAX,
-            "nested" => 10,
+            "nested" => runs / 100,
             _ => 0,
         };
         assert!(count.as_u64() <= Some(most), "{loss}: {count}");
