@@ -352,6 +352,11 @@ fn usage_errors_exit_2_and_a_closed_pipe_is_no_error() {
     let output = flame(&["convert", text(&path), "/no/such/dir/out.svg"]);
     assert_eq!(
         stderr(&output).trim_end(),
-        "flame: write /no/such/dir/out.svg: No such file or directory (os error 2)"
+        "flame: write /no/such/dir/out.svg: No such file or directory; make its directory first"
+    );
+    let output = flame(&["top", "/no/such.folded"]);
+    assert_eq!(
+        stderr(&output).trim_end(),
+        "flame: /no/such.folded: No such file or directory; check its name"
     );
 }

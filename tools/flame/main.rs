@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+mod complaint;
 mod convert;
 mod diff;
 mod draw;
@@ -85,9 +86,7 @@ pub fn main(line: &[OsString]) -> ExitCode {
         // head has read enough.
         Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,
         Err(err) => {
-            // In them are names that a file chose.
-            let line = format!("{err:#}").replace('\n', " ");
-            profile::say!("flame: {}", profile::escape::terminal(&line));
+            profile::say!("flame: {}", complaint::line(&err));
             ExitCode::FAILURE
         }
     }
