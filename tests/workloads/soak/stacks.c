@@ -64,8 +64,8 @@ int main(int argc, char **argv)
 	ready();
 	long long start = clock_ns(CLOCK_MONOTONIC);
 	wake_all(&begun);
-	await_count(&done, 1);
+	await_all(1);
 	long long took = clock_ns(CLOCK_MONOTONIC) - start;
-	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld}\n", took, sleeps, slept);
+	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"looks\": %lld}\n", took, sleeps, slept, looks);
 	return finished();
 }

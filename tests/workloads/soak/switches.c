@@ -49,13 +49,13 @@ int main(int argc, char **argv)
 	long long start = clock_ns(CLOCK_MONOTONIC);
 	end_ns = start + atoll(argv[1]) * 1000000;
 	wake_all(&begun);
-	await_count(&done, 2 * cpus);
+	await_all(2 * cpus);
 	long long took = clock_ns(CLOCK_MONOTONIC) - start;
 	for (int i = 0; i < 2 * cpus; i++) {
 		total += sides[i].slices;
 		rounds += sides[i].rounds;
 	}
-	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"threads\": %d}\n", took, rounds, total,
+	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"looks\": %lld, \"threads\": %d}\n", took, rounds, total, looks,
 	    2 * cpus);
 	return finished();
 }

@@ -30,11 +30,11 @@ int main(int argc, char **argv)
 	ready();
 	long long start = clock_ns(CLOCK_MONOTONIC);
 	wake_all(&begun);
-	await_count(&done, threads);
+	await_all(threads);
 	long long took = clock_ns(CLOCK_MONOTONIC) - start;
 	for (int i = 0; i < threads; i++)
 		total += sleepers[i].slices;
-	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"threads\": %d}\n", took,
-	    (long long)threads * naps, total, threads);
+	say("{\"wall_ns\": %lld, \"done\": %lld, \"slices\": %lld, \"looks\": %lld, \"threads\": %d}\n", took,
+	    (long long)threads * naps, total, looks, threads);
 	return finished();
 }

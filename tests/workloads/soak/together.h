@@ -60,3 +60,14 @@ static long long slices(void)
 {
 	return schedstat(2);
 }
+
+/* Times that the main thread was put on a CPU while it waited for all others. */
+static long long looks;
+
+static void await_all(int threads)
+{
+	long long before = slices();
+
+	await_count(&done, threads);
+	looks = slices() - before;
+}
