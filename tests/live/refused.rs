@@ -1,4 +1,4 @@
-//! Whatever the kernel refuses a tool, what it says is for its user: one cause and one remedy on a line; or it goes on.
+//! A tool that the kernel refuses something tells its user one cause and one remedy on a line, or goes on.
 
 use std::collections::HashSet;
 use std::io;

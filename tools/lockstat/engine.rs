@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bpf::lockstat::{LockstatLinks, LockstatSkel};
 use budget::cost::Cost;
-use budget::meter::Meter;
+use budget::meter::{Meter, count_skipped};
 use budget::{Allowed, Limit, Next, ended_at};
 use hist::harvest::wait_for_running_programs;
 use host::clock::{Edges, monotonic_ns, nanoseconds};
@@ -97,9 +97,11 @@ impl<'a> Lockstat<'a> {
         let budget = self.limit.as_ref();
         let budget = budget.map(|limit| limit.summary(self.end_ns));
         let cost = Cost::read(self.meter, self.skel.object(), budget);
+        let mut losses = losses::count(&self.counters, &self.stacks)?;
+        count_skipped(self.skel.object(), &mut losses);
         Ok(Ledger {
             begun_before: losses::begun_before(&self.skel)?,
-            losses: losses::count(&self.skel, &self.counters, &self.stacks)?,
+            losses,
             cost,
         })
     }
@@ -217,7 +219,7 @@ impl Engine for Lockstat<'_> {
             next,
             events: losses::events(&self.skel)?,
             stacks: Some(self.stacks.len()),
-            lost: losses::count(&self.skel, &self.counters, &self.stacks)?.total(),
+            lost: losses::count(&self.counters, &self.stacks)?.total(),
             ..State::default()
         })
     }

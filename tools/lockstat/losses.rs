@@ -3,8 +3,6 @@
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use budget::cost::Cost;
-use budget::meter::count_skipped;
-use libbpf_rs::skel::Skel;
 use loader::counters::{Counters, Words};
 use loader::{maps, section};
 use profile::losses::Losses;
@@ -111,15 +109,10 @@ pub(crate) const LOSSES: [Words; 16] = [
     ),
 ];
 
-/// Every counter.
-pub(crate) fn count(
-    skel: &LockstatSkel<'_>,
-    counters: &Counters,
-    stacks: &StackTable,
-) -> Result<Losses> {
+/// Every counter but that of events which the kernel kept from our programs: asking for these takes a call a program.
+pub(crate) fn count(counters: &Counters, stacks: &StackTable) -> Result<Losses> {
     let mut losses = Losses::default();
     counters.count(&mut losses)?;
-    count_skipped(skel.object(), &mut losses);
     stacks.count_losses(&mut losses);
     Ok(losses)
 }

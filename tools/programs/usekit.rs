@@ -83,7 +83,7 @@ fn list() -> String {
     )
 }
 
-/// Whoever closed the pipe has read enough.
+/// A reader that closed the pipe has read enough.
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

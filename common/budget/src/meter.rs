@@ -77,7 +77,7 @@ impl Meter {
     }
 
     /// True: the kernel measures BPF programs.
-    pub fn is_measuring(&self) -> bool {
+    pub(crate) fn is_measuring(&self) -> bool {
         self.is_measuring
     }
 

@@ -104,7 +104,7 @@ impl Corked {
     /// # Errors
     ///
     /// As for [`Self::spawn`].
-    pub fn for_targets(argv: &[OsString], settings: &mut Settings) -> Result<Option<Self>> {
+    pub(crate) fn for_targets(argv: &[OsString], settings: &mut Settings) -> Result<Option<Self>> {
         if argv.is_empty() {
             return Ok(None);
         }
@@ -173,7 +173,7 @@ impl Running {
     }
 
     /// Sends it a signal.
-    pub fn forward(&self, signal: i32) {
+    pub(crate) fn forward(&self, signal: i32) {
         if let Ok(pid) = libc::pid_t::try_from(self.child.id()) {
             // SAFETY: takes no pointers; the child is not reaped, so the ID is still its own.
             unsafe { libc::kill(pid, signal) };

@@ -73,7 +73,7 @@ impl OutputFile {
     /// # Errors
     ///
     /// When the file could not be written.
-    pub fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         let target = self.target().with_context(|| self.complaint())?;
         if target.exists() && !target.is_file() {
             fs::OpenOptions::new()

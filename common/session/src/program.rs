@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 /// # Errors
 ///
 /// When it cannot be written.
-pub fn print_completions(shell: Shell, mut command: clap::Command) -> Result<Outcome> {
+pub(crate) fn print_completions(shell: Shell, mut command: clap::Command) -> Result<Outcome> {
     let name = command.get_name().to_owned();
     // Not to stdout at once: it panics where that fails.
     let mut script = Vec::new();

@@ -107,14 +107,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Deadlines at multiples of an interval from the start: lateness does not add up.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticker {
+pub(crate) struct Ticker {
     interval_ns: u64,
     next_ns: u64,
 }
 
 impl Ticker {
     /// The first deadline is one interval after `start_ns`.
-    pub fn new(start_ns: u64, interval: Duration) -> Self {
+    pub(crate) fn new(start_ns: u64, interval: Duration) -> Self {
         let interval_ns = nanoseconds(interval).max(1);
         Self {
             interval_ns,
@@ -123,12 +123,12 @@ impl Ticker {
     }
 
     /// The deadline being waited for, ns.
-    pub fn next_ns(&self) -> u64 {
+    pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
     /// Goes on to the first deadline after `now_ns`; returns how many were missed on the way.
-    pub fn advance(&mut self, now_ns: u64) -> u64 {
+    pub(crate) fn advance(&mut self, now_ns: u64) -> u64 {
         let missed = now_ns.saturating_sub(self.next_ns) / self.interval_ns;
         self.next_ns += (missed + 1) * self.interval_ns;
         missed
