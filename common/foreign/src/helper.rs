@@ -74,6 +74,11 @@ const MIN_HEAP: u64 = 256 << 20;
 const STANDARD: RawFd = 3;
 /// Patience with a process that could go on if it had a CPU.
 const PATIENCE_WITH_LOAD: Duration = Duration::from_secs(10);
+/// Patience with one that waits and does not wake, most likely for a page of a file: a disk that is only busy delivers one in
+/// less, while a report is waited for.
+const PATIENCE_WITH_A_DISK: Duration = Duration::from_secs(2);
+/// Between two looks at whether a helper wakes.
+const LOOK: Duration = Duration::from_millis(250);
 /// Until a killed process is gone, which takes microseconds; one that waits for a file system that does not answer stays
 /// until that does, while the report is waited for.
 const TO_DIE: Duration = Duration::from_millis(50);
@@ -111,7 +116,8 @@ impl Helper {
         wire::send(&self.socket, question, file)
     }
 
-    /// Waits `patience` for a message of at most `most` bytes, longer for a process that has no CPU to say it.
+    /// Waits `patience` for a message of at most `most` bytes, longer for a process that has no CPU to say it, and less for one that
+    /// does not wake.
     pub fn hear(&self, patience: Duration, most: usize, takes_file: bool) -> io::Result<Message> {
         let give_up = Instant::now() + patience.max(PATIENCE_WITH_LOAD);
         wire::receive(&self.socket, most, takes_file, || {
@@ -121,17 +127,37 @@ impl Helper {
 
     /// Until there is something to read, or the end.
     fn wait(&self, patience: Duration, give_up: Instant) -> io::Result<()> {
+        let lose_patience = Instant::now() + patience;
+        let mut last_woke = (self.switches(), Instant::now());
         loop {
-            let patience = patience.min(left(give_up)?);
-            let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+            let step = LOOK.min(patience).min(left(give_up)?);
+            let step = Timespec::try_from(step).map_err(io::Error::other)?;
             let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
-            match poll(&mut socket, Some(&patience)) {
-                Ok(0) if !self.is_runnable() => return Err(io::ErrorKind::TimedOut.into()),
-                Ok(0) | Err(Errno::INTR) => {}
+            match poll(&mut socket, Some(&step)) {
+                Ok(0) if !self.is_runnable() => {
+                    let switches = self.switches();
+                    if switches != last_woke.0 {
+                        last_woke = (switches, Instant::now());
+                    }
+                    if last_woke.1.elapsed() >= PATIENCE_WITH_A_DISK {
+                        return Err(io::Error::from_raw_os_error(libc::ETIME));
+                    }
+                    if Instant::now() >= lose_patience {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Ok(0) => last_woke.1 = Instant::now(),
                 Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Times that it left a CPU of itself: each page that it had to wait for is one.
+    fn switches(&self) -> Option<u64> {
+        let status = procs::status(u32::try_from(self.pid).ok()?).ok()?;
+        procs::number(&status, "voluntary_ctxt_switches:")
     }
 
     /// Its process ID.
@@ -166,6 +192,11 @@ impl Drop for Helper {
         }
         reap(self.pid);
     }
+}
+
+/// Looks whether a helper was given up because it waited itself and did not wake, not because it took too long.
+pub fn is_silence(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ETIME)
 }
 
 /// Time until `deadline`.

@@ -3,7 +3,8 @@
 //! The libraries for ELF, DWARF and compressed sections are made for honest files. They map a file whose owner may cut it
 //! short (SIGBUS), recurse as deep as its debug information is nested (stack overflow), unpack what claims to be small,
 //! follow names in it. None of that can be caught in the process in which it happens. Here it happens in one that has
-//! nothing to lose (see `child`): if it dies, or takes too long, that file is refused, and the next process goes on.
+//! nothing to lose (see `child`): if it dies, or takes too long, that file is refused, and the next process goes on. A file system
+//! that twice delivers nothing for seconds is left alone: the report is waited for.
 //!
 //! Who makes it die pays: after a second time that owner's files are not read any more in this run. Time is counted, too
 //! (see `spent`), also that of answers: a small file can take long without any harm to the process. What nobody but root can have
@@ -22,7 +23,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use foreign::helper::{Helper, READS_NAMES};
+use foreign::helper::{Helper, READS_NAMES, is_silence};
 
 use super::elfnames::{ElfNames, Functions};
 use answer::{Answer, MAX_ADDRESSES, MAX_ANSWER, Question};
@@ -34,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_DEATHS: u32 = 2;
 /// As many for those that only root can have written: honest files that the libraries do not understand, most likely.
 const MAX_DEATHS_OF_ROOT: u32 = 8;
+/// Times that a file system may not answer, after which no more of its files are read.
+const MAX_SILENCES: u32 = 2;
 /// Whose file, as far as the kernel knows: containers have file systems of their own, and all are root in theirs.
 type Owner = (u32, u64);
 
@@ -42,6 +45,8 @@ pub(super) struct Reader {
     inline: bool,
     process: Option<Process>,
     deaths: HashMap<Owner, u32>,
+    /// Times that a file system did not deliver what was read of it, by device.
+    silences: HashMap<u64, u32>,
     /// By file system for files of root, `None` for all others.
     spent: HashMap<Option<u64>, Spent>,
     /// Files whose debug information made it die.
@@ -56,6 +61,7 @@ impl Reader {
             inline,
             process: None,
             deaths: HashMap::new(),
+            silences: HashMap::new(),
             spent: HashMap::new(),
             without_dwarf: HashSet::new(),
             bad: HashSet::new(),
@@ -130,6 +136,10 @@ impl Reader {
                 self.process = Some(process);
                 answer.map_or(Heard::Refused, Heard::Names)
             }
+            Err(error) if is_silence(&error) => {
+                *self.silences.entry(metadata.dev()).or_default() += 1;
+                Heard::Refused
+            }
             Err(_) => {
                 spent.lost += began.elapsed();
                 *self.deaths.entry(owner(&metadata)).or_default() += 1;
@@ -146,7 +156,8 @@ impl Reader {
             Some(_) => (MAX_DEATHS_OF_ROOT, MAX_LOST_OF_ROOT),
             None => (MAX_DEATHS, MAX_LOST),
         };
-        deaths < most && lost < longest
+        let silences = self.silences.get(&metadata.dev()).copied().unwrap_or(0);
+        deaths < most && lost < longest && silences < MAX_SILENCES
     }
 }
 

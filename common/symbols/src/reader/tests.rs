@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::process::{Pid, Signal, kill_process};
 use xz2::read::XzEncoder;
 
 use super::*;
@@ -148,4 +149,30 @@ fn a_small_file_that_takes_long_is_paid_for_by_its_owner() {
     if roots.metadata().unwrap().uid() == 0 {
         assert_eq!(name(&reader.resolve(5, &roots, false, &[84])), Some("f"));
     }
+}
+
+/// A stopped process stands for one whose page is not delivered: it neither runs nor wakes.
+#[test]
+fn a_file_system_that_delivers_nothing_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<File> = (0..4)
+        .map(|n| {
+            let path = dir.path().join(n.to_string());
+            write_symbols(&path, 1000);
+            File::open(path).unwrap()
+        })
+        .collect();
+    let mut reader = Reader::new(true);
+    for id in [0, 1] {
+        let file = &files[id as usize];
+        assert_eq!(name(&reader.resolve(id, file, true, &[84])), Some("f"));
+        let pid = reader.process.as_ref().unwrap().helper.pid();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+        let began = Instant::now();
+        assert_eq!(name(&reader.resolve(id, file, true, &[92])), None);
+        assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+    }
+    assert_eq!(name(&reader.resolve(2, &files[2], true, &[84])), None);
+    assert!(reader.process.is_none(), "nobody is asked any more");
+    assert_eq!((reader.refused(), reader.deaths.len()), (3, 0));
 }
