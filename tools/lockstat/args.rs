@@ -14,8 +14,8 @@ use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 use stacks::unwind::Method;
 
+use crate::lockstat::futex::Class;
 use crate::lockstat::row::Side;
-use crate::lockstat::user::Class;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -228,7 +228,7 @@ impl Args {
     pub(crate) fn classes(&self) -> Vec<Class> {
         let asked = |class: &Class| self.class.iter().any(|extra| extra.includes(*class));
         let shown = |class: &Class| class.is_contention() || asked(class);
-        Class::ALL.into_iter().filter(shown).collect()
+        Class::FAMILIES.into_iter().filter(shown).collect()
     }
 
     /// Whether locks of this side are traced.

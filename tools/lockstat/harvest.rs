@@ -20,10 +20,11 @@ use stacks::StackTable;
 use symbols::places::Places;
 
 use crate::lockstat::chains::{self, Chain, Chains, Labels};
+use crate::lockstat::futex::Class;
 use crate::lockstat::kernel::{self, symbols::Symbols};
 use crate::lockstat::merge;
 use crate::lockstat::row::{Holder, HolderKind, Identity, LockName, LockRow, Waiter};
-use crate::lockstat::user::{self, Class, LeftOut};
+use crate::lockstat::user::{self, LeftOut};
 
 /// What names locks.
 #[derive(Default)]

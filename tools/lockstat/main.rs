@@ -14,7 +14,7 @@ use engine::Lockstat;
 mod args;
 mod chains;
 mod engine;
-mod functions;
+mod futex;
 mod harvest;
 mod json;
 mod kernel;

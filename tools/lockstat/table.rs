@@ -12,8 +12,9 @@ use profile::table::{Column, Table};
 use profile::text::{cut, fit, round_percent as percent};
 use profile::units;
 
+use crate::lockstat::futex::Class;
 use crate::lockstat::row::{Holder, HolderKind, LockRow, Side};
-use crate::lockstat::user::{Class, LeftOut};
+use crate::lockstat::user::LeftOut;
 use crate::lockstat::width::WIDTH;
 
 /// Of the lines about a lock.
@@ -220,7 +221,7 @@ fn held_by(holders: &[Holder]) -> Option<String> {
 /// Where the answer is when nobody was seen to hold or release a program's lock.
 fn ask_now(row: &LockRow) -> Option<String> {
     let is_held = |class: &Class| class.word() == row.class && class.names_holder();
-    let has_holder = row.identity.side == Side::User && Class::ALL.iter().any(is_held);
+    let has_holder = row.identity.side == Side::User && Class::FAMILIES.iter().any(is_held);
     let tgid = row.identity.tgid;
     (has_holder && tgid != 0 && row.open > 0)
         .then(|| format!("who holds it: lockstat --now -p {tgid}"))

@@ -5,7 +5,7 @@ use profile::frame::Frame;
 use profile::model::{StackEnd, Task};
 use serde_json::{Map, Value, json};
 
-use super::lock::{Class, Holder, Identity, Wait};
+use super::lock::{Holder, Identity, Wait, Waited};
 use super::report::{activity, wanted_waiters};
 use super::snapshot::Snapshot;
 use super::thread::Stack;
@@ -15,7 +15,7 @@ use super::verdict::{Deadlock, Kind, Verdict};
 pub(crate) fn object(snapshot: &Snapshot, verdict: &Verdict, cost: &Cost) -> Value {
     let threads = &snapshot.threads.all;
     let shown = snapshot.waits.iter().filter(|wait| {
-        wait.class != Class::Event && (threads[wait.waiter].wanted || is_behind(verdict, wait))
+        !wait.kind.is_event() && (threads[wait.waiter].wanted || is_behind(verdict, wait))
     });
     let waits: Vec<Value> = shown.map(|wait| wait_json(snapshot, wait)).collect();
     let deadlocks: Vec<Value> = verdict
@@ -23,14 +23,14 @@ pub(crate) fn object(snapshot: &Snapshot, verdict: &Verdict, cost: &Cost) -> Val
         .iter()
         .map(|deadlock| deadlock_json(threads, deadlock))
         .collect();
-    let events = wanted_waiters(snapshot, |class| class == Class::Event);
+    let events = wanted_waiters(snapshot, Waited::is_event);
     json!({
         "tool": "lockstat",
         "version": env!("CARGO_PKG_VERSION"),
         "mode": "now",
         "apart_ns": u64::try_from(snapshot.apart.as_nanos()).unwrap_or(u64::MAX),
         "threads": threads.iter().filter(|thread| thread.wanted).count(),
-        "waiting": wanted_waiters(snapshot, Class::is_lock),
+        "waiting": wanted_waiters(snapshot, Waited::is_lock),
         "events": events,
         "passing": snapshot.passing,
         "deadlocks": deadlocks,
@@ -70,7 +70,7 @@ fn deadlock_json(threads: &[Thread], deadlock: &Deadlock) -> Value {
 fn wait_json(snapshot: &Snapshot, wait: &Wait) -> Value {
     let thread = &snapshot.threads.all[wait.waiter];
     let mut object = task_json(&thread.task);
-    object.insert("class".into(), wait.class.name().into());
+    object.insert("class".into(), wait.kind.name().into());
     object.insert("lock".into(), wait.name.clone().into());
     if let Identity::Private { address, .. } = wait.lock {
         object.insert("address".into(), format!("{address:#x}").into());

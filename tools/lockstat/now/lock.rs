@@ -2,68 +2,64 @@
 
 use symbols::places::InFile;
 
+use super::thread::KernelKind;
+use crate::lockstat::futex::Class;
+
 /// What kind of thing is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    Mutex,
-    PiMutex,
-    RwLockRead,
-    RwLockWrite,
-    RustMutex,
-    RustRwLock,
-    ParkingLot,
-    GoRuntime,
-    /// glibc's own locks, of malloc and stdio.
-    LibraryLock,
-    /// The end of a thread.
-    Join,
-    /// A condition variable, a semaphore, work: no lock.
-    Event,
-    KernelMutex,
-    KernelRwsemRead,
-    KernelRwsemWrite,
-    KernelSemaphore,
-    KernelRtMutex,
+pub(crate) enum Waited {
+    Program(Class),
+    Kernel(KernelKind),
 }
 
-impl Class {
+impl Waited {
     /// The stable words of every output.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Mutex => "mutex",
-            Self::PiMutex => "PI mutex",
-            Self::RwLockRead => "rwlock (read)",
-            Self::RwLockWrite => "rwlock (write)",
-            Self::RustMutex => "Rust mutex",
-            Self::RustRwLock => "Rust rwlock",
-            Self::ParkingLot => "parking_lot lock",
-            Self::GoRuntime => "Go runtime lock",
-            Self::LibraryLock => "library lock",
-            Self::Join => "end of thread",
-            Self::Event => "event",
-            Self::KernelMutex => "kernel mutex",
-            Self::KernelRwsemRead => "kernel rwsem (read)",
-            Self::KernelRwsemWrite => "kernel rwsem (write)",
-            Self::KernelSemaphore => "kernel semaphore",
-            Self::KernelRtMutex => "kernel rt-mutex",
+            Self::Program(class) => match class {
+                Class::Mutex => "mutex",
+                Class::Pi => "PI mutex",
+                Class::RwlockRead => "rwlock (read)",
+                Class::RwlockWrite => "rwlock (write)",
+                Class::Rwlock => "rwlock",
+                Class::RustMutex => "Rust mutex",
+                Class::RustRwlock => "Rust rwlock",
+                Class::ParkingLot => "parking_lot lock",
+                Class::Go => "Go runtime lock",
+                Class::LibraryLock => "library lock",
+                Class::Join => "end of thread",
+                Class::Rust
+                | Class::RustOnce
+                | Class::Cond
+                | Class::Sem
+                | Class::Barrier
+                | Class::Park
+                | Class::Unknown => "event",
+            },
+            Self::Kernel(KernelKind::Mutex) => "kernel mutex",
+            Self::Kernel(KernelKind::RwsemRead) => "kernel rwsem (read)",
+            Self::Kernel(KernelKind::RwsemWrite) => "kernel rwsem (write)",
+            Self::Kernel(KernelKind::Semaphore) => "kernel semaphore",
+            Self::Kernel(KernelKind::RtMutex) => "kernel rt-mutex",
         }
     }
 
-    /// Whether it is a lock of the kernel's.
-    pub(crate) fn is_kernel(self) -> bool {
-        matches!(
-            self,
-            Self::KernelMutex
-                | Self::KernelRwsemRead
-                | Self::KernelRwsemWrite
-                | Self::KernelSemaphore
-                | Self::KernelRtMutex
-        )
+    /// The end of a thread.
+    pub(crate) fn is_join(self) -> bool {
+        self == Self::Program(Class::Join)
     }
 
-    /// Whether somebody else has what is waited for, as opposed to: nobody has it yet.
+    /// A condition variable, a semaphore, work: no lock.
+    pub(crate) fn is_event(self) -> bool {
+        !self.is_join() && !self.is_lock()
+    }
+
+    /// Somebody else has what is waited for, as opposed to: nobody has it yet.
     pub(crate) fn is_lock(self) -> bool {
-        !matches!(self, Self::Join | Self::Event)
+        match self {
+            Self::Program(class) => class.is_contention() && class != Class::RustOnce,
+            Self::Kernel(_) => true,
+        }
     }
 }
 
@@ -121,7 +117,7 @@ impl Holder {
 pub(crate) struct Wait {
     /// Index among the threads.
     pub(crate) waiter: usize,
-    pub(crate) class: Class,
+    pub(crate) kind: Waited,
     pub(crate) lock: Identity,
     /// Where the lock is, for people.
     pub(crate) name: String,

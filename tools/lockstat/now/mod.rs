@@ -1,6 +1,5 @@
 //! `--now`: who waits for whom at this instant, without tracing anything.
 
-mod class;
 mod futex;
 mod graph;
 mod json;

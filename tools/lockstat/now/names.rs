@@ -7,7 +7,7 @@ use profile::frame::Frame;
 use symbols::places::Address;
 use symbols::places::Places;
 
-use super::lock::{Class, Identity, Wait};
+use super::lock::{Identity, Wait, Waited};
 use super::thread::{Stack, Threads};
 
 /// Names locks, and finds out which of them are the same in several processes.
@@ -21,7 +21,7 @@ pub(crate) fn name(
 ) {
     let wanted = |wait: &&Wait| {
         let is_locked = locked.contains(&threads.all[wait.waiter].space);
-        !is_locked && wait.class != Class::Event && wait.class != Class::Join
+        !is_locked && wait.kind.is_lock()
     };
     let addresses: Vec<Address> = (0..)
         .zip(waits.iter())
@@ -57,15 +57,13 @@ pub(crate) fn name(
     }
     // What has no name of its own is known by who takes it.
     for wait in waits.iter_mut().filter(|wait| wait.name.is_empty()) {
-        let caller = stacks
-            .get(&wait.waiter)
-            .and_then(|stack| match wait.class.is_kernel() {
-                true => {
-                    crate::lockstat::kernel::outside(&stack.kernel).map(|name| name.to_string())
-                }
-                false => outside_library(&stack.user),
-            });
-        if let Some(caller) = caller.filter(|_| wait.class.is_lock()) {
+        let caller = stacks.get(&wait.waiter).and_then(|stack| match wait.kind {
+            Waited::Kernel(_) => {
+                crate::lockstat::kernel::outside(&stack.kernel).map(|name| name.to_string())
+            }
+            Waited::Program(_) => outside_library(&stack.user),
+        });
+        if let Some(caller) = caller.filter(|_| wait.kind.is_lock()) {
             wait.name = format!("in {caller}");
         }
     }
@@ -74,5 +72,5 @@ pub(crate) fn name(
 fn outside_library(frames: &[Frame]) -> Option<String> {
     let leaf_first = frames.iter().rev();
     let leaf_first = leaf_first.map(|frame| (&*frame.name, frame.module.as_deref()));
-    crate::lockstat::user::first_caller(leaf_first).map(str::to_owned)
+    crate::lockstat::futex::first_caller(leaf_first).map(str::to_owned)
 }

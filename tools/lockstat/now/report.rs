@@ -9,7 +9,7 @@ use profile::model::StackEnd;
 use profile::style::Style;
 use profile::units;
 
-use super::lock::{Class, Holder, Wait};
+use super::lock::{Holder, Wait, Waited};
 use super::snapshot::Snapshot;
 use super::thread::Stack;
 use super::thread::{Phase, Thread};
@@ -96,9 +96,11 @@ pub(crate) fn activity(thread: &Thread, stack: Option<&Stack>) -> String {
 
 /// `mutex app+0x4060`
 pub(crate) fn lock(wait: &Wait) -> String {
-    match (wait.class, wait.name.as_str()) {
-        (Class::Join, _) | (_, "") => wait.class.name().into(),
-        (class, name) => format!("{} {}", class.name(), terminal(name)),
+    let kind = wait.kind.name();
+    match wait.name.as_str() {
+        "" => kind.into(),
+        _ if wait.kind.is_join() => kind.into(),
+        name => format!("{kind} {}", terminal(name)),
     }
 }
 
@@ -118,8 +120,8 @@ impl<W: Write> Writer<'_, W> {
     fn summary(&mut self) -> io::Result<()> {
         let all = &self.snapshot.threads.all;
         let wanted = all.iter().filter(|thread| thread.wanted).count() as u64;
-        let waiting = wanted_waiters(self.snapshot, Class::is_lock);
-        let events = wanted_waiters(self.snapshot, |class| class == Class::Event);
+        let waiting = wanted_waiters(self.snapshot, Waited::is_lock);
+        let events = wanted_waiters(self.snapshot, Waited::is_event);
         let apart = units::duration(u64::try_from(self.snapshot.apart.as_nanos()).unwrap_or(0));
         write!(
             self.out,
@@ -196,8 +198,8 @@ impl<W: Write> Writer<'_, W> {
             ""
         };
         let held = match wait.holder {
-            _ if wait.class == Class::Event => String::new(),
-            Holder::Thread(end) if wait.class == Class::Join => format!(" of {}", self.label(end)),
+            _ if wait.kind.is_event() => String::new(),
+            Holder::Thread(end) if wait.kind.is_join() => format!(" of {}", self.label(end)),
             Holder::Thread(holder) if holder == waiter => ", which it holds itself".into(),
             Holder::Thread(holder) => format!(", held by {}", self.label(holder)),
             Holder::Perhaps(holder) => format!(", last taken by {}", self.label(holder)),
@@ -311,9 +313,9 @@ impl<W: Write> Writer<'_, W> {
 }
 
 /// Waiters that the options asked for.
-pub(crate) fn wanted_waiters(snapshot: &Snapshot, class: impl Fn(Class) -> bool) -> u64 {
+pub(crate) fn wanted_waiters(snapshot: &Snapshot, kind: impl Fn(Waited) -> bool) -> u64 {
     let waits = snapshot.waits.iter();
     waits
-        .filter(|wait| class(wait.class) && snapshot.threads.all[wait.waiter].wanted)
+        .filter(|wait| kind(wait.kind) && snapshot.threads.all[wait.waiter].wanted)
         .count() as u64
 }

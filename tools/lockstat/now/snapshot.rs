@@ -21,7 +21,7 @@ use stacks::StackTable;
 use stacks::unwind::{Method, Unwinder, Wanted};
 use symbols::{Origin, Symbolizer};
 
-use super::lock::{Class, Wait};
+use super::lock::Wait;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
 use super::{PROGRAMS, names};
@@ -145,7 +145,7 @@ fn reread_kernel_owners(first: &Threads, middle: &Threads, found: &mut [Found]) 
 fn involved(found: &[Found]) -> HashSet<usize> {
     let may_be_locks = found
         .iter()
-        .filter(|found| found.unsure.is_some() || found.wait.class != Class::Event);
+        .filter(|found| found.unsure.is_some() || !found.wait.kind.is_event());
     may_be_locks
         .flat_map(|found| [Some(found.wait.waiter), found.wait.holder.thread()])
         .flatten()
@@ -182,7 +182,7 @@ fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, 
                 found.wait.holder = found.wait.holder.renumbered(same);
                 standing.push(found);
             }
-            None => ended += u64::from(waiter.wanted && found.wait.class.is_lock()),
+            None => ended += u64::from(waiter.wanted && found.wait.kind.is_lock()),
         }
     }
     (standing, ended)
@@ -258,8 +258,10 @@ fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable
 mod tests {
     use bpf::lockstat_now::types::now_thread;
 
-    use super::super::lock::{Holder, Identity};
+    use super::super::lock::{Holder, Identity, Waited};
+    use super::super::thread::KernelKind;
     use super::*;
+    use crate::lockstat::futex::Class;
 
     /// One look at sleeping threads: ID, switches so far, whether it was asked for.
     fn look(threads: &[(u32, u64, bool)]) -> Threads {
@@ -279,11 +281,11 @@ mod tests {
         Threads::decode(&bytes).unwrap()
     }
 
-    fn wait(waiter: usize, class: Class, holder: Holder) -> Found {
+    fn wait(waiter: usize, kind: Waited, holder: Holder) -> Found {
         Found {
             wait: Wait {
                 waiter,
-                class,
+                kind,
                 lock: Identity::Hidden(waiter),
                 name: String::new(),
                 holder,
@@ -306,11 +308,11 @@ mod tests {
         // All but the last one have run since, and one has gone.
         let last = look(&[(14, 1, true), (10, 2, true), (11, 2, true), (13, 2, false)]);
         let found = vec![
-            wait(0, Class::Mutex, Holder::Unrecorded),
-            wait(1, Class::Event, Holder::Unrecorded),
-            wait(2, Class::KernelMutex, Holder::Unrecorded),
-            wait(3, Class::Mutex, Holder::Unrecorded),
-            wait(4, Class::Mutex, Holder::Thread(0)),
+            wait(0, Waited::Program(Class::Mutex), Holder::Unrecorded),
+            wait(1, Waited::Program(Class::Unknown), Holder::Unrecorded),
+            wait(2, Waited::Kernel(KernelKind::Mutex), Holder::Unrecorded),
+            wait(3, Waited::Program(Class::Mutex), Holder::Unrecorded),
+            wait(4, Waited::Program(Class::Mutex), Holder::Thread(0)),
         ];
         let (standing, ended) = standing(&first, &last, found);
         assert_eq!(ended, 2, "neither the event's nor the stranger's");

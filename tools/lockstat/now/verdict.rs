@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::graph::{self, Edge, Graph};
-use super::lock::{Class, Holder, Identity, Wait};
+use super::lock::{Holder, Identity, Wait};
 use super::snapshot::Snapshot;
 use super::thread::Threads;
 
@@ -106,7 +106,7 @@ impl Verdict {
         for members in graph.cycles() {
             let of = |thread: &usize| &waits[self.by_waiter[thread]];
             // Threads that wait for each other's end, and for no lock, are not our business.
-            if !members.iter().any(|thread| of(thread).class.is_lock()) {
+            if !members.iter().any(|thread| of(thread).kind.is_lock()) {
                 continue;
             }
             let timed = members.iter().any(|thread| of(thread).timed);
@@ -120,7 +120,7 @@ impl Verdict {
     fn find_abandoned(&mut self, waits: &[Wait]) {
         let mut locks: HashMap<&Identity, Vec<usize>> = HashMap::new();
         for wait in waits {
-            if wait.class.is_lock() && matches!(wait.holder, Holder::Gone(_)) {
+            if wait.kind.is_lock() && matches!(wait.holder, Holder::Gone(_)) {
                 locks.entry(&wait.lock).or_default().push(wait.waiter);
             }
         }
@@ -148,8 +148,8 @@ impl Verdict {
         found.sort();
         for mut members in found {
             members.sort_unstable();
-            let class = |t: &usize| waits[self.by_waiter[t]].class;
-            if members.iter().any(|thread| class(thread).is_lock()) {
+            let kind = |t: &usize| waits[self.by_waiter[t]].kind;
+            if members.iter().any(|thread| kind(thread).is_lock()) {
                 self.add(Kind::Process, members, false, true);
             }
         }
@@ -197,17 +197,17 @@ impl Verdict {
 
     /// Locks do; a join only when somebody waits for a lock behind it.
     fn matters(&self, waits: &[Wait], wait: &Wait) -> bool {
-        wait.class.is_lock()
-            || wait.class == Class::Join
+        wait.kind.is_lock()
+            || wait.kind.is_join()
                 && graph::behind(&[wait.waiter], &self.waiters)
                     .iter()
-                    .any(|thread| waits[self.by_waiter[thread]].class.is_lock())
+                    .any(|thread| waits[self.by_waiter[thread]].kind.is_lock())
     }
 
     /// Whether a holder waits for a lock or a thread: then it is no root. An event's end is nobody's in particular.
     fn waits_itself(&self, waits: &[Wait], thread: usize) -> bool {
         self.by_waiter
             .get(&thread)
-            .is_some_and(|wait| waits[*wait].class != Class::Event)
+            .is_some_and(|wait| !waits[*wait].kind.is_event())
     }
 }

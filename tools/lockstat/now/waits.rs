@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use symbols::memory;
 
-use super::class;
 use super::futex::Futex;
 use super::graph::{Edge, Releaser};
-use super::lock::{Class, Holder, Identity, Wait};
+use super::lock::{Holder, Identity, Wait, Waited};
 use super::shared::SharedMemory;
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
 use super::words::{self, Known, Layout, Named};
+use crate::lockstat::futex::Class;
 
 /// Flags in the low bits of the kernel's owner fields: up to three for mutexes and rwsems, one for rt-mutexes.
 const OWNER_FLAGS: u64 = 7;
@@ -99,7 +99,7 @@ fn user_wait(
         holder,
         address,
     } = known.unwrap_or(Known {
-        class: Class::Event,
+        class: Class::Unknown,
         holder: Holder::Unrecorded,
         address: futex.address,
     });
@@ -115,7 +115,7 @@ fn user_wait(
     let is_unsure = match holder {
         Holder::Gone(_) => true,
         Holder::Unrecorded if known.is_some() => !futex.private,
-        _ => known.is_none() && class::may_be_lock(futex),
+        _ => known.is_none() && futex.may_be_lock(),
     };
     let unsure = is_unsure.then(|| {
         let word = read(futex.address, &mut word).then(|| word[0]);
@@ -123,7 +123,7 @@ fn user_wait(
     });
     let wait = Wait {
         waiter: index,
-        class,
+        kind: Waited::Program(class),
         name: String::new(),
         lock,
         holder,
@@ -164,13 +164,7 @@ fn kernel_wait(threads: &Threads, index: usize, lock: &KernelLock) -> Wait {
     let thread = &threads.all[index];
     Wait {
         waiter: index,
-        class: match lock.kind {
-            KernelKind::Mutex => Class::KernelMutex,
-            KernelKind::RwsemRead => Class::KernelRwsemRead,
-            KernelKind::RwsemWrite => Class::KernelRwsemWrite,
-            KernelKind::Semaphore => Class::KernelSemaphore,
-            KernelKind::RtMutex => Class::KernelRtMutex,
-        },
+        kind: Waited::Kernel(lock.kind),
         name: if lock.is_mmap_lock {
             format!("mmap_lock of process {}", thread.task.tgid)
         } else {
@@ -229,18 +223,18 @@ impl Wait {
         functions: impl Iterator<Item = &'a str>,
     ) {
         let mut functions = functions.peekable();
-        if self.class != Class::Event && functions.peek().is_none() {
+        if !self.kind.is_event() && functions.peek().is_none() {
             return;
         }
-        let class = class::by_callers(futex, word, functions);
-        if class != self.class {
-            self.class = class;
+        let class = futex.class(word, functions);
+        if Waited::Program(class) != self.kind {
+            self.kind = Waited::Program(class);
             self.holder = Holder::Unrecorded;
             if let Identity::Private { address, .. } = &mut self.lock {
                 *address = begin(class, futex);
             }
         }
-        if self.class == Class::ParkingLot {
+        if class == Class::ParkingLot {
             // It sleeps on a word of its own; the lock's address is in no register any more.
             self.lock = Identity::Hidden(self.waiter);
         }
@@ -252,11 +246,11 @@ impl Wait {
 fn begin(class: Class, futex: &Futex) -> u64 {
     let address = futex.address;
     match class {
-        Class::RwLockRead | Class::RwLockWrite if futex.value > 3 => address,
-        Class::RwLockRead | Class::RwLockWrite if address.is_multiple_of(8) => {
+        Class::RwlockRead | Class::RwlockWrite if futex.value > 3 => address,
+        Class::RwlockRead | Class::RwlockWrite if address.is_multiple_of(8) => {
             address.wrapping_sub(8)
         }
-        Class::RwLockRead | Class::RwLockWrite => address.wrapping_sub(12),
+        Class::RwlockRead | Class::RwlockWrite => address.wrapping_sub(12),
         _ => address,
     }
 }

@@ -1,7 +1,8 @@
 //! Whose a user lock is, by the words around the futex: glibc's locks name their owners.
 
-use super::futex::{Futex, Operation};
-use super::lock::{Class, Holder};
+use super::futex::Futex;
+use super::lock::Holder;
+use crate::lockstat::futex::{Class, Operation};
 
 /// Bits of an owner's ID in a lock word that the kernel knows.
 const TID_MASK: u32 = 0x3fff_ffff;
@@ -119,9 +120,9 @@ pub(crate) fn lock_at(
             let mut word = [0];
             read(futex.address, &mut word).then_some(())?;
             let holder = owner(futex, word[0] & TID_MASK, named);
-            Some(here((Class::PiMutex, holder.unwrap_or(Holder::Unrecorded))))
+            Some(here((Class::Pi, holder.unwrap_or(Holder::Unrecorded))))
         }
-        Operation::RequeuePi | Operation::Any => None,
+        Operation::RequeuePi | Operation::Requeued | Operation::Any => None,
         Operation::Wait | Operation::WaitBitset => join(futex, read, named)
             .or_else(|| mutex(futex, layout, read, named))
             .map(here)
@@ -231,20 +232,20 @@ fn rwlock_holder(
         return (state & WRITE_LOCKED != 0)
             .then(by_writer)
             .flatten()
-            .map(|holder| (Class::RwLockWrite, holder));
+            .map(|holder| (Class::RwlockWrite, holder));
     }
     if words[slot] == FUTEX_USED {
         // A writer in line waits for the readers to leave.
         let plausible = state & WRITE_LOCKED != 0
             && state & WRITE_PHASE == 0
             && (1..MAX_READERS).contains(&readers);
-        return plausible.then_some((Class::RwLockWrite, Holder::Readers(readers.into())));
+        return plausible.then_some((Class::RwlockWrite, Holder::Readers(readers.into())));
     }
     let plausible = state & WRITE_PHASE != 0;
     plausible
         .then(by_writer)
         .flatten()
-        .map(|holder| (Class::RwLockRead, holder))
+        .map(|holder| (Class::RwlockRead, holder))
 }
 
 #[cfg(test)]

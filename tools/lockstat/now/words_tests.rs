@@ -104,7 +104,7 @@ fn a_pi_lock_is_the_owners_id() {
     let futex = wait(Operation::LockPi, 0x1000, 0);
     assert_eq!(
         lock_at64(&futex, &memory(&[WAITERS | 103]), &named),
-        Some((Class::PiMutex, Holder::Thread(3)))
+        Some((Class::Pi, Holder::Thread(3)))
     );
 }
 
@@ -137,7 +137,7 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
     // A reader behind a writer.
     assert_eq!(
         lock_at64(&phase(3), &memory(&[3, 1, 3, 1, 0, 0, 105, 0]), &named),
-        Some((Class::RwLockRead, Holder::Thread(5)))
+        Some((Class::RwlockRead, Holder::Thread(5)))
     );
     // A writer behind three readers.
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
             &memory(&[(3 << 3) | 2, 1, 2, 1, 0, 0, 0, 0]),
             &named
         ),
-        Some((Class::RwLockWrite, Holder::Readers(3)))
+        Some((Class::RwlockWrite, Holder::Readers(3)))
     );
     // The same words behind a counter of Rust's, which does not wait by CLOCK_REALTIME.
     let rust = Futex {
@@ -159,7 +159,7 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
     let writers = wait(Operation::WaitBitset, 0x100c, 3);
     assert_eq!(
         lock_at64(&writers, &memory(&[3, 2, 1, 3, 0, 0, 106, 0]), &named),
-        Some((Class::RwLockWrite, Holder::Thread(6)))
+        Some((Class::RwlockWrite, Holder::Thread(6)))
     );
     // Shared, and an odd number of writers: at the next word the lock would look like one, too.
     let shared = Futex {
@@ -168,12 +168,12 @@ fn a_rwlock_names_its_writer_and_counts_its_readers() {
     };
     assert_eq!(
         lock_at64(&shared, &memory(&[3, 1, 1, 3, 0, 0, 106, 1, 0]), &named),
-        Some((Class::RwLockWrite, Holder::Thread(6)))
+        Some((Class::RwlockWrite, Holder::Thread(6)))
     );
     // As they are by default: nobody counts writers that wait.
     assert_eq!(
         lock_at64(&writers, &memory(&[3, 0, 1, 3, 0, 0, 106, 0]), &named),
-        Some((Class::RwLockWrite, Holder::Thread(6)))
+        Some((Class::RwlockWrite, Holder::Thread(6)))
     );
     assert_eq!(
         lock_at64(&phase(3), &memory(&[0, 0, 3, 0, 77, 0, 105, 0]), &named),
@@ -208,12 +208,12 @@ fn a_32_bit_programs_locks_have_their_words_in_another_order() {
     let phase = wait(Operation::WaitBitset, 0x1008, 3);
     assert_eq!(
         at(&[3, 1, 3, 1, 0, 0, 0x102, 105], phase),
-        Some((Class::RwLockRead, Holder::Thread(5), 0x1000))
+        Some((Class::RwlockRead, Holder::Thread(5), 0x1000))
     );
     let writers = wait(Operation::WaitBitset, 0x1010, 3);
     assert_eq!(
         at(&[9, 3, 2, 1, 3, 0, 0, 0, 106], writers),
-        Some((Class::RwLockWrite, Holder::Thread(6), 0x1004)),
+        Some((Class::RwlockWrite, Holder::Thread(6), 0x1004)),
         "such a lock may begin at any word"
     );
     assert_eq!(at(&[3, 1, 3, 1, 0, 0, 0x1000_0000, 105], phase), None);

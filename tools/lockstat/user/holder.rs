@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use stacks::StackTable;
 
-use super::class::Class;
+use crate::lockstat::futex::Class;
 use crate::lockstat::row::{Holder, HolderKind, LockRow};
 
 /// Drops owners that were read from memory which is no lock with an owner, and takes the releasers instead.

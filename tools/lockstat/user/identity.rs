@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use symbols::places::Place as Memory;
 
 use super::add_to_same;
-use super::class::{Class, Evidence, Place};
+use crate::lockstat::futex::{Class, Evidence, Place};
 use crate::lockstat::row::{Identity, LockName, LockRow};
 
 /// A futex that has been judged.

@@ -1,6 +1,5 @@
 //! Locks of programs: what the futexes of an interval are, what they are called, and who held them.
 
-mod class;
 mod holder;
 mod identity;
 mod open;
@@ -17,11 +16,10 @@ use stacks::StackTable;
 use symbols::places::Places;
 
 use crate::lockstat::chains::{Label, Labels};
+use crate::lockstat::futex::{self, BY_NAME, Class, Evidence, Verdict, classify};
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::row::{Identity, LockRow, Side};
-pub(crate) use class::{Class, first_caller};
-use class::{Evidence, Verdict};
 use identity::Lock;
 pub(crate) use open::add_stacks as add_open_stacks;
 
@@ -111,7 +109,7 @@ fn judge(
         place: known
             .and_then(|known| places.get(known.address_id))
             .cloned(),
-        class: verdict.class,
+        class: verdict.class.family(),
         evidence,
         row,
     }
@@ -119,7 +117,7 @@ fn judge(
 
 fn evidence(row: &LockRow, known: Option<&futex_lock>) -> Evidence {
     Evidence {
-        operation: row.identity.class,
+        operation: row.identity.class.into(),
         shared: row.confidence & FUTEX_IS_SHARED != 0,
         realtime: row.confidence & FUTEX_IS_REALTIME != 0,
         value: known.map_or(0, |known| known.evidence.value),
@@ -133,12 +131,12 @@ const FUTEX_IS_REALTIME: u8 = 2;
 
 /// The verdict on the heaviest stack that says anything.
 fn verdict(row: &LockRow, evidence: &Evidence, first: u64, stacks: &mut StackTable) -> Verdict {
-    let mut best = class::classify(evidence, [].into_iter());
+    let mut best = classify(evidence, [].into_iter());
     let ids = row.waiters.iter().map(|waiter| waiter.user).chain([first]);
     for id in ids.filter(|id| *id != 0) {
         let frames = stacks.user_names(id);
         let functions = frames.iter().rev().map(|frame| &*frame.name);
-        let verdict = class::classify(evidence, functions);
+        let verdict = classify(evidence, functions);
         if verdict.confidence >= BY_NAME {
             return verdict;
         }
@@ -149,9 +147,6 @@ fn verdict(row: &LockRow, evidence: &Evidence, first: u64, stacks: &mut StackTab
     best
 }
 
-/// As sure as only a stack with names makes it.
-const BY_NAME: u8 = 95;
-
 fn caller(stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {
     if class == Class::Go
         && let Some(caller) = go_caller(stack, stacks)
@@ -160,13 +155,13 @@ fn caller(stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>>
     }
     let frames = stacks.user_names(stack);
     let leaf_first = frames.iter().rev();
-    let caller = class::first_caller(leaf_first.map(|f| (&*f.name, f.module.as_deref())));
+    let caller = futex::first_caller(leaf_first.map(|f| (&*f.name, f.module.as_deref())));
     caller.map(Into::into)
 }
 
 fn go_caller(stack: u64, stacks: &mut StackTable) -> Option<Arc<str>> {
     let frames = stacks.user_names(stack);
-    class::go_caller(frames.iter().rev().map(|frame| &*frame.name)).map(Into::into)
+    futex::go_caller(frames.iter().rev().map(|frame| &*frame.name)).map(Into::into)
 }
 
 fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {

@@ -2,10 +2,10 @@ use super::*;
 
 fn judge(evidence: Evidence, functions: &[&str]) -> (Class, u8) {
     let verdict = classify(&evidence, functions.iter().copied());
-    (verdict.class, verdict.confidence)
+    (verdict.class.family(), verdict.confidence)
 }
 
-fn call(operation: u8, value: u32, place: Place) -> Evidence {
+fn call(operation: Operation, value: u32, place: Place) -> Evidence {
     Evidence {
         operation,
         shared: false,
@@ -17,7 +17,7 @@ fn call(operation: u8, value: u32, place: Place) -> Evidence {
 
 #[test]
 fn names_and_memory_that_agree_are_sure() {
-    let mutex = call(operation::WAIT, 2, Place::Mutex);
+    let mutex = call(Operation::Wait, 2, Place::Mutex);
     let stack = [
         "futex_wait",
         "__GI___lll_lock_wait",
@@ -27,7 +27,7 @@ fn names_and_memory_that_agree_are_sure() {
     ];
     assert_eq!(judge(mutex, &stack), (Class::Mutex, 99));
     assert_eq!(judge(mutex, &["app+0x12"]), (Class::Mutex, 90));
-    let timed = call(operation::WAIT_BITSET, 2, Place::Mutex);
+    let timed = call(Operation::WaitBitset, 2, Place::Mutex);
     assert_eq!(judge(timed, &[]), (Class::Mutex, 90));
 }
 
@@ -35,7 +35,7 @@ fn names_and_memory_that_agree_are_sure() {
 fn a_wait_in_glibcs_way_for_a_number_above_0_is_for_a_semaphore_unless_names_say_else() {
     let with = |realtime, value| Evidence {
         realtime,
-        ..call(operation::WAIT_BITSET, value, Place::Nowhere)
+        ..call(Operation::WaitBitset, value, Place::Nowhere)
     };
     let nameless = ["libc.so.6+0x8ef04", "libc.so.6+0x99d74", "wait_sem"];
     assert_eq!(judge(with(true, 0), &nameless), (Class::Sem, 50));
@@ -49,13 +49,10 @@ fn a_wait_in_glibcs_way_for_a_number_above_0_is_for_a_semaphore_unless_names_say
 
 #[test]
 fn the_kernel_says_what_inherits_priority() {
-    let pi = call(operation::LOCK_PI, 0, Place::Word);
+    let pi = call(Operation::LockPi, 0, Place::Word);
     assert_eq!(judge(pi, &["___pthread_mutex_lock"]), (Class::Pi, 99));
     assert_eq!(
-        judge(
-            call(operation::WAIT_REQUEUE_PI, 2, Place::Nowhere),
-            &["app+0x1"]
-        ),
+        judge(call(Operation::RequeuePi, 2, Place::Nowhere), &["app+0x1"]),
         (Class::Cond, 95)
     );
 }
@@ -67,9 +64,9 @@ fn a_mutex_taken_again_after_a_signal_is_a_mutex() {
         "__pthread_mutex_cond_lock",
         "___pthread_cond_wait",
     ];
-    let evidence = call(operation::WAIT, 2, Place::Mutex);
+    let evidence = call(Operation::Wait, 2, Place::Mutex);
     assert_eq!(judge(evidence, &relock).0, Class::Mutex);
-    let requeued = call(operation::REQUEUED, 2, Place::Nowhere);
+    let requeued = call(Operation::Requeued, 2, Place::Nowhere);
     assert_eq!(
         judge(requeued, &["__timedwait_cp", "pthread_cond_timedwait"]).0,
         Class::Mutex
@@ -79,7 +76,7 @@ fn a_mutex_taken_again_after_a_signal_is_a_mutex() {
 #[test]
 fn what_a_stack_says_overrules_numbers_that_happen_to_fit() {
     // A Rust mutex around a thread ID looks like glibc's.
-    let evidence = call(operation::WAIT_BITSET, 2, Place::Mutex);
+    let evidence = call(Operation::WaitBitset, 2, Place::Mutex);
     let stack = [
         "syscall",
         "std::sys::pal::unix::futex::futex_wait",
@@ -92,7 +89,7 @@ fn what_a_stack_says_overrules_numbers_that_happen_to_fit() {
 
 #[test]
 fn every_library_is_known_by_its_functions() {
-    let nothing = call(operation::WAIT_BITSET, 7, Place::Nowhere);
+    let nothing = call(Operation::WaitBitset, 7, Place::Nowhere);
     for (function, class) in [
         ("___pthread_rwlock_rdlock", Class::Rwlock),
         ("___pthread_cond_timedwait64", Class::Cond),
@@ -132,35 +129,39 @@ fn every_library_is_known_by_its_functions() {
 #[test]
 fn without_names_numbers_decide_and_say_how_sure() {
     for (evidence, expected) in [
-        (call(operation::WAIT, 2, Place::Nowhere), (Class::Mutex, 60)),
+        (call(Operation::Wait, 2, Place::Nowhere), (Class::Mutex, 60)),
         (
-            call(operation::WAIT_BITSET, u32::MAX, Place::Nowhere),
+            call(Operation::Wait, 0x8000_0010, Place::Nowhere),
+            (Class::Mutex, 60),
+        ),
+        (
+            call(Operation::WaitBitset, u32::MAX, Place::Nowhere),
             (Class::Park, 50),
         ),
         (
             Evidence {
                 realtime: true,
-                ..call(operation::WAIT_BITSET, 2, Place::Nowhere)
+                ..call(Operation::WaitBitset, 2, Place::Nowhere)
             },
             (Class::Rwlock, 50),
         ),
         (
-            call(operation::WAIT_BITSET, 3, Place::Phase),
+            call(Operation::WaitBitset, 3, Place::Phase),
             (Class::Rwlock, 80),
         ),
         (
-            call(operation::WAIT, 0x8000_0042, Place::Word),
+            call(Operation::Wait, 0x8000_0042, Place::Word),
             (Class::Mutex, 85),
         ),
         (
             Evidence {
                 shared: true,
-                ..call(operation::WAIT_BITSET, 4711, Place::Joined)
+                ..call(Operation::WaitBitset, 4711, Place::Joined)
             },
             (Class::Join, 90),
         ),
         (
-            call(operation::WAIT, 17, Place::Nowhere),
+            call(Operation::Wait, 17, Place::Nowhere),
             (Class::Unknown, 0),
         ),
     ] {
@@ -210,7 +211,7 @@ fn callers_are_outside_the_lock_library() {
 
 #[test]
 fn contention_is_what_the_table_shows_unasked() {
-    let contention: Vec<&str> = Class::ALL
+    let contention: Vec<&str> = Class::FAMILIES
         .into_iter()
         .filter(|class| class.is_contention())
         .map(Class::word)

@@ -3,9 +3,10 @@
 //! The functions on the waiter's stack say it best. Where they have no names, the call and what the lock's memory held say
 //! it with less certainty.
 
-use crate::lockstat::functions::{Function, MAX_FRAMES, bare, waited_in};
+use super::functions::{MAX_FRAMES, bare, waited_in};
+use super::operation::Operation;
 
-/// What a thread waits for.
+/// What a thread waits for: families, and below them what a family's members are told apart as where somebody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Class {
     Mutex,
@@ -24,10 +25,17 @@ pub(crate) enum Class {
     /// A thread without work.
     Park,
     Unknown,
+    /// glibc's own locks, of malloc and stdio.
+    LibraryLock,
+    RwlockRead,
+    RwlockWrite,
+    RustMutex,
+    RustRwlock,
+    RustOnce,
 }
 
 impl Class {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const FAMILIES: [Self; 12] = [
         Self::Mutex,
         Self::Rwlock,
         Self::Pi,
@@ -42,13 +50,23 @@ impl Class {
         Self::Unknown,
     ];
 
-    /// A stable lower-case word.
+    /// That which rows of traced waits are kept by: one lock may be waited for in all its ways.
+    pub(crate) fn family(self) -> Self {
+        match self {
+            Self::LibraryLock => Self::Mutex,
+            Self::RwlockRead | Self::RwlockWrite => Self::Rwlock,
+            Self::RustMutex | Self::RustRwlock | Self::RustOnce => Self::Rust,
+            family => family,
+        }
+    }
+
+    /// The family's stable lower-case word.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Mutex => "mutex",
-            Self::Rwlock => "rwlock",
+            Self::Mutex | Self::LibraryLock => "mutex",
+            Self::Rwlock | Self::RwlockRead | Self::RwlockWrite => "rwlock",
             Self::Pi => "pi",
-            Self::Rust => "rust",
+            Self::Rust | Self::RustMutex | Self::RustRwlock | Self::RustOnce => "rust",
             Self::ParkingLot => "parking_lot",
             Self::Go => "go",
             Self::Cond => "cond",
@@ -60,42 +78,18 @@ impl Class {
         }
     }
 
-    /// Whether waiting for it is contention, and not waiting for work.
+    /// Looks whether waiting for it is contention, and not waiting for work.
     pub(crate) fn is_contention(self) -> bool {
-        self <= Self::Go
+        self.family() <= Self::Go
     }
 
-    /// Whether the lock's own memory can say who holds it.
+    /// Looks whether the lock's own memory can say who holds it.
     pub(crate) fn names_holder(self) -> bool {
-        matches!(self, Self::Mutex | Self::Rwlock | Self::Pi | Self::Join)
+        matches!(
+            self.family(),
+            Self::Mutex | Self::Rwlock | Self::Pi | Self::Join
+        )
     }
-}
-
-impl From<Function> for Class {
-    fn from(function: Function) -> Self {
-        match function {
-            Function::Mutex | Function::LibraryLock => Self::Mutex,
-            Function::RwlockRead | Function::RwlockWrite => Self::Rwlock,
-            Function::RustMutex | Function::RustRwlock | Function::RustOnce => Self::Rust,
-            Function::ParkingLot => Self::ParkingLot,
-            Function::Go => Self::Go,
-            Function::Cond => Self::Cond,
-            Function::Sem => Self::Sem,
-            Function::Join => Self::Join,
-            Function::Barrier => Self::Barrier,
-            Function::Park => Self::Park,
-        }
-    }
-}
-
-/// `enum futex_operation` of the BPF side.
-pub(crate) mod operation {
-    pub(crate) const WAIT: u8 = 0;
-    pub(crate) const LOCK_PI: u8 = 6;
-    pub(crate) const WAIT_BITSET: u8 = 9;
-    pub(crate) const WAIT_REQUEUE_PI: u8 = 11;
-    pub(crate) const LOCK_PI2: u8 = 13;
-    pub(crate) const REQUEUED: u8 = 69;
 }
 
 /// `enum holder_place` of the BPF side: where the ID of a living thread was found.
@@ -126,7 +120,7 @@ impl From<u8> for Place {
 /// What is known of a wait without names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Evidence {
-    pub(crate) operation: u8,
+    pub(crate) operation: Operation,
     /// Between processes, as far as the call says.
     pub(crate) shared: bool,
     /// Its timeout, if it has one, is on the clock of the day: glibc's way, not Rust's.
@@ -135,6 +129,11 @@ pub(crate) struct Evidence {
     pub(crate) value: u32,
     pub(crate) place: Place,
 }
+
+/// As sure as only a stack with names makes it.
+pub(crate) const BY_NAME: u8 = 95;
+/// As sure as a call alone makes it that hardly anything else makes.
+pub(crate) const BY_CALL: u8 = 60;
 
 /// A class, and how sure it is, per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,16 +149,16 @@ pub(crate) fn classify<'a>(
 ) -> Verdict {
     let verdict = |class, confidence| Verdict { class, confidence };
     let by_call = by_call(evidence);
-    if is_pi(evidence.operation) {
+    if evidence.operation == Operation::LockPi {
         return by_call;
     }
     let mut functions = functions.peekable();
     let leaf = functions.peek().copied();
-    match waited_in(functions).map(Class::from) {
+    match waited_in(functions) {
         // The kernel moved it to a lock: it is no longer in what its stack says.
-        Some(Class::Cond) if evidence.operation == operation::REQUEUED => verdict(Class::Mutex, 80),
-        Some(class) if class == by_call.class => verdict(class, 99),
-        Some(class) => verdict(class, 95),
+        Some(Class::Cond) if evidence.operation == Operation::Requeued => verdict(Class::Mutex, 80),
+        Some(class) if class.family() == by_call.class.family() => verdict(class, 99),
+        Some(class) => verdict(class, BY_NAME),
         None if leaf.is_some_and(|leaf| is_nameless_semaphore(evidence, leaf)) => {
             verdict(Class::Sem, 50)
         }
@@ -170,32 +169,32 @@ pub(crate) fn classify<'a>(
 /// sem_wait jumps to what waits: in a C library without debug information its name is in no stack. A condition variable's waits are
 /// the same calls, and their function's name is in the stack.
 fn is_nameless_semaphore(evidence: &Evidence, leaf: &str) -> bool {
-    let is_call = evidence.operation == operation::WAIT_BITSET && evidence.realtime;
+    let is_call = evidence.operation == Operation::WaitBitset && evidence.realtime;
     let is_nowhere = evidence.place == Place::Nowhere && evidence.value == 0;
     let in_glibc = leaf.starts_with("libc.so") || leaf.starts_with("libpthread");
     is_call && is_nowhere && in_glibc
 }
 
-fn is_pi(operation: u8) -> bool {
-    matches!(operation, operation::LOCK_PI | operation::LOCK_PI2)
-}
+/// A normal mutex of musl's that somebody sleeps on: EBUSY, whoever has it.
+const MUSL_MUTEX: u32 = 1 << 31 | 16;
 
 fn by_call(evidence: &Evidence) -> Verdict {
-    use operation::{REQUEUED, WAIT, WAIT_BITSET, WAIT_REQUEUE_PI};
+    use Operation::{LockPi, RequeuePi, Requeued, Wait, WaitBitset};
     let (class, confidence) = match (evidence.operation, evidence.place, evidence.value) {
-        (op, _, _) if is_pi(op) => (Class::Pi, 99),
-        (WAIT_REQUEUE_PI, _, _) => (Class::Cond, 95),
+        (LockPi, _, _) => (Class::Pi, 99),
+        (RequeuePi, _, _) => (Class::Cond, 95),
         (_, Place::Mutex, _) => (Class::Mutex, 90),
         (_, Place::Joined, _) => (Class::Join, 90),
         (_, Place::Word, _) => (Class::Mutex, 85),
         (_, Place::Phase | Place::Writers, _) => (Class::Rwlock, 80),
-        (REQUEUED, _, _) => (Class::Mutex, 70),
+        (Requeued, _, _) => (Class::Mutex, 70),
         // glibc's locks without owner: of the heap, of stdio.
-        (WAIT, _, 2) => (Class::Mutex, 60),
-        (WAIT_BITSET, _, u32::MAX) => (Class::Park, 50),
+        (Wait, _, 2) => (Class::LibraryLock, BY_CALL),
+        (Wait, _, MUSL_MUTEX) => (Class::Mutex, BY_CALL),
+        (WaitBitset, _, u32::MAX) => (Class::Park, 50),
         // A writer that waits for readers, whom nobody knows by name.
-        (WAIT_BITSET, _, 2) if evidence.realtime => (Class::Rwlock, 50),
-        (WAIT_BITSET, _, 2) if !evidence.shared => (Class::Mutex, 50),
+        (WaitBitset, _, 2) if evidence.realtime => (Class::Rwlock, 50),
+        (WaitBitset, _, 2) if !evidence.shared => (Class::Mutex, 50),
         _ => (Class::Unknown, 0),
     };
     Verdict { class, confidence }
