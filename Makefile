@@ -73,7 +73,7 @@ bench-files: deps-bench ## how fast flame reads and draws, beside inferno and pp
 	$(CARGO) build --release --locked -p usekit-flame -p usekit-bench
 	$(RELEASE)/usekit-bench-files --ours-dir $(RELEASE) --inferno-dir "$$(setup/inferno $(dir $(RELEASE))bench-tools)" $(BENCH_FILES)
 
-overload: build deps-bench ## when the tools begin and end beside loads that leave no CPU (OVERLOAD='--runs 20 --theirs --load epoll=2')
+overload: build deps-bench ## when the tools begin and end beside loads that leave no CPU (OVERLOAD='--runs 20 --theirs --load epoll=2'; in other kernels: tests/kernels/overload)
 	$(CARGO) build --release --locked -p usekit-bench
 	setup/as-root $(RELEASE)/usekit-bench-overload --ours-dir $(RELEASE) $(OVERLOAD)
 

@@ -116,7 +116,7 @@ fn beside(load: &str, run: &Run) -> Result<Times> {
     // A sleeper beside which nobody else runs does not even die.
     drop(load);
     Ok(Times {
-        others: watcher.longest(),
+        others: watcher.longest()?,
         ..times
     })
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::process::ordinary;
 
@@ -44,9 +44,13 @@ impl Watcher {
     }
 
     /// The longest time that it slept beyond what it had asked for.
-    pub(crate) fn longest(mut self) -> Duration {
+    pub(crate) fn longest(mut self) -> Result<Duration> {
+        let ended = self.child.try_wait().context("look at the sleeper")?;
+        ensure!(ended.is_none(), "the sleeper ended by itself");
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.longest.recv_timeout(PERIOD * 20).unwrap_or_default()
+        self.longest
+            .recv_timeout(PERIOD * 20)
+            .context("hear of the sleeper")
     }
 }
