@@ -40,7 +40,15 @@ fn tag(text: &str) -> Result<(String, Regex), String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let recording = args.one.read()?;
+    let format = args
+        .output
+        .as_ref()
+        .map_or(Format::Folded, |target| target.format);
+    // Labels are needed, whatever is written.
+    let recording = match format {
+        Format::Pprof => args.one.read_for(format)?,
+        _ => args.one.read()?,
+    };
     for (label, _) in &args.tag {
         args.one.ensure_label(&recording, label)?;
     }
@@ -50,10 +58,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         tags: args.tag.clone(),
     };
     let kept = filter.apply(&recording);
-    let format = args
-        .output
-        .as_ref()
-        .map_or(Format::Folded, |target| target.format);
     let path = args.output.as_ref().map(|target| &*target.path);
     output::write(path, |mut out| write_recording(&kept, format, "", &mut out))?;
     let (kept, all) = (kept.total(), recording.total());

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use profile::ask::top::knows_label;
+use profile::escape::terminal;
 use profile::read::{ReadOptions, read};
-use profile::recording::Recording;
+use profile::recording::{Header, Recording, Value};
 use profile::write::Format;
 
 /// About what is read.
@@ -62,6 +63,12 @@ impl Input {
                 values.join(", ")
             );
         }
+        if self.value.is_none() && format != Some(Format::Pprof) {
+            say_others(path, &recording.header);
+            if recording.header.are_apart {
+                recording.keep_first_value();
+            }
+        }
         // No failure: nothing may have happened while it was recorded.
         if recording.rows().len() == 0 {
             profile::say!("flame: {}: {}", name(path), self.none_found());
@@ -75,6 +82,24 @@ impl Input {
         } else {
             "there are no stacks in it"
         }
+    }
+}
+
+/// Says which value is drawn, and which are not.
+fn say_others(path: &Path, header: &Header) {
+    let Some((drawn, others)) = header.values.split_first() else {
+        return;
+    };
+    let is_left_out = |value: &&Value| header.are_apart || value.unit != drawn.unit;
+    let others = others.iter().filter(is_left_out);
+    let others: Vec<&str> = others.map(|value| value.name.as_str()).collect();
+    if !others.is_empty() {
+        let (drawn, others) = (terminal(&drawn.name), others.join(", "));
+        profile::say!(
+            "flame: {}: shows {drawn}; --value NAME shows another: {}",
+            name(path),
+            terminal(&others)
+        );
     }
 }
 
@@ -95,7 +120,7 @@ pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") {
         return "stdin".into();
     }
-    profile::escape::terminal(&path.to_string_lossy()).into_owned()
+    terminal(&path.to_string_lossy()).into_owned()
 }
 
 /// A profile to read, the only one.

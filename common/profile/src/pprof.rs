@@ -109,3 +109,9 @@ pub(crate) struct Function {
     #[prost(uint64, tag = "4")]
     pub(crate) filename: u64,
 }
+
+/// A location without a name: `libc.so.6+0x8ef04`.
+pub(crate) fn place(module: &str, address: u64) -> String {
+    let base = module.rsplit('/').next().unwrap_or_default();
+    format!("{base}+{address:#x}")
+}

@@ -1,6 +1,7 @@
 //! Profiles out of files. Files are other people's: what is wrong with one is an error that says where.
 
 mod error;
+mod fields;
 mod folded;
 mod json;
 mod limits;

@@ -1,14 +1,13 @@
 //! pprof's `profile.proto`, of ours and of others.
 
-use std::iter;
+use prost::Message;
 
-use prost::{Message, decode_length_delimiter};
-
+use super::fields::{Field, LARGEST_MESSAGE, damaged, fields};
 use super::{DEEPEST, MOST_REMARKS, ReadError};
 use crate::columns::{CLOCK, TOTAL};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
-use crate::pprof::{Function, Location, Mapping, Profile, Sample, ValueType};
+use crate::pprof::{Function, Location, Mapping, Profile, Sample, ValueType, place};
 use crate::recording::{FrameKey, Header, Labels, Map, NameId, Recording, RowKey, TaskKey, Value};
 
 /// The document's parts before they are put together: tables may come behind what refers to them.
@@ -26,69 +25,6 @@ struct Parts<'a> {
 
 /// Entries of tables that are believed; the largest profiles have some hundred thousand.
 const MOST_ENTRIES: usize = 16 << 20;
-/// Longest message and list of comments, bytes: in memory they take up to sixteen times as much. There is room for [`DEEPEST`] frames
-/// and as many labels.
-const LARGEST_MESSAGE: usize = 1 << 20;
-
-/// A field of the document, which is read one by one: all messages at once take many times its size.
-struct Field<'a> {
-    number: usize,
-    /// With its number, as a message that has nothing else.
-    whole: &'a [u8],
-    /// Empty for a plain number.
-    content: &'a [u8],
-    /// Beginning of the content.
-    at: usize,
-}
-
-impl<'a> Field<'a> {
-    fn next(document: &'a [u8], at: &mut usize) -> Result<Self, ReadError> {
-        let start = *at;
-        let key = varint(document, at)?;
-        let length = match key & 7 {
-            0 => varint(document, at).map(|_| 0)?,
-            1 => 8,
-            2 => varint(document, at)?,
-            5 => 4,
-            _ => return Err(damaged(start)),
-        };
-        let content = document[*at..].get(..length);
-        let content = content.ok_or_else(|| damaged(*at))?;
-        *at += length;
-        Ok(Self {
-            number: key >> 3,
-            whole: &document[start..*at],
-            content,
-            at: *at - length,
-        })
-    }
-
-    fn message<M: Message + Default>(&self) -> Result<M, ReadError> {
-        if self.content.len() > LARGEST_MESSAGE {
-            let what = "a sample or location of more than 1 MiB";
-            return Err(ReadError::at(what, self.at as u64));
-        }
-        M::decode(self.content).map_err(|_| damaged(self.at))
-    }
-}
-
-fn fields(document: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ReadError>> {
-    let mut at = 0;
-    iter::from_fn(move || (at < document.len()).then(|| Field::next(document, &mut at)))
-}
-
-fn varint(document: &[u8], at: &mut usize) -> Result<usize, ReadError> {
-    let mut rest = &document[*at..];
-    // Lengths are written as all numbers are.
-    let value = decode_length_delimiter(&mut rest).map_err(|_| damaged(*at))?;
-    *at = document.len() - rest.len();
-    Ok(value)
-}
-
-fn damaged(at: usize) -> ReadError {
-    ReadError::at("not a pprof profile, or damaged here", at as u64)
-}
-
 fn too_deep(at: u64) -> ReadError {
     ReadError::at("more than 16,384 frames", at)
 }
@@ -113,7 +49,7 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
         .values
         .iter()
         .position(|value| value.unit == "count");
-    let kept: Vec<usize> = parts.kept(&recording.header);
+    let kept = parts.drawn_first(parts.kept(&recording.header));
     recording.header.values = kept
         .iter()
         .map(|at| recording.header.values[*at].clone())
@@ -147,6 +83,9 @@ pub(super) fn read(document: &[u8]) -> Result<Recording, ReadError> {
     }
     Ok(recording)
 }
+
+/// Beginning of the comment that our own have.
+const OURS: &str = "made by usekit ";
 
 impl<'a> Parts<'a> {
     fn take(&mut self, field: &Field<'a>) -> Result<(), ReadError> {
@@ -236,6 +175,29 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// Puts that value first which the profile is looked at by; of others' profiles that do not say which, pprof shows the last.
+    fn drawn_first(&self, mut kept: Vec<usize>) -> Vec<usize> {
+        let default = self.header.default_sample_type;
+        let drawn = kept
+            .iter()
+            .position(|at| default != 0 && self.is_named(*at, default));
+        let last = kept.len().checked_sub(1).filter(|_| !self.is_ours());
+        if let Some(drawn) = drawn.or(last) {
+            kept[..=drawn].rotate_right(1);
+        }
+        kept
+    }
+
+    fn is_named(&self, at: usize, name: u64) -> bool {
+        let [own, other] = [self.header.sample_type[at].name, name].map(|name| self.text(name));
+        own.is_ok_and(|own| other.is_ok_and(|other| own == other))
+    }
+
+    fn is_ours(&self) -> bool {
+        let mut comments = self.header.comment.iter();
+        comments.any(|comment| self.text(*comment).is_ok_and(|text| text.starts_with(OURS)))
+    }
+
     fn header(&self) -> Result<Header, ReadError> {
         let mut values = Vec::new();
         for ValueType { name, unit } in &self.header.sample_type {
@@ -253,7 +215,7 @@ impl<'a> Parts<'a> {
         let mut tool = String::new();
         for comment in self.header.comment.iter().take(MOST_REMARKS) {
             let comment = self.text(*comment)?.into_owned();
-            match comment.strip_prefix("made by usekit ") {
+            match comment.strip_prefix(OURS) {
                 Some(name) => name.clone_into(&mut tool),
                 None => comments.push(comment),
             }
@@ -276,6 +238,7 @@ impl<'a> Parts<'a> {
             tool,
             event,
             values,
+            are_apart: !self.is_ours(),
             duration_ns: self.header.duration_nanos,
             time_ns: self.header.time_nanos,
             period_ns: if is_time { self.header.period } else { 0 },
@@ -312,10 +275,7 @@ impl<'a> Parts<'a> {
             ..FrameKey::named(NameId::NONE)
         };
         if location.line.is_empty() {
-            let base = module.rsplit('/').next().unwrap_or_default();
-            let name = recording
-                .names
-                .id(&format!("{base}+{:#x}", location.address));
+            let name = recording.names.id(&place(&module, location.address));
             return Some(vec![FrameKey { name, ..blank }]);
         }
         let last = location.line.len() - 1;
@@ -389,3 +349,7 @@ impl<'a> Parts<'a> {
         Ok(key)
     }
 }
+
+#[cfg(test)]
+#[path = "pprof_tests.rs"]
+mod tests;

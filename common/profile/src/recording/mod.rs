@@ -44,6 +44,8 @@ pub struct Header {
     pub event: String,
     /// What each sample's values are; the first is the one that graphs draw.
     pub values: Vec<Value>,
+    /// Values of one unit are not parts of one: objects that were made, and those that are left.
+    pub are_apart: bool,
     /// Length of the window, ns; 0: unknown.
     pub duration_ns: u64,
     /// When the window began, ns since 1970; 0: unknown.
@@ -288,11 +290,14 @@ impl Recording {
         self.names.text(name)
     }
 
-    /// What graphs draw of a row: the sum of all values that share the first one's unit.
+    /// What graphs draw of a row: the sum of all values that share the first one's unit, where they are parts of one.
     pub fn weight(&self, row: &Row<'_>) -> u64 {
         let Some(first) = self.header.values.first() else {
             return 0;
         };
+        if self.header.are_apart {
+            return row.values[0];
+        }
         let same = self.header.values.iter().zip(row.values);
         same.filter(|(value, _)| value.unit == first.unit)
             .fold(0, |sum: u64, (_, value)| sum.saturating_add(*value))

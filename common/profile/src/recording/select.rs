@@ -125,17 +125,21 @@ impl Recording {
 
     /// Leaves one value of several; `false` where there is none of that name.
     pub fn keep_value(&mut self, name: &str) -> bool {
+        let mut values = self.header.values.iter();
+        let at = values.position(|value| value.name == name);
+        at.inspect(|at| self.keep(*at)).is_some()
+    }
+
+    /// Leaves the value that graphs draw, as far as there is one.
+    pub fn keep_first_value(&mut self) {
+        if !self.header.values.is_empty() {
+            self.keep(0);
+        }
+    }
+
+    fn keep(&mut self, at: usize) {
         let width = self.header.values.len();
-        let Some(at) = self
-            .header
-            .values
-            .iter()
-            .position(|value| value.name == name)
-        else {
-            return false;
-        };
         self.header.values = vec![self.header.values[at].clone()];
         self.values = self.values.chunks(width).map(|values| values[at]).collect();
-        true
     }
 }

@@ -9,7 +9,7 @@ use prost::Message;
 use crate::columns::{CLOCK, TOTAL};
 use crate::frame::FrameKind;
 use crate::model::StackEnd;
-use crate::pprof::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use crate::pprof::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType, place};
 use crate::recording::{Boxes, CellKind, FrameKey, Map, NameId, Recording, Row};
 
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
@@ -38,10 +38,18 @@ struct Encoder<'a> {
     locations: Map<LocationKey, u64>,
     /// By module; what is not any module's has none.
     mappings: Map<String, u64>,
-    /// Largest address in each mapping, in order of their IDs.
-    modules: Vec<(String, u64)>,
+    /// In order of their IDs.
+    modules: Vec<Module>,
     has_lines: bool,
     columns: Vec<Column>,
+}
+
+/// A mapping, as far as it is known.
+struct Module {
+    path: String,
+    largest_address: u64,
+    /// All functions in it have names.
+    has_functions: bool,
 }
 
 /// A number that every sample has.
@@ -121,9 +129,13 @@ impl<'a> Encoder<'a> {
         let next = self.modules.len() as u64 + 1;
         let id = *self.mappings.entry(module.to_owned()).or_insert(next);
         if id == next {
-            self.modules.push((module.to_owned(), 0));
+            self.modules.push(Module {
+                path: module.to_owned(),
+                largest_address: 0,
+                has_functions: true,
+            });
         }
-        let largest = &mut self.modules[id as usize - 1].1;
+        let largest = &mut self.modules[id as usize - 1].largest_address;
         *largest = address.max(*largest);
         id
     }
@@ -217,11 +229,19 @@ impl<'a> Encoder<'a> {
             (_, module) => module,
         };
         let mapping_id = self.mapping(module, physical.address);
-        let lines = frames.iter().map(|frame| Line {
-            function_id: self.function(frame),
-            line: frame.line.into(),
-        });
-        let line = lines.collect();
+        let line = if frames.len() == 1 && self.is_nameless(physical, module) {
+            let mapping = mapping_id.checked_sub(1);
+            if let Some(module) = mapping.and_then(|at| self.modules.get_mut(at as usize)) {
+                module.has_functions = false;
+            }
+            Vec::new()
+        } else {
+            let lines = frames.iter().map(|frame| Line {
+                function_id: self.function(frame),
+                line: frame.line.into(),
+            });
+            lines.collect()
+        };
         let location = Location {
             id,
             mapping_id,
@@ -230,6 +250,12 @@ impl<'a> Encoder<'a> {
         };
         self.put(4, &location);
         id
+    }
+
+    /// Looks whether its name is its place in its file: pprof, which has the file or a server, may know better.
+    fn is_nameless(&self, frame: &FrameKey, module: &str) -> bool {
+        let name = self.recording.text(frame.name);
+        frame.kind == FrameKind::User && name == place(module, frame.address)
     }
 
     fn function(&mut self, frame: &FrameKey) -> u64 {
@@ -297,16 +323,16 @@ impl<'a> Encoder<'a> {
             period: header.period_ns,
             ..Profile::default()
         };
-        for (id, (module, largest)) in (1..).zip(std::mem::take(&mut self.modules)) {
-            let filename = self.string(&module);
-            let build_id = header.build_ids.get(&module);
+        for (id, module) in (1..).zip(std::mem::take(&mut self.modules)) {
+            let filename = self.string(&module.path);
+            let build_id = header.build_ids.get(&module.path);
             profile.mapping.push(Mapping {
                 id,
-                memory_limit: largest.saturating_add(1),
+                memory_limit: module.largest_address.saturating_add(1),
                 filename,
                 build_id: build_id.map_or(0, |id| self.string(id)),
-                // Names are all here: pprof must not look for the files.
-                has_functions: true,
+                // Where names are all here, pprof must not look for the files.
+                has_functions: module.has_functions,
                 has_filenames: has_lines,
                 has_line_numbers: has_lines,
                 has_inline_frames: true,
@@ -321,7 +347,12 @@ impl<'a> Encoder<'a> {
         let comments = tool.iter().chain(&header.comments);
         profile.comment = comments.map(|text| self.string(text)).collect();
         let is_shown = |column: &&Column| matches!(column, Column::Clock | Column::Total);
-        let shown = self.columns.iter().find(is_shown);
+        let drawn = Column::Value(0);
+        let is_drawn = |column: &&Column| header.are_apart && **column == drawn;
+        let shown = self
+            .columns
+            .iter()
+            .find(|column| is_shown(column) || is_drawn(column));
         // Of contentions and delay the delay.
         let is_time = |column: &&Column| self.column(**column).1 == "nanoseconds";
         let time = self.columns.iter().find(is_time);
@@ -352,7 +383,7 @@ fn columns(recording: &Recording) -> Vec<Column> {
     }
     columns.extend((0..values.len()).map(Column::Value));
     let alike = values.iter().filter(|value| value.unit == recording.unit());
-    if alike.count() > 1 {
+    if alike.count() > 1 && !recording.header.are_apart {
         columns.push(Column::Total);
     } else if recording.header.period_ns > 0 && values.len() == 1 && is_count(recording.unit()) {
         columns.push(Column::Clock);
