@@ -53,6 +53,60 @@ fn of_deep_stacks_the_callers_are_seen_first() {
     }
 }
 
+/// Rows out of sight are counted at the edge that they are beyond; the counts follow scrolling and zooming.
+#[test]
+fn what_lies_beyond_an_edge_is_said_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep: Vec<String> = (1..=99).map(|depth| format!("f{depth}")).collect();
+    let folded = file(
+        &dir,
+        "deep.folded",
+        format!("{} 90\nf1;g 10\n", deep.join(";")),
+    );
+    let out = dir.path().join("deep.html");
+    let steps = "
+      var picture = document.querySelector('.picture');
+      var said = function () { return ['above', 'under'].map(function (edge) {
+        var band = document.querySelector('.' + edge);
+        return band.getBoundingClientRect().height ? +/[0-9]+/.exec(band.textContent)[0] : 0; }); };
+      var scroll = function (edge) { click(document.querySelector('.' + edge + ' button')); picture.dispatchEvent(new Event('scroll')); };
+      var seen = {rows: picture.clientHeight / 19, opened: said()};
+      scroll(FAR);
+      seen.on = said();
+      for (var step = 0; step < 9; step += 1) { scroll(FAR); }
+      seen.end = said();
+      scroll(NEAR);
+      seen.back = said();
+      click(box('g'));
+      seen.zoomed = said();
+      return seen;";
+    for (extra, edges) in [
+        (&[][..], ["'above'", "'under'"]),
+        (&["--icicle"], ["'under'", "'above'"]),
+    ] {
+        let mut args = vec!["draw", text(&folded), "-o", text(&out)];
+        args.extend(extra);
+        stdout(&flame(&args));
+        let steps = steps.replace("FAR", edges[0]).replace("NEAR", edges[1]);
+        let seen = browse(text(&out), false, "1000,800", &steps);
+        // The far edge first.
+        let (far, near) = if extra.is_empty() { (0, 1) } else { (1, 0) };
+        let said = |when: &str| {
+            let said = [far, near].map(|edge| seen[when][edge].as_f64());
+            said.map(|rows| rows.unwrap_or_else(|| panic!("{when}: {seen}")))
+        };
+        let rows = seen["rows"].as_f64().expect("rows in sight");
+        let is_rest = |hidden: f64| ((hidden + rows) - 100.0).abs() < 1.0;
+        assert!(is_rest(said("opened")[0]), "{seen}");
+        assert!(is_rest(said("on").iter().sum()), "{seen}");
+        assert!(is_rest(said("end")[1]), "{seen}");
+        assert!(is_rest(said("back").iter().sum()), "{seen}");
+        let none = [said("opened")[1], said("end")[0]];
+        assert_eq!((none, said("zoomed")), ([0.0; 2], [0.0; 2]), "{seen}");
+        assert!(said("on")[1] > 15.0 && said("back")[0] > 15.0, "{seen}");
+    }
+}
+
 /// Chromium's windows are no narrower than 500 pixels, frames are.
 fn browse_phone(page: &str, steps: &str) -> Value {
     let inner = std::fs::read_to_string(page).expect("a page");

@@ -12,6 +12,8 @@
     // In a page the picture scrolls by itself: what is found and said about it stays in view.
     var frame = standsAlone ? null : svg.closest('.picture');
     var isShown = false;
+    // Of the boxes that are drawn now.
+    var deepest = 0;
     var focus = 0, selected = -1, pattern = '';
 
     // Parents come first, so what is above a box are the numbers up to its end.
@@ -40,11 +42,13 @@
 
     function place() {
       var at = boxes[focus];
+      deepest = 0;
       boxes.forEach(function (box, index) {
         var inside = index >= focus && index < at.end;
         var below = index < focus && focus < box.end;
         box.group.style.display = inside || below ? '' : 'none';
         if (!inside && !below) { return; }
+        deepest = Math.max(deepest, box.depth);
         var x = below ? 0 : (box.x - at.x) / at.width * width;
         var w = below ? width : box.width / at.width * width;
         box.group.classList.toggle('below', below);
@@ -65,18 +69,33 @@
       svg.setAttribute('viewBox', '0 0 ' + width + ' ' + height);
       place();
       if (!isShown && frame && frame.clientHeight) { isShown = true; show(focus, boxes[focus].end); }
+      hint();
     }
 
     // Scrolls no more than it takes to see a box with two of its callers, and what is on it up to box `end` as far as there is room.
     function show(index, end) {
       if (!frame) { return; }
-      var deepest = boxes[index].depth, lowest = Math.max(deepest - 2, 0);
-      for (var at = index; at < end; at += 1) { deepest = Math.max(deepest, boxes[at].depth); }
-      var first = top + row * (up ? rows - 1 - deepest : lowest);
-      var last = top + row * (up ? rows - lowest : deepest + 1);
+      var highest = boxes[index].depth, lowest = Math.max(highest - 2, 0);
+      for (var at = index; at < end; at += 1) { highest = Math.max(highest, boxes[at].depth); }
+      var first = top + row * (up ? rows - 1 - highest : lowest);
+      var last = top + row * (up ? rows - lowest : highest + 1);
       var room = frame.clientHeight;
       if (up) { first = Math.max(first, last - room); } else { last = Math.min(last, first + room); }
       frame.scrollTop = Math.min(Math.max(frame.scrollTop, last - room), first);
+      hint();
+    }
+
+    // Rows beyond an edge of the frame are counted at that edge; a click there goes on.
+    function hint() {
+      if (!frame) { return; }
+      var first = top + (up ? row * (rows - 1 - deepest) : 0), last = first + row * (deepest + 1);
+      var beyond = [frame.scrollTop - first, last - frame.scrollTop - frame.clientHeight];
+      ['above', 'under'].forEach(function (edge, index) {
+        // A row of which a third is cut off can be read.
+        var count = frame.clientHeight ? Math.floor(beyond[index] / row + 0.6) : 0, band = part(edge);
+        band.hidden = count < 1;
+        band.querySelector('button').textContent = (index ? '▼ ' : '▲ ') + count + (count === 1 ? ' more row' : ' more rows') + ': scroll, or click here';
+      });
     }
 
     function remember() {
@@ -192,7 +211,12 @@
     root.addEventListener('click', function (event) {
       if (event.target.classList.contains('reset')) { zoom(0); }
       if (event.target.classList.contains('search')) { ask(); }
+      // Rows from before stay at the other edge.
+      var page = frame ? Math.max(frame.clientHeight - 3 * row, row) : 0;
+      if (event.target.closest('.above')) { frame.scrollTop -= page; }
+      if (event.target.closest('.under')) { frame.scrollTop += page; }
     });
+    if (frame) { frame.addEventListener('scroll', hint); }
     root.addEventListener('input', function (event) {
       if (event.target.classList.contains('pattern')) { search(event.target.value); }
     });

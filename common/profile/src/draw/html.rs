@@ -125,9 +125,17 @@ fn section(
         out,
         r#"<p class="controls"><input class="pattern" type="search" placeholder="Search functions ( / )" aria-label="Search functions, regular expression"> <button type="button" class="reset">Reset zoom (Esc)</button> <span class="found" role="status"></span> <span class="zoomed"></span></p>"#
     )?;
-    writeln!(out, r#"<div class="picture">"#)?;
+    // The arrow keys do for the keyboard what the buttons at the edges do.
+    let edge = |name: &str| {
+        format!(
+            r#"<div class="more {name}" hidden><button type="button" tabindex="-1"></button></div>"#
+        )
+    };
+    let (above, under) = (edge("above"), edge("under"));
+    writeln!(out, r#"<div class="frame">{above}<div class="picture">"#)?;
     let note = embed(tree, view, unit, out)?;
-    writeln!(out, "</div>\n<p class=\"details\">{note}</p>\n</section>")
+    writeln!(out, "</div>{under}</div>")?;
+    writeln!(out, "<p class=\"details\">{note}</p>\n</section>")
 }
 
 fn table(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
