@@ -18,7 +18,16 @@ use crate::output::{self, Target, target};
 /// Columns of the table in a page.
 const PAGE_WIDTH: usize = 120;
 
+const EXAMPLES: &str = "\
+Examples:
+  profile -p 123 30 -o before.json
+  profile -p 123 30 -o after.json   # the new version, under the same load
+  flame diff before.json after.json -o change.html
+
+What grew or shrank beyond chance is listed; in pictures red grew, blue shrank.";
+
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Profile to compare with
     base: PathBuf,

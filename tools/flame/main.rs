@@ -52,10 +52,14 @@ Examples:
   flame draw out.folded --icicle -o x.svg
   flame top cpu.pb.gz --by module
   flame peek cpu.folded 'memcpy|memset'
-  flame diff before.json after.json -o diff.svg
   flame gate before.json after.json --max-growth 3pp
   flame merge a.folded b.folded -o all.pb.gz
-  flame heat cpu.perf.txt -o heat.svg";
+  flame heat cpu.perf.txt -o heat.svg
+
+What a change of a program changed:
+  profile -p 123 30 -o before.json
+  profile -p 123 30 -o after.json   # the new version, under the same load
+  flame diff before.json after.json -o change.html";
 
 #[derive(Subcommand)]
 enum Command {

@@ -25,6 +25,11 @@ Examples:
   offcputime --state 2 10            # uninterruptible waits only
   offcputime -- make -j4             # a command and its children
 
+What a change of a program changed:
+  offcputime -p 123 30 -o before.json
+  offcputime -p 123 30 -o after.json   # the new version, under the same load
+  flame diff before.json after.json -o change.html
+
 Folded values are microseconds.";
 
 /// Where threads wait, why, and who woke them: time off the CPU by stack

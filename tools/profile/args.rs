@@ -30,6 +30,11 @@ Examples:
   profile -e uprobe:libc:malloc --weight arg1 -p 123 5   # bytes allocated
   profile -- make -j4                        # a command and its children
 
+What a change of a program changed:
+  profile -p 123 30 -o before.json
+  profile -p 123 30 -o after.json   # the new version, under the same load
+  flame diff before.json after.json -o change.html
+
 Folded values are samples, for tracepoints and uprobes events, with --weight
 the argument's sum.";
 
