@@ -59,10 +59,10 @@ soak: deps-test ## the heaviest loads, SOAK_SECONDS=10 times as long as in the t
 	SOAK_SECONDS=$(SOAK_SECONDS) REQUIRE_LIVE=1 $(CARGO) test --locked -p usekit-tools --test live \
 	    --config 'target."cfg(unix)".runner = "setup/as-root"' -- soak --nocapture --test-threads 1
 
-refusals: deps-test ## every system call of every tool refused, with every error: half an hour
+refusals: deps-test ## every system call of every tool refused, with every error; prints all that they say: half an hour
 	$(CARGO) build --locked -p usekit-workloads -p usekit-tools
 	REFUSALS=all REQUIRE_LIVE=1 $(CARGO) test --locked -p usekit-tools --test live \
-	    --config 'target."cfg(unix)".runner = "setup/as-root"' -- refused::
+	    --config 'target."cfg(unix)".runner = "setup/as-root"' -- refused:: --nocapture
 
 bench: build deps-bench ## what the tools cost and how right they are, beside others' (BENCH='--rounds 3 --only runqlat')
 	$(CARGO) build --release --locked -p usekit-bench

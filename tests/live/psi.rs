@@ -41,7 +41,7 @@ pub(crate) struct Bracketed {
     pub(crate) report: Value,
     pub(crate) results: Vec<Value>,
     /// Between what the kernel's total grew inside the interval, and from before to after it, ns.
-    some_ns: RangeInclusive<u64>,
+    pub(crate) some_ns: RangeInclusive<u64>,
     logs: Logs,
     tids: Vec<u32>,
     pid: u32,

@@ -2,13 +2,18 @@
 
 use std::fs;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use host::clock::monotonic_ns;
 use session::targets::cgroup2_mount;
 
+use crate::bare::TURNS;
+use crate::c_program::compile;
 use crate::kernel::skip;
 use crate::prelude::*;
+use crate::psi::bracketed;
 use crate::targets::{Membership, Tools, assert_phase, phase, stacks, start_phases};
 
 /// A cgroup below the root of v2; gone when dropped, its processes moved back.
@@ -23,6 +28,21 @@ impl Cgroup {
 
     fn take(&self, tgid: u64) {
         fs::write(self.0.join("cgroup.procs"), tgid.to_string()).expect("the process moves");
+    }
+
+    /// Its ID, which is the directory's inode.
+    fn id(&self) -> u64 {
+        fs::metadata(&self.0).expect("it is there").ino()
+    }
+
+    /// A program that is in it from its first instruction on.
+    fn run(&self, program: &str) {
+        let script = format!(
+            "echo $$ > {}/cgroup.procs; exec {program}",
+            self.0.display()
+        );
+        let status = Command::new("sh").args(["-c", &script]).status();
+        assert!(status.expect("sh runs").success(), "{script}");
     }
 }
 
@@ -98,4 +118,68 @@ fn a_cgroup_counts_while_a_process_is_in_it_or_below() {
     let window = end_ns - start_ns;
     let lifetime = number(offcputime, "accounting.lifetime_ns") - window;
     assert_within("ns in that cgroup", lifetime, moved.length(), offcputime);
+}
+
+#[test]
+fn locks_and_run_queues_of_a_cgroup_are_its_own() {
+    let _machine = Machine::alone();
+    let Some(root) = cgroup_root() else {
+        return skip("cgroup v2 cannot be written");
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let inside = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
+    let turns = compile(dir.path(), "turns", TURNS, ["-pthread"]);
+    let turns = turns.to_str().expect("UTF-8");
+    let both = || {
+        inside.run(turns);
+        let outside = Command::new(turns).status();
+        assert!(outside.expect("it runs").success());
+    };
+    let target = format!("--cgroup {}", inside.0.display());
+    let (output, ()) = during("lockstat", format!("-j -U {target}"), both);
+    let report = output.report();
+    let mutexes = list(&report, "locks").iter();
+    let mutexes = mutexes.filter(|lock| lock["class"] == "mutex");
+    assert_eq!(sum(mutexes, "contentions"), 23, "{report:#}");
+
+    // Whose of the two it was is known by the cgroup, and by nothing else.
+    let (output, ()) = during("runqlat", "-j --by-cgroup", both);
+    let report = output.report();
+    let groups = list(&report, "groups").iter();
+    let own: Vec<&Value> = groups
+        .filter(|group| group["cgroup"] == inside.id())
+        .collect();
+    let [group] = own[..] else {
+        panic!("{} groups of it: {report:#}", own.len())
+    };
+    // The process' 23 threads are new once each, and the first thread naps.
+    assert_within("waits", number(group, "count"), 46.., &report);
+    let (output, ()) = during("runqlat", "--by-cgroup", both);
+    let name = format!("\ncgroup = {}\n", inside.0.display());
+    assert!(output.stdout.contains(&name), "{}", output.stdout);
+    let (output, ()) = during("runqlat", format!("-j --by-cgroup {target}"), both);
+    let report = output.report();
+    assert_eq!(only(&report, "groups")["cgroup"], inside.id(), "{report:#}");
+}
+
+#[test]
+fn the_cgroup_that_is_short_is_in_the_list_of_all() {
+    let _machine = Machine::alone();
+    let Some(root) = cgroup_root() else {
+        return skip("cgroup v2 cannot be written");
+    };
+    let inside = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
+    let mut workload = Workload::spinners(4, 2);
+    inside.take(u64::from(workload.pid()));
+    let path = inside.0.to_str().expect("UTF-8");
+    let file = format!("{path}/cpu.pressure");
+    let found = bracketed(&mut workload, "--cgroups", &file);
+    workload.finish();
+    let cgroups = list(&found.report, "cgroups").iter();
+    let own: Vec<&Value> = cgroups.filter(|cgroup| cgroup["path"] == path).collect();
+    let [cgroup] = own[..] else {
+        panic!("{} rows of it: {:#}", own.len(), found.report)
+    };
+    let lost = number(cgroup, "cpu.some.lost_ns");
+    assert_within("ns lost there", lost, found.some_ns, &found.report);
 }
