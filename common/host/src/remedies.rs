@@ -79,7 +79,8 @@ fn remedy(acts: &[String], number: i32, has_power: bool) -> &'static str {
         }
         libc::EPERM | libc::EACCES => "run it as root",
         libc::ENOMEM => "free some memory, or raise memory.max of its cgroup",
-        libc::EMFILE => "allow more with ulimit -n 1024",
+        // Tools have raised their own limit as far as they may: fewer would not help.
+        libc::EMFILE => "allow more with ulimit -n 65536",
         libc::ENFILE => "raise the sysctl fs.file-max",
         libc::EAGAIN => "allow more processes: ulimit -u, and pids.max of its cgroup",
         libc::EBUSY | libc::E2BIG => "end the other tracers that are there",
@@ -110,7 +111,7 @@ mod tests {
     fn the_kernels_reason_comes_without_its_number_and_with_a_remedy() {
         assert_eq!(
             said(refused(libc::EMFILE), &["open event cycles"]),
-            "open event cycles: Too many open files; allow more with ulimit -n 1024"
+            "open event cycles: Too many open files; allow more with ulimit -n 65536"
         );
         let said = said(refused(libc::EBADMSG), &["read map counts"]);
         assert!(

@@ -105,7 +105,10 @@ impl Counters {
     ///
     /// When the kernel does not hand them out.
     pub fn count(&self, losses: &mut Losses) -> Result<()> {
-        let bytes = self.bss.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?;
+        let bytes = self
+            .bss
+            .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .context("read map .bss")?;
         let bytes = bytes.context("no global variables")?;
         let number = |at: usize| {
             let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());

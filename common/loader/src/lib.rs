@@ -180,7 +180,7 @@ fn explain(step: Step, err: &libbpf_rs::Error) -> anyhow::Error {
     match cause.raw_os_error() {
         Some(libc::EPERM | libc::ENOMEM | libc::EMFILE) => anyhow!(cause).context(act),
         _ if said.contains("BEGIN PROG LOAD LOG") => {
-            anyhow!("{act}: this kernel's verifier refuses it{REPORT}")
+            anyhow!("{act}: refused by this kernel's verifier{REPORT}")
         }
         Some(libc::EINVAL | libc::ENOTSUP | libc::EFAULT) | None => {
             anyhow!("{act}: {}{REPORT}", remedies::cause(&cause))
@@ -246,6 +246,8 @@ fn no_section(name: &str) -> anyhow::Error {
     };
     match MapHandle::create(MapType::Array, Some("trial"), 4, 4, 1, &options) {
         Err(err) => anyhow!(io_error(&err)).context(format!("create BPF map {name}")),
-        Ok(_) => anyhow!("create BPF map {name}: this kernel makes none for memory{REPORT}"),
+        Ok(_) => {
+            anyhow!("create BPF map {name}: this kernel makes none that programs can map{REPORT}")
+        }
     }
 }
