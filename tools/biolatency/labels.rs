@@ -51,6 +51,9 @@ pub(crate) fn group(
         parts.push(match (id.cgroup, cgroups.get(&id.cgroup)) {
             (0, _) => "cgroup = none".into(),
             (_, Some(path)) => format!("cgroup = {}", path.display()),
+            (id, None) if cgroups.is_empty() => {
+                format!("cgroup = {id} (cgroup v2 is not mounted here)")
+            }
             (id, None) => format!("cgroup = {id} (removed, or outside this mount)"),
         });
     }

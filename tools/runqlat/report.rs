@@ -136,6 +136,9 @@ fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>)
         Group::Cpu => format!("cpu = {}", waits.id.id),
         Group::Cgroup => match cgroups.get(&waits.id.id) {
             Some(path) => format!("cgroup = {}", path.display()),
+            None if cgroups.is_empty() => {
+                format!("cgroup = {} (cgroup v2 is not mounted here)", waits.id.id)
+            }
             None => format!("cgroup = {} (removed, or outside this mount)", waits.id.id),
         },
     }
