@@ -162,6 +162,51 @@ fn locks_and_run_queues_of_a_cgroup_are_its_own() {
     assert_eq!(only(&report, "groups")["cgroup"], inside.id(), "{report:#}");
 }
 
+/// 23 calls, and a nap of 10 ms after each.
+const NAPS: &str = r"
+int main(void)
+{
+	for (int i = 0; i < 23; i++) {
+		syscall(SYS_getppid);
+		usleep(10000);
+	}
+	return 0;
+}
+";
+
+#[test]
+fn calls_and_naps_of_a_cgroup_are_its_own() {
+    let _machine = Machine::alone();
+    let Some(root) = cgroup_root() else {
+        return skip("cgroup v2 cannot be written");
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let inside = Cgroup::new(&root, &format!("usekit-test-{}", std::process::id()));
+    let [napping, elsewhere] =
+        ["napping", "elsewhere"].map(|name| compile(dir.path(), name, NAPS, ""));
+    let napping = napping.to_str().expect("UTF-8");
+    let both = || {
+        inside.run(napping);
+        let outside = Command::new(&elsewhere).status();
+        assert!(outside.expect("it runs").success());
+    };
+    let target = format!("-j --cgroup {}", inside.0.display());
+    let event = "-e tracepoint:syscalls:sys_enter_getppid";
+    let (output, ()) = during("profile", format!("{event} {target}"), both);
+    let report = output.report();
+    assert_eq!(number(&report, "events.samples"), 23, "{report:#}");
+    let (output, ()) = during("offcputime", target, both);
+    let report = output.report();
+    let asleep = |stack: &&Value| stack["reason"] == "sleep";
+    let (own, others): (Vec<&Value>, Vec<&Value>) = list(&report, "stacks")
+        .iter()
+        .filter(asleep)
+        .partition(|stack| stack["comm"] == "napping");
+    assert!(others.is_empty(), "{others:#?}");
+    let slept = sum(own, "values.0");
+    assert_within("ns asleep", slept, 230_000_000.., &report);
+}
+
 #[test]
 fn the_cgroup_that_is_short_is_in_the_list_of_all() {
     let _machine = Machine::alone();
