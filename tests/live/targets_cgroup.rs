@@ -140,7 +140,11 @@ fn locks_and_run_queues_of_a_cgroup_are_its_own() {
     let report = output.report();
     let mutexes = list(&report, "locks").iter();
     let mutexes = mutexes.filter(|lock| lock["class"] == "mutex");
-    assert_eq!(sum(mutexes, "contentions"), 23, "{report:#}");
+    // Emulated CPUs are in each other's way: who is late finds the lock free, and events are lost, and counted.
+    let found = sum(mutexes.clone(), "contentions") + sum(mutexes, "raced");
+    let losses = report["losses"].as_object().expect("losses").values();
+    let lost = losses.filter_map(Value::as_u64).sum();
+    assert_all("waits", found, lost, 23, &report);
 
     // Whose of the two it was is known by the cgroup, and by nothing else.
     let (output, ()) = during("runqlat", "-j --by-cgroup", both);
