@@ -331,6 +331,34 @@ fn usekit_names_a_tool_that_it_has_not() {
     }
 }
 
+#[test]
+fn usekit_completes_tools_and_leaves_the_rest_to_them() {
+    // Bash's own, and what bash-completion has for words that are a command line.
+    let script = "source <(\"$0\" --completions bash)
+        _command_offset() { COMPREPLY=(\"from $1\"); }
+        for COMP_CWORD in 1 2; do _usekit \"$0\" off; echo \"${COMPREPLY[*]}\"; done";
+    let output = run("bash", &["-c", script, USEKIT]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "offcputime\nfrom 1\n"
+    );
+    for shell in ["fish", "zsh"] {
+        let output = run(USEKIT, &["--completions", shell]);
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("usekit"),
+            "{shell}"
+        );
+    }
+    for args in [&["--completions"][..], &["--completions", "csh"]] {
+        let output = run(USEKIT, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(
+            stderr(&output),
+            "usekit: --completions wants one of: bash, fish, zsh\n"
+        );
+    }
+}
+
 /// By a link, by a copy's name, and by its first word, a tool says what its own program says.
 #[test]
 fn usekit_is_every_tool() {

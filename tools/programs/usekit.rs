@@ -42,6 +42,13 @@ const TOOLS: [Tool; 7] = [
     ),
 ];
 
+/// What completes `usekit TOOL ...`, by shell.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", include_str!("completions/usekit.bash")),
+    ("fish", include_str!("completions/usekit.fish")),
+    ("zsh", include_str!("completions/usekit.zsh")),
+];
+
 /// Exit status for a command line that makes no sense, as the tools'.
 const USAGE: u8 = 2;
 
@@ -60,6 +67,7 @@ fn main() -> ExitCode {
         (None, Some("--version" | "-V")) => {
             print(concat!("usekit ", env!("CARGO_PKG_VERSION"), "\n"))
         }
+        (None, Some("--completions")) => completions(rest.get(1)),
         (None, _) => {
             let name = name.to_string_lossy();
             profile::say!(
@@ -73,6 +81,17 @@ fn main() -> ExitCode {
 
 fn tool(name: &OsStr) -> Option<Tool> {
     TOOLS.into_iter().find(|(tool, ..)| name == *tool)
+}
+
+fn completions(shell: Option<&OsString>) -> ExitCode {
+    let mut known = COMPLETIONS.into_iter();
+    match known.find(|(name, _)| shell.is_some_and(|shell| shell == name)) {
+        Some((_, script)) => print(script),
+        None => {
+            profile::say!("usekit: --completions wants one of: bash, fish, zsh");
+            ExitCode::from(USAGE)
+        }
+    }
 }
 
 fn list() -> String {
