@@ -17,6 +17,7 @@ use loader::counters::{Counters, Words};
 use loader::maps;
 use loader::section;
 use profile::losses::Losses;
+use profile::rank::Rank;
 use session::progress::State;
 
 use crate::biolatency::args::{Args, Phase};
@@ -113,10 +114,10 @@ impl Harvest {
             found.name = names.of(*disk, *dev, &self.stats);
             found
                 .failures
-                .sort_by_key(|failures| (failures.class, failures.status));
+                .rank_by_key(|failures| (failures.class, failures.status));
         }
         let mut uses: Vec<DiskUse> = uses.into_values().collect();
-        uses.sort_by(|a, b| a.name.cmp(&b.name));
+        uses.rank_by(|a, b| a.name.cmp(&b.name));
         Ok(uses)
     }
 

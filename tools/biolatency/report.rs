@@ -12,6 +12,7 @@ use hist::harvest::Group;
 use hist::hdr::HdrLog;
 use hist::text;
 use profile::escape::terminal;
+use profile::rank::Rank;
 use profile::table::{Column, Table};
 use profile::units::{self, three_digits};
 use session::cgroups;
@@ -90,7 +91,7 @@ impl Report<'_> {
                 )
             })
             .collect();
-        groups.sort_by(|(a, group_a), (b, group_b)| {
+        groups.rank_by(|(a, group_a), (b, group_b)| {
             (a, group_a.id.tgid, order(group_a)).cmp(&(b, group_b.id.tgid, order(group_b)))
         });
         groups

@@ -16,6 +16,7 @@ use libbpf_rs::MapCore;
 use loader::maps;
 use plain::Plain;
 use profile::model::Task;
+use profile::rank::Rank;
 use stacks::StackTable;
 use symbols::places::Places;
 
@@ -85,7 +86,7 @@ impl Harvest {
             &mut labels,
         )?;
         let chains = names.chains.take(skel, ended.half, labels)?;
-        rows.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
+        rows.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {
             rows,
             window_ns: ended.window_ns,

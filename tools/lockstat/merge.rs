@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use profile::rank::Rank;
+
 use crate::lockstat::row::{LockRow, Side};
 
 /// A lock with less of its kind's waiting than this is not shown by itself, where there are more than [`FEW`].
@@ -33,7 +35,7 @@ pub(crate) fn merge(rows: &[LockRow]) -> Vec<LockRow> {
         merged.extend(by_themselves.into_iter().cloned());
         merged.extend(sum(kind, &together));
     }
-    merged.sort_by_key(|row| Reverse((row.total_ns, row.identity)));
+    merged.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
     merged
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bpf::lockstat::types::lock_id;
 use hist::Histogram;
 use profile::model::Task;
+use profile::rank::Rank;
 
 /// Whose lock it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,9 +108,9 @@ impl LockRow {
     /// Heaviest waiters and holders first.
     pub(crate) fn sort(&mut self) {
         self.waiters
-            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
+            .rank_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
         self.holders
-            .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+            .rank_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use profile::escape::terminal;
 use profile::frame::Frame;
+use profile::rank::Rank;
 use profile::units;
 use stacks::StackTable;
 use symbols::interrupt_part;
@@ -110,7 +111,7 @@ fn heaviest(threads: impl Iterator<Item = (Key, u32, u64, u64)>, top: usize) -> 
         place.ns += ns;
     }
     let mut places: Vec<(Key, Place)> = places.into_iter().collect();
-    places.sort_by_key(|(key, place)| (Reverse(place.ns), key.clone()));
+    places.rank_by_key(|(key, place)| (Reverse(place.ns), key.clone()));
     places.truncate(top);
     places
 }

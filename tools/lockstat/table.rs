@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hist::text::{self as histogram, Unit};
 use profile::escape::terminal;
+use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::{cut, fit, round_percent as percent};
@@ -144,7 +145,7 @@ fn callers(row: &LockRow) -> String {
     }
     let walked_ns: u64 = shares.values().sum();
     let mut shares: Vec<(&str, u64)> = shares.into_iter().collect();
-    shares.sort_by_key(|(caller, ns)| (Reverse(*ns), *caller));
+    shares.rank_by_key(|(caller, ns)| (Reverse(*ns), *caller));
     let parts: Vec<String> = match &shares[..] {
         [] => {
             return row
@@ -280,7 +281,7 @@ fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Holder> {
         }
     }
     let mut threads: Vec<Holder> = threads.into_values().collect();
-    threads.sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+    threads.rank_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
     threads
 }
 

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use profile::rank::Rank;
+
 use crate::pressure::psi::{Lost, Resource, Snapshot, Source};
 
 /// Directories looked at; beyond that many nobody reads the list.
@@ -65,7 +67,7 @@ impl Snapshots {
             })
             .filter(|cgroup| cgroup.lost.iter().any(Option::is_some))
             .collect();
-        pressures.sort_by(|a, b| {
+        pressures.rank_by(|a, b| {
             b.worst_percent()
                 .total_cmp(&a.worst_percent())
                 .then_with(|| a.path.cmp(&b.path))

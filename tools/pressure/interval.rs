@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use profile::losses::Losses;
+use profile::rank::Rank;
 
 use crate::pressure::cgroups::CgroupPressure;
 use crate::pressure::harvest::{ON_CPU, ON_IO, ON_MEMORY};
@@ -86,7 +87,7 @@ impl Interval {
             .into_iter()
             .filter(|resource| self.pressure(*resource) >= least_percent)
             .collect();
-        pressed.sort_by(|a, b| self.pressure(*b).total_cmp(&self.pressure(*a)));
+        pressed.rank_by(|a, b| self.pressure(*b).total_cmp(&self.pressure(*a)));
         pressed
     }
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use profile::escape::terminal;
+use profile::rank::Rank;
 use profile::units;
 
 use crate::pressure::harvest::{ON_CPU, ON_IO};
@@ -48,7 +49,7 @@ pub(crate) fn victims(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
             is_time: true,
         })
         .collect();
-    ranked.sort_by_key(|ranked| Reverse(ranked.weight));
+    ranked.rank_by_key(|ranked| Reverse(ranked.weight));
     ranked
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
             is_time: true,
         });
     }
-    ranked.sort_by_key(|ranked| Reverse(ranked.weight));
+    ranked.rank_by_key(|ranked| Reverse(ranked.weight));
     ranked
 }
 

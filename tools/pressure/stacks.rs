@@ -15,6 +15,7 @@ use loader::maps;
 use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::losses::Losses;
+use profile::rank::Rank;
 use profile::style::Style;
 use profile::text::cut;
 use profile::units;
@@ -118,7 +119,7 @@ impl Stacks {
             stack.weight += weight;
         }
         let mut stacks: Vec<(Place, Stack)> = stacks.into_iter().collect();
-        stacks.sort_by_key(|(_, stack)| Reverse((stack.weight, stack.tgid)));
+        stacks.rank_by_key(|(_, stack)| Reverse((stack.weight, stack.tgid)));
         self.name(&mut stacks);
         Ok(stacks.into_iter().map(|(_, stack)| stack).collect())
     }

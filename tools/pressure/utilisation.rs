@@ -5,6 +5,7 @@ use std::path::Path;
 
 use host::clock::monotonic_ns;
 use host::procs;
+use profile::rank::Rank;
 
 /// Sectors of /proc/diskstats, whatever the disk's own.
 const SECTOR_BYTES: u64 = 512;
@@ -129,7 +130,7 @@ impl Snapshot {
             .iter()
             .filter_map(|disk| disk.since(&before.disks, elapsed_ns))
             .collect();
-        disks.sort_by(|a, b| b.busy_percent.total_cmp(&a.busy_percent));
+        disks.rank_by(|a, b| b.busy_percent.total_cmp(&a.busy_percent));
         Use {
             cpus: self.cpus,
             busy_percent: percent(&[0, 1, 2, 5, 6, 7]),

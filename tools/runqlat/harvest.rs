@@ -16,6 +16,7 @@ use loader::counters::{Counters, Words};
 use loader::iterate;
 use loader::maps;
 use profile::losses::Losses;
+use profile::rank::Rank;
 use session::progress::State;
 
 use crate::runqlat::args::{Args, Group};
@@ -69,7 +70,7 @@ pub(crate) fn waits(
         }]);
     }
     let mut waits = take_groups::<group_id>(&skel.maps.groups, &skel.maps.buckets, epoch)?;
-    waits.sort_by_key(|waits| waits.id.id);
+    waits.rank_by_key(|waits| waits.id.id);
     Ok(waits)
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit
             waits: value.waits,
         });
     }
-    culprits.sort_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
+    culprits.rank_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
     Ok(culprits)
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {
             wait_ns: record.wait_ns,
         });
     }
-    open.sort_by_key(|open| std::cmp::Reverse(open.wait_ns));
+    open.rank_by_key(|open| std::cmp::Reverse(open.wait_ns));
     Ok(open)
 }
 

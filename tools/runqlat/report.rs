@@ -13,6 +13,7 @@ use hist::harvest::Group as Waits;
 use hist::hdr::HdrLog;
 use hist::text;
 use profile::escape::terminal;
+use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::units;
@@ -65,7 +66,7 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
     let mut groups: Vec<_> = interval.waits.iter().collect();
     // CPUs have an order that people know; of the rest the one that waited longest matters most.
     if args.group() != Group::Cpu {
-        groups.sort_by_key(|waits| Reverse(waits.histogram.sum()));
+        groups.rank_by_key(|waits| Reverse(waits.histogram.sum()));
     }
     for waits in groups {
         if args.group() != Group::Machine {

@@ -15,6 +15,7 @@ use loader::counters::Counters;
 use loader::iterate;
 use loader::maps;
 use loader::section;
+use profile::rank::Rank;
 
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::{self, Culprit, Interval};
@@ -164,7 +165,7 @@ impl Sums {
         let elapsed_ns = end_ns - start_ns;
         let scale = self.groups.scale(elapsed_ns);
         let (mut waits, estimates) = self.groups.finish(elapsed_ns);
-        waits.sort_by_key(|waits| waits.id.id);
+        waits.rank_by_key(|waits| waits.id.id);
         let culprits = ranked(self.culprits.drain().map(|(_, caused)| caused), scale);
         Ok(Interval {
             start_ns,
@@ -189,7 +190,7 @@ fn ranked(all: impl Iterator<Item = Caused>, scale: f64) -> Vec<Culprit> {
         ..caused.culprit
     });
     let mut culprits: Vec<_> = culprits.collect();
-    culprits.sort_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
+    culprits.rank_by_key(|culprit| std::cmp::Reverse((culprit.caused_ns, culprit.tid)));
     culprits
 }
 

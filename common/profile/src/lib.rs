@@ -17,6 +17,7 @@ pub mod listing;
 pub mod losses;
 pub mod model;
 mod pprof;
+pub mod rank;
 pub mod read;
 pub mod reasons;
 pub mod recording;

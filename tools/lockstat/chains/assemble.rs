@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use profile::rank::Rank;
+
 use super::rows::Row;
 use super::{Chain, Label, Link};
 use crate::lockstat::row::{HolderKind, Identity};
@@ -17,7 +19,7 @@ pub(super) fn assemble<'a>(
         .filter(|row| row.waits > 0 && row.next != 0)
         .filter_map(|row| chain(row, rows, &label))
         .collect();
-    chains.sort_by_key(|chain| {
+    chains.rank_by_key(|chain| {
         let first = &chain.links[0];
         (Reverse(first.ns), first.waiter.tid, chain.links.len())
     });

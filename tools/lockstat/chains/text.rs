@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use profile::escape::terminal;
+use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::cut;
@@ -75,7 +76,7 @@ fn together(chains: &[Chain]) -> Vec<Group> {
             sum.ns += link.ns;
         }
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.links[0].ns));
+    groups.rank_by_key(|group| std::cmp::Reverse(group.links[0].ns));
     groups
 }
 

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
+use profile::rank::Rank;
+
 use super::graph::{self, Edge, Graph};
 use super::lock::{Holder, Identity, Wait};
 use super::snapshot::Snapshot;
@@ -192,7 +194,7 @@ impl Verdict {
             });
         }
         self.trees
-            .sort_by_key(|tree| (Reverse(tree.behind.len()), tree.behind.clone()));
+            .rank_by_key(|tree| (Reverse(tree.behind.len()), tree.behind.clone()));
     }
 
     /// Locks do; a join only when somebody waits for a lock behind it.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use profile::rank::Rank;
 use stacks::StackTable;
 
 use crate::lockstat::futex::Class;
@@ -21,7 +22,7 @@ pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {
     }
     unite(&mut row.holders);
     row.holders
-        .sort_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+        .rank_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
 }
 
 /// One entry per thread, whichever word of the lock it was seen at.

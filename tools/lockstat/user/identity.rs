@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use profile::rank::Rank;
 use symbols::places::Place as Memory;
 
 use super::add_to_same;
@@ -37,7 +38,7 @@ const COND_GROUPS: std::ops::Range<u64> = 32..48;
 pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
     settle_classes(&mut locks);
     // Those who know where their lock begins come before those who have to guess.
-    locks.sort_by_key(|lock| (lock.evidence.place == Place::Nowhere, lock.row.identity));
+    locks.rank_by_key(|lock| (lock.evidence.place == Place::Nowhere, lock.row.identity));
     let mut united: HashMap<Identity, (Class, LockRow)> = HashMap::new();
     for mut lock in locks {
         let inside = offset_inside(&lock, &united);
@@ -51,7 +52,7 @@ pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
     let mut rows: Vec<(Class, LockRow)> = united.into_values().collect();
     for (_, row) in &mut rows {
         row.waiters
-            .sort_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
+            .rank_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
     }
     rows
 }

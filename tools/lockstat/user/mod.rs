@@ -12,6 +12,7 @@ use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{futex_lock, lock_id};
 use loader::maps;
+use profile::rank::Rank;
 use stacks::StackTable;
 use symbols::places::Places;
 
@@ -185,7 +186,7 @@ fn left_out(hidden: &[(Class, LockRow)]) -> Vec<LeftOut> {
     let mut classes: Vec<LeftOut> = classes.into_values().collect();
     // Waits that an earlier interval has counted and that go on have time only; calls that raced have neither.
     classes.retain(|sum| sum.waits > 0 || sum.total_ns > 0);
-    classes.sort_by_key(|sum| Reverse((sum.total_ns, sum.class)));
+    classes.rank_by_key(|sum| Reverse((sum.total_ns, sum.class)));
     classes
 }
 
