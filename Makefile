@@ -86,7 +86,7 @@ fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_
 	fuzz/run $(FUZZ_SECONDS) variables
 	fuzz/run $(FUZZ_SECONDS) profile
 
-dist: ## a statically linked program that runs everywhere, with pages and completions: .tar.gz, .deb and .rpm in target/dist
+dist: ## a statically linked program that runs everywhere, with pages and completions: .tar.gz, .deb and .rpm in target/dist; the sources with BPF objects
 	@setup/deps build dist
 	setup/dist $(TOOLS)
 

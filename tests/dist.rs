@@ -4,6 +4,8 @@
 mod container;
 #[path = "dist/packages.rs"]
 mod packages;
+#[path = "dist/sources.rs"]
+mod sources;
 #[path = "dist/userland.rs"]
 mod userland;
 
@@ -14,8 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use userland::{Userland, run, unpack};
+use userland::{Userland, run, staged, unpack};
 
+/// Bytes that the program may have: it is copied to machines that have nothing else.
+const MOST_BYTES: usize = 8_000_000;
 /// Sampling rate; no divisor or multiple of the kernel's ticks.
 const HERTZ: u64 = 997;
 /// Prime numbers of calls.
@@ -148,14 +152,13 @@ fn library(name: &str) -> PathBuf {
 fn the_archive_has_everything() {
     let dir = tempfile::tempdir().expect("a directory");
     let root = dir.path().join("usekit");
-    unpack(&root);
+    unpack(&staged(), &root);
     let tools = tools(&root);
     assert!(tools.len() >= 6, "{tools:?}");
-    for tool in &tools {
+    for tool in tools.iter().map(String::as_str).chain(["usekit"]) {
         let section = if tool == "flame" { 1 } else { 8 };
         for file in [
             format!("share/man/man{section}/{tool}.{section}"),
-            format!("share/doc/usekit/examples/{tool}_example.txt"),
             format!("share/bash-completion/completions/{tool}"),
             format!("share/zsh/site-functions/_{tool}"),
             format!("share/fish/vendor_completions.d/{tool}.fish"),
@@ -163,11 +166,16 @@ fn the_archive_has_everything() {
             let length = fs::metadata(root.join(&file)).map_or(0, |data| data.len());
             assert!(length > 0, "{file}");
         }
-        let program = fs::read(root.join("bin").join(tool)).expect("a program");
-        let path = env!("CARGO_MANIFEST_DIR").as_bytes();
-        let found = program.windows(path.len()).any(|bytes| bytes == path);
-        assert!(!found, "{tool}: the builder's directories");
     }
+    for tool in &tools {
+        let examples = format!("share/doc/usekit/examples/{tool}_example.txt");
+        assert!(root.join(&examples).is_file(), "{examples}");
+    }
+    let program = fs::read(root.join("bin/usekit")).expect("a program");
+    assert!(program.len() <= MOST_BYTES, "{} bytes", program.len());
+    let path = env!("CARGO_MANIFEST_DIR").as_bytes();
+    let found = program.windows(path.len()).any(|bytes| bytes == path);
+    assert!(!found, "the builder's directories");
     for file in [
         "LICENSE",
         "README.md",

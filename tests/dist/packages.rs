@@ -7,18 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::userland::{Userland, dist, run, staged};
-use crate::waits_of;
-
-const TOOLS: [&str; 7] = [
-    "biolatency",
-    "flame",
-    "lockstat",
-    "offcputime",
-    "pressure",
-    "profile",
-    "runqlat",
-];
+use crate::userland::{Userland, dist, run, sources, staged};
+use crate::{tools, waits_of};
 
 fn deb() -> PathBuf {
     dist(&format!("usekit_{}-1_amd64.deb", env!("CARGO_PKG_VERSION")))
@@ -49,8 +39,8 @@ fn everything(root: &Path) -> BTreeSet<PathBuf> {
 
 /// All of the tools start, and one traces.
 fn is_at_work(userland: &Userland) {
-    for tool in TOOLS {
-        let output = run(&mut userland.command(tool, &["--version"]));
+    for tool in tools(&staged()) {
+        let output = run(&mut userland.command(&tool, &["--version"]));
         let expected = format!("{tool} {}\n", env!("CARGO_PKG_VERSION"));
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
         let section = if tool == "flame" { 1 } else { 8 };
@@ -73,7 +63,7 @@ fn is_at_work(userland: &Userland) {
 
 /// By apt, and away again: what is different then is the package manager's own.
 fn apt_installs_and_removes(suite: &str) {
-    let userland = Userland::debian(suite);
+    let userland = Userland::debian(suite, &[]);
     userland.give(&deb(), "/usekit.deb");
     let before = everything(&userland.path("/"));
     let apt = |args: &[&str]| run(&mut userland.command("apt-get", &[&["-y"], args].concat()));
@@ -147,7 +137,7 @@ fn rpm_installs_and_removes_the_package() {
     assert_eq!(left, common.map(PathBuf::from).into());
 }
 
-/// The same tree, copied by somebody with another umask, at another time.
+/// The same trees, copied by somebody with another umask, at another time.
 #[test]
 fn packing_again_gives_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -155,12 +145,13 @@ fn packing_again_gives_the_same_bytes() {
     for (umask, date) in [("022", "2026-01-02"), ("077", "2001-02-03")] {
         let place = dir.path().join(umask);
         let script = format!(
-            "umask {umask} && mkdir \"$1\" && cp -R \"$0\" \"$1\" && find \"$1\" -exec touch -hd {date} {{}} + && \
-             exec \"$2\" \"$1/${{0##*/}}\" {} \"$1/out\"",
+            "umask {umask} && mkdir \"$1\" && cp -R \"$0\" \"$2\" \"$1\" && find \"$1\" -exec touch -hd {date} {{}} + && \
+             exec \"$3\" \"$1/${{0##*/}}\" \"$1/${{2##*/}}\" {} \"$1/out\"",
             env!("CARGO_PKG_VERSION")
         );
         let mut command = Command::new("sh");
-        command.arg("-c").arg(script).arg(staged()).arg(&place);
+        command.arg("-c").arg(script).arg(staged());
+        command.arg(&place).arg(sources());
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup/packages"));
         run(command.env("SOURCE_DATE_EPOCH", "1790000000"));
         let files = everything(&place.join("out"));
@@ -175,8 +166,8 @@ fn packing_again_gives_the_same_bytes() {
     }
     assert_eq!(
         packed[0].len(),
-        6,
-        "an archive, two packages, and their checksums"
+        8,
+        "two archives, two packages, and their checksums"
     );
     for ((file, first), (_, second)) in packed[0].iter().zip(&packed[1]) {
         assert!(first == second, "{}", file.display());

@@ -84,9 +84,9 @@ pub(crate) fn staged() -> PathBuf {
     ))
 }
 
-pub(crate) fn archive() -> PathBuf {
-    let version = env!("CARGO_PKG_VERSION");
-    dist(&format!("usekit-{version}-x86_64-linux.tar.gz"))
+/// The tree of sources that it packed.
+pub(crate) fn sources() -> PathBuf {
+    dist(&format!("usekit-{}", env!("CARGO_PKG_VERSION")))
 }
 
 pub(crate) fn run(command: &mut Command) -> Output {
@@ -103,16 +103,21 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-pub(crate) fn unpack(into: &Path) {
+/// Unpacks the archive of one of these trees.
+pub(crate) fn unpack(tree: &Path, into: &Path) {
     fs::create_dir(into).expect("a new directory");
+    let mut archive = tree.as_os_str().to_owned();
+    archive.push(".tar.gz");
     let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(archive()).arg("-C").arg(into);
+    tar.arg("-xzf").arg(archive).arg("-C").arg(into);
     run(tar.arg("--strip-components=1"));
 }
 
 /// A directory that is to be somebody's `/`.
 pub(crate) struct Userland {
     dir: tempfile::TempDir,
+    /// Directories of this machine, and where they are inside.
+    lent: Vec<(PathBuf, &'static str)>,
 }
 
 impl Userland {
@@ -122,26 +127,28 @@ impl Userland {
         for place in ["proc", "sys"] {
             fs::create_dir(dir.path().join(place)).expect("a new directory");
         }
-        Self { dir }
+        let lent = Vec::new();
+        Self { dir, lent }
     }
 
     /// Nothing but usekit in /usekit.
     pub(crate) fn empty() -> Self {
         let userland = Self::new();
-        unpack(&userland.path("usekit"));
+        unpack(&staged(), &userland.path("usekit"));
         userland
     }
 
-    /// Debian's smallest.
-    pub(crate) fn debian(suite: &str) -> Self {
+    /// Debian's smallest, and these packages.
+    pub(crate) fn debian(suite: &str, packages: &[&str]) -> Self {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("userlands");
         let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup/userland");
-        run(Command::new(setup).arg(target.join(suite)).arg(suite));
+        let name = [&[suite], packages].concat().join("+");
+        let made = target.join(name);
+        run(Command::new(setup).arg(&made).arg(suite).args(packages));
         let userland = Self::new();
-        let from = target.join(suite).join(".");
         run(Command::new("cp")
             .arg("-a")
-            .arg(from)
+            .arg(made.join("."))
             .arg(userland.path("/")));
         userland
     }
@@ -157,6 +164,12 @@ impl Userland {
         fs::copy(file, &to).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     }
 
+    /// Lets it have a directory of this machine.
+    pub(crate) fn lend(&mut self, directory: PathBuf, inside: &'static str) {
+        fs::create_dir_all(self.path(inside)).expect("a directory");
+        self.lent.push((directory, inside));
+    }
+
     /// Compiles the program to /program inside.
     pub(crate) fn compile(&self, compiler: &str, flags: &[&str]) {
         let source = self.path("program.c");
@@ -170,11 +183,16 @@ impl Userland {
     /// A command in it. The mounts go with it.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let script = "for place in proc sys; do mount --rbind /$place \"$0/$place\" || exit; done; \
+                      while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$0/$2\" || exit; shift 2; done; shift; \
                       exec env -i LC_ALL=de_DE.UTF-8 TZ=Europe/Berlin PATH=/usekit/bin:/usr/sbin:/usr/bin:/sbin:/bin \
                       /usr/sbin/chroot \"$0\" \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script]);
-        command.arg(self.dir.path()).arg(program).args(args);
+        command.arg(self.dir.path());
+        for (directory, inside) in &self.lent {
+            command.arg(directory).arg(inside);
+        }
+        command.args(["--", program]).args(args);
         command
     }
 }
