@@ -11,6 +11,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 #include "requests.bpf.h"
 #include "targets.bpf.h"
 #include "window.bpf.h"
@@ -25,12 +26,7 @@ __u64 started_full = 0;
 __u64 never_completed = 0;
 
 /* Disks and partitions that were asked for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, __u8);
-} wanted_devs SEC(".maps");
+MAP(HASH, wanted_devs, __u32, __u8, 256);
 
 struct disk_key {
 	__u64 disk;
@@ -47,12 +43,7 @@ struct disk {
 	__u8 name[32];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_DISKS);
-	__type(key, struct disk_key);
-	__type(value, struct disk);
-} disks SEC(".maps");
+MAP(HASH, disks, struct disk_key, struct disk, MAX_DISKS);
 
 enum submitter {
 	SUBMITTER_OTHER = 0,
@@ -81,20 +72,10 @@ struct started {
 };
 
 /* request → its beginning */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_STARTED);
-	__type(key, __u64);
-	__type(value, struct started);
-} started SEC(".maps");
+MAP(HASH, started, __u64, struct started, MAX_STARTED);
 
 /* bio → when it was submitted, until it has a request */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, MAX_STARTED);
-	__type(key, __u64);
-	__type(value, __u64);
-} submitted SEC(".maps");
+MAP(LRU_HASH, submitted, __u64, __u64, MAX_STARTED);
 
 static __always_inline bool request_in_cgroup(struct request *rq)
 {

@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "beginnings.bpf.h"
+#include "maps.bpf.h"
 #include "rows.bpf.h"
 #include "window.bpf.h"
 
@@ -30,12 +31,7 @@ struct disk_sum {
 	__u64 requeued;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 2 * MAX_DISKS);
-	__type(key, struct disk_epoch);
-	__type(value, struct disk_sum);
-} disk_sums SEC(".maps");
+MAP(PERCPU_HASH, disk_sums, struct disk_epoch, struct disk_sum, 2 * MAX_DISKS);
 
 struct error_key {
 	__u64 disk;
@@ -46,12 +42,7 @@ struct error_key {
 	__u32 class;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct error_key);
-	__type(value, __u64);
-} errors SEC(".maps");
+MAP(HASH, errors, struct error_key, __u64, 4096);
 
 static __always_inline struct disk *make_disk(const struct disk_key *key)
 {

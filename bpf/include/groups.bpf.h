@@ -12,6 +12,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "histogram.bpf.h"
+#include "maps.bpf.h"
 #include "rows.bpf.h"
 
 #define EPOCHS 2
@@ -39,12 +40,7 @@ struct hist {
 };
 
 /* epoch × histogram → everything */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, EPOCHS * WHOLES);
-	__type(key, __u32);
-	__type(value, struct hist);
-} wholes SEC(".maps");
+MAP(PERCPU_ARRAY, wholes, __u32, struct hist, EPOCHS * WHOLES);
 
 struct group_key {
 	struct group_id id;
@@ -56,20 +52,10 @@ struct group_key {
 _Static_assert(sizeof(struct group_key) == sizeof(struct group_id) + 8, "keys have no padding");
 
 /* group → count, sum, maximum; per CPU, because a maximum cannot be added atomically */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, MAX_GROUPS);
-	__type(key, struct group_key);
-	__type(value, struct sum);
-} groups SEC(".maps");
+MAP(PERCPU_HASH, groups, struct group_key, struct sum, MAX_GROUPS);
 
 /* (group, bucket) → latencies: a whole histogram per group would be mostly zeros */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_ROWS);
-	__type(key, struct group_key);
-	__type(value, __u64);
-} buckets SEC(".maps");
+MAP(HASH, buckets, struct group_key, __u64, MAX_ROWS);
 
 static __always_inline void add_to_sum(struct sum *sum, __u64 ns)
 {

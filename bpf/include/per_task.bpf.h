@@ -15,6 +15,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "maps.bpf.h"
 
 /* Preallocated: entries are made under no lock, but removed and looked up under the run queue's. */
 #define MAX_HASHED_MEMBERS 65536
@@ -31,12 +32,7 @@ struct {
 } members SEC(".maps");
 
 /* The same by address. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_HASHED_MEMBERS);
-	__type(key, __u64);
-	__type(value, struct member);
-} hashed_members SEC(".maps");
+MAP(HASH, hashed_members, __u64, struct member, MAX_HASHED_MEMBERS);
 
 static __always_inline struct member *member_of(struct task_struct *task)
 {

@@ -12,6 +12,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 #include "unwind.bpf.h"
 
 /* Powers of two; user space may change them before load. */
@@ -57,12 +58,7 @@ struct {
 } stack_ring SEC(".maps");
 
 /* Ids that have been sent. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_STACKS);
-	__type(key, __u64);
-	__type(value, __u8);
-} stacks_sent SEC(".maps");
+MAP(HASH, stacks_sent, __u64, __u8, MAX_STACKS);
 
 #define STACK_HEADER_BYTES __builtin_offsetof(struct stack_record, addresses)
 

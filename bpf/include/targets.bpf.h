@@ -12,6 +12,7 @@
 #include "compat.bpf.h"
 #include "glob.bpf.h"
 #include "ids.bpf.h"
+#include "maps.bpf.h"
 
 #define MAX_TARGET_IDS 4096
 #define MAX_CGROUP_DEPTH 24
@@ -43,20 +44,10 @@ const volatile struct target_config targets = {};
 const volatile struct glob comm_glob = {};
 
 /* Process IDs asked for, in the tool's PID namespace; 0: from its exec on, see target_executed. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_TARGET_IDS);
-	__type(key, __u32);
-	__type(value, __u8);
-} target_tgids SEC(".maps");
+MAP(HASH, target_tgids, __u32, __u8, MAX_TARGET_IDS);
 
 /* Thread IDs asked for, in the tool's PID namespace. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_TARGET_IDS);
-	__type(key, __u32);
-	__type(value, __u8);
-} target_tids SEC(".maps");
+MAP(HASH, target_tids, __u32, __u8, MAX_TARGET_IDS);
 
 /* Children of a command that found no room in `target_tgids`. */
 __u64 targets_full = 0;

@@ -9,6 +9,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 #include "unwind_tables.bpf.h"
 
 #define MAX_STACK_DEPTH 127
@@ -100,12 +101,7 @@ struct stack_scratch {
 /* Walks may nest on one CPU: an interrupt wakes somebody, a uprobe's program is preempted. Each context has its own. */
 #define SCRATCHES 4
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCHES);
-	__type(key, __u32);
-	__type(value, struct stack_scratch);
-} stack_scratches SEC(".maps");
+MAP(PERCPU_ARRAY, stack_scratches, __u32, struct stack_scratch, SCRATCHES);
 
 #define CACHED_RULES 1024
 
@@ -120,12 +116,7 @@ struct rule_cache {
 	struct cached_rule rules[CACHED_RULES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct rule_cache);
-} rule_cache SEC(".maps");
+PER_CPU(rule_cache, struct rule_cache);
 
 /* Index of the rule for an address by a process's list of mappings; 0: none covers it. */
 __noinline __u32 search_rule(__u32 mappings_at, __u32 mappings, __u64 pc)

@@ -10,6 +10,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 
 #define CHUNK_SHIFT 19
 #define CHUNK_WORDS (1 << CHUNK_SHIFT)
@@ -147,20 +148,10 @@ struct {
 } unwind_rules SEC(".maps");
 
 /* Process ID as the tool sees it → mappings */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_UNWOUND_PROCESSES);
-	__type(key, __u32);
-	__type(value, struct unwind_process);
-} unwind_processes SEC(".maps");
+MAP(HASH, unwind_processes, __u32, struct unwind_process, MAX_UNWOUND_PROCESSES);
 
 /* Tables by file, for processes that are not in the list above. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_UNWOUND_FILES);
-	__type(key, struct unwind_file);
-	__type(value, struct unwind_file_table);
-} unwind_files SEC(".maps");
+MAP(HASH, unwind_files, struct unwind_file, struct unwind_file_table, MAX_UNWOUND_FILES);
 
 static __always_inline struct unwind_chunk *unwind_chunk_of(__u32 word)
 {

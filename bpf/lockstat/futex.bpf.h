@@ -13,6 +13,7 @@
 #include <bpf/bpf_tracing.h>
 #include "futex_open.bpf.h"
 #include "futex_waits.bpf.h"
+#include "maps.bpf.h"
 #include "neighbours.bpf.h"
 
 /* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. */
@@ -80,12 +81,7 @@ int futex_exit(struct syscall_return *ctx)
 }
 
 /* 0 → futex_exit */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} futex_returns SEC(".maps");
+MAP(PROG_ARRAY, futex_returns, __u32, __u32, 1);
 
 SEC("?tp/raw_syscalls/sys_exit")
 int compat_returns(struct syscall_return *ctx)

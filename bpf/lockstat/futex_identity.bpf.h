@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "futex_state.bpf.h"
+#include "maps.bpf.h"
 #include "stacks.bpf.h"
 
 struct futex_losses {
@@ -29,12 +30,7 @@ struct futex_lock {
 	__u64 user_stack;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_LOCKS);
-	__type(key, struct lock_id);
-	__type(value, struct futex_lock);
-} futex_locks SEC(".maps");
+MAP(HASH, futex_locks, struct lock_id, struct futex_lock, MAX_LOCKS);
 
 /* parking_lot waits on a word of the thread, not of the lock: such waits are told apart by where they come from. */
 #define PARKED_VALUE 1

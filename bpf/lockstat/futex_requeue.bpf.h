@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include "futex_state.bpf.h"
 #include "ids.bpf.h"
+#include "maps.bpf.h"
 #include "targets.bpf.h"
 
 #define MAX_REQUEUES 4096
@@ -22,12 +23,7 @@ struct requeue_key {
 };
 
 /* (from, to) → time of the latest requeue; the least recently used make room */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, MAX_REQUEUES);
-	__type(key, struct requeue_key);
-	__type(value, __u64);
-} requeues SEC(".maps");
+MAP(LRU_HASH, requeues, struct requeue_key, __u64, MAX_REQUEUES);
 
 /* A requeue by the task that is current has returned; it moved someone if the result is positive. */
 static __always_inline void note_requeue(struct futex_call *call, struct task_struct *task, long ret)

@@ -20,6 +20,7 @@
 #include "lock_chains.bpf.h"
 #include "lock_holders.bpf.h"
 #include "lock_names.bpf.h"
+#include "maps.bpf.h"
 
 /* include/trace/events/lock.h */
 #define LCB_F_SPIN 1
@@ -49,20 +50,10 @@ struct kernel_lock_losses kernel_lock_losses = {};
 __u64 begun_before = 0;
 
 /* Idle tasks have no storage, but are interrupted: one per CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct kernel_waits);
-} idle_waits SEC(".maps");
+PER_CPU(idle_waits, struct kernel_waits);
 
 /* Begins and ends, for the closing line. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} lock_events SEC(".maps");
+PER_CPU(lock_events, __u64);
 
 static __always_inline enum kernel_lock_class class_of(__u32 flags)
 {

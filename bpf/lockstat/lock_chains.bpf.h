@@ -16,6 +16,7 @@
 #include "branchless.bpf.h"
 #include "lock_counts.bpf.h"
 #include "lock_history.bpf.h"
+#include "maps.bpf.h"
 #include "members.bpf.h"
 
 /* kfuncs of 6.2. Programs of classic tracepoints may call them since bc638d8cb5be (6.12): bpf_task_from_vpid, of 6.14, stands
@@ -58,12 +59,7 @@ struct chain_value {
 };
 
 /* (lock, waiter, holder, what the holder waits for) → how long */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CHAINS);
-	__type(key, struct chain_key);
-	__type(value, struct chain_value);
-} chains SEC(".maps");
+MAP(HASH, chains, struct chain_key, struct chain_value, MAX_CHAINS);
 
 /* Chained waits that found no room. */
 __u64 chains_full = 0;

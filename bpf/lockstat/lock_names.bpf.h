@@ -5,6 +5,7 @@
 
 #include "lock_counts.bpf.h"
 #include <bpf/bpf_tracing.h>
+#include "maps.bpf.h"
 #include "waits.bpf.h"
 
 /* kfunc of 6.14: the slab cache that an address was allocated from. */
@@ -44,20 +45,10 @@ struct lock_name {
 	__u8 device[32];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_LOCKS);
-	__type(key, struct lock_id);
-	__type(value, struct lock_name);
-} lock_names SEC(".maps");
+MAP(HASH, lock_names, struct lock_id, struct lock_name, MAX_LOCKS);
 
 /* address of a run queue's lock → its CPU; user space sets as many as there may be. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, __u32);
-} run_queues SEC(".maps");
+MAP(HASH, run_queues, __u64, __u32, 1);
 
 /* Each CPU has threads that never leave it: by way of their run queues all are found. */
 static __always_inline void note_run_queue(struct task_struct *task)

@@ -13,6 +13,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "histogram.bpf.h"
+#include "maps.bpf.h"
 #include "stack_limit.bpf.h"
 #include "targets.bpf.h"
 #include "window.bpf.h"
@@ -207,35 +208,15 @@ struct lock_losses {
 struct lock_losses lock_losses = {};
 
 /* (lock, half) → sums */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_LOCKS);
-	__type(key, struct lock_key);
-	__type(value, struct lock_sum);
-} locks SEC(".maps");
+MAP(HASH, locks, struct lock_key, struct lock_sum, MAX_LOCKS);
 
 /* (lock, half, bucket) → waits */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_LOCK_BUCKETS);
-	__type(key, struct lock_key);
-	__type(value, __u64);
-} lock_buckets SEC(".maps");
+MAP(HASH, lock_buckets, struct lock_key, __u64, MAX_LOCK_BUCKETS);
 
 /* (lock, thread, stacks, half) → waits */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_WAITERS);
-	__type(key, struct waiter_key);
-	__type(value, struct waiter_value);
-} waiters SEC(".maps");
+MAP(HASH, waiters, struct waiter_key, struct waiter_value, MAX_WAITERS);
 
 /* (lock, holder, its stack, half) → waits caused */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_HOLDERS);
-	__type(key, struct holder_key);
-	__type(value, struct holder_value);
-} holders SEC(".maps");
+MAP(HASH, holders, struct holder_key, struct holder_value, MAX_HOLDERS);
 
 #endif

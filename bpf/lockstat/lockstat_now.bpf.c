@@ -11,6 +11,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "kernel_owner.bpf.h"
+#include "maps.bpf.h"
 #include "targets.bpf.h"
 #include "unwind.bpf.h"
 #include "waits.bpf.h"
@@ -62,20 +63,10 @@ struct now_record {
 	__u64 addresses[MAX_FRAMES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct now_record);
-} now_scratch SEC(".maps");
+PER_CPU(now_scratch, struct now_record);
 
 /* Threads, by their ID in the tool's namespace, whose kernel stacks are wanted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_WITH_STACK);
-	__type(key, __u32);
-	__type(value, __u8);
-} with_stack SEC(".maps");
+MAP(HASH, with_stack, __u32, __u8, MAX_WITH_STACK);
 
 static __always_inline enum now_phase phase_of(struct task_struct *task)
 {

@@ -17,6 +17,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "compat.bpf.h"
+#include "maps.bpf.h"
 
 /* Of x86-64: code, modules and BPF programs lie in the address space's last 2 GiB. */
 #define KERNEL_TEXT_SHIFT 31
@@ -28,20 +29,10 @@ struct stack_window {
 	__u64 words[STACK_WINDOW_WORDS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct stack_window);
-} stack_window SEC(".maps");
+PER_CPU(stack_window, struct stack_window);
 
 /* hash of a stack's words → id of the stack that walking it gave */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CACHED_STACKS);
-	__type(key, __u64);
-	__type(value, __u64);
-} walked_stacks SEC(".maps");
+MAP(HASH, walked_stacks, __u64, __u64, MAX_CACHED_STACKS);
 
 /* Return addresses into do_syscall_64, learnt from walks of tasks inside a system call: it calls the system call, and the
  * work on its way out. The range from the lowest to the highest one; 0: none yet.

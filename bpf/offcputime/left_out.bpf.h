@@ -7,6 +7,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 
 /* Waits shorter than this get no user stack; 0: all do. */
 __u64 stacks_from_ns = 0;
@@ -22,12 +23,7 @@ struct left_out_sums {
 	__u64 of_ns;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct left_out_sums);
-} left_out SEC(".maps");
+PER_CPU(left_out, struct left_out_sums);
 
 /* Whether a wait that is over and took `length_ns` is to go without; counted. */
 static __always_inline bool goes_without_stack(__u64 length_ns)

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 #include "offcpu_phases.bpf.h"
 #include "stacks.bpf.h"
 
@@ -44,12 +45,7 @@ struct open_phase_record {
 	__u64 addresses[MAX_STACK_DEPTH];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct open_phase_record);
-} closing SEC(".maps");
+PER_CPU(closing, struct open_phase_record);
 
 /* User space reads the clock, then says that the window has ended: what came between the two has counted already. */
 static __always_inline __u64 up_to_end(__u64 from)

@@ -47,6 +47,7 @@ struct member {
 	__u8 pad;
 };
 
+#include "maps.bpf.h"
 #include "members.bpf.h"
 #include "offcpu_config.bpf.h"
 #include "waits.bpf.h"
@@ -82,12 +83,7 @@ struct offcputime_losses {
 
 struct offcputime_losses losses = {};
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct offcputime_totals);
-} totals SEC(".maps");
+PER_CPU(totals, struct offcputime_totals);
 
 static __always_inline struct offcputime_totals *totals_here(void)
 {

@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "kernel_stack_cache.bpf.h"
+#include "maps.bpf.h"
 #include "offcpu_phases.bpf.h"
 #include "stacks.bpf.h"
 #include "waits.bpf.h"
@@ -37,12 +38,7 @@ struct offcputime_value {
 };
 
 /* (thread, stacks, wait) → time */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_ROWS);
-	__type(key, struct offcputime_key);
-	__type(value, struct offcputime_value);
-} offcpu_time SEC(".maps");
+MAP(HASH, offcpu_time, struct offcputime_key, struct offcputime_value, MAX_ROWS);
 
 /* Walks of the switch and of the waker may nest on one CPU: an interrupt wakes somebody during the first. */
 enum scratch_slot {

@@ -70,6 +70,7 @@ struct member {
 	__u8 pad[3];
 };
 
+#include "maps.bpf.h"
 #include "members.bpf.h"
 #include "waits.bpf.h"
 #include "stalls.bpf.h"
@@ -98,12 +99,7 @@ struct pressure_losses losses = {};
 __u64 edge_ns = 0;
 __u64 previous_edge_ns = 0;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} events SEC(".maps");
+PER_CPU(events, __u64);
 
 static __always_inline void count_event(void)
 {

@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "ids.bpf.h"
+#include "maps.bpf.h"
 #include "rows.bpf.h"
 #include "stack_limit.bpf.h"
 #include "stacks.bpf.h"
@@ -35,12 +36,7 @@ struct stall_stack {
 };
 
 /* stack → ns lost or caused, or I/Os submitted */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32768);
-	__type(key, struct stall_stack);
-	__type(value, __u64);
-} stall_stacks SEC(".maps");
+MAP(HASH, stall_stacks, struct stall_stack, __u64, 32768);
 
 /* 0 or 1: what is recorded now goes there; user space reads the other one. */
 __u32 epoch = 0;

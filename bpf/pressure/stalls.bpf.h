@@ -8,6 +8,7 @@
 
 #include "vmlinux.h"
 #include "compat.bpf.h"
+#include "maps.bpf.h"
 #include <bpf/bpf_helpers.h>
 
 /* User space sets as many as there may be. */
@@ -35,12 +36,7 @@ struct stalls {
 	__u64 throttled_ns;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_CPUS);
-	__type(key, __u32);
-	__type(value, struct stalls);
-} stalls SEC(".maps");
+MAP(ARRAY, stalls, __u32, struct stalls, MAX_CPUS);
 
 static __always_inline __u64 passed_ns(__u64 since, __u64 now)
 {
@@ -71,12 +67,7 @@ static __always_inline struct stalls *stalls_of(__u32 cpu)
 /* Tracing programs of Linux 5.10 may not take bpf_spin_lock. There the lock of a CPU is an entry in this table, which only
  * one can make. An interrupt on top of its holder would wait for ever: it goes ahead unlocked, and is counted.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CPUS);
-	__type(key, __u32);
-	__type(value, __u8);
-} stall_locks SEC(".maps");
+MAP(HASH, stall_locks, __u32, __u8, MAX_CPUS);
 
 const volatile __u32 locks_in_hash = 0;
 const __u8 locked = 1;

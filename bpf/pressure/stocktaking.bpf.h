@@ -3,6 +3,7 @@
 #ifndef __STOCKTAKING_BPF_H__
 #define __STOCKTAKING_BPF_H__
 
+#include "maps.bpf.h"
 #include "stall_phases.bpf.h"
 #include "stall_stacks.bpf.h"
 
@@ -30,22 +31,12 @@ struct exited_key {
 };
 
 /* Tasks that have ended since user space last looked */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct exited_key);
-	__type(value, struct task_stock);
-} exited SEC(".maps");
+MAP(HASH, exited, struct exited_key, struct task_stock, 16384);
 
 /* How many that were, ever. */
 __u64 exits = 0;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct task_stock);
-} stock_scratch SEC(".maps");
+PER_CPU(stock_scratch, struct task_stock);
 
 /* The time since the last change, as settle would add it. */
 static __always_inline void add_open_wait(struct account *account, struct member *member, __u64 now)

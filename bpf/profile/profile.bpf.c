@@ -10,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "follow.bpf.h"
+#include "maps.bpf.h"
 #include "neighbours.bpf.h"
 #include "rows.bpf.h"
 #include "targets.bpf.h"
@@ -85,19 +86,9 @@ static __always_inline bool is_open(void)
 }
 
 /* (process, name, stacks) → samples */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_ROWS);
-	__type(key, struct profile_key);
-	__type(value, struct profile_value);
-} counts SEC(".maps");
+MAP(HASH, counts, struct profile_key, struct profile_value, MAX_ROWS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct profile_totals);
-} totals SEC(".maps");
+PER_CPU(totals, struct profile_totals);
 
 static __always_inline struct profile_totals *totals_here(void)
 {

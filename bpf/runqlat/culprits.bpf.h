@@ -9,6 +9,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
 #include "members.bpf.h"
 
 #define MAX_CULPRITS 16384
@@ -33,12 +34,7 @@ struct cpu_history {
 	struct slice slices[SLICES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct cpu_history);
-} history SEC(".maps");
+PER_CPU(history, struct cpu_history);
 
 struct culprit_key {
 	__u32 tid;
@@ -55,12 +51,7 @@ struct culprit {
 };
 
 /* task → time that others waited while it ran; tid 0: before the slices remembered */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CULPRITS);
-	__type(key, struct culprit_key);
-	__type(value, struct culprit);
-} culprits SEC(".maps");
+MAP(HASH, culprits, struct culprit_key, struct culprit, MAX_CULPRITS);
 
 static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns, struct task_struct *task)
 {

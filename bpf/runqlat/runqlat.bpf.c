@@ -39,6 +39,7 @@ struct group_id {
 
 #define WHOLES 1
 
+#include "maps.bpf.h"
 #include "members.bpf.h"
 #include "groups.bpf.h"
 #include "waits.bpf.h"
@@ -81,12 +82,7 @@ struct runqlat_totals {
 	__u64 under_way_at_start;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct runqlat_totals);
-} totals SEC(".maps");
+PER_CPU(totals, struct runqlat_totals);
 
 /* One wait above the threshold. */
 struct slow_wait {
