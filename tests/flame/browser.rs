@@ -5,9 +5,9 @@
 
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{file, flame, stdout, text};
+use crate::{Files, Run};
 
 pub(crate) const STACKS: &str = "\
 app;main;parse;lex 300
@@ -19,7 +19,7 @@ app;main;run;step_[j] 100
 
 /// Runs steps in the page at a window size; what they return comes back as JSON.
 pub(crate) fn browse(page: &str, is_svg: bool, size: &str, steps: &str) -> Value {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let drawn = std::fs::read_to_string(page).expect("a page");
     let html = if is_svg {
         // An SVG file as browsers show it, with the test beside it.
@@ -38,75 +38,44 @@ pub(crate) fn browse(page: &str, is_svg: bool, size: &str, steps: &str) -> Value
              return Array.from(document.querySelectorAll('.boxes > g')).find(function (g) {{
                return g.querySelector('title').textContent === name; }}); }};
            var width = function (name) {{ var g = box(name); return g.style.display === 'none' ? 0 : Math.round(g.querySelector('rect').getBoundingClientRect().width); }};
+           var code = function (c) {{ return '\\\\u' + ('000' + c.charCodeAt(0).toString(16)).slice(-4); }};
            var seen; try {{ seen = (function () {{ {steps} }})(); }} catch (error) {{ seen = String(error); }}
-           var pre = document.createElement('pre'); pre.id = 'seen'; pre.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(seen))));
+           var pre = document.createElement('pre'); pre.id = 'seen'; pre.textContent = JSON.stringify(seen).replace(/[^ -~]|[<>&]/g, code);
            document.body.appendChild(pre);
          }});</script>"
     );
-    let path = file(&dir, "page.html", html + &test);
-    let profile = dir.path().join("profile");
+    let path = files.file("page.html", html + &test);
+    let profile = files.path("profile");
+    let options =
+        "120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --dump-dom";
     let output = Command::new("timeout")
-        .args([
-            "120",
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--dump-dom",
-        ])
+        .args(options.split(' '))
         .arg(format!("--window-size={size}"))
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("file://{}", path.display()))
-        .output()
-        .expect("chromium is installed (setup/deps test)");
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let seen = dom
-        .rsplit_once("<pre id=\"seen\">")
-        .map(|(_, rest)| rest.split('<').next().unwrap_or_default());
-    let seen = seen.unwrap_or_else(|| {
-        panic!(
-            "no result: {dom} {}",
-            String::from_utf8_lossy(&output.stderr)
-        )
-    });
-    let bytes = decode(seen);
-    serde_json::from_slice(&bytes).expect("JSON")
+        .arg(format!("--user-data-dir={profile}"))
+        .arg(format!("file://{path}"))
+        .output();
+    let run = Run::of(output.expect("chromium is installed (setup/deps test)"));
+    let seen = run.stdout.rsplit_once("<pre id=\"seen\">");
+    let seen = seen.and_then(|(_, rest)| rest.split('<').next());
+    let seen = seen.unwrap_or_else(|| panic!("no result: {} {}", run.stdout, run.stderr));
+    serde_json::from_str(seen).unwrap_or_else(|error| panic!("{error}: {seen}"))
 }
 
-/// Base64.
-fn decode(text: &str) -> Vec<u8> {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bits = 0_u32;
-    let mut count = 0;
-    let mut bytes = Vec::new();
-    for byte in text.bytes().filter(|byte| *byte != b'=') {
-        let digit = DIGITS
-            .iter()
-            .position(|digit| *digit == byte)
-            .expect("base64");
-        bits = bits << 6 | digit as u32;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    bytes
+/// Text that is there.
+pub(crate) fn said<'a>(seen: &'a Value, field: &str) -> &'a str {
+    let said = seen[field].as_str();
+    said.unwrap_or_else(|| panic!("no text {field}: {seen}"))
 }
 
-pub(crate) fn drawn(dir: &tempfile::TempDir, name: &str, extra: &[&str]) -> String {
-    let folded = file(dir, "in.folded", STACKS);
-    let out = dir.path().join(name);
-    let mut args = vec!["draw", text(&folded), "-o", text(&out)];
-    args.extend(extra);
-    stdout(&flame(&args));
-    text(&out).to_owned()
+/// A number that is there.
+pub(crate) fn number(seen: &Value, field: &str) -> f64 {
+    let number = seen[field].as_f64();
+    number.unwrap_or_else(|| panic!("no number {field}: {seen}"))
 }
 
 #[test]
 fn clicks_zoom_and_reset() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let steps = "
       var all = width('all'), before = width('parse');
       click(box('parse').querySelector('rect'));
@@ -114,19 +83,20 @@ fn clicks_zoom_and_reset() {
       click(document.querySelector('.reset'));
       var after = width('parse');
       return {all: all, before: before, zoomed: zoomed, after: after};";
-    let seen = browse(&drawn(&dir, "a.html", &[]), false, "1000,800", steps);
-    let all = seen["all"].as_f64().expect("a width");
+    let seen = browse(
+        &files.made("draw", STACKS, "a.html"),
+        false,
+        "1000,800",
+        steps,
+    );
+    let all = number(&seen, "all");
     let near = |value: &Value, share: f64| {
         let width = value.as_f64().unwrap_or_else(|| panic!("{seen}"));
-        assert!(
-            (width - share * all).abs() < 2.0,
-            "{width} of {all}: {seen}"
-        );
+        let off = (width - share * all).abs();
+        assert!(off < 2.0, "{width} of {all}: {seen}");
     };
-    assert!(
-        (900.0..1000.0).contains(&all),
-        "the page's width is used: {seen}"
-    );
+    let is_used = (900.0..1000.0).contains(&all);
+    assert!(is_used, "the page's width is used: {seen}");
     near(&seen["before"], 0.45);
     near(&seen["zoomed"][0], 1.0);
     near(&seen["zoomed"][1], 1.0);
@@ -138,7 +108,7 @@ fn clicks_zoom_and_reset() {
 /// From the root to a leaf, along a row, zoomed by Enter, back by Escape; a search is ended before a zoom is.
 #[test]
 fn keys_walk_zoom_search_and_reset() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let steps = "
       var at = function () { var g = document.querySelector('.boxes > g.selected'); return g ? g.querySelector('title').textContent : ''; };
       var details = document.querySelector('.details'), input = document.querySelector('.pattern');
@@ -164,42 +134,39 @@ fn keys_walk_zoom_search_and_reset() {
     ] {
         let prompt = "window.prompt = function () { return null; };";
         let steps = format!("{prompt}{}", steps.replace("FROM", from));
-        let seen = browse(&drawn(&dir, name, &[]), is_svg, "1000,800", &steps);
+        let seen = browse(
+            &files.made("draw", STACKS, name),
+            is_svg,
+            "1000,800",
+            &steps,
+        );
         if is_svg {
             // Beside the test it is no document of its own and hears keys where it has the focus.
             assert!(seen["seen"].is_array(), "{seen}");
             continue;
         }
         // Each leafward step goes to the first box on top; a leaf has none.
-        assert_eq!(
-            seen["seen"],
-            serde_json::json!([
-                "all", "app", "main", "parse", "lex", "lex", "reduce", "parse"
-            ]),
-            "{from}: {seen}"
-        );
-        let said = seen["said"].as_str().expect("text");
-        assert!(said.starts_with("parse — 450, 45.0 % of all"), "{said}");
-        assert_eq!(seen["zoomed"][0], seen["zoomed"][1], "{from}: {seen}");
-        assert_eq!(
-            (&seen["focused"], &seen["matched"]),
-            (&true.into(), &1.into()),
-            "{from}: {seen}"
-        );
-        assert_eq!(
-            seen["after"],
-            serde_json::json!([0, seen["zoomed"][0], ""]),
-            "{from}: still zoomed, no longer searched: {seen}"
-        );
-        let [reset, all] =
-            [&seen["reset"], &seen["zoomed"][1]].map(|v| v.as_f64().expect("a width"));
-        assert!((reset - 0.45 * all).abs() < 2.0, "{from}: {seen}");
+        let walk = [
+            "all", "app", "main", "parse", "lex", "lex", "reduce", "parse",
+        ];
+        assert_eq!(seen["seen"], json!(walk), "{from}: {seen}");
+        let text = said(&seen, "said");
+        assert!(text.starts_with("parse — 450, 45.0 % of all"), "{text}");
+        let zoomed = &seen["zoomed"];
+        assert_eq!(zoomed[0], zoomed[1], "{from}: {seen}");
+        assert_eq!(seen["focused"], true, "{from}: {seen}");
+        assert_eq!(seen["matched"], 1, "{from}: {seen}");
+        // Still zoomed, no longer searched.
+        assert_eq!(seen["after"], json!([0, zoomed[0], ""]), "{from}: {seen}");
+        let all = zoomed[1].as_f64().expect("a width");
+        let off = number(&seen, "reset") - 0.45 * all;
+        assert!(off.abs() < 2.0, "{from}: {seen}");
     }
 }
 
 #[test]
 fn search_says_the_matched_share_and_counts_nothing_twice() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let steps = "
       var input = document.querySelector('.pattern'), found = document.querySelector('.found');
       var said = function (text) { type(input, text); return found.textContent; };
@@ -207,30 +174,28 @@ fn search_says_the_matched_share_and_counts_nothing_twice() {
       click(box('parse').querySelector('rect'));
       texts.push(said('lex'));
       return texts.concat(document.querySelectorAll('.matched').length);";
-    let seen = browse(&drawn(&dir, "a.html", &[]), false, "1000,800", steps);
-    assert_eq!(
-        seen[0], "matched: 30.0 % of all",
-        "an upper-case letter means upper case: {seen}"
+    let seen = browse(
+        &files.made("draw", STACKS, "a.html"),
+        false,
+        "1000,800",
+        steps,
     );
-    assert_eq!(
-        seen[1], "matched: 45.0 % of all",
-        "lex on parse counts once: {seen}"
-    );
-    assert_eq!(
-        (&seen[2], &seen[4]),
-        (&"nothing matches".into(), &"".into()),
-        "{seen}"
-    );
-    assert_eq!(
-        seen[5], "matched: 30.0 % of all, 66.7 % of the zoomed box",
-        "{seen}"
-    );
+    // An upper-case letter means upper case, and lex on parse counts once.
+    for (at, found) in [
+        (0, "matched: 30.0 % of all"),
+        (1, "matched: 45.0 % of all"),
+        (2, "nothing matches"),
+        (4, ""),
+        (5, "matched: 30.0 % of all, 66.7 % of the zoomed box"),
+    ] {
+        assert_eq!(seen[at], found, "{seen}");
+    }
     assert_eq!(seen[6], 1);
 }
 
 #[test]
 fn hostile_names_stay_text() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let steps = "
       var hostile = Array.from(document.querySelectorAll('.boxes title')).map(function (t) { return t.textContent; })
         .find(function (t) { return t.indexOf('onerror') > 0; });
@@ -239,33 +204,25 @@ fn hostile_names_stay_text() {
         scripts: document.querySelectorAll('script').length, name: hostile,
         label: box(hostile).querySelector('text').textContent};";
     for (name, is_svg) in [("a.html", false), ("a.svg", true)] {
-        let seen = browse(&drawn(&dir, name, &[]), is_svg, "1000,800", steps);
-        assert_eq!(seen["pwned"], true, "{name}: {seen}");
-        assert_eq!(
-            (&seen["images"], &seen["scripts"]),
-            (&0.into(), &2.into()),
-            "{name}: {seen}"
-        );
+        let seen = browse(&files.made("draw", STACKS, name), is_svg, "1000,800", steps);
+        for (field, expected) in [
+            ("pwned", json!(true)),
+            ("images", json!(0)),
+            ("scripts", json!(2)),
+        ] {
+            assert_eq!(seen[field], expected, "{name}: {seen}");
+        }
         let full = "<img src=x onerror=window.pwned=1></title></svg><script>window.pwned=1</script>\"'&amp";
-        assert!(
-            seen["name"]
-                .as_str()
-                .is_some_and(|seen| seen.starts_with(full)),
-            "{name}: {seen}"
-        );
-        assert!(
-            seen["label"]
-                .as_str()
-                .is_some_and(|label| label.starts_with("<img src=x")),
-            "{name}: {seen}"
-        );
+        for (field, start) in [("name", full), ("label", "<img src=x")] {
+            assert!(said(&seen, field).starts_with(start), "{name}: {seen}");
+        }
     }
 }
 
 #[test]
 fn an_svg_file_zooms_by_itself_and_fits_the_window() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = drawn(&dir, "a.svg", &["--icicle"]);
+    let files = Files::new();
+    let path = files.made("draw --icicle", STACKS, "a.svg");
     let steps = "
       var top = function (name) { return box(name).querySelector('rect').getBoundingClientRect().top; };
       var down = top('lex') > top('parse') && top('parse') > top('all');

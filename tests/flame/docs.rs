@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::{flame, stdout};
+use crate::flame;
 
 const COMMANDS: [&str; 9] = [
     "draw", "diff", "top", "peek", "filter", "merge", "convert", "heat", "gate",
@@ -35,7 +35,7 @@ fn the_man_page_has_every_command_with_its_options() {
             .nth(1)
             .unwrap_or_else(|| panic!("no section for {command}"));
         let section = section.split("\n.S").next().unwrap_or_default();
-        let mut options = long_options(&stdout(&flame(&[command, "--help"])));
+        let mut options = long_options(&flame(format!("{command} --help"), "").ok());
         for common in COMMON {
             options.remove(common);
         }
@@ -55,7 +55,7 @@ fn the_man_page_has_every_command_with_its_options() {
 
 #[test]
 fn help_fits_a_terminal_and_the_examples_end_with_it() {
-    let help = stdout(&flame(&["--help"]));
+    let help = flame("--help", "").ok();
     assert!(
         read("man/flame_example.txt")
             .trim_end()
@@ -63,7 +63,8 @@ fn help_fits_a_terminal_and_the_examples_end_with_it() {
         "man/flame_example.txt is behind --help"
     );
     for command in COMMANDS {
-        for line in stdout(&flame(&[command, "--help"]))
+        for line in flame(format!("{command} --help"), "")
+            .ok()
             .lines()
             .chain(help.lines())
         {

@@ -1,10 +1,9 @@
 //! `flamegraph.pl`, inferno and flame draw the same boxes of the same folded text.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 
-use crate::{STACKS, file, flame, stdout, text};
+use crate::{Files, Run, STACKS, flame};
 
 /// Debian's copy, in libdevel-nytprof-perl.
 const FLAMEGRAPH: &str = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl";
@@ -92,41 +91,34 @@ fn plain(name: &str) -> String {
     name.replace("&amp;", "&")
 }
 
-fn flamegraph(folded: &Path) -> Boxes {
+fn flamegraph(folded: &str) -> Boxes {
     let output = Command::new("perl")
-        .args([FLAMEGRAPH, "--minwidth", "0", text(folded)])
-        .output()
-        .expect("perl is installed");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.is_empty(),
-        "{said} ({FLAMEGRAPH}: setup/deps test)"
-    );
-    boxes(&String::from_utf8_lossy(&output.stdout), 1180.0)
+        .args([FLAMEGRAPH, "--minwidth", "0", folded])
+        .output();
+    let run = Run::of(output.expect("perl is installed"));
+    assert_eq!(run.stderr, "", "{FLAMEGRAPH}: setup/deps test");
+    boxes(&run.ok(), 1180.0)
 }
 
-fn inferno(folded: &Path) -> Boxes {
-    let lines = std::fs::read_to_string(folded).expect("text");
+fn inferno(folded: &str) -> Boxes {
     let mut options = inferno::flamegraph::Options::default();
     options.min_width = 0.0;
     let mut svg = Vec::new();
-    inferno::flamegraph::from_lines(&mut options, lines.lines(), &mut svg).expect("folded text");
+    inferno::flamegraph::from_lines(&mut options, folded.lines(), &mut svg).expect("folded text");
     boxes(&String::from_utf8(svg).expect("UTF-8"), 100.0)
 }
 
 #[test]
 fn flamegraph_pl_and_inferno_draw_the_same_boxes_as_flame() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let input = file(&dir, "in.folded", stacks());
-    let folded = dir.path().join("out.folded");
-    stdout(&flame(&["convert", text(&input), text(&folded)]));
-    let ours = our_boxes(&stdout(&flame(&["draw", text(&folded)])));
+    let files = Files::new();
+    let folded = files.made("convert", &stacks(), "out.folded");
+    let ours = our_boxes(&flame(format!("draw {folded}"), "").ok());
     assert!(ours.len() > 50, "{}", ours.len());
     let whole = stacks().lines().map(value).sum::<u64>();
     assert_eq!(ours[&("all".into(), whole)], [1.0]);
     // flamegraph.pl has one digit of a pixel, for both ends.
     for (theirs, error) in [
-        (inferno(&folded), 2e-6),
+        (inferno(&files.text("out.folded")), 2e-6),
         (flamegraph(&folded), 0.11 / 1180.0),
     ] {
         let keys = |boxes: &Boxes| boxes.keys().cloned().collect::<Vec<_>>();

@@ -10,9 +10,12 @@ mod oracles;
 mod speedscope;
 mod windows;
 
+use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
 
 /// Folded stacks with kinds, an idle thread, a waker and names that attack.
 pub(crate) const STACKS: &str = "\
@@ -24,15 +27,41 @@ app;[idle];main;poll_[k] 120
 web;main;lock;futex_wait_[k];--;wake_[k];unlock;app 80
 ";
 
-/// Runs flame.
-pub(crate) fn flame(args: &[&str]) -> Output {
-    flame_with(args, "")
+/// A run of flame, or of another program, that is over.
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-/// Runs flame with something on stdin.
-pub(crate) fn flame_with(args: &[&str], input: impl AsRef<[u8]>) -> Output {
+impl Run {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// What it printed; it succeeded.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        self.stdout
+    }
+
+    /// What it complained about; it ended with this status.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        self.stderr
+    }
+}
+
+/// Runs flame with these words, and something on stdin.
+pub(crate) fn flame(args: impl AsRef<str>, input: impl AsRef<[u8]>) -> Run {
     let mut child = Command::new(env!("CARGO_BIN_EXE_flame"))
-        .args(args)
+        .args(args.as_ref().split_whitespace())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -44,28 +73,58 @@ pub(crate) fn flame_with(args: &[&str], input: impl AsRef<[u8]>) -> Output {
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("flame ends");
     writer.join().expect("it writes");
-    output
+    Run::of(output)
 }
 
-/// What a successful run printed.
-pub(crate) fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", stderr(output));
-    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+/// The text has all of these parts.
+#[track_caller]
+pub(crate) fn assert_has<const N: usize>(text: &str, parts: [&str; N]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?}: {text}");
+    }
 }
 
-/// What it complained about.
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+/// Files of a test's own; their paths are words.
+pub(crate) struct Files(TempDir);
 
-/// A file with this content.
-pub(crate) fn file(dir: &tempfile::TempDir, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-    let path = dir.path().join(name);
-    std::fs::write(&path, content).expect("a file");
-    path
-}
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
 
-/// A path as an argument.
-pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
+    pub(crate) fn dir(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.dir().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect("a file")
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).expect("UTF-8")
+    }
+
+    /// A file with this content; its path.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        fs::write(&path, content).expect("a file");
+        path
+    }
+
+    /// Folded stacks as flame makes them into another file by `command`; its path.
+    pub(crate) fn made(&self, command: &str, stacks: &str, name: &str) -> String {
+        let folded = self.file(&format!("{name}.in.folded"), stacks);
+        let out = self.path(name);
+        let to = if command.starts_with("convert") {
+            ""
+        } else {
+            "-o"
+        };
+        flame(format!("{command} {folded} {to} {out}"), "").ok();
+        out
+    }
 }

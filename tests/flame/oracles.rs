@@ -1,155 +1,100 @@
 //! Go's pprof and inferno read what flame writes; flame reads what they write.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::{STACKS, file, flame, stdout, text};
+use crate::{Files, Run, STACKS, assert_has, flame};
 
-fn go(args: &[&str], dir: &tempfile::TempDir) -> String {
+/// Runs `go` with these words.
+fn go(args: &str, files: &Files) -> String {
     let output = Command::new("go")
-        .args(["tool", "pprof"])
-        .args(args)
-        .env("HOME", dir.path())
-        .env("PPROF_TMPDIR", dir.path())
-        .stdin(Stdio::null())
-        .output()
-        .expect("go is installed (setup/deps test)");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("UTF-8")
+        .args(args.split_whitespace())
+        .current_dir(files.dir())
+        .env("HOME", files.dir())
+        .env("PPROF_TMPDIR", files.dir())
+        .env("GOCACHE", files.path("cache"))
+        .env("GOFLAGS", "-mod=mod")
+        .output();
+    Run::of(output.expect("go is installed (setup/deps test)")).ok()
 }
 
-fn converted(dir: &tempfile::TempDir, stacks: &str, name: &str, extra: &[&str]) -> String {
-    let folded = file(dir, &format!("{name}.folded"), stacks);
-    let out = dir.path().join(name);
-    let mut args = vec!["convert", text(&folded), text(&out)];
-    args.extend(extra);
-    stdout(&flame(&args));
-    text(&out).to_owned()
+/// The word at this place of a line.
+fn word(line: &str, at: usize) -> &str {
+    let word = line.split_whitespace().nth(at);
+    word.unwrap_or_else(|| panic!("no word {at}: {line}"))
 }
 
 #[test]
 fn gos_pprof_finds_the_same_totals_labels_and_stacks() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = converted(&dir, STACKS, "a.pb.gz", &[]);
-    let top = go(&["-top", "-nodefraction=0", &path], &dir);
-    assert!(top.contains("Type: samples"), "{top}");
-    assert!(top.contains("of 1000 total"), "{top}");
-    let line = |name: &str| {
-        let line = top
-            .lines()
-            .find(|line| line.split_whitespace().nth(5) == Some(name));
-        let words: Vec<String> = line
-            .unwrap_or_else(|| panic!("no {name} in {top}"))
-            .split_whitespace()
-            .map(String::from)
-            .collect();
-        (words[0].clone(), words[3].clone())
-    };
-    assert_eq!(line("lex"), ("300".into(), "300".into()));
-    assert_eq!(line("parse"), ("0".into(), "450".into()));
-    assert_eq!(line("main"), ("0".into(), "1000".into()));
-    assert!(top.contains("reduce (inline)"), "{top}");
-    let tags = go(&["-tags", &path], &dir);
-    assert!(
-        tags.contains("920.0 (92.00%): app") && tags.contains("80.0 ( 8.00%): web"),
-        "{tags}"
-    );
-    assert!(tags.contains("120.0 (  100%): true"), "{tags}");
-    let traces = go(&["-traces", &path], &dir);
-    assert!(traces.contains("250   vfs_read"), "{traces}");
+    let files = Files::new();
+    let path = files.made("convert", STACKS, "a.pb.gz");
+    let top = go(&format!("tool pprof -top -nodefraction=0 {path}"), &files);
+    let parts = ["Type: samples", "of 1000 total", "reduce (inline)"];
+    assert_has(&top, parts);
+    for (name, own, total) in [
+        ("lex", "300", "300"),
+        ("parse", "0", "450"),
+        ("main", "0", "1000"),
+    ] {
+        let mut lines = top.lines();
+        let line = lines.find(|line| line.split_whitespace().nth(5) == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {top}"));
+        assert_eq!([word(line, 0), word(line, 3)], [own, total], "{name}");
+    }
+    let tags = go(&format!("tool pprof -tags {path}"), &files);
+    let parts = [
+        "920.0 (92.00%): app",
+        "80.0 ( 8.00%): web",
+        "120.0 (  100%): true",
+    ];
+    assert_has(&tags, parts);
+    let traces = go(&format!("tool pprof -traces {path}"), &files);
+    assert_has(&traces, ["250   vfs_read"]);
 }
 
 #[test]
 fn gos_pprof_reads_times_and_differences() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let base = converted(
-        &dir,
-        "a;main;f 1000000\na;main;g 500000\n",
-        "base.pb.gz",
-        &["--unit", "us"],
-    );
-    let new = converted(
-        &dir,
-        "a;main;f 1000000\na;main;g 900000\n",
-        "new.pb.gz",
-        &["--unit", "us"],
-    );
-    let top = go(&["-top", &base], &dir);
-    assert!(top.contains("of 1500ms total"), "{top}");
-    let diff = go(&["-top", "-diff_base", &base, &new], &dir);
-    let g = diff
-        .lines()
-        .find(|line| line.ends_with(" g"))
-        .expect("a line");
-    assert!(g.trim().starts_with("400ms"), "{diff}");
+    let files = Files::new();
+    let [base, new] = [("base.pb.gz", 500_000), ("new.pb.gz", 900_000)].map(|(name, us)| {
+        let stacks = format!("a;main;f 1000000\na;main;g {us}\n");
+        files.made("convert --unit us", &stacks, name)
+    });
+    let top = go(&format!("tool pprof -top {base}"), &files);
+    assert_has(&top, ["of 1500ms total"]);
+    let diff = go(&format!("tool pprof -top -diff_base {base} {new}"), &files);
+    let g = diff.lines().find(|line| line.ends_with(" g"));
+    assert_eq!(word(g.expect("a line"), 0), "400ms", "{diff}");
 }
 
 #[test]
 fn what_go_writes_is_read_right() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let ours = converted(&dir, STACKS, "a.pb.gz", &[]);
-    let theirs = dir.path().join("theirs.pb.gz");
-    go(&["-proto", "-output", text(&theirs), &ours], &dir);
-    let folded = |path: &str| {
-        let out = dir.path().join("again.folded");
-        stdout(&flame(&["convert", path, text(&out)]));
-        std::fs::read_to_string(out).expect("text")
-    };
-    assert_eq!(folded(text(&theirs)), folded(&ours));
+    let files = Files::new();
+    let ours = files.made("convert", STACKS, "a.pb.gz");
+    let theirs = files.path("theirs.pb.gz");
+    go(
+        &format!("tool pprof -proto -output {theirs} {ours}"),
+        &files,
+    );
+    let [theirs, ours] = [theirs, ours].map(|path| flame(format!("merge {path}"), "").ok());
+    assert_eq!(theirs, ours);
 }
 
 /// A profile of a Go program by Go's own runtime.
 #[test]
 fn a_profile_of_gos_runtime_has_the_totals_that_pprof_finds() {
-    let dir = tempfile::tempdir().expect("a directory");
-    file(&dir, "main.go", GO);
-    let out = dir.path().join("cpu.pb.gz");
-    let run = Command::new("go")
-        .args(["run", "main.go", text(&out)])
-        .current_dir(dir.path())
-        .env("HOME", dir.path())
-        .env("GOCACHE", dir.path().join("cache"))
-        .env("GOFLAGS", "-mod=mod")
-        .output()
-        .expect("go is installed");
-    assert!(
-        run.status.success(),
-        "{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
-    let theirs = go(&["-top", "-nodecount=1", text(&out)], &dir);
-    let top = stdout(&flame(&["top", text(&out), "-n", "1"]));
-    let name = |text: &str| {
-        text.lines()
-            .last()
-            .and_then(|line| line.split_whitespace().last().map(String::from))
-    };
-    let leader = name(&theirs).expect("a function");
-    assert!(top.contains(&leader), "{leader}: {top}\n{theirs}");
-    let line = theirs
-        .lines()
-        .last()
-        .expect("a line")
-        .split_whitespace()
-        .nth(1)
-        .expect("a share")
-        .to_owned();
-    let share = top
-        .lines()
-        .find(|line| line.contains(&leader))
-        .and_then(|line| {
-            line.split_whitespace()
-                .find(|word| word.ends_with('%'))
-                .map(String::from)
-        });
+    let files = Files::new();
+    files.file("main.go", GO);
+    let out = files.path("cpu.pb.gz");
+    go(&format!("run main.go {out}"), &files);
+    let theirs = go(&format!("tool pprof -top -nodecount=1 {out}"), &files);
+    let top = flame(format!("top {out} -n 1"), "").ok();
+    let line = theirs.lines().last().expect("a line");
+    let leader = line.split_whitespace().last().expect("a function");
+    let our_line = top.lines().find(|line| line.contains(leader));
+    let our_line = our_line.unwrap_or_else(|| panic!("{leader}: {top}\n{theirs}"));
+    let share = our_line.split_whitespace().find(|word| word.ends_with('%'));
     let number = |text: &str| text.trim_end_matches('%').parse::<f64>().expect("a share");
-    assert!(
-        (number(&line) - number(&share.expect("a share"))).abs() < 0.06,
-        "{top}\n{theirs}"
-    );
+    let off = number(word(line, 1)) - number(share.expect("a share"));
+    assert!(off.abs() < 0.06, "{top}\n{theirs}");
 }
 
 const GO: &str = r#"package main
@@ -167,19 +112,18 @@ func main() {
 
 #[test]
 fn inferno_draws_our_folded_text_with_the_same_total() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = converted(&dir, STACKS, "b.folded", &[]);
-    let folded = std::fs::read_to_string(path).expect("text");
+    let files = Files::new();
+    let path = files.made("convert", STACKS, "b.folded");
+    let folded = files.text("b.folded");
     let mut svg = Vec::new();
     let mut options = inferno::flamegraph::Options::default();
-    inferno::flamegraph::from_lines(&mut options, folded.lines(), &mut svg)
-        .expect("inferno reads it");
+    let drawn = inferno::flamegraph::from_lines(&mut options, folded.lines(), &mut svg);
+    drawn.expect("inferno reads it");
     let svg = String::from_utf8(svg).expect("UTF-8");
-    assert!(svg.contains("all (1,000 samples, 100%)"), "{svg}");
-    assert!(svg.contains("lex (300 samples, 30.00%)"), "{svg}");
-    let ours = stdout(&flame(&["draw", text(&dir.path().join("b.folded"))]));
-    assert!(
-        ours.contains("<title>lex</title><desc>300, 30.0 % of all"),
-        "{ours}"
+    assert_has(
+        &svg,
+        ["all (1,000 samples, 100%)", "lex (300 samples, 30.00%)"],
     );
+    let ours = flame(format!("draw {path}"), "").ok();
+    assert_has(&ours, ["<title>lex</title><desc>300, 30.0 % of all"]);
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{STACKS, file, flame, stdout, text};
+use crate::commands::WAITS;
+use crate::{Files, Run, STACKS, flame};
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -17,35 +18,21 @@ fn package() -> String {
     let target = Path::new(env!("CARGO_BIN_EXE_flame")).ancestors().nth(2);
     let output = Command::new(project().join("setup/speedscope"))
         .arg(target.expect("a target directory").join("speedscope"))
-        .output()
-        .expect("bash runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        .output();
+    let path = Run::of(output.expect("bash runs")).ok();
+    path.trim().to_owned()
 }
 
 /// What its importer finds: a profile per value.
-fn import(path: &Path) -> Vec<Value> {
+fn import(path: &str) -> Vec<Value> {
     let output = Command::new("node")
         .arg(project().join("tests/flame/speedscope.js"))
-        .args([&package(), text(path)])
-        .output()
-        .expect("node is installed (setup/deps test)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", path.display());
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        .args([&package(), path])
+        .output();
+    let out = Run::of(output.expect("node is installed (setup/deps test)")).ok();
     // It tells the console which format it found, first.
     let json = out.lines().last().expect("a line");
     serde_json::from_str(json).unwrap_or_else(|err| panic!("{err}: {out}"))
-}
-
-fn converted(dir: &tempfile::TempDir, stacks: &str, name: &str, extra: &[&str]) -> PathBuf {
-    let folded = file(dir, "in.folded", stacks);
-    let out = dir.path().join(name);
-    stdout(&flame(
-        &[&["convert", text(&folded), text(&out)], extra].concat(),
-    ));
-    out
 }
 
 /// Name → self and total, of one profile; folded text marks kinds, the others do not.
@@ -92,9 +79,9 @@ fn expected() -> BTreeMap<String, (u64, u64)> {
 
 #[test]
 fn folded_and_speedscope_files_have_every_frames_self_and_total() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     for name in ["out.folded", "out.speedscope.json"] {
-        let profiles = import(&converted(&dir, STACKS, name, &[]));
+        let profiles = import(&files.made("convert", STACKS, name));
         assert_eq!(profiles.len(), 1, "{name}");
         assert_eq!(profiles[0]["total"], 1000, "{name}");
         assert_eq!(frames(&profiles[0]), expected(), "{name}");
@@ -103,43 +90,30 @@ fn folded_and_speedscope_files_have_every_frames_self_and_total() {
 
 #[test]
 fn every_value_is_a_profile_with_its_unit_and_their_sum_the_first() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let json = file(
-        &dir,
-        "wait.json",
-        r#"{"tool": "offcputime", "duration_ns": 1, "values": [{"name": "blocked", "unit": "ns"}, {"name": "runqueue", "unit": "ns"}],
-        "stacks": [{"comm": "a", "pid": 1, "tid": 1, "count": 2, "values": [400000000, 100000000], "user": [{"name": "f", "kind": "user", "address": "0x1"}], "kernel": []}]}"#,
+    let files = Files::new();
+    let (json, out) = (
+        files.file("wait.json", WAITS),
+        files.path("wait.speedscope.json"),
     );
-    let out = dir.path().join("wait.speedscope.json");
-    stdout(&flame(&["convert", text(&json), text(&out)]));
+    flame(format!("convert {json} {out}"), "").ok();
     let profiles = import(&out);
-    let seen: Vec<(&Value, &Value, &Value)> = profiles
-        .iter()
-        .map(|profile| (&profile["name"], &profile["unit"], &profile["total"]))
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            (&"total".into(), &"nanoseconds".into(), &500_000_000.into()),
-            (
-                &"blocked".into(),
-                &"nanoseconds".into(),
-                &400_000_000.into()
-            ),
-            (
-                &"runqueue".into(),
-                &"nanoseconds".into(),
-                &100_000_000.into()
-            )
-        ]
-    );
+    let expected = [
+        ("total", 500_000_000),
+        ("blocked", 400_000_000),
+        ("runqueue", 100_000_000),
+    ];
+    assert_eq!(profiles.len(), expected.len());
+    for (profile, (name, total)) in profiles.iter().zip(expected) {
+        assert_eq!(profile["name"], name);
+        assert_eq!(profile["unit"], "nanoseconds", "{name}");
+        assert_eq!(profile["total"], total, "{name}");
+    }
 }
 
 /// In pprof threads and idleness are labels and inlined functions lines of their caller, none of which speedscope shows.
 #[test]
 fn pprof_files_have_the_same_totals_there() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let profiles = import(&converted(&dir, STACKS, "out.pb.gz", &[]));
+    let profiles = import(&Files::new().made("convert", STACKS, "out.pb.gz"));
     assert_eq!(profiles[0]["total"], 1000);
     let mut wanted = expected();
     for name in ["web", "[idle]", "reduce"] {

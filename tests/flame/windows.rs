@@ -1,20 +1,16 @@
 //! Pages in windows of all sizes: high pictures scroll, phones show everything.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::browser::{STACKS, browse, drawn};
-use crate::{file, flame, stdout, text};
+use crate::browser::{STACKS, browse, number, said};
+use crate::{Files, assert_has, flame};
 
 /// 127 frames are higher than any window: the page opens where stacks begin, and follows keys and zooms to their ends.
 #[test]
 fn of_deep_stacks_the_callers_are_seen_first() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let deep: Vec<String> = (1..=127).map(|depth| format!("f{depth}")).collect();
-    let folded = file(
-        &dir,
-        "deep.folded",
-        format!("{} 90\nf1;g 10\n", deep.join(";")),
-    );
+    let deep = format!("{} 90\nf1;g 10\n", deep.join(";"));
     let steps = "
       var section = document.querySelector('section'), picture = document.querySelector('.picture');
       var isSeen = function (name) { var outer = picture.getBoundingClientRect(), inner = box(name).querySelector('rect').getBoundingClientRect();
@@ -29,27 +25,24 @@ fn of_deep_stacks_the_callers_are_seen_first() {
       press(section, 'Escape');
       seen.reset = [isSeen('all'), isSeen('f1')];
       return seen;";
-    for (extra, leafward, rootward) in [
-        (&[][..], "'ArrowUp'", "'ArrowDown'"),
-        (&["--icicle"], "'ArrowDown'", "'ArrowUp'"),
+    for (command, leafward, rootward) in [
+        ("draw", "'ArrowUp'", "'ArrowDown'"),
+        ("draw --icicle", "'ArrowDown'", "'ArrowUp'"),
     ] {
-        let out = dir.path().join("deep.html");
-        let mut args = vec!["draw", text(&folded), "-o", text(&out)];
-        args.extend(extra);
-        stdout(&flame(&args));
+        let page = files.made(command, &deep, "deep.html");
         let steps = steps.replace("KEY", leafward).replace("BACK", rootward);
-        let mut seen = browse(text(&out), false, "1000,800", &steps);
-        let [high, window] =
-            ["high", "window"].map(|key| seen[key].take().as_f64().expect("pixels"));
-        assert!(
-            high > 0.5 * window && high < 0.9 * window,
-            "{high} of {window}"
-        );
-        let expected = serde_json::json!({
+        let mut seen = browse(&page, false, "1000,800", &steps);
+        let [high, window] = ["high", "window"].map(|field| number(&seen, field));
+        let share = high / window;
+        assert!(share > 0.5 && share < 0.9, "{high} of {window}");
+        for field in ["high", "window"] {
+            seen[field].take();
+        }
+        let expected = json!({
             "opened": [true, true, false], "high": null, "window": null, "walked": [false, true, true],
             "back": true, "zoomed": [true, true, true], "reset": [true, true],
         });
-        assert_eq!(seen, expected, "{extra:?}");
+        assert_eq!(seen, expected, "{command}");
     }
 }
 
@@ -110,17 +103,17 @@ fn what_lies_beyond_an_edge_is_said_there() {
 /// Chromium's windows are no narrower than 500 pixels, frames are.
 fn browse_phone(page: &str, steps: &str) -> Value {
     let inner = std::fs::read_to_string(page).expect("a page");
-    let dir = tempfile::tempdir().expect("a directory");
     let quoted = inner.replace('&', "&amp;").replace('"', "&quot;");
     let outer = format!(
         "<!DOCTYPE html><meta charset=utf-8><body style='margin:0'>\
          <iframe width=390 height=844 style='border:0' srcdoc=\"{quoted}\"></iframe></body>"
     );
-    let outer = file(&dir, "outer.html", outer);
+    let files = Files::new();
+    let outer = files.file("outer.html", outer);
     let steps = format!(
         "var frame = document.querySelector('iframe'), inner = frame.contentDocument, win = frame.contentWindow; {steps}"
     );
-    browse(text(&outer), false, "500,900", &steps)
+    browse(&outer, false, "500,900", &steps)
 }
 
 const PHONE: &str = "
@@ -133,59 +126,40 @@ const PHONE: &str = "
     row: inner.querySelector('.boxes rect').getBoundingClientRect().height};";
 
 fn fits_a_phone(seen: &Value) {
-    let number = |key: &str| seen[key].as_f64().expect("a width");
+    let number = |field| number(seen, field);
     assert!((number("window") - 390.0).abs() < 1.0, "{seen}");
-    assert!(
-        number("page") <= 390.0 && number("table") <= 390.0,
-        "{seen}"
-    );
+    assert!(number("page").max(number("table")) <= 390.0, "{seen}");
     assert!((340.0..390.0).contains(&number("all")), "{seen}");
     assert!(number("row") >= 17.0, "{seen}");
-    let reading = seen["reading"].as_str().expect("text");
-    assert!(
-        reading.ends_with("Left to right is alphabetical, not time."),
-        "{seen}"
-    );
+    let reading = said(seen, "reading");
+    let end = "Left to right is alphabetical, not time.";
+    assert!(reading.ends_with(end), "{seen}");
 }
 
 #[test]
 fn a_phone_shows_all_of_the_page_without_scrolling_sideways() {
-    let dir = tempfile::tempdir().expect("a directory");
-    fits_a_phone(&browse_phone(&drawn(&dir, "a.html", &[]), PHONE));
+    let page = Files::new();
+    fits_a_phone(&browse_phone(&page.made("draw", STACKS, "a.html"), PHONE));
 }
 
 #[test]
 fn the_page_of_a_difference_says_what_changed_and_fits_a_phone() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let base = file(&dir, "base.folded", STACKS);
-    let new = file(&dir, "new.folded", STACKS.replace("lex 300", "lex 500"));
-    let out = dir.path().join("diff.html");
-    stdout(&flame(&["diff", text(&base), text(&new), "-o", text(&out)]));
-    fits_a_phone(&browse_phone(text(&out), PHONE));
+    let files = Files::new();
+    let base = files.file("base.folded", STACKS);
+    let new = files.file("new.folded", STACKS.replace("lex 300", "lex 500"));
+    let out = files.path("diff.html");
+    flame(format!("diff {base} {new} -o {out}"), "").ok();
+    fits_a_phone(&browse_phone(&out, PHONE));
     let steps = "
       var fill = function (name) { return box(name).querySelector('rect').getAttribute('fill'); };
       return {table: document.querySelector('pre').textContent, lex: fill('lex'), run: fill('run'), all: fill('all'),
         label: box('lex').querySelector('text').textContent, pwned: window.pwned === undefined,
         images: document.querySelectorAll('img').length};";
-    let seen = browse(text(&out), false, "1000,800", steps);
-    let table = seen["table"].as_str().expect("text");
-    assert!(
-        table.contains("lex grew") && table.contains('\n'),
-        "{table}"
-    );
-    assert!(
-        seen["label"]
-            .as_str()
-            .is_some_and(|label| label.starts_with("▲ lex")),
-        "{seen}"
-    );
-    assert!(
-        seen["lex"] != seen["all"] && seen["run"] != seen["lex"],
-        "{seen}"
-    );
-    assert_eq!(
-        (&seen["pwned"], &seen["images"]),
-        (&true.into(), &0.into()),
-        "{seen}"
-    );
+    let seen = browse(&out, false, "1000,800", steps);
+    assert_has(said(&seen, "table"), ["lex grew", "\n"]);
+    assert!(said(&seen, "label").starts_with("▲ lex"), "{seen}");
+    let is_told = seen["lex"] != seen["all"] && seen["run"] != seen["lex"];
+    assert!(is_told, "{seen}");
+    assert_eq!(seen["pwned"], true, "{seen}");
+    assert_eq!(seen["images"], 0, "{seen}");
 }
