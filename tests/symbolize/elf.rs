@@ -2,22 +2,22 @@
 
 use symbols::{Options, Symbolizer};
 
-use crate::target::{Target, compile, compile_source, frames, names, nm, symbolizer};
+use crate::target::{Dir, INLINED, SOURCE, Target, frames, names, nm, symbolizer};
 
 #[test]
 fn every_kind_of_executable() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Dir::new();
     for (name, flags) in [
-        ("pie", &["-pie", "-fPIE"][..]),
-        ("nopie", &["-no-pie", "-fno-PIE"]),
-        ("static_pie", &["-static-pie", "-fPIE"]),
-        ("static_nopie", &["-static", "-fno-PIE"]),
-        ("large_pages", &["-Wl,-z,max-page-size=0x200000"]),
+        ("pie", "-pie -fPIE"),
+        ("nopie", "-no-pie -fno-PIE"),
+        ("static_pie", "-static-pie -fPIE"),
+        ("static_nopie", "-static -fno-PIE"),
+        ("large_pages", "-Wl,-z,max-page-size=0x200000"),
     ] {
-        let program = compile(dir.path(), name, flags);
+        let program = dir.compile(name, flags);
         let target = Target::start(&program);
         let mut symbolizer = symbolizer();
-        let found = frames(&mut symbolizer, target.tgid, target.address(0));
+        let found = target.frames(&mut symbolizer, 0);
         assert_eq!(names(&found), ["hot"], "{name}");
         assert_eq!(found[0].address, nm(&program, "hot") + 4, "{name}");
         assert_eq!(found[0].module.as_deref(), program.to_str(), "{name}");
@@ -27,62 +27,48 @@ fn every_kind_of_executable() {
 
 #[test]
 fn inlined_functions_and_lines() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "inlines", &["-g"]);
+    let dir = Dir::new();
+    let program = dir.compile("inlines", "-g");
     let target = Target::start(&program);
-    let found = frames(&mut symbolizer(), target.tgid, target.address(1));
-    assert_eq!(names(&found), ["chain", "middle", "inner"]);
-    assert_eq!(
-        found.iter().map(|f| f.inlined).collect::<Vec<_>>(),
-        [false, true, true]
-    );
-    let lines: Vec<_> = found.iter().map(|f| f.line.as_ref().unwrap().1).collect();
+    let found = target.frames(&mut symbolizer(), 1);
+    assert_eq!(names(&found), INLINED);
+    let inlined = found.iter().map(|f| f.inlined);
+    assert_eq!(inlined.collect::<Vec<_>>(), [false, true, true]);
     let line = |text: &str| {
-        u32::try_from(
-            crate::target::SOURCE
-                .lines()
-                .position(|l| l.contains(text))
-                .unwrap()
-                + 1,
-        )
-        .unwrap()
+        let mut lines = SOURCE.lines();
+        u32::try_from(lines.position(|l| l.contains(text)).unwrap() + 1).unwrap()
     };
-    assert_eq!(
-        lines,
-        [line("pc = middle()"), line("return inner()"), line("lea 0")]
-    );
-    assert!(found[2].line.as_ref().unwrap().0.ends_with("inlines.c"));
+    let texts = ["pc = middle()", "return inner()", "lea 0"];
+    for (frame, text) in found.iter().zip(texts) {
+        let (file, found) = frame.line.as_ref().unwrap();
+        assert_eq!(*found, line(text), "{text}");
+        assert!(file.ends_with("inlines.c"), "{file}");
+    }
 
-    let mut without = Symbolizer::new(Options {
+    let options = Options {
         inline: false,
         ..Options::default()
-    })
-    .unwrap();
-    assert_eq!(
-        names(&frames(&mut without, target.tgid, target.address(1))),
-        ["chain"]
-    );
+    };
+    let found = target.frames(&mut Symbolizer::new(options).unwrap(), 1);
+    assert_eq!(names(&found), ["chain"]);
 }
 
 #[test]
 fn demangled_names() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Dir::new();
     let source = "#include <cstdio>\n#include <unistd.h>\nnamespace shop { struct Till { static int __attribute__((noinline)) \
                   sum(const char *, int); }; int Till::sum(const char *, int n) { volatile int x = n; return x; } }\n\
                   int main() { printf(\"%lx\\n\", (unsigned long)&shop::Till::sum + 1); fflush(stdout); pause(); }";
-    let program = compile_source(dir.path(), "mangled", "cc", source, &[]);
+    let program = dir.compile_source("mangled", "cc", source, "");
     let target = Target::start(&program);
-    let found = frames(&mut symbolizer(), target.tgid, target.address(0));
+    let found = target.frames(&mut symbolizer(), 0);
     assert_eq!(names(&found), ["shop::Till::sum(char const*, int)"]);
 
     let own = marker as fn() -> u64 as usize as u64;
     let found = frames(&mut symbolizer(), std::process::id(), own);
     // Where the test is optimised, what is inlined follows.
-    assert_eq!(
-        names(&found)[0],
-        "symbolize::elf::marker",
-        "no hash, no mangling"
-    );
+    let name = names(&found)[0];
+    assert_eq!(name, "symbolize::elf::marker", "no hash, no mangling");
     assert_eq!(marker(), 42);
 }
 
@@ -118,13 +104,13 @@ fn the_vdso() {
 
 #[test]
 fn unknown_addresses_say_where_they_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "bare", &[]);
+    let dir = Dir::new();
+    let program = dir.compile("bare", "");
     let hot = nm(&program, "hot");
-    assert!(crate::target::tool(dir.path(), "strip", &["bare"]));
+    dir.run("strip bare");
     let target = Target::start(&program);
     let mut symbolizer = symbolizer();
-    let found = frames(&mut symbolizer, target.tgid, target.address(0));
+    let found = target.frames(&mut symbolizer, 0);
     assert_eq!(names(&found), [format!("bare+{:#x}", hot + 4)]);
     let found = frames(&mut symbolizer, target.tgid, 0x10);
     assert_eq!(names(&found), ["[unmapped]+0x10"]);
@@ -134,8 +120,8 @@ fn unknown_addresses_say_where_they_are() {
 
 #[test]
 fn the_plt_is_not_named_after_its_neighbour() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "plt", &["-fcf-protection=none"]);
+    let dir = Dir::new();
+    let program = dir.compile("plt", "-fcf-protection=none");
     let init = nm(&program, "_init");
     let hot = nm(&program, "hot");
     let target = Target::start(&program);

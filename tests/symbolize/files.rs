@@ -3,41 +3,37 @@
 use std::fs;
 use std::process::Command;
 
-use symbols::{Options, Symbolizer};
-
-use crate::target::{Target, compile, compile_source, frames, names, nm, now, skip, symbolizer};
+use crate::target::{Dir, INLINED, Target, names, nm, skip, symbolizer, symbolizer_with};
 
 #[test]
 fn a_deleted_program_that_still_runs() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "deleted", &[]);
+    let dir = Dir::new();
+    let program = dir.compile("deleted", "");
     let target = Target::start(&program);
     fs::remove_file(&program).unwrap();
-    let found = frames(&mut symbolizer(), target.tgid, target.address(0));
+    let found = target.frames(&mut symbolizer(), 0);
     assert_eq!(names(&found), ["hot"]);
     assert_eq!(found[0].module.as_deref(), program.to_str());
 }
 
 #[test]
 fn another_program_at_the_same_path() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "rebuilt", &[]);
+    let dir = Dir::new();
+    let program = dir.compile("rebuilt", "");
     let target = Target::start(&program);
     fs::remove_file(&program).unwrap();
-    compile(dir.path(), "rebuilt", &["-Dhot=cold", "-g"]);
-    assert_eq!(
-        names(&frames(&mut symbolizer(), target.tgid, target.address(0))),
-        ["hot"]
-    );
+    dir.compile("rebuilt", "-Dhot=cold -g");
+    let found = target.frames(&mut symbolizer(), 0);
+    assert_eq!(names(&found), ["hot"]);
 }
 
 #[test]
 fn located_while_alive_and_named_after_exit_and_delete() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "gone", &["-g"]);
+    let dir = Dir::new();
+    let program = dir.compile("gone", "-g");
     let mut target = Target::start(&program);
     let mut symbolizer = symbolizer();
-    let locations = symbolizer.locate(target.tgid, now(), &[target.address(1), target.address(0)]);
+    let locations = target.locate(&mut symbolizer, &[target.address(1), target.address(0)]);
     target.end();
     fs::remove_file(&program).unwrap();
     symbolizer.poll();
@@ -47,28 +43,24 @@ fn located_while_alive_and_named_after_exit_and_delete() {
 
 #[test]
 fn a_file_overwritten_in_place_is_not_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "overwritten", &[]);
+    let dir = Dir::new();
+    let program = dir.compile("overwritten", "");
     let hot = nm(&program, "hot");
     let mut target = Target::start(&program);
     let mut symbolizer = symbolizer();
-    let locations = symbolizer.locate(target.tgid, now(), &[target.address(0)]);
+    let locations = target.locate(&mut symbolizer, &[target.address(0)]);
     let first = symbolizer.user(&locations);
     assert_eq!(names(&first), ["hot"]);
-    let later = symbolizer.locate(target.tgid, now(), &[target.address(0) + 1]);
+    let later = target.locate(&mut symbolizer, &[target.address(0) + 1]);
     target.end();
-    fs::OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(&program)
-        .unwrap();
+    fs::File::create(&program).unwrap();
     let found = symbolizer.user(&later);
     assert_eq!(names(&found), [format!("overwritten+{:#x}", hot + 5)]);
     assert_eq!(symbolizer.losses().modules_changed, 1);
 }
 
-/// Runs a script as process 1 of its own mount and PID namespaces; gives the process ID outside.
-fn contained(script: &str) -> Option<(Target, u32)> {
+/// Runs a script as process 1 of its own mount and PID namespaces.
+fn contained(script: &str) -> Option<Target> {
     let mut command = Command::new("unshare");
     command.args([
         "--mount",
@@ -79,36 +71,36 @@ fn contained(script: &str) -> Option<(Target, u32)> {
         "-c",
         script,
     ]);
-    let target = Target::run(&mut command);
+    let mut target = Target::run(&mut command);
     if target.words.is_empty() {
         skip("unshare --mount --pid is not permitted");
         return None;
     }
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.tgid));
-    let tgid = children.unwrap().trim().parse().unwrap();
-    Some((target, tgid))
+    target.tgid = children.unwrap().trim().parse().unwrap();
+    Some(target)
 }
 
 #[test]
 fn a_program_that_only_a_container_has() {
-    let dir = tempfile::tempdir().unwrap();
-    compile(dir.path(), "inside", &["-g"]);
+    let dir = Dir::new();
+    dir.compile("inside", "-g");
     let path = dir.path().display();
     let script = format!("mount -t tmpfs none /mnt && cp {path}/inside /mnt && exec /mnt/inside");
-    let Some((target, tgid)) = contained(&script) else {
+    let Some(target) = contained(&script) else {
         return;
     };
     assert_eq!(target.words[3], "1", "its own process ID");
-    let found = frames(&mut symbolizer(), tgid, target.address(1));
-    assert_eq!(names(&found), ["chain", "middle", "inner"]);
+    let found = target.frames(&mut symbolizer(), 1);
+    assert_eq!(names(&found), INLINED);
     assert_eq!(found[0].module.as_deref(), Some("/mnt/inside"));
     assert!(!fs::exists("/mnt/inside").unwrap());
 }
 
 #[test]
 fn a_process_gone_before_its_container() {
-    let dir = tempfile::tempdir().unwrap();
-    compile(dir.path(), "inside", &["-g"]);
+    let dir = Dir::new();
+    dir.compile("inside", "-g");
     let mut symbolizer = symbolizer();
     // The shell reads its process ID outside from /proc, which shows that of its mount's namespace.
     let script = format!(
@@ -116,97 +108,90 @@ fn a_process_gone_before_its_container() {
          (read pid rest < /proc/self/stat && echo $pid > /mnt/pid && exec /mnt/brief leave > /mnt/said); exec /mnt/inside",
         dir.path().display()
     );
-    let Some((target, tgid)) = contained(&script) else {
+    let Some(target) = contained(&script) else {
         return;
     };
     if let Some(reason) = symbolizer.losses().stream {
         return skip(&reason);
     }
-    let read = |name: &str| fs::read_to_string(format!("/proc/{tgid}/root/mnt/{name}")).unwrap();
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/{}/root/mnt/{name}", target.tgid)).unwrap();
     let (said, brief) = (read("said"), read("pid").trim().parse().unwrap());
     assert!(!fs::exists(format!("/proc/{brief}")).unwrap());
     let words: Vec<&str> = said.split_whitespace().collect();
     let chain = u64::from_str_radix(words[1], 16).unwrap();
-    let neighbour = frames(&mut symbolizer, tgid, target.address(0));
+    let neighbour = target.frames(&mut symbolizer, 0);
     assert_eq!(names(&neighbour), ["hot"]);
     let locations = symbolizer.locate(brief, words[2].parse().unwrap(), &[chain]);
     let found = symbolizer.user(&locations);
-    assert_eq!(names(&found), ["chain", "middle", "inner"]);
+    assert_eq!(names(&found), INLINED);
     assert_eq!(found[0].module.as_deref(), Some("/mnt/brief"));
 }
 
 #[test]
 fn a_debug_file_that_only_a_container_has() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "split", &["-g", "-Wl,--build-id=0x1234567890"]);
-    let step = |tool: &str, args: &[&str]| assert!(crate::target::tool(dir.path(), tool, args));
-    step("objcopy", &["--only-keep-debug", "split", "debug"]);
-    step("strip", &["split"]);
+    let dir = Dir::new();
+    let program = dir.split("split", "-Wl,--build-id=0x1234567890");
     let (path, store) = (dir.path().display(), "/mnt/.build-id/12");
     let script = format!(
         "mount -t tmpfs none /mnt && mkdir -p {store} && mv {path}/debug {store}/34567890.debug && exec {path}/split"
     );
-    let Some((target, tgid)) = contained(&script) else {
+    let Some(target) = contained(&script) else {
         return;
     };
-    let options = Options {
-        debug_dirs: vec!["/mnt".into()],
-        ..Options::default()
-    };
-    let mut symbolizer = Symbolizer::new(options).unwrap();
-    let found = frames(&mut symbolizer, tgid, target.address(1));
-    assert_eq!(names(&found), ["chain", "middle", "inner"]);
+    let mut symbolizer = symbolizer_with("/mnt".into());
+    let found = target.frames(&mut symbolizer, 1);
+    assert_eq!(names(&found), INLINED);
     assert_eq!(found[0].module.as_deref(), program.to_str());
 }
 
 #[test]
 fn a_program_on_an_overlay() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Dir::new();
     for name in ["lower", "upper", "work", "merged"] {
-        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::create_dir(dir.file(name)).unwrap();
     }
-    compile(&dir.path().join("lower"), "layered", &[]);
+    dir.compile("lower/layered", "");
     let path = dir.path().display();
     let script = format!(
         "mount -t overlay overlay -o lowerdir={path}/lower,upperdir={path}/upper,workdir={path}/work {path}/merged \
          && exec {path}/merged/layered"
     );
-    let Some((mut target, tgid)) = contained(&script) else {
+    let Some(mut target) = contained(&script) else {
         return;
     };
     let mut symbolizer = symbolizer();
-    let locations = symbolizer.locate(tgid, now(), &[target.address(0)]);
+    let locations = target.locate(&mut symbolizer, &[target.address(0)]);
     target.end();
     assert_eq!(names(&symbolizer.user(&locations)), ["hot"]);
 }
 
 #[test]
 fn a_perf_map_under_the_innermost_process_id() {
-    let dir = tempfile::tempdir().unwrap();
-    compile_source(dir.path(), "jit", "c", crate::jit::JIT, &[]);
+    let dir = Dir::new();
+    dir.compile_source("jit", "c", crate::jit::JIT, "");
     let script = format!(
         "cp {}/jit /mnt/ 2>/dev/null; mount -t tmpfs none /tmp && exec /mnt/jit",
         dir.path().display()
     );
     let script = format!("mount -t tmpfs none /mnt && {script}");
-    let Some((mut target, tgid)) = contained(&script) else {
+    let Some(mut target) = contained(&script) else {
         return;
     };
     let code = target.address(0);
-    let map = format!("/proc/{tgid}/root/tmp/perf-1.map");
+    let map = format!("/proc/{}/root/tmp/perf-1.map", target.tgid);
     fs::write(map, format!("{code:x} 10 contained\n")).unwrap();
     let mut symbolizer = symbolizer();
-    let locations = symbolizer.locate(tgid, now(), &[code]);
+    let locations = target.locate(&mut symbolizer, &[code]);
     target.end();
     assert_eq!(names(&symbolizer.user(&locations)), ["contained"]);
 }
 
 #[test]
 fn broken_files_break_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let good = compile(dir.path(), "good", &["-g"]);
-    let good = Target::start(&good);
-    let original = fs::read(compile(dir.path(), "broken", &["-g"])).unwrap();
+    let dir = Dir::new();
+    let good = Target::start(&dir.compile("good", "-g"));
+    let original = fs::read(dir.compile("broken", "-g")).unwrap();
     let mut seed = 7u64;
     for round in 0..60 {
         // Only behind the program headers and the loaded pages: it must still run.
@@ -221,25 +206,16 @@ fn broken_files_break_nothing_else() {
         if round % 3 == 0 {
             bytes.truncate(0x3200 + round * 16);
         }
-        let program = dir.path().join(format!("broken{round}"));
-        fs::write(&program, &bytes).unwrap();
-        assert!(crate::target::tool(
-            dir.path(),
-            "chmod",
-            &["+x", program.to_str().unwrap()]
-        ));
-        let target = Target::start(&program);
+        // Over a copy, which may be run.
+        let name = format!("broken{round}");
+        dir.run(&format!("cp broken {name}"));
+        fs::write(dir.file(&name), &bytes).unwrap();
+        let target = Target::start(&dir.file(&name));
         let mut symbolizer = symbolizer();
-        let mut locations = symbolizer
-            .locate(target.tgid, now(), &[target.address(1)])
-            .to_vec();
-        locations.extend_from_slice(&symbolizer.locate(good.tgid, now(), &[good.address(1)]));
-        let found = symbolizer.user(&locations);
-        assert_eq!(
-            names(&found)[..3],
-            ["chain", "middle", "inner"],
-            "the good file's"
-        );
+        let broken = target.locate(&mut symbolizer, &[target.address(1)]);
+        let whole = good.locate(&mut symbolizer, &[good.address(1)]);
+        let found = symbolizer.user(&[broken, whole].concat());
+        assert_eq!(names(&found)[..3], INLINED, "the good file's");
         assert!(found.len() > 3 && !found[3].name.is_empty());
     }
 }

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSegment};
 
-use crate::target::{Target, names, now, skip, symbolizer, tool};
+use crate::target::{Dir, Target, names, skip, symbolizer};
 
 const SOURCE: &str = r#"
 package main
@@ -63,12 +63,13 @@ const EXPECTED: [&str; 5] = [
 /// Symbols that mark places; the first function has the same address.
 const MARKS: [&str; 4] = ["runtime.text", "runtime.etext", "go.buildid", "go:buildid"];
 
-fn go(dir: &Path, args: &[&str]) -> Option<String> {
+/// What `go` says to these words; none where it is not installed.
+fn go(dir: &Dir, words: &[&str]) -> Option<String> {
     // The cache outlives the test: the standard library is compiled once.
     let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let output = Command::new("go")
-        .args(args)
-        .current_dir(dir)
+        .args(words)
+        .current_dir(dir.path())
         .env("GOCACHE", home.join("go"))
         .env("GOPATH", home.join("gopath"))
         .env("GOENV", "off")
@@ -78,18 +79,18 @@ fn go(dir: &Path, args: &[&str]) -> Option<String> {
         .output()
         .ok()?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "go {args:?}: {errors}");
+    assert!(output.status.success(), "go {words:?}: {errors}");
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
 /// Builds the program as `whole` and, with names removed, as `bare`; false when there is no Go.
-fn build(dir: &Path, mode: &str) -> bool {
+fn build(dir: &Dir, mode: &str) -> bool {
     if go(dir, &["version"]).is_none() {
         skip("go is not installed");
         return false;
     }
-    fs::write(dir.join("go.mod"), "module hot\n\ngo 1.18\n").unwrap();
-    fs::write(dir.join("main.go"), SOURCE).unwrap();
+    fs::write(dir.file("go.mod"), "module hot\n\ngo 1.18\n").unwrap();
+    fs::write(dir.file("main.go"), SOURCE).unwrap();
     let mode = format!("-buildmode={mode}");
     go(dir, &["build", &mode, "-o", "whole"]);
     go(dir, &["build", &mode, "-ldflags=-s -w", "-o", "bare"]);
@@ -97,7 +98,7 @@ fn build(dir: &Path, mode: &str) -> bool {
 }
 
 /// Start and size of every function, with the names that the symbol table has for it.
-fn functions(dir: &Path) -> BTreeMap<(u64, u64), BTreeSet<String>> {
+fn functions(dir: &Dir) -> BTreeMap<(u64, u64), BTreeSet<String>> {
     let text = go(dir, &["tool", "nm", "-size", "whole"]).unwrap();
     let mut functions: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines() {
@@ -127,16 +128,16 @@ fn spellings(name: &str) -> Vec<String> {
 }
 
 /// Runs `program` and asks for every function of `whole`, at its start, in its middle and at its last byte.
-fn compare(dir: &Path, program: &str) -> usize {
-    let target = Target::start(&dir.join(program));
-    let bias = bias(target.tgid, &dir.join(program));
+fn compare(dir: &Dir, program: &str) {
+    let target = Target::start(&dir.file(program));
+    let bias = bias(target.tgid, &dir.file(program));
     let mut symbolizer = symbolizer();
     let functions = functions(dir);
     let mut wrong = Vec::new();
     for ((start, size), expected) in &functions {
         for address in [*start, start + size / 2, start + size.max(&1) - 1] {
             // Each as a leaf: a caller's address is looked up a byte before.
-            let locations = symbolizer.locate(target.tgid, now(), &[bias + address]);
+            let locations = target.locate(&mut symbolizer, &[bias + address]);
             let found = symbolizer.user(&locations);
             // nm has a dot for Go's middle dot.
             let found = names(&found).join(";").replace('·', ".");
@@ -155,8 +156,9 @@ fn compare(dir: &Path, program: &str) -> usize {
     for name in EXPECTED {
         assert!(functions.values().any(|n| n.contains(name)), "{name}");
     }
-    eprintln!("{program}: {} functions agree", functions.len());
-    functions.len()
+    let count = functions.len();
+    eprintln!("{program}: {count} functions agree");
+    assert!(count > 1000);
 }
 
 /// How far from its ELF addresses a program was loaded.
@@ -172,48 +174,36 @@ fn bias(tgid: u32, program: &Path) -> u64 {
 }
 
 /// Removes the section headers: their place, number and size.
-fn cut_sections(dir: &Path, program: &str) -> PathBuf {
-    let mut bytes = fs::read(dir.join(program)).unwrap();
+fn cut_sections(dir: &Dir, program: &str, as_name: &str) {
+    dir.run(&format!("cp {program} {as_name}"));
+    let mut bytes = fs::read(dir.file(program)).unwrap();
     bytes[0x28..0x30].fill(0);
     bytes[0x3a..0x40].fill(0);
-    let path = dir.join("headless");
-    fs::write(&path, bytes).unwrap();
-    assert!(tool(dir, "chmod", &["+x", "headless"]));
-    path
+    fs::write(dir.file(as_name), bytes).unwrap();
 }
 
 fn agrees(mode: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    if !build(dir.path(), mode) {
+    let dir = Dir::new();
+    if !build(&dir, mode) {
         return;
     }
-    let bytes = fs::read(dir.path().join("bare")).unwrap();
+    let bytes = fs::read(dir.file("bare")).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     assert_eq!(file.symbols().count(), 0, "stripped");
     let table = file
         .sections()
         .filter(|s| s.name().is_ok_and(|n| n.ends_with(".gopclntab")));
     assert_eq!(table.count(), 1);
-    assert!(compare(dir.path(), "bare") > 1000);
-
-    cut_sections(dir.path(), "bare");
-    assert!(compare(dir.path(), "headless") > 1000);
-
+    compare(&dir, "bare");
+    cut_sections(&dir, "bare", "headless");
+    compare(&dir, "headless");
     // The table inside another section, as other linkers leave it.
-    let rename = ["--rename-section", ".gopclntab=.other"];
-    let rename_pie = [
-        "--rename-section",
-        ".data.rel.ro.gopclntab=.data.rel.ro.other",
-    ];
+    let renamed = "--rename-section .gopclntab=.other --rename-section .data.rel.ro.gopclntab=.data.rel.ro.other";
     // A symbol without a size, as a stripped program with C code may have: it must not name the Go code behind it.
-    let add = ["--add-symbol", "anchor=.text:0x10,function,global"];
-    for (program, options) in [
-        ("merged", [rename, rename_pie].concat()),
-        ("anchored", add.to_vec()),
-    ] {
-        let args = [&options[..], &["bare", program]].concat();
-        assert!(tool(dir.path(), "objcopy", &args), "{args:?}");
-        assert!(compare(dir.path(), program) > 1000);
+    let anchored = "--add-symbol anchor=.text:0x10,function,global";
+    for (program, options) in [("merged", renamed), ("anchored", anchored)] {
+        dir.run(&format!("objcopy {options} bare {program}"));
+        compare(&dir, program);
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use symbols::Symbolizer;
 
-use crate::target::{Target, compile, compile_source, names, nm, skip, symbolizer};
+use crate::target::{Dir, SOURCE, Target, names, nm, skip, symbolizer};
 
 fn live() -> Option<Symbolizer> {
     let symbolizer = symbolizer();
@@ -20,8 +20,8 @@ fn live() -> Option<Symbolizer> {
 
 #[test]
 fn a_process_that_was_never_looked_at_while_it_lived() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "brief", &["-g"]);
+    let dir = Dir::new();
+    let program = dir.compile("brief", "-g");
     let hot = nm(&program, "hot");
     let Some(mut symbolizer) = live() else { return };
     let mut target = Target::run(Command::new(&program).arg("leave"));
@@ -46,8 +46,8 @@ fn a_process_that_was_never_looked_at_while_it_lived() {
 
 #[test]
 fn an_exec_separates_two_programs_of_one_process() {
-    let dir = tempfile::tempdir().unwrap();
-    let first = compile(dir.path(), "first", &["-no-pie", "-fno-PIE"]);
+    let dir = Dir::new();
+    let first = dir.compile("first", "-no-pie -fno-PIE");
     let Some(mut symbolizer) = live() else { return };
     // The shell's own mappings come first under the same process ID.
     let mut command = Command::new("sh");
@@ -58,21 +58,19 @@ fn an_exec_separates_two_programs_of_one_process() {
     let locations = symbolizer.locate(target.tgid, target.time(), &ips);
     assert_eq!(names(&symbolizer.user(&locations)), ["hot"]);
     let before = symbolizer.locate(target.tgid, target.time() - 1_000_000_000, &ips);
-    assert!(
-        symbolizer.user(&before)[0].name.starts_with("[unmapped]"),
-        "not mapped a second before"
-    );
+    let before = symbolizer.user(&before);
+    assert!(before[0].name.starts_with("[unmapped]"), "a second before");
 }
 
 #[test]
 fn a_forked_child_shares_its_parents_code() {
-    let dir = tempfile::tempdir().unwrap();
-    let source = crate::target::SOURCE.replace(
+    let dir = Dir::new();
+    let source = SOURCE.replace(
         "struct timespec now;",
         "struct timespec now; if (fork()) { pause(); }",
     );
     let source = source.replace("if (argc == 1) pause();", "");
-    let program = compile_source(dir.path(), "parent", "c", &source, &[]);
+    let program = dir.compile_source("parent", "c", &source, "");
     let Some(mut symbolizer) = live() else { return };
     let mut target = Target::start(&program);
     let child: u32 = target.words[3].parse().unwrap();
@@ -84,8 +82,8 @@ fn a_forked_child_shares_its_parents_code() {
 
 #[test]
 fn processes_from_before_the_tracer_are_remembered_by_a_snapshot() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "daemon", &[]);
+    let dir = Dir::new();
+    let program = dir.compile("daemon", "");
     let mut target = Target::start(&program);
     let mut symbolizer = symbolizer();
     symbolizer.snapshot([target.tgid]);
@@ -98,11 +96,8 @@ fn processes_from_before_the_tracer_are_remembered_by_a_snapshot() {
 
 #[test]
 fn hundreds_of_short_processes_and_none_is_lost() {
-    let dir = tempfile::tempdir().unwrap();
-    let programs = [
-        compile(dir.path(), "even", &[]),
-        compile(dir.path(), "odd", &["-g"]),
-    ];
+    let dir = Dir::new();
+    let programs = [dir.compile("even", ""), dir.compile("odd", "-g")];
     let Some(mut symbolizer) = live() else { return };
     let mut targets = Vec::new();
     for i in 0..300 {
@@ -114,14 +109,12 @@ fn hundreds_of_short_processes_and_none_is_lost() {
         }
     }
     for (i, target) in targets.iter().enumerate() {
-        let locations = symbolizer.locate(target.tgid, target.time(), &[target.address(0)]);
+        let locations = target.located(&mut symbolizer, 0);
         let found = symbolizer.user(&locations);
         assert_eq!(names(&found), ["hot"]);
         assert_eq!(found[0].module.as_deref(), programs[i % 2].to_str());
     }
     let losses = symbolizer.losses();
-    assert_eq!(
-        (losses.stream_records, losses.processes_gone, losses.unnamed),
-        (0, 0, 0)
-    );
+    let lost = [losses.stream_records, losses.processes_gone, losses.unnamed];
+    assert_eq!(lost, [0; 3]);
 }

@@ -1,13 +1,16 @@
 //! Small C programs that print addresses of their own code and then wait.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use profile::frame::Frame;
-use symbols::{Options, Symbolizer};
+use symbols::{Location, Options, Symbolizer};
+use tempfile::TempDir;
 
 /// `hot` is reached by nobody: only its address matters. `chain` tells the address inside two inlined functions.
 pub(crate) const SOURCE: &str = r#"
@@ -39,31 +42,63 @@ pub(crate) fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
-/// Runs a tool to its end; false when it is missing or fails.
-pub(crate) fn tool(dir: &Path, command: &str, args: &[&str]) -> bool {
-    let status = Command::new(command).args(args).current_dir(dir).status();
-    status.is_ok_and(|s| s.success())
-}
+/// The functions at the second address of [`SOURCE`], where there is debug information.
+pub(crate) const INLINED: [&str; 3] = ["chain", "middle", "inner"];
 
-/// Compiles [`SOURCE`] to `dir/name`.
-pub(crate) fn compile(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    compile_source(dir, name, "c", SOURCE, flags)
-}
+/// A directory in which programs are made.
+pub(crate) struct Dir(TempDir);
 
-pub(crate) fn compile_source(
-    dir: &Path,
-    name: &str,
-    language: &str,
-    source: &str,
-    flags: &[&str],
-) -> PathBuf {
-    let file = dir.join(format!("{name}.{language}"));
-    fs::write(&file, source).unwrap();
-    let compiler = if language == "c" { "gcc" } else { "g++" };
-    let file = file.to_str().unwrap();
-    let args = [&["-O1", "-o", name, file][..], flags].concat();
-    assert!(tool(dir, compiler, &args), "{compiler} {args:?}");
-    dir.join(name)
+impl Dir {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Runs words there, split at blanks.
+    #[track_caller]
+    pub(crate) fn run(&self, words: &str) {
+        self.run_all(&words.split(' ').collect::<Vec<_>>());
+    }
+
+    #[track_caller]
+    pub(crate) fn run_all(&self, words: &[&str]) {
+        let mut command = Command::new(words[0]);
+        let status = command.args(&words[1..]).current_dir(self.path()).status();
+        assert!(status.is_ok_and(|s| s.success()), "{words:?}");
+    }
+
+    /// Compiles [`SOURCE`] to `name`.
+    pub(crate) fn compile(&self, name: &str, flags: &str) -> PathBuf {
+        self.compile_source(name, "c", SOURCE, flags)
+    }
+
+    pub(crate) fn compile_source(
+        &self,
+        name: &str,
+        language: &str,
+        source: &str,
+        flags: &str,
+    ) -> PathBuf {
+        fs::write(self.file(&format!("{name}.{language}")), source).unwrap();
+        let compiler = if language == "c" { "gcc" } else { "g++" };
+        self.run(format!("{compiler} -O1 -o {name} {name}.{language} {flags}").trim_end());
+        self.file(name)
+    }
+
+    /// Compiles to `name`, stripped, and `debug`, which has what that lost.
+    pub(crate) fn split(&self, name: &str, flags: &str) -> PathBuf {
+        let program = self.compile(name, &format!("-g {flags}"));
+        self.run(&format!("objcopy --only-keep-debug {name} debug"));
+        self.run(&format!("strip {name}"));
+        program
+    }
 }
 
 /// A running program and what it said.
@@ -102,6 +137,21 @@ impl Target {
         self.words[2].parse().unwrap()
     }
 
+    /// Names the n-th printed address while it lives, as a leaf.
+    pub(crate) fn frames(&self, symbolizer: &mut Symbolizer, n: usize) -> Vec<Frame> {
+        frames(symbolizer, self.tgid, self.address(n))
+    }
+
+    /// What these addresses are in now.
+    pub(crate) fn locate(&self, symbolizer: &mut Symbolizer, ips: &[u64]) -> Arc<[Location]> {
+        symbolizer.locate(self.tgid, now(), ips)
+    }
+
+    /// What the n-th printed address was in when it printed.
+    pub(crate) fn located(&self, symbolizer: &mut Symbolizer, n: usize) -> Arc<[Location]> {
+        symbolizer.locate(self.tgid, self.time(), &[self.address(n)])
+    }
+
     pub(crate) fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -116,6 +166,16 @@ impl Drop for Target {
 
 pub(crate) fn symbolizer() -> Symbolizer {
     Symbolizer::new(Options::default()).unwrap()
+}
+
+/// The same with debug files in a directory of the test's own.
+pub(crate) fn symbolizer_with(debug_dir: PathBuf) -> Symbolizer {
+    let debug_dirs = vec![debug_dir];
+    let options = Options {
+        debug_dirs,
+        ..Options::default()
+    };
+    Symbolizer::new(options).unwrap()
 }
 
 /// Names one address of a live process, as a leaf.
@@ -148,4 +208,10 @@ pub(crate) fn now() -> u64 {
     // SAFETY: fills one timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+pub(crate) fn make_fifo(path: &Path) {
+    let path = CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: a valid C string.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
