@@ -6,11 +6,9 @@ use std::path::Path;
 use std::{env, fs};
 
 use profile::folded::{self, FoldedOptions, Idle};
-use profile::functions::{self, TableOptions};
 use profile::listing::{self, ListOptions};
 use profile::model::Profile;
-use profile::style::Style;
-use profile::{json, reasons};
+use profile::{functions, json, reasons};
 
 fn check(name: &str, write: impl Fn(&mut Vec<u8>)) {
     let mut text = Vec::new();
@@ -101,35 +99,16 @@ fn json_objects() {
 
 #[test]
 fn function_tables() {
-    let table = TableOptions {
-        top: 4,
-        width: 80,
-        sampled: true,
-        idle: Idle::Show,
-        style: Style::Plain,
-    };
-    let write = |name: &str, profile: &Profile, options: TableOptions| {
+    let write = |name: &str, profile: &Profile, rows, is_sampled| {
         check(name, |out| {
-            functions::write_table(profile, &options, out).unwrap()
+            functions::write(profile, rows, 80, is_sampled, out).unwrap();
         });
     };
-    write("samples.functions", &fixtures::samples(), table);
-    let ansi = TableOptions {
-        top: 20,
-        style: Style::Ansi,
-        ..table
-    };
-    write("samples-ansi.functions", &fixtures::samples(), ansi);
+    write("samples.functions", &fixtures::samples(), 4, true);
     let mut few = fixtures::samples();
     few.samples.drain(..4);
-    write("few.functions", &few, table);
-    let exact = TableOptions {
-        top: 20,
-        sampled: false,
-        idle: Idle::Fold,
-        ..table
-    };
-    write("waits.functions", &fixtures::waits(), exact);
+    write("few.functions", &few, 4, true);
+    write("waits.functions", &fixtures::waits(), 20, false);
 }
 
 #[test]

@@ -57,8 +57,15 @@ pub struct Top {
     pub count: u64,
 }
 
-/// Counts.
+/// Counts, and leaves out what has no value.
 pub fn top(recording: &Recording, by: &By) -> Top {
+    let mut found = count(recording, by);
+    found.entries.retain(|entry| entry.total > 0);
+    found
+}
+
+/// Counts.
+pub(crate) fn count(recording: &Recording, by: &By) -> Top {
     let mut groups = Groups::new(recording, by);
     let mut found = Top::default();
     for row in recording.rows() {
@@ -68,7 +75,9 @@ pub fn top(recording: &Recording, by: &By) -> Top {
         groups.add(&row, weight);
     }
     found.entries = groups.entries;
-    found.entries.retain(|entry| entry.total > 0);
+    // Functions of wakers alone were in no stack.
+    let was_met = |entry: &Entry| entry.total > 0 || entry.total_count > 0;
+    found.entries.retain(was_met);
     found.entries.sort_by(|a, b| {
         let by_weight = (b.own, b.total).cmp(&(a.own, a.total));
         by_weight.then_with(|| (&a.name, &a.place).cmp(&(&b.name, &b.place)))
@@ -268,7 +277,9 @@ pub fn write(
         )?;
     }
     let shown = found.entries.iter().take(options.rows);
-    table(shown, by, &shares, options.style).write(options.width, options.style, out)?;
+    let (is_line, style) = (matches!(by, By::Line), options.style);
+    let fit = |entry: &Entry, room| fit(entry, is_line, room, style);
+    table(shown, by, &shares, fit).write(options.width, style, out)?;
     let rest = found.entries.get(options.rows..).unwrap_or_default();
     if !rest.is_empty() {
         let own = rest
@@ -280,11 +291,12 @@ pub fn write(
     Ok(())
 }
 
-fn table<'a>(
+/// A table whose last column is what `fit` makes of an entry and the columns of the terminal that are left for it.
+pub(crate) fn table<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     by: &By,
     shares: &Shares<'_>,
-    style: Style,
+    fit: impl Fn(&Entry, usize) -> String + Copy + 'a,
 ) -> Table<'a> {
     let title = match by {
         By::Function => "FUNCTION".into(),
@@ -296,7 +308,6 @@ fn table<'a>(
     };
     // Every sample has one, so self and total are the same.
     let is_whole = matches!(by, By::Comm | By::Thread | By::Label(_));
-    let is_line = matches!(by, By::Line);
     let mut columns = if is_whole {
         shares.columns("SHARE").to_vec()
     } else {
@@ -309,7 +320,7 @@ fn table<'a>(
         if !is_whole {
             cells.extend(shares.cells(entry.total, entry.total_count));
         }
-        table.fitted(cells, move |room| fit(entry, is_line, room.max(20), style));
+        table.fitted(cells, move |room| fit(entry, room.max(20)));
     }
     table
 }
