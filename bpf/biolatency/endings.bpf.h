@@ -8,6 +8,7 @@
 #include "beginnings.bpf.h"
 #include "disks.bpf.h"
 #include "groups.bpf.h"
+#include "maps.bpf.h"
 #include "window.bpf.h"
 
 struct ending_losses {
@@ -42,10 +43,7 @@ struct slow_io {
 	__u8 comm[16];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} slow_ios SEC(".maps");
+RING(slow_ios, 1 << 20);
 
 /* Ring buffer records have no map that would name their type. */
 const struct slow_io *unused_slow_io __attribute__((unused));

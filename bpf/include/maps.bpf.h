@@ -18,4 +18,11 @@
 /* One value per CPU, under the key 0. */
 #define PER_CPU(name, value_type) MAP(PERCPU_ARRAY, name, __u32, value_type, 1)
 
+/* A ring buffer of so many bytes. */
+#define RING(name, bytes)                             \
+	struct {                                      \
+		__uint(type, BPF_MAP_TYPE_RINGBUF);   \
+		__uint(max_entries, bytes);           \
+	} name SEC(".maps")
+
 #endif

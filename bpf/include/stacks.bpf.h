@@ -52,10 +52,7 @@ struct stack_losses {
 struct stack_losses stack_losses = {};
 
 /* New stacks on their way to user space. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, STACK_RING_BYTES);
-} stack_ring SEC(".maps");
+RING(stack_ring, STACK_RING_BYTES);
 
 /* Ids that have been sent. */
 MAP(HASH, stacks_sent, __u64, __u8, MAX_STACKS);

@@ -24,10 +24,7 @@ struct moment {
 /* Samples whose times found the ring full. */
 __u64 moments_full = 0;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, MOMENT_RING_BYTES);
-} moments SEC(".maps");
+RING(moments, MOMENT_RING_BYTES);
 
 /* Ring buffer records have no map that would name their type. */
 const struct moment *unused_moment __attribute__((unused));

@@ -101,10 +101,7 @@ struct slow_wait {
 	__u8 prev_comm[16];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} slow_waits SEC(".maps");
+RING(slow_waits, 1 << 20);
 
 /* Ring buffer records have no map that would name their type. */
 const struct slow_wait *unused_slow_wait __attribute__((unused));
