@@ -1,5 +1,7 @@
 //! ELF files and call frame information made by hand.
 
+use unwind::{Cfa, Rule};
+
 /// Where the code of a made-up file is.
 pub(crate) const TEXT: u64 = 0x10_0000;
 /// Its bytes.
@@ -106,4 +108,24 @@ pub(crate) fn cfa_offset(offset: u8) -> [u8; 2] {
 /// DW_CFA_advance_loc.
 pub(crate) fn advance(bytes: u8) -> u8 {
     0x40 | bytes
+}
+
+/// The frame begins so many bytes above the stack pointer.
+pub(crate) fn sp(cfa_offset: i32) -> Rule {
+    Rule {
+        cfa: Cfa::Sp,
+        cfa_offset,
+        ..Rule::default()
+    }
+}
+
+/// Sets a word of a file, as for a field of [`elf`]'s headers.
+pub(crate) fn put(file: &mut [u8], at: usize, value: u64) {
+    file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Sets the address of a file's first section.
+pub(crate) fn put_address(file: &mut [u8], value: u64) {
+    let headers = file[40..48].first_chunk().expect("e_shoff");
+    put(file, u64::from_le_bytes(*headers) as usize + 64 + 16, value);
 }

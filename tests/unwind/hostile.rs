@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use unwind::{Cfa, Counts, Error, Image, Rule, Table};
+use unwind::{Counts, Error, Image, Rule, Table};
 
-use crate::fake::{TEXT, advance, cfa_offset, cie, elf, entry, fde, fde_with_id};
+use crate::fake::{TEXT, advance, cfa_offset, cie, elf, entry, fde, fde_with_id, sp};
 use crate::oracle::Random;
 
 fn made(bytes: &[u8]) -> Result<(Table, Counts), Error> {
@@ -16,14 +16,6 @@ fn made(bytes: &[u8]) -> Result<(Table, Counts), Error> {
 
 fn eh_frame(entries: &[Vec<u8>]) -> Vec<u8> {
     elf(&[(".eh_frame", 2, &entries.concat())])
-}
-
-fn sp(cfa_offset: i32) -> Rule {
-    Rule {
-        cfa: Cfa::Sp,
-        cfa_offset,
-        ..Rule::default()
-    }
 }
 
 fn small_file() -> Vec<u8> {
@@ -96,7 +88,7 @@ fn absurd_sizes_are_refused_before_memory_is_taken() {
     let second = sections + 64;
     // Program headers' number and offset; sections' number, names and offset; .eh_frame's offset and size; the
     // segment's address and sizes.
-    for at in [
+    let fields = [
         32,
         40,
         56,
@@ -107,7 +99,8 @@ fn absurd_sizes_are_refused_before_memory_is_taken() {
         64 + 16,
         64 + 32,
         64 + 40,
-    ] {
+    ];
+    for at in fields {
         for value in [u64::MAX, u64::MAX / 2, 1 << 47, 1 << 31, 0xffff, 0] {
             let mut file = file.clone();
             let length = if (56..64).contains(&at) { 2 } else { 8 };

@@ -8,17 +8,9 @@ use flate2::{Compression, write::ZlibEncoder};
 use object::{Object, ObjectSymbol};
 use unwind::{Cfa, Error, Image, Rule, Table};
 
-use crate::fake::{TEXT, cfa_offset, cie, elf, fde, fde_with_id};
+use crate::fake::{TEXT, cfa_offset, cie, elf, fde, fde_with_id, put, put_address, sp};
 
 const COMPRESSED: u64 = 1 << 11;
-
-fn sp(cfa_offset: i32) -> Rule {
-    Rule {
-        cfa: Cfa::Sp,
-        cfa_offset,
-        ..Rule::default()
-    }
-}
 
 fn table(bytes: &[u8]) -> Table {
     Image::from_memory(bytes).unwrap().table().unwrap().0
@@ -132,9 +124,7 @@ fn a_known_plt_needs_no_description() {
     let header = [0xff, 0x35, 1, 2, 3, 4, 0xff, 0x25, 1, 2, 3, 4, 0, 0, 0, 0];
     let entry = [0xff, 0x25, 1, 2, 3, 4, 0x68, 1, 0, 0, 0, 0xe9, 1, 2, 3, 4];
     let mut file = elf(&[(".plt", 6, &[header, entry, entry].concat())]);
-    // sh_addr of the first section.
-    let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
-    file[sections + 64 + 16..sections + 64 + 24].copy_from_slice(&TEXT.to_le_bytes());
+    put_address(&mut file, TEXT);
     let table = table(&file);
     let plt = Rule {
         cfa: Cfa::Plt,
@@ -158,8 +148,7 @@ fn a_known_plt_needs_no_description() {
 fn a_static_programs_stubs_need_no_description() {
     let stub = [0xff, 0x25, 1, 2, 3, 4, 0x66, 0x90];
     let mut file = elf(&[(".plt", 6, &[stub, stub, stub].concat())]);
-    let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
-    file[sections + 64 + 16..sections + 64 + 24].copy_from_slice(&TEXT.to_le_bytes());
+    put_address(&mut file, TEXT);
     let table = table(&file);
     assert_eq!(table.lookup(TEXT), sp(8));
     assert_eq!(table.lookup(TEXT + 23), sp(8));
@@ -248,9 +237,9 @@ fn a_file_without_any_has_an_empty_table() {
 fn the_bias_is_that_of_the_segment_that_is_mapped() {
     // Addresses are not offsets here, as in what LLVM's linker makes.
     let mut file = elf(&[]);
-    file[64 + 8..64 + 16].copy_from_slice(&0x2345u64.to_le_bytes());
-    file[64 + 16..64 + 24].copy_from_slice(&(TEXT + 0x345).to_le_bytes());
-    file[64 + 32..64 + 40].copy_from_slice(&0x3000u64.to_le_bytes());
+    for (at, value) in [(8, 0x2345), (16, TEXT + 0x345), (32, 0x3000)] {
+        put(&mut file, 64 + at, value);
+    }
     let image = Image::from_memory(&file).unwrap();
     let bias = 0x5555_0000_0000;
     assert_eq!(image.bias(bias + TEXT, 0x2000), Some(bias));
@@ -280,7 +269,7 @@ __attribute__((noinline)) int work(int depth) {
 int main(void) { return printf("%d\n", work(10)); }
 "#;
 
-fn compile(directory: &Path, name: &str, options: &[&str]) -> Vec<u8> {
+fn compile(directory: &Path, name: &str, options: &str) -> Vec<u8> {
     let source = directory.join("unwind.c");
     std::fs::write(&source, PROGRAM).unwrap();
     let output = directory.join(name);
@@ -289,7 +278,7 @@ fn compile(directory: &Path, name: &str, options: &[&str]) -> Vec<u8> {
         .args(["-O1", "-g", "-w", "-o"])
         .arg(&output)
         .arg(&source)
-        .args(options);
+        .args(options.split_whitespace());
     assert!(command.status().unwrap().success());
     std::fs::read(output).unwrap()
 }
@@ -310,22 +299,10 @@ fn rules(bytes: &[u8], function: &str) -> Vec<Rule> {
 #[test]
 fn a_program_without_exceptions_has_its_rules_in_debug_frame() {
     let directory = tempfile::tempdir().unwrap();
-    let without = [
-        "-fno-asynchronous-unwind-tables",
-        "-fno-exceptions",
-        "-fno-unwind-tables",
-    ];
-    let normal = compile(directory.path(), "normal", &[]);
-    let plain = compile(
-        directory.path(),
-        "plain",
-        &[&without[..], &["-gz=none"]].concat(),
-    );
-    let small = compile(
-        directory.path(),
-        "small",
-        &[&without[..], &["-gz=zlib"]].concat(),
-    );
+    let without = "-fno-asynchronous-unwind-tables -fno-exceptions -fno-unwind-tables";
+    let normal = compile(directory.path(), "normal", "");
+    let plain = compile(directory.path(), "plain", &format!("{without} -gz=none"));
+    let small = compile(directory.path(), "small", &format!("{without} -gz=zlib"));
     for function in ["work", "main"] {
         let expected = rules(&normal, function);
         assert!(expected.contains(&sp(8)) && !expected.contains(&Rule::UNCOVERED));

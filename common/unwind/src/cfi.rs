@@ -1,8 +1,6 @@
 //! Call frame information to a table: every address gets one description at most, the first.
 
-use std::collections::HashMap;
-
-use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
+use gimli::{DebugFrame, EhFrame, LittleEndian};
 
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, Parsed, Section};
@@ -58,48 +56,26 @@ fn make(sections: &[CfiSection], text: &Text, bx: bool) -> Result<(Table, Counts
 }
 
 fn parse<'a>(section: &'a CfiSection, bx: bool) -> Box<dyn Section + 'a> {
-    let CfiSection {
-        kind,
-        address,
-        bytes,
-    } = section;
-    let bases = BaseAddresses::default().set_eh_frame(*address);
+    let (kind, bytes, address) = (section.kind, &section.bytes[..], section.address);
     match kind {
         Kind::EhFrame => {
-            let mut section = EhFrame::new(bytes, LittleEndian);
-            section.set_address_size(8);
-            Box::new(Parsed {
-                kind: *kind,
-                bytes,
-                section,
-                bases,
-                bx,
-                shared: HashMap::new(),
-            })
+            let mut frames = EhFrame::new(bytes, LittleEndian);
+            frames.set_address_size(8);
+            Box::new(Parsed::new(frames, kind, bytes, address, bx))
         }
         Kind::DebugFrame => {
-            let mut section = DebugFrame::new(bytes, LittleEndian);
-            section.set_address_size(8);
-            Box::new(Parsed {
-                kind: *kind,
-                bytes,
-                section,
-                bases,
-                bx,
-                shared: HashMap::new(),
-            })
+            let mut frames = DebugFrame::new(bytes, LittleEndian);
+            frames.set_address_size(8);
+            Box::new(Parsed::new(frames, kind, bytes, address, bx))
         }
-        Kind::Go => match Go::new(bytes, *address) {
+        Kind::Go => match Go::new(bytes, address) {
             Some(go) => Box::new(go),
             None => Box::new(Plt {
                 address: 0,
                 bytes: &[],
             }),
         },
-        Kind::Plt => Box::new(Plt {
-            address: *address,
-            bytes,
-        }),
+        Kind::Plt => Box::new(Plt { address, bytes }),
     }
 }
 

@@ -75,16 +75,28 @@ pub(crate) trait Section {
 
 /// A section in gimli's terms.
 pub(crate) struct Parsed<'a, S> {
-    pub(crate) kind: Kind,
-    pub(crate) bytes: &'a [u8],
-    pub(crate) section: S,
-    pub(crate) bases: BaseAddresses,
+    kind: Kind,
+    bytes: &'a [u8],
+    section: S,
+    bases: BaseAddresses,
     /// Rules say where rbx is.
-    pub(crate) bx: bool,
-    pub(crate) shared: HashMap<usize, Option<CommonInformationEntry<Reader<'a>>>>,
+    bx: bool,
+    shared: HashMap<usize, Option<CommonInformationEntry<Reader<'a>>>>,
 }
 
 impl<'a, S: UnwindSection<Reader<'a>>> Parsed<'a, S> {
+    /// `section` is what gimli makes of `bytes`, which are loaded at `address`; with `bx` rules say where rbx is.
+    pub(crate) fn new(section: S, kind: Kind, bytes: &'a [u8], address: u64, bx: bool) -> Self {
+        Self {
+            kind,
+            bytes,
+            section,
+            bases: BaseAddresses::default().set_eh_frame(address),
+            bx,
+            shared: HashMap::new(),
+        }
+    }
+
     fn fde(&mut self, offset: usize) -> gimli::Result<FrameDescriptionEntry<Reader<'a>>> {
         let (shared, bytes, kind) = (&mut self.shared, self.bytes, self.kind);
         let offset = S::Offset::from(offset);

@@ -7,6 +7,7 @@
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, MAX_WORK, Section};
 use crate::error::Error;
+use crate::header::u32_at;
 use crate::rows::Rows;
 use crate::rule::{Cfa, FpMode, Rule};
 use crate::text::Text;
@@ -37,10 +38,6 @@ pub(crate) struct Go<'a> {
     functions: usize,
     functab: usize,
     pctab: usize,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {

@@ -63,6 +63,6 @@ pub(crate) fn used(bytes: &[u8], kind: Kind) -> usize {
     end
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
