@@ -8,11 +8,13 @@ use std::os::unix::fs::FileExt;
 
 use object::Endianness;
 use object::elf::{
-    EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_DYNAMIC, PT_LOAD,
+    EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PT_DYNAMIC, PT_LOAD,
     PT_NOTE, R_AARCH64_RELATIVE, R_X86_64_RELATIVE, SHF_EXECINSTR,
 };
 use object::read::ReadRef;
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+
+use unwind::Load;
 
 use crate::pieces::{Limits, Pieces};
 
@@ -27,15 +29,6 @@ const LIMITS: Limits = Limits {
 const MAX_ENTRIES: usize = 4096;
 /// Of a debug file's name: one more than any file's has.
 const MAX_LINK: usize = 256;
-
-/// A PT_LOAD segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
-    pub(super) offset: u64,
-    pub(super) file_size: u64,
-    pub(super) address: u64,
-    pub(super) executable: bool,
-}
 
 /// What a Go program says about itself.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +79,7 @@ impl Headers {
     /// ELF virtual address of a file offset.
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         let covers = |l: &&Load| l.offset <= offset && offset - l.offset < l.file_size;
-        let load = self.loads.iter().filter(|l| l.executable).find(covers);
+        let load = self.loads.iter().filter(|l| l.is_executable()).find(covers);
         let load = load.or_else(|| self.loads.iter().find(covers))?;
         Some(load.address.wrapping_add(offset - load.offset))
     }
@@ -108,7 +101,7 @@ impl Headers {
                 .checked_sub(l.address)
                 .is_some_and(|i| i < l.file_size)
         };
-        self.loads.iter().any(|l| l.executable && covers(l))
+        self.loads.iter().any(|l| l.is_executable() && covers(l))
     }
 
     /// Whether both addresses lie in one section (or nobody knows): a symbol without a size ends with its section at the
@@ -155,9 +148,10 @@ where
         match segment.p_type(endian) {
             PT_LOAD => headers.loads.push(Load {
                 offset: segment.p_offset(endian).into(),
-                file_size: segment.p_filesz(endian).into(),
                 address: segment.p_vaddr(endian).into(),
-                executable: segment.p_flags(endian).contains(PF_X),
+                file_size: segment.p_filesz(endian).into(),
+                memory_size: segment.p_memsz(endian).into(),
+                flags: segment.p_flags(endian).0,
             }),
             PT_NOTE => {
                 headers.go.present |= go_note::<H, _>(segment, endian, data).is_some();

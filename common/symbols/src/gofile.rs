@@ -191,7 +191,9 @@ mod tests {
     use std::io::Write;
 
     use super::super::damage::Seeded;
-    use super::super::elf::{Dynamic, GoMarks, Load};
+    use unwind::Load;
+
+    use super::super::elf::{Dynamic, GoMarks};
     use super::super::gosample::{NEWEST, Style};
     use super::*;
 
@@ -221,16 +223,17 @@ mod tests {
                 NEWEST.put(&mut bytes, word, 8);
             }
         }
-        let load = |address, file_size, executable| Load {
+        let load = |address, file_size, flags| Load {
             offset: 0,
-            file_size,
             address,
-            executable,
+            file_size,
+            memory_size: file_size,
+            flags,
         };
         let headers = Headers {
             loads: vec![
-                load(BASE, bytes.len() as u64, false),
-                load(TEXT, 0x100, true),
+                load(BASE, bytes.len() as u64, 0),
+                load(TEXT, 0x100, object::elf::PF_X.0),
             ],
             dynamic: Some(Dynamic {
                 address: BASE,

@@ -121,120 +121,114 @@ mod tests {
         }
     }
 
-    fn map(processes: &mut Processes, tgid: u32, start: u64, inode: u64, time_ns: u64) {
-        let mapping = Mapping {
-            start,
-            end: start + 0x1000,
-            offset: 0,
-            backing: Backing::File(FileKey {
+    impl Processes {
+        fn sees(&mut self, time_ns: u64, event: Event) {
+            self.apply(Record { time_ns, event });
+        }
+
+        fn sees_exec(&mut self, time_ns: u64, tgid: u32) {
+            self.sees(time_ns, Event::Exec { tgid });
+        }
+
+        fn sees_fork(&mut self, time_ns: u64, parent: u32, child: u32) {
+            self.sees(time_ns, Event::Fork { child, parent });
+        }
+
+        fn sees_exit(&mut self, time_ns: u64, tgid: u32) {
+            self.sees(time_ns, Event::Exit { tgid });
+        }
+
+        fn sees_map(&mut self, time_ns: u64, tgid: u32, start: u64, inode: u64) {
+            let key = FileKey {
                 major: 8,
                 minor: 0,
                 inode,
-            }),
-            path: (*b"/bin/x").into(),
-            from_ns: time_ns,
-            until_ns: u64::MAX,
-        };
-        processes.apply(Record {
-            time_ns,
-            event: Event::Map { tgid, mapping },
-        });
-    }
+            };
+            let mapping = Mapping {
+                start,
+                end: start + 0x1000,
+                offset: 0,
+                backing: Backing::File(key),
+                path: (*b"/bin/x").into(),
+                from_ns: time_ns,
+                until_ns: u64::MAX,
+            };
+            self.sees(time_ns, Event::Map { tgid, mapping });
+        }
 
-    fn event(processes: &mut Processes, time_ns: u64, event: Event) {
-        processes.apply(Record { time_ns, event });
-    }
-
-    fn inode(processes: &Processes, tgid: u32, time_ns: u64, address: u64) -> Option<u64> {
-        match processes.find(tgid, time_ns, address)?.1.backing {
-            Backing::File(key) => Some(key.inode),
-            _ => None,
+        fn inode(&self, tgid: u32, time_ns: u64, address: u64) -> Option<u64> {
+            match self.find(tgid, time_ns, address)?.1.backing {
+                Backing::File(key) => Some(key.inode),
+                _ => None,
+            }
         }
     }
 
     #[test]
     fn exec_starts_afresh_and_keeps_the_past() {
         let mut all = silent();
-        event(&mut all, 10, Event::Exec { tgid: 5 });
-        map(&mut all, 5, 0x1000, 1, 11);
-        event(&mut all, 20, Event::Exec { tgid: 5 });
-        map(&mut all, 5, 0x1000, 2, 21);
-        assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
-        assert_eq!(inode(&all, 5, 20, 0x1000), None);
-        assert_eq!(inode(&all, 5, 21, 0x1000), Some(2));
+        all.sees_exec(10, 5);
+        all.sees_map(11, 5, 0x1000, 1);
+        all.sees_exec(20, 5);
+        all.sees_map(21, 5, 0x1000, 2);
+        assert_eq!(all.inode(5, 15, 0x1000), Some(1));
+        assert_eq!(all.inode(5, 20, 0x1000), None);
+        assert_eq!(all.inode(5, 21, 0x1000), Some(2));
     }
 
     #[test]
     fn mappings_made_while_the_file_is_read_stay() {
         let mut all = silent();
-        event(&mut all, 10, Event::Exec { tgid: 5 });
+        all.sees_exec(10, 5);
         // The reading began at 20, and what it found was there before 30.
         all.learn(5, Vec::new(), 20);
-        map(&mut all, 5, 0x1000, 1, 30);
-        assert_eq!(inode(&all, 5, u64::MAX, 0x1000), Some(1));
+        all.sees_map(30, 5, 0x1000, 1);
+        assert_eq!(all.inode(5, u64::MAX, 0x1000), Some(1));
     }
 
     #[test]
     fn a_child_has_its_parents_mappings_until_it_changes_them() {
         let mut all = silent();
-        event(&mut all, 10, Event::Exec { tgid: 5 });
-        map(&mut all, 5, 0x1000, 1, 11);
-        event(
-            &mut all,
-            20,
-            Event::Fork {
-                child: 6,
-                parent: 5,
-            },
-        );
-        map(&mut all, 6, 0x8000, 2, 21);
-        map(&mut all, 5, 0x1000, 3, 22);
-        assert_eq!(inode(&all, 6, 30, 0x1000), Some(1));
-        assert_eq!(inode(&all, 6, 30, 0x8000), Some(2));
-        assert_eq!(inode(&all, 5, 30, 0x8000), None);
-        assert_eq!(inode(&all, 5, 30, 0x1000), Some(3));
+        all.sees_exec(10, 5);
+        all.sees_map(11, 5, 0x1000, 1);
+        all.sees_fork(20, 5, 6);
+        all.sees_map(21, 6, 0x8000, 2);
+        all.sees_map(22, 5, 0x1000, 3);
+        assert_eq!(all.inode(6, 30, 0x1000), Some(1));
+        assert_eq!(all.inode(6, 30, 0x8000), Some(2));
+        assert_eq!(all.inode(5, 30, 0x8000), None);
+        assert_eq!(all.inode(5, 30, 0x1000), Some(3));
     }
 
     #[test]
     fn a_reused_pid_does_not_inherit_the_dead() {
         let mut all = silent();
-        event(&mut all, 10, Event::Exec { tgid: 5 });
-        map(&mut all, 5, 0x1000, 1, 11);
-        event(&mut all, 20, Event::Exit { tgid: 5 });
-        assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
-        event(
-            &mut all,
-            30,
-            Event::Fork {
-                child: 5,
-                parent: 99,
-            },
-        );
-        assert_eq!(inode(&all, 5, 31, 0x1000), None);
-        assert_eq!(inode(&all, 5, 15, 0x1000), Some(1));
+        all.sees_exec(10, 5);
+        all.sees_map(11, 5, 0x1000, 1);
+        all.sees_exit(20, 5);
+        assert_eq!(all.inode(5, 15, 0x1000), Some(1));
+        all.sees_fork(30, 99, 5);
+        assert_eq!(all.inode(5, 31, 0x1000), None);
+        assert_eq!(all.inode(5, 15, 0x1000), Some(1));
     }
 
     #[test]
     fn children_that_change_a_large_table_do_not_copy_it() {
         let mut all = silent();
-        event(&mut all, 10, Event::Exec { tgid: 1 });
+        all.sees_exec(10, 1);
         for i in 0..65_536 {
-            map(&mut all, 1, i * 0x2000, 1, 11);
+            all.sees_map(11, 1, i * 0x2000, 1);
         }
         let shared = all.held.count();
         for child in 2..1002 {
-            event(&mut all, 20, Event::Fork { child, parent: 1 });
-            map(&mut all, child, 0x2000, 2, 21);
+            all.sees_fork(20, 1, child);
+            all.sees_map(21, child, 0x2000, 2);
         }
         assert_eq!(all.held.count(), shared + 1000);
         assert_eq!(all.losses.forgotten, 1000);
-        assert_eq!(inode(&all, 2, 30, 0x2000), Some(2));
-        assert_eq!(
-            inode(&all, 2, 30, 0x4000),
-            None,
-            "unknown, not the parent's"
-        );
-        assert_eq!(inode(&all, 1, 30, 0x2000), Some(1));
+        assert_eq!(all.inode(2, 30, 0x2000), Some(2));
+        assert_eq!(all.inode(2, 30, 0x4000), None, "unknown, not the parent's");
+        assert_eq!(all.inode(1, 30, 0x2000), Some(1));
     }
 
     #[test]
@@ -243,50 +237,46 @@ mod tests {
         all.held = Held::new(8 * MAX_COPIED);
         // One program after another under one number: the last one and seven before it have room.
         for exec in 0..9 {
-            event(&mut all, exec * 10, Event::Exec { tgid: 5 });
+            all.sees_exec(exec * 10, 5);
             for i in 0..MAX_COPIED as u64 {
-                map(&mut all, 5, i * 0x2000, exec, exec * 10 + 1);
+                all.sees_map(exec * 10 + 1, 5, i * 0x2000, exec);
             }
             assert!(all.held.count() <= 8 * MAX_COPIED);
         }
-        assert_eq!(inode(&all, 5, 5, 0), None, "the first");
-        assert_eq!(inode(&all, 5, 75, 0), Some(7));
-        assert_eq!(inode(&all, 5, 85, 0), Some(8));
+        assert_eq!(all.inode(5, 5, 0), None, "the first");
+        assert_eq!(all.inode(5, 75, 0), Some(7));
+        assert_eq!(all.inode(5, 85, 0), Some(8));
         let forgotten = all.losses.forgotten;
         assert!((1..=3).contains(&forgotten));
         for tgid in 10..30 {
-            event(&mut all, 100, Event::Exec { tgid });
+            all.sees_exec(100, tgid);
             for i in 0..MAX_COPIED as u64 {
-                map(&mut all, tgid, i * 0x2000, 1, 101);
+                all.sees_map(101, tgid, i * 0x2000, 1);
             }
             assert!(all.held.count() <= 8 * MAX_COPIED);
         }
-        assert_eq!(
-            inode(&all, 5, 105, 0),
-            Some(8),
-            "what runs is not forgotten"
-        );
-        assert_eq!(inode(&all, 10, 105, 0), Some(1));
-        assert_eq!(inode(&all, 29, 105, 0), None);
+        assert_eq!(all.inode(5, 105, 0), Some(8), "what runs is not forgotten");
+        assert_eq!(all.inode(10, 105, 0), Some(1));
+        assert_eq!(all.inode(29, 105, 0), None);
         assert!(all.losses.forgotten >= 12 * MAX_COPIED as u64);
     }
 
     #[test]
     fn many_processes_that_share_their_parents_table_fit() {
         let mut all = silent();
-        event(&mut all, 10, Event::Exec { tgid: 1 });
+        all.sees_exec(10, 1);
         for i in 0..1000 {
-            map(&mut all, 1, i * 0x2000, 1, 11);
+            all.sees_map(11, 1, i * 0x2000, 1);
         }
         for child in 2..20_002 {
-            event(&mut all, 20, Event::Fork { child, parent: 1 });
+            all.sees_fork(20, 1, child);
         }
         for child in 2..302 {
-            map(&mut all, child, 0x2000, 2, 21);
+            all.sees_map(21, child, 0x2000, 2);
         }
-        assert_eq!(inode(&all, 20_001, 30, 999 * 0x2000), Some(1));
-        assert_eq!(inode(&all, 301, 30, 999 * 0x2000), Some(1));
-        assert_eq!(inode(&all, 301, 30, 0x2000), Some(2));
+        assert_eq!(all.inode(20_001, 30, 999 * 0x2000), Some(1));
+        assert_eq!(all.inode(301, 30, 999 * 0x2000), Some(1));
+        assert_eq!(all.inode(301, 30, 0x2000), Some(2));
         assert_eq!(all.losses.forgotten, 0);
     }
 
@@ -294,8 +284,8 @@ mod tests {
     fn exited_processes_are_bounded() {
         let mut all = silent();
         for tgid in 1..=9000 {
-            event(&mut all, u64::from(tgid), Event::Exec { tgid });
-            event(&mut all, u64::from(tgid), Event::Exit { tgid });
+            all.sees_exec(u64::from(tgid), tgid);
+            all.sees_exit(u64::from(tgid), tgid);
         }
         assert_eq!(all.known.len(), MAX_EXITED);
         assert_eq!(all.losses.forgotten, 9000 - MAX_EXITED as u64);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use object::read::ReadRef;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
-use unwind::PAGE;
+use unwind::{Load, PAGE};
 
 use crate::demangle::demangled;
 use crate::pieces::{Limits, Pieces};
@@ -22,15 +22,6 @@ const MAX_SYMBOLS: usize = 4 << 20;
 const MAX_VARIABLES: usize = 1 << 19;
 /// Longer names are cut.
 const MAX_NAME: usize = 256;
-
-/// A segment as the file describes it.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    address: u64,
-    offset: u64,
-    file_size: u64,
-    size: u64,
-}
 
 #[derive(Debug)]
 struct Variable {
@@ -70,7 +61,8 @@ impl Variables {
                 address: segment.address(),
                 offset,
                 file_size,
-                size: segment.size(),
+                memory_size: segment.size(),
+                flags: 0,
             }
         });
         let sections = elf.sections().filter_map(|section| {
@@ -124,7 +116,7 @@ impl Variables {
         let covers = |load: &Load| {
             address
                 .checked_sub(load.address)
-                .is_some_and(|at| at < load.size)
+                .is_some_and(|at| at < load.memory_size)
         };
         self.loads.iter().any(covers)
     }
