@@ -3,10 +3,9 @@
 mod fixtures;
 
 use fixtures::random::Random;
+use fixtures::{judged, recording};
 use profile::compare::diff::{Diff, functions, tree};
-use profile::compare::gate::{Exceeded, Limits, gate};
 use profile::compare::{Verdict, judge};
-use profile::read::{ReadOptions, read};
 use profile::recording::Recording;
 use profile::tree::{Paths, Side};
 
@@ -50,32 +49,14 @@ fn sampled(random: &mut Random, n: u64, planted: Option<(usize, f64)>) -> Record
         });
         counts[found.unwrap_or(0)] += 1;
     }
-    let lines = PROGRAM
-        .iter()
-        .zip(counts)
-        .map(|((stack, _), count)| format!("{stack} {count}\n"));
-    read(
-        lines.collect::<String>().as_bytes(),
-        &ReadOptions::default(),
-    )
-    .expect("folded lines")
-}
-
-fn judged_by(base: &Recording, new: &Recording) -> Exceeded {
-    let tree = tree(base, new, Paths::default());
-    gate(&tree, &functions(&tree, base, new), &LIMITS)
+    let line = |((stack, _), count): (&(&str, f64), u64)| format!("{stack} {count}\n");
+    let lines = PROGRAM.iter().zip(counts).map(line);
+    recording(lines.collect::<String>())
 }
 
 fn compare(base: &Recording, new: &Recording) -> Diff {
     functions(&tree(base, new, Paths::default()), base, new)
 }
-
-const LIMITS: Limits = Limits {
-    worth: [1.0; 2],
-    growth: 0.02,
-    total: None,
-    own: false,
-};
 
 #[test]
 fn equal_programs_pass_the_gate_99_times_in_100_and_more() {
@@ -86,7 +67,7 @@ fn equal_programs_pass_the_gate_99_times_in_100_and_more() {
                 sampled(&mut random, 3000, None),
                 sampled(&mut random, 3000, None),
             );
-            judged_by(&base, &new).is_any()
+            judged(&base, &new).is_any()
         })
         .count();
     eprintln!("{alarms} false alarms in 1,000");
@@ -104,7 +85,7 @@ fn five_points_more_are_caught_99_times_in_100_and_named() {
                     sampled(&mut random, 3000, None),
                     sampled(&mut random, 3000, Some((at, 5.0))),
                 );
-                let exceeded = judged_by(&base, &new);
+                let exceeded = judged(&base, &new);
                 let guilty = PROGRAM[at].0.rsplit(';').next().unwrap();
                 exceeded.guilty.iter().any(|mover| mover.name == guilty)
             })
@@ -117,17 +98,17 @@ fn five_points_more_are_caught_99_times_in_100_and_named() {
 #[test]
 fn chance_alone_is_called_chance_99_times_in_100() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 + 3);
-    let mut judged = [0_u64; 2];
+    let mut movers = [0_u64; 2];
     for _ in 0..300 {
         let (base, new) = (
             sampled(&mut random, 1000, None),
             sampled(&mut random, 2500, None),
         );
         for mover in compare(&base, &new).functions {
-            judged[usize::from(mover.own_judged.verdict != Verdict::Unclear)] += 1;
+            movers[usize::from(mover.own_judged.verdict != Verdict::Unclear)] += 1;
         }
     }
-    let wrong = judged[1] as f64 / judged.iter().sum::<u64>() as f64;
+    let wrong = movers[1] as f64 / movers.iter().sum::<u64>() as f64;
     eprintln!("{:.2} % called changes", 100.0 * wrong);
     assert!((0.004..0.016).contains(&wrong), "{wrong}");
 }
@@ -172,9 +153,8 @@ fn time_is_judged_by_its_intervals() {
 
 #[test]
 fn what_is_on_one_side_only_and_what_was_inlined_is_said() {
-    let text = |bytes: &str| read(bytes.as_bytes(), &ReadOptions::default()).unwrap();
-    let base = text("a;main;old 500\na;main;f;g_[i] 500\n");
-    let new = text("a;main;brand_new 500\na;main;f;g 500\n");
+    let base = recording("a;main;old 500\na;main;f;g_[i] 500\n");
+    let new = recording("a;main;brand_new 500\na;main;f;g 500\n");
     let diff = compare(&base, &new);
     assert_eq!(diff.inlining, ["g"]);
     let find = |name: &str| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use fixtures::inferno::{as_inferno_has_it, of_inferno};
 use fixtures::random::Random;
-use fixtures::{sample, task, waits};
+use fixtures::{recording, sample, samples, task};
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::{Folder, Options};
 use profile::ask::heat::Heat;
@@ -115,7 +115,7 @@ fn what_is_folded_does_not_depend_on_what_else_is_kept() {
 #[test]
 fn addresses_are_kept_where_somebody_needs_them() {
     let text = "a 7/8 [000] 1.5: cpu-clock: \n\t 401136 main+0x12 (/bin/a)\n\t 40113a main+0x16 (/bin/a)\n";
-    let all = read(text.as_bytes(), &ReadOptions::default()).expect("an event");
+    let all = recording(text);
     let mut addresses: Vec<u64> = all.frames().iter().map(|frame| frame.address).collect();
     addresses.sort_unstable();
     assert_eq!(addresses, [0x40_1136, 0x40_113a]);
@@ -129,95 +129,72 @@ fn addresses_are_kept_where_somebody_needs_them() {
     assert_eq!(names.rows().next().map(|row| row.key.task.tid), Some(0));
 }
 
-#[test]
-fn samples_that_were_kept_have_their_times_threads_and_processors() {
-    let mut profile = waits();
-    profile.tool = "profile";
-    profile.values[0].unit = "count";
-    profile.values.truncate(1);
+const PERIOD_NS: u64 = 10_000_000;
+
+/// Samples of two stacks, taken at these times (ns), on these processors, by threads of these IDs, with these weights.
+fn timed(moments: &[(u64, u32, u32, u64, usize)]) -> String {
+    let mut profile = samples();
     profile.samples = vec![
         sample(task("app", 7, 0), "main read", "k:vfs_read", 1, &[2]),
         sample(task("pool", 7, 9), "main step", "", 1, &[1]),
     ];
-    let moment = |time_ns, cpu, tid, sample| Moment {
+    let moment = |&(time_ns, cpu, tid, weight, sample)| Moment {
         time_ns,
         cpu,
         tid,
-        weight: 1,
+        weight,
         sample,
     };
-    let moments = [
-        moment(1_000_999_999, 0, 8, 0),
-        moment(1_500_000_000, 11, 0, 1),
-        moment(3_000_000_001, 1, 7, 0),
-    ];
+    let moments: Vec<Moment> = moments.iter().map(moment).collect();
     let meta = Meta {
-        period_ns: 10_000_000,
+        period_ns: PERIOD_NS,
         event: "cpu-clock".into(),
         ..Meta::default()
     };
     let mut text = Vec::new();
     write_moments(&profile, &moments, &meta, &mut text).expect("memory");
-    let text = String::from_utf8(text).expect("text");
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn samples_that_were_kept_have_their_times_threads_and_processors() {
+    let text = timed(&[
+        (1_000_999_999, 0, 8, 1, 0),
+        (1_500_000_000, 11, 0, 1, 1),
+        (3_000_000_001, 1, 7, 1, 0),
+    ]);
     let heads: Vec<&str> = text.lines().filter(|line| line.ends_with(':')).collect();
-    assert_eq!(
-        heads,
-        [
-            "app 7/8 [000] 1.000999: 1 cpu-clock:",
-            "pool 7/9 [011] 1.500000: 1 cpu-clock:",
-            "app 7/7 [001] 3.000000: 1 cpu-clock:",
-        ]
-    );
+    let expected = [
+        "app 7/8 [000] 1.000999: 1 cpu-clock:",
+        "pool 7/9 [011] 1.500000: 1 cpu-clock:",
+        "app 7/7 [001] 3.000000: 1 cpu-clock:",
+    ];
+    assert_eq!(heads, expected);
     let options = ReadOptions {
         to: Some(1.0),
         ..ReadOptions::default()
     };
     let early = read(text.as_bytes(), &options).expect("events");
-    let all = read(text.as_bytes(), &ReadOptions::default()).expect("events");
+    let all = recording(&text);
     assert_eq!([early.total(), all.total()], [2, 3]);
-    assert_eq!(all.header.period_ns, meta.period_ns);
+    assert_eq!(all.header.period_ns, PERIOD_NS);
 }
 
 /// Of windows, or every so many events: the file says that periods count, and its readers follow.
 #[test]
 fn samples_that_stand_for_several_keep_their_weight() {
-    let mut profile = waits();
-    profile.tool = "profile";
-    profile.values[0].name = "samples";
-    profile.values[0].unit = "count";
-    profile.values.truncate(1);
-    profile.samples = vec![
-        sample(task("app", 7, 0), "main read", "", 1, &[2]),
-        sample(task("pool", 7, 9), "main step", "", 1, &[1]),
-    ];
-    let moment = |time_ns, weight, sample| Moment {
-        time_ns,
-        cpu: 0,
-        tid: 7,
-        weight,
-        sample,
-    };
-    let moments = [
-        moment(1_000_000_000, 1, 0),
-        moment(1_100_000_000, 50, 1),
-        moment(3_000_000_000, 7, 0),
-    ];
-    let meta = Meta {
-        period_ns: 10_000_000,
-        event: "cpu-clock".into(),
-        ..Meta::default()
-    };
-    let mut text = Vec::new();
-    write_moments(&profile, &moments, &meta, &mut text).expect("memory");
-    let text = String::from_utf8(text).expect("text");
-    assert!(
-        text.contains("# usekit: value samples in count\n"),
-        "{text}"
-    );
-    assert!(text.contains("1.100000: 50 cpu-clock:\n"), "{text}");
-    let all = read(text.as_bytes(), &ReadOptions::default()).expect("events");
+    let text = timed(&[
+        (1_000_000_000, 0, 7, 1, 0),
+        (1_100_000_000, 0, 7, 50, 1),
+        (3_000_000_000, 0, 7, 7, 0),
+    ]);
+    let remark = "# usekit: value samples in count\n";
+    for part in [remark, "1.100000: 50 cpu-clock:\n"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let all = recording(&text);
     assert_eq!((all.total(), all.unit()), (58, "count"));
-    assert_eq!(all.header.period_ns, meta.period_ns);
+    assert_eq!(all.header.period_ns, PERIOD_NS);
     // Three events say nothing of how sure 58 samples are.
     assert!(!all.header.has_counts);
     let heat = Heat::read(&mut text.as_bytes()).expect("events");

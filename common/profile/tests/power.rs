@@ -5,11 +5,8 @@ mod fixtures;
 use std::path::Path;
 
 use fixtures::random::Random;
-use profile::compare::diff::{functions, tree};
-use profile::compare::gate::{Exceeded, Limits, gate};
-use profile::read::{ReadOptions, read};
+use fixtures::{judged, recording};
 use profile::recording::Recording;
-use profile::tree::Paths;
 
 const PAIRS: usize = 400;
 /// Functions beside the one that grows.
@@ -28,18 +25,7 @@ fn sampled(random: &mut Random, n: u64, share: f64) -> Recording {
     }
     let line = |(at, count): (usize, &u64)| format!("app;main;part_{};f{at} {count}\n", at % 4);
     let lines: String = counts.iter().enumerate().map(line).collect();
-    read(lines.as_bytes(), &ReadOptions::default()).expect("folded lines")
-}
-
-fn judged(base: &Recording, new: &Recording) -> Exceeded {
-    let limits = Limits {
-        worth: [1.0; 2],
-        growth: 0.02,
-        total: None,
-        own: false,
-    };
-    let tree = tree(base, new, Paths::default());
-    gate(&tree, &functions(&tree, base, new), &limits)
+    recording(lines)
 }
 
 /// Of a hundred pairs in which it grew by five points: where the gate fails, and where it names the function.
@@ -140,7 +126,7 @@ fn nested(random: &mut Random, n: u64, grown: f64) -> Recording {
         format!("{stack} {count}\n")
     });
     let lines: String = lines.collect();
-    read(lines.as_bytes(), &ReadOptions::default()).expect("folded lines")
+    recording(lines)
 }
 
 #[test]
