@@ -146,7 +146,7 @@ static struct host_entry *host_make(struct host_map *map, struct host_entry **pl
 
 	if (map->shape.max_entries && map->entries >= map->shape.max_entries)
 		return NULL;
-	if (host_is_full && !map->shape.is_array && !map->is_storage)
+	if (host_is_full && !map->shape.is_array && !map->shape.makes_room && !map->is_storage)
 		return NULL;
 	entry = calloc(1, sizeof(*entry) + host_padded(map->shape.key_bytes) + values);
 	memcpy(entry->bytes, key, map->shape.key_bytes);
@@ -189,6 +189,25 @@ long host_delete(const void *of, const struct host_shape *shape, const void *key
 	free(entry);
 	map->entries--;
 	return 0;
+}
+
+void host_visit(const void *of, bool (*takes)(const void *key, const void *value, void *to), void *to)
+{
+	for (int i = 0; i < HOST_MAPS && host_maps[i]; i++) {
+		for (int b = 0; host_maps[i]->map == of && b < HOST_BUCKETS; b++) {
+			struct host_entry **place = &host_maps[i]->buckets[b], *entry;
+
+			while ((entry = *place)) {
+				if (!takes(entry->bytes, host_value(host_maps[i], entry, host_at), to)) {
+					place = &entry->next;
+					continue;
+				}
+				*place = entry->next;
+				free(entry);
+				host_maps[i]->entries--;
+			}
+		}
+	}
 }
 
 void *host_storage(const void *of, const struct host_shape *shape, const void *task, __u64 flags)

@@ -17,6 +17,8 @@ void host_free_task(void *task);
 const void *host_written(void);
 /* Tables take no new keys from now on. */
 void host_fill(void);
+/* Calls `takes` for each entry of a map, and removes those for which it returns true. */
+void host_visit(const void *map, bool (*takes)(const void *key, const void *value, void *to), void *to);
 /* To be called before the object is let go. */
 void host_free(void);
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* lockstat_futexes.c: lockstat's programs for programs' locks on this machine, and what a test asks of them. Nobody vouches for a
- * number in memory: holders are known by their waking only.
- */
+/* lockstat_futexes.c: lockstat's programs for programs' locks on this machine, and what a test asks of them. */
 #include "vmlinux.h"
 #include "host.h"
 #include <bpf/bpf_tracing.h>
 
 static void *host_registers_of(const struct task_struct *task);
 static __u64 host_ids_of_current(void);
+static long host_read_user(void *to, __u32 bytes, const void *from);
 
 /* Registers that hold arguments differ between architectures: here they lie behind all others. */
 #undef PT_REGS_PARM1_SYSCALL
@@ -28,8 +27,13 @@ static __u64 host_ids_of_current(void);
 #define bpf_task_pt_regs(task) host_registers_of(task)
 #define bpf_get_current_pid_tgid() host_ids_of_current()
 #define bpf_tail_call(ctx, map, index) ((void)(ctx))
+/* A thread is found by its number. */
+#undef bpf_ksym_exists
+#define bpf_ksym_exists(symbol) true
 #include "no_stacks.h"
 #include "no_names.h"
+#undef bpf_probe_read_user
+#define bpf_probe_read_user(to, bytes, from) host_read_user(to, bytes, from)
 #include "../lockstat/lockstat.bpf.c"
 #include "scheduler.h"
 
@@ -67,6 +71,41 @@ void host_begin(__u64 now)
 	window_start_ns = now;
 }
 
+#define HOST_PAGE 4096
+
+/* Behind a page is nothing. */
+static long host_read_user(void *to, __u32 bytes, const void *from)
+{
+	if ((__u64)from % HOST_PAGE + bytes > HOST_PAGE)
+		return -14;
+	__builtin_memcpy(to, from, bytes);
+	return 0;
+}
+
+#define HOST_THREADS 256
+
+/* Those that live, by their numbers. */
+static struct task_struct *host_threads[HOST_THREADS];
+static __s64 host_references;
+
+struct task_struct *bpf_task_from_vpid(s32 vpid)
+{
+	struct task_struct *task = vpid > 0 && vpid < HOST_THREADS ? host_threads[vpid] : NULL;
+
+	host_references += task != NULL;
+	return task;
+}
+
+struct task_struct *bpf_task_from_pid(s32 pid)
+{
+	return bpf_task_from_vpid(pid);
+}
+
+void bpf_task_release(struct task_struct *task)
+{
+	host_references--;
+}
+
 struct task_struct *host_thread(__u32 tid, __u32 tgid)
 {
 	struct task_struct *task = host_make_task(sizeof(*task) + sizeof(struct pt_regs) + sizeof(struct call_arguments));
@@ -74,23 +113,57 @@ struct task_struct *host_thread(__u32 tid, __u32 tgid)
 	task->pid = tid;
 	task->tgid = tgid;
 	task->group_leader = task->real_parent = task;
+	task->thread_pid = host_make_task(sizeof(*task->thread_pid) + sizeof(struct upid));
 	/* Processes have different memory. */
 	task->mm = (void *)(__u64)tgid;
+	if (tid)
+		host_threads[tid] = task;
 	return task;
 }
 
-/* Words of a lock; all processes have them at the same address. */
-void *host_lock(void)
+/* As deep in PID namespaces as this. */
+void host_level(struct task_struct *task, __u32 level)
 {
-	return host_make_task(4096);
+	task->thread_pid->level = level;
 }
 
-/* 0: futex(2); -1: none. */
+/* Another page; all processes have it at the same address. */
+void *host_page(void)
+{
+	static __u8 pages[32][HOST_PAGE] __attribute__((aligned(HOST_PAGE)));
+	static __u32 given;
+
+	return pages[given++ % 32];
+}
+
+/* The numbers that futex(2), exit(2) and restart_syscall(2) have here. */
+enum host_call {
+	HOST_FUTEX = 0,
+	HOST_NONE = -1,
+	HOST_EXIT = -2,
+	HOST_RESTART = -3,
+};
+
+static __u64 host_number(__s64 number)
+{
+	switch (number) {
+	case HOST_FUTEX:
+		return SYSCALL_FUTEX;
+	case HOST_EXIT:
+		return SYSCALL_EXIT;
+	case HOST_RESTART:
+		return SYSCALL_RESTART;
+	default:
+		return number;
+	}
+}
+
+/* enum host_call, or any other call's number. */
 void host_calls(struct task_struct *task, __s64 number, const __u64 arguments[6])
 {
 	struct pt_regs *registers = host_registers_of(task);
 
-	((__u64 *)registers)[host_number_at] = number ? (__u64)number : SYSCALL_FUTEX;
+	((__u64 *)registers)[host_number_at] = host_number(number);
 	__builtin_memcpy(registers + 1, arguments, sizeof(struct call_arguments));
 }
 
@@ -123,97 +196,119 @@ void host_waking(struct task_struct *task)
 	sched_waking(context);
 }
 
-/* The clock closes the window there. */
-void host_end(__u64 at)
+/* The clock closes the window there. The last interval's rows are in the half that is returned. */
+__u32 host_end(__u64 at)
 {
-	window_end_ns = at;
+	open_epoch = epoch & 1;
+	edge_ns = window_end_ns = at;
+	return open_epoch;
 }
 
-/* The iterator comes by a thread behind the window's end. */
+/* The iterator comes by a thread behind an interval's end. */
 void host_close(struct task_struct *task)
 {
 	struct bpf_iter_meta meta = {};
 	struct bpf_iter__task context = { .meta = &meta, .task = task };
 
-	edge_ns = window_end_ns;
 	close_waits(&context);
 }
 
-static struct lock_id host_id(const void *lock, __u8 operation, bool is_shared, __u32 tgid)
+/* An interval that is not the last one ends: its rows are in the half that is returned. */
+__u32 host_turn(__u64 at)
 {
-	return (struct lock_id){
-		.address = (__u64)lock,
-		.tgid = tgid,
-		.side = LOCK_USER,
-		.class = operation,
-		.confidence = is_shared ? FUTEX_IS_SHARED : 0,
-	};
+	open_epoch = epoch & 1;
+	edge_ns = at;
+	epoch = 1 - open_epoch;
+	return open_epoch;
 }
 
-/* Waits, ns of them, the longest, ns spinning, blocked and on run queues, and how many were raced, given up and open. */
-void host_sums(const void *lock, __u8 operation, bool is_shared, __u32 tgid, __u64 sums[9])
-{
-	struct lock_key key = { .lock = host_id(lock, operation, is_shared, tgid) };
-	struct lock_sum none = {}, *sum = bpf_map_lookup_elem(&locks, &key);
+/* Where a row goes: its numbers. */
+typedef void host_row(void *to, const __u64 *numbers, __u32 count);
 
-	sum = sum ?: &none;
-	sums[0] = sum->contentions;
-	sums[1] = sum->total_ns;
-	sums[2] = sum->max_ns;
-	sums[3] = sum->spin_ns;
-	sums[4] = sum->block_ns;
-	sums[5] = sum->run_queue_ns;
-	sums[6] = sum->raced;
-	sums[7] = sum->given_up;
-	sums[8] = sum->open;
+struct host_taking {
+	__u32 half;
+	host_row *row;
+	void *to;
+};
+
+/* Which table, and which lock: 5 numbers. */
+#define HOST_LOCK(table, lock) table, (lock).address, (lock).class, (lock).confidence, (lock).tgid
+#define HOST_ROW(taking, ...)                                                                                 \
+	(taking)->row((taking)->to, (__u64[]){ __VA_ARGS__ }, sizeof((__u64[]){ __VA_ARGS__ }) / sizeof(__u64))
+
+static bool host_takes_sum(const void *of, const void *value, void *to)
+{
+	const struct host_taking *taking = to;
+	const struct lock_key *key = of;
+	const struct lock_sum *sum = value;
+
+	if (key->epoch != taking->half)
+		return false;
+	HOST_ROW(taking, HOST_LOCK(0, key->lock), sum->contentions, sum->total_ns, sum->carried_ns, sum->max_ns, sum->spin_ns,
+		 sum->block_ns, sum->run_queue_ns, sum->raced, sum->given_up, sum->open);
+	return true;
 }
 
-/* Waits in the bucket of a length. */
-__u64 host_bucket(const void *lock, __u8 operation, bool is_shared, __u32 tgid, __u64 length_ns)
+static bool host_takes_bucket(const void *of, const void *value, void *to)
 {
-	struct lock_key key = { .lock = host_id(lock, operation, is_shared, tgid), .bucket = hist_bucket(length_ns) };
-	__u64 *count = bpf_map_lookup_elem(&lock_buckets, &key);
+	const struct host_taking *taking = to;
+	const struct lock_key *key = of;
 
-	return count ? *count : 0;
+	if (key->epoch != taking->half)
+		return false;
+	HOST_ROW(taking, HOST_LOCK(1, key->lock), key->bucket, *(const __u64 *)value);
+	return true;
 }
 
-/* Waits of a thread, ns of them, of these on run queues, the longest. */
-void host_waiter(const void *lock, __u8 operation, bool is_shared, __u32 tgid, __u32 tid, __u64 sums[4])
+static bool host_takes_waiter(const void *of, const void *value, void *to)
 {
-	struct waiter_key key = {
-		.lock = host_id(lock, operation, is_shared, tgid),
-		.tgid = tgid,
-		.tid = tid,
-	};
-	struct waiter_value none = {}, *value = bpf_map_lookup_elem(&waiters, &key);
+	const struct host_taking *taking = to;
+	const struct waiter_key *key = of;
+	const struct waiter_value *sum = value;
 
-	value = value ?: &none;
-	sums[0] = value->count;
-	sums[1] = value->total_ns;
-	sums[2] = value->run_queue_ns;
-	sums[3] = value->max_ns;
+	if (key->epoch != taking->half)
+		return false;
+	HOST_ROW(taking, HOST_LOCK(2, key->lock), key->tgid, key->tid, sum->count, sum->total_ns, sum->run_queue_ns, sum->max_ns);
+	return true;
 }
 
-/* Waits that a thread has ended, and ns of them. */
-void host_holder(const void *lock, __u8 operation, bool is_shared, __u32 tgid, __u32 holder_tid, __u32 holder_tgid,
-		 __u64 sums[2])
+static bool host_takes_holder(const void *of, const void *value, void *to)
 {
-	struct holder_key key = {
-		.lock = host_id(lock, operation, is_shared, tgid),
-		.tid = holder_tid,
-		.tgid = holder_tgid,
-		.kind = HOLDER_WAKER,
-	};
-	struct holder_value none = {}, *value = bpf_map_lookup_elem(&holders, &key);
+	const struct host_taking *taking = to;
+	const struct holder_key *key = of;
+	const struct holder_value *sum = value;
 
-	value = value ?: &none;
-	sums[0] = value->waits;
-	sums[1] = value->caused_ns;
+	if (key->epoch != taking->half)
+		return false;
+	HOST_ROW(taking, HOST_LOCK(3, key->lock), key->kind, key->tgid, key->tid, sum->waits, sum->caused_ns, sum->states[0],
+		 sum->states[1], sum->states[2]);
+	return true;
 }
 
-/* Calls that slept unseen; waits that returned. */
-void host_told(__u64 told[2])
+/* Takes all rows of a half: its lock, then what the functions above say. */
+void host_take(__u32 half, host_row *row, void *to)
+{
+	struct host_taking taking = { half, row, to };
+
+	host_visit(&locks, host_takes_sum, &taking);
+	host_visit(&lock_buckets, host_takes_bucket, &taking);
+	host_visit(&waiters, host_takes_waiter, &taking);
+	host_visit(&holders, host_takes_holder, &taking);
+}
+
+/* Calls that slept unseen; waits that returned; what found no room in each table: locks, their ns, buckets, waiters, their ns,
+ * holders, descriptions. Then what must never happen.
+ */
+void host_told(__u64 told[10])
 {
 	told[0] = futex_losses.unseen;
 	told[1] = futex_events;
+	told[2] = lock_losses.locks_full;
+	told[3] = lock_losses.locks_full_ns;
+	told[4] = lock_losses.buckets_full;
+	told[5] = lock_losses.waiters_full;
+	told[6] = lock_losses.waiters_full_ns;
+	told[7] = lock_losses.holders_full;
+	told[8] = futex_losses.undescribed;
+	told[9] = lock_losses.negative + futex_losses.unwalked + lock_losses.maxima_raced + host_references;
 }

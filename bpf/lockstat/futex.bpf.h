@@ -45,6 +45,9 @@ static __always_inline void call_returned(long ret)
 		note_requeue(&call, task, ret);
 	else if (member && is_futex_wait(&call))
 		futex_raced(&member->futex, &call, task, ret);
+	else if (member && ret != -ERESTART_RESTARTBLOCK)
+		/* It had been taken up again, and is over. */
+		member->futex.restarts = 0;
 }
 
 static __always_inline bool is_compat_futex(__u32 number)

@@ -143,6 +143,7 @@ static __always_inline bool decode_entry(struct futex_call *call, __u64 array, _
 		return false;
 	call->address = entry.uaddr;
 	call->value = entry.val;
+	call->flags &= ~FUTEX_IS_SHARED;
 	if (!(entry.flags & FUTEX_PRIVATE_FLAG))
 		call->flags |= FUTEX_IS_SHARED;
 	return true;
@@ -183,13 +184,15 @@ static __always_inline void futex_call_of(struct task_struct *task, bool is_curr
 		call->address2 = second.address;
 }
 
-/* futex_waitv returns which of its futexes was woken. */
+/* futex_waitv returns which of its futexes was woken. The first one is not known either if the call was found under way. */
 static __always_inline void note_woken_entry(struct task_struct *task, struct futex_call *call, long which)
 {
 	const struct pt_regs *regs = user_regs_of(task);
 	struct call_arguments from;
 
-	if (call->operation != FUTEX2_WAITV || which <= 0 || which >= FUTEX_WAITV_MAX)
+	if (which < 0)
+		which = 0;
+	if (call->operation != FUTEX2_WAITV || which >= FUTEX_WAITV_MAX)
 		return;
 	arguments_of(regs, call->flags & FUTEX_IS_COMPAT, &from);
 	decode_entry(call, from.args[0], which);

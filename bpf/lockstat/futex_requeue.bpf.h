@@ -49,6 +49,7 @@ static __always_inline bool was_requeued(struct futex_wait *futex, struct futex_
 		return false;
 	futex->requeued_ns = *at;
 	futex->requeued_to = by->address;
+	futex->queued_before_ns = futex->wait.run_queue_ns;
 	return true;
 }
 

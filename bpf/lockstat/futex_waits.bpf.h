@@ -208,7 +208,7 @@ static __always_inline bool is_release(struct futex_wait *futex, struct futex_ca
 	if (futex->call.operation == FUTEX2_WAITV)
 		return true;
 	/* A shared futex may be mapped elsewhere in the waker. */
-	return futex->call.flags & by->flags & FUTEX_IS_SHARED || was_requeued(futex, by);
+	return was_requeued(futex, by) || futex->call.flags & by->flags & FUTEX_IS_SHARED;
 }
 
 /* Runs in the waker's context. */
@@ -265,15 +265,18 @@ static __always_inline void futex_raced(struct futex_wait *futex, const struct f
 
 	/* Once for each: the next call may not sleep at all. */
 	futex->switches_seen = switches;
+	futex->call = *call;
+	futex->restarts = ret == -ERESTART_RESTARTBLOCK;
 	if (!in_window(now))
 		return;
-	futex->call = *call;
 	if (slept) {
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
 		return;
 	}
-	if (ret != -EAGAIN && ret != -ETIMEDOUT && (ret || is_pi_wait(&futex->call)))
+	/* futex_waitv returns which one was woken. */
+	if (ret != -EAGAIN && ret != -ETIMEDOUT && (ret < 0 || is_pi_wait(&futex->call)))
 		return;
+	note_woken_entry(task, &futex->call, ret);
 	begin_futex_wait(futex, now);
 	futex->phase = FUTEX_IDLE;
 	identify_futex(futex, task);
@@ -289,16 +292,23 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 {
 	__u32 waker_pid = futex->wait.waker_pid;
 	__u64 released_ns = futex->wait.released_ns;
-	__u64 waker = futex->wait.waker, run_queue_ns = futex->wait.run_queue_ns, stack = futex->wait.user_stack;
-	__u64 from = futex->requeued_ns;
+	__u64 waker = futex->wait.waker, stack = futex->wait.user_stack;
+	/* What it has been on a run queue by now and not by the requeue. */
+	__u64 run_queue_ns = larger_of(futex->wait.run_queue_ns, futex->queued_before_ns) - futex->queued_before_ns;
+	__u64 from = larger_of(futex->requeued_ns, futex->wait.reported_ns);
 	struct lock_holder holder = futex->wait.holder;
+	__u8 is_given_up = futex->wait.is_given_up;
 
-	/* Up to an interval's end it has been reported as a wait for the first. */
-	if (from < futex->wait.reported_ns)
-		from = futex->wait.reported_ns;
-	futex->wait.waker = futex->wait.run_queue_ns = 0;
-	futex->wait.holder.kind = HOLDER_UNKNOWN;
-	count_ended_wait(&futex->wait, task, from);
+	if (futex->wait.reported_ns < futex->requeued_ns) {
+		futex->wait.waker = 0;
+		futex->wait.run_queue_ns -= run_queue_ns;
+		futex->wait.is_given_up = 0;
+		futex->wait.holder.kind = HOLDER_UNKNOWN;
+		count_ended_wait(&futex->wait, task, from);
+	} else {
+		/* Up to an interval's end it has been reported as a wait for the first, and so has that. */
+		run_queue_ns = futex->wait.run_queue_ns;
+	}
 	begin_futex_wait(futex, from);
 	futex->phase = FUTEX_IDLE;
 	futex->call.address = futex->requeued_to;
@@ -308,6 +318,7 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	futex->wait.waker_pid = waker_pid;
 	futex->wait.released_ns = released_ns;
 	futex->wait.run_queue_ns = run_queue_ns;
+	futex->wait.is_given_up = is_given_up;
 	futex->wait.holder = holder;
 	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
 	identify_futex(futex, task);

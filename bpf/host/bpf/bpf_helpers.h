@@ -25,6 +25,8 @@ struct host_shape {
 	bool is_per_cpu;
 	/* Its keys are tasks. */
 	bool is_of_tasks;
+	/* A new key takes another's place in a full table. */
+	bool makes_room;
 	__u32 key_bytes;
 	__u32 value_bytes;
 	/* 0: any number. */
@@ -37,6 +39,7 @@ struct host_shape {
 		.is_array = HOST_IS(map, ARRAY) || HOST_IS(map, PERCPU_ARRAY),                     \
 		.is_per_cpu = HOST_IS(map, PERCPU_HASH) || HOST_IS(map, PERCPU_ARRAY),             \
 		.is_of_tasks = HOST_IS(map, TASK_STORAGE),                                         \
+		.makes_room = HOST_IS(map, LRU_HASH),                                              \
 		.key_bytes = keys,                                                                 \
 		.value_bytes = sizeof(*(map)->value),                                              \
 		.max_entries = entries,                                                            \

@@ -1,72 +1,311 @@
-//! An account of waits on futexes, as threads had them.
+//! An account of waits on futexes, as threads had them: each a stretch of time, of which every interval has its piece.
 
-/// A wait that is over, or open at the window's end.
-pub(crate) struct Counted {
-    pub(crate) tid: u32,
-    pub(crate) length_ns: u64,
-    pub(crate) run_queue_ns: u64,
-    pub(crate) is_given_up: bool,
-    pub(crate) is_open: bool,
-    /// Thread and process of who ended it.
-    pub(crate) holder: Option<(u32, u32)>,
-}
+use std::collections::{BTreeMap, BTreeSet};
 
-/// All waits of a lock, by the operation that waited.
-#[derive(Default)]
-pub(crate) struct Row {
-    pub(crate) waits: Vec<Counted>,
-    /// Calls that did not sleep.
-    pub(crate) raced: u64,
+use crate::buckets::bucket;
+
+/// The operation that stands for the time after a requeue.
+pub(crate) const REQUEUED: u8 = 69;
+/// Kinds of holders: the lock names it; it ended the wait.
+pub(crate) const OWNER: u64 = 1;
+pub(crate) const WAKER: u64 = 3;
+
+/// A row's lock: address, operation, whether processes share it, the waiter's process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Key {
+    pub(crate) address: u64,
+    pub(crate) operation: u8,
+    pub(crate) is_shared: bool,
+    pub(crate) tgid: u32,
 }
 
 #[derive(Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) kind: u64,
+    pub(crate) tid: u32,
+    pub(crate) tgid: u32,
+    /// Running, queued or asleep: 0 to 2.
+    pub(crate) state: usize,
+}
+
+#[derive(Clone)]
 pub(crate) struct Wait {
-    begin_ns: u64,
-    /// Since when it could run, and does not.
+    pub(crate) key: Key,
+    pub(crate) tid: u32,
+    pub(crate) begin_ns: u64,
+    /// Up to there it spins; `None`: it does still.
+    pub(crate) slept_ns: Option<u64>,
+    /// When it could run and did not, and since when it does not now.
+    pub(crate) queues: Vec<(u64, u64)>,
     pub(crate) queued_ns: Option<u64>,
-    pub(crate) run_queue_ns: u64,
-    pub(crate) holder: Option<(u32, u32)>,
+    pub(crate) holder: Option<Holder>,
+    pub(crate) waker: Option<u32>,
+    /// It was moved to this address then.
+    pub(crate) moved: Option<(u64, u64)>,
+    /// Up to there it is in the books.
+    pub(crate) told_ns: Option<u64>,
 }
 
 impl Wait {
-    pub(crate) fn at(begin_ns: u64) -> Self {
+    /// Asleep from the beginning on.
+    pub(crate) fn at(key: Key, tid: u32, begin_ns: u64) -> Self {
         Self {
-            begin_ns,
-            queued_ns: None,
-            run_queue_ns: 0,
-            holder: None,
-        }
-    }
-
-    /// Over; who waited in vain was not kept by whoever woke it.
-    pub(crate) fn counted(self, tid: u32, end_ns: u64, ret: i64) -> Counted {
-        Counted {
+            key,
             tid,
-            length_ns: end_ns - self.begin_ns,
-            run_queue_ns: self.run_queue_ns,
-            is_given_up: ret < 0,
-            is_open: false,
-            holder: self.holder.filter(|_| ret >= 0),
+            begin_ns,
+            slept_ns: Some(begin_ns),
+            queues: Vec::new(),
+            queued_ns: None,
+            holder: None,
+            waker: None,
+            moved: None,
+            told_ns: None,
         }
     }
 
-    pub(crate) fn open(self, tid: u32, end_ns: u64) -> Counted {
-        Counted {
-            run_queue_ns: self.run_queue_ns + self.queued_ns.map_or(0, |since| end_ns - since),
-            is_open: true,
-            is_given_up: false,
-            holder: self.holder,
-            ..self.counted(tid, end_ns, 0)
+    pub(crate) fn runs(&mut self, now: u64) {
+        let queued = self.queued_ns.take();
+        self.queues.extend(queued.map(|since| (since, now)));
+    }
+
+    /// Whether whom the lock names can be told to have it if this thread ends the wait: of a lock that processes share only then.
+    pub(crate) fn is_held_for_sure(&self, waker: Option<u32>) -> bool {
+        self.holder.is_some_and(|holder| {
+            holder.kind != OWNER || !self.key.is_shared || waker == Some(holder.tid)
+        })
+    }
+
+    pub(crate) fn is_looked_at(&mut self) {
+        if !self.is_held_for_sure(self.waker) {
+            self.holder = None;
         }
+    }
+
+    /// Both parts of a wait that was moved.
+    fn parts(self) -> (Option<Self>, Self) {
+        let Some((address, at_ns)) = self.moved else {
+            return (None, self);
+        };
+        let begin_ns = self.told_ns.map_or(at_ns, |told| at_ns.max(told));
+        let key = Key {
+            address,
+            operation: REQUEUED,
+            ..self.key
+        };
+        let second = Self {
+            queues: self.queues.clone(),
+            holder: self.holder,
+            ..Self::at(key, self.tid, begin_ns)
+        };
+        let first = Self {
+            holder: None,
+            ..self
+        };
+        (Some(first).filter(|_| begin_ns == at_ns), second)
     }
 }
 
-impl Row {
-    pub(crate) fn copy(&self) -> Self {
-        let copy = |wait: &Counted| Counted { ..*wait };
-        Self {
-            waits: self.waits.iter().map(copy).collect(),
-            raced: self.raced,
+fn overlap_ns((from, to): (u64, u64), (after, before): (u64, u64)) -> u64 {
+    to.min(before).saturating_sub(from.max(after))
+}
+
+/// Rows of one table by lock and what else tells them apart.
+type Table = BTreeMap<(Key, Vec<u64>), Vec<u64>>;
+
+/// An interval that is over, and not looked at yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) ns: u64,
+    pub(crate) half: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Book {
+    /// By half: locks, buckets, waiters, holders.
+    tables: [[Table; 4]; 2],
+    described: BTreeSet<Key>,
+    /// Where what ends now goes.
+    pub(crate) half: usize,
+    pub(crate) is_full: bool,
+    /// Like `host_told`'s.
+    pub(crate) told: [u64; 10],
+}
+
+/// How a piece ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    Over,
+    GivenUp,
+}
+
+impl Book {
+    fn row(
+        &mut self,
+        half: usize,
+        table: usize,
+        key: (Key, Vec<u64>),
+        sums: usize,
+    ) -> Option<&mut Vec<u64>> {
+        let is_full = self.is_full;
+        let table = &mut self.tables[half][table];
+        if is_full && !table.contains_key(&key) {
+            return None;
+        }
+        Some(table.entry(key).or_insert_with(|| vec![0; sums]))
+    }
+
+    /// Adds the piece of a wait that ends at `upto`.
+    fn add(&mut self, half: usize, wait: &Wait, upto: u64, end: End) {
+        let piece = (wait.told_ns.unwrap_or(wait.begin_ns), upto);
+        let (length_ns, total_ns) = (upto - wait.begin_ns, piece.1 - piece.0);
+        let spin_ns = overlap_ns((wait.begin_ns, wait.slept_ns.unwrap_or(upto)), piece);
+        let last = wait.queued_ns.map(|since| (since, upto));
+        let queues = wait.queues.iter().copied().chain(last);
+        let run_queue_ns: u64 = queues.map(|queue| overlap_ns(queue, piece)).sum();
+        let is_first = wait.told_ns.is_none();
+        let count = u64::from(is_first);
+        match self.row(half, 0, (wait.key, Vec::new()), 10) {
+            Some(row) => {
+                row[0] += count;
+                row[1] += total_ns;
+                row[2] += if is_first { 0 } else { total_ns };
+                row[3] = row[3].max(length_ns);
+                row[4] += spin_ns;
+                row[5] += total_ns - spin_ns;
+                row[6] += run_queue_ns;
+                row[8] += u64::from(end == End::GivenUp);
+                row[9] += u64::from(end == End::Open);
+                if is_first {
+                    let (shift, top) = bucket(length_ns);
+                    let key = (wait.key, vec![(u64::from(shift) << 4) + top]);
+                    match self.row(half, 1, key, 1) {
+                        Some(row) => row[0] += 1,
+                        None => self.told[4] += 1,
+                    }
+                }
+            }
+            None => {
+                self.told[2] += 1;
+                self.told[3] += total_ns;
+            }
+        }
+        let who = vec![u64::from(wait.key.tgid), u64::from(wait.tid)];
+        match self.row(half, 2, (wait.key, who), 4) {
+            Some(row) => {
+                row[0] += count;
+                row[1] += total_ns;
+                row[2] += run_queue_ns;
+                row[3] = row[3].max(length_ns);
+            }
+            None => {
+                self.told[5] += 1;
+                self.told[6] += total_ns;
+            }
+        }
+        let Some(holder) = wait.holder else { return };
+        let who = vec![holder.kind, u64::from(holder.tgid), u64::from(holder.tid)];
+        match self.row(half, 3, (wait.key, who), 5) {
+            Some(row) => {
+                row[0] += count;
+                row[1] += total_ns;
+                row[2 + holder.state] += count;
+            }
+            None => self.told[7] += 1,
         }
     }
+
+    /// A lock that is seen for the first time is described, if there is room.
+    fn describe(&mut self, key: Key) {
+        if self.is_full && !self.described.contains(&key) {
+            self.told[8] += 1;
+        } else {
+            self.described.insert(key);
+        }
+    }
+
+    /// A wait that is not over at an interval's end.
+    pub(crate) fn is_open(&mut self, wait: &mut Wait, edge: Edge) {
+        if wait.begin_ns < edge.ns {
+            wait.is_looked_at();
+            self.describe(wait.key);
+            self.carry(wait, edge);
+        }
+    }
+
+    fn carry(&mut self, wait: &mut Wait, edge: Edge) {
+        self.add(edge.half, wait, edge.ns, End::Open);
+        wait.told_ns = Some(edge.ns);
+    }
+
+    /// A wait that ends at `upto`; `edge`: an interval has ended before, and nobody has looked at the thread since.
+    fn is_over_at(&mut self, mut wait: Wait, upto: u64, end: End, edge: Option<Edge>) {
+        let half = match edge {
+            Some(edge) if upto <= edge.ns => edge.half,
+            Some(edge) if wait.begin_ns < edge.ns => {
+                self.carry(&mut wait, edge);
+                self.half
+            }
+            _ => self.half,
+        };
+        self.add(half, &wait, upto, end);
+    }
+
+    /// A call that waited returns.
+    pub(crate) fn returns(&mut self, mut wait: Wait, now: u64, ret: i64, edge: Option<Edge>) {
+        // Who waited in vain was not kept by whoever woke it.
+        if ret < 0 {
+            wait.holder = wait.holder.filter(|holder| holder.kind == OWNER);
+        }
+        wait.is_looked_at();
+        self.describe(wait.key);
+        self.told[1] += 1;
+        let (first, second) = wait.parts();
+        if second.key.operation == REQUEUED {
+            self.describe(second.key);
+        }
+        if let Some(first) = first {
+            self.is_over_at(first, second.begin_ns, End::Over, edge);
+        }
+        let end = if ret < 0 { End::GivenUp } else { End::Over };
+        self.is_over_at(second, now, end, edge);
+    }
+
+    /// A call that did not sleep, though it was about to.
+    pub(crate) fn is_raced(&mut self, key: Key) {
+        self.describe(key);
+        match self.row(self.half, 0, (key, Vec::new()), 10) {
+            Some(row) => row[7] += 1,
+            None => self.told[2] += 1,
+        }
+    }
+
+    /// Takes a half's rows, in the form of `Programs::take`.
+    pub(crate) fn take(&mut self, half: usize) -> Vec<Vec<u64>> {
+        let mut rows = Vec::new();
+        for (number, table) in std::mem::take(&mut self.tables[half])
+            .into_iter()
+            .enumerate()
+        {
+            for ((key, who), sums) in table {
+                let lock = [
+                    number as u64,
+                    key.address,
+                    u64::from(key.operation),
+                    u64::from(key.is_shared),
+                    u64::from(key.tgid),
+                ];
+                rows.push([lock.as_slice(), &who, &sums].concat());
+            }
+        }
+        rows.retain(|row| says_something(row));
+        rows.sort();
+        rows
+    }
+}
+
+/// Whether a row has sums other than 0.
+pub(crate) fn says_something(row: &[u64]) -> bool {
+    let keys = 5 + [0, 1, 2, 3][row[0] as usize];
+    row[keys..].iter().any(|sum| *sum > 0)
 }

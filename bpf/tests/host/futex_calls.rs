@@ -1,24 +1,20 @@
 //! The functions of `host/lockstat_futexes.c`.
 
 use std::ffi::c_void;
+use std::slice;
 
 use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
 
-/// `FUTEX_PRIVATE_FLAG` of include/uapi/linux/futex.h
-const PRIVATE: u64 = 0x80;
-/// `FUTEX_WAIT`, `FUTEX_WAIT_BITSET`, and the one that the tool gives futex_wait(2)
-pub(crate) const WAITS: [u8; 3] = [0, 9, 65];
-/// `FUTEX_WAKE`, `FUTEX_WAKE_BITSET`, the one of futex_wake(2)
-pub(crate) const WAKES: [u8; 3] = [1, 10, 66];
-/// Numbers of futex_wake(2) and futex_wait(2).
-const FUTEX_WAKE: i64 = 454;
-const FUTEX_WAIT: i64 = 455;
 /// A call that takes no futex: getppid(2) on x86-64, and something as harmless elsewhere.
 pub(crate) const OTHER: i64 = 110;
 pub(crate) const NO_CALL: i64 = -1;
-/// lockstat's programs. Tasks and locks are what it has given out.
+pub(crate) const EXIT: i64 = -2;
+/// restart_syscall(2)
+pub(crate) const RESTART: i64 = -3;
+
+/// lockstat's programs. Tasks and pages are what it has given out.
 pub(crate) struct Programs {
     host: Host,
 }
@@ -44,8 +40,9 @@ impl Programs {
         begin = "host_begin" (now: u64);
         /// Thread and process number.
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;
+        level = "host_level" (task: Pointer, level: u32);
         free_task = "host_free_task" (task: Pointer);
-        lock = "host_lock" () -> Pointer;
+        page = "host_page" () -> Pointer;
         seed = "host_seed" (task: Pointer);
         fork = "host_fork" (parent: Pointer, child: Pointer);
         /// Its place: on a queue, on a CPU.
@@ -55,133 +52,50 @@ impl Programs {
         switch = "host_switch" (preempt: bool, prev: Pointer, next: Pointer, state: u32);
         waking = "host_waking" (task: Pointer);
         returns = "host_returns" (ret: i64);
-        end = "host_end" (now: u64);
+        /// An interval ends; half of its rows.
+        turn = "host_turn" (now: u64) -> u32;
+        /// The window ends; half of its rows.
+        end = "host_end" (now: u64) -> u32;
         close = "host_close" (task: Pointer);
-        bucket = "host_bucket" (lock: Pointer, operation: u8, is_shared: bool, tgid: u32, length_ns: u64) -> u64;
+        /// No table takes another row.
+        fill = "host_fill" ();
     }
 
     /// Number and arguments of a system call, in the thread's registers.
     pub(crate) fn asks(&self, task: Pointer, number: i64, arguments: [u64; 6]) {
+        type Asks = unsafe extern "C" fn(Pointer, i64, *const u64);
         // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(Pointer, i64, *const u64)>("host_calls")(
-                task,
-                number,
-                arguments.as_ptr(),
-            );
-        }
+        unsafe { self.host.function::<Asks>("host_calls")(task, number, arguments.as_ptr()) };
     }
 
     pub(crate) fn enters(&self, arguments: [u64; 6]) {
+        type Enters = unsafe extern "C" fn(*const u64);
         // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(*const u64)>("host_enters")(
-                arguments.as_ptr()
-            );
+        unsafe { self.host.function::<Enters>("host_enters")(arguments.as_ptr()) };
+    }
+
+    /// Takes the rows of a half, as `host_take` says; those of nothing but zeros are none.
+    pub(crate) fn take(&self, half: u32) -> Vec<Vec<u64>> {
+        type Row = extern "C" fn(*mut Vec<Vec<u64>>, *const u64, u32);
+        type Take = unsafe extern "C" fn(u32, Row, *mut Vec<Vec<u64>>);
+        extern "C" fn row(to: *mut Vec<Vec<u64>>, numbers: *const u64, count: u32) {
+            // SAFETY: the host hands over what it was given, and as many numbers.
+            unsafe { (*to).push(slice::from_raw_parts(numbers, count as usize).to_vec()) };
         }
+        let mut rows = Vec::new();
+        // SAFETY: its type.
+        unsafe { self.host.function::<Take>("host_take")(half, row, &raw mut rows) };
+        rows.retain(|row| crate::futex_account::says_something(row));
+        rows.sort();
+        rows
     }
 
-    /// Sums of a lock's row, in the order of `host_sums`.
-    pub(crate) fn sums(
-        &self,
-        lock: Pointer,
-        operation: u8,
-        is_shared: bool,
-        tgid: u32,
-    ) -> [u64; 9] {
-        type Sums = unsafe extern "C" fn(Pointer, u8, bool, u32, *mut u64);
-        let mut sums = [0; 9];
+    /// What `host_told` says.
+    pub(crate) fn told(&self) -> [u64; 10] {
+        type Told = unsafe extern "C" fn(*mut u64);
+        let mut told = [0; 10];
         // SAFETY: its type.
-        unsafe {
-            self.host.function::<Sums>("host_sums")(
-                lock,
-                operation,
-                is_shared,
-                tgid,
-                sums.as_mut_ptr(),
-            )
-        };
-        sums
-    }
-
-    /// Sums of a thread, in the order of `host_waiter`.
-    pub(crate) fn waiter(
-        &self,
-        lock: Pointer,
-        operation: u8,
-        is_shared: bool,
-        tgid: u32,
-        tid: u32,
-    ) -> [u64; 4] {
-        type Waiter = unsafe extern "C" fn(Pointer, u8, bool, u32, u32, *mut u64);
-        let mut sums = [0; 4];
-        // SAFETY: its type.
-        unsafe {
-            self.host.function::<Waiter>("host_waiter")(
-                lock,
-                operation,
-                is_shared,
-                tgid,
-                tid,
-                sums.as_mut_ptr(),
-            );
-        }
-        sums
-    }
-
-    /// Sums of who ended waits, by thread and process number, in the order of `host_holder`.
-    pub(crate) fn holder(
-        &self,
-        lock: Pointer,
-        operation: u8,
-        is_shared: bool,
-        tgid: u32,
-        who: (u32, u32),
-    ) -> [u64; 2] {
-        type Holder = unsafe extern "C" fn(Pointer, u8, bool, u32, u32, u32, *mut u64);
-        let mut sums = [0; 2];
-        // SAFETY: its type.
-        unsafe {
-            self.host.function::<Holder>("host_holder")(
-                lock,
-                operation,
-                is_shared,
-                tgid,
-                who.0,
-                who.1,
-                sums.as_mut_ptr(),
-            );
-        }
-        sums
-    }
-
-    /// Calls that slept unseen, and waits that returned.
-    pub(crate) fn told(&self) -> [u64; 2] {
-        let mut told = [0; 2];
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(*mut u64)>("host_told")(
-                told.as_mut_ptr()
-            )
-        };
+        unsafe { self.host.function::<Told>("host_told")(told.as_mut_ptr()) };
         told
-    }
-}
-
-/// Number (0: futex(2)'s) and arguments of a call that waits on a lock or wakes who does.
-pub(crate) fn futex_call(lock: Pointer, is_shared: bool, operation: u8) -> (i64, [u64; 6]) {
-    let address = lock as u64;
-    let private = if is_shared { 0 } else { PRIVATE };
-    // A value of 1 would make it a thread's own word; 7 is no thread's number.
-    match operation {
-        65 => (FUTEX_WAIT, [address, 7, u64::MAX, private | 2, 0, 0]),
-        66 => (FUTEX_WAKE, [address, u64::MAX, 1, private | 2, 0, 0]),
-        _ => (
-            0,
-            [address, u64::from(operation) | private, 7, 0, 0, u64::MAX],
-        ),
     }
 }

@@ -1,100 +1,161 @@
-//! Wakeups of threads that sleep in futex calls, and the end of the window.
+//! Wakeups of threads that sleep in futex calls, and requeues.
 
-use super::{Call, Futexes, LOCKS, Place, Thread};
+use super::{Call, Futexes, Place, WAITV, Waiting};
+use crate::futex_account::{Holder, WAKER};
+use crate::futex_locks::PI_WAITS;
 
 impl Futexes {
-    /// A timeout or a signal, in an interrupt upon another thread that does not wake anybody itself, or upon nobody.
+    /// A timeout or a signal, in an interrupt upon a thread, or upon nobody. Should its thread sleep again, then for the first futex.
     pub(super) fn interrupt(&mut self, at: usize) {
         let hit = self.rng.usize(0..self.threads.len());
-        let thread = &self.threads[hit];
-        let fits = thread.place == Place::Running && !matches!(thread.call, Call::Wake { .. });
-        self.is_woken(at, fits.then_some(hit), false);
-    }
-
-    /// A thread in a waking call wakes one that sleeps for the same lock; of a private one, of its own process.
-    pub(super) fn wakes(&mut self, at: usize, of: usize) {
-        let tgid = self.threads[at].tgid;
-        let sleeps = |thread: &Thread| {
-            let is_near = Self::is_shared(of) || thread.tgid == tgid;
-            thread.place == Place::Asleep
-                && is_near
-                && matches!(thread.call, Call::Wait { lock, .. } if lock == of)
-        };
-        let sleepers: Vec<usize> = (0..self.threads.len())
-            .filter(|at| sleeps(&self.threads[*at]))
-            .collect();
-        let Some(sleeper) = self.rng.choice(sleepers) else {
-            return self.returns(at);
-        };
-        if let Call::Wake { woken, .. } = &mut self.threads[at].call {
-            *woken += 1;
+        let mut fits = self.threads[hit].place == Place::Running;
+        if let Call::Wait(waiting) = &self.threads[at].call {
+            // Nobody could tell it from a wakeup by one to whose futex it has been moved.
+            fits &= !matches!(self.releases(hit, waiting), Some(Some(_)));
         }
-        self.is_woken(sleeper, Some(at), true);
+        if let Call::Wait(waiting) = &mut self.threads[at].call {
+            waiting.moved_to = None;
+        }
+        self.is_woken(at, fits.then_some(hit), None);
     }
 
-    pub(super) fn is_woken(&mut self, at: usize, by: Option<usize>, by_call: bool) {
+    /// Threads that sleep where a call of this one, through these futexes, finds them: which of their own futexes that is.
+    fn sleepers(&self, at: usize, locks: &[usize]) -> Vec<(usize, usize)> {
+        let tgid = self.threads[at].tgid;
+        let near = |lock: usize, thread: usize| {
+            self.locks[lock].is_shared || self.threads[thread].tgid == tgid
+        };
+        let mut all = Vec::new();
+        for (sleeper, thread) in self.threads.iter().enumerate() {
+            let Call::Wait(waiting) = &thread.call else {
+                continue;
+            };
+            let on = match waiting.moved_to {
+                Some(to) => vec![to],
+                None => waiting.locks.clone(),
+            };
+            let place = on
+                .iter()
+                .position(|lock| locks.contains(lock) && near(*lock, sleeper));
+            if thread.place == Place::Asleep && waiting.woken.is_none() {
+                all.extend(place.map(|place| (sleeper, place)));
+            }
+        }
+        all
+    }
+
+    /// A thread in a waking call wakes one that it can; who ends wakes whoever waits for a thread of its process, or a robust lock.
+    pub(super) fn wakes(&mut self, at: usize) {
+        let Call::Wake { locks, is_exit, .. } = self.threads[at].call.clone() else {
+            return;
+        };
+        let locks = if is_exit {
+            (0..self.locks.len()).collect()
+        } else {
+            locks
+        };
+        let sleepers = self.sleepers(at, &locks);
+        let Some((sleeper, place)) = self.rng.choice(sleepers) else {
+            return self.wake_returns(at);
+        };
+        self.counts(at);
+        self.is_woken(sleeper, Some(at), Some(place));
+    }
+
+    fn counts(&mut self, at: usize) {
+        if let Call::Wake { count, .. } = &mut self.threads[at].call {
+            *count += 1;
+        }
+    }
+
+    /// A requeue moves those that have not been moved yet, without waking them, and returns.
+    pub(super) fn moves(&mut self, at: usize) {
+        let Call::Wake {
+            locks,
+            to: Some(to),
+            ..
+        } = self.threads[at].call.clone()
+        else {
+            return self.wakes(at);
+        };
+        let can_move = |sleeper: usize| match &self.threads[sleeper].call {
+            Call::Wait(waiting) => {
+                waiting.operation != WAITV
+                    && waiting.moved_to.is_none()
+                    && !PI_WAITS.contains(&waiting.operation)
+            }
+            _ => false,
+        };
+        let sleepers = self.sleepers(at, &locks).into_iter();
+        let sleepers: Vec<_> = sleepers.filter(|(sleeper, _)| can_move(*sleeper)).collect();
+        for (sleeper, _) in sleepers {
+            if let Call::Wait(waiting) = &mut self.threads[sleeper].call {
+                waiting.moved_to = Some(to);
+            }
+            self.counts(at);
+        }
+        self.wake_returns(at);
+    }
+
+    /// What the call that a thread is in tells of a wait that ends under it: nothing, that it may be the one that ends it, or that
+    /// it has been moved before, when and to which futex.
+    fn releases(&self, by: usize, waiting: &Waiting) -> Option<Option<(u64, u64)>> {
+        let Call::Wake {
+            locks, is_exit, to, ..
+        } = &self.threads[by].call
+        else {
+            return None;
+        };
+        let begin_ns = waiting.wait.as_ref()?.begin_ns;
+        if *is_exit || waiting.operation == WAITV {
+            return Some(None);
+        }
+        let own = waiting.locks[0];
+        if locks.contains(&own) || *to == Some(own) {
+            return Some(None);
+        }
+        let tgid = self.threads[by].tgid;
+        let requeue = self
+            .requeues
+            .iter()
+            .find(|(from, to, of, _)| (*from, *to, *of) == (own, locks[0], tgid))
+            .filter(|(.., at_ns)| *at_ns >= begin_ns);
+        match requeue {
+            Some((.., at_ns)) => Some(Some((self.locks[locks[0]].address(), *at_ns))),
+            None => (self.locks[own].is_shared && self.locks[locks[0]].is_shared).then_some(None),
+        }
+    }
+
+    /// `place`: the one of its futexes that a call wakes it through.
+    pub(super) fn is_woken(&mut self, at: usize, by: Option<usize>, place: Option<usize>) {
         let is_hidden = self.rng.u32(0..16) == 0;
         if !is_hidden {
             self.set(by);
             self.programs.waking(self.threads[at].task);
         }
         self.place(at, Place::Queued);
-        let waker = by
-            .filter(|_| by_call)
-            .map(|by| (self.threads[by].tid, self.threads[by].tgid));
-        let now = self.now;
-        if let Call::Wait { wait, is_woken, .. } = &mut self.threads[at].call {
-            *is_woken |= by_call;
-            if let Some(wait) = wait.as_mut().filter(|_| !is_hidden) {
-                wait.queued_ns = Some(now);
-                wait.holder = waker.or(wait.holder);
+        let (now, is_over) = (self.now, self.is_over);
+        let Call::Wait(mut waiting) = self.threads[at].call.clone() else {
+            return;
+        };
+        waiting.woken = waiting.woken.or(place);
+        let release = by.and_then(|by| Some((by, self.releases(by, &waiting)?)));
+        if let Some(wait) = waiting.wait.as_mut().filter(|_| !is_hidden && !is_over) {
+            wait.queued_ns = Some(now);
+            if let Some((by, moved)) = release {
+                let by = &self.threads[by];
+                wait.moved = moved.or(wait.moved);
+                wait.waker = Some(by.tid);
+                if !wait.is_held_for_sure(wait.waker) {
+                    wait.holder = Some(Holder {
+                        kind: WAKER,
+                        tid: by.tid,
+                        tgid: by.tgid,
+                        state: 0,
+                    });
+                }
             }
         }
-    }
-
-    /// The clock closes the window; threads go on for a while before the iterator comes by.
-    pub(crate) fn close(&mut self) {
-        self.now += 1;
-        let end_ns = self.now;
-        self.programs.end(end_ns);
-        for thread in &self.threads {
-            if let Call::Wait {
-                lock,
-                operation,
-                wait: Some(wait),
-                ..
-            } = thread.call
-            {
-                let row = self.rows.entry((lock, operation, thread.tgid)).or_default();
-                row.waits.push(wait.open(thread.tid, end_ns));
-            }
-        }
-        self.is_over = true;
-        for _ in 0..self.threads.len() * 4 {
-            self.late_step();
-        }
-        for at in 0..self.threads.len() {
-            self.set(None);
-            self.programs.close(self.threads[at].task);
-        }
-    }
-
-    /// A [`Self::step`] in which no thread ends: what it waited for would go with it.
-    fn late_step(&mut self) {
-        self.now += 1_000;
-        let at = self.rng.usize(0..self.threads.len());
-        match (self.threads[at].place, self.threads[at].call) {
-            (Place::Queued, _) => self.runs(at),
-            (Place::Asleep, _) => self.interrupt(at),
-            (Place::Running, Call::Wait { .. }) => self.returns(at),
-            (Place::Running, Call::Wake { lock, .. }) => self.wakes(at, lock),
-            (Place::Running, Call::None) => {
-                let lock = self.rng.usize(0..LOCKS);
-                self.begin_wait(at, lock);
-                self.enters(at);
-                self.sleeps(at, false);
-            }
-            (Place::Running, _) => self.is_preempted(at),
-        }
+        self.threads[at].call = Call::Wait(waiting);
     }
 }

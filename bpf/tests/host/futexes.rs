@@ -1,14 +1,14 @@
 //! Threads under lockstat's programs that call futex(2) and its younger kin at random, and an account of what they did.
 //!
-//! A wait lasts from the moment at which its thread leaves its CPU in the call to the call's return. It is ended by a call that
-//! wakes, or by an interrupt: a timeout or a signal. Some sleeps are hidden from the programs, as some kernels hide some.
-
-use std::collections::BTreeMap;
+//! A wait lasts from the moment at which its thread leaves its CPU in the call, or for priority inheritance from the call's beginning, to
+//! the call's return. It is ended by a call that wakes, or by an interrupt: a timeout or a signal. Some sleeps are hidden from the
+//! programs, as some kernels hide some.
 
 use fastrand::Rng;
 
-use crate::futex_account::{Row, Wait};
-use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, WAITS, WAKES, futex_call};
+use crate::futex_account::{Book, Edge, Holder, Key, OWNER, Wait};
+use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, RESTART};
+use crate::futex_locks::{FUTEX2, Lock};
 use crate::host::Host;
 
 /// Opening of the window, ns.
@@ -16,34 +16,61 @@ const BEGIN_NS: u64 = 1_000;
 const PROCESSES: u32 = 3;
 const THREADS_OF_EACH: u32 = 4;
 const LOCKS: usize = 6;
+/// A number that no thread has.
+const NOBODY: u32 = 250;
 /// States of a thread that sleeps.
 const INTERRUPTIBLE: u32 = 1;
 const UNINTERRUPTIBLE: u32 = 2;
-const EAGAIN: i64 = -11;
-const ETIMEDOUT: i64 = -110;
-const ERESTARTSYS: i64 = -512;
 
+#[path = "futex_asks.rs"]
+mod asks;
+#[path = "futex_intervals.rs"]
+mod intervals;
+#[path = "futex_returns.rs"]
+mod returns;
 #[path = "futex_wakeups.rs"]
 mod wakeups;
 
-#[derive(Clone, Copy)]
+/// `FUTEX_WAIT`, `FUTEX_WAIT_BITSET`, `FUTEX_WAIT_REQUEUE_PI`
+const WAITS: [u8; 3] = [0, 9, 11];
+/// The ones that the tool gives futex_waitv(2) and futex_wait(2).
+const WAITV: u8 = FUTEX2;
+const WAIT2: u8 = FUTEX2 + 1;
+
+#[derive(Clone)]
 enum Call {
     None,
     Other,
     Wake {
-        lock: usize,
-        woken: i64,
+        /// The futexes that it may wake through.
+        locks: Vec<usize>,
+        /// Where it moves those to that it does not wake.
+        to: Option<usize>,
+        /// It ends the thread.
+        is_exit: bool,
+        /// Woken or moved.
+        count: i64,
     },
-    Wait {
-        lock: usize,
-        operation: u8,
-        /// The wait as the programs see it.
-        wait: Option<Wait>,
-        /// It slept without their seeing it.
-        is_hidden: bool,
-        /// A call has woken it: it will return.
-        is_woken: bool,
-    },
+    Wait(Waiting),
+}
+
+#[derive(Clone)]
+struct Waiting {
+    /// Several for futex_waitv(2).
+    locks: Vec<usize>,
+    /// The one that wakes it after it was moved.
+    moved_to: Option<usize>,
+    operation: u8,
+    /// What it expects the word to be.
+    value: u32,
+    /// The wait as the programs see it.
+    wait: Option<Wait>,
+    /// It slept without their seeing it.
+    is_hidden: bool,
+    /// A call has woken it through that of its futexes: it will return.
+    woken: Option<usize>,
+    /// restart_syscall(2) has taken it up again.
+    is_restarted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,40 +86,50 @@ struct Thread {
     tgid: u32,
     place: Place,
     call: Call,
+    /// An interval has ended since the iterator came by.
+    edge: Option<Edge>,
 }
 
 pub(crate) struct Futexes {
     pub(crate) programs: Programs,
+    pub(crate) book: Book,
     rng: Rng,
     now: u64,
     idle: Pointer,
     threads: Vec<Thread>,
-    pub(crate) locks: Vec<Pointer>,
-    rows: BTreeMap<(usize, u8, u32), Row>,
-    /// Calls that slept unseen.
-    pub(crate) unseen: u64,
-    /// Waits whose end was seen.
-    pub(crate) returned: u64,
+    locks: Vec<Lock>,
+    /// Where calls find arrays, one of each thread.
+    arrays: Vec<Pointer>,
+    /// The latest requeue that moved anyone: from, to, process, when.
+    requeues: Vec<(usize, usize, u32, u64)>,
     is_over: bool,
+}
+
+/// How deep in PID namespaces a process is.
+fn level(tgid: u32) -> u32 {
+    u32::from(tgid % PROCESSES == 1)
 }
 
 impl Futexes {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
         let programs = Programs::new(host);
-        let locks = (0..LOCKS).map(|_| programs.lock()).collect();
+        let mut rng = Rng::with_seed(seed);
+        let lock = |at| Lock::new(programs.page(), rng.usize(..), at % 2 == 1);
+        let locks = (0..LOCKS).map(lock).collect();
+        let threads = PROCESSES * THREADS_OF_EACH;
         let mut world = Self {
             idle: programs.thread(0, 0),
+            arrays: (0..threads).map(|_| programs.page()).collect(),
             programs,
-            rng: Rng::with_seed(seed),
+            book: Book::default(),
+            rng,
             now: BEGIN_NS,
             threads: Vec::new(),
             locks,
-            rows: BTreeMap::new(),
-            unseen: 0,
-            returned: 0,
+            requeues: Vec::new(),
             is_over: false,
         };
-        for at in 0..PROCESSES * THREADS_OF_EACH {
+        for at in 0..threads {
             let (tid, tgid) = (100 + at, 100 + at % PROCESSES);
             world.threads.push(Thread {
                 task: world.programs.thread(tid, tgid),
@@ -100,55 +137,38 @@ impl Futexes {
                 tgid,
                 place: Place::Running,
                 call: Call::None,
+                edge: None,
             });
+            world
+                .programs
+                .level(world.threads[at as usize].task, level(tgid));
         }
         world.set(None);
         world.programs.begin(BEGIN_NS);
         for at in 0..world.threads.len() {
-            // Some wait already: of these waits as much counts as is in the window.
-            if at % 4 == 3 {
-                let lock = world.rng.usize(0..LOCKS);
-                world.begin_wait(at, lock);
-                let Call::Wait { wait, .. } = &mut world.threads[at].call else {
-                    unreachable!()
-                };
-                *wait = Some(Wait::at(BEGIN_NS));
-                world.place(at, Place::Asleep);
-            } else {
-                world.asks(at, NO_CALL, [0; 6]);
-                world.place(at, Place::Running);
-            }
-            world.set(None);
-            world.programs.seed(world.threads[at].task);
+            world.is_found(at);
         }
         world
     }
 
-    /// Every other lock lies in memory that processes share.
-    pub(crate) fn is_shared(lock: usize) -> bool {
-        lock % 2 == 1
-    }
-
-    pub(crate) fn all_threads(&self) -> Vec<(u32, u32)> {
-        self.threads
-            .iter()
-            .map(|thread| (thread.tid, thread.tgid))
-            .collect()
-    }
-
-    /// Rows of every lock, operation and process, those without waits included.
-    pub(crate) fn rows(&self) -> Vec<((usize, u8, u32), Row)> {
-        let mut all = Vec::new();
-        for lock in 0..LOCKS {
-            for operation in WAITS {
-                for process in 0..PROCESSES {
-                    let key = (lock, operation, 100 + process);
-                    let row = self.rows.get(&key).map(Row::copy).unwrap_or_default();
-                    all.push((key, row));
-                }
+    /// Some wait already: of these waits as much counts as is in the window.
+    fn is_found(&mut self, at: usize) {
+        if at % 4 == 3 {
+            let mut waiting = self.begins_to_wait(at);
+            let mut key = self.key(at, &waiting);
+            // Nobody reads another process's array.
+            if waiting.operation == WAITV {
+                (key.address, key.is_shared) = (0, false);
             }
+            waiting.wait = Some(Wait::at(key, self.threads[at].tid, BEGIN_NS));
+            self.threads[at].call = Call::Wait(waiting);
+            self.place(at, Place::Asleep);
+        } else {
+            self.asks(at, NO_CALL, [0; 6]);
+            self.place(at, Place::Running);
         }
-        all
+        self.set(None);
+        self.programs.seed(self.threads[at].task);
     }
 
     /// Time, CPU and who is current; `None`: the idle task.
@@ -166,14 +186,25 @@ impl Futexes {
         self.programs.state(self.threads[at].task, queued, runs);
     }
 
-    fn asks(&self, at: usize, number: i64, arguments: [u64; 6]) {
-        self.programs.asks(self.threads[at].task, number, arguments);
+    fn key(&self, at: usize, waiting: &Waiting) -> Key {
+        let lock = &self.locks[waiting.locks[0]];
+        Key {
+            address: lock.address(),
+            operation: waiting.operation,
+            is_shared: lock.is_shared,
+            tgid: self.threads[at].tgid,
+        }
     }
 
     pub(crate) fn step(&mut self) {
         self.now += self.rng.u64(1..2_000_000);
         let at = self.rng.usize(0..self.threads.len());
-        match (self.threads[at].place, self.threads[at].call) {
+        self.acts_at(at);
+    }
+
+    fn acts_at(&mut self, at: usize) {
+        let thread = &self.threads[at];
+        match (thread.place, thread.call.clone()) {
             (Place::Queued, _) => self.runs(at),
             (Place::Asleep, _) => self.interrupt(at),
             (Place::Running, Call::None) => self.acts(at),
@@ -181,89 +212,84 @@ impl Futexes {
                 0 => self.sleeps(at, false),
                 _ => self.leaves_call(at),
             },
-            (Place::Running, Call::Wake { lock, .. }) => match self.rng.u32(0..4) {
+            (Place::Running, Call::Wake { .. }) => match self.rng.u32(0..6) {
                 0 => self.is_preempted(at),
-                1 => self.returns(at),
-                _ => self.wakes(at, lock),
+                1 => self.wake_returns(at),
+                2..4 => self.moves(at),
+                _ => self.wakes(at),
             },
-            (
-                Place::Running,
-                Call::Wait {
-                    is_woken,
-                    is_hidden,
-                    wait,
-                    ..
-                },
-            ) => match self.rng.u32(0..6) {
+            (Place::Running, Call::Wait(waiting)) => match self.rng.u32(0..6) {
                 0 => self.is_preempted(at),
-                1..=3 if !is_woken => self.sleeps(
-                    at,
-                    wait.is_none() && !is_hidden && self.now.is_multiple_of(7),
-                ),
-                _ => self.returns(at),
+                1..=3 if waiting.woken.is_none() => {
+                    // What is taken up again says nothing of itself when it returns.
+                    let can_hide =
+                        waiting.wait.is_none() && !waiting.is_hidden && !waiting.is_restarted;
+                    let hide = can_hide && self.rng.u32(0..7) == 0;
+                    self.sleeps(at, hide);
+                }
+                _ => self.wait_returns(at),
             },
         }
     }
 
     /// A thread between calls.
     fn acts(&mut self, at: usize) {
-        let lock = self.rng.usize(0..LOCKS);
-        match self.rng.u32(0..10) {
-            0..=3 => {
-                self.begin_wait(at, lock);
-                self.enters(at);
-            }
-            4..=6 => {
-                let operation = *self.rng.choice(&WAKES).expect("some");
-                self.asks_futex(at, lock, operation);
-                self.threads[at].call = Call::Wake { lock, woken: 0 };
-                self.enters(at);
-            }
-            7 => {
-                self.asks(at, OTHER, [0; 6]);
+        match self.rng.u32(0..12) {
+            0..=3 => self.waits(at),
+            4..=7 => self.begins_to_wake(at),
+            8 => {
+                // Others are taken up again, too.
+                let number = if self.rng.bool() { OTHER } else { RESTART };
+                self.asks(at, number, [0; 6]);
                 self.threads[at].call = Call::Other;
                 self.sleeps(at, false);
             }
-            8 => self.is_preempted(at),
+            9 => {
+                let lock = self.rng.usize(0..LOCKS);
+                self.changes_hands(lock);
+            }
+            10 => self.is_preempted(at),
             _ => self.is_replaced(at),
         }
     }
 
-    fn begin_wait(&mut self, at: usize, lock: usize) {
-        let operation = *self.rng.choice(&WAITS).expect("some");
-        self.asks_futex(at, lock, operation);
-        self.threads[at].call = Call::Wait {
-            lock,
-            operation,
-            wait: None,
-            is_hidden: false,
-            is_woken: false,
+    /// The thread that has a lock and releases it more often than others do.
+    fn favourite(&self, lock: usize) -> usize {
+        (5 * lock + 1) % self.threads.len()
+    }
+
+    /// The lock says from now on that another thread has it, or nobody, or what was never a thread.
+    fn changes_hands(&mut self, lock: usize) {
+        let tid = match self.rng.bool() {
+            true => self.threads[self.favourite(lock)].tid,
+            false => self.rng.choice(&self.threads).expect("some").tid,
         };
-    }
-
-    /// Puts a futex call into the thread's registers.
-    fn asks_futex(&mut self, at: usize, lock: usize, operation: u8) {
-        let (number, arguments) = futex_call(self.locks[lock], Self::is_shared(lock), operation);
-        self.asks(at, number, arguments);
-    }
-
-    fn enters(&mut self, at: usize) {
-        let (lock, operation) = match self.threads[at].call {
-            Call::Wait {
-                lock, operation, ..
-            } => (lock, operation),
-            _ => return,
+        let number = match self.rng.u32(0..10) {
+            0 => 0,
+            1 => NOBODY,
+            2 => tid | 0x4000_0000,
+            _ => tid,
         };
-        let (number, arguments) = futex_call(self.locks[lock], Self::is_shared(lock), operation);
-        if number == 0 {
-            self.set(Some(at));
-            self.programs.enters(arguments);
-        }
+        self.locks[lock].is_owned_by(number);
     }
 
-    fn leaves_call(&mut self, at: usize) {
-        self.threads[at].call = Call::None;
-        self.asks(at, NO_CALL, [0; 6]);
+    /// Whom the lock names, if that is a thread that can have it.
+    fn owner(&self, at: usize, waiting: &Waiting) -> Option<Holder> {
+        let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
+        let (number, is_near) = lock.names(waiting.operation, waiting.value)?;
+        let owner = self.threads.iter().find(|thread| thread.tid == number)?;
+        // Numbers of another namespace mean others.
+        let is_meant = !is_near && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
+        (owner.tgid == waiter.tgid || is_meant).then_some(Holder {
+            kind: OWNER,
+            tid: owner.tid,
+            tgid: owner.tgid,
+            state: match owner.place {
+                Place::Running => 0,
+                Place::Queued => 1,
+                Place::Asleep => 2,
+            },
+        })
     }
 
     /// Leaves its CPU; the programs are shown it unless `is_hidden`.
@@ -293,26 +319,29 @@ impl Futexes {
     }
 
     fn sleeps(&mut self, at: usize, hide: bool) {
-        self.switches_out(at, false, hide);
-        let now = self.now;
-        if let Call::Wait {
-            wait, is_hidden, ..
-        } = &mut self.threads[at].call
-        {
-            *is_hidden |= hide;
-            if !hide {
-                wait.get_or_insert(Wait::at(now));
+        if let Call::Wait(mut waiting) = self.threads[at].call.clone() {
+            waiting.is_hidden |= hide;
+            let (now, tid) = (self.now, self.threads[at].tid);
+            match &mut waiting.wait {
+                Some(wait) => {
+                    wait.slept_ns.get_or_insert(now);
+                }
+                None if hide || self.is_over => (),
+                None => {
+                    let mut wait = Wait::at(self.key(at, &waiting), tid, now);
+                    wait.holder = self.owner(at, &waiting);
+                    waiting.wait = Some(wait);
+                }
             }
+            self.threads[at].call = Call::Wait(waiting);
         }
+        self.switches_out(at, false, hide);
     }
 
     fn is_preempted(&mut self, at: usize) {
         self.switches_out(at, true, false);
         let now = self.now;
-        if let Call::Wait {
-            wait: Some(wait), ..
-        } = &mut self.threads[at].call
-        {
+        if let Some(wait) = self.wait_of(at) {
             wait.queued_ns = Some(now);
         }
     }
@@ -323,67 +352,35 @@ impl Futexes {
         self.set(None);
         self.programs.switch(false, idle, task, 0);
         self.place(at, Place::Running);
-        if let Call::Wait {
-            wait: Some(wait), ..
-        } = &mut self.threads[at].call
-        {
-            wait.run_queue_ns += wait.queued_ns.take().map_or(0, |since| now - since);
+        if let Some(wait) = self.wait_of(at) {
+            wait.runs(now);
         }
     }
 
-    /// A futex call returns.
-    fn returns(&mut self, at: usize) {
-        let ret = match self.threads[at].call {
-            Call::Wake { woken, .. } => woken,
-            Call::Wait { is_woken: true, .. } if self.rng.u32(0..8) > 0 => 0,
-            Call::Wait {
-                wait: None,
-                is_hidden: false,
-                ..
-            } => *self
-                .rng
-                .choice(&[0, EAGAIN, ETIMEDOUT, ERESTARTSYS])
-                .expect("some"),
-            _ => *self.rng.choice(&[ETIMEDOUT, ERESTARTSYS]).expect("some"),
-        };
-        self.set(Some(at));
-        self.programs.returns(ret);
-        if let Call::Wait {
-            lock,
-            operation,
-            wait,
-            is_hidden,
-            ..
-        } = self.threads[at].call
-            && !self.is_over
-        {
-            let key = (lock, operation, self.threads[at].tgid);
-            let tid = self.threads[at].tid;
-            let row = self.rows.entry(key).or_default();
-            match wait {
-                Some(wait) => {
-                    row.waits.push(wait.counted(tid, self.now, ret));
-                    self.returned += 1;
-                }
-                None if is_hidden => self.unseen += 1,
-                None => row.raced += u64::from(ret != ERESTARTSYS),
-            }
+    fn wait_of(&mut self, at: usize) -> Option<&mut Wait> {
+        match &mut self.threads[at].call {
+            Call::Wait(Waiting { wait, .. }) => wait.as_mut(),
+            _ => None,
         }
-        self.leaves_call(at);
     }
 
     /// The thread ends, and another one gets its number.
     fn is_replaced(&mut self, at: usize) {
-        let Thread {
-            task, tid, tgid, ..
-        } = self.threads[at];
-        let parent = self.threads[(at + 1) % self.threads.len()].task;
+        let (task, tid, tgid) = (
+            self.threads[at].task,
+            self.threads[at].tid,
+            self.threads[at].tgid,
+        );
+        let parent = (at + 1) % self.threads.len();
         self.programs.free_task(task);
         let made = self.programs.thread(tid, tgid);
+        self.programs.level(made, level(tgid));
         self.threads[at].task = made;
+        self.threads[at].call = Call::None;
+        self.threads[at].edge = None;
         self.asks(at, NO_CALL, [0; 6]);
-        self.set(Some((at + 1) % self.threads.len()));
-        self.programs.fork(parent, made);
+        self.set(Some(parent));
+        self.programs.fork(self.threads[parent].task, made);
         self.place(at, Place::Queued);
     }
 }

@@ -1,0 +1,137 @@
+//! Locks of programs: words of a page, in which some libraries note who has the lock.
+
+use std::ptr;
+
+use crate::futex_calls::Pointer;
+
+/// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`
+pub(crate) const PI_WAITS: [u8; 2] = [6, 13];
+/// Operations of our own for calls besides futex(2), and what is behind them, begin here.
+pub(crate) const FUTEX2: u8 = 64;
+const WAITERS: u32 = 0x8000_0000;
+const OWNER_DIED: u32 = 0x4000_0000;
+const PAGE: usize = 4096;
+
+/// What a lock is, and what it only looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    /// glibc's mutex: 2, a count, the owner, how many use it, its kind.
+    Mutex,
+    /// One that nobody uses, or too many for any machine.
+    Unused,
+    Crowded,
+    /// One of a kind that does not exist.
+    Odd,
+    /// One of which the first word is readable, and then the page ends.
+    Torn,
+    /// The owner is in the word, with a bit for waiters: glibc's robust mutex, and what lacks one of its signs.
+    Robust,
+    Inheriting,
+    Disagreeing,
+    /// glibc's rwlock, waited for at its second or third word.
+    Phase,
+    Writers,
+    /// A word that is the number of a thread until that ends.
+    Joined,
+}
+
+const KINDS: [Kind; 13] = [
+    Kind::Plain,
+    Kind::Mutex,
+    Kind::Joined,
+    Kind::Robust,
+    Kind::Phase,
+    Kind::Writers,
+    Kind::Inheriting,
+    Kind::Mutex,
+    Kind::Unused,
+    Kind::Crowded,
+    Kind::Odd,
+    Kind::Torn,
+    Kind::Disagreeing,
+];
+
+pub(crate) struct Lock {
+    word: *mut u32,
+    kind: Kind,
+    /// It lies in memory that processes share.
+    pub(crate) is_shared: bool,
+    words: [u32; 8],
+}
+
+impl Lock {
+    /// One in a page of its own; which kind of lock is up to `pick`.
+    pub(crate) fn new(page: Pointer, pick: usize, is_shared: bool) -> Self {
+        let kind = KINDS[pick % KINDS.len()];
+        let offset = match kind {
+            Kind::Torn => PAGE - 4,
+            Kind::Writers => 4,
+            _ => 64,
+        };
+        let mut lock = Self {
+            word: page.wrapping_byte_add(offset).cast(),
+            kind,
+            is_shared,
+            words: [0; 8],
+        };
+        lock.is_owned_by(0);
+        lock
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.word as u64
+    }
+
+    /// The owner's number, any, is written down where this kind has it.
+    pub(crate) fn is_owned_by(&mut self, number: u32) {
+        let masked = number & !(WAITERS | OWNER_DIED);
+        self.words = match self.kind {
+            Kind::Plain => [0; 8],
+            Kind::Mutex => [2, 0, number, 1, 0x81, 0, 0, 0],
+            Kind::Unused => [2, 0, number, 0, 0, 0, 0, 0],
+            Kind::Crowded => [2, 0, number, (1 << 22) + 1, 0, 0, 0, 0],
+            Kind::Odd => [2, 0, number, 1, 0x800, 0, 0, 0],
+            Kind::Robust | Kind::Torn => [number | WAITERS, 1, masked, 1, 0x10, 0, 0, 0],
+            Kind::Inheriting => [number | WAITERS, 1, masked, 1, 0x20, 0, 0, 0],
+            Kind::Disagreeing => [number | WAITERS, 1, masked + 1, 1, 0x10, 0, 0, 0],
+            Kind::Phase => [3, 0, 0, 0, number, 0, 0, 0],
+            Kind::Writers => [3, 0, 0, number, 0, 0, 0, 0],
+            Kind::Joined => [number, 0, 0, 0, 0, 0, 0, 0],
+        };
+        let readable = if self.kind == Kind::Torn { 1 } else { 8 };
+        // SAFETY: words of the page, to which nothing else points.
+        unsafe { ptr::copy_nonoverlapping(self.words.as_ptr(), self.word, readable) };
+    }
+
+    /// What a waiter expects the word to be.
+    pub(crate) fn value(&self) -> u32 {
+        match self.kind {
+            // 1 would make it a thread's own word.
+            Kind::Plain => 7,
+            _ => self.words[0],
+        }
+    }
+
+    /// Whom the lock names as its owner to one who waits with this operation for this value, and whether only threads of the
+    /// waiter's own process can be meant.
+    pub(crate) fn names(&self, operation: u8, value: u32) -> Option<(u32, bool)> {
+        let word = self.words[0] & !(WAITERS | OWNER_DIED);
+        if operation >= FUTEX2 {
+            return None;
+        }
+        if PI_WAITS.contains(&operation) {
+            return Some((word, false));
+        }
+        match self.kind {
+            Kind::Mutex => Some((self.words[2], false)),
+            Kind::Robust => Some((word, false)),
+            Kind::Phase => Some((self.words[4], false)),
+            Kind::Writers => Some((self.words[3], false)),
+            Kind::Joined if self.is_shared && value == self.words[0] && value & WAITERS == 0 => {
+                Some((value, true))
+            }
+            _ => None,
+        }
+    }
+}
