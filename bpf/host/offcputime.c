@@ -7,13 +7,40 @@
 /* Two addresses are on every stack that is walked from outside. */
 #undef bpf_get_task_stack
 #define bpf_get_task_stack(task, addresses, bytes, flags) 16
+static __u64 host_intern(__u32 slot);
+
+/* Who wakes is known by its number. */
+#undef intern_stack
+#define intern_stack(slot, tgid, urgent) host_intern(slot)
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
 
-/* A quarter of the threads are the kernel's. */
+static __u64 host_intern(__u32 slot)
+{
+	const struct stack_record *record = &scratch_at(slot)->record;
+
+	return record->kind == STACK_WAKER && record->tgid == record->addresses[0] ? record->tgid + 1 : 0;
+}
+
+#define HOST_FILE_TYPES 13
+
+/* A quarter of the threads are the kernel's, and descriptor 0 is a file of any type. */
 static void host_give(struct task_struct *task)
 {
+	static struct inode inodes[HOST_FILE_TYPES];
+	static struct file files[HOST_FILE_TYPES], *opened[HOST_FILE_TYPES];
+	static struct fdtable tables[HOST_FILE_TYPES];
+	static struct files_struct all[HOST_FILE_TYPES];
+	__u32 type = task->pid % HOST_FILE_TYPES;
+
 	task->flags = task->pid % 4 == 3 ? PF_KTHREAD : 0;
+	inodes[type].i_mode = type << 12 | 0644;
+	files[type].f_inode = &inodes[type];
+	opened[type] = &files[type];
+	tables[type].max_fds = 1;
+	tables[type].fd = &opened[type];
+	all[type].fdt = &tables[type];
+	task->files = &all[type];
 }
 
 /* All registers differ but those that hold the system call's number, which is 0. */
@@ -293,4 +320,48 @@ __u64 host_out_of_order(void)
 __u64 host_unreported(void)
 {
 	return losses.unreported;
+}
+
+/* Rows tell who ended a wait, and which file it was for. */
+void host_ask_whom_and_what(void)
+{
+	struct offcputime_config asked = config;
+	struct wait_config what = waits;
+
+	asked.wakers = 1;
+	what.takes_fd[0] = 1;
+	host_poke(&config, &asked, sizeof(asked));
+	host_poke(&waits, &what, sizeof(what));
+}
+
+void host_waking(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	sched_waking(context);
+}
+
+struct host_waits {
+	/* Thread, who woke it, 1 for a thread of the kernel, the file's type; times, and ns of them. */
+	void (*row)(void *to, const __u64 numbers[6]);
+	void *to;
+};
+
+static bool host_takes_row(const void *of, const void *value, void *to)
+{
+	const struct host_waits *taking = to;
+	const struct offcputime_key *key = of;
+	const struct offcputime_value *sum = value;
+
+	taking->row(taking->to, (__u64[]){ key->tid, key->waker, key->call.syscall == NO_SYSCALL, key->call.file_type,
+					    sum->count, sum->blocked_ns + sum->runqueue_ns });
+	return true;
+}
+
+/* Takes all rows. */
+void host_take_rows(void (*row)(void *to, const __u64 numbers[6]), void *to)
+{
+	struct host_waits taking = { row, to };
+
+	host_visit(&offcpu_time, host_takes_row, &taking);
 }

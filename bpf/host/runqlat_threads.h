@@ -9,6 +9,48 @@
 #define HOST_FIRST_PROCESS 1000000
 #define HOST_FIRST_CGROUP 2000000
 
+/* The tool's PID namespace; what numbers are there besides. */
+#define HOST_NAMESPACE 77
+#define HOST_INNER_THREADS 3000000
+#define HOST_INNER_PROCESSES 4000000
+
+struct host_number {
+	struct pid pid;
+	/* Of pid.numbers. */
+	struct upid inner;
+};
+
+static void host_number(struct task_struct *task, __u32 inner, bool is_own)
+{
+	static struct pid_namespace own, other;
+	struct host_number *number = host_make_task(sizeof(*number));
+
+	own.ns.inum = HOST_NAMESPACE;
+	other.ns.inum = HOST_NAMESPACE + 1;
+	number->pid.level = inner ? 1 : 0;
+	number->inner.nr = inner;
+	number->inner.ns = is_own ? &own : &other;
+	task->thread_pid = &number->pid;
+}
+
+/* Of six threads one is outside the tool's namespace, one in another beside it. */
+static void host_number_thread(struct task_struct *task)
+{
+	bool is_within = task->pid && task->pid % 6 < 5;
+
+	host_number(task, is_within ? HOST_INNER_THREADS + task->pid : 0, task->pid % 6 < 4);
+}
+
+/* The tool has a PID namespace of its own from now on. */
+void host_within_namespace(void)
+{
+	struct target_config inside = targets;
+
+	inside.pid_namespace = HOST_NAMESPACE;
+	host_poke(&targets, &inside, sizeof(inside));
+	pid_namespace_level = 1;
+}
+
 /* Thread n is in process n % 5 under a leader of another name, and in cgroup n % 3. */
 static void host_give(struct task_struct *task)
 {
@@ -22,6 +64,8 @@ static void host_give(struct task_struct *task)
 	leader->pid = leader->tgid = HOST_FIRST_PROCESS + process;
 	leader->group_leader = leader->real_parent = leader;
 	host_call((__u8 *)leader->comm, 'p', leader->tgid);
+	host_number(leader, HOST_INNER_PROCESSES + process, true);
+	host_number_thread(task);
 	task->tgid = leader->tgid;
 	task->group_leader = task->real_parent = leader;
 	nodes[cgroup].id = HOST_FIRST_CGROUP + cgroup;

@@ -198,6 +198,8 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 	else
 		count_unseen(member, now, sums);
 	member->since_ns = member->off_ns = member->runnable_ns = now;
+	/* Threads that run are woken, too. */
+	member->waker = 0;
 	if (member->ended_off_ns) {
 		count_unreported(member->ended_off_ns);
 		member->ended_off_ns = 0;

@@ -33,7 +33,7 @@ fn assert_rows([programs, model]: [Vec<Vec<u64>>; 2], seed: u64, interval: u64) 
 /// Plays 20,000 events in ten intervals; tables are full from somewhere in one of the first on.
 fn play(host: Host, seed: u64) {
     let mut world = Futexes::new(host, seed);
-    let full = (seed % 3 == 0).then_some(200 + seed * 157);
+    let full = seed.is_multiple_of(3).then_some(200 + seed * 157);
     for interval in 0..10 {
         for step in 0..2_000 {
             if full == Some(interval * 2_000 + step) {

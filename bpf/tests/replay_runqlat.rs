@@ -5,6 +5,8 @@ mod asked;
 #[path = "host/runqlat_full.rs"]
 mod full;
 mod host;
+#[path = "host/runqlat_inside.rs"]
+mod inside;
 #[path = "host/population.rs"]
 mod population;
 #[path = "host/targets.rs"]

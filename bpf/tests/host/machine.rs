@@ -70,6 +70,10 @@ pub(crate) struct Machine {
     pub(crate) tick_ns: u64,
     /// No program runs, and nobody forks.
     pub(crate) is_detached: bool,
+    /// Wakeups are told of before they happen: `sched_waking`.
+    pub(crate) waking: Option<unsafe extern "C" fn(Task)>,
+    /// Those: time, thread, and who woke it.
+    pub(crate) wakings: Vec<(u64, u32, u32)>,
     /// Threads say where they leave the scheduler, and whether they were away: `sched_exit_tp`.
     pub(crate) leave_scheduler: Option<unsafe extern "C" fn(bool)>,
 }
@@ -113,6 +117,8 @@ impl Machine {
             left_times: HashMap::new(),
             tick_ns: 1,
             is_detached: false,
+            waking: None,
+            wakings: Vec::new(),
             leave_scheduler: None,
         };
         // Whose first event is a switch has been queued since before the window, as far as a tool can know.
@@ -159,6 +165,13 @@ impl Machine {
     fn wake_one(&mut self, cpu: u32, at: usize, is_seen: bool) {
         let (tid, task) = (self.threads[at].tid, self.threads[at].task);
         let runs = self.threads[at].state == State::Running;
+        let told = is_seen && !self.is_detached && !self.threads[at].is_new;
+        if let Some(waking) = self.waking.filter(|_| told) {
+            // SAFETY: its type.
+            unsafe { waking(task) };
+            let waker = self.threads[self.cpus[cpu as usize]].tid;
+            self.wakings.push((self.now, tid, waker));
+        }
         if self.threads[at].state == State::Asleep {
             self.threads[at].state = State::Queued;
             self.threads[at].queued_ns = self.now;

@@ -1,0 +1,212 @@
+//! What offcputime says of a wait besides its length: who ended it, and which file it was for; and clocks that go backwards.
+
+#[expect(dead_code, reason = "it has more for other tests of machines")]
+mod host;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+
+use host::machine::{BEGIN_NS, Machine, Task, play};
+use oracle::{Event, Kind};
+
+/// Descriptor 0 of a thread, as host/offcputime.c gives it.
+fn file_type(tid: u32) -> u64 {
+    u64::from(tid % 13)
+}
+
+fn is_kernel_thread(tid: u32) -> bool {
+    tid % 4 == 3
+}
+
+/// Thread, who woke it, whether it is the kernel's, the file's type; then times, and ns of them.
+type Rows = BTreeMap<[u64; 4], [u64; 2]>;
+
+fn add(rows: &mut Rows, [tid, waker, is_kernel, file, count, ns]: [u64; 6]) {
+    let row = rows.entry([tid, waker, is_kernel, file]).or_default();
+    row[0] += count;
+    row[1] += ns;
+}
+
+fn told(machine: &Machine) -> Rows {
+    type Row = extern "C" fn(*mut c_void, *const [u64; 6]);
+    type Take = unsafe extern "C" fn(Row, *mut c_void);
+    extern "C" fn row(to: *mut c_void, numbers: *const [u64; 6]) {
+        // SAFETY: the host hands over what it was given, and 6 numbers.
+        unsafe { add(&mut *to.cast::<Rows>(), *numbers) };
+    }
+    let mut rows = Rows::new();
+    // SAFETY: its type.
+    unsafe { machine.host.function::<Take>("host_take_rows")(row, (&raw mut rows).cast()) };
+    rows
+}
+
+/// Times off a CPU from being seen to leave it to being seen on one. Who ended it woke the thread last meanwhile; nobody, if it could
+/// have gone on.
+fn truth(machine: &Machine) -> Rows {
+    let mut rows = Rows::new();
+    let lives: HashMap<u32, u64> = machine
+        .lives()
+        .map(|life| (life.tid, life.begin_ns))
+        .collect();
+    let mut open: HashMap<u32, (u64, bool)> = lives
+        .iter()
+        .map(|(tid, begin_ns)| (*tid, (*begin_ns, *begin_ns > BEGIN_NS)))
+        .collect();
+    for event in &machine.events {
+        let Kind::Switch {
+            prev,
+            next,
+            runnable,
+            ..
+        } = event.kind
+        else {
+            continue;
+        };
+        open.insert(prev, (event.ns, runnable));
+        let Some((since_ns, runnable)) = open.remove(&next).filter(|_| lives.contains_key(&next))
+        else {
+            continue;
+        };
+        let wakings = machine.wakings.iter().rev();
+        let waker = wakings
+            .skip_while(|waking| waking.0 > event.ns)
+            .take_while(|waking| waking.0 > since_ns)
+            .find(|waking| waking.1 == next)
+            .filter(|_| !runnable);
+        let is_kernel = is_kernel_thread(next);
+        let numbers = [
+            u64::from(next),
+            waker.map_or(0, |waking| u64::from(waking.2) + 1),
+            u64::from(is_kernel),
+            if is_kernel { 0 } else { file_type(next) },
+            1,
+            event.ns - since_ns,
+        ];
+        add(&mut rows, numbers);
+    }
+    rows
+}
+
+#[test]
+fn wakers_and_files_of_waits_are_the_machines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime");
+    for seed in 0..40 {
+        let mut machine = Machine::new(&object, seed, 0);
+        // SAFETY: their types.
+        unsafe {
+            type Ask = unsafe extern "C" fn();
+            type Waking = unsafe extern "C" fn(Task);
+            machine.host.function::<Ask>("host_ask_whom_and_what")();
+            let waking = *machine.host.function::<Waking>("host_waking");
+            machine.waking = Some(waking);
+        }
+        for _ in 0..10_000 {
+            machine.step();
+        }
+        let (told, truth) = (told(&machine), truth(&machine));
+        let first = told.iter().zip(&truth).find(|(one, other)| one != other);
+        assert!(told == truth, "seed {seed}: {first:?}");
+    }
+}
+
+/// What a target is doing, and since when: this, being off its CPU, being on a queue.
+#[derive(Clone, Copy)]
+enum Phase {
+    Running(u64),
+    Queued(u64, u64, u64),
+    Asleep(u64, u64),
+}
+
+struct Marks<'a> {
+    machine: &'a Machine,
+    begun: HashMap<u32, u64>,
+    phases: HashMap<u32, Phase>,
+}
+
+impl Marks<'_> {
+    /// Times that end with this event and began behind it.
+    fn see(&mut self, event: &Event) -> usize {
+        let now = event.ns;
+        let ended: Vec<u64> = match event.kind {
+            Kind::Wakeup { tid, .. } => match self.phase(tid) {
+                Some(Phase::Asleep(since, off)) => {
+                    self.phases.insert(tid, Phase::Queued(now, off, now));
+                    vec![since]
+                }
+                _ => Vec::new(),
+            },
+            Kind::Switch {
+                prev,
+                next,
+                runnable,
+                ..
+            } => {
+                let mut ended = self.leaves(prev, now, runnable);
+                ended.extend(self.comes(next, now));
+                ended
+            }
+            _ => Vec::new(),
+        };
+        ended.into_iter().filter(|since| now < *since).count()
+    }
+
+    fn phase(&self, tid: u32) -> Option<Phase> {
+        let begun = *self.begun.get(&tid)?;
+        let first = Phase::Asleep(begun, begun);
+        Some(self.phases.get(&tid).copied().unwrap_or(first))
+    }
+
+    fn leaves(&mut self, tid: u32, now: u64, runnable: bool) -> Vec<u64> {
+        let Some(phase) = self.phase(tid) else {
+            return Vec::new();
+        };
+        let next = match runnable {
+            true => Phase::Queued(now, now, now),
+            false => Phase::Asleep(now, now),
+        };
+        self.phases.insert(tid, next);
+        let (Phase::Running(since) | Phase::Queued(since, ..) | Phase::Asleep(since, _)) = phase;
+        let is_dead = self.machine.left[&(tid, now)].state & 0x80 > 0;
+        let life = is_dead.then(|| self.begun[&tid]);
+        [since].into_iter().chain(life).collect()
+    }
+
+    fn comes(&mut self, tid: u32, now: u64) -> Vec<u64> {
+        let Some(phase) = self.phase(tid) else {
+            return Vec::new();
+        };
+        self.phases.insert(tid, Phase::Running(now));
+        match phase {
+            Phase::Running(since) => vec![since],
+            Phase::Asleep(since, off) => vec![since, off],
+            Phase::Queued(since, off, queued) => vec![since, off, queued],
+        }
+    }
+}
+
+#[test]
+fn clock_that_goes_backwards_is_told() {
+    play("offcputime", |machine, seed| {
+        machine.now -= 1_000_000_000;
+        let back = machine.events.len();
+        for _ in 0..100 {
+            machine.step();
+        }
+        let lives = machine.lives().map(|life| (life.tid, life.begin_ns));
+        let mut marks = Marks {
+            begun: lives.collect(),
+            machine,
+            phases: HashMap::new(),
+        };
+        let (before, after) = machine.events.split_at(back);
+        let early: usize = before.iter().map(|event| marks.see(event)).sum();
+        let late: usize = after.iter().map(|event| marks.see(event)).sum();
+        // SAFETY: its type.
+        let told = unsafe {
+            type Told = unsafe extern "C" fn() -> u64;
+            machine.host.function::<Told>("host_negative")()
+        };
+        assert_eq!((early, told), (0, late as u64), "seed {seed}");
+    });
+}
