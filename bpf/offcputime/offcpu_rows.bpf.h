@@ -97,7 +97,6 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 		key.is_known = member->described == switches_of(task) + 1;
 	add_row(&key, member->ended_off_ns, member->ended_runqueue_ns);
 	member->ended_off_ns = 0;
-	member->waker = 0;
 }
 
 static __always_inline __u64 syscall_of(struct task_struct *task)

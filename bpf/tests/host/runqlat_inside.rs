@@ -51,6 +51,8 @@ fn assert_inside(machine: &mut Machine, seed: u64) {
                     _ => (0, 0, 0),
                 };
                 assert_eq!(caused(machine, tid), expected, "{what}");
+                // The number that one has in another namespace.
+                assert_eq!(caused(machine, 3_000_000 + tid), (0, 0, 0), "{what}");
             }
         }
     }

@@ -1,0 +1,420 @@
+//! A machine on whose CPUs events fire while threads of all kinds run, and what a profile of it is.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+
+use fastrand::Rng;
+
+use crate::host::Host;
+use crate::host::machine::Task;
+
+const CPUS: u32 = 8;
+const KTHREAD: u32 = 0x0020_0000;
+const NO_EXEC: u32 = 0x40;
+/// The tool itself.
+const TOOL: u32 = 11;
+const KERNEL_STACK: u64 = 1;
+const SAVED_STACK: u64 = 2;
+
+/// `struct profile_config` of profile.bpf.c.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Config {
+    no_user: u32,
+    no_kernel: u32,
+    idle: u32,
+    by_thread: u32,
+    every: u64,
+    weight_arg: u32,
+    weight_offset: u32,
+    weight_size: u32,
+    weight_signed: u32,
+    everything: u32,
+    pad: u32,
+}
+
+/// `struct target_config` of targets.bpf.h.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Targets {
+    mode: u32,
+    pid_namespace: u32,
+    own_tgid: u32,
+    by: [u32; 4],
+    cgroup_id: u64,
+    own_since_ns: u64,
+}
+
+struct Thread {
+    task: Task,
+    tid: u32,
+    tgid: u32,
+    is_kernel: bool,
+    /// A process that the tool has forked to read files.
+    is_helper: bool,
+    comm: [u8; 16],
+}
+
+/// Process, thread, name and stacks; then samples and weight.
+type Rows = BTreeMap<[u64; 6], [u64; 2]>;
+
+pub(crate) struct Samples {
+    host: Host,
+    rng: Rng,
+    now: u64,
+    asked: Config,
+    targets: Targets,
+    keeps_moments: bool,
+    threads: Vec<Thread>,
+    window: (u64, u64),
+    lacks: (bool, bool),
+    is_full: bool,
+    rows: Rows,
+    /// By CPU: events, idle ones, others', samples.
+    sums: Vec<[u64; 4]>,
+    since_sample: Vec<u64>,
+    /// Rows that found no room, scratches in use, bad weights, moments that found no room.
+    losses: [u64; 4],
+    moment: Option<[u64; 8]>,
+}
+
+impl Samples {
+    pub(crate) fn new(host: Host, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let asked = Config {
+            no_user: u32::from(rng.u32(0..3) == 0),
+            no_kernel: u32::from(rng.u32(0..3) == 0),
+            idle: u32::from(rng.bool()),
+            by_thread: u32::from(rng.bool()),
+            every: rng.u64(1..5),
+            weight_arg: rng.u32(0..7),
+            weight_offset: rng.u32(0..9),
+            weight_size: *rng.choice(&[0, 1, 2, 4, 8]).expect("some"),
+            weight_signed: u32::from(rng.bool()),
+            everything: u32::from(rng.bool()),
+            pad: 0,
+        };
+        let targets = Targets {
+            mode: rng.u32(0..3),
+            own_tgid: TOOL,
+            own_since_ns: 500,
+            ..Targets::default()
+        };
+        let keeps_moments = rng.bool();
+        // SAFETY: its type.
+        unsafe {
+            type Ask = unsafe extern "C" fn(*const Config, *const Targets, u32);
+            let ask = host.function::<Ask>("host_ask");
+            ask(
+                &raw const asked,
+                &raw const targets,
+                u32::from(keeps_moments),
+            );
+        }
+        let mut samples = Self {
+            host,
+            rng,
+            now: 1_000,
+            asked,
+            targets,
+            keeps_moments,
+            threads: Vec::new(),
+            window: (0, 0),
+            lacks: (false, false),
+            is_full: false,
+            rows: Rows::new(),
+            sums: vec![[0; 4]; CPUS as usize],
+            since_sample: vec![0; CPUS as usize],
+            losses: [0; 4],
+            moment: None,
+        };
+        samples.make_threads();
+        samples
+    }
+
+    /// The idle task, the tool and those that it has forked, one like them that is older, kernel threads, processes.
+    fn make_threads(&mut self) {
+        self.thread(0, KTHREAD, 0, None, None);
+        self.thread(TOOL, 0, 400, None, None);
+        self.thread(TOOL + 1, 0, 410, Some(1), None);
+        self.thread(20, NO_EXEC, 500, None, Some(1));
+        self.thread(21, NO_EXEC, 499, None, Some(1));
+        self.thread(22, 0, 600, None, Some(1));
+        self.thread(23, NO_EXEC, 600, None, Some(5));
+        self.thread(30, KTHREAD, 1, None, None);
+        self.thread(31, KTHREAD, 2, None, None);
+        for process in 0..4 {
+            let leader = self.threads.len();
+            let tid = 100 + 10 * process;
+            self.thread(tid, 0, 50, None, None);
+            self.thread(tid + 1, 0, 60, Some(leader), None);
+        }
+        self.threads[3].is_helper = true;
+    }
+
+    fn thread(
+        &mut self,
+        tid: u32,
+        flags: u32,
+        start: u64,
+        leader: Option<usize>,
+        parent: Option<usize>,
+    ) {
+        type Make = unsafe extern "C" fn(u32, u32, u64, Task, Task, *const u8) -> Task;
+        let task = |at: Option<usize>| at.map_or(ptr::null_mut(), |at| self.threads[at].task);
+        let mut comm = [0; 16];
+        comm.fill_with(|| self.rng.lowercase() as u8);
+        comm[15] = 0;
+        // SAFETY: its type; the tasks live as long as the object.
+        let made = unsafe {
+            let make = self.host.function::<Make>("host_thread");
+            make(tid, flags, start, task(leader), task(parent), comm.as_ptr())
+        };
+        self.threads.push(Thread {
+            task: made,
+            tid,
+            tgid: leader.map_or(tid, |at| self.threads[at].tid),
+            is_kernel: flags & KTHREAD > 0,
+            is_helper: false,
+            comm,
+        });
+    }
+
+    pub(crate) fn step(&mut self, step: u32) {
+        self.now += self.rng.u64(1..1_000);
+        match step {
+            500 => self.opens((self.now, 0)),
+            3_000 if self.rng.bool() => self.opens((self.window.0, self.now + 200_000)),
+            _ => (),
+        }
+        if step == 2_500 && self.rng.u32(0..3) == 0 {
+            // SAFETY: its type.
+            unsafe { self.host.function::<unsafe extern "C" fn()>("host_fill")() };
+            self.is_full = true;
+        }
+        if self.rng.u32(0..50) == 0 {
+            self.lacks = (self.rng.u32(0..4) == 0, self.rng.u32(0..4) == 0);
+            // SAFETY: its type.
+            unsafe {
+                let lack = self
+                    .host
+                    .function::<unsafe extern "C" fn(bool, bool)>("host_lack");
+                lack(self.lacks.0, self.lacks.1);
+            }
+        }
+        let (cpu, at) = (self.rng.u32(0..CPUS), self.rng.usize(0..self.threads.len()));
+        // SAFETY: its type.
+        unsafe {
+            type Set = unsafe extern "C" fn(u64, u32, Task);
+            self.host.function::<Set>("host_set")(self.now, cpu, self.threads[at].task);
+        }
+        match self.rng.u32(0..3) {
+            0 => self.ticks(cpu, at),
+            1 => self.reaches_tracepoint(cpu, at),
+            _ => self.reaches_probe(cpu, at),
+        }
+        self.assert_moment(step);
+    }
+
+    fn opens(&mut self, window: (u64, u64)) {
+        self.window = window;
+        // SAFETY: its type.
+        unsafe {
+            type Window = unsafe extern "C" fn(u64, u64);
+            self.host.function::<Window>("host_window")(window.0, window.1);
+        }
+    }
+
+    /// In the kernel, addresses are negative.
+    fn ticks(&mut self, cpu: u32, at: usize) {
+        let is_inside = self.rng.bool();
+        let base = self.rng.u64(1..1 << 40) | if is_inside { 1 << 63 } else { 0 };
+        // SAFETY: its type.
+        let place = unsafe {
+            self.host
+                .function::<unsafe extern "C" fn(u64) -> u64>("host_tick")(base)
+        };
+        self.fires(cpu, at, if is_inside { SAVED_STACK } else { place }, None);
+    }
+
+    fn reaches_tracepoint(&mut self, cpu: u32, at: usize) {
+        let mut record = [0_u8; 16];
+        self.rng.fill(&mut record);
+        // Half of them have small numbers, some of these 0.
+        if self.rng.bool() {
+            record.fill(0);
+            record[self.asked.weight_offset as usize] = self.rng.u8(0..3);
+        }
+        // SAFETY: its type.
+        unsafe {
+            type Reach = unsafe extern "C" fn(*const u8);
+            self.host.function::<Reach>("host_tracepoint")(record.as_ptr());
+        }
+        let (size, offset) = (
+            self.asked.weight_size as usize,
+            self.asked.weight_offset as usize,
+        );
+        let field = &record[offset..offset + size];
+        let is_negative = field
+            .last()
+            .is_some_and(|top| self.asked.weight_signed > 0 && top & 0x80 > 0);
+        let number = field
+            .iter()
+            .rev()
+            .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        let weight = match size {
+            0 => 1,
+            _ if is_negative => 0,
+            _ => number,
+        };
+        self.fires(cpu, at, SAVED_STACK, Some(weight));
+    }
+
+    fn reaches_probe(&mut self, cpu: u32, at: usize) {
+        let mut registers = [0; 10];
+        registers.fill_with(|| self.rng.u64(0..9));
+        registers[7] += 1;
+        // SAFETY: its type.
+        unsafe {
+            type Reach = unsafe extern "C" fn(*const u64, bool);
+            self.host.function::<Reach>("host_probe")(registers.as_ptr(), self.rng.bool());
+        }
+        let weight = match self.asked.weight_arg as usize {
+            0 => 1,
+            argument => registers[argument],
+        };
+        let place = registers[7] * 31 * 31 + registers[8] * 31 + registers[9];
+        self.fires(cpu, at, place, Some(weight));
+    }
+
+    fn is_wanted(&self, thread: &Thread) -> bool {
+        if thread.tid == 0 {
+            return self.asked.idle > 0;
+        }
+        let is_own = thread.tgid == TOOL || thread.is_helper;
+        let is_kind = match self.targets.mode {
+            _ if self.asked.everything > 0 => true,
+            0 => true,
+            1 => !thread.is_kernel,
+            _ => thread.is_kernel,
+        };
+        is_kind && !is_own
+    }
+
+    /// `weight`: of an event that counts every so many times; ticks are that far apart already.
+    fn fires(&mut self, cpu: u32, at: usize, place: u64, weight: Option<u64>) {
+        let (start_ns, end_ns) = self.window;
+        if start_ns == 0 || (end_ns > 0 && self.now >= end_ns) {
+            return;
+        }
+        let (thread, cpu_at) = (&self.threads[at], cpu as usize);
+        let is_wanted = self.is_wanted(thread);
+        let sums = &mut self.sums[cpu_at];
+        sums[0] += 1;
+        sums[1] += u64::from(thread.tid == 0);
+        sums[2] += u64::from(thread.tid != 0 && !is_wanted);
+        if !is_wanted {
+            return;
+        }
+        if let Some(weight) = weight {
+            self.since_sample[cpu_at] += 1;
+            if self.since_sample[cpu_at] < self.asked.every {
+                return;
+            }
+            self.since_sample[cpu_at] = 0;
+            self.losses[2] += u64::from(weight == 0);
+        }
+        if self.lacks.0 {
+            self.losses[1] += 1;
+            return;
+        }
+        sums[3] += 1;
+        let weight = weight.map_or(1, |weight| weight.wrapping_mul(self.asked.every));
+        let [first, last] = [&thread.comm[..8], &thread.comm[8..]]
+            .map(|half| u64::from_ne_bytes(half.try_into().expect("8 bytes")));
+        let tid = if self.asked.by_thread > 0 {
+            thread.tid
+        } else {
+            0
+        };
+        let key = [
+            u64::from(thread.tgid),
+            u64::from(tid),
+            first,
+            last,
+            if self.asked.no_kernel > 0 {
+                0
+            } else {
+                KERNEL_STACK
+            },
+            if self.asked.no_user > 0 { 0 } else { place },
+        ];
+        if self.keeps_moments && self.lacks.1 {
+            self.losses[3] += 1;
+        } else if self.keeps_moments {
+            let thread = u64::from(thread.tid);
+            self.moment = Some([
+                self.now,
+                weight,
+                u64::from(cpu),
+                thread,
+                key[0],
+                key[1],
+                key[4],
+                key[5],
+            ]);
+        }
+        if self.is_full && !self.rows.contains_key(&key) {
+            self.losses[0] += 1;
+            return;
+        }
+        let row = self.rows.entry(key).or_default();
+        row[0] += 1;
+        row[1] = row[1].wrapping_add(weight);
+    }
+
+    fn assert_moment(&mut self, step: u32) {
+        let mut told = [0; 8];
+        // SAFETY: its type.
+        let is_kept = unsafe {
+            type Take = unsafe extern "C" fn(*mut u64) -> bool;
+            self.host.function::<Take>("host_take_moment")(told.as_mut_ptr())
+        };
+        assert_eq!(
+            is_kept.then_some(told),
+            self.moment.take(),
+            "step {step}, {:?}",
+            self.asked
+        );
+    }
+
+    pub(crate) fn assert_the_same(&self, seed: u64) {
+        type Row = extern "C" fn(*mut c_void, *const [u64; 8]);
+        type Take = unsafe extern "C" fn(Row, *mut c_void);
+        type Told = unsafe extern "C" fn(u32, *mut u64);
+        extern "C" fn row(to: *mut c_void, numbers: *const [u64; 8]) {
+            // SAFETY: the host hands over what it was given, and 8 numbers.
+            let (rows, numbers) = unsafe { (&mut *to.cast::<Rows>(), *numbers) };
+            let [key @ .., samples, weight] = numbers;
+            rows.insert(key, [samples, weight]);
+        }
+        let what = format!("seed {seed}, {:?}, {:?}", self.asked, self.targets);
+        let mut rows = Rows::new();
+        // SAFETY: its type.
+        unsafe { self.host.function::<Take>("host_take_rows")(row, (&raw mut rows).cast()) };
+        assert!(
+            rows == self.rows,
+            "{what}: {} rows, {}",
+            rows.len(),
+            self.rows.len()
+        );
+        for cpu in 0..CPUS {
+            let mut told = [0; 9];
+            // SAFETY: its type.
+            unsafe { self.host.function::<Told>("host_told")(cpu, told.as_mut_ptr()) };
+            let expected = [&self.sums[cpu as usize][..], &self.losses, &[0]].concat();
+            assert_eq!(told.as_slice(), expected, "{what}, CPU {cpu}");
+        }
+    }
+}
