@@ -212,3 +212,14 @@ pub(crate) fn switch(ns: u64, prev: u32, next: u32, runnable: bool) -> Event {
     };
     Event { ns, cpu: 0, kind }
 }
+
+/// On another one.
+#[cfg(test)]
+pub(crate) fn wakeup(ns: u64, tid: u32) -> Event {
+    let kind = Kind::Wakeup {
+        tid,
+        is_new: false,
+        runs: false,
+    };
+    Event { ns, cpu: 1, kind }
+}
