@@ -8,5 +8,6 @@
 #include "locks.bpf.h"
 #include "requests.bpf.h"
 #include "scheduler.bpf.h"
+#include "ticks.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

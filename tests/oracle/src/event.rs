@@ -62,6 +62,11 @@ pub enum Kind {
         /// Address.
         lock: u64,
     },
+    /// A clock of the CPU's, see [`ticks`](crate::ticks), finds a thread there.
+    Tick {
+        /// The thread; 0: nobody.
+        tid: u32,
+    },
     /// A block request gets on.
     Request {
         /// How far.
@@ -191,6 +196,7 @@ impl Event {
                     is_in_flush: event.detail & IN_FLUSH != 0,
                 },
             },
+            12 => Kind::Tick { tid },
             kind => bail!("event of kind {kind}"),
         };
         Ok(Self {

@@ -22,6 +22,7 @@ pub mod offcpu;
 pub mod requests;
 pub mod run_queue;
 mod span;
+pub mod ticks;
 
 /// The skeleton of `bpf/oracle.bpf.c`.
 #[allow(

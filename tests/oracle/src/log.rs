@@ -1,15 +1,16 @@
 //! One log in the kernel.
 
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use std::sync::atomic::{Ordering, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{OpenObject, ProgramImpl};
+use libbpf_rs::{Link, OpenObject, ProgramImpl};
 use memmap2::{Mmap, MmapOptions};
+use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
 use crate::event::Event;
 use crate::skeleton::{OracleSkel, OracleSkelBuilder, types};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub enum Engine {
     /// Switches and wakeups.
     Scheduler,
+    /// Switches alone.
+    Switches,
     /// Who is about to be made runnable.
     Wakings,
     /// System calls.
@@ -33,6 +36,8 @@ pub enum Engine {
     Locks,
     /// Block requests (Linux 6.5).
     Requests,
+    /// A clock of each CPU's, see [`Log::tick`].
+    Ticks,
 }
 
 impl Engine {
@@ -40,9 +45,11 @@ impl Engine {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Scheduler => &["log_switch", "log_wakeup", "log_wakeup_new"],
+            Self::Switches => &["log_switch"],
             Self::Wakings => &["log_waking"],
             Self::Calls => &["log_call", "log_return"],
             Self::Locks => &["log_contention", "log_contended"],
+            Self::Ticks => &["log_tick"],
             Self::Requests => &["log_started", "log_issued", "log_completed", "log_done"],
         }
     }
@@ -51,6 +58,7 @@ impl Engine {
 /// An attached log.
 pub struct Log {
     skel: OracleSkel<'static>,
+    clocks: Vec<Link>,
     engines: &'static [Engine],
     /// In the kernel's hands: a part for each CPU.
     events: Mmap,
@@ -87,6 +95,7 @@ impl Log {
         skel.attach().context("attach the oracle")?;
         Ok(Self {
             skel,
+            clocks: Vec::new(),
             engines,
             events: events.context("map the oracle's log")?,
             cpus,
@@ -101,6 +110,28 @@ impl Log {
     pub(crate) fn begin(&mut self) -> Result<()> {
         let bss = self.skel.maps.bss_data.as_deref_mut();
         bss.context("no .bss")?.is_on = 1;
+        Ok(())
+    }
+
+    /// Lets the clock of each CPU that is online tick, once in so many ns.
+    pub(crate) fn tick(&mut self, period_ns: u64) -> Result<()> {
+        let mut attr = perf_event_attr {
+            type_: PERF_TYPE_SOFTWARE,
+            size: u32::try_from(size_of::<perf_event_attr>())?,
+            config: u64::from(PERF_COUNT_SW_CPU_CLOCK),
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1.sample_period = period_ns;
+        for cpu in host::perf::online_cpus() {
+            let clock = host::perf::open(&attr, -1, cpu).context("open a CPU's clock")?;
+            // The link has the descriptor from here on.
+            let link = self
+                .skel
+                .progs
+                .log_tick
+                .attach_perf_event(clock.into_raw_fd());
+            self.clocks.push(link.context("attach to a CPU's clock")?);
+        }
         Ok(())
     }
 
