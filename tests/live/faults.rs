@@ -8,11 +8,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::cpu_times::{assert_cpu_time, stolen_samples};
+use oracle::ticks::Ticks;
+use oracle::{Below, Engine, Logs};
+
 use crate::held::Held;
 use crate::kernel::until;
+use crate::off_cpu::{Times, sees_hidden};
 use crate::offcputime::phases_ns;
 use crate::prelude::*;
+use crate::ticks::{assert_all_ticks, clock};
 use crate::tool::{COMMANDED, TRACERS};
 
 /// Stops it to see what it holds.
@@ -210,13 +214,45 @@ fn too_few_descriptors_are_one_line_with_the_remedy() {
     }
 }
 
-/// Samples at 997 Hz of so much CPU time; their number is random by its root.
-fn assert_sampled(report: &Value, cpu_ns: u64) {
-    let found = sum(list(report, "stacks"), "count");
-    let expected = cpu_ns as f64 / 1e9 * 997.0;
-    let off = expected * 0.02 + 4.0 * expected.sqrt();
-    let bounds = expected - off..=expected + off + stolen_samples(997.0);
-    assert_within("samples", found as f64, bounds, expected);
+/// What the spinners did: by the ticks of clocks, and by logs of the kernel's events from before and after the tools.
+struct Spun {
+    tids: Vec<u32>,
+    ticks: Ticks,
+    logs: Logs,
+}
+
+impl Spun {
+    /// Runs them under tools that trace, which then end, `below` which the oracle is.
+    fn under<T>(
+        below: Below,
+        workload: &mut Workload,
+        stop: impl FnOnce(&mut Workload) -> (Vec<Value>, T),
+    ) -> (Self, T) {
+        let around = below.around().expect("the oracle");
+        let clock = clock(997);
+        let (results, told) = stop(workload);
+        let spun = Self {
+            tids: results.iter().map(|thread| id(thread, "tid")).collect(),
+            ticks: clock.take().expect("a whole log"),
+            logs: around.take().expect("whole logs"),
+        };
+        (spun, told)
+    }
+
+    /// Samples at 997 Hz.
+    fn assert_sampled(&self, report: &Value) {
+        let found = sum(list(report, "stacks"), "count");
+        let main = id(&list(report, "stacks")[0], "pid");
+        assert_all_ticks(found, &self.ticks, self.tids.iter().copied().chain([main]));
+    }
+
+    /// Times off the CPU, of at least 0 µs.
+    fn assert_off(&self, report: &Value) {
+        for tid in &self.tids {
+            let times = Times::in_report(report, &self.logs, u64::from(*tid), sees_hidden());
+            times.assert_inside(&times.bracket(|_| true), |_| true);
+        }
+    }
 }
 
 /// Two threads that compute for two seconds, and what is to be said of them.
@@ -226,7 +262,7 @@ fn two_spinners() -> (Workload, String) {
     (workload, options)
 }
 
-/// CPU time by the threads' own clocks, samples by ten tools at once.
+/// As each of them would alone.
 #[test]
 fn ten_at_once_all_tell_the_truth() {
     let _machine = Machine::alone();
@@ -235,19 +271,23 @@ fn ten_at_once_all_tell_the_truth() {
         let start = |_| Tool::start(tool, format!("{options} {own}"));
         (0..10).map(start).collect::<Vec<Tool>>()
     };
-    let (profiles, waits) = (ten("profile", "-F 997"), ten("offcputime", ""));
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let (profiles, waits) = (ten("profile", "-F 997"), ten("offcputime", "-m 0"));
     profiles.iter().chain(&waits).for_each(Tool::wait_attached);
-    let cpu_ns = sum(&workload.work(), "oncpu_ns");
-    for tool in profiles {
-        assert_sampled(&tool.report(), cpu_ns);
+    let (spun, (profiles, waits)) = Spun::under(below, &mut workload, |workload| {
+        let results = workload.work();
+        let told = [profiles, waits].map(|tools| tools.into_iter().map(Tool::report).collect());
+        let [profiles, waits]: [Vec<Value>; 2] = told;
+        (results, (profiles, waits))
+    });
+    for report in profiles {
+        spun.assert_sampled(&report);
     }
-    for tool in waits {
-        let report = tool.report();
+    for report in waits {
         let lifetime = number(&report, "accounting.lifetime_ns");
         let off = phases_ns(&report).abs_diff(lifetime);
         assert_within("ns off", off, ..=lifetime / 100, &report);
-        let oncpu_ns = number(&report, "accounting.oncpu_ns");
-        assert_cpu_time(oncpu_ns, cpu_ns, 0.05);
+        spun.assert_off(&report);
     }
     workload.finish();
 }
@@ -257,21 +297,24 @@ fn ten_at_once_all_tell_the_truth() {
 fn a_stopped_tool_goes_on_where_it_was() {
     let _machine = Machine::alone();
     let (mut workload, options) = two_spinners();
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let tools = [
         ("profile", "-F 997"),
-        ("offcputime", ""),
+        ("offcputime", "-m 0"),
         ("runqlat", "200ms"),
     ];
     let tools = tools.map(|(tool, own)| Tool::start(tool, format!("{own} {options}")));
     tools.iter().for_each(Tool::wait_attached);
-    tools.iter().for_each(|tool| tool.signal(libc::SIGSTOP));
-    let cpu_ns = sum(&workload.work(), "oncpu_ns");
-    tools.iter().for_each(|tool| tool.signal(libc::SIGCONT));
-    tools.iter().for_each(Tool::interrupt);
-    let [profile, offcputime, runqlat] = tools.map(|tool| tool.finish().ok());
-    assert_sampled(&profile.report(), cpu_ns);
-    let oncpu_ns = number(&offcputime.report(), "accounting.oncpu_ns");
-    assert_cpu_time(oncpu_ns, cpu_ns, 0.05);
+    let (spun, told) = Spun::under(below, &mut workload, |workload| {
+        tools.iter().for_each(|tool| tool.signal(libc::SIGSTOP));
+        let results = workload.work();
+        tools.iter().for_each(|tool| tool.signal(libc::SIGCONT));
+        tools.iter().for_each(Tool::interrupt);
+        (results, tools.map(|tool| tool.finish().ok()))
+    });
+    let [profile, offcputime, runqlat] = told;
+    spun.assert_sampled(&profile.report());
+    spun.assert_off(&offcputime.report());
 
     // One interval is as long as the stop, and says so; none overlaps another.
     let length = |report: &Value| number(report, "end_ns") - number(report, "start_ns");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::c_program::run;
-use crate::cpu_times::{stolen_samples, watch_cpus};
 use crate::prelude::*;
 use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
+use crate::ticks::{Moment, assert_ticks, clock, moments};
 
 /// Takes the number in its first argument, with luck that is none (clone3), and is busy under it.
 const REUSE: &str = r#"
@@ -134,7 +134,7 @@ int main(void)
 	if (memory == MAP_FAILED || madvise(memory, bytes, MADV_NOHUGEPAGE))
 		return 1;
 	memset(memory, 1, bytes);
-	say("%lld\n", clock_ns(CLOCK_REALTIME));
+	say("{\"tid\": %d, \"ended_ns\": %lld}\n", getpid(), clock_ns(CLOCK_MONOTONIC));
 	return 0;
 }
 "#;
@@ -143,25 +143,20 @@ int main(void)
 fn a_commands_end_is_its_work_too() {
     let _machine = Machine::alone();
     let program = Program::c("rich", RICH, "");
-    let script = format!("{}; date +%s%N", program.text());
-    watch_cpus();
-    let output = run(Command::new(crate::built("profile"))
-        .args(["-q", "-j", "-F", "4999", "--", "sh", "-c", &script]));
-    let mut lines = output.lines();
-    let mut moment = || -> u64 { lines.next().expect("two times").parse().expect("ns") };
-    let (began, ended) = (moment(), moment());
-    let report = json(lines.next().expect("a report"));
-    let is_exit = |stack: &&Value| {
-        let mut kernel = list(stack, "kernel").iter();
-        kernel.any(|frame| frame["name"] == "do_exit")
-    };
-    let found = sum(stacks(&report).iter().filter(is_exit), "count");
-    // date has to begin before it can say when.
-    let (least, most) = ((ended - began) * 7 / 10, ended - began);
-    let samples = |ns: u64| ns * 4_999 / 1_000_000_000;
-    // Of a thread that does not run there are none.
-    let away = stolen_samples(4_999.0) as u64;
-    let range = samples(least).saturating_sub(away)..=samples(most) + 1;
-    assert!(*range.start() > 50, "{range:?}");
-    assert_within("samples", found, range, &report);
+    let path = program.dir().join("rich.perf.txt");
+    let clock = clock(997);
+    let args = format!("-q -j -F 997 -o {} -- {}", path.display(), program.text());
+    let output = Tool::run("profile", args).ok();
+    let ticks = clock.take().expect("a whole log");
+    let rich = json(output.stdout.lines().next().expect("its word"));
+    let (tid, ended) = (id(&rich, "tid"), number(&rich, "ended_ns")..u64::MAX);
+    // By then it does nothing else.
+    let of_end = moments(&path, tid).into_iter();
+    let of_end: Vec<Moment> = of_end.filter(|one| ended.contains(&one.ns)).collect();
+    assert_ticks(of_end.len() as u64, &ticks, tid, &ended);
+    let exits = of_end.iter().filter(|one| one.is_in("do_exit")).count();
+    assert!(
+        exits > 0 && exits + 2 >= of_end.len(),
+        "{exits}: {of_end:?}"
+    );
 }

@@ -24,7 +24,6 @@ mod chains_languages;
 mod chains_loads;
 mod containers;
 
-mod cpu_times;
 mod descriptors;
 mod disk;
 mod elf_entry;
@@ -83,6 +82,7 @@ mod supervised;
 mod symbols;
 mod targets;
 mod targets_cgroup;
+mod ticks;
 mod tool;
 mod traced;
 mod traps;

@@ -6,23 +6,23 @@ use profile::ask::heat::{Heat, PARTS};
 use profile::read::perf::header;
 use profile::read::{ReadOptions, read};
 
-use crate::cpu_times::untaken_samples;
 use crate::prelude::*;
+use crate::ticks::{Clocked, assert_ticks, clocked};
 
 const HERTZ: u64 = 997;
 
-/// A burst: when, s, and how long it computed, s.
+/// A burst: when, s and ns.
 struct Burst {
     when: Range<f64>,
-    cpu: f64,
+    when_ns: Range<u64>,
 }
 
 fn bursts(results: &[Value]) -> Vec<Burst> {
     let bursts = list(&results[0], "bursts");
-    let seconds = |burst: &Value, key: &str| number(burst, key) as f64 / 1e9;
-    let burst = |burst: &Value| Burst {
-        when: seconds(burst, "begin_ns")..seconds(burst, "end_ns"),
-        cpu: seconds(burst, "cpu_ns"),
+    let burst = |burst: &Value| {
+        let when_ns = number(burst, "begin_ns")..number(burst, "end_ns");
+        let when = when_ns.start as f64 / 1e9..when_ns.end as f64 / 1e9;
+        Burst { when, when_ns }
     };
     bursts.iter().map(burst).collect()
 }
@@ -82,27 +82,15 @@ impl Burst {
     }
 }
 
-/// Samples in bursts: in each as many as its CPU time has ticks, but that a hypervisor may halt the CPU in one of them.
-fn inside(bursts: &[Burst], times: &[f64], report: &Value) -> u64 {
-    let (mut all_inside, mut short, mut missing) = (0, 0, 0.0);
-    for burst in bursts {
+/// Samples in bursts: in each as many as there were ticks.
+fn inside(bursts: &[Burst], times: &[f64], found: &Clocked) -> u64 {
+    let tid = id(&found.results[0], "tid");
+    let inside = bursts.iter().map(|burst| {
         let inside = burst.samples(times);
-        // The machine may be held up by others, which its clock counts and the thread's does not.
-        let wall = burst.when.end - burst.when.start;
-        let [least, most] = [0.9 * burst.cpu, 1.1 * wall].map(|time| time * HERTZ as f64);
-        assert_within("samples", inside as f64, ..=most + 2.0, least);
-        if (inside as f64) < least - 2.0 {
-            short += 1;
-            missing = least - inside as f64;
-        }
-        all_inside += inside;
-    }
-    let untaken = untaken_samples(report);
-    assert!(
-        short <= 1 && missing <= untaken,
-        "{short} bursts are short, of {missing} samples: {untaken} untaken"
-    );
-    all_inside
+        assert_ticks(inside, &found.ticks, tid, &burst.when_ns);
+        inside
+    });
+    inside.sum()
 }
 
 #[test]
@@ -111,17 +99,17 @@ fn samples_have_the_times_of_the_bursts_that_they_are_of() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("bursts.perf.txt");
     let workload = Workload::start("bursts", "--bursts 5 --millis 100");
-    let options = format!("-F {HERTZ} -o {}", path.display());
-    let (report, results) = traced("profile", &options, workload);
-    let bursts = bursts(&results);
+    let options = format!("-o {}", path.display());
+    let found = clocked(HERTZ, &options, workload);
+    let bursts = bursts(&found.results);
     assert_eq!(bursts.len(), 5);
     let text = std::fs::read_to_string(&path).expect("text");
     let times = times(&text);
     assert!(times.is_sorted(), "in order of time");
-    let total = number(&report["events"], "samples");
+    let total = number(&found.report["events"], "samples");
     assert_eq!(times.len() as u64, total, "an event per sample");
 
-    let all_inside = inside(&bursts, &times, &report);
+    let all_inside = inside(&bursts, &times, &found);
     assert!(within(all_inside, total, 0.97), "{all_inside} of {total}");
 
     // The heat map: its zero is the first sample.

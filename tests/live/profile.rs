@@ -1,7 +1,8 @@
 //! profile against programs with known shares and known CPU time.
 
-use crate::cpu_times::stolen_samples;
 use crate::prelude::*;
+use crate::symbols::assert_most;
+use crate::ticks::{assert_all_ticks, clocked, moments};
 
 /// The sum over stacks with this function; over all with "".
 fn samples(report: &Value, function: &str) -> u64 {
@@ -10,6 +11,72 @@ fn samples(report: &Value, function: &str) -> u64 {
         function.is_empty() || frames.any(|frame| frame["name"] == function)
     };
     sum(list(report, "stacks").iter().filter(calls), "values.0")
+}
+
+/// Three functions by turns of some half a millisecond each, and when each turn was.
+const TURNS: &str = r#"
+#define TURN(name, number)                                               \
+	__attribute__((noinline)) unsigned long name(unsigned long n)    \
+	{                                                                \
+		WITH_FRAME;                                              \
+		for (unsigned long i = 0; i < n; i++)                    \
+			__asm__ volatile("" : "+r"(i));                  \
+		return n + number;                                       \
+	}
+TURN(first, 1)
+TURN(second, 2)
+TURN(third, 3)
+
+#define TURNS 2003
+
+static unsigned long (*const functions[])(unsigned long) = { first, second, third };
+static struct { long long begin, end; } turns[TURNS];
+
+int main(void)
+{
+	unsigned long x = 1;
+
+	ready();
+	for (int i = 0; i < TURNS; i++) {
+		turns[i].begin = clock_ns(CLOCK_MONOTONIC);
+		x += functions[i % 3](300000 + i % 7 * 100000 + x % 2);
+		turns[i].end = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (int i = 0; i < TURNS; i++)
+		say("{\"begin_ns\": %lld, \"end_ns\": %lld}\n", turns[i].begin, turns[i].end);
+	return finished();
+}
+"#;
+
+/// By the time of the sample, and the program's own word.
+#[test]
+fn each_sample_is_of_the_function_that_ran_then() {
+    const NAMES: [&str; 3] = ["first", "second", "third"];
+    let _machine = Machine::alone();
+    let program = Program::c("turns", TURNS, "");
+    let path = program.dir().join("turns.perf.txt");
+    let workload = program.start("");
+    let tid = workload.pid();
+    let options = format!("-o {}", path.display());
+    let found = clocked(997, &options, workload);
+    let moments = moments(&path, tid);
+    let count = moments.len() as u64;
+    assert_eq!(count, samples(&found.report, ""));
+    assert_all_ticks(count, &found.ticks, [tid].into_iter());
+    let mut judged = [0_u64; 3];
+    for (index, turn) in found.results.iter().enumerate() {
+        // Times of samples are whole microseconds. Some are in the clock that the program asks, on this side of the edge.
+        let turn = number(turn, "begin_ns") + 1000..number(turn, "end_ns") - 1000;
+        for moment in moments.iter().filter(|one| turn.contains(&one.ns)) {
+            let named = NAMES.iter().position(|name| moment.is_in(name));
+            if let Some(named) = named {
+                assert_eq!(named, index % 3, "{moment:?}, {turn:?}");
+                judged[named] += 1;
+            }
+        }
+    }
+    assert!(judged.iter().all(|judged| *judged > 0), "{judged:?}");
+    assert_most(judged.iter().sum(), count, &found.report);
 }
 
 /// Runs out of which the printed intervals have to hold.
@@ -41,15 +108,14 @@ fn shares_lie_inside_their_intervals_in_nine_runs_of_ten() {
 }
 
 #[test]
-#[ignore = "statistical: make truth"]
-fn samples_are_hertz_times_busy_seconds() {
+fn samples_are_the_ticks_that_find_a_thread() {
     let _machine = Machine::alone();
-    let workload = Workload::start("spinner", "--threads 2 --seconds 3");
-    let (report, results) = traced("profile", "-F 199", workload);
-    let busy = sum(&results, "total.oncpu_ns") as f64 / 1e9;
+    let workload = Workload::start("spinner", "--threads 2 --seconds 2");
+    let main = workload.pid();
+    let found = clocked(997, "", workload);
     // In user mode there is no kernel stack: none is missing.
-    assert_eq!(number(&report, "losses.stack_unwalked"), 0);
-    let truth = 199.0 * busy;
-    let bounds = 0.97 * truth..=1.03 * truth + stolen_samples(199.0);
-    assert_within("samples", samples(&report, "") as f64, bounds, &report);
+    assert_eq!(number(&found.report, "losses.stack_unwalked"), 0);
+    let spinners = found.results.iter().map(|thread| id(thread, "tid"));
+    let all = samples(&found.report, "");
+    assert_all_ticks(all, &found.ticks, spinners.chain([main]));
 }

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use crate::args::Args;
 use crate::c_program::{BURN, run};
-use crate::cpu_times::{stolen_samples, untaken_samples};
 use crate::prelude::*;
 
 pub(crate) const HERTZ: &str = "997";
@@ -100,20 +99,23 @@ pub(crate) fn samples_in(report: &Value, function: &str) -> u64 {
     samples(report, |frame| name(frame) == function)
 }
 
-/// Samples of CPU time that was measured otherwise: one in ten may be in other functions or at the edges.
-pub(crate) fn assert_samples(found: u64, burn_ns: u64, report: &Value) {
-    let truth = 997.0 * burn_ns as f64 / 1e9;
-    let (untaken, stolen) = (untaken_samples(report), stolen_samples(997.0));
-    let bounds = 0.9 * truth - untaken..=1.1 * truth + stolen;
-    assert_within("samples", found as f64, bounds, report);
+/// All samples of threads of this name.
+pub(crate) fn all(report: &Value, comm: &str) -> u64 {
+    let own = stacks(report).iter().filter(|stack| stack["comm"] == comm);
+    sum(own, "count")
 }
 
-/// Runs [`BURN`] for 300 ms, and profiles it; gives what it says that it burnt, ns, too.
-pub(crate) fn profile_burn(program: &Path) -> (Value, u64) {
+/// Nearly all of a program's samples are where it computes; one in ten may be of its beginning and its end. Their number is the
+/// clock's.
+pub(crate) fn assert_most(found: u64, all: u64, report: &Value) {
+    assert_within("samples", found, (all * 9 / 10).max(1)..=all, report);
+}
+
+/// Runs [`BURN`] for 300 ms, and profiles it.
+pub(crate) fn profile_burn(program: &Path) -> Value {
     let mut command = Command::new(program);
     command.arg("300");
-    let (report, results) = profile_workload(Workload::spawn("program", command));
-    (report, number(&results[0], "burn_ns"))
+    profile_workload(Workload::spawn("program", command)).0
 }
 
 #[test]
@@ -129,12 +131,16 @@ fn programs_that_came_and_went_during_the_run_are_named() {
         workload.finish();
         assert_eq!(results.len(), 7);
         let found = samples_in(&report, "shortlived_burn");
-        assert_samples(found, sum(&results, "burn_ns"), &report);
         let burns = |stack: &&Value| names(stack).contains(&"shortlived_burn");
         let tgids = stacks(&report).iter().filter(burns);
         let tgids: BTreeSet<u64> = tgids.map(|stack| number(stack, "pid")).collect();
-        let children = results.iter().map(|child| number(child, "pid")).collect();
+        let children: BTreeSet<u64> = results.iter().map(|child| number(child, "pid")).collect();
         assert_eq!(tgids, children, "{args:?}");
+        // They begin and end, too, which takes longer where their file is new.
+        let of_children = stacks(&report).iter();
+        let of_children = of_children.filter(|stack| children.contains(&number(stack, "pid")));
+        let all = sum(of_children, "count");
+        assert_within("samples", found, all * 3 / 4..=all, &report);
     }
 }
 
@@ -151,14 +157,13 @@ fn code_made_at_run_time_has_the_names_of_its_perf_map() {
         names[1],
     ];
     let workload = Workload::start("hostile", args);
-    let (report, results) = profile_workload(workload);
-    let jit = results.iter().find(|thread| thread["kind"] == "jit");
-    let jit = jit.expect("the thread with made code");
-    for (spent, wanted) in list(jit, "spent_ns").iter().zip(names) {
+    let (report, _) = profile_workload(workload);
+    let found = names.map(|wanted| {
         let is_it = |frame: &Value| name(frame) == wanted && frame["kind"] == "jit";
-        let spent = spent.as_u64().expect("ns");
-        assert_samples(samples(&report, is_it), spent, &report);
-    }
+        samples(&report, is_it)
+    });
+    assert!(found.iter().all(|found| *found > 0), "{found:?}");
+    assert_most(found.iter().sum(), all(&report, "jit"), &report);
 }
 
 #[test]
@@ -174,14 +179,14 @@ fn a_stripped_program_has_offsets_that_nm_knew() {
     let mut hot = hot.map_while(|word| u64::from_str_radix(word, 16).ok());
     let (start_of_hot, size) = (hot.next().expect("address"), hot.next().expect("size"));
 
-    let (report, burn_ns) = profile_burn(&stripped);
+    let report = profile_burn(&stripped);
     let offset = |frame: &Value| {
         let offset = name(frame).strip_prefix("stripped+0x")?;
         u64::from_str_radix(offset, 16).ok()
     };
     let is_hot = |offset: u64| (start_of_hot..start_of_hot + size).contains(&offset);
     let found = samples(&report, |frame| offset(frame).is_some_and(is_hot));
-    assert_samples(found, burn_ns, &report);
+    assert_most(found, all(&report, "stripped"), &report);
     assert_eq!(samples_in(&report, "hot"), 0);
 }
 
@@ -189,7 +194,7 @@ fn a_stripped_program_has_offsets_that_nm_knew() {
 fn inlined_functions_are_frames_with_file_and_line() {
     let _machine = Machine::beside();
     let program = Program::c("inlined", BURN, "-O2 -g");
-    let (report, burn_ns) = profile_burn(program.path());
+    let report = profile_burn(program.path());
     let inner = |frame: &Value| {
         let has_file = |file: &str| file.ends_with("inlined.c");
         name(frame) == "inner"
@@ -197,7 +202,7 @@ fn inlined_functions_are_frames_with_file_and_line() {
             && frame["file"].as_str().is_some_and(has_file)
             && frame["line"].as_u64().is_some_and(|line| line > 50)
     };
-    assert_samples(samples(&report, inner), burn_ns, &report);
+    assert_most(samples(&report, inner), all(&report, "inlined"), &report);
     for stack in stacks(&report) {
         let names = names(stack);
         if let Some(at) = names.iter().position(|name| *name == "inner") {
@@ -207,7 +212,7 @@ fn inlined_functions_are_frames_with_file_and_line() {
 
     let report = profile(["--no-inline", "--", program.text(), "300", "now"]);
     assert_eq!(samples_in(&report, "inner"), 0);
-    assert!(samples_in(&report, "hot") > 200);
+    assert_most(samples_in(&report, "hot"), all(&report, "inlined"), &report);
 }
 
 #[test]
@@ -223,31 +228,32 @@ fn a_debug_link_leads_to_names_and_inlined_functions() {
             .args(["-c", step])
             .current_dir(program.dir()));
     }
-    let (report, burn_ns) = profile_burn(program.path());
-    assert_samples(samples_in(&report, "inner"), burn_ns, &report);
+    let report = profile_burn(program.path());
+    let inner = samples_in(&report, "inner");
+    assert_most(inner, all(&report, "linked"), &report);
 }
 
 #[test]
 fn the_vdso_and_the_kernel_have_names() {
     let _machine = Machine::beside();
     let program = Program::c("asks", ASKS, "");
-    let (report, results) = profile_workload(program.start(""));
+    let (report, _) = profile_workload(program.start(""));
     let vdso = samples(&report, |frame| {
         name(frame).contains("clock_gettime") && frame["module"] == "[vdso]"
     });
-    assert!(vdso > 250, "{vdso} samples in the vDSO: {report:#}");
 
     let symbols = fs::read_to_string("/proc/kallsyms").expect("kallsyms");
     let known: BTreeSet<&str> = symbols
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
         .collect();
-    let (mut reads, mut zeros) = (0, 0);
+    let (mut kernel, mut reads, mut zeros) = (0, 0, 0);
     for stack in stacks(&report) {
         let names: Vec<&str> = frames(stack, "kernel").iter().map(name).collect();
         for name in &names {
             assert!(known.contains(name), "{name} in {names:?}");
         }
+        kernel += u64::from(!names.is_empty()) * number(stack, "count");
         if names.contains(&"vfs_read") {
             reads += number(stack, "count");
             if names.iter().any(|name| name.contains("zero")) {
@@ -255,8 +261,11 @@ fn the_vdso_and_the_kernel_have_names() {
             }
         }
     }
-    assert_samples(reads, number(&results[0], "read_ns"), &report);
-    assert_samples(zeros, number(&results[0], "read_ns"), &report);
+    // It is in the kernel to read, or interrupted, and else in the vDSO or on its way there and back.
+    assert_most(zeros, reads, &report);
+    assert_within("in read", reads, kernel / 2..=kernel, &report);
+    let others = all(&report, "asks") - kernel;
+    assert_within("in the vDSO", vdso, others / 2..=others, &report);
 }
 
 #[test]

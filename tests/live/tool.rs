@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::args::Args;
-use crate::cpu_times::watch_cpus;
 use crate::found::json;
 use crate::kernel::{assert_machine_taken, schedstat};
 
@@ -177,7 +176,6 @@ impl Tool {
     /// Starts any command as the tool `name`, for a test that needs an environment of its own.
     pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
         assert_machine_taken();
-        watch_cpus();
         // A shell's background jobs ignore it, and so would a tool's command.
         // SAFETY: installs no handler.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
@@ -214,7 +212,6 @@ impl Tool {
     /// Waits for `NAME: tracing…` on stderr: from then on no event is missed.
     pub(crate) fn wait_attached(&self) {
         self.wait_saying(&format!("{}: tracing", self.name));
-        watch_cpus();
     }
 
     /// Waits for a line on stderr that begins so.

@@ -1,14 +1,14 @@
-//! A thread that computes in bursts, at the beginning of every half second, and says when each began and ended.
+//! A thread that computes in bursts, rests before each of them, and says when each began and ended.
 
 use serde_json::{Value, json};
 use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
-use usekit_workloads::{clock, countdown};
+use usekit_workloads::{clock, countdown, task};
 
 const USAGE: &str = "bursts [--bursts N] [--millis M]";
 
-/// From the beginning of one burst to that of the next.
-const PERIOD_NS: u64 = 500_000_000;
+/// From the end of one burst to the beginning of the next, however busy the machine is.
+const REST_NS: u64 = 400_000_000;
 
 fn burst(cpu_ns: u64) -> Value {
     let (begin_ns, begin_cpu_ns) = (clock::mono_ns(), clock::thread_cpu_ns());
@@ -20,12 +20,12 @@ fn burst(cpu_ns: u64) -> Value {
 }
 
 fn bursts(count: u64, cpu_ns: u64) -> Value {
-    let start_ns = clock::mono_ns() + PERIOD_NS;
-    let all = (0..count).map(|number| {
-        clock::sleep_until(start_ns + number * PERIOD_NS);
+    let all = (0..count).map(|_| {
+        clock::sleep_ns(REST_NS);
         burst(cpu_ns)
     });
-    json!({"bursts": all.collect::<Vec<Value>>()})
+    let all: Vec<Value> = all.collect();
+    json!({"tid": task::tid(), "bursts": all})
 }
 
 fn main() {
