@@ -274,6 +274,12 @@ impl Tool {
         unsafe { libc::kill(pid, signal) };
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait().expect("our own child");
+        status.is_some()
+    }
+
     /// Waits for its end and fails loudly if that does not come.
     pub(crate) fn finish(mut self) -> Output {
         let status = self.wait();
