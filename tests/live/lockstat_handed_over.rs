@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 /// Two threads of one CPU and a mutex: the one that has it lets the other one run into it, so that each sleeps for it again
 /// and again, and for nothing else. They run for as many ms as the argument says.
-const HAND_OVER: &str = r#"
+pub(crate) const HAND_OVER: &str = r#"
 #include <pthread.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t start;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 const RUN_MS: u64 = 3_000;
 
 /// The mutex of the only process that was traced.
-fn only_lock(report: &Value) -> Value {
+pub(crate) fn only_lock(report: &Value) -> Value {
     let locks = list(report, "locks").iter();
     let ours: Vec<_> = locks
         .filter(|lock| lock["name"] == "hand_over.bss: lock")

@@ -55,6 +55,7 @@ mod lockstat_shared;
 mod lockstat_storms;
 mod lockstat_user;
 mod moments;
+mod neighbours;
 mod off_cpu;
 mod offcputime;
 mod older_kernels;
