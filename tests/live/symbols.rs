@@ -264,7 +264,7 @@ fn the_vdso_and_the_kernel_have_names() {
     // It is in the kernel to read, or interrupted, and else in the vDSO or on its way there and back.
     assert_most(zeros, reads, &report);
     assert_within("in read", reads, kernel / 2..=kernel, &report);
-    let others = all(&report, "asks") - kernel;
+    let others = all(&report, "asks") - reads;
     assert_within("in the vDSO", vdso, others / 2..=others, &report);
 }
 
