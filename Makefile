@@ -44,7 +44,7 @@ check: deps docs ## formatting, clippy, documentation and scripts, warnings refu
 	then find bpf -name '*.bpf.[ch]' -exec clang-format --dry-run -Werror {} +; \
 	else echo 'clang-format is not set up: BPF sources not checked'; fi
 
-truth: deps-test ## what is statistical, by a sequential test of each; a ledger of every run (TRUTH='budget profile'); all else that takes long
+truth: deps-test deps-bench ## what is statistical, by a sequential test of each; a ledger of every run (TRUTH='budget profile'); all else that takes long
 	tests/truth $(TRUTH)
 	$(if $(TRUTH),,$(MAKE) --no-print-directory overload OVERLOAD='--runs 1 --most 2')
 	$(if $(TRUTH),,$(MAKE) --no-print-directory soak refusals kernels dist-test fuzz)
