@@ -17,7 +17,7 @@ use loader::section;
 use profile::{ends, units};
 use session::closing::Closing;
 use session::progress::State;
-use session::{Engine, Options, Setup, StackSetup};
+use session::{Engine, Options, Setup, StackSetup, Tool};
 use stacks::StackTable;
 use symbols::Origin;
 
@@ -51,33 +51,35 @@ pub(crate) struct Lockstat<'a> {
     ends: Option<String>,
 }
 
-impl<'a> Lockstat<'a> {
-    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
-        let (mut skel, mut futexes) = setup::load(args, setup)?;
+impl Tool for Args {
+    type Engine<'a> = Lockstat<'a>;
+
+    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Lockstat<'a>> {
+        let (mut skel, mut futexes) = setup::load(self, setup)?;
         let how = StackSetup {
             tables: bpf::unwind_maps!(skel),
-            method: args.unwind,
-            inline: !args.no_inline,
+            method: self.unwind,
+            inline: !self.no_inline,
             origin: Origin::Tracepoint,
         };
         let mut stacks = setup.stacks(how, &skel.maps.stack_ring)?;
-        if args.budget.max_overhead.is_some() {
+        if self.budget.max_overhead.is_some() {
             stacks.finish_preparing();
         }
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.targets.fill(tgids, tids)?;
         iterate::run(skel.links.seed_members.as_ref())?;
         iterate::run(skel.links.close_waits.as_ref())?;
-        if args.traces(Side::User) {
+        if self.traces(Side::User) {
             futexes.follow_compat(&mut skel)?;
         }
-        Ok(Self {
-            args,
+        Ok(Lockstat {
+            args: self,
             counters: Counters::new(skel.object(), &losses::LOSSES, &[])?,
             skel,
             stacks,
             names: Names {
-                classes: args.classes(),
+                classes: self.classes(),
                 ..Names::default()
             },
             futexes,
@@ -91,7 +93,9 @@ impl<'a> Lockstat<'a> {
             ends: None,
         })
     }
+}
 
+impl Lockstat<'_> {
     /// Cost and losses since the start.
     fn ledger(&self) -> Result<Ledger> {
         let budget = self.limit.as_ref();

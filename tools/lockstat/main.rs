@@ -3,13 +3,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::Parser;
+use session::Options;
 use session::program;
-use session::{Options, Setup, Tool};
 
 use args::Args;
-use engine::Lockstat;
 
 mod args;
 mod chains;
@@ -39,12 +37,4 @@ pub fn main(line: &[OsString]) -> ExitCode {
         args if args.now => now::run(&args),
         args => session::run(args),
     })
-}
-
-impl Tool for Args {
-    type Engine<'a> = Lockstat<'a>;
-
-    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Lockstat<'a>> {
-        Lockstat::load(self, setup)
-    }
 }
