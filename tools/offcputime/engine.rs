@@ -1,27 +1,28 @@
 //! offcputime at work: from loading its programs to the report.
 
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bpf::offcputime::types::left_out_sums;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
-use budget::Sampler;
 use budget::cost::Cost;
 use budget::meter::Meter;
+use budget::{LeftOut, Programs, Sampler, Told, Window, Windowed, shut_edges};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::iterate::{self, Reseeding};
-use loader::section;
+use loader::{maps, section};
 use session::closing::Closing;
 use session::progress::State;
-use session::{Engine, Options, Setup, StackSetup};
+use session::sampling::{Collector, Sampling};
+use session::{Options, Setup, StackSetup, Tool};
 use stacks::StackTable;
 use symbols::Origin;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::harvest;
+use crate::offcputime::harvest::{self, Harvest};
 use crate::offcputime::report;
-use crate::offcputime::sampled::{GATED, Sampled, Sums};
+use crate::offcputime::sampled::{GATED, Sums};
 
 /// The tool at work.
 pub(crate) struct Offcputime<'a> {
@@ -30,10 +31,19 @@ pub(crate) struct Offcputime<'a> {
     stacks: StackTable,
     reseeding: Reseeding,
     meter: &'a Meter,
-    /// From the opening on: when it looks, and what it has seen.
-    sampler: Option<(Sampler<'a>, Sums)>,
+    /// What it has seen.
+    sums: Sums,
     /// From the report on.
     closing: Option<Closing>,
+}
+
+impl Tool for Args {
+    type Engine<'a> = Sampling<'a, Offcputime<'a>>;
+
+    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
+        let collector = Offcputime::load(self, setup)?;
+        Ok(Sampling::new(collector, setup, &self.asked()))
+    }
 }
 
 impl<'a> Offcputime<'a> {
@@ -63,38 +73,108 @@ impl<'a> Offcputime<'a> {
             stacks,
             reseeding: Reseeding::default(),
             meter: setup.meter,
-            sampler: None,
+            sums: Sums::default(),
             closing: None,
         })
     }
 
-    /// Takes in what is new.
-    fn look_around(&mut self) -> Result<State> {
+    /// A run within a budget may do no work that can be done after it.
+    fn is_limited(&self) -> bool {
+        self.args.budget.max_overhead.is_some()
+    }
+
+    /// Everything, once the collection has ended.
+    pub(crate) fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
         self.stacks.absorb();
-        let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-        let seed = self.skel.links.seed_members.as_ref();
-        self.reseeding.follow(moves, seed)?;
-        harvest::progress(&self.skel, &self.stacks)
+        let sums = std::mem::take(&mut self.sums);
+        let mut harvest = sums.harvest(sampler.scale(window.end_ns), window);
+        if sampler.is_exact() {
+            harvest.estimates = None;
+        }
+        harvest.count_losses(&self.skel, &self.stacks)?;
+        Ok(harvest)
     }
 }
 
-impl Engine for Offcputime<'_> {
-    fn open(&mut self, length: Option<Duration>) -> Result<u64> {
-        let who = (Args::NAME, self.args.common.verbose);
-        let mut sums = Sums::default();
-        let mut windows = Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            stacks: &mut self.stacks,
-            sums: &mut sums,
-        };
-        let budget = &self.args.budget;
-        let sampler = budget.sampler(who, length, self.meter, &GATED, &mut windows)?;
-        let start_ns = sampler.began_ns();
-        self.sampler = Some((sampler, sums));
-        Ok(start_ns)
+impl Windowed for Offcputime<'_> {
+    fn programs(&self) -> Vec<Programs<'_>> {
+        vec![Programs {
+            object: self.skel.object(),
+            gated: &GATED,
+        }]
     }
 
+    fn leave_out(&mut self, below_ns: u64) -> Result<bool> {
+        let wants_stacks = !self.args.stacks.kernel_stacks;
+        let walks_on_exit = section(self.skel.maps.rodata_data, ".rodata")?
+            .config
+            .walk_on_exit
+            != 0;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        // The length of a wait is not known yet if the stack is walked before the thread leaves its CPU.
+        let can = wants_stacks && walks_on_exit && bss.walk_on_leaving == 0;
+        if can {
+            bss.stacks_from_ns = below_ns;
+        }
+        Ok(can)
+    }
+
+    fn left_out(&self) -> Result<LeftOut> {
+        let per_cpu: Vec<left_out_sums> = maps::per_cpu(&self.skel.maps.left_out, 0)?;
+        let none = LeftOut::default();
+        Ok(per_cpu.iter().fold(none, |sum, cpu| LeftOut {
+            waits: sum.waits + cpu.waits,
+            ns: sum.ns + cpu.ns,
+            of_ns: sum.of_ns + cpu.of_ns,
+        }))
+    }
+
+    fn prepare(&mut self, length_ns: Option<u64>, first: bool) -> Result<()> {
+        if self.is_limited() {
+            let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
+            let known = &mut self.sums.known;
+            harvest::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
+        }
+        let takes_late = length_ns.is_some() && !self.is_limited();
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.takes_late = takes_late.into();
+        bss.walk_on_leaving = (!first).into();
+        Ok(())
+    }
+
+    fn edges(&mut self) -> Result<Vec<Told<'_>>> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        Ok(vec![Told {
+            start_ns: &mut bss.window_start_ns,
+            end_ns: &mut bss.window_end_ns,
+        }])
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let now = shut_edges(&mut bss.window_end_ns);
+        if !self.is_limited() {
+            self.stacks.absorb();
+            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
+        }
+        // Still attached: what happens to a target meanwhile tells what it did in the window.
+        self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
+        Ok(now)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        let edges = (window.start_ns, window.end_ns);
+        let closing = std::mem::take(&mut self.sums.closing);
+        let known = &mut self.sums.known;
+        let closing = (&closing[..], edges);
+        let part = Harvest::gather(self.args, &self.skel, &mut self.stacks, known, closing)?;
+        let totals = harvest::totals(&self.skel)?;
+        self.sums.add(&part, totals, window);
+        Ok(())
+    }
+}
+
+impl Collector for Offcputime<'_> {
     fn describe(&self) -> String {
         self.args.window.describe()
     }
@@ -107,41 +187,27 @@ impl Engine for Offcputime<'_> {
         }
     }
 
-    fn step(&mut self) -> Result<State> {
-        let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
-        sampler.step(&mut Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            stacks: &mut self.stacks,
-            sums,
-        })?;
-        let (next, can_afford_more) = (sampler.next(), sampler.can_afford_more());
-        let state = if can_afford_more {
-            self.look_around()?
-        } else {
-            State::default()
-        };
-        Ok(State { next, ..state })
+    fn look_around(&mut self, can_afford_more: bool) -> Result<State> {
+        if !can_afford_more {
+            return Ok(State::default());
+        }
+        self.stacks.absorb();
+        let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+        let seed = self.skel.links.seed_members.as_ref();
+        self.reseeding.follow(moves, seed)?;
+        harvest::progress(&self.skel, &self.stacks)
     }
 
-    fn report(&mut self, _start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
-        let mut windows = Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            stacks: &mut self.stacks,
-            sums,
-        };
-        *end_ns = sampler.end(&mut windows)?;
-        let harvest = windows.harvest(sampler, *end_ns)?;
-        let budget = sampler.summary(*end_ns);
+    fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
+        let harvest = self.harvest(sampler, window)?;
+        let budget = sampler.summary(window.end_ns);
         let cost = Cost::read(self.meter, self.skel.object(), budget);
         let closing = report::report(self.args, &harvest, &mut self.stacks, &cost)?;
         self.closing = Some(closing);
         Ok(())
     }
 
-    fn closing(&mut self, _window: Edges) -> Result<Closing> {
+    fn closing(&mut self, _sampler: &Sampler<'_>, _window: Edges) -> Result<Closing> {
         self.closing.take().context("no report was made")
     }
 }

@@ -1,25 +1,13 @@
 //! A collection in windows: what each of them showed, added up by what it stands for. Without a budget there is one, which stands
 //! for itself.
 
-use anyhow::Result;
-use bpf::offcputime::OffcputimeSkel;
-use bpf::offcputime::types::left_out_sums;
-use budget::{
-    Bounded, LeftOut, Sampler, Series, Weighted, Window, Windowed, open_edges, shut_edges,
-};
+use budget::{Bounded, Series, Weighted, Window};
 use host::clock::Edges;
 use host::waits::Wait;
-use libbpf_rs::Object;
-use libbpf_rs::skel::Skel;
-use loader::iterate;
-use loader::maps;
-use loader::section;
 use profile::losses::Losses;
 use profile::model::Task;
-use stacks::StackTable;
 
-use crate::offcputime::args::Args;
-use crate::offcputime::harvest::{self, Accounting, Estimates, Harvest, KnownStacks, Row};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest, KnownStacks, Row};
 use crate::offcputime::losses::Lost;
 
 /// Programs that events run, and that are detached between windows.
@@ -51,8 +39,8 @@ const MOST_ROWS: usize = 1 << 18;
 /// The windows so far.
 pub(crate) struct Sums {
     /// The closing iterator's records of the window that was shut last.
-    closing: Vec<u8>,
-    known: KnownStacks,
+    pub(crate) closing: Vec<u8>,
+    pub(crate) known: KnownStacks,
     rows: Bounded<Key, Sum>,
     /// Waits that found no room there, and their time, ns.
     rows_full: (Weighted, Weighted),
@@ -64,102 +52,6 @@ pub(crate) struct Sums {
     blocked: Series,
     /// Totals in the maps at the last edge.
     before: Accounting,
-}
-
-/// The tool at the edge of a window.
-pub(crate) struct Sampled<'a> {
-    pub(crate) args: &'a Args,
-    pub(crate) skel: &'a mut OffcputimeSkel<'static>,
-    pub(crate) stacks: &'a mut StackTable,
-    pub(crate) sums: &'a mut Sums,
-}
-
-impl Sampled<'_> {
-    /// A run within a budget may do no work that can be done after it.
-    fn is_limited(&self) -> bool {
-        self.args.budget.max_overhead.is_some()
-    }
-
-    /// Everything, once the collection has ended.
-    pub(crate) fn harvest(self, sampler: &Sampler<'_>, end_ns: u64) -> Result<Harvest> {
-        self.stacks.absorb();
-        let scale = sampler.scale(end_ns);
-        let start_ns = sampler.began_ns();
-        let sums = std::mem::take(self.sums);
-        let mut harvest = sums.harvest(scale, Edges { start_ns, end_ns });
-        if sampler.is_exact() {
-            harvest.estimates = None;
-        }
-        harvest.count_losses(self.skel, self.stacks)?;
-        Ok(harvest)
-    }
-}
-
-impl Windowed for Sampled<'_> {
-    fn object(&self) -> &Object {
-        self.skel.object()
-    }
-
-    fn leave_out(&mut self, below_ns: u64) -> Result<bool> {
-        let wants_stacks = !self.args.stacks.kernel_stacks;
-        let walks_on_exit = section(self.skel.maps.rodata_data, ".rodata")?
-            .config
-            .walk_on_exit
-            != 0;
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        // The length of a wait is not known yet if the stack is walked before the thread leaves its CPU.
-        let can = wants_stacks && walks_on_exit && bss.walk_on_leaving == 0;
-        if can {
-            bss.stacks_from_ns = below_ns;
-        }
-        Ok(can)
-    }
-
-    fn left_out(&self) -> Result<LeftOut> {
-        let per_cpu: Vec<left_out_sums> = maps::per_cpu(&self.skel.maps.left_out, 0)?;
-        let none = LeftOut::default();
-        Ok(per_cpu.iter().fold(none, |sum, cpu| LeftOut {
-            waits: sum.waits + cpu.waits,
-            ns: sum.ns + cpu.ns,
-            of_ns: sum.of_ns + cpu.of_ns,
-        }))
-    }
-
-    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64> {
-        if self.is_limited() {
-            let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
-            harvest::describe_waiting(self.args, &waiting, self.stacks, &mut self.sums.known)?;
-        }
-        let takes_late = length_ns.is_some() && !self.is_limited();
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.takes_late = takes_late.into();
-        bss.walk_on_leaving = (!first).into();
-        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        Ok(open_edges(start_ns, end_ns, length_ns))
-    }
-
-    fn shut(&mut self) -> Result<u64> {
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let now = shut_edges(&mut bss.window_end_ns);
-        if !self.is_limited() {
-            self.stacks.absorb();
-            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
-        }
-        // Still attached: what happens to a target meanwhile tells what it did in the window.
-        self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
-        Ok(now)
-    }
-
-    fn take(&mut self, window: &Window) -> Result<()> {
-        let edges = (window.start_ns, window.end_ns);
-        let closing = std::mem::take(&mut self.sums.closing);
-        let known = &mut self.sums.known;
-        let closing = (&closing[..], edges);
-        let part = Harvest::gather(self.args, self.skel, self.stacks, known, closing)?;
-        let totals = harvest::totals(self.skel)?;
-        self.sums.add(&part, totals, window);
-        Ok(())
-    }
 }
 
 impl Default for Sums {
@@ -182,7 +74,7 @@ impl Default for Sums {
 
 impl Sums {
     /// `totals` are those in the maps, since the start of the run.
-    fn add(&mut self, part: &Harvest, totals: Accounting, window: &Window) {
+    pub(crate) fn add(&mut self, part: &Harvest, totals: Accounting, window: &Window) {
         let weight = window.weight();
         let now = figures(&part.accounting);
         let before = figures(&self.before);
@@ -220,7 +112,7 @@ impl Sums {
         }
     }
 
-    fn harvest(mut self, scale: f64, window: Edges) -> Harvest {
+    pub(crate) fn harvest(mut self, scale: f64, window: Edges) -> Harvest {
         let whole = |sum: Weighted| sum.whole(scale);
         let mut losses = Losses::default();
         let (count, time_ns) = self.rows_full;

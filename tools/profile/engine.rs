@@ -1,27 +1,30 @@
 //! profile at work: from loading its programs to the report.
 
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bpf::profile::{ProfileSkel, ProfileSkelBuilder};
-use budget::Sampler;
 use budget::cost::Cost;
 use budget::meter::Meter;
+use budget::{Programs, Sampler, Told, Window, Windowed, shut_edges};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::section;
 use session::closing::Closing;
 use session::progress::State;
-use session::{Engine, Options, Setup, StackSetup};
+use session::sampling::{Collector, Sampling};
+use session::{Options, Setup, StackSetup, Tool};
 use stacks::StackTable;
 
 use crate::profile::args::Args;
 use crate::profile::attach::{self, Attached};
-use crate::profile::harvest;
+use crate::profile::busy;
+use crate::profile::event::Event;
+use crate::profile::harvest::{self, Harvest, Idle};
 use crate::profile::moments::Moments;
 use crate::profile::report;
-use crate::profile::sampled::{Sampled, Sums, measure_trap};
+use crate::profile::sampled::Sums;
+use crate::profile::traps;
 
 /// The tool at work.
 pub(crate) struct Profiling<'a> {
@@ -31,10 +34,21 @@ pub(crate) struct Profiling<'a> {
     moments: Moments,
     attached: Attached,
     meter: &'a Meter,
-    /// From the opening on: when it looks, what it has seen, and the cost of a trap, ns.
-    sampler: Option<(Sampler<'a>, Sums, u64)>,
+    /// What it has seen.
+    sums: Sums,
+    /// Time that each run of a program on a function costs beside it, ns.
+    trap_ns: u64,
     /// From the report on.
     closing: Option<Closing>,
+}
+
+impl Tool for Args {
+    type Engine<'a> = Sampling<'a, Profiling<'a>>;
+
+    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
+        let collector = Profiling::load(self, setup)?;
+        Ok(Sampling::new(collector, setup, &self.asked()))
+    }
 }
 
 impl<'a> Profiling<'a> {
@@ -62,35 +76,97 @@ impl<'a> Profiling<'a> {
             attached: Attached::new(args, &skel)?,
             skel,
             meter: setup.meter,
-            sampler: None,
+            sums: Sums::default(),
+            trap_ns: 0,
             closing: None,
         })
     }
-}
 
-impl Engine for Profiling<'_> {
-    fn open(&mut self, length: Option<Duration>) -> Result<u64> {
-        let trap_ns = match self.args.budget.max_overhead {
-            Some(_) => measure_trap(self.args, &mut self.skel, &mut self.attached)?,
-            None => 0,
-        };
-        let who = (Args::NAME, self.args.common.verbose);
-        let mut sums = Sums::default();
-        let mut windows = Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            moments: &mut self.moments,
-            attached: &mut self.attached,
-            trap_ns,
-            sums: &mut sums,
-        };
-        let budget = &self.args.budget;
-        let sampler = budget.sampler(who, length, self.meter, &[], &mut windows)?;
-        let start_ns = sampler.began_ns();
-        self.sampler = Some((sampler, sums, trap_ns));
-        Ok(start_ns)
+    /// A run within a budget looks at times only.
+    fn is_limited(&self) -> bool {
+        self.args.budget.max_overhead.is_some()
     }
 
+    /// Everything, once the collection has ended.
+    pub(crate) fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
+        self.attached.follow_cpus(&self.skel, true)?;
+        self.stacks.absorb();
+        let late_cpus = self.attached.late_cpus();
+        let sums = std::mem::take(&mut self.sums);
+        let idle = sums.idle;
+        let mut harvest = sums.harvest(sampler.scale(window.end_ns), window);
+        if sampler.is_exact() {
+            harvest.estimates = None;
+        }
+        if let Some(estimates) = &mut harvest.estimates {
+            estimates.looked = sampler.share(window.end_ns);
+        }
+        if !self.is_limited() {
+            harvest.expect_ticks(self.args, idle, &late_cpus);
+        }
+        harvest.count_losses(self.args, &self.skel, &self.stacks, &late_cpus)?;
+        self.moments.finish(&self.skel, &mut harvest.losses)?;
+        Ok(harvest)
+    }
+}
+
+impl Windowed for Profiling<'_> {
+    fn programs(&self) -> Vec<Programs<'_>> {
+        vec![Programs {
+            object: self.skel.object(),
+            gated: &[],
+        }]
+    }
+
+    fn trap_ns(&self) -> u64 {
+        self.trap_ns
+    }
+
+    fn is_ready(&self) -> bool {
+        self.attached.has_paused()
+    }
+
+    fn prepare(&mut self, _length_ns: Option<u64>, _first: bool) -> Result<()> {
+        if self.is_limited() {
+            self.attached.resume(self.args, &self.skel)?;
+        }
+        self.sums.idle_before_ns = busy::idle_ns(self.args.cpu);
+        Ok(())
+    }
+
+    fn edges(&mut self) -> Result<Vec<Told<'_>>> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        Ok(vec![Told {
+            start_ns: &mut bss.window_start_ns,
+            end_ns: &mut bss.window_end_ns,
+        }])
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let now = shut_edges(&mut bss.window_end_ns);
+        let late_ns = now - bss.window_end_ns;
+        let idle_ns = busy::idle_ns(self.args.cpu);
+        self.sums.idle = Idle {
+            ns: idle_ns.saturating_sub(self.sums.idle_before_ns),
+            late_ns,
+        };
+        if self.is_limited() {
+            self.attached.pause()?;
+        }
+        Ok(now)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        let rows = harvest::rows(&self.skel)?;
+        harvest::clear_rows(&self.skel)?;
+        self.moments.absorb_weighted(window.weight().number());
+        self.sums.add(rows, harvest::totals(&self.skel)?, window);
+        Ok(())
+    }
+}
+
+impl Collector for Profiling<'_> {
     fn describe(&self) -> String {
         self.args.describe()
     }
@@ -103,46 +179,34 @@ impl Engine for Profiling<'_> {
         }
     }
 
-    fn step(&mut self) -> Result<State> {
-        let (sampler, sums, trap_ns) = self.sampler.as_mut().context("it is not open")?;
-        sampler.step(&mut Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            moments: &mut self.moments,
-            attached: &mut self.attached,
-            trap_ns: *trap_ns,
-            sums,
-        })?;
+    fn get_ready(&mut self) -> Result<()> {
+        if self.is_limited() && matches!(self.args.event, Event::Uprobe { .. }) {
+            let (method, trap_ns) = traps::measure(&self.skel)?;
+            // The first window attaches it anew.
+            self.attached.change(method);
+            self.attached.pause()?;
+            self.trap_ns = trap_ns;
+        }
+        Ok(())
+    }
+
+    fn look_around(&mut self, can_afford_more: bool) -> Result<State> {
         self.attached.follow_cpus(&self.skel, false)?;
         let mut state = State::default();
-        if sampler.can_afford_more() {
+        if can_afford_more {
             self.stacks.absorb();
             state = harvest::progress(&self.skel, &self.stacks)?;
         }
-        if self.args.budget.max_overhead.is_none() {
+        if !self.is_limited() {
             // A window's own weigh more, and are taken in at its end.
             self.moments.absorb();
         }
-        state.next = sampler.next();
         Ok(state)
     }
 
-    fn report(&mut self, _start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let (sampler, sums, trap_ns) = self.sampler.as_mut().context("it is not open")?;
-        let mut windows = Sampled {
-            args: self.args,
-            skel: &mut self.skel,
-            moments: &mut self.moments,
-            attached: &mut self.attached,
-            trap_ns: *trap_ns,
-            sums,
-        };
-        *end_ns = sampler.end(&mut windows)?;
-        windows.attached.follow_cpus(windows.skel, true)?;
-        self.stacks.absorb();
-        let mut harvest = windows.harvest(sampler, *end_ns, &self.stacks)?;
-        let budget = sampler.summary(*end_ns);
-        self.moments.finish(&self.skel, &mut harvest.losses)?;
+    fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
+        let harvest = self.harvest(sampler, window)?;
+        let budget = sampler.summary(window.end_ns);
         let cost = Cost::read(self.meter, self.skel.object(), budget);
         let (moments, stacks) = (&self.moments, &mut self.stacks);
         let closing = report::report(self.args, &harvest, moments, stacks, &cost)?;
@@ -150,7 +214,7 @@ impl Engine for Profiling<'_> {
         Ok(())
     }
 
-    fn closing(&mut self, _window: Edges) -> Result<Closing> {
+    fn closing(&mut self, _sampler: &Sampler<'_>, _window: Edges) -> Result<Closing> {
         self.closing.take().context("no report was made")
     }
 }

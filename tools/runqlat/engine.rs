@@ -2,28 +2,29 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::runqlat::types::slow_wait;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
-use budget::Sampler;
 use budget::cost::Cost;
 use budget::meter::Meter;
+use budget::{Programs, Sampler, Told, Window, Windowed, add_shared, ended_at, shut_edges};
+use hist::harvest::wait_for_running_programs;
 use hist::hdr::HdrLog;
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::arrivals::Arrivals;
 use loader::counters::Counters;
 use loader::iterate::{self, Reseeding};
-use loader::section;
+use loader::{maps, section};
 use session::closing::{self, Closing};
 use session::progress::State;
-use session::{Engine, Options, Setup};
+use session::sampling::{Collector, Sampling};
+use session::{Options, Setup, Tool};
 
 use crate::runqlat::args::{Args, Group};
-use crate::runqlat::harvest;
-use crate::runqlat::windows::{GATED, Sums, Windows};
+use crate::runqlat::harvest::{self, Interval};
+use crate::runqlat::windows::{GATED, Sums};
 use crate::runqlat::{report, slow};
 
 /// The tool at work.
@@ -33,12 +34,19 @@ pub(crate) struct Runqlat<'a> {
     counters: Counters,
     slow_waits: Arrivals<slow_wait>,
     hdr: Option<HdrLog>,
-    /// Opening of the window.
-    start_ns: u64,
     reseeding: Reseeding,
     meter: &'a Meter,
-    /// From the opening on: when it looks, and what it has seen.
-    sampler: Option<(Sampler<'a>, Sums)>,
+    /// What it has seen in the interval.
+    sums: Sums,
+}
+
+impl Tool for Args {
+    type Engine<'a> = Sampling<'a, Runqlat<'a>>;
+
+    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
+        let collector = Runqlat::load(self, setup)?;
+        Ok(Sampling::new(collector, setup, &self.asked()))
+    }
 }
 
 impl<'a> Runqlat<'a> {
@@ -68,37 +76,99 @@ impl<'a> Runqlat<'a> {
             slow_waits: Arrivals::open(&skel.maps.slow_waits)?,
             skel,
             hdr,
-            start_ns: 0,
             reseeding: Reseeding::default(),
             meter: setup.meter,
-            sampler: None,
+            sums: Sums::default(),
         })
     }
 
+    /// A run within a budget looks at times only.
+    fn is_limited(&self) -> bool {
+        self.args.budget.max_overhead.is_some()
+    }
+
+    /// Takes stock, so that waits that are under way count from the window's opening on.
+    fn take_stock(&mut self) -> Result<()> {
+        // Slices that ran before the window have nothing to do with its waits.
+        maps::clear_per_cpu(&self.skel.maps.history, 0)?;
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        bss.in_windows = 1;
+        // Learnt anew in each window: clocks drift apart.
+        if bss.clock_offset != 0 {
+            bss.last_clock_offset = bss.clock_offset;
+        }
+        (bss.clock_offset, bss.clock_samples) = (0, 0);
+        iterate::run(self.skel.links.open_waits.as_ref())?;
+        Ok(())
+    }
+
+    /// The interval that ends now.
+    pub(crate) fn harvest(&mut self, window: Edges) -> Result<Interval> {
+        let sums = std::mem::take(&mut self.sums);
+        sums.interval((&self.skel, &self.counters), window)
+    }
+
     /// Cost of the run, which has got to `end_ns`.
-    fn cost(&self, end_ns: u64) -> Cost {
-        let budget = self.sampler.as_ref();
-        let budget = budget.and_then(|(sampler, _)| sampler.summary(end_ns));
-        Cost::read(self.meter, self.skel.object(), budget)
+    fn cost(&self, sampler: &Sampler<'_>, end_ns: u64) -> Cost {
+        Cost::read(self.meter, self.skel.object(), sampler.summary(end_ns))
     }
 }
 
-impl Engine for Runqlat<'_> {
-    fn open(&mut self, length: Option<Duration>) -> Result<u64> {
-        let who = (Args::NAME, self.args.common.verbose);
-        let mut sums = Sums::default();
-        let mut windows = Windows {
-            args: self.args,
-            skel: &mut self.skel,
-            sums: &mut sums,
-        };
-        let budget = &self.args.budget;
-        let sampler = budget.sampler(who, length, self.meter, &GATED, &mut windows)?;
-        self.start_ns = sampler.began_ns();
-        self.sampler = Some((sampler, sums));
-        Ok(self.start_ns)
+impl Windowed for Runqlat<'_> {
+    fn programs(&self) -> Vec<Programs<'_>> {
+        vec![Programs {
+            object: self.skel.object(),
+            gated: &GATED,
+        }]
     }
 
+    fn settles(&self) -> bool {
+        // Attaching had threads wait that otherwise do not.
+        self.is_limited()
+    }
+
+    fn prepare(&mut self, _length_ns: Option<u64>, _first: bool) -> Result<()> {
+        if self.is_limited() {
+            self.take_stock()?;
+        }
+        Ok(())
+    }
+
+    fn edges(&mut self) -> Result<Vec<Told<'_>>> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        Ok(vec![Told {
+            start_ns: &mut bss.window_start_ns,
+            end_ns: &mut bss.window_end_ns,
+        }])
+    }
+
+    fn shut(&mut self) -> Result<u64> {
+        let is_limited = self.is_limited();
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        if is_limited {
+            return Ok(shut_edges(&mut bss.window_end_ns));
+        }
+        // The other half is written from now on.
+        bss.epoch = 1 - bss.epoch;
+        let end_ns = ended_at(bss.window_end_ns);
+        wait_for_running_programs();
+        Ok(end_ns)
+    }
+
+    fn take(&mut self, window: &Window) -> Result<()> {
+        let epoch = section(self.skel.maps.bss_data.as_deref(), ".bss")?.epoch;
+        let ended = if self.is_limited() { epoch } else { 1 - epoch };
+        let waits = harvest::waits(self.args, &self.skel, ended)?;
+        let culprits = harvest::culprits(&self.skel, ended)?;
+        let (homeless, nameless) = self.sums.add(&waits, culprits, window);
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        add_shared(&mut bss.groups_full, homeless);
+        add_shared(&mut bss.culprits_full, nameless);
+        Ok(())
+    }
+}
+
+impl Collector for Runqlat<'_> {
     fn describe(&self) -> String {
         "run queue latency; Ctrl-C ends".into()
     }
@@ -107,34 +177,17 @@ impl Engine for Runqlat<'_> {
         vec![self.slow_waits.fd()]
     }
 
-    fn step(&mut self) -> Result<State> {
+    fn look_around(&mut self, _can_afford_more: bool) -> Result<State> {
         slow::print(self.args, &self.slow_waits, &mut io::stdout().lock())?;
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;
-        let mut state = harvest::progress(&self.skel, &self.counters)?;
-        if let Some((sampler, sums)) = &mut self.sampler {
-            let (args, skel) = (self.args, &mut self.skel);
-            sampler.step(&mut Windows { args, skel, sums })?;
-            state.next = sampler.next();
-        }
-        Ok(state)
+        harvest::progress(&self.skel, &self.counters)
     }
 
-    fn close_at(&mut self, end_ns: u64) -> Result<()> {
-        if self.args.budget.max_overhead.is_none() {
-            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.window_end_ns = end_ns;
-        }
-        Ok(())
-    }
-
-    fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
-        let (sampler, sums) = self.sampler.as_mut().context("it is not open")?;
-        let (args, skel) = (self.args, &mut self.skel);
-        *end_ns = sampler.end(&mut Windows { args, skel, sums })?;
-        let interval =
-            std::mem::take(sums).interval((&self.skel, &self.counters), start_ns, *end_ns)?;
-        let cost = self.cost(interval.end_ns);
+    fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
+        let interval = self.harvest(window)?;
+        let cost = self.cost(sampler, window.end_ns);
         let stdout = &mut io::stdout().lock();
         // Those in the interval that came since the last step.
         slow::print(self.args, &self.slow_waits, stdout)?;
@@ -142,13 +195,13 @@ impl Engine for Runqlat<'_> {
             self.args,
             (&interval, &cost),
             self.hdr.as_mut(),
-            self.start_ns,
+            sampler.began_ns(),
             stdout,
         )
     }
 
-    fn closing(&mut self, window: Edges) -> Result<Closing> {
-        let cost = self.cost(window.end_ns);
+    fn closing(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Closing> {
+        let cost = self.cost(sampler, window.end_ns);
         Ok(Closing {
             events: (
                 harvest::progress(&self.skel, &self.counters)?.events,

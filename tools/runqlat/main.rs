@@ -3,11 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use session::{Setup, Tool};
-
 use args::Args;
-use engine::Runqlat;
 
 mod args;
 mod engine;
@@ -19,12 +15,4 @@ mod windows;
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     session::main::<Args>(line)
-}
-
-impl Tool for Args {
-    type Engine<'a> = Runqlat<'a>;
-
-    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Runqlat<'a>> {
-        Runqlat::load(self, setup)
-    }
 }

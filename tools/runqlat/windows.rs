@@ -4,20 +4,12 @@
 use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
-use budget::{
-    Bounded, Groups, Weighted, Window, Windowed, add_shared, ended_at, open_edges,
-    open_edges_settled, shut_edges,
-};
-use hist::harvest::{Group as Waits, wait_for_running_programs};
-use libbpf_rs::Object;
-use libbpf_rs::skel::Skel;
+use budget::{Bounded, Groups, Weighted, Window};
+use hist::harvest::Group as Waits;
+use host::clock::Edges;
 use loader::counters::Counters;
-use loader::iterate;
-use loader::maps;
-use loader::section;
 use profile::rank::Rank;
 
-use crate::runqlat::args::Args;
 use crate::runqlat::harvest::{self, Culprit, Interval};
 
 /// What events run, and what is detached between windows.
@@ -54,81 +46,9 @@ struct Caused {
     waits: Weighted,
 }
 
-/// The tool at the edge of a window.
-pub(crate) struct Windows<'a> {
-    pub(crate) args: &'a Args,
-    pub(crate) skel: &'a mut RunqlatSkel<'static>,
-    pub(crate) sums: &'a mut Sums,
-}
-
-impl Windows<'_> {
-    /// A run within a budget looks at times only.
-    fn is_limited(&self) -> bool {
-        self.args.budget.max_overhead.is_some()
-    }
-
-    /// Takes stock, so that waits that are under way count from the window's opening on.
-    fn open_window(&mut self, length_ns: Option<u64>) -> Result<u64> {
-        // Slices that ran before the window have nothing to do with its waits.
-        maps::clear_per_cpu(&self.skel.maps.history, 0)?;
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.in_windows = 1;
-        // Learnt anew in each window: clocks drift apart.
-        if bss.clock_offset != 0 {
-            bss.last_clock_offset = bss.clock_offset;
-        }
-        (bss.clock_offset, bss.clock_samples) = (0, 0);
-        iterate::run(self.skel.links.open_waits.as_ref())?;
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        // Attaching had threads wait that otherwise do not.
-        Ok(open_edges_settled(start_ns, end_ns, length_ns))
-    }
-}
-
-impl Windowed for Windows<'_> {
-    fn object(&self) -> &Object {
-        self.skel.object()
-    }
-
-    fn open(&mut self, length_ns: Option<u64>, _first: bool) -> Result<u64> {
-        if self.is_limited() {
-            return self.open_window(length_ns);
-        }
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let (start_ns, end_ns) = (&mut bss.window_start_ns, &mut bss.window_end_ns);
-        Ok(open_edges(start_ns, end_ns, length_ns))
-    }
-
-    fn shut(&mut self) -> Result<u64> {
-        let is_limited = self.is_limited();
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        if is_limited {
-            return Ok(shut_edges(&mut bss.window_end_ns));
-        }
-        // The other half is written from now on.
-        bss.epoch = 1 - bss.epoch;
-        let end_ns = ended_at(bss.window_end_ns);
-        wait_for_running_programs();
-        Ok(end_ns)
-    }
-
-    fn take(&mut self, window: &Window) -> Result<()> {
-        let epoch = section(self.skel.maps.bss_data.as_deref(), ".bss")?.epoch;
-        let ended = if self.is_limited() { epoch } else { 1 - epoch };
-        let waits = harvest::waits(self.args, self.skel, ended)?;
-        let culprits = harvest::culprits(self.skel, ended)?;
-        let (homeless, nameless) = self.sums.add(&waits, culprits, window);
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        add_shared(&mut bss.groups_full, homeless);
-        add_shared(&mut bss.culprits_full, nameless);
-        Ok(())
-    }
-}
-
 impl Sums {
     /// Returns how many waits, and how many who caused some, found no room.
-    fn add(
+    pub(crate) fn add(
         &mut self,
         waits: &[Waits<group_id>],
         culprits: Vec<Culprit>,
@@ -159,8 +79,7 @@ impl Sums {
     pub(crate) fn interval(
         mut self,
         (skel, counters): (&RunqlatSkel<'_>, &Counters),
-        start_ns: u64,
-        end_ns: u64,
+        Edges { start_ns, end_ns }: Edges,
     ) -> Result<Interval> {
         let elapsed_ns = end_ns - start_ns;
         let scale = self.groups.scale(elapsed_ns);

@@ -131,9 +131,7 @@ impl Detail {
 
 #[cfg(test)]
 mod tests {
-    use libbpf_rs::Object;
-
-    use super::super::windowed::Window;
+    use super::super::windowed::{Programs, Told, Window};
     use super::*;
 
     /// A tool whose waits, in a second, take so long all in all and so long where they are short.
@@ -145,8 +143,8 @@ mod tests {
     }
 
     impl Windowed for Tool {
-        fn object(&self) -> &Object {
-            unreachable!("there are no programs")
+        fn programs(&self) -> Vec<Programs<'_>> {
+            Vec::new()
         }
 
         fn leave_out(&mut self, below_ns: u64) -> Result<bool> {
@@ -158,8 +156,12 @@ mod tests {
             Ok(self.sums)
         }
 
-        fn open(&mut self, _: Option<u64>, _: bool) -> Result<u64> {
-            Ok(0)
+        fn prepare(&mut self, _: Option<u64>, _: bool) -> Result<()> {
+            Ok(())
+        }
+
+        fn edges(&mut self) -> Result<Vec<Told<'_>>> {
+            Ok(Vec::new())
         }
 
         fn shut(&mut self) -> Result<u64> {

@@ -5,13 +5,15 @@
 //! a crowded machine that takes seconds. So a disabled perf event, which costs next to nothing, holds the place where it
 //! can be done; programs of other tracepoints are there for the first window only.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use anyhow::{Context, Result};
 use host::perf;
-use libbpf_rs::Object;
 use loader::tracefs;
 use perf_event_open_sys::bindings::{PERF_TYPE_TRACEPOINT, perf_event_attr};
+
+use crate::windowed::Programs;
 
 /// `BPF_TRACE_RAW_TP`
 const TRACE_RAW_TP: libbpf_sys::bpf_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;
@@ -23,17 +25,20 @@ struct Program {
 }
 
 /// Programs on BTF tracepoints, attached together.
+#[derive(Default)]
 pub(super) struct Gate {
     programs: Vec<Program>,
     links: Vec<OwnedFd>,
 }
 
 impl Gate {
-    /// Of those programs called `names` that were loaded and are not attached. The object outlives it.
-    pub(super) fn new(object: &Object, names: &[&str]) -> Self {
-        let wanted = object
-            .progs()
-            .filter(|program| names.iter().any(|name| program.name() == *name));
+    /// Of those that were loaded and are not attached. Their objects outlive it.
+    pub(super) fn new(all: &[Programs<'_>]) -> Self {
+        let wanted = all.iter().flat_map(|programs| {
+            let is_gated = |name: &OsStr| programs.gated.iter().any(|gated| name == *gated);
+            let loaded = programs.object.progs();
+            loaded.filter(move |program| is_gated(program.name()))
+        });
         let programs = wanted.filter_map(|program| {
             let fd = program.as_fd().as_raw_fd();
             let section = program.section().to_string_lossy().into_owned();

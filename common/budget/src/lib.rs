@@ -45,9 +45,7 @@ pub use series::{Estimate, Series};
 pub use summary::Summary;
 pub use tally::Estimates;
 pub use weighted::{Weight, Weighted};
-pub use windowed::{
-    Window, Windowed, add_shared, ended_at, open_edges, open_edges_settled, shut_edges,
-};
+pub use windowed::{Programs, Told, Window, Windowed, add_shared, ended_at, shut_edges};
 
 /// The option.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -82,13 +80,12 @@ impl Budget {
         who: (&'static str, bool),
         length: Option<Duration>,
         meter: &'a Meter,
-        names: &[&str],
         windowed: &mut impl Windowed,
     ) -> Result<Sampler<'a>> {
         // Windows of a budget end by other clocks.
         let length = length.filter(|_| self.max_overhead.is_none());
         let limits = (self.max_overhead, length.map(nanoseconds));
-        Sampler::begin(who, limits, meter, names, windowed)
+        Sampler::begin(who, limits, meter, windowed)
     }
 
     /// Those of the programs that a budget detaches between windows that are not to be attached before.

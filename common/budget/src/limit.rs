@@ -10,6 +10,7 @@ use libbpf_rs::Object;
 use crate::meter::{Meter, Spent, cpus_online};
 use crate::sampler::Next;
 use crate::summary::Summary;
+use crate::windowed::Programs;
 use crate::{Budget, check_measuring};
 
 /// The credit at the beginning is what so much time may cost, ns.
@@ -78,7 +79,7 @@ impl Budget {
             return Ok(None);
         };
         check_measuring(meter)?;
-        let (now, spent) = (monotonic_ns(), meter.spent(object, 0));
+        let (now, spent) = (monotonic_ns(), meter.spent(&[all_of(object)], 0));
         Ok(Some(Limit {
             tool,
             remedy,
@@ -117,7 +118,7 @@ impl Limit<'_> {
 
     /// Takes what has been spent from the credit; what that leaves to do.
     fn pay(&mut self, object: &Object) -> Allowed {
-        let (now, spent) = (monotonic_ns(), self.meter.spent(object, 0));
+        let (now, spent) = (monotonic_ns(), self.meter.spent(&[all_of(object)], 0));
         let cost = spent.since(&self.spent);
         self.spent = spent;
         let allowed = self.credit.pass(now, cost, self.allowed);
@@ -149,6 +150,11 @@ impl Limit<'_> {
             ..Summary::default()
         }
     }
+}
+
+/// None of them is detached.
+fn all_of(object: &Object) -> Programs<'_> {
+    Programs { object, gated: &[] }
 }
 
 /// A token bucket of CPU time. In integers: what it has given out is what it has taken in.

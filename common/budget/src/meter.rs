@@ -9,6 +9,8 @@ use host::cpu_time::own_cpu_ns;
 use libbpf_rs::Object;
 use profile::losses::Losses;
 
+use crate::windowed::Programs;
+
 /// Starts counting when made; holds the kernel's BPF statistics on until dropped.
 pub struct Meter {
     // Statistics cost every BPF program on the machine some 20 ns a run; they end with the descriptor.
@@ -57,13 +59,13 @@ impl Meter {
         }
     }
 
-    /// Cost of an object's programs and of the tool so far. `trap_ns`: what each run of a program on functions of programs
+    /// Cost of these programs and of the tool so far. `trap_ns`: what each run of a program on functions of programs
     /// costs beside it.
-    pub fn spent(&self, object: &Object, trap_ns: u64) -> Spent {
+    pub fn spent(&self, all: &[Programs<'_>], trap_ns: u64) -> Spent {
+        let loaded = all.iter().flat_map(|programs| programs.object.progs());
         // Iterators run in the tool's own time.
-        let by_events = object
-            .progs()
-            .filter(|program| !program.section().to_string_lossy().starts_with("iter/"));
+        let by_events =
+            loaded.filter(|program| !program.section().to_string_lossy().starts_with("iter/"));
         Spent {
             events_ns: by_events
                 .filter_map(|program| {

@@ -13,7 +13,7 @@ use crate::looked::Looked;
 use crate::meter::{Meter, Spent, cpus_online};
 use crate::strata::Strata;
 use crate::summary::Summary;
-use crate::windowed::{Window, Windowed};
+use crate::windowed::{Window, Windowed, open_edges};
 
 /// Time between two looks at the cost while everything is traced, ns.
 const CHECK_NS: u64 = 25_000_000;
@@ -85,8 +85,8 @@ pub struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    /// Begins to look at what `windowed`, the tool called `tool`, traces with the programs called `names`, which are
-    /// loaded and not attached. Without a budget `percent` it looks all the time, for `length_ns` or until told, with programs
+    /// Begins to look at what `windowed`, the tool called `tool`, traces with programs of which those that a budget detaches are
+    /// not attached. Without a budget `percent` it looks all the time, for `length_ns` or until told, with programs
     /// that are attached already.
     ///
     /// # Errors
@@ -96,23 +96,24 @@ impl<'a> Sampler<'a> {
         (tool, verbose): (&'static str, bool),
         (percent, length_ns): (Option<f64>, Option<u64>),
         meter: &'a Meter,
-        names: &[&str],
         windowed: &mut impl Windowed,
     ) -> Result<Self> {
-        let names = percent.map_or(&[][..], |_| names);
         if percent.is_some() {
             check_measuring(meter)?;
         }
         let now = monotonic_ns();
         let trap_ns = windowed.trap_ns();
-        let spent = meter.spent(windowed.object(), trap_ns);
+        let spent = meter.spent(&windowed.programs(), trap_ns);
         let mut sampler = Self {
             tool,
             verbose,
             percent,
             length_ns,
             meter,
-            gate: Gate::new(windowed.object(), names),
+            gate: match percent {
+                Some(_) => Gate::new(&windowed.programs()),
+                None => Gate::default(),
+            },
             controller: Controller::new(percent.unwrap_or(NO_BUDGET), cpus_online()),
             detail: Detail::default(),
             left_out: LeftOut::default(),
@@ -134,7 +135,7 @@ impl<'a> Sampler<'a> {
         sampler.open(windowed)?;
         sampler.began_ns = sampler.strata.start_ns();
         // What attaching and the first stock cost is not what follows costs.
-        sampler.spent = meter.spent(windowed.object(), trap_ns);
+        sampler.spent = meter.spent(&windowed.programs(), trap_ns);
         sampler.at_begin = sampler.spent;
         Ok(sampler)
     }
@@ -272,7 +273,9 @@ impl<'a> Sampler<'a> {
             Plan::Everything => None,
             Plan::Windows { open_ns, .. } => Some(open_ns),
         };
-        let start_ns = windowed.open(length_ns.or(self.length_ns), self.windows == 0)?;
+        let told_ns = length_ns.or(self.length_ns);
+        windowed.prepare(told_ns, self.windows == 0)?;
+        let start_ns = open_edges(windowed, told_ns)?;
         if self.windows == 0 {
             self.strata.begin(start_ns);
         }
@@ -379,7 +382,7 @@ impl<'a> Sampler<'a> {
     }
 
     fn observe(&mut self, open_ns: u64, now: u64, windowed: &impl Windowed) -> Observed {
-        let spent = self.meter.spent(windowed.object(), self.trap_ns);
+        let spent = self.meter.spent(&windowed.programs(), self.trap_ns);
         let since = spent.since(&self.spent);
         self.spent = spent;
         Observed {

@@ -33,26 +33,47 @@ impl Window {
     }
 }
 
+/// Loaded programs that work together.
+pub struct Programs<'a> {
+    /// All of them.
+    pub object: &'a Object,
+    /// Names of those that events run: with a budget they are detached between windows.
+    pub gated: &'static [&'static str],
+}
+
+/// Places where programs read when events count (window.bpf.h), ns.
+pub struct Told<'a> {
+    /// 0: they do not.
+    pub start_ns: &'a mut u64,
+    /// 0: until told.
+    pub end_ns: &'a mut u64,
+}
+
 /// A tool whose collection can be cut into windows.
 pub trait Windowed {
-    /// Its loaded programs.
-    fn object(&self) -> &Object;
+    /// Its loaded programs, by object.
+    fn programs(&self) -> Vec<Programs<'_>>;
 
     /// What each run of its programs on functions of programs costs beside them: a trap, ns.
     fn trap_ns(&self) -> u64 {
         0
     }
 
-    /// Whether [`Self::open`] can do its work at once, as far as this can be known.
+    /// Whether [`Self::prepare`] can do its work at once, as far as this can be known.
     fn is_ready(&self) -> bool {
         true
+    }
+
+    /// Whether what attaching does to the machine is to be over before a window of known length opens.
+    fn settles(&self) -> bool {
+        false
     }
 
     /// Leaves out the user stacks of waits shorter than this, ns, from now on; 0: of none. Returns whether it can.
     ///
     /// # Errors
     ///
-    /// As for [`Self::open`].
+    /// As for [`Self::prepare`].
     fn leave_out(&mut self, _below_ns: u64) -> Result<bool> {
         Ok(false)
     }
@@ -61,19 +82,25 @@ pub trait Windowed {
     ///
     /// # Errors
     ///
-    /// As for [`Self::open`].
+    /// As for [`Self::prepare`].
     fn left_out(&self) -> Result<LeftOut> {
         Ok(LeftOut::default())
     }
 
-    /// The programs are attached: takes stock of what is under way, then lets time count from now on, for `length_ns` or
-    /// until told. After the `first` window, programs on tracepoints without a perf event (sched_exit_tp) are not. Returns
-    /// when it began, ns.
+    /// The programs are attached: takes stock of what is under way before a window of `length_ns`, or until told. After the
+    /// `first` window, programs on tracepoints without a perf event (sched_exit_tp) are not.
     ///
     /// # Errors
     ///
     /// The tool's own; they end the run.
-    fn open(&mut self, length_ns: Option<u64>, first: bool) -> Result<u64>;
+    fn prepare(&mut self, length_ns: Option<u64>, first: bool) -> Result<()>;
+
+    /// Where its programs are told of a window's edges, by object.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn edges(&mut self) -> Result<Vec<Told<'_>>>;
 
     /// Lets time count no longer; without a budget, for what comes next. Returns when it ended, at the latest, ns.
     ///
@@ -90,28 +117,25 @@ pub trait Windowed {
     fn take(&mut self, window: &Window) -> Result<()>;
 }
 
-/// Lets time count in the BPF side's window (window.bpf.h), for `length_ns` or until told. Returns since when, ns.
-pub fn open_edges(start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) -> u64 {
-    open_edges_at(monotonic_ns(), start_ns, end_ns, length_ns)
-}
-
 /// Time between attaching and a window, ns. Attaching stops all CPUs for moments, and we have had one: whoever goes on, or has work
 /// that came meanwhile, does so then, and it would stand for all the time around. Measured with fio at 40,000 requests/s: estimated
 /// were 1.23 to 1.39 of them without a pause, 1.06 to 1.10 with one of 1 ms, 1.02 with 3 ms, 1.00 with 6 ms.
 const SETTLE_NS: u64 = 3_000_000;
 
-/// As [`open_edges`], but if it is for a `length_ns`, time counts a little later, when what attaching did to the machine is over.
-pub fn open_edges_settled(start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) -> u64 {
-    let pause_ns = length_ns.map_or(0, |_| SETTLE_NS);
-    open_edges_at(monotonic_ns() + pause_ns, start_ns, end_ns, length_ns)
-}
-
-fn open_edges_at(at_ns: u64, start_ns: &mut u64, end_ns: &mut u64, length_ns: Option<u64>) -> u64 {
-    // In this order: the window must not seem open in between.
-    store(start_ns, 0);
-    store(end_ns, length_ns.map_or(0, |length| at_ns + length));
-    store(start_ns, at_ns);
-    at_ns
+/// Lets time count for `windowed`, for `length_ns` or until told. Returns since when, ns.
+pub(super) fn open_edges(windowed: &mut impl Windowed, length_ns: Option<u64>) -> Result<u64> {
+    let pause_ns = match length_ns {
+        Some(_) if windowed.settles() => SETTLE_NS,
+        _ => 0,
+    };
+    let at_ns = monotonic_ns() + pause_ns;
+    for told in windowed.edges()? {
+        // In this order: the window must not seem open in between.
+        store(told.start_ns, 0);
+        store(told.end_ns, length_ns.map_or(0, |length| at_ns + length));
+        store(told.start_ns, at_ns);
+    }
+    Ok(at_ns)
 }
 
 /// Now, or when the window closed by the clock before, ns. `end_ns`: 0 until its end is known.

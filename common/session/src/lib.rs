@@ -17,6 +17,7 @@ pub mod probe;
 pub mod program;
 pub mod progress;
 pub mod requirements;
+pub mod sampling;
 pub mod schedule;
 pub mod targets;
 
