@@ -53,7 +53,7 @@ impl<'a> Biolatency<'a> {
         let (devs, cgroup_id) = (args.devs()?, args.cgroup_id()?);
         let hdr = args.histograms.hdr_log()?;
         let builder = BiolatencySkelBuilder::default();
-        let skel = loader::load(builder, setup.programs, |open| {
+        let skel = loader::load(builder, &setup.programs, |open| {
             args.to_bpf(
                 (setup.targets, cgroup_id),
                 setup.kernel,
@@ -94,7 +94,7 @@ impl<'a> Biolatency<'a> {
     /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.limit.as_ref().map(|limit| limit.summary(end_ns));
-        Cost::read(self.meter, self.skel.object(), budget)
+        Cost::read(self.meter, [self.skel.object()], budget)
     }
 
     fn print_slow_ios(&self) -> Result<()> {

@@ -100,7 +100,7 @@ impl Lockstat<'_> {
     fn ledger(&self) -> Result<Ledger> {
         let budget = self.limit.as_ref();
         let budget = budget.map(|limit| limit.summary(self.end_ns));
-        let cost = Cost::read(self.meter, self.skel.object(), budget);
+        let cost = Cost::read(self.meter, [self.skel.object()], budget);
         let mut losses = losses::count(&self.counters, &self.stacks)?;
         count_skipped(self.skel.object(), &mut losses);
         Ok(Ledger {

@@ -51,7 +51,7 @@ impl<'a> Offcputime<'a> {
         let walk_on_exit = setup.kernel.has_tracepoint("sched_exit_tp");
         let gated = args.budget.gated(&GATED);
         let builder = OffcputimeSkelBuilder::default();
-        let skel = loader::load_gated(builder, setup.programs, gated, |open| {
+        let skel = loader::load_gated(builder, &setup.programs, gated, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             args.to_bpf(setup.targets, walk_on_exit, rodata);
             bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
@@ -201,7 +201,7 @@ impl Collector for Offcputime<'_> {
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         let harvest = self.harvest(sampler, window)?;
         let budget = sampler.summary(window.end_ns);
-        let cost = Cost::read(self.meter, self.skel.object(), budget);
+        let cost = Cost::read(self.meter, [self.skel.object()], budget);
         let closing = report::report(self.args, &harvest, &mut self.stacks, &cost)?;
         self.closing = Some(closing);
         Ok(())

@@ -60,7 +60,7 @@ impl<'a> Pressure<'a> {
     fn cost(&self) -> Cost {
         let (limit, end_ns) = (self.limit.as_ref(), self.capture.start_ns());
         let budget = limit.map(|limit| limit.summary(end_ns));
-        Cost::read(self.meter, self.capture.skel.object(), budget)
+        Cost::read(self.meter, [self.capture.skel.object()], budget)
     }
 }
 

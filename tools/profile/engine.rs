@@ -55,7 +55,7 @@ impl<'a> Profiling<'a> {
     pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let weight = attach::weight(args)?;
         let builder = ProfileSkelBuilder::default();
-        let skel = loader::load(builder, setup.programs, |open| {
+        let skel = loader::load(builder, &setup.programs, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             args.to_bpf(setup.targets, weight, rodata);
             Ok(open.maps.moments.set_autocreate(args.keeps_moments())?)
@@ -207,7 +207,7 @@ impl Collector for Profiling<'_> {
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         let harvest = self.harvest(sampler, window)?;
         let budget = sampler.summary(window.end_ns);
-        let cost = Cost::read(self.meter, self.skel.object(), budget);
+        let cost = Cost::read(self.meter, [self.skel.object()], budget);
         let (moments, stacks) = (&self.moments, &mut self.stacks);
         let closing = report::report(self.args, &harvest, moments, stacks, &cost)?;
         self.closing = Some(closing);

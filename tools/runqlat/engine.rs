@@ -54,7 +54,7 @@ impl<'a> Runqlat<'a> {
         let hdr = args.histograms.hdr_log()?;
         let gated = args.budget.gated(&GATED);
         let builder = RunqlatSkelBuilder::default();
-        let skel = loader::load_gated(builder, setup.programs, gated, |open| {
+        let skel = loader::load_gated(builder, &setup.programs, gated, |open| {
             args.to_bpf(
                 setup.targets,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
@@ -110,7 +110,7 @@ impl<'a> Runqlat<'a> {
 
     /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, sampler: &Sampler<'_>, end_ns: u64) -> Cost {
-        Cost::read(self.meter, self.skel.object(), sampler.summary(end_ns))
+        Cost::read(self.meter, [self.skel.object()], sampler.summary(end_ns))
     }
 }
 

@@ -35,8 +35,12 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Reads the figures of an object's programs and maps, of a collection that may have had a budget.
-    pub fn read(meter: &Meter, object: &Object, budget: Option<Summary>) -> Self {
+    /// Reads the figures of these objects' programs and maps, of a collection that may have had a budget.
+    pub fn read<'a>(
+        meter: &Meter,
+        objects: impl IntoIterator<Item = &'a Object>,
+        budget: Option<Summary>,
+    ) -> Self {
         let mut cost = Self {
             own_cpu_ns: meter.own_cpu_ns(),
             wall_ns: meter.wall_ns(),
@@ -47,18 +51,23 @@ impl Cost {
             bpf_ns: meter.is_measuring().then_some(0),
             ..Self::default()
         };
+        for object in objects {
+            cost.add(object);
+        }
+        cost
+    }
+
+    fn add(&mut self, object: &Object) {
         for program in object.progs() {
             let Some(info) = program_info(program.as_fd().as_raw_fd()) else {
                 continue;
             };
-            cost.runs += info.run_cnt;
-            cost.bpf_ns = cost.bpf_ns.map(|sum| sum + info.run_time_ns);
+            self.runs += info.run_cnt;
+            self.bpf_ns = self.bpf_ns.map(|sum| sum + info.run_time_ns);
         }
-        cost.map_bytes = object
-            .maps()
-            .filter_map(|map| map_bytes(map.as_fd().as_raw_fd()))
-            .sum();
-        cost
+        let maps = object.maps();
+        let bytes = maps.filter_map(|map| map_bytes(map.as_fd().as_raw_fd()));
+        self.map_bytes += bytes.sum::<u64>();
     }
 
     /// For the closing line.

@@ -8,7 +8,7 @@ use host::clock::monotonic_ns;
 use libbpf_rs::Object;
 
 use crate::meter::{Meter, Spent, cpus_online};
-use crate::sampler::Next;
+use crate::next::Next;
 use crate::summary::Summary;
 use crate::windowed::Programs;
 use crate::{Budget, check_measuring};

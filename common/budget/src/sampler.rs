@@ -11,6 +11,7 @@ use crate::gate::Gate;
 use crate::left_out::LeftOut;
 use crate::looked::Looked;
 use crate::meter::{Meter, Spent, cpus_online};
+use crate::next::Next;
 use crate::strata::Strata;
 use crate::summary::Summary;
 use crate::windowed::{Window, Windowed, open_edges};
@@ -33,15 +34,6 @@ const NO_BUDGET: f64 = 100.0;
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// By how much, as a factor: what a collection costs is not known better.
 const TOLERATED: f64 = 1.1;
-
-/// What a collection with a budget has to do.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Next {
-    /// When [`Sampler::step`] is due, ns; `None`: nothing in particular.
-    pub due_ns: Option<u64>,
-    /// It is to end: looking as rarely as possible costs too much.
-    pub must_stop: bool,
-}
 
 #[derive(Clone, Copy)]
 enum State {

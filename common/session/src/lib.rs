@@ -146,7 +146,7 @@ pub struct Setup<'a> {
     /// The same for the BPF side.
     pub targets: &'a Settings,
     /// Programs to load, see [`Options::programs`].
-    pub programs: &'a [(&'static str, bool)],
+    pub programs: Vec<(&'static str, bool)>,
     /// `-- COMMAND` that is about to run: its process ID and program.
     pub command: Option<(u32, OsString)>,
     /// Measures what it costs.
@@ -305,7 +305,7 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
         kernel: &start.kernel,
         asked: targets,
         targets: &start.targets,
-        programs: &programs,
+        programs,
         command: corked.as_ref().map(Corked::who),
         meter: &meter,
     })?;

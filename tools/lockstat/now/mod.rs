@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     privileges::keep_for_tracing(Args::NAME, Capabilities::empty());
     let snapshot = snapshot::take(&skel, symbolizer, args.unwind)?;
     let verdict = Verdict::of(&snapshot);
-    let cost = Cost::read(&meter, skel.object(), None);
+    let cost = Cost::read(&meter, [skel.object()], None);
     let written = write(args, &snapshot, &verdict, &cost);
     program::unless_closed(written, ())?;
     let losses = &snapshot.losses;

@@ -1,0 +1,10 @@
+//! The word of a budget to the loop of a collection.
+
+/// What a collection with a budget has to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Next {
+    /// When a step is due, ns; `None`: nothing in particular.
+    pub due_ns: Option<u64>,
+    /// It is to end: looking as rarely as possible costs too much.
+    pub must_stop: bool,
+}
