@@ -6,7 +6,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
-/* 0 until user space opens the window; nothing is timed before. */
+/* 0 until user space opens the window, now or at an instant to come; nothing is timed before. */
 __u64 window_start_ns = 0;
 /* 0 until user space closes the window; later events are not counted. */
 __u64 window_end_ns = 0;

@@ -79,12 +79,6 @@ struct profile_losses {
 
 struct profile_losses losses = {};
 
-/* Events count. Only a window whose end is known beforehand asks for the time. */
-static __always_inline bool is_open(void)
-{
-	return window_start_ns && (!window_end_ns || bpf_ktime_get_ns() < window_end_ns);
-}
-
 /* (process, name, stacks) → samples */
 MAP(HASH, counts, struct profile_key, struct profile_value, MAX_ROWS);
 
@@ -166,7 +160,7 @@ int on_overflow(struct bpf_perf_event_data *ctx)
 	struct profile_totals *sums = totals_here();
 	struct user_place outside = {};
 
-	if (!sums || !is_open())
+	if (!sums || !in_window(bpf_ktime_get_ns()))
 		return 0;
 	sums->events++;
 	if (!is_wanted(task, sums))
@@ -238,7 +232,7 @@ static __always_inline void event_fired(void *ctx, const struct user_place *outs
 	struct task_struct *task = current_task();
 	struct profile_totals *sums = totals_here();
 
-	if (!sums || !is_open())
+	if (!sums || !in_window(bpf_ktime_get_ns()))
 		return;
 	sums->events++;
 	if (!is_wanted(task, sums) || !is_due(sums))
