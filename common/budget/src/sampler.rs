@@ -14,7 +14,7 @@ use crate::meter::{Meter, Spent, cpus_online};
 use crate::next::Next;
 use crate::strata::Strata;
 use crate::summary::Summary;
-use crate::windowed::{Window, Windowed, open_edges};
+use crate::windowed::{Window, Windowed, open_edges, shut};
 
 /// Time between two looks at the cost while everything is traced, ns.
 const CHECK_NS: u64 = 25_000_000;
@@ -338,7 +338,7 @@ impl<'a> Sampler<'a> {
         windowed: &mut impl Windowed,
     ) -> Result<u64> {
         let before_ns = own_cpu_ns();
-        let shut_ns = windowed.shut()?;
+        let shut_ns = shut(windowed)?;
         self.gate.close();
         let by_clock_ns = self.length_ns.map(|length| self.began_ns + length);
         let end_ns = planned_end_ns

@@ -20,6 +20,7 @@ pub mod requirements;
 pub mod sampling;
 pub mod schedule;
 pub mod targets;
+pub mod together;
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -166,6 +167,16 @@ pub struct StackSetup {
 }
 
 impl Setup<'_> {
+    /// The same for another tool's engine, which is to be a part of this one's.
+    #[must_use]
+    pub fn for_part(&self, part: &impl Options) -> Self {
+        Self {
+            programs: part.programs(self.kernel, self.targets),
+            command: self.command.clone(),
+            ..*self
+        }
+    }
+
     /// A table of the stacks that come through `ring`, the BPF side's `stack_ring`; unwind tables for the targets are being made.
     ///
     /// # Errors
