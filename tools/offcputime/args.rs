@@ -35,7 +35,7 @@ Folded values are microseconds.";
 /// Where threads wait, why, and who woke them: time off the CPU by stack
 #[derive(Parser, Debug)]
 #[command(name = "offcputime", version, after_help = EXAMPLES, max_term_width = 80)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     pub(crate) window: For,
 

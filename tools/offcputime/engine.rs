@@ -25,7 +25,7 @@ use crate::offcputime::report;
 use crate::offcputime::sampled::{GATED, Sums};
 
 /// The tool at work.
-pub(crate) struct Offcputime<'a> {
+pub struct Offcputime<'a> {
     args: &'a Args,
     skel: OffcputimeSkel<'static>,
     stacks: StackTable,
@@ -47,7 +47,12 @@ impl Tool for Args {
 }
 
 impl<'a> Offcputime<'a> {
-    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+    /// Loads its programs, and attaches those that no window does.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusals, with the remedy.
+    pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let walk_on_exit = setup.kernel.has_tracepoint("sched_exit_tp");
         let gated = args.budget.gated(&GATED);
         let builder = OffcputimeSkelBuilder::default();
@@ -84,7 +89,11 @@ impl<'a> Offcputime<'a> {
     }
 
     /// Everything, once the collection has ended.
-    pub(crate) fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
+    ///
+    /// # Errors
+    ///
+    /// The BPF side's tables cannot be read.
+    pub fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
         self.stacks.absorb();
         let sums = std::mem::take(&mut self.sums);
         let mut harvest = sums.harvest(sampler.scale(window.end_ns), window);

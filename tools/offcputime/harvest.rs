@@ -27,64 +27,84 @@ use crate::offcputime::args::Args;
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
 
 /// Time of one thread on one pair of stacks.
-pub(crate) struct Row {
-    pub(crate) task: Task,
-    pub(crate) wait: Wait,
-    pub(crate) user: u64,
-    pub(crate) kernel: u64,
-    pub(crate) waker: u64,
-    pub(crate) blocked_ns: u64,
-    pub(crate) runqueue_ns: u64,
+pub struct Row {
+    /// The thread.
+    pub task: Task,
+    /// What the kernel knows of why it left its CPU.
+    pub wait: Wait,
+    /// User stack's id in the table of stacks; 0: none.
+    pub user: u64,
+    /// Kernel stack's id; 0: none.
+    pub kernel: u64,
+    /// Id of the waker's stack; 0: none.
+    pub waker: u64,
+    /// Until it was made runnable, ns.
+    pub blocked_ns: u64,
+    /// From then on until it had a CPU, ns.
+    pub runqueue_ns: u64,
     /// Waits that are over, and the one that is open at the end.
-    pub(crate) count: u64,
-    pub(crate) is_open: bool,
+    pub count: u64,
+    /// One of them is open at the end.
+    pub is_open: bool,
 }
 
 /// Where the targets' time inside the window went.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Accounting {
+pub struct Accounting {
     /// Threads that were targets at some time.
-    pub(crate) threads: u64,
+    pub threads: u64,
     /// Sum of their times inside the window.
-    pub(crate) lifetime_ns: u64,
-    pub(crate) oncpu_ns: u64,
-    pub(crate) runqueue_ns: u64,
-    pub(crate) blocked_ns: u64,
+    pub lifetime_ns: u64,
+    /// On a CPU, ns.
+    pub oncpu_ns: u64,
+    /// Runnable without one, ns.
+    pub runqueue_ns: u64,
+    /// Neither, ns.
+    pub blocked_ns: u64,
     /// Between switches that were not seen.
-    pub(crate) unseen_ns: u64,
-    /// Intervals outside -m, -M and --state.
-    pub(crate) filtered: u64,
-    pub(crate) filtered_ns: u64,
+    pub unseen_ns: u64,
+    /// Intervals outside -m, -M and --state, which have no rows.
+    pub filtered: u64,
+    /// Their time, ns.
+    pub filtered_ns: u64,
     /// Switches and wakeups.
-    pub(crate) events: u64,
-    pub(crate) lost: Lost,
+    pub events: u64,
+    /// Of all that, what has no row.
+    pub lost: Lost,
 }
 
 impl Accounting {
     /// Time that the phases do not explain, ns; negative when they explain too much.
-    pub(crate) fn residual_ns(&self) -> i64 {
+    pub fn residual_ns(&self) -> i64 {
         let explained = self.oncpu_ns + self.runqueue_ns + self.blocked_ns + self.unseen_ns;
         self.lifetime_ns.cast_signed() - explained.cast_signed()
     }
 }
 
 /// Everything a run found.
-pub(crate) struct Harvest {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) accounting: Accounting,
-    pub(crate) losses: Losses,
-    pub(crate) window: Edges,
+pub struct Harvest {
+    /// In no order.
+    pub rows: Vec<Row>,
+    /// Sums of all targets.
+    pub accounting: Accounting,
+    /// Seen and not counted.
+    pub losses: Losses,
+    /// Begin and end.
+    pub window: Edges,
     /// Intervals that were still open at the end.
-    pub(crate) open: u64,
+    pub open: u64,
     /// Where not everything was looked at.
-    pub(crate) estimates: Option<Estimates>,
+    pub estimates: Option<Estimates>,
 }
 
 /// How sure the totals are.
-pub(crate) struct Estimates {
-    pub(crate) oncpu: Estimate,
-    pub(crate) runqueue: Estimate,
-    pub(crate) blocked: Estimate,
+pub struct Estimates {
+    /// On a CPU, ns.
+    pub oncpu: Estimate,
+    /// Runnable without one, ns.
+    pub runqueue: Estimate,
+    /// Neither, ns.
+    pub blocked: Estimate,
 }
 
 impl Harvest {

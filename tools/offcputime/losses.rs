@@ -20,15 +20,17 @@ pub(crate) const IN_ACCOUNTING: [&str; 5] = [
 
 /// Counters since the start; out of windows, estimates like the rest of the accounting.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost {
+pub struct Lost {
     /// The kernel's table was full.
-    pub(crate) rows_full: u64,
-    pub(crate) rows_full_ns: u64,
+    pub rows_full: u64,
+    /// Its time, ns.
+    pub rows_full_ns: u64,
     /// The stack was not walked.
-    pub(crate) unreported: u64,
-    pub(crate) unreported_ns: u64,
+    pub unreported: u64,
+    /// Its time, ns.
+    pub unreported_ns: u64,
     /// Switches that were not seen.
-    pub(crate) out_of_order: u64,
+    pub out_of_order: u64,
 }
 
 impl Lost {

@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::Args;
+pub use args::Args;
+pub use engine::Offcputime;
+pub use harvest::{Accounting, Estimates, Harvest, Row};
+pub use losses::Lost;
 
 mod args;
 mod engine;

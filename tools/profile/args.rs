@@ -41,7 +41,7 @@ the argument's sum.";
 /// Where CPU time goes, or any other event: samples of stacks
 #[derive(Parser, Debug)]
 #[command(name = "profile", version, after_help = EXAMPLES, max_term_width = 80)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     pub(crate) window: For,
 

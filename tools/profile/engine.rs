@@ -10,6 +10,7 @@ use budget::{Programs, Sampler, Told, Window, Windowed, shut_edges};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::section;
+use profile::write::Moment;
 use session::closing::Closing;
 use session::progress::State;
 use session::sampling::{Collector, Sampling};
@@ -27,7 +28,7 @@ use crate::profile::sampled::Sums;
 use crate::profile::traps;
 
 /// The tool at work.
-pub(crate) struct Profiling<'a> {
+pub struct Profiling<'a> {
     args: &'a Args,
     skel: ProfileSkel<'static>,
     stacks: StackTable,
@@ -52,7 +53,12 @@ impl Tool for Args {
 }
 
 impl<'a> Profiling<'a> {
-    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+    /// Loads its programs, and attaches those that no window does.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusals, with the remedy.
+    pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let weight = attach::weight(args)?;
         let builder = ProfileSkelBuilder::default();
         let skel = loader::load(builder, &setup.programs, |open| {
@@ -88,7 +94,11 @@ impl<'a> Profiling<'a> {
     }
 
     /// Everything, once the collection has ended.
-    pub(crate) fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
+    ///
+    /// # Errors
+    ///
+    /// The BPF side's tables cannot be read.
+    pub fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
         self.attached.follow_cpus(&self.skel, true)?;
         self.stacks.absorb();
         let late_cpus = self.attached.late_cpus();
@@ -107,6 +117,11 @@ impl<'a> Profiling<'a> {
         harvest.count_losses(self.args, &self.skel, &self.stacks, &late_cpus)?;
         self.moments.finish(&self.skel, &mut harvest.losses)?;
         Ok(harvest)
+    }
+
+    /// Single samples in the order of their times, where a file is to have them; after [`Self::harvest`].
+    pub fn moments(&self) -> &[Moment] {
+        &self.moments.all
     }
 }
 

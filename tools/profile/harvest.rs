@@ -21,50 +21,64 @@ use crate::profile::args::{Args, Rate};
 use crate::profile::counters::Late;
 
 /// Samples of one process (or thread) on one pair of stacks.
-pub(crate) struct Row {
-    pub(crate) task: Task,
-    pub(crate) user: u64,
-    pub(crate) kernel: u64,
-    pub(crate) samples: u64,
-    pub(crate) weight: u64,
+pub struct Row {
+    /// The process, or the thread.
+    pub task: Task,
+    /// User stack's id in the table of stacks; 0: none.
+    pub user: u64,
+    /// Kernel stack's id; 0: none.
+    pub kernel: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of what they weigh.
+    pub weight: u64,
 }
 
 /// Events by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) events: u64,
-    pub(crate) idle: u64,
-    pub(crate) others: u64,
-    pub(crate) samples: u64,
+pub struct Totals {
+    /// All that fired.
+    pub events: u64,
+    /// Those of the idle tasks.
+    pub idle: u64,
+    /// Those of tasks that are no targets.
+    pub others: u64,
+    /// Those that were recorded.
+    pub samples: u64,
 }
 
 impl Totals {
     /// Events of everybody but the idle tasks.
-    pub(crate) fn busy(&self) -> u64 {
+    pub fn busy(&self) -> u64 {
         self.events - self.idle
     }
 }
 
 /// Everything a run found.
-pub(crate) struct Harvest {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) totals: Totals,
-    pub(crate) losses: Losses,
-    pub(crate) window: Edges,
+pub struct Harvest {
+    /// In no order.
+    pub rows: Vec<Row>,
+    /// Sums of all.
+    pub totals: Totals,
+    /// Seen and not counted.
+    pub losses: Losses,
+    /// Begin and end.
+    pub window: Edges,
     /// Samples that a clock takes of CPUs as busy as these were; `None`: the event is no clock.
-    pub(crate) expected: Option<u64>,
+    pub expected: Option<u64>,
     /// Where not everything was looked at.
-    pub(crate) estimates: Option<Estimates>,
+    pub estimates: Option<Estimates>,
 }
 
 /// How sure the totals are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Estimates {
-    pub(crate) samples: Estimate,
+pub struct Estimates {
+    /// All samples.
+    pub samples: Estimate,
     /// Of the values, with `--weight`.
-    pub(crate) weight: Estimate,
+    pub weight: Estimate,
     /// Share of the time that was looked at.
-    pub(crate) looked: f64,
+    pub looked: f64,
 }
 
 impl Estimates {

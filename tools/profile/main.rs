@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::Args;
+pub use args::Args;
+pub use engine::Profiling;
+pub use harvest::{Estimates, Harvest, Row, Totals};
 
 mod args;
 mod attach;

@@ -24,7 +24,7 @@ Examples:
 /// How long runnable threads wait for a CPU, and behind whom
 #[derive(Parser, Debug)]
 #[command(name = "runqlat", version, after_help = EXAMPLES, max_term_width = 80)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     pub(crate) every: Every,
 

@@ -28,7 +28,7 @@ use crate::runqlat::windows::{GATED, Sums};
 use crate::runqlat::{report, slow};
 
 /// The tool at work.
-pub(crate) struct Runqlat<'a> {
+pub struct Runqlat<'a> {
     args: &'a Args,
     skel: RunqlatSkel<'static>,
     counters: Counters,
@@ -50,7 +50,12 @@ impl Tool for Args {
 }
 
 impl<'a> Runqlat<'a> {
-    pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+    /// Loads its programs, and attaches those that no window does.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusals, with the remedy.
+    pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let hdr = args.histograms.hdr_log()?;
         let gated = args.budget.gated(&GATED);
         let builder = RunqlatSkelBuilder::default();
@@ -103,7 +108,11 @@ impl<'a> Runqlat<'a> {
     }
 
     /// The interval that ends now.
-    pub(crate) fn harvest(&mut self, window: Edges) -> Result<Interval> {
+    ///
+    /// # Errors
+    ///
+    /// The BPF side's tables cannot be read.
+    pub fn harvest(&mut self, window: Edges) -> Result<Interval> {
         let sums = std::mem::take(&mut self.sums);
         sums.interval((&self.skel, &self.counters), window)
     }

@@ -22,38 +22,47 @@ use session::progress::State;
 use crate::runqlat::args::{Args, Group};
 
 /// A task that others waited behind.
-pub(crate) struct Culprit {
-    pub(crate) tgid: u32,
+pub struct Culprit {
+    /// Its process.
+    pub tgid: u32,
     /// 0: tasks that ran too long ago to be remembered.
-    pub(crate) tid: u32,
-    pub(crate) comm: Arc<str>,
-    pub(crate) caused_ns: u64,
-    pub(crate) waits: u64,
+    pub tid: u32,
+    /// Its name.
+    pub comm: Arc<str>,
+    /// Time that others waited while it ran, ns.
+    pub caused_ns: u64,
+    /// Number of their waits.
+    pub waits: u64,
 }
 
 /// A wait that is not over.
-pub(crate) struct OpenWait {
-    pub(crate) tid: u32,
-    pub(crate) comm: Arc<str>,
-    pub(crate) wait_ns: u64,
+pub struct OpenWait {
+    /// Who waits.
+    pub tid: u32,
+    /// Its name.
+    pub comm: Arc<str>,
+    /// For how long by now, or by the window's end, ns.
+    pub wait_ns: u64,
 }
 
 /// One report's worth.
-pub(crate) struct Interval {
-    pub(crate) start_ns: u64,
-    pub(crate) end_ns: u64,
+pub struct Interval {
+    /// When it began, ns.
+    pub start_ns: u64,
+    /// When it ended, ns.
+    pub end_ns: u64,
     /// By id; a single one unless grouping was asked for.
-    pub(crate) waits: Vec<Waits<group_id>>,
+    pub waits: Vec<Waits<group_id>>,
     /// Most time caused first.
-    pub(crate) culprits: Vec<Culprit>,
+    pub culprits: Vec<Culprit>,
     /// Longest first.
-    pub(crate) open: Vec<OpenWait>,
+    pub open: Vec<OpenWait>,
     /// Since the start of the run.
-    pub(crate) under_way_at_start: u64,
+    pub under_way_at_start: u64,
     /// Since the start of the run.
-    pub(crate) losses: Losses,
+    pub losses: Losses,
     /// Where not everything was looked at.
-    pub(crate) estimates: Option<Estimates>,
+    pub estimates: Option<Estimates>,
 }
 
 /// Waits that ended in the half `epoch`, which nobody writes any more.

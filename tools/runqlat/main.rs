@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::Args;
+pub use args::Args;
+pub use engine::Runqlat;
+pub use harvest::{Culprit, Interval, OpenWait};
 
 mod args;
 mod engine;
