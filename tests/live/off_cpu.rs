@@ -1,7 +1,7 @@
 //! A thread's times off the CPU: offcputime's beside those of the log of the kernel's events.
 
 use oracle::offcpu::absences;
-use oracle::{Bracket, Logs, Span};
+use oracle::{Bracket, Logs, Pair, Span};
 
 use crate::kernel::has_tracepoint;
 use crate::prelude::*;
@@ -37,6 +37,11 @@ impl<'a> Times<'a> {
             absences,
             sees_hidden,
         }
+    }
+
+    /// Each of them, as both logs have it.
+    pub(crate) fn pairs(&self) -> Vec<Pair> {
+        self.absences.iter().map(|absence| absence.pair).collect()
     }
 
     /// Of the times that the tool can know and `wanted` holds for.
