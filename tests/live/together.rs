@@ -46,7 +46,9 @@ fn assert_sampled(report: &Value, tid: u64, off: &[Pair]) {
     let samples = list(report, "moments").iter();
     let own = samples.filter(|sample| number(sample, "tid") == tid);
     let times: Vec<u64> = own.map(|sample| number(sample, "time_ns")).collect();
+    let window = number(report, "start_ns")..number(report, "end_ns");
     for time_ns in &times {
+        assert!(window.contains(time_ns), "{time_ns}, {window:?}");
         let holds = |pair: &&Pair| (pair.late.begin_ns..pair.early.end_ns).contains(time_ns);
         let away = off.iter().find(holds);
         assert!(away.is_none(), "thread {tid} at {time_ns}: {away:?}");
