@@ -195,6 +195,10 @@ impl Together for Three<'_> {
                 "tid": moment.tid,
                 "time_ns": moment.time_ns,
             })).collect::<Value>(),
+            "margins": {
+                "queue": queue.estimates.map(|all| all.time.to_json()),
+                "off": off.estimates.map(|all| all.runqueue.to_json()),
+            },
             "losses": {
                 "off": off.losses.to_json(),
                 "queue": queue.losses.to_json(),
