@@ -1,19 +1,15 @@
 //! The tools' manners, without root and without BPF: help, usage errors, messages that name what is missing.
 
+mod programs;
+mod tools;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const TOOLS: [(&str, &str); 6] = [
-    ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
-    ("lockstat", env!("CARGO_BIN_EXE_lockstat")),
-    ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
-    ("pressure", env!("CARGO_BIN_EXE_pressure")),
-    ("profile", env!("CARGO_BIN_EXE_profile")),
-    ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
-];
+use programs::TOOLS;
 
 const USEKIT: &str = env!("CARGO_BIN_EXE_usekit");
 
@@ -34,7 +30,7 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn help_fits_a_terminal_and_needs_nothing() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let output = run(program, &["--help"]);
         assert_eq!(output.status.code(), Some(0), "{tool}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -51,7 +47,7 @@ fn help_fits_a_terminal_and_needs_nothing() {
 
 #[test]
 fn wrong_usage_exits_2() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         for args in [
             &["--no-such-flag"][..],
             &["0"],
@@ -85,15 +81,17 @@ fn a_commands_own_dashes_are_its_business() {
 
 #[test]
 fn contradicting_options_exit_2() {
-    let (_, offcputime) = TOOLS[2];
-    let output = run(offcputime, &["-m", "10", "-M", "5", "1"]);
+    let output = run(
+        env!("CARGO_BIN_EXE_offcputime"),
+        &["-m", "10", "-M", "5", "1"],
+    );
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
 /// Accepted and ignored, they would let a report pass for what was asked for.
 #[test]
 fn options_unused_by_now_exit_2() {
-    let (_, program) = TOOLS[1];
+    let program = env!("CARGO_BIN_EXE_lockstat");
     let unused: [&[&str]; 10] = [
         &["--class", "cond"],
         &["--waker"],
@@ -121,7 +119,7 @@ fn options_unused_by_now_exit_2() {
 /// Tools with `--max-overhead`.
 #[test]
 fn a_budget_is_a_share_of_the_machine() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         for bad in ["0", "101", "much"] {
             let output = run(program, &["--max-overhead", bad, "100ms"]);
             assert_eq!(output.status.code(), Some(2), "{tool} {bad}");
@@ -132,7 +130,7 @@ fn a_budget_is_a_share_of_the_machine() {
 
 #[test]
 fn what_does_not_exist_is_named_before_anything_is_loaded() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let missing = run(program, &["-p", "4194999", "1"]);
         assert_eq!(missing.status.code(), Some(1), "{tool}");
         assert_eq!(
@@ -165,7 +163,7 @@ fn what_does_not_exist_is_named_before_anything_is_loaded() {
 
 #[test]
 fn an_unwritable_output_is_found_before_the_run() {
-    for (tool, program) in TOOLS.into_iter().filter(|(tool, _)| has_stacks(tool)) {
+    for (tool, program) in TOOLS.iter().copied().filter(|(tool, _)| has_stacks(tool)) {
         let output = run(program, &["-o", "/no/such/directory/out.folded", "1"]);
         assert_eq!(output.status.code(), Some(1), "{tool}");
         assert_eq!(
@@ -213,7 +211,7 @@ fn a_frequency_is_refused_where_it_means_nothing() {
 
 #[test]
 fn completions_are_printed() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         for shell in ["bash", "zsh", "fish"] {
             let output = run(program, &["--completions", shell]);
             assert_eq!(output.status.code(), Some(0), "{tool} {shell}");
@@ -228,7 +226,7 @@ fn completions_are_printed() {
 
 #[test]
 fn completions_that_cannot_be_written_are_an_error_on_one_line() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let full = fs::File::options().write(true).open("/dev/full");
         let mut command = Command::new(program);
         command.args(["--completions", "bash"]);
@@ -246,7 +244,7 @@ fn completions_that_cannot_be_written_are_an_error_on_one_line() {
 fn without_privileges_the_missing_capability_is_named() {
     // SAFETY: takes no pointers.
     let is_root = unsafe { libc::geteuid() } == 0;
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let dir = tempfile::tempdir().expect("a directory");
         let copy: PathBuf = dir.path().join(tool);
         // By another process: while a file is open for writing here, a child that some other test forks has it open, too,
@@ -363,7 +361,7 @@ fn usekit_completes_tools_and_leaves_the_rest_to_them() {
 #[test]
 fn usekit_is_every_tool() {
     let dir = tempfile::tempdir().expect("a directory");
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let link = dir.path().join(tool);
         symlink(USEKIT, &link).expect("a link");
         for args in [

@@ -1,18 +1,14 @@
 //! Man pages, examples and README say what the tools do.
 
+mod programs;
+mod tools;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TOOLS: [(&str, &str); 6] = [
-    ("biolatency", env!("CARGO_BIN_EXE_biolatency")),
-    ("lockstat", env!("CARGO_BIN_EXE_lockstat")),
-    ("offcputime", env!("CARGO_BIN_EXE_offcputime")),
-    ("pressure", env!("CARGO_BIN_EXE_pressure")),
-    ("profile", env!("CARGO_BIN_EXE_profile")),
-    ("runqlat", env!("CARGO_BIN_EXE_runqlat")),
-];
+use programs::TOOLS;
 
 const SECTIONS: [&str; 12] = [
     "NAME",
@@ -64,7 +60,7 @@ fn long_options(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn man_pages_have_every_option_and_no_other() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let page = read(&format!("man/{tool}.8")).replace("\\-", "-");
         let options = page
             .split(".SH OPTIONS")
@@ -80,7 +76,7 @@ fn man_pages_have_every_option_and_no_other() {
 
 #[test]
 fn man_pages_have_their_sections_in_order() {
-    for (tool, _) in TOOLS {
+    for (tool, _) in TOOLS.iter().copied() {
         let page = read(&format!("man/{tool}.8"));
         let sections: Vec<&str> = page
             .lines()
@@ -94,7 +90,7 @@ fn man_pages_have_their_sections_in_order() {
 #[test]
 fn man_pages_say_what_happens_on_older_kernels() {
     let mut count = 0;
-    for (tool, _) in TOOLS {
+    for (tool, _) in TOOLS.iter().copied() {
         let page = read(&format!("man/{tool}.8"))
             .replace("\\-", "-")
             .to_lowercase();
@@ -110,7 +106,7 @@ fn man_pages_say_what_happens_on_older_kernels() {
 
 #[test]
 fn example_files_end_with_the_help_text() {
-    for (tool, program) in TOOLS {
+    for (tool, program) in TOOLS.iter().copied() {
         let examples = read(&format!("man/{tool}_example.txt"));
         assert!(
             examples.trim_end().ends_with(help(program).trim_end()),
@@ -144,7 +140,8 @@ fn commands(text: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> + '
             .trim_start_matches("sudo ")
             .trim_start_matches(".B ");
         let (tool, program) = TOOLS
-            .into_iter()
+            .iter()
+            .copied()
             .find(|(tool, _)| line.split_whitespace().next() == Some(tool))?;
         let line = line
             .strip_prefix(tool)?
@@ -190,14 +187,8 @@ fn commands_of_the_readme_and_the_guide_parse() {
 #[test]
 fn documented_commands_parse() {
     let mut count = 0;
-    for (tool, _) in TOOLS {
-        let help = help(
-            TOOLS
-                .iter()
-                .find(|(name, _)| *name == tool)
-                .expect("a tool")
-                .1,
-        );
+    for (tool, program) in TOOLS.iter().copied() {
+        let help = help(program);
         for (program, words) in commands(&help).chain(commands(&read(&format!("man/{tool}.8")))) {
             // Prose may begin with the tool's name, too.
             if words.first().is_some_and(|word| {
@@ -220,7 +211,7 @@ fn documented_commands_parse() {
 #[test]
 fn the_readme_has_a_row_for_each_tool() {
     let readme = read("README.md");
-    for (tool, _) in TOOLS {
+    for (tool, _) in TOOLS.iter().copied() {
         assert!(
             readme
                 .lines()

@@ -5,9 +5,12 @@
 mod circles;
 #[path = "layout/headers.rs"]
 mod headers;
+mod tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use tools::TRACERS;
 
 /// Lines a source file may have.
 const MOST_LINES: usize = 400;
@@ -16,22 +19,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn tools() -> Vec<String> {
-    let manifest = fs::read_to_string(root().join("tools/Cargo.toml")).expect("a manifest");
-    let bins = manifest.split("[[bin]]").skip(1);
-    let names = bins.filter_map(|bin| bin.split('"').nth(1));
-    // All of them in one.
-    names
-        .filter(|name| *name != "usekit")
-        .map(str::to_owned)
-        .collect()
-}
-
 #[test]
 fn every_tool_has_all_its_files() {
-    let tools = tools();
-    assert!(tools.len() >= 3, "{tools:?}");
-    for tool in tools {
+    assert!(TRACERS.len() >= 6, "{TRACERS:?}");
+    for tool in TRACERS.iter() {
         for file in [
             format!("bpf/{tool}/{tool}.bpf.c"),
             format!("tools/{tool}/main.rs"),
@@ -136,14 +127,14 @@ fn no_modules_use_each_other_in_a_circle() {
 
 #[test]
 fn no_tool_uses_another() {
-    for tool in tools() {
+    for tool in TRACERS.iter() {
         let mut files = Vec::new();
-        sources(&root().join("tools").join(&tool), &mut files);
+        sources(&root().join("tools").join(tool), &mut files);
         for file in files {
             let text = fs::read_to_string(&file).expect("text");
             for path in text.split("crate::").skip(1) {
                 let module = path.split("::").next();
-                assert_eq!(module, Some(tool.as_str()), "{}", file.display());
+                assert_eq!(module, Some(*tool), "{}", file.display());
             }
         }
     }

@@ -55,7 +55,7 @@ fn a_closed_pipe_ends_quietly() {
 #[test]
 fn sigterm_ends_with_the_report() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         let running = Tool::attached(tool, "-j");
         running.signal(libc::SIGTERM);
         running.finish().ok().report();
@@ -117,7 +117,7 @@ fn files_of_two_formats_agree() {
 fn a_commands_status_is_passed_on_and_its_children_are_followed() {
     let _machine = Machine::beside();
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
-        for tool in COMMANDED {
+        for tool in COMMANDED.iter().copied() {
             Tool::run(tool, ["-q", "--", "sh", "-c", script]).status(status);
         }
     }

@@ -139,7 +139,7 @@ fn unread(mut command: Command) -> Option<i32> {
 #[test]
 fn a_commands_status_survives_a_reader_that_leaves() {
     let _machine = Machine::beside();
-    for tool in COMMANDED {
+    for tool in COMMANDED.iter().copied() {
         let args = ["-q", "--", "sh", "-c", "sleep 0.1; exit 7"];
         assert_eq!(unread(Tool::command(tool, args)), Some(7), "{tool}");
     }
@@ -210,7 +210,7 @@ fn full_disks_are_named_and_leave_what_was_there() {
             )
         );
     }
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         let full = File::options().write(true).open("/dev/full");
         let args = format!("-q -j {}", once(tool, "200ms").join(" "));
         let mut command = Tool::command(tool, args);

@@ -42,7 +42,7 @@ fn finish(tool: Tool) {
 #[test]
 fn killed_while_loading_nothing_stays() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         let running = Tool::start(tool, "");
         // As soon as it has a program and maps; it is not attached then, or not with all. Those that only try what the kernel
         // can do come and go before.
@@ -67,7 +67,7 @@ fn killed_while_loading_nothing_stays() {
 #[test]
 fn killed_while_tracing_nothing_stays() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         let running = Tool::attached(tool, "");
         let held = kill(running);
         let is_loaded = !held.programs.is_empty() && !held.maps.is_empty();
@@ -157,7 +157,7 @@ fn killed_while_writing_a_file_leaves_none() {
 #[test]
 fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
     let _machine = Machine::beside();
-    for tool in COMMANDED {
+    for tool in COMMANDED.iter().copied() {
         // We may be too late ourselves.
         let killed = (0..5).any(|_| killed_before_its_command(tool));
         assert!(killed, "{tool}: stopped too late to show it");
@@ -195,7 +195,7 @@ fn killed_before_its_command(tool: &str) -> bool {
 #[test]
 fn too_few_descriptors_are_one_line_with_the_remedy() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         for limit in [4, 12, 16, 20, 24, 32, 64, 127] {
             // Descriptors that the tests were started with are not the tool's.
             let script = format!(

@@ -37,7 +37,7 @@ fn ignored(status: &str) -> Option<u64> {
 #[test]
 fn a_signal_that_the_caller_ignores_ends_nothing() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         let args = format!("-j {}", once(tool, "1").join(" "));
         let began = Instant::now();
         let running = ignoring(tool, &args, &[libc::SIGHUP]);
@@ -53,7 +53,7 @@ fn a_signal_that_the_caller_ignores_ends_nothing() {
 #[test]
 fn ctrl_c_ends_a_run_though_the_caller_ignores_it() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         let args = format!("-j {}", once(tool, "3600").join(" "));
         let running = ignoring(tool, &args, &[libc::SIGINT]);
         running.wait_attached();
@@ -74,7 +74,7 @@ fn a_command_ignores_what_the_caller_ignores() {
         &[libc::SIGHUP, libc::SIGUSR1],
         &[libc::SIGINT, libc::SIGQUIT, libc::SIGPIPE],
     ] {
-        for tool in COMMANDED {
+        for tool in COMMANDED.iter().copied() {
             let args = "-q -j -- grep SigIgn /proc/self/status";
             let output = ignoring(tool, args, signals).finish().ok();
             let expected = own | mask(signals);
@@ -90,7 +90,7 @@ fn a_command_ignores_what_the_caller_ignores() {
 #[test]
 fn a_caller_that_wants_no_word_of_its_children_changes_no_status() {
     let _machine = Machine::beside();
-    for tool in COMMANDED {
+    for tool in COMMANDED.iter().copied() {
         let args = ["-q", "-j", "--", "sh", "-c", "exit 7"];
         ignoring(tool, args, &[libc::SIGCHLD])
             .finish()
@@ -140,7 +140,7 @@ fn a_command_for_which_there_is_no_process_says_so() {
 fn a_command_is_waited_for_though_nothing_can_be_written() {
     let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
-    for tool in COMMANDED {
+    for tool in COMMANDED.iter().copied() {
         let done = dir.path().join(tool);
         let script = format!("exec 2>/dev/null; sleep 1; touch {}", done.display());
         let full = File::options().write(true).open("/dev/full");

@@ -86,6 +86,8 @@ mod targets_cgroup;
 mod ticks;
 mod together;
 mod tool;
+#[path = "../tools.rs"]
+mod tools;
 mod traced;
 mod traps;
 mod trio;

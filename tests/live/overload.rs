@@ -56,7 +56,7 @@ fn time_without_a_cpu_is_said() {
 #[test]
 fn every_tool_has_a_guard_before_all_others() {
     let _machine = Machine::alone();
-    for name in TRACERS {
+    for name in TRACERS.iter().copied() {
         let tool = Tool::attached(name, "");
         let stat = fs::read_to_string(guard_of(&tool).join("stat")).expect("it runs");
         let (_, fields) = stat.rsplit_once(") ").expect("a name");

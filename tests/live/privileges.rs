@@ -246,9 +246,9 @@ fn a_budget_that_cannot_be_measured_is_refused() {
     let switch = "/proc/sys/kernel/bpf_stats_enabled";
     let before = fs::read_to_string(switch).expect("sysctl");
     fs::write(switch, "0").expect("root");
-    let refused = TRACERS.map(without);
+    let refused = TRACERS.iter().copied().map(without).collect::<Vec<_>>();
     fs::write(switch, "1").expect("root");
-    let measured = TRACERS.map(without);
+    let measured = TRACERS.iter().copied().map(without).collect::<Vec<_>>();
     fs::write(switch, before).expect("root");
     for (tool, output) in TRACERS.iter().zip(refused) {
         assert_eq!(output.code, 1, "{tool}: {}", output.stderr);

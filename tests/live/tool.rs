@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,29 +14,22 @@ use serde_json::Value;
 use crate::args::Args;
 use crate::found::json;
 use crate::kernel::{assert_machine_taken, schedstat};
+pub(crate) use crate::tools::TRACERS;
 
 /// Loading and verifying BPF programs takes its time under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// All that trace.
-pub(crate) const TRACERS: [&str; 6] = [
-    "profile",
-    "offcputime",
-    "runqlat",
-    "biolatency",
-    "lockstat",
-    "pressure",
-];
-
-/// Those of them that start a command.
-pub(crate) const COMMANDED: [&str; 5] =
-    ["profile", "offcputime", "runqlat", "biolatency", "lockstat"];
+/// Those of all that trace which start a command.
+pub(crate) static COMMANDED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let tracers = TRACERS.iter().copied();
+    tracers.filter(|tool| *tool != "pressure").collect()
+});
 
 /// The arguments that make a tool look once, for so long.
 pub(crate) fn once<'a>(tool: &str, time: &'a str) -> Vec<&'a str> {
     match tool {
-        "runqlat" | "biolatency" | "pressure" => vec![time, "1"],
-        _ => vec![time],
+        "profile" | "offcputime" | "lockstat" => vec![time],
+        _ => vec![time, "1"],
     }
 }
 

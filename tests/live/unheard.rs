@@ -22,7 +22,7 @@ fn closed() -> Stdio {
 #[test]
 fn a_stderr_that_takes_nothing_costs_no_results() {
     let _machine = Machine::beside();
-    for tool in TRACERS {
+    for tool in TRACERS.iter().copied() {
         for stderr in [closed(), full().into()] {
             let mut command = Tool::command(tool, format!("-j {}", once(tool, "200ms").join(" ")));
             let output = command.stderr(stderr).output().expect("the tool runs");
@@ -41,7 +41,7 @@ fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
         command.stdout(Stdio::null()).stderr(stderr);
         command.status().expect("the tool runs").code()
     };
-    for tool in COMMANDED {
+    for tool in COMMANDED.iter().copied() {
         let args = ["--", "sh", "-c", "exit 7"];
         assert_eq!(status(tool, &args, closed()), Some(7), "{tool}");
         assert_eq!(status(tool, &args, full().into()), Some(7), "{tool}");
