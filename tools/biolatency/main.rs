@@ -21,6 +21,9 @@ mod names;
 mod report;
 mod slow;
 
+/// The question that it answers.
+pub const QUESTION: &str = "How long does block I/O take; how busy is the disk; what failed?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     session::main::<Args>(line)

@@ -83,6 +83,9 @@ enum Command {
     Gate(gate::Args),
 }
 
+/// The question that it answers.
+pub const QUESTION: &str = "What does a profile say, what changed, and did it get worse?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     match run(Args::parse_from(line)) {

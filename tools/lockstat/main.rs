@@ -31,6 +31,9 @@ mod user;
 mod waits;
 mod width;
 
+/// The question that it answers.
+pub const QUESTION: &str = "Which locks make threads wait, for how long, and who holds them?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     program::main(Args::NAME, line, || match Args::parse_from(line) {

@@ -16,6 +16,9 @@ mod losses;
 mod report;
 mod sampled;
 
+/// The question that it answers.
+pub const QUESTION: &str = "Where do threads wait, why, and who woke them?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     session::main::<Args>(line)

@@ -31,6 +31,9 @@ mod urgency;
 mod utilisation;
 mod victims;
 
+/// The question that it answers.
+pub const QUESTION: &str = "Which resource is short right now, who loses, who causes it?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     program::main(Args::NAME, line, || {

@@ -19,6 +19,9 @@ mod report;
 mod sampled;
 mod traps;
 
+/// The question that it answers.
+pub const QUESTION: &str = "Where does CPU time go?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     session::main::<Args>(line)

@@ -8,38 +8,22 @@ use std::process::ExitCode;
 /// A tool's name, its question, and its `main`.
 type Tool = (&'static str, &'static str, fn(&[OsString]) -> ExitCode);
 
-const TOOLS: [Tool; 7] = [
-    (
-        "pressure",
-        "Which resource is short right now, who loses, who causes it?",
-        tools::pressure::main,
-    ),
-    ("profile", "Where does CPU time go?", tools::profile::main),
+const TOOLS: &[Tool] = &[
+    ("pressure", tools::pressure::QUESTION, tools::pressure::main),
+    ("profile", tools::profile::QUESTION, tools::profile::main),
     (
         "offcputime",
-        "Where do threads wait, why, and who woke them?",
+        tools::offcputime::QUESTION,
         tools::offcputime::main,
     ),
-    (
-        "runqlat",
-        "How long do runnable threads wait for a CPU, and behind whom?",
-        tools::runqlat::main,
-    ),
-    (
-        "lockstat",
-        "Which locks make threads wait, for how long, and who holds them?",
-        tools::lockstat::main,
-    ),
+    ("runqlat", tools::runqlat::QUESTION, tools::runqlat::main),
+    ("lockstat", tools::lockstat::QUESTION, tools::lockstat::main),
     (
         "biolatency",
-        "How long does block I/O take; how busy is the disk; what failed?",
+        tools::biolatency::QUESTION,
         tools::biolatency::main,
     ),
-    (
-        "flame",
-        "What does a profile say, what changed, and did it get worse?",
-        flame::main,
-    ),
+    ("flame", flame::QUESTION, flame::main),
 ];
 
 /// What completes `usekit TOOL ...`, by shell.
@@ -80,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn tool(name: &OsStr) -> Option<Tool> {
-    TOOLS.into_iter().find(|(tool, ..)| name == *tool)
+    TOOLS.iter().copied().find(|(tool, ..)| name == *tool)
 }
 
 fn completions(shell: Option<&OsString>) -> ExitCode {
@@ -95,11 +79,9 @@ fn completions(shell: Option<&OsString>) -> ExitCode {
 }
 
 fn list() -> String {
-    let rows = TOOLS.map(|(name, question, _)| format!("  {name:<12}{question}\n"));
-    format!(
-        "Usage: usekit TOOL [OPTIONS]\n\n{}\nusekit TOOL --help says more of one.\n",
-        rows.concat()
-    )
+    let row = |(name, question, _): &Tool| format!("  {name:<12}{question}\n");
+    let rows: String = TOOLS.iter().map(row).collect();
+    format!("Usage: usekit TOOL [OPTIONS]\n\n{rows}\nusekit TOOL --help says more of one.\n")
 }
 
 /// A reader that closed the pipe has read enough.

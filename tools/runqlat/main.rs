@@ -14,6 +14,9 @@ mod report;
 mod slow;
 mod windows;
 
+/// The question that it answers.
+pub const QUESTION: &str = "How long do runnable threads wait for a CPU, and behind whom?";
+
 /// The tool, told by its command line, the first word of which is its name.
 pub fn main(line: &[OsString]) -> ExitCode {
     session::main::<Args>(line)
