@@ -16,3 +16,5 @@ pub mod sharing;
 pub mod signals;
 pub mod task;
 pub mod waits;
+
+pub use machine::CompatCall;

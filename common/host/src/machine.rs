@@ -5,6 +5,12 @@
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{LIBRARY_TRIPLE, POLL, WAIT};
+/// A system call of a 32-bit program.
+#[cfg(target_arch = "aarch64")]
+pub use syscalls::arm::Sysno as CompatCall;
+/// A system call of a 32-bit program.
+#[cfg(target_arch = "x86_64")]
+pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{LIBRARY_TRIPLE, POLL, WAIT};
 
