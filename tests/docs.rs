@@ -76,7 +76,7 @@ fn man_pages_have_every_option_and_no_other() {
 
 #[test]
 fn man_pages_have_their_sections_in_order() {
-    for (tool, _) in TOOLS.iter().copied() {
+    for (tool, _) in TOOLS.iter() {
         let page = read(&format!("man/{tool}.8"));
         let sections: Vec<&str> = page
             .lines()
@@ -90,7 +90,7 @@ fn man_pages_have_their_sections_in_order() {
 #[test]
 fn man_pages_say_what_happens_on_older_kernels() {
     let mut count = 0;
-    for (tool, _) in TOOLS.iter().copied() {
+    for (tool, _) in TOOLS.iter() {
         let page = read(&format!("man/{tool}.8"))
             .replace("\\-", "-")
             .to_lowercase();
@@ -211,7 +211,7 @@ fn documented_commands_parse() {
 #[test]
 fn the_readme_has_a_row_for_each_tool() {
     let readme = read("README.md");
-    for (tool, _) in TOOLS.iter().copied() {
+    for (tool, _) in TOOLS.iter() {
         assert!(
             readme
                 .lines()
