@@ -12,3 +12,5 @@ pub mod pressure;
 pub mod profile;
 #[path = "runqlat/main.rs"]
 pub mod runqlat;
+#[path = "syscount/main.rs"]
+pub mod syscount;

@@ -120,6 +120,7 @@ skeleton!(
 );
 skeleton!(profile, "Stacks of whoever is running when an event fires.");
 skeleton!(runqlat, "Waits for a CPU.");
+skeleton!(syscount, "System calls.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
 plain!(lockstat: lock_id, lock_key, lock_sum, lock_name, waiter_key, waiter_value, holder_key, holder_value, futex_lock, open_futex, chain_key, chain_value);
@@ -128,3 +129,4 @@ plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, left_out
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: moment, profile_key, profile_value, profile_totals);
 plain!(runqlat: group_id, culprit_key, culprit, slow_wait, open_wait, runqlat_totals);
+plain!(syscount: group_id, group_key, syscount_totals);

@@ -81,6 +81,7 @@ mod soak_loads;
 mod stuck_files;
 mod supervised;
 mod symbols;
+mod syscount;
 mod targets;
 mod targets_cgroup;
 mod ticks;

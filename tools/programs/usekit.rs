@@ -23,6 +23,7 @@ const TOOLS: &[Tool] = &[
         tools::biolatency::QUESTION,
         tools::biolatency::main,
     ),
+    ("syscount", tools::syscount::QUESTION, tools::syscount::main),
     ("flame", flame::QUESTION, flame::main),
 ];
 

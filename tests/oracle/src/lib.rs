@@ -13,6 +13,7 @@ pub use span::Span;
 
 pub mod behind;
 pub mod bracket;
+pub mod calls;
 mod event;
 pub mod futex;
 pub mod kernel_lock;
