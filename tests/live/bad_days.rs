@@ -40,6 +40,7 @@ fn a_closed_pipe_ends_quietly() {
         ("biolatency", "100ms 5"),
         ("lockstat", "1"),
         ("pressure", "100ms 5"),
+        ("syscount", "100ms 5"),
     ] {
         let mut command = Tool::command(tool, args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

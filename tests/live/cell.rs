@@ -133,6 +133,7 @@ fn assert_tools_work(pids: Pids) {
     for (tool, options, list) in [
         ("biolatency", "0.2 1", "disks"),
         ("pressure", "0.2 1", "resources"),
+        ("syscount", "0.2 1", "groups"),
         ("lockstat", "--now", "waits"),
     ] {
         let report = cell.report(pids, tool, options);

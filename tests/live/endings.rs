@@ -92,6 +92,7 @@ fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
         "runqlat -j 50ms",
         "biolatency -j 50ms",
         "pressure -j 50ms",
+        "syscount -j 50ms",
         "profile -I -F 499 --unwind fp 500ms",
         "offcputime 500ms",
         "lockstat -i 100ms",

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kernel::Machine;
-use crate::tool::{TRACERS, Tool, once};
+use crate::tool::{COMMANDED, TRACERS, Tool, once};
 
 /// By their numbers in linux/capability.h.
 const DAC_OVERRIDE: u64 = 1 << 1;
@@ -135,6 +135,7 @@ fn an_attached_tool_has_only_what_it_needs() {
         ("offcputime", &[], 0),
         ("runqlat", &[], 0),
         ("biolatency", &[], 0),
+        ("syscount", &[], 0),
         ("pressure", &["-s", "100ms"], 0),
         ("lockstat", &["-p", &own_pid], 0),
         (
@@ -170,7 +171,7 @@ fn a_command_has_the_callers_privileges() {
     let _machine = Machine::beside();
     let print = "grep -E 'Cap|NoNewPrivs' /proc/self/status";
     let plain = Command::new("sh").args(["-c", print]).output().expect("sh");
-    for tool in ["profile", "offcputime", "runqlat", "biolatency", "lockstat"] {
+    for tool in COMMANDED.iter().copied() {
         let running = Tool::start(tool, ["-q", "-j", "--", "sh", "-c", print]);
         let output = running.finish();
         assert_eq!(output.code, 0, "{}", output.stderr);

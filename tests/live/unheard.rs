@@ -55,7 +55,7 @@ fn a_stderr_that_takes_nothing_leaves_statuses_as_they_are() {
 #[test]
 fn a_reader_of_both_that_leaves_ends_it_quietly() {
     let _machine = Machine::beside();
-    for tool in ["runqlat", "biolatency", "pressure"] {
+    for tool in ["runqlat", "biolatency", "pressure", "syscount"] {
         let script = format!(
             "{} 100ms 5 2>&1 | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}",
             crate::built(tool).display()
