@@ -162,6 +162,8 @@ fn calls_and_errors_are_straces() {
         counts.1 += number(row, "failed");
     }
     assert_eq!(found, expected);
+    // Nobody has to do anything for /dev/zero.
+    assert_eq!(row(&report, "read")["is_wait"], false);
     assert!(found["write"].0 >= 4_999 && found["openat"].1 + found["access"].1 > 0);
 }
 
@@ -190,6 +192,7 @@ fn a_call_that_does_not_return_has_all_of_each_interval() {
                     number(row, "count"),
                 );
                 assert_eq!(found, (length, 1, 0), "{row:#}");
+                assert_eq!(row["is_wait"], true, "{row:#}");
             }
         }
     }
@@ -253,6 +256,9 @@ fn rows_for_which_the_kernel_side_has_no_room_at_once_are_all_there() {
     let mut executed = rows(&report, "execve");
     executed.retain(|row| row["comm"] == "true");
     assert_eq!(sum(executed, "count"), 797);
+    // A child's return from the call that made it is none of its own.
+    let forks = ["clone", "clone3", "fork", "vfork"].map(|call| rows(&report, call));
+    assert_eq!(sum(forks.into_iter().flatten(), "count"), 797);
 }
 
 #[test]
