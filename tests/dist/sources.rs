@@ -57,14 +57,14 @@ fn the_objects_are_what_clang_makes() {
     let messages = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));
-    let made = messages.filter_map(|message: Value| {
+    let mut made = messages.filter_map(|message: Value| {
         let package = message["package_id"].as_str()?;
         let out = message["out_dir"].as_str()?;
         package
             .contains("usekit-bpf@")
             .then(|| Path::new(out).join("objects"))
     });
-    let made = objects(&made.last().expect("a build script"));
+    let made = objects(&made.next_back().expect("a build script"));
     let given = objects(&given);
     assert!(given.len() >= 7, "{:?}", given.keys());
     assert!(
