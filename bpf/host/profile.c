@@ -35,10 +35,10 @@ static struct stack_scratch *host_claim(__u32 *slot);
 #undef bpf_ringbuf_reserve
 #undef bpf_ringbuf_submit
 #define bpf_ringbuf_reserve(map, bytes, flags) host_keep_moment(bytes)
-#define bpf_ringbuf_submit(moment, flags) ((void)(moment))
+#define bpf_ringbuf_submit(moment, flags) (host_is_sent = true)
 
 static __s32 host_claimed;
-static bool host_is_busy, host_ring_is_full;
+static bool host_is_busy, host_ring_is_full, host_is_sent;
 
 #include "../profile/profile.bpf.c"
 
@@ -127,7 +127,7 @@ void host_probe(const __u64 registers[10], bool multi)
 /* The moment of the last sample, once: time, weight, CPU, thread, process, the key's thread, stacks. */
 bool host_take_moment(__u64 told[8])
 {
-	bool kept = host_moment.key.tgid || host_moment.time_ns;
+	bool sent = host_is_sent;
 
 	told[0] = host_moment.time_ns;
 	told[1] = host_moment.weight;
@@ -137,8 +137,8 @@ bool host_take_moment(__u64 told[8])
 	told[5] = host_moment.key.tid;
 	told[6] = host_moment.key.kernel_stack;
 	told[7] = host_moment.key.user_stack;
-	__builtin_memset(&host_moment, 0, sizeof(host_moment));
-	return kept;
+	host_is_sent = false;
+	return sent;
 }
 
 struct host_rows {

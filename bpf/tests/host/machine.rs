@@ -54,14 +54,16 @@ const SHIELDED: u32 = 2;
 pub(crate) struct Machine {
     pub(crate) host: Host,
     pub(crate) calls: Calls,
-    rng: Rng,
+    pub(super) rng: Rng,
     pub(crate) now: u64,
     /// The idle task is the first one.
     pub(crate) threads: Vec<Thread>,
     pub(crate) exited: Vec<Life>,
     pub(crate) last_tid: u32,
     /// Who has which CPU: a place in `threads`.
-    cpus: Vec<usize>,
+    pub(super) cpus: Vec<usize>,
+    /// Which CPUs are not there for now.
+    pub(super) offline: Vec<bool>,
     pub(crate) events: Vec<Event>,
     /// Departures of threads from their CPUs: thread and time.
     pub(crate) left: HashMap<(u32, u64), Leaving>,
@@ -112,6 +114,7 @@ impl Machine {
             exited: Vec::new(),
             last_tid: THREADS,
             cpus: vec![0; CPUS as usize],
+            offline: vec![false; CPUS as usize],
             events: Vec::new(),
             left: HashMap::new(),
             left_times: HashMap::new(),
@@ -135,7 +138,11 @@ impl Machine {
     /// Something happens now.
     pub(crate) fn act(&mut self) {
         let cpu = self.rng.u32(0..CPUS);
-        if self.rng.u32(0..3) == 0 {
+        if self.rng.u32(0..100) == 0 {
+            self.comes_or_goes(cpu);
+        } else if self.offline[cpu as usize] {
+            // Nothing happens there.
+        } else if self.rng.u32(0..3) == 0 {
             self.wake(cpu);
         } else {
             self.switch(cpu);
@@ -197,12 +204,16 @@ impl Machine {
     }
 
     fn switch(&mut self, cpu: u32) {
-        let prev = self.cpus[cpu as usize];
         let queued = |thread: &Thread| thread.state == State::Queued;
         let waiting: Vec<usize> = (1..self.threads.len())
             .filter(|at| queued(&self.threads[*at]))
             .collect();
         let next = self.rng.choice(waiting).unwrap_or(0);
+        self.switch_to(cpu, next);
+    }
+
+    pub(super) fn switch_to(&mut self, cpu: u32, next: usize) {
+        let prev = self.cpus[cpu as usize];
         if prev == next {
             return;
         }

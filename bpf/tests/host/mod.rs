@@ -6,6 +6,7 @@ use std::process::Command;
 use libloading::{Library, Symbol};
 
 mod calls;
+mod hotplug;
 pub(crate) mod leaving;
 pub(crate) mod machine;
 
