@@ -121,7 +121,7 @@ struct task_struct *host_thread(__u32 tid, __u32 tgid)
 	return task;
 }
 
-/* As deep in PID namespaces as this. */
+/* It is this deep in PID namespaces. */
 void host_level(struct task_struct *task, __u32 level)
 {
 	task->thread_pid->level = level;
@@ -231,7 +231,7 @@ struct host_taking {
 	void *to;
 };
 
-/* Which table, and which lock: 5 numbers. */
+/* Table and lock: 5 numbers. */
 #define HOST_LOCK(table, lock) table, (lock).address, (lock).class, (lock).confidence, (lock).tgid
 #define HOST_ROW(taking, ...)                                                                                 \
 	(taking)->row((taking)->to, (__u64[]){ __VA_ARGS__ }, sizeof((__u64[]){ __VA_ARGS__ }) / sizeof(__u64))

@@ -16,7 +16,7 @@
 
 struct host_number {
 	struct pid pid;
-	/* Of pid.numbers. */
+	/* Part of pid.numbers. */
 	struct upid inner;
 };
 
@@ -33,7 +33,7 @@ static void host_number(struct task_struct *task, __u32 inner, bool is_own)
 	task->thread_pid = &number->pid;
 }
 
-/* Of six threads one is outside the tool's namespace, one in another beside it. */
+/* One of six threads is outside the tool's namespace, one in another beside it. */
 static void host_number_thread(struct task_struct *task)
 {
 	bool is_within = task->pid && task->pid % 6 < 5;

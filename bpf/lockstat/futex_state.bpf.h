@@ -55,7 +55,7 @@ struct futex_wait {
 	/* When it was moved to `requeued_to`; 0: it was not. */
 	__u64 requeued_ns;
 	__u64 requeued_to;
-	/* What it had been on run queues by then. */
+	/* Time on run queues by then. */
 	__u64 queued_before_ns;
 	/* Voluntary switches that were seen, by the kernel's count. */
 	__u64 switches_seen;

@@ -293,7 +293,7 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	__u32 waker_pid = futex->wait.waker_pid;
 	__u64 released_ns = futex->wait.released_ns;
 	__u64 waker = futex->wait.waker, stack = futex->wait.user_stack;
-	/* What it has been on a run queue by now and not by the requeue. */
+	/* Time on run queues since the requeue. */
 	__u64 run_queue_ns = larger_of(futex->wait.run_queue_ns, futex->queued_before_ns) - futex->queued_before_ns;
 	__u64 from = larger_of(futex->requeued_ns, futex->wait.reported_ns);
 	struct lock_holder holder = futex->wait.holder;

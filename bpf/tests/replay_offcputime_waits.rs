@@ -1,4 +1,4 @@
-//! What offcputime says of a wait besides its length: who ended it, and which file it was for; and clocks that go backwards.
+//! All that offcputime says of a wait besides its length: who ended it, and which file it was for; and clocks that go backwards.
 
 #[expect(dead_code, reason = "it has more for other tests of machines")]
 mod host;
@@ -110,7 +110,7 @@ fn wakers_and_files_of_waits_are_the_machines() {
     }
 }
 
-/// What a target is doing, and since when: this, being off its CPU, being on a queue.
+/// A target's doing, and since when: this, being off its CPU, being on a queue.
 #[derive(Clone, Copy)]
 enum Phase {
     Running(u64),

@@ -35,7 +35,7 @@ pub(crate) struct Wait {
     pub(crate) begin_ns: u64,
     /// Up to there it spins; `None`: it does still.
     pub(crate) slept_ns: Option<u64>,
-    /// When it could run and did not, and since when it does not now.
+    /// Times in which it could run and did not, and the beginning of the present one.
     pub(crate) queues: Vec<(u64, u64)>,
     pub(crate) queued_ns: Option<u64>,
     pub(crate) holder: Option<Holder>,
@@ -68,7 +68,7 @@ impl Wait {
         self.queues.extend(queued.map(|since| (since, now)));
     }
 
-    /// Whether whom the lock names can be told to have it if this thread ends the wait: of a lock that processes share only then.
+    /// True: whom the lock names can be told to have it if this thread ends the wait; of a lock that processes share only then.
     pub(crate) fn is_held_for_sure(&self, waker: Option<u32>) -> bool {
         self.holder.is_some_and(|holder| {
             holder.kind != OWNER || !self.key.is_shared || waker == Some(holder.tid)
@@ -131,7 +131,7 @@ pub(crate) struct Book {
     pub(crate) told: [u64; 10],
 }
 
-/// How a piece ends.
+/// The end of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
@@ -304,7 +304,7 @@ impl Book {
     }
 }
 
-/// Whether a row has sums other than 0.
+/// True: a row has sums other than 0.
 pub(crate) fn says_something(row: &[u64]) -> bool {
     let keys = 5 + [0, 1, 2, 3][row[0] as usize];
     row[keys..].iter().any(|sum| *sum > 0)

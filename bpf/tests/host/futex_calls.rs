@@ -90,7 +90,7 @@ impl Programs {
         rows
     }
 
-    /// What `host_told` says.
+    /// The numbers of `host_told`.
     pub(crate) fn told(&self) -> [u64; 10] {
         type Told = unsafe extern "C" fn(*mut u64);
         let mut told = [0; 10];

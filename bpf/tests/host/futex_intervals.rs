@@ -34,7 +34,7 @@ impl Futexes {
         [self.programs.take(half), self.book.take(edge.half)]
     }
 
-    /// Whether what the thread does next is told apart from what it did before the interval's end. Time on a run queue and the end of
+    /// True: what the thread does next is told apart from what it did before the interval's end. Time on a run queue and the end of
     /// spinning are not: they are sums.
     fn is_split_well(&mut self, at: usize, edge: Edge) -> bool {
         let place = self.threads[at].place;

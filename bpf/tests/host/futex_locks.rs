@@ -12,7 +12,7 @@ const WAITERS: u32 = 0x8000_0000;
 const OWNER_DIED: u32 = 0x4000_0000;
 const PAGE: usize = 4096;
 
-/// What a lock is, and what it only looks like.
+/// Kinds of locks, and what only looks like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -104,7 +104,7 @@ impl Lock {
         unsafe { ptr::copy_nonoverlapping(self.words.as_ptr(), self.word, readable) };
     }
 
-    /// What a waiter expects the word to be.
+    /// The word that a waiter expects.
     pub(crate) fn value(&self) -> u32 {
         match self.kind {
             // 1 would make it a thread's own word.

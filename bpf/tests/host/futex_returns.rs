@@ -74,7 +74,7 @@ impl Futexes {
         };
         self.set(Some(at));
         self.programs.returns(ret);
-        // Which of its futexes it was for is known now, and read from the array.
+        // The one of its futexes that it was for is known now, and read from the array.
         let place = usize::try_from(ret).unwrap_or(0);
         let lock = &self.locks[waiting.locks[place]];
         let (address, is_shared) = (lock.address(), lock.is_shared);

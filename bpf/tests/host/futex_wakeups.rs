@@ -97,7 +97,7 @@ impl Futexes {
         self.wake_returns(at);
     }
 
-    /// What the call that a thread is in tells of a wait that ends under it: nothing, that it may be the one that ends it, or that
+    /// All that the call that a thread is in tells of a wait that ends under it: nothing, that it may be the one that ends it, or that
     /// it has been moved before, when and to which futex.
     fn releases(&self, by: usize, waiting: &Waiting) -> Option<Option<(u64, u64)>> {
         let Call::Wake {

@@ -61,7 +61,7 @@ struct Waiting {
     /// The one that wakes it after it was moved.
     moved_to: Option<usize>,
     operation: u8,
-    /// What it expects the word to be.
+    /// The word that it expects.
     value: u32,
     /// The wait as the programs see it.
     wait: Option<Wait>,
@@ -105,7 +105,7 @@ pub(crate) struct Futexes {
     is_over: bool,
 }
 
-/// How deep in PID namespaces a process is.
+/// Depth of a process in PID namespaces.
 fn level(tgid: u32) -> u32 {
     u32::from(tgid % PROCESSES == 1)
 }
@@ -221,7 +221,7 @@ impl Futexes {
             (Place::Running, Call::Wait(waiting)) => match self.rng.u32(0..6) {
                 0 => self.is_preempted(at),
                 1..=3 if waiting.woken.is_none() => {
-                    // What is taken up again says nothing of itself when it returns.
+                    // A call that is taken up again says nothing of itself when it returns.
                     let can_hide =
                         waiting.wait.is_none() && !waiting.is_hidden && !waiting.is_restarted;
                     let hide = can_hide && self.rng.u32(0..7) == 0;

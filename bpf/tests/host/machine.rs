@@ -62,7 +62,7 @@ pub(crate) struct Machine {
     pub(crate) last_tid: u32,
     /// Who has which CPU: a place in `threads`.
     pub(super) cpus: Vec<usize>,
-    /// Which CPUs are not there for now.
+    /// CPUs that are not there for now.
     pub(super) offline: Vec<bool>,
     pub(crate) events: Vec<Event>,
     /// Departures of threads from their CPUs: thread and time.

@@ -226,7 +226,7 @@ impl Samples {
         }
     }
 
-    /// In the kernel, addresses are negative.
+    /// Addresses in the kernel are negative.
     fn ticks(&mut self, cpu: u32, at: usize) {
         let is_inside = self.rng.bool();
         let base = self.rng.u64(1..1 << 40) | if is_inside { 1 << 63 } else { 0 };
