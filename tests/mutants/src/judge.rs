@@ -40,16 +40,24 @@ pub(crate) struct Judge {
     objects: Objects,
     programs: Programs,
     has_live: bool,
+    /// Rust is judged by its own crate's tests.
+    is_own_only: bool,
     replays: Vec<Program>,
 }
 
 impl Judge {
-    pub(crate) fn new(tree: Tree, programs: Programs, has_live: bool) -> Result<Self> {
+    pub(crate) fn new(
+        tree: Tree,
+        programs: Programs,
+        has_live: bool,
+        is_own_only: bool,
+    ) -> Result<Self> {
         Ok(Self {
             tree,
             objects: Objects::new()?,
             programs,
             has_live,
+            is_own_only,
             replays: Vec::new(),
         })
     }
@@ -124,7 +132,9 @@ impl Judge {
     }
 
     fn judge_rust(&mut self, mutation: &Mutation, text: &str) -> Result<Verdict> {
-        for (stage, arguments, filter) in stages(&mutation.file) {
+        let stages = stages(&mutation.file).into_iter();
+        for (stage, arguments, filter) in stages.take(if self.is_own_only { 1 } else { usize::MAX })
+        {
             // Here, and not before the first stage: what comes later takes minutes, and most mutants do not live to see it.
             self.programs.learn(&self.tree, &arguments, &filter)?;
             let mut changed = self.tree.change(&mutation.file, text)?;
@@ -139,7 +149,7 @@ impl Judge {
                 return Ok(Verdict::Killed { stage, by });
             }
         }
-        if !self.has_live {
+        if !self.has_live || self.is_own_only {
             return Ok(Verdict::Survived);
         }
         let tools = self.users(&mutation.file)?;

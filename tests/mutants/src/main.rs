@@ -49,6 +49,10 @@ struct Args {
     #[arg(long)]
     no_live: bool,
 
+    /// Only the tests of the mutated crate itself for Rust: a minute each, where those of what uses it take many
+    #[arg(long)]
+    own: bool,
+
     /// Print the mutants, in the order in which they are tried, and try none
     #[arg(long)]
     list: bool,
@@ -73,7 +77,7 @@ fn main() -> Result<ExitCode> {
     let target = fs::canonicalize(&args.target)?;
     let tree = Tree::copy(&root, target.join("mutants/tree"))?;
     let programs = Programs::new(target.join("mutants/build"));
-    let mut judge = Judge::new(tree, programs, !args.no_live)?;
+    let mut judge = Judge::new(tree, programs, !args.no_live, args.own)?;
     let mut ledger = Ledger::open(&target.join("mutants.jsonl"))?;
     let mut left = order.into_iter();
     while ledger.len() < args.count {
