@@ -331,6 +331,11 @@ impl Samples {
         }
         sums[3] += 1;
         let weight = weight.map_or(1, |weight| weight.wrapping_mul(self.asked.every));
+        self.is_sampled(cpu, at, place, weight);
+    }
+
+    fn is_sampled(&mut self, cpu: u32, at: usize, place: u64, weight: u64) {
+        let thread = &self.threads[at];
         let [first, last] = [&thread.comm[..8], &thread.comm[8..]]
             .map(|half| u64::from_ne_bytes(half.try_into().expect("8 bytes")));
         let tid = if self.asked.by_thread > 0 {
