@@ -187,14 +187,7 @@ impl Event {
                     10 => Step::Done,
                     _ => Step::Started,
                 },
-                request: Request {
-                    address: event.object,
-                    disk: event.other,
-                    start_ns: event.second,
-                    issued_ns: event.third,
-                    operation: event.detail as u8,
-                    is_in_flush: event.detail & IN_FLUSH != 0,
-                },
+                request: Request::parse(event),
             },
             12 => Kind::Tick { tid },
             kind => bail!("event of kind {kind}"),
@@ -204,6 +197,19 @@ impl Event {
             cpu: event.cpu,
             kind,
         })
+    }
+}
+
+impl Request {
+    fn parse(event: &types::event) -> Self {
+        Self {
+            address: event.object,
+            disk: event.other,
+            start_ns: event.second,
+            issued_ns: event.third,
+            operation: event.detail as u8,
+            is_in_flush: event.detail & IN_FLUSH != 0,
+        }
     }
 }
 
