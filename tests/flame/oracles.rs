@@ -80,33 +80,80 @@ fn what_go_writes_is_read_right() {
 
 /// A profile of a Go program by Go's own runtime.
 #[test]
-fn a_profile_of_gos_runtime_has_the_totals_that_pprof_finds() {
+fn profiles_of_gos_runtime_have_the_shares_that_pprof_finds() {
     let files = Files::new();
     files.file("main.go", GO);
-    let out = files.path("cpu.pb.gz");
-    go(&format!("run main.go {out}"), &files);
-    let theirs = go(&format!("tool pprof -top -nodecount=1 {out}"), &files);
-    let top = flame(format!("top {out} -n 1"), "").ok();
-    let line = theirs.lines().last().expect("a line");
-    let leader = line.split_whitespace().last().expect("a function");
-    let our_line = top.lines().find(|line| line.contains(leader));
-    let our_line = our_line.unwrap_or_else(|| panic!("{leader}: {top}\n{theirs}"));
-    let share = our_line.split_whitespace().find(|word| word.ends_with('%'));
-    let number = |text: &str| text.trim_end_matches('%').parse::<f64>().expect("a share");
-    let off = number(word(line, 1)) - number(share.expect("a share"));
-    assert!(off.abs() < 0.06, "{top}\n{theirs}");
+    go(&format!("run main.go {}", files.dir().display()), &files);
+    for (name, function) in [
+        ("cpu", "main.spin"),
+        // Of four values the one that is the file's default: what is kept, and what was ever made.
+        ("heap", "main.keep"),
+        ("allocs", "main.waste"),
+        // By the delay: the other channel is waited for a hundred times as often.
+        ("block", "main.seldom"),
+    ] {
+        let path = files.path(&format!("{name}.pb.gz"));
+        let theirs = go(&format!("tool pprof -top -nodefraction=0 {path}"), &files);
+        let ours = flame(format!("top {path} -n 100"), "").ok();
+        // Own and total share, the former of which is that of a runtime's function in waits.
+        let shares = |text: &str, is_share: fn(&(usize, &str)) -> bool| {
+            let line = text
+                .lines()
+                .find(|line| line.split_whitespace().any(|word| word == function));
+            let line = line.unwrap_or_else(|| panic!("no {function}: {text}"));
+            let words = line.split_whitespace().enumerate().filter(is_share);
+            let number = |(_, word): (usize, &str)| word.trim_end_matches('%').parse::<f64>();
+            words
+                .map(|word| number(word).expect("a share"))
+                .collect::<Vec<_>>()
+        };
+        let expected = shares(&theirs, |(at, _)| matches!(at, 1 | 4));
+        let found = shares(&ours, |(_, word)| word.ends_with('%'));
+        let are_close = found
+            .iter()
+            .zip(&expected)
+            .all(|(a, b)| (a - b).abs() < 0.06);
+        assert!(
+            are_close && found.len() == 2,
+            "{name}: {found:?} {expected:?}\n{ours}\n{theirs}"
+        );
+    }
 }
 
 const GO: &str = r#"package main
-import ("os"; "runtime/pprof")
+import ("os"; "runtime"; "runtime/pprof"; "time")
 var sink int
+var kept [][]byte
 func spin(n int) { for i := 0; i < n; i++ { sink += i % 7 } }
+//go:noinline
+func keep() { kept = append(kept, make([]byte, 1 << 20)) }
+//go:noinline
+func waste() { kept[0] = make([]byte, 1 << 10) }
+func often(c chan int) { for i := 0; i < 100; i++ { <-c } }
+func seldom(c chan int) { <-c }
+func write(name string) {
+	file, _ := os.Create(os.Args[1] + "/" + name + ".pb.gz")
+	pprof.Lookup(name).WriteTo(file, 0)
+	file.Close()
+}
 func main() {
-	file, _ := os.Create(os.Args[1])
+	runtime.MemProfileRate = 1
+	runtime.SetBlockProfileRate(1)
+	file, _ := os.Create(os.Args[1] + "/cpu.pb.gz")
 	pprof.StartCPUProfile(file)
 	for i := 0; i < 300; i++ { spin(3000000) }
 	pprof.StopCPUProfile()
 	file.Close()
+	for i := 0; i < 8; i++ { keep() }
+	for i := 0; i < 20000; i++ { waste() }
+	fast, slow := make(chan int), make(chan int)
+	go func() { for i := 0; i < 100; i++ { fast <- i }; time.Sleep(300 * time.Millisecond); slow <- 0 }()
+	often(fast)
+	seldom(slow)
+	runtime.GC()
+	write("heap")
+	write("allocs")
+	write("block")
 }
 "#;
 

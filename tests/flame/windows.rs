@@ -49,14 +49,9 @@ fn of_deep_stacks_the_callers_are_seen_first() {
 /// Rows out of sight are counted at the edge that they are beyond; the counts follow scrolling and zooming.
 #[test]
 fn what_lies_beyond_an_edge_is_said_there() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let files = Files::new();
     let deep: Vec<String> = (1..=99).map(|depth| format!("f{depth}")).collect();
-    let folded = file(
-        &dir,
-        "deep.folded",
-        format!("{} 90\nf1;g 10\n", deep.join(";")),
-    );
-    let out = dir.path().join("deep.html");
+    let deep = format!("{} 90\nf1;g 10\n", deep.join(";"));
     let steps = "
       var picture = document.querySelector('.picture');
       var said = function () { return ['above', 'under'].map(function (edge) {
@@ -73,17 +68,15 @@ fn what_lies_beyond_an_edge_is_said_there() {
       click(box('g'));
       seen.zoomed = said();
       return seen;";
-    for (extra, edges) in [
-        (&[][..], ["'above'", "'under'"]),
-        (&["--icicle"], ["'under'", "'above'"]),
+    for (command, edges) in [
+        ("draw", ["'above'", "'under'"]),
+        ("draw --icicle", ["'under'", "'above'"]),
     ] {
-        let mut args = vec!["draw", text(&folded), "-o", text(&out)];
-        args.extend(extra);
-        stdout(&flame(&args));
+        let out = files.made(command, &deep, "deep.html");
         let steps = steps.replace("FAR", edges[0]).replace("NEAR", edges[1]);
-        let seen = browse(text(&out), false, "1000,800", &steps);
+        let seen = browse(&out, false, "1000,800", &steps);
         // The far edge first.
-        let (far, near) = if extra.is_empty() { (0, 1) } else { (1, 0) };
+        let (far, near) = if command == "draw" { (0, 1) } else { (1, 0) };
         let said = |when: &str| {
             let said = [far, near].map(|edge| seen[when][edge].as_f64());
             said.map(|rows| rows.unwrap_or_else(|| panic!("{when}: {seen}")))

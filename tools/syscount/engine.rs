@@ -48,7 +48,7 @@ pub(crate) struct Syscount<'a> {
 impl<'a> Syscount<'a> {
     pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let builder = SyscountSkelBuilder::default();
-        let skel = loader::load(builder, setup.programs, |open| {
+        let skel = loader::load(builder, &setup.programs, |open| {
             args.to_bpf(
                 setup.targets,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
@@ -77,7 +77,7 @@ impl<'a> Syscount<'a> {
     /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, end_ns: u64) -> Cost {
         let budget = self.limit.as_ref().map(|limit| limit.summary(end_ns));
-        Cost::read(self.meter, self.skel.object(), budget)
+        Cost::read(self.meter, [self.skel.object()], budget)
     }
 
     /// Ends an interval; returns when, ns.
