@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use oracle::bracket::Interval;
 use oracle::run_queue::waits;
+use oracle::ticks::Ticks;
 use oracle::{Below, Bracket, Engine, Logs, Pair, Span};
 
-use crate::cpu_times::stolen_samples;
 use crate::kernel::{id_of, tasks};
 use crate::off_cpu::{Times, sees_hidden, stacks};
 use crate::prelude::*;
 use crate::run_queue::{assert_waits, group};
+use crate::ticks::{assert_ticks, clock};
 use crate::traced::logged;
 use crate::trio::{self, PERIOD_NS};
 
@@ -46,7 +47,7 @@ fn assert_windows_are_full(report: &Value) {
 }
 
 /// No sample of a thread was taken while it was off its CPU, and as many of it as go into its time on one.
-fn assert_sampled(report: &Value, tid: u64, off: &[Pair]) {
+fn assert_sampled(report: &Value, tid: u64, off: &[Pair], ticks: &Ticks) {
     let samples = list(report, "moments").iter();
     let own = samples.filter(|sample| number(sample, "tid") == tid);
     let times: Vec<u64> = own.map(|sample| number(sample, "time_ns")).collect();
@@ -60,25 +61,17 @@ fn assert_sampled(report: &Value, tid: u64, off: &[Pair]) {
     let own = list(report, "samples").iter();
     let own = own.filter(|row| number(row, "tid") == tid);
     assert_eq!(sum(own, "samples"), times.len() as u64, "thread {tid}");
-    // Each turn on a CPU has one more or one less than its length says, as its begin falls between two ticks.
-    let expected = on_ns(report, tid) as f64 / PERIOD_NS as f64;
-    let away = 2.0 + 2.0 * ((off.len() + 1) as f64).sqrt();
-    let stolen = stolen_samples(1e9 / PERIOD_NS as f64);
-    let bounds = expected - away..=expected + away + stolen;
-    let found = times.len() as f64;
-    assert_within(
-        format!("samples of thread {tid}"),
-        found,
-        bounds,
-        report["losses"].clone(),
-    );
+    let thread = u32::try_from(tid).expect("a thread ID");
+    assert_ticks(times.len() as u64, ticks, thread, &window);
 }
 
 /// A workload from before its work to after it, its threads asleep at both edges.
 fn assert_accounts_close(mut workload: Workload) {
     let pid = workload.pid();
     let start = || trio::start(&format!("-p {pid}"));
+    let clock = clock(1_000_000_000 / PERIOD_NS);
     let (output, results, logs) = logged(&[Engine::Scheduler], start, &mut workload);
+    let ticks = clock.take().expect("a whole log");
     workload.finish();
     let report = trio::report(&output);
     assert_windows_are_full(&report);
@@ -88,7 +81,7 @@ fn assert_accounts_close(mut workload: Workload) {
         times.assert_inside(&times.bracket(|_| true), |_| true);
         let hidden = assert_waits(&report, &logs, tid, |_| true);
         assert_queues_agree(&report, tid, &logs, hidden);
-        assert_sampled(&report, tid, &times.pairs());
+        assert_sampled(&report, tid, &times.pairs(), &ticks);
     }
 }
 
@@ -137,12 +130,14 @@ fn assert_one_window(mut workload: Workload) {
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let tool = trio::start(&format!("1 -p {pid} --when {}", word_file.display()));
     tool.wait_saying(trio::LOADED);
+    let clock = clock(1_000_000_000 / PERIOD_NS);
     let around = below.around().expect("the oracle");
     workload.go();
     thread::sleep(Duration::from_millis(300));
     fs::write(&word_file, "").expect("a file");
     let report = trio::report(&tool.finish().ok());
     let logs = around.take().expect("whole logs");
+    let ticks = clock.take().expect("a whole log");
     let threads = tasks(pid);
     drop(workload);
 
@@ -159,7 +154,7 @@ fn assert_one_window(mut workload: Workload) {
         assert_bracketed(format!("run queue of {tid}"), found, &truth, "");
         assert_whole_waits(&report, tid, &waits, &window);
         assert_open_wait(&report, tid, &waits, &window);
-        assert_sampled(&report, tid, &parts);
+        assert_sampled(&report, tid, &parts, &ticks);
     }
 }
 
