@@ -2,6 +2,8 @@
 
 #[expect(dead_code, reason = "it has machines for other tools, too")]
 mod host;
+#[path = "host/profile_asked.rs"]
+mod profile_asked;
 #[path = "host/profile_samples.rs"]
 mod samples;
 

@@ -8,43 +8,13 @@ use fastrand::Rng;
 
 use crate::host::Host;
 use crate::host::machine::Task;
+use crate::profile_asked::{Config, TOOL, Targets};
 
 const CPUS: u32 = 8;
 const KTHREAD: u32 = 0x0020_0000;
 const NO_EXEC: u32 = 0x40;
-/// The tool itself.
-const TOOL: u32 = 11;
 const KERNEL_STACK: u64 = 1;
 const SAVED_STACK: u64 = 2;
-
-/// `struct profile_config` of profile.bpf.c.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Config {
-    no_user: u32,
-    no_kernel: u32,
-    idle: u32,
-    by_thread: u32,
-    every: u64,
-    weight_arg: u32,
-    weight_offset: u32,
-    weight_size: u32,
-    weight_signed: u32,
-    everything: u32,
-    pad: u32,
-}
-
-/// `struct target_config` of targets.bpf.h.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Targets {
-    mode: u32,
-    pid_namespace: u32,
-    own_tgid: u32,
-    by: [u32; 4],
-    cgroup_id: u64,
-    own_since_ns: u64,
-}
 
 struct Thread {
     task: Task,
@@ -82,25 +52,7 @@ pub(crate) struct Samples {
 impl Samples {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let asked = Config {
-            no_user: u32::from(rng.u32(0..3) == 0),
-            no_kernel: u32::from(rng.u32(0..3) == 0),
-            idle: u32::from(rng.bool()),
-            by_thread: u32::from(rng.bool()),
-            every: rng.u64(1..5),
-            weight_arg: rng.u32(0..7),
-            weight_offset: rng.u32(0..9),
-            weight_size: *rng.choice(&[0, 1, 2, 4, 8]).expect("some"),
-            weight_signed: u32::from(rng.bool()),
-            everything: u32::from(rng.bool()),
-            pad: 0,
-        };
-        let targets = Targets {
-            mode: rng.u32(0..3),
-            own_tgid: TOOL,
-            own_since_ns: 500,
-            ..Targets::default()
-        };
+        let (asked, targets) = (Config::drawn(&mut rng), Targets::drawn(&mut rng));
         let keeps_moments = rng.bool();
         // SAFETY: its type.
         unsafe {

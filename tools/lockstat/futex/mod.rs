@@ -2,9 +2,11 @@
 
 mod class;
 mod functions;
+mod judge;
 mod operation;
 
-pub(crate) use class::{
-    BY_CALL, BY_NAME, Class, Evidence, Place, Verdict, classify, first_caller, go_caller,
+pub(crate) use class::Class;
+pub(crate) use judge::{
+    BY_CALL, BY_NAME, Evidence, Place, Verdict, classify, first_caller, go_caller,
 };
 pub(crate) use operation::Operation;

@@ -1,0 +1,168 @@
+//! What a futex is: the kernel only knows a number that somebody waits for to change.
+//!
+//! The functions on the waiter's stack say it best. Where they have no names, the call and what the lock's memory held say
+//! it with less certainty.
+
+use super::class::Class;
+use super::functions::{MAX_FRAMES, bare, waited_in};
+use super::operation::Operation;
+
+/// `enum holder_place` of the BPF side: where the ID of a living thread was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Nowhere,
+    Word,
+    Mutex,
+    Phase,
+    Writers,
+    Joined,
+}
+
+impl From<u8> for Place {
+    fn from(code: u8) -> Self {
+        match code {
+            1 => Self::Word,
+            2 => Self::Mutex,
+            3 => Self::Phase,
+            4 => Self::Writers,
+            5 => Self::Joined,
+            _ => Self::Nowhere,
+        }
+    }
+}
+
+/// What is known of a wait without names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evidence {
+    pub(crate) operation: Operation,
+    /// Between processes, as far as the call says.
+    pub(crate) shared: bool,
+    /// Its timeout, if it has one, is on the clock of the day: glibc's way, not Rust's.
+    pub(crate) realtime: bool,
+    /// What the word was expected to be.
+    pub(crate) value: u32,
+    pub(crate) place: Place,
+}
+
+/// As sure as only a stack with names makes it.
+pub(crate) const BY_NAME: u8 = 95;
+/// As sure as a call alone makes it that hardly anything else makes.
+pub(crate) const BY_CALL: u8 = 60;
+
+/// A class, and how sure it is, per cent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) class: Class,
+    pub(crate) confidence: u8,
+}
+
+/// Judges by the call and by the functions of the waiter's stack, leaf first.
+pub(crate) fn classify<'a>(
+    evidence: &Evidence,
+    functions: impl Iterator<Item = &'a str>,
+) -> Verdict {
+    let verdict = |class, confidence| Verdict { class, confidence };
+    let by_call = by_call(evidence);
+    if evidence.operation == Operation::LockPi {
+        return by_call;
+    }
+    let mut functions = functions.peekable();
+    let leaf = functions.peek().copied();
+    match waited_in(functions) {
+        // The kernel moved it to a lock: it is no longer in what its stack says.
+        Some(Class::Cond) if evidence.operation == Operation::Requeued => verdict(Class::Mutex, 80),
+        Some(class) if class.family() == by_call.class.family() => verdict(class, 99),
+        Some(class) => verdict(class, BY_NAME),
+        None if leaf.is_some_and(|leaf| is_nameless_semaphore(evidence, leaf)) => {
+            verdict(Class::Sem, 50)
+        }
+        None => by_call,
+    }
+}
+
+/// sem_wait jumps to what waits: in a C library without debug information its name is in no stack. A condition variable's waits are
+/// the same calls, and their function's name is in the stack.
+fn is_nameless_semaphore(evidence: &Evidence, leaf: &str) -> bool {
+    let is_call = evidence.operation == Operation::WaitBitset && evidence.realtime;
+    let is_nowhere = evidence.place == Place::Nowhere && evidence.value == 0;
+    let in_glibc = leaf.starts_with("libc.so") || leaf.starts_with("libpthread");
+    is_call && is_nowhere && in_glibc
+}
+
+/// A normal mutex of musl's that somebody sleeps on: EBUSY, whoever has it.
+const MUSL_MUTEX: u32 = 1 << 31 | 16;
+
+fn by_call(evidence: &Evidence) -> Verdict {
+    use Operation::{LockPi, RequeuePi, Requeued, Wait, WaitBitset};
+    let (class, confidence) = match (evidence.operation, evidence.place, evidence.value) {
+        (LockPi, _, _) => (Class::Pi, 99),
+        (RequeuePi, _, _) => (Class::Cond, 95),
+        (_, Place::Mutex, _) => (Class::Mutex, 90),
+        (_, Place::Joined, _) => (Class::Join, 90),
+        (_, Place::Word, _) => (Class::Mutex, 85),
+        (_, Place::Phase | Place::Writers, _) => (Class::Rwlock, 80),
+        (Requeued, _, _) => (Class::Mutex, 70),
+        // glibc's locks without owner: of the heap, of stdio.
+        (Wait, _, 2) => (Class::LibraryLock, BY_CALL),
+        (Wait, _, MUSL_MUTEX) => (Class::Mutex, BY_CALL),
+        (WaitBitset, _, u32::MAX) => (Class::Park, 50),
+        // A writer that waits for readers, whom nobody knows by name.
+        (WaitBitset, _, 2) if evidence.realtime => (Class::Rwlock, 50),
+        (WaitBitset, _, 2) if !evidence.shared => (Class::Mutex, 50),
+        _ => (Class::Unknown, 0),
+    };
+    Verdict { class, confidence }
+}
+
+/// Beginnings of names, and files, of what implements locks.
+const LIBRARY: &[&str] = &[
+    "lll_",
+    "futex_",
+    "syscall",
+    "pthread_",
+    "sem_",
+    "new_sem_",
+    "mtx_",
+    "cnd_",
+    "std::",
+    "core::",
+    "alloc::",
+    "parking_lot",
+    "lock_api::",
+    "gthread",
+    "absl::",
+    "runtime.",
+    "sync.(",
+    "internal/",
+];
+
+/// First function outside the lock's own code; `frames` are (name, file), leaf first.
+pub(crate) fn first_caller<'a>(
+    frames: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> Option<&'a str> {
+    let mut frames = frames.take(MAX_FRAMES * 2);
+    let caller = frames.find(|(name, file)| !is_library(name, *file))?;
+    Some(caller.0)
+}
+
+/// Who asked for a lock of Go's runtime that a thread waits for on a word of its own, not the lock's: lock_spinbit.go does so since
+/// Go 1.24. `None`: it does not. Leaf first.
+pub(crate) fn go_caller<'a>(functions: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let functions = functions.take(MAX_FRAMES);
+    let mut callers = functions.skip_while(|name| bare(name) != "runtime.semasleep");
+    let own = callers.next()?;
+    let caller = callers.find(|name| !bare(name).starts_with("runtime.lock"));
+    Some(caller.unwrap_or(own))
+}
+
+fn is_library(name: &str, file: Option<&str>) -> bool {
+    const FILES: [&str; 4] = ["libc.so", "libpthread", "ld-musl", "ld-linux"];
+    let base = file.map(|file| file.rsplit('/').next().unwrap_or(file));
+    let in_file = base.is_some_and(|base| FILES.iter().any(|start| base.starts_with(start)));
+    in_file || LIBRARY.iter().any(|start| bare(name).starts_with(start))
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;
