@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "maps.bpf.h"
 
 /* io_uring's workers, which make no calls, as kernel threads make none. */
 #define PF_IO_WORKER 0x00000010
@@ -19,7 +20,7 @@ struct member {
 	__u64 entered_ns;
 	/* Up to where the iterator has counted it. */
 	__u64 counted_ns;
-	/* How often it had slept when it entered; UNSEEN: it may have since. */
+	/* Times that it had slept when it entered; UNSEEN: it may have since. */
 	__u64 sleeps;
 	/* Number, and COMPAT_CALL; UNSEEN: whatever it may be in began before it became a target. */
 	__u32 call;
@@ -65,7 +66,7 @@ struct syscount_config {
 
 const volatile struct syscount_config config = {};
 
-/* Where a `group_key` of `sums` has its bucket: an error's number, or what is kept of calls at the edges of an interval. */
+/* Stands where a `group_key` has its bucket: an error's number, or what is kept of calls at the edges of an interval. */
 enum sum_kind {
 	MAX_ERROR = 4095,
 	/* Calls that were open at its end. */
@@ -76,16 +77,11 @@ enum sum_kind {
 	SUM_EARLIER_NS,
 };
 
-/* For user space; no map names it. */
+/* User space needs it; no map names it. */
 const enum sum_kind *unused_sum_kind __attribute__((unused));
 
 /* (group, error's number or enum sum_kind) → count or ns */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_GROUPS);
-	__type(key, struct group_key);
-	__type(value, __u64);
-} sums SEC(".maps");
+MAP(HASH, sums, struct group_key, __u64, 4 * MAX_GROUPS);
 
 struct syscount_losses {
 	/* Errors, and times of open calls. */
@@ -103,12 +99,7 @@ struct syscount_totals {
 	__u64 groups;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct syscount_totals);
-} totals SEC(".maps");
+PER_CPU(totals, struct syscount_totals);
 
 /* End of the interval before, or of the last one; 0: there is none yet. */
 __u64 edge_ns = 0;
@@ -179,18 +170,20 @@ static __always_inline __u64 begin_of(struct member *member)
 /* The part of a call that lies in the interval which ended while it was open. */
 static __always_inline void count_open_part(struct member *member, struct task_struct *task, __u32 call)
 {
-	__u64 begin_ns = begin_of(member);
+	__u64 begin_ns = begin_of(member), counted_ns = member->counted_ns, end_ns = edge_ns;
 	struct group_key key = {};
 
-	if (!edge_ns || begin_ns >= edge_ns || member->counted_ns >= edge_ns)
+	if (!end_ns || begin_ns >= end_ns || counted_ns >= end_ns)
 		return;
-	/* Whether it fails is not known yet. */
-	if (!config.failures) {
-		key_of(&key, task, call, open_epoch & 1);
-		add_sum(&key, SUM_OPEN, 1);
-		add_sum(&key, SUM_OPEN_NS, edge_ns - larger_of(begin_ns, member->counted_ns));
-	}
-	member->counted_ns = edge_ns;
+	/* The iterator may look at a call that returns: the second to come here sees this, but for some ns (5.10 has no compare and
+	 * exchange). */
+	member->counted_ns = end_ns;
+	/* Failures are not known yet. */
+	if (config.failures)
+		return;
+	key_of(&key, task, call, open_epoch & 1);
+	add_sum(&key, SUM_OPEN, 1);
+	add_sum(&key, SUM_OPEN_NS, end_ns - larger_of(begin_ns, counted_ns));
 }
 
 static __always_inline bool is_wanted(__u32 error)
@@ -223,8 +216,10 @@ static __always_inline void count_return(struct member *member, struct task_stru
 		sum->groups++;
 		group = make_group(&key, &first);
 	}
-	if (group)
-		add_to_group(&key, group, now - begin_ns);
+	/* It is counted as one that found no room. */
+	if (!group)
+		return;
+	add_to_group(&key, group, now - begin_ns);
 	if (error)
 		add_sum(&key, error, 1);
 	if (member->counted_ns > begin_ns && !config.failures)
@@ -296,7 +291,7 @@ int count_open_calls(struct bpf_iter__task *ctx)
 	if (!member || !member->entered_ns || task_state(task) & TASK_DEAD)
 		return 0;
 	call = member->call;
-	/* Where user code runs, the registers are those of a call that is over. */
+	/* The registers are those of a call that is over where user code runs. */
 	if (call == UNSEEN && !is_on_cpu(task))
 		call = call_of(task, syscall_number(user_regs_of(task)));
 	if (call != UNSEEN)

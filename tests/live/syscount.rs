@@ -264,8 +264,8 @@ fn rows_for_which_the_kernel_side_has_no_room_at_once_are_all_there() {
 #[test]
 fn the_dead_are_in_no_call() {
     let _machine = Machine::alone();
-    // Nobody waits for the first one.
-    let script = "/bin/true & exec sleep 0.3";
+    // Nobody waits for the first one, which is dead before the shell goes on.
+    let script = "/bin/true & until grep -q 'State:.Z' /proc/$!/status; do :; done; exec sleep 0";
     let report = Tool::run("syscount", ["-j", "--", "/bin/sh", "-c", script]).ok();
     let report = report.last_report();
     let of_true = |row: &&Value| row["comm"] == "true";

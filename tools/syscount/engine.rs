@@ -8,7 +8,7 @@ use anyhow::Result;
 use bpf::syscount::{SyscountLinks, SyscountSkel, SyscountSkelBuilder};
 use budget::cost::Cost;
 use budget::meter::Meter;
-use budget::{Limit, add_shared, ended_at};
+use budget::{Limit, add_shared, ended_at, store, store_half};
 use hist::harvest::wait_for_running_programs;
 use host::clock::{Edges, monotonic_ns, nanoseconds};
 use libbpf_rs::skel::Skel;
@@ -80,29 +80,32 @@ impl<'a> Syscount<'a> {
         Cost::read(self.meter, [self.skel.object()], budget)
     }
 
-    /// Ends an interval; returns when, ns.
-    fn turn(&mut self) -> Result<u64> {
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        let end_ns = ended_at(bss.window_end_ns);
-        // In this order: a call that ends meanwhile is in one of the two.
-        bss.open_epoch = bss.epoch;
-        bss.edge_ns = end_ns;
-        self.empty(|skel| iterate::run(skel.links.count_open_calls.as_ref()).map(drop))?;
-        Ok(end_ns)
-    }
-
-    /// Goes on in the other half, does what is to be done before, and takes in the one that was written so far.
-    fn empty(&mut self, before: impl FnOnce(&SyscountSkel<'_>) -> Result<()>) -> Result<()> {
+    /// Goes on in the other half, and takes in the one that was written so far. Where an `interval_ends`, with the parts of the calls
+    /// that are open then. Returns when that was, ns.
+    fn turn(&mut self, interval_ends: bool) -> Result<u64> {
         self.groups = harvest::totals(&self.skel)?.groups;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let ended = bss.epoch;
-        bss.epoch = 1 - ended;
+        let end_ns = ended_at(bss.window_end_ns);
+        if interval_ends {
+            store_half(&mut bss.open_epoch, ended);
+        } else if bss.window_end_ns > 0 {
+            // The edge is yet to come.
+            store_half(&mut bss.open_epoch, 1 - ended);
+        }
+        store_half(&mut bss.epoch, 1 - ended);
+        // Behind the half: a call that returns in between is in the new one alone.
+        if interval_ends {
+            store(&mut bss.edge_ns, end_ns);
+        }
         wait_for_running_programs();
-        before(&self.skel)?;
+        if interval_ends {
+            iterate::run(self.skel.links.count_open_calls.as_ref())?;
+        }
         let homeless = self.rows.gather(&self.skel, ended)?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         add_shared(&mut bss.groups_full, homeless);
-        Ok(())
+        Ok(end_ns)
     }
 
     /// Takes in rows before there are too many for the BPF side: builds start many processes.
@@ -110,12 +113,7 @@ impl<'a> Syscount<'a> {
         if groups - self.groups < MANY_GROUPS {
             return Ok(());
         }
-        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        if bss.window_end_ns > 0 {
-            // The edge is yet to come.
-            bss.open_epoch = 1 - bss.epoch;
-        }
-        self.empty(|_| Ok(()))
+        self.turn(false).map(drop)
     }
 }
 
@@ -160,16 +158,18 @@ impl Engine for Syscount<'_> {
 
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.open_epoch = bss.epoch;
-        bss.edge_ns = end_ns;
-        bss.window_end_ns = end_ns;
+        let half = bss.epoch;
+        // In this order: who sees the edge must see the half that ends there.
+        store_half(&mut bss.open_epoch, half);
+        store(&mut bss.edge_ns, end_ns);
+        store(&mut bss.window_end_ns, end_ns);
         Ok(())
     }
 
     fn report(&mut self, start_ns: u64, end_ns: &mut u64) -> Result<()> {
         let limit = self.limit.as_mut();
         let is_used_up = limit.is_some_and(|limit| limit.end_interval(self.skel.object()));
-        let at_ns = self.turn()?;
+        let at_ns = self.turn(true)?;
         *end_ns = at_ns;
         if is_used_up {
             // From now on nothing costs any more, though a command may go on.

@@ -94,8 +94,11 @@ impl Rows {
             // SAFETY: a plain key is as many initialised bytes.
             let bytes = unsafe { plain::as_bytes(&key) };
             skel.maps.sums.delete(bytes).context("clear map")?;
-            if let Some(row) = self.row(&key.id) {
-                row.add(key.bucket, value);
+            match self.row(&key.id) {
+                Some(row) => row.add(key.bucket, value),
+                // Those that returned are told by their latencies.
+                None if sum_kind(key.bucket) == sum_kind::SUM_OPEN => homeless += value,
+                None => {}
             }
         }
         Ok(homeless)

@@ -50,14 +50,14 @@ pub(crate) fn error_number(text: &str) -> Result<u32, String> {
     let names = |number: &u32| error(*number).eq_ignore_ascii_case(text);
     let known = text.parse().ok().or_else(|| (1..=MAX_ERROR).find(names));
     known
-        .filter(|number| (1..=MAX_ERROR).contains(number))
+        .filter(|number| (1..=MAX_ERROR).contains(number) && !is_interruption(*number))
         .ok_or_else(|| "no error; write ENOENT, or 2".into())
 }
 
 /// Calls whose business is to wait: for events, timers, children, signals, or for other threads.
 const WAITS: &str = "accept accept4 clock_nanosleep epoll_pwait epoll_pwait2 epoll_wait futex futex_wait futex_waitv \
-    io_getevents io_pgetevents io_uring_enter mq_timedreceive msgrcv nanosleep _newselect pause poll ppoll pselect6 \
-    restart_syscall rt_sigsuspend rt_sigtimedwait select semtimedop vfork wait4 \
+    io_getevents io_pgetevents io_uring_enter mq_timedreceive mq_timedsend msgrcv msgsnd nanosleep _newselect pause poll ppoll pselect6 \
+    restart_syscall rt_sigsuspend rt_sigtimedwait select semop semtimedop vfork wait4 \
     waitid waitpid";
 
 /// Whether a call was there to wait: its time says nothing of work.
@@ -101,7 +101,7 @@ mod tests {
         for (text, number) in [("ENOENT", 2), ("enoent", 2), ("11", 11), ("4000", 4_000)] {
             assert_eq!(error_number(text), Ok(number));
         }
-        for bad in ["", "0", "4096", "-2", "ENOSUCH"] {
+        for bad in ["", "0", "4096", "-2", "ENOSUCH", "ERESTARTSYS", "514"] {
             assert!(error_number(bad).is_err(), "{bad}");
         }
     }

@@ -172,7 +172,7 @@ fn errors(row: &Row) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"?, "comm"?, "call", "number", "abi"?, "time_ns", "open", "failed",
+/// `{"tool", "version", "start_ns", "end_ns", "groups": [{"pid"|"tid"?, "comm"?, "call", "number", "is_32_bit", "time_ns", "open", "failed",
 /// "interrupted", "errors": {…}, "is_wait", histogram…}], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since
 /// the start of the run.
 fn to_json(args: &Args, interval: &Interval) -> Value {

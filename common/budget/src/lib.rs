@@ -47,7 +47,9 @@ pub use series::{Estimate, Series};
 pub use summary::Summary;
 pub use tally::Estimates;
 pub use weighted::{Weight, Weighted};
-pub use windowed::{Programs, Told, Window, Windowed, add_shared, ended_at, shut_edges};
+pub use windowed::{
+    Programs, Told, Window, Windowed, add_shared, ended_at, shut_edges, store, store_half,
+};
 
 /// The option.
 #[derive(Args, Clone, Copy, Debug, Default)]

@@ -1,7 +1,7 @@
 //! What a tool does at the edges of the windows that its collection is cut into.
 
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -199,8 +199,14 @@ pub fn add_shared(counter: &mut u64, n: u64) {
     unsafe { AtomicU64::from_ptr(ptr::from_mut(counter)) }.fetch_add(n, Ordering::Relaxed);
 }
 
-/// BPF programs on other CPUs read it meanwhile.
-fn store(place: &mut u64, value: u64) {
+/// Writes what BPF programs on other CPUs read meanwhile, after all that was written before.
+pub fn store(place: &mut u64, value: u64) {
     // SAFETY: valid, aligned and ours alone, as far as this process goes.
     unsafe { AtomicU64::from_ptr(ptr::from_mut(place)) }.store(value, Ordering::Release);
+}
+
+/// The same for the number of a table's half.
+pub fn store_half(place: &mut u32, half: u32) {
+    // SAFETY: as above.
+    unsafe { AtomicU32::from_ptr(ptr::from_mut(place)) }.store(half, Ordering::Release);
 }

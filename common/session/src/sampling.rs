@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use budget::meter::Meter;
-use budget::{Budget, Sampler, Windowed};
+use budget::{Budget, Sampler, Windowed, store};
 use host::clock::Edges;
 
 use crate::closing::Closing;
 use crate::progress::State;
 use crate::{Asked, Engine, Setup};
 
-/// What a tool does beside the edges of its windows.
+/// A tool's part of a run, beside the edges of its windows.
 pub trait Collector: Windowed {
-    /// As [`Engine::describe`].
+    /// The same as [`Engine::describe`].
     fn describe(&self) -> String;
 
-    /// As [`Engine::fds`].
+    /// The same as [`Engine::fds`].
     fn fds(&self) -> Vec<RawFd>;
 
     /// Gets ready for the first window.
@@ -43,7 +43,7 @@ pub trait Collector: Windowed {
     /// The tool's own, and of what is written to.
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()>;
 
-    /// As [`Engine::closing`].
+    /// The same as [`Engine::closing`].
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ pub struct Sampling<'a, C> {
 }
 
 impl<'a, C> Sampling<'a, C> {
-    /// Of a collector that has been loaded.
+    /// Takes a collector that has been loaded.
     pub fn new(collector: C, setup: &Setup<'a>, asked: &Asked<'_>) -> Self {
         Self {
             collector,
@@ -105,7 +105,7 @@ impl<C: Collector> Engine for Sampling<'_, C> {
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
         if self.budget.max_overhead.is_none() {
             for told in self.collector.edges()? {
-                *told.end_ns = end_ns;
+                store(told.end_ns, end_ns);
             }
         }
         Ok(())

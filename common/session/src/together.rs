@@ -2,8 +2,8 @@
 //!
 //! All of their windows open at one instant and shut at one, for the BPF side goes by the clock and is told of each a moment
 //! before. With a budget one sampler opens and shuts them all, and the cost of all is what it keeps below the limit. The parts'
-//! own options have to say the same of the budget as the tool's that they are parts of. A collection is one interval: parts that
-//! can report repeatedly go on between reports, others do not.
+//! own options have to say the same of the budget as the tool's that they are parts of. A collection is one interval: nothing counts
+//! after its report.
 
 use std::os::fd::RawFd;
 
@@ -23,21 +23,21 @@ pub trait Together {
     /// The same.
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector>;
 
-    /// As [`Collector::describe`].
+    /// The same as [`Collector::describe`].
     fn describe(&self) -> String;
 
-    /// As [`Collector::report`].
+    /// The same as [`Collector::report`].
     ///
     /// # Errors
     ///
-    /// As for that.
+    /// The collectors' own.
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()>;
 
-    /// As [`Collector::closing`].
+    /// The same as [`Collector::closing`].
     ///
     /// # Errors
     ///
-    /// As for that.
+    /// The collectors' own.
     fn closing(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Closing>;
 }
 
