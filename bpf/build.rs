@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     let dir = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let (include, given) = (dir.join("include"), dir.join("objects"));
-    // For the tests, which compile in any case.
+    // The tests compile in any case.
     let clang = find_clang().unwrap_or_else(|_| "clang".into());
     println!("cargo:rustc-env=BPF_CLANG={}", clang.display());
     println!("cargo:rerun-if-env-changed=CLANG");

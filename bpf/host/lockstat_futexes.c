@@ -222,7 +222,7 @@ __u32 host_turn(__u64 at)
 	return open_epoch;
 }
 
-/* Where a row goes: its numbers. */
+/* The destination of a row: its numbers. */
 typedef void host_row(void *to, const __u64 *numbers, __u32 count);
 
 struct host_taking {

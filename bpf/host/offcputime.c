@@ -9,7 +9,7 @@
 #define bpf_get_task_stack(task, addresses, bytes, flags) 16
 static __u64 host_intern(__u32 slot);
 
-/* Who wakes is known by its number. */
+/* A waker is known by its number. */
 #undef intern_stack
 #define intern_stack(slot, tgid, urgent) host_intern(slot)
 #include "../offcputime/offcputime.bpf.c"

@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!name.contains(&0) && name.len() < bytes.len());
     }
     for load in headers.loads.iter().take(16) {
-        if let (Some(address), true) = (headers.address(load.offset), load.executable) {
+        if let (Some(address), true) = (headers.address(load.offset), load.is_executable()) {
             headers.is_code(address);
             headers.same_section(address, address.wrapping_add(1));
         }

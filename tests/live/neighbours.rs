@@ -71,7 +71,7 @@ impl Work {
     }
 
     /// A tool for each of these things, with its options.
-    fn tools(&self) -> [(&'static str, String); 7] {
+    fn tools(&self) -> [(&'static str, String); 8] {
         let (spinners, calls) = (self.spinners.pid(), self.calls.pid());
         [
             ("runqlat", format!("-j -L -p {spinners}")),
@@ -82,6 +82,7 @@ impl Work {
                 format!("-j -U --strict -p {}", self.handed.pid()),
             ),
             ("biolatency", format!("-j -d {}", self.disk.name)),
+            ("syscount", format!("-j --strict -p {calls}")),
             (
                 "profile",
                 format!("-j --strict -e tracepoint:syscalls:sys_enter_getppid -p {calls}"),
@@ -118,13 +119,14 @@ impl Work {
     }
 
     /// The reports of one instance of each tool say so.
-    fn assert_told(&self, reports: &[Value; 7], done: &Done, logs: &Logs) {
+    fn assert_told(&self, reports: &[Value; 8], done: &Done, logs: &Logs) {
         let [
             runqlat,
             offcputime,
             pressure,
             lockstat,
             biolatency,
+            syscount,
             calls,
             hits,
         ] = reports;
@@ -140,6 +142,9 @@ impl Work {
         assert!(done.requests >= READS, "{}", done.requests);
         let reads = &biolatency::disk(biolatency, &self.disk.name)["ops"]["read"];
         biolatency::is_all(biolatency, number(reads, "requests"), done.requests);
+        let groups = list(syscount, "groups").iter();
+        let getppid = groups.filter(|row| row["call"] == "getppid");
+        assert_eq!(sum(getppid, "count"), done.getppid, "{syscount}");
         assert_eq!(number(calls, "events.samples"), done.getppid, "{calls}");
         assert_eq!(number(hits, "events.samples"), done.hits, "{hits}");
     }
@@ -147,7 +152,7 @@ impl Work {
     /// Runs so many of each tool over the work.
     fn assert_all_told(&mut self, instances: usize) -> Done {
         let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-        let tools: Vec<[Tool; 7]> = (0..instances)
+        let tools: Vec<[Tool; 8]> = (0..instances)
             .map(|_| {
                 self.tools()
                     .map(|(tool, options)| Tool::start(tool, options))
@@ -156,7 +161,7 @@ impl Work {
         tools.iter().flatten().for_each(Tool::wait_attached);
         let around = below.around().expect("the oracle");
         let done = self.act();
-        let reports: Vec<[Value; 7]> = tools
+        let reports: Vec<[Value; 8]> = tools
             .into_iter()
             .map(|tools| tools.map(Tool::report))
             .collect();

@@ -12,13 +12,14 @@ use crate::Args;
 use crate::examiner::Examiner;
 use crate::process::ordinary;
 
-pub(crate) const OURS: [&str; 6] = [
+pub(crate) const OURS: [&str; 7] = [
     "offcputime",
     "runqlat",
     "biolatency",
     "profile",
     "lockstat",
     "pressure",
+    "syscount",
 ];
 
 /// Length of a tool's window.
@@ -73,7 +74,7 @@ fn command(dir: &Path, tool: &str) -> Vec<String> {
     let program = dir.join(tool).display().to_string();
     let window = WINDOW.as_secs().to_string();
     match tool {
-        "runqlat" | "biolatency" | "pressure" => vec![program, window, "1".into()],
+        "runqlat" | "biolatency" | "pressure" | "syscount" => vec![program, window, "1".into()],
         _ => vec![program, window],
     }
 }

@@ -124,7 +124,7 @@ pub(crate) struct Book {
     /// By half: locks, buckets, waiters, holders.
     tables: [[Table; 4]; 2],
     described: BTreeSet<Key>,
-    /// Where what ends now goes.
+    /// The half that what ends now goes to.
     pub(crate) half: usize,
     pub(crate) is_full: bool,
     /// Like `host_told`'s.
@@ -253,7 +253,7 @@ impl Book {
 
     /// A call that waited returns.
     pub(crate) fn returns(&mut self, mut wait: Wait, now: u64, ret: i64, edge: Option<Edge>) {
-        // Who waited in vain was not kept by whoever woke it.
+        // A thread that waited in vain was not kept by whoever woke it.
         if ret < 0 {
             wait.holder = wait.holder.filter(|holder| holder.kind == OWNER);
         }

@@ -44,7 +44,7 @@ enum Call {
     Wake {
         /// The futexes that it may wake through.
         locks: Vec<usize>,
-        /// Where it moves those to that it does not wake.
+        /// The place that it moves those to that it does not wake.
         to: Option<usize>,
         /// It ends the thread.
         is_exit: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Futexes {
     idle: Pointer,
     threads: Vec<Thread>,
     locks: Vec<Lock>,
-    /// Where calls find arrays, one of each thread.
+    /// Arrays that calls are given, one of each thread.
     arrays: Vec<Pointer>,
     /// The latest requeue that moved anyone: from, to, process, when.
     requeues: Vec<(usize, usize, u32, u64)>,

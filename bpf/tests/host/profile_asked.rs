@@ -1,4 +1,4 @@
-//! What the replay of profile asks of it.
+//! Options that the replay of profile draws.
 
 use fastrand::Rng;
 

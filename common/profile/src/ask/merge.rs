@@ -87,6 +87,7 @@ fn add_header(sum: &mut Header, part: &Header) {
     // Runs beside each other do not add up to a longer one, those after each other do; the files do not say which.
     sum.duration_ns = sum.duration_ns.max(part.duration_ns);
     sum.has_counts &= part.has_counts;
+    sum.are_apart |= part.are_apart;
     sum.shows_threads |= part.shows_threads;
     if sum.tool != part.tool {
         sum.tool.clear();
