@@ -81,7 +81,10 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
         )?;
         write_table(args, &waits, style, out)?;
     }
-    if let Some(row) = work.first().filter(|row| row.id != 0 && row.time_ns > 0) {
+    // Less than a hundredth of one CPU is nobody's trouble.
+    let least_ns = (interval.end_ns - interval.start_ns) / 100;
+    let is_trouble = |row: &&&Row| row.id != 0 && row.time_ns > least_ns;
+    if let Some(row) = work.first().filter(is_trouble) {
         let flag = if args.by_thread { 't' } else { 'p' };
         let tool = match row.returned.mean() {
             1..SHORT_NS => "profile",

@@ -36,7 +36,7 @@ pub enum Engine {
     Locks,
     /// Block requests (Linux 6.5).
     Requests,
-    /// A clock of each CPU's, see [`Log::tick`].
+    /// A clock of each CPU's, see `Log::tick`.
     Ticks,
 }
 
