@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::userland::{Userland, run, sources, unpack};
 use crate::waits_of;
 
-/// What README.md names.
+/// Packages that README.md names.
 const PACKAGES: [&str; 5] = ["gcc", "libc6-dev", "libelf-dev", "make", "pkg-config"];
 
-/// Of who built the tests, whoever runs them.
+/// Directory of whoever built the tests, whoever runs them.
 fn cargo_home() -> PathBuf {
     option_env!("CARGO_HOME").map_or_else(|| Path::new(env!("HOME")).join(".cargo"), PathBuf::from)
 }
@@ -109,7 +109,7 @@ fn changed_sources_ask_for_clang() {
     );
 }
 
-/// As README.md has it, but for the optimiser, which has nothing to do with it.
+/// The command of README.md, but without the optimiser, which has nothing to do with it.
 #[test]
 fn cargo_installs_where_there_is_no_clang() {
     let mut userland = Userland::debian("bookworm", &PACKAGES);

@@ -43,14 +43,14 @@ impl Run {
         }
     }
 
-    /// What it printed; it succeeded.
+    /// Its output; it succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
     }
 
-    /// What it complained about; it ended with this status.
+    /// Its complaint; it ended with this status.
     #[track_caller]
     pub(crate) fn fails(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);

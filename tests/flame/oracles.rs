@@ -86,7 +86,7 @@ fn profiles_of_gos_runtime_have_the_shares_that_pprof_finds() {
     go(&format!("run main.go {}", files.dir().display()), &files);
     for (name, function) in [
         ("cpu", "main.spin"),
-        // Of four values the one that is the file's default: what is kept, and what was ever made.
+        // Four values: the file's default is what is kept, or what was ever made.
         ("heap", "main.keep"),
         ("allocs", "main.waste"),
         // By the delay: the other channel is waited for a hundred times as often.

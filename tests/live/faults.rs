@@ -214,7 +214,7 @@ fn too_few_descriptors_are_one_line_with_the_remedy() {
     }
 }
 
-/// What the spinners did: by the ticks of clocks, and by logs of the kernel's events from before and after the tools.
+/// The spinners' work: by the ticks of clocks, and by logs of the kernel's events from before and after the tools.
 struct Spun {
     tids: Vec<u32>,
     ticks: Ticks,
@@ -262,7 +262,7 @@ fn two_spinners() -> (Workload, String) {
     (workload, options)
 }
 
-/// As each of them would alone.
+/// Each reports what it would report alone.
 #[test]
 fn ten_at_once_all_tell_the_truth() {
     let _machine = Machine::alone();

@@ -47,7 +47,7 @@ struct Work {
     _handed: Program,
 }
 
-/// What they say of it.
+/// Their account of it.
 struct Done {
     spinners: Vec<u64>,
     sleeps: u64,

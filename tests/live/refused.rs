@@ -99,7 +99,7 @@ fn is_readable(tool: &str, Output { stderr, code, .. }: &Output) -> bool {
     }
 }
 
-/// What tools said, each sentence once whatever its numbers are, and what nobody would understand.
+/// Sentences of tools, each once whatever its numbers are, and those that nobody would understand.
 #[derive(Default)]
 struct Said {
     seen: HashSet<String>,

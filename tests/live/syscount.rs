@@ -40,7 +40,7 @@ fn assert_no_losses(report: &Value) {
     assert!(losses.values().all(|count| *count == 0), "{losses:?}");
 }
 
-/// What the workload says of one kind of calls.
+/// The workload's account of one kind of calls.
 fn assert_told(row: &Value, told: &Value) {
     let name = text(told, "call");
     let count = number(told, "calls");

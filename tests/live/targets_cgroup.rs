@@ -146,7 +146,7 @@ fn locks_and_run_queues_of_a_cgroup_are_its_own() {
     let lost = losses.filter_map(Value::as_u64).sum();
     assert_all("waits", found, lost, 23, &report);
 
-    // Whose of the two it was is known by the cgroup, and by nothing else.
+    // The cgroup alone tells which of the two it was.
     let (output, ()) = during("runqlat", "-j --by-cgroup", both);
     let report = output.report();
     let groups = list(&report, "groups").iter();

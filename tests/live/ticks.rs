@@ -14,7 +14,7 @@ pub(crate) fn clock(hertz: u64) -> Clock {
     Clock::start(1_000_000_000 / hertz).expect("the oracle")
 }
 
-/// As [`traced`] with profile, at `hertz`, and what the clocks did meanwhile.
+/// The same as [`traced`] with profile, at `hertz`, and what the clocks did meanwhile.
 pub(crate) fn clocked(hertz: u64, options: &str, mut workload: Workload) -> Clocked {
     let args = format!("-j -F {hertz} {options} -p {}", workload.pid());
     let tool = Tool::attached("profile", args);
@@ -30,14 +30,14 @@ pub(crate) fn clocked(hertz: u64, options: &str, mut workload: Workload) -> Cloc
     }
 }
 
-/// What profile says of a workload, what that says of itself, and what the clocks did.
+/// A workload by profile and by itself, and what the clocks did.
 pub(crate) struct Clocked {
     pub(crate) report: Value,
     pub(crate) results: Vec<Value>,
     pub(crate) ticks: Ticks,
 }
 
-/// As many samples of the threads as their turns on CPUs have ticks.
+/// The threads have as many samples as their turns on CPUs have ticks.
 pub(crate) fn assert_all_ticks(found: u64, ticks: &Ticks, tids: impl Iterator<Item = u32>) {
     let (mut least, mut most) = (0, 0);
     for tid in tids {
@@ -61,7 +61,7 @@ pub(crate) fn assert_ticks(found: u64, ticks: &Ticks, tid: u32, when: &Range<u64
 /// A sample.
 #[derive(Debug)]
 pub(crate) struct Moment {
-    /// Of the monotonic clock, whole microseconds.
+    /// Time of the monotonic clock, whole microseconds.
     pub(crate) ns: u64,
     /// Its functions, the leaf first.
     pub(crate) functions: Vec<String>,

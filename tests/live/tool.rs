@@ -267,7 +267,7 @@ impl Tool {
         unsafe { libc::kill(pid, signal) };
     }
 
-    /// Whether it has ended by itself.
+    /// Looks whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         let status = self.child.try_wait().expect("our own child");
         status.is_some()

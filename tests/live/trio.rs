@@ -60,7 +60,7 @@ struct Args {
     parts: Option<Parts>,
 }
 
-/// What is asked of each engine.
+/// Options of each engine.
 struct Parts {
     off: offcputime::Args,
     queue: runqlat::Args,

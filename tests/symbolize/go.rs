@@ -63,7 +63,7 @@ const EXPECTED: [&str; 5] = [
 /// Symbols that mark places; the first function has the same address.
 const MARKS: [&str; 4] = ["runtime.text", "runtime.etext", "go.buildid", "go:buildid"];
 
-/// What `go` says to these words; none where it is not installed.
+/// Answer of `go` to these words; none where it is not installed.
 fn go(dir: &Dir, words: &[&str]) -> Option<String> {
     // The cache outlives the test: the standard library is compiled once.
     let home = Path::new(env!("CARGO_TARGET_TMPDIR"));

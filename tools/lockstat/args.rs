@@ -187,7 +187,7 @@ impl ExtraClass {
         }
     }
 }
-/// What newer kernels offer, and what happens without.
+/// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 8] = [
     Need {
         feature: Feature::TaskStorage,

@@ -119,7 +119,7 @@ fn parse_mask(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "not a bit mask; write 0, 1, 2, 3 or 0x82".into())
 }
 
-/// What newer kernels offer, and what happens without.
+/// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 5] = [
     Need {
         feature: Feature::TaskStorage,

@@ -108,7 +108,7 @@ pub(crate) enum Rate {
     Every(u64),
 }
 
-/// What newer kernels offer, and what happens without.
+/// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 3] = [
     Need {
         feature: Feature::TaskRegisters,

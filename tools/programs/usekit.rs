@@ -27,7 +27,7 @@ const TOOLS: &[Tool] = &[
     ("flame", flame::QUESTION, flame::main),
 ];
 
-/// What completes `usekit TOOL ...`, by shell.
+/// Scripts that complete `usekit TOOL ...`, by shell.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", include_str!("completions/usekit.bash")),
     ("fish", include_str!("completions/usekit.fish")),

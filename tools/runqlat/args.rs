@@ -83,7 +83,7 @@ pub(crate) enum Group {
 const WAKEUPS: u32 = 1 << 1;
 const PREEMPTIONS: u32 = 1 << 2;
 
-/// What newer kernels offer, and what happens without.
+/// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 2] = [
     Need {
         feature: Feature::TaskStorage,

@@ -1,4 +1,4 @@
-//! What can be asked of syscount.
+//! Options of syscount.
 
 use bpf::syscount::types::{group_by, rodata, syscount_config, wait_config};
 use budget::Budget;
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     pub(crate) common: Common,
 }
 
-/// Whose calls a row has.
+/// Grouping of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Process,
@@ -80,14 +80,14 @@ pub(crate) enum Group {
     Call,
 }
 
-/// What newer kernels offer, and what happens without.
+/// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 1] = [Need {
     feature: Feature::TaskStorage,
     without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
 }];
 
 impl Args {
-    /// Whose calls a row has.
+    /// Grouping of rows.
     pub(crate) fn group(&self) -> Group {
         match (self.by_thread, self.by_name, self.by_call) {
             (true, ..) => Group::Thread,
@@ -97,7 +97,7 @@ impl Args {
         }
     }
 
-    /// Whether calls that succeed are left out.
+    /// Looks whether calls that succeed are left out.
     pub(crate) fn only_failures(&self) -> bool {
         self.failures || self.errno.is_some()
     }

@@ -159,7 +159,7 @@ impl Engine for Syscount<'_> {
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let half = bss.epoch;
-        // In this order: who sees the edge must see the half that ends there.
+        // The order counts: who sees the edge must see the half that ends there.
         store_half(&mut bss.open_epoch, half);
         store(&mut bss.edge_ns, end_ns);
         store(&mut bss.window_end_ns, end_ns);

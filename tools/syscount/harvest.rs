@@ -26,11 +26,11 @@ pub(crate) struct Row {
     pub(crate) id: u32,
     /// Empty: of all.
     pub(crate) comm: Arc<str>,
-    /// As the BPF side has it, see [`names`].
+    /// The BPF side's number, see [`names`].
     pub(crate) call: u32,
     /// Whole latencies of those that returned.
     pub(crate) returned: Histogram,
-    /// What passed in them in the interval, those that are open at its end included.
+    /// Time that passed in them in the interval, those that are open at its end included.
     pub(crate) time_ns: u64,
     /// They have not returned when it ends.
     pub(crate) open: u64,
@@ -46,7 +46,7 @@ impl Row {
         self.errors.values().sum()
     }
 
-    /// What is left of the BPF side's sums of this kind.
+    /// Takes in one of the BPF side's sums, of this kind.
     fn add(&mut self, kind: u32, value: u64) {
         match sum_kind(kind) {
             sum_kind::SUM_OPEN => self.open += value,
@@ -59,7 +59,7 @@ impl Row {
     }
 }
 
-/// What tells rows apart: process or thread, call, name.
+/// Identity of a row: process or thread, call, name.
 type Key = (u32, u32, [u8; 16]);
 
 /// Most rows of an interval; each takes some KiB.

@@ -13,7 +13,7 @@ const PEER: u32 = 1 << 30;
 /// Largest number of an error.
 pub(crate) const MAX_ERROR: u32 = 4095;
 
-/// Whether an error is the kernel's own: the call is taken up again or becomes `EINTR` (include/linux/errno.h).
+/// Looks whether an error is the kernel's own: the call is taken up again or becomes `EINTR` (include/linux/errno.h).
 pub(crate) fn is_interruption(error: u32) -> bool {
     (512..=516).contains(&error)
 }
@@ -23,7 +23,7 @@ pub(crate) fn number(call: u32) -> u32 {
     call & !(COMPAT | PEER)
 }
 
-/// Whether of a 32-bit program.
+/// Looks whether it is a 32-bit program's.
 pub(crate) fn is_compat(call: u32) -> bool {
     call & COMPAT != 0
 }
@@ -60,14 +60,14 @@ const WAITS: &str = "accept accept4 clock_nanosleep epoll_pwait epoll_pwait2 epo
     restart_syscall rt_sigsuspend rt_sigtimedwait select semop semtimedop vfork wait4 \
     waitid waitpid";
 
-/// Whether a call was there to wait: its time says nothing of work.
+/// Looks whether a call was there to wait: its time says nothing of work.
 pub(crate) fn is_wait(at: u32) -> bool {
     // 32-bit programs have some twice.
     let is = |wait: &str| call(at).trim_end_matches("_time64") == wait;
     at & PEER != 0 || WAITS.split_whitespace().any(is)
 }
 
-/// Whether a call gives back what a signal's handler interrupted, its error included.
+/// Looks whether a call gives back what a signal's handler interrupted, its error included.
 pub(crate) fn is_sigreturn(name: &str) -> bool {
     matches!(name, "rt_sigreturn" | "sigreturn")
 }

@@ -1,4 +1,4 @@
-//! What syscount says about an interval.
+//! Reports of an interval.
 
 use std::cmp::Reverse;
 use std::io::Write;
@@ -175,9 +175,9 @@ fn errors(row: &Row) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// `{"tool", "version", "start_ns", "end_ns", "groups": [{"pid"|"tid"?, "comm"?, "call", "number", "is_32_bit", "time_ns", "open", "failed",
-/// "interrupted", "errors": {…}, "is_wait", histogram…}], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since
-/// the start of the run.
+/// `{"tool", "version", "start_ns", "end_ns", "groups": [{"pid"|"tid"?, "comm"?, "call", "number", "is_32_bit", "time_ns", "open",
+/// "failed", "interrupted", "errors": {…}, "is_wait", histogram…}], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last
+/// three since the start of the run.
 fn to_json(args: &Args, interval: &Interval) -> Value {
     let groups: Vec<Value> = interval
         .rows
@@ -262,7 +262,7 @@ mod tests {
             cost: Cost::default(),
         };
         let args = Args::parse_from([&["syscount"], flags].concat());
-        // As they are gathered.
+        // The BPF side leaves the others out.
         let is_wanted = |row: &Row| !args.only_failures() || row.failed() > 0;
         interval.rows.retain(is_wanted);
         let mut out = Vec::new();

@@ -97,7 +97,7 @@ pub trait Windowed {
     /// The tool's own; they end the run.
     fn prepare(&mut self, length_ns: Option<u64>, first: bool) -> Result<()>;
 
-    /// Where its programs are told of a window's edges, by object.
+    /// Variables by which its programs are told of a window's edges, by object.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ impl<T> Rank<T> for [T] {
     }
 }
 
-/// For each place the index of what belongs there.
+/// Index of what belongs there, for each place.
 #[inline(never)]
 fn sorted(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();

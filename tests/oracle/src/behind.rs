@@ -25,7 +25,7 @@ pub struct Caused {
 }
 
 impl Caused {
-    /// Whether a tool may say so.
+    /// Looks whether a tool may say so.
     pub fn holds(&self, count: u64, sum_ns: u64) -> bool {
         let counts = self.sure.count..=self.sure.count + self.perhaps.count;
         let most_ns = self.sure.most_ns + self.perhaps.most_ns;
@@ -37,7 +37,7 @@ impl Caused {
 ///
 /// # Errors
 ///
-/// When the two logs disagree.
+/// The two logs disagree.
 pub fn caused(logs: &Logs, tids: &[u32]) -> Result<BTreeMap<u32, Caused>> {
     let turns = [&logs.before, &logs.after].map(|log| turns(log));
     let mut pairs: BTreeMap<u32, [Vec<Pair>; 2]> = BTreeMap::new();

@@ -33,7 +33,7 @@ const MOST: i64 = 4095;
 ///
 /// # Errors
 ///
-/// When the two logs disagree.
+/// The two logs disagree.
 pub fn calls(logs: &Logs, tid: u32) -> Result<BTreeMap<u32, Calls>> {
     let key = |call: &Single| (call.number, call.result);
     let both = matched(logs, |events| replay(events, tid), key);

@@ -67,7 +67,7 @@ impl Below {
     ///
     /// # Errors
     ///
-    /// When the log cannot be attached.
+    /// The log cannot be attached.
     pub fn attach(engines: &'static [Engine]) -> Result<Self> {
         Ok(Self(Log::attach(engines)?))
     }

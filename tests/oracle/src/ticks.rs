@@ -27,7 +27,7 @@ impl Clock {
     ///
     /// # Errors
     ///
-    /// When the log cannot be attached.
+    /// The log cannot be attached.
     pub fn start(period_ns: u64) -> Result<Self> {
         let mut log = Log::attach(&[Engine::Switches, Engine::Ticks])?;
         log.tick(period_ns / FINER)?;
@@ -39,7 +39,7 @@ impl Clock {
     ///
     /// # Errors
     ///
-    /// When the log is not whole.
+    /// The log is not whole.
     pub fn take(mut self) -> Result<Ticks> {
         self.log.end()?;
         Ok(Ticks {
@@ -49,7 +49,7 @@ impl Clock {
     }
 }
 
-/// What the clock and the scheduler did.
+/// Events of the clock and of the scheduler.
 #[derive(Debug)]
 pub struct Ticks {
     /// By time.

@@ -1,6 +1,6 @@
 //! Kinds of things that a thread may wait for on a futex.
 
-/// What a thread waits for: families, and below them what a family's members are told apart as where somebody knows.
+/// Things that a thread waits for: families, and their members where somebody can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Class {
     Mutex,

@@ -2,7 +2,7 @@
 
 use super::class::Class;
 
-/// What functions stand for by the beginning of their [`bare`] names, more special ones first.
+/// Classes by the beginning of functions' [`bare`] names, more special ones first.
 const NAMES: &[(&str, Class)] = &[
     ("pthread_mutex_", Class::Mutex),
     ("lll_mutex_lock", Class::Mutex),

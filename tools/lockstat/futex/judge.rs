@@ -45,9 +45,9 @@ pub(crate) struct Evidence {
     pub(crate) place: Place,
 }
 
-/// As sure as only a stack with names makes it.
+/// Confidence that only a stack with names gives, per cent.
 pub(crate) const BY_NAME: u8 = 95;
-/// As sure as a call alone makes it that hardly anything else makes.
+/// Confidence that a call alone gives which hardly anything else makes, per cent.
 pub(crate) const BY_CALL: u8 = 60;
 
 /// A class, and how sure it is, per cent.

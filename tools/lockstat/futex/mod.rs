@@ -1,4 +1,4 @@
-//! What futexes are, whoever found them: tracing, or a look at who waits now.
+//! Kinds of futexes, whoever found them: tracing, or a look at who waits now.
 
 mod class;
 mod functions;

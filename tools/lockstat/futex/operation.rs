@@ -1,4 +1,4 @@
-//! How a futex is waited for.
+//! Ways of waiting for a futex.
 
 /// A wait, as the kernel was asked for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

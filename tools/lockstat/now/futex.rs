@@ -107,7 +107,7 @@ impl Futex {
         }
     }
 
-    /// What it is by the functions on the waiter's stack, leaf first; `word`: what it holds now. Without the name of a lock that
+    /// Judges by the functions on the waiter's stack, leaf first; `word`: what it holds now. Without the name of a lock that
     /// anybody may take, the word has to stand still.
     pub(crate) fn class<'a>(
         &self,

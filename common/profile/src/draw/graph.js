@@ -12,7 +12,7 @@
     // In a page the picture scrolls by itself: what is found and said about it stays in view.
     var frame = standsAlone ? null : svg.closest('.picture');
     var isShown = false;
-    // Of the boxes that are drawn now.
+    // Bounds of the boxes that are drawn now.
     var deepest = 0;
     var focus = 0, selected = -1, pattern = '';
 

@@ -331,7 +331,7 @@ impl<'a> Encoder<'a> {
                 memory_limit: module.largest_address.saturating_add(1),
                 filename,
                 build_id: build_id.map_or(0, |id| self.string(id)),
-                // Where names are all here, pprof must not look for the files.
+                // The files must not be looked for where names are all here.
                 has_functions: module.has_functions,
                 has_filenames: has_lines,
                 has_line_numbers: has_lines,
