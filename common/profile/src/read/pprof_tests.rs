@@ -1,6 +1,11 @@
 use super::*;
 
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+
 use crate::pprof::Line;
+use crate::write::{Format, write_recording};
 
 /// A document with one sample in `f`, whose values are 1, 20, 300 and so on, of types (name, unit).
 fn document(types: &[(&str, &str)], default: &str, comment: &str) -> Vec<u8> {
@@ -110,4 +115,59 @@ fn parts_of_our_own_time_are_added_up() {
     ];
     let document = document(&types, "total", "made by usekit offcputime");
     assert_eq!(drawn(&document), (21, "blocked".into()));
+}
+
+/// Messages of this field in what is written of a document.
+fn written<M: Message + Default>(document: &[u8], number: usize) -> Vec<M> {
+    let recording = read(document).expect("a profile");
+    let (mut packed, mut unpacked) = (Vec::new(), Vec::new());
+    write_recording(&recording, Format::Pprof, "", &mut packed).expect("memory");
+    let mut unzip = GzDecoder::new(&packed[..]);
+    unzip.read_to_end(&mut unpacked).expect("a whole file");
+    let fields = fields(&unpacked).map(|field| field.expect("a field"));
+    let fields = fields.filter(|field| field.number == number);
+    let messages = fields.map(|field| field.message().expect("a message"));
+    messages.collect()
+}
+
+/// One location has a line where its function has a name; else pprof may look for the name.
+#[test]
+fn a_place_without_a_name_is_left_to_pprof() {
+    let named = document(&HEAP, "", "");
+    let whole: Profile = Profile::decode(&named[..]).expect("a document");
+    let mut nameless = Vec::new();
+    for field in fields(&named) {
+        let field = field.expect("a field");
+        if field.number != 4 && field.number != 6 {
+            nameless.extend(field.whole);
+        }
+    }
+    let mapping = Mapping {
+        id: 1,
+        filename: whole.string_table.len() as u64,
+        ..Mapping::default()
+    };
+    let place = Location {
+        id: 1,
+        mapping_id: 1,
+        address: 0x1234,
+        line: Vec::new(),
+    };
+    let rest = Profile {
+        mapping: vec![mapping],
+        string_table: [whole.string_table, vec!["/usr/bin/app".into()]].concat(),
+        ..Profile::default()
+    };
+    nameless.extend(rest.encode_to_vec());
+    nameless.extend([4 << 3 | 2, place.encoded_len() as u8]);
+    nameless.extend(place.encode_to_vec());
+    let read_back = read(&nameless).expect("a profile");
+    let frame = read_back.frames()[0];
+    assert_eq!(read_back.text(frame.name), "app+0x1234");
+    let [location] = &written::<Location>(&nameless, 4)[..] else {
+        panic!("one location");
+    };
+    assert_eq!((location.address, location.line.len()), (0x1234, 0));
+    assert!(!written::<Mapping>(&nameless, 3)[0].has_functions);
+    assert_eq!(written::<Location>(&named, 4)[0].line.len(), 1);
 }
