@@ -32,7 +32,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Of those that were loaded and are not attached. Their objects outlive it.
+    /// Programs that were loaded and are not attached. Their objects outlive it.
     pub(super) fn new(all: &[Programs<'_>]) -> Self {
         let wanted = all.iter().flat_map(|programs| {
             let is_gated = |name: &OsStr| programs.gated.iter().any(|gated| name == *gated);

@@ -1,6 +1,6 @@
 //! The word of a budget to the loop of a collection.
 
-/// What a collection with a budget has to do.
+/// The next steps of a collection with a budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Next {
     /// When a step is due, ns; `None`: nothing in particular.

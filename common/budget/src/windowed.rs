@@ -61,12 +61,12 @@ pub trait Windowed {
         0
     }
 
-    /// Whether [`Self::prepare`] can do its work at once, as far as this can be known.
+    /// Looks whether [`Self::prepare`] can do its work at once, as far as this can be known.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Whether what attaching does to the machine is to be over before a window of known length opens.
+    /// Effects of attaching on the machine are to be over before a window of known length opens.
     fn settles(&self) -> bool {
         false
     }
@@ -75,7 +75,7 @@ pub trait Windowed {
     ///
     /// # Errors
     ///
-    /// As for [`Self::prepare`].
+    /// The same as for [`Self::prepare`].
     fn leave_out(&mut self, _below_ns: u64) -> Result<bool> {
         Ok(false)
     }
@@ -84,7 +84,7 @@ pub trait Windowed {
     ///
     /// # Errors
     ///
-    /// As for [`Self::prepare`].
+    /// The same as for [`Self::prepare`].
     fn left_out(&self) -> Result<LeftOut> {
         Ok(LeftOut::default())
     }
@@ -101,21 +101,21 @@ pub trait Windowed {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// The tool's own; they end the run.
     fn edges(&mut self) -> Result<Vec<Told<'_>>>;
 
     /// Lets time count no longer; without a budget, for what comes next. Returns when it ended, at the latest, ns.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// The tool's own; they end the run.
     fn shut(&mut self) -> Result<u64>;
 
     /// The programs are detached: takes what the window has brought.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// The tool's own; they end the run.
     fn take(&mut self, window: &Window) -> Result<()>;
 }
 
@@ -151,7 +151,8 @@ pub(super) fn open_edges(windowed: &mut impl Windowed, length_ns: Option<u64>) -
         if is_one || monotonic_ns() < at_ns {
             return Ok(at_ns);
         }
-        // Some were told too late.
+        // Some were told too late. Those that were not have begun, and keep what they counted: the CPU was taken from us for
+        // longer than the pause, which real-time priority makes rare.
         pause_ns *= 2;
     }
 }

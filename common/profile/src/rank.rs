@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 /// Slices whose order is for people.
 pub trait Rank<T> {
-    /// As [`slice::sort_by`].
+    /// Sorts like [`slice::sort_by`].
     fn rank_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
 
-    /// As [`slice::sort_by_key`].
+    /// Sorts like [`slice::sort_by_key`].
     fn rank_by_key<K: Ord>(&mut self, mut key: impl FnMut(&T) -> K) {
         self.rank_by(|a, b| key(a).cmp(&key(b)));
     }
