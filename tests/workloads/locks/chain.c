@@ -14,12 +14,24 @@ static volatile pid_t tids[WAITERS + 1];
 /* Rounds in which the thread has come to its lock. */
 static volatile int come[WAITERS];
 
+/* Threads that have left the barrier at the head of a round, of all rounds. */
+static volatile int left;
+
 /* Until it sleeps for the lock. */
 static void await_waiter(int which, int round)
 {
 	while (come[which] <= round)
 		sched_yield();
 	await_sleep(tids[which]);
+}
+
+/* Until nobody waits at the barrier any more, which would be one more link of the chain. */
+static void begin(int round)
+{
+	pthread_barrier_wait(&step);
+	__sync_fetch_and_add(&left, 1);
+	while (left < (WAITERS + 1) * (round + 1))
+		sched_yield();
 }
 
 static void hold(int which)
@@ -81,7 +93,7 @@ static void *run(void *argument)
 	tids[which] = syscall(SYS_gettid);
 	for (int round = 0; round < ROUNDS; round++) {
 		hold(which);
-		pthread_barrier_wait(&step);
+		begin(round);
 		if (which == KEEPER) {
 			for (int i = 0; i < WAITERS; i++)
 				await_waiter(i, round);

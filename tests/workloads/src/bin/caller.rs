@@ -127,7 +127,8 @@ fn compat_calls() {
             std::arch::asm!("push rbx", "xor ebx, ebx", "int 0x80", "pop rbx", inout("rax") result,
                 out("r8") _, out("r9") _, out("r10") _, out("r11") _);
         }
-        assert!(result > 0, "{result}");
+        // There is no number for a session that began outside the PID namespace.
+        assert!(result >= 0, "{result}");
     }
 }
 
