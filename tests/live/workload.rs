@@ -77,6 +77,7 @@ impl Workload {
         let tgid = line.strip_prefix("ready ").and_then(|id| id.parse().ok());
         let tgid = tgid.unwrap_or_else(|| panic!("{name} does not speak the protocol: {line}"));
         workload.tgid = tgid;
+        workload.await_sleep();
         workload
     }
 
@@ -99,10 +100,25 @@ impl Workload {
         loop {
             let line = self.line("its results");
             if line == "done" {
+                self.await_sleep();
                 return results;
             }
             let result = serde_json::from_str(&line);
             results.push(result.unwrap_or_else(|e| panic!("{}: {e}: {line}", self.name)));
+        }
+    }
+
+    /// Until its first thread, which spoke, waits for the next word: a wait for the CPU after the last one would be open where a
+    /// tool's window ends. The kernel tells the call of a thread only when it has left its CPU.
+    fn await_sleep(&self) {
+        if self.tgid != self.child.id() {
+            return;
+        }
+        let path = format!("/proc/{}/syscall", self.tgid);
+        let give_up = Instant::now() + PATIENCE;
+        while std::fs::read_to_string(&path).is_ok_and(|call| call.starts_with("running")) {
+            assert!(Instant::now() < give_up, "{} does not sleep", self.name);
+            thread::yield_now();
         }
     }
 
