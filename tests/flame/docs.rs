@@ -9,7 +9,7 @@ const COMMANDS: [&str; 9] = [
     "draw", "diff", "top", "peek", "filter", "merge", "convert", "heat", "gate",
 ];
 
-const COMMON: [&str; 5] = ["--help", "--unit", "--value", "--from", "--to"];
+const COMMON: [&str; 6] = ["--help", "--unit", "--value", "--event", "--from", "--to"];
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -53,7 +53,6 @@ fn damage_is_named_with_its_place() {
             r#"{"tool": "x", "values": [], "stacks": [{"count": -1}]}"#,
             "not usekit's JSON",
         ),
-        ("a 1 [0] 1.5: 1 x:\n\t1 f (m)\n\nnonsense\n", "line 4"),
     ] {
         assert_refused(input, why);
     }

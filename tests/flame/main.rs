@@ -2,11 +2,13 @@
 
 mod browser;
 mod commands;
+mod comparisons;
 mod docs;
 mod drawings;
 mod hostile;
 mod memory;
 mod oracles;
+mod perf_script;
 mod speedscope;
 mod windows;
 

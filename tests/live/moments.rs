@@ -35,7 +35,7 @@ fn within(part: u64, whole: u64, share: f64) -> bool {
 fn times(text: &str) -> Vec<f64> {
     let lines = text.lines();
     let heads = lines.filter(|line| !line.starts_with(['\t', '#']));
-    heads.filter_map(|line| Some(header(line)?.time)).collect()
+    heads.filter_map(|line| header(line)?.time).collect()
 }
 
 const CALLS: u64 = 200_009;

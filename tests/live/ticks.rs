@@ -90,7 +90,7 @@ pub(crate) fn moments(path: &Path, tid: u32) -> Vec<Moment> {
             Some(name.rsplit_once("+0x")?.0.to_owned())
         };
         Some(Moment {
-            ns: (head.time * 1e6).round() as u64 * 1000,
+            ns: (head.time? * 1e6).round() as u64 * 1000,
             functions: lines.filter_map(name).collect(),
         })
     };

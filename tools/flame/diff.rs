@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use profile::compare::diff::{TableOptions, functions, tree, write};
+use profile::compare::scale::{NoLength, Scale, Values};
 use profile::draw::{self, View};
+use profile::escape;
 use profile::folded::Idle;
 use profile::recording::Recording;
 use profile::style::Style;
 use profile::tree::Paths;
-use profile::units;
 use profile::write::Format;
 
 use crate::input::Input;
@@ -42,9 +43,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", value_parser = target)]
     output: Option<Target>,
 
-    /// Compare values, not shares of the totals
+    /// Compare values per second, not shares of the totals
     #[arg(long)]
     absolute: bool,
+
+    /// Compare values as they are
+    #[arg(long, conflicts_with = "absolute")]
+    raw: bool,
 
     /// List changes within chance too
     #[arg(long)]
@@ -74,6 +79,26 @@ pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recor
     Ok(both)
 }
 
+/// What each of both has a second, or as it is.
+pub(crate) fn values(files: [&Path; 2], both: &[Recording; 2], raw: bool) -> Result<Values> {
+    let [base, new] = both;
+    if raw {
+        return Ok(Values::totals(base, new));
+    }
+    Values::rates(base, new).map_err(|NoLength(side)| {
+        let file = escape::terminal(&files[side].to_string_lossy()).into_owned();
+        anyhow!("{file} does not say how long it was recorded, for values per second; compare them as they are with --raw")
+    })
+}
+
+fn scale(args: &Args, both: &[Recording; 2]) -> Result<Scale> {
+    if args.absolute || args.raw {
+        let files = [args.base.as_path(), args.new.as_path()];
+        return values(files, both, args.raw).map(Scale::Values);
+    }
+    Ok(Scale::Shares)
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args
         .output
@@ -82,19 +107,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     {
         bail!("diff draws .svg and .html only");
     }
-    let [base, new] = read_both(&args.input, &args.base, &args.new)?;
+    let both = read_both(&args.input, &args.base, &args.new)?;
+    let scale = scale(args, &both)?;
+    let [base, new] = both;
     let paths = Paths {
         idle: Idle::Fold,
         ..Paths::default()
     };
     let tree = tree(&base, &new, paths);
-    let diff = functions(&tree, &base, &new);
+    let diff = functions(&tree, &base, &new, scale);
     let options = TableOptions {
         rows: args.number,
         width: crate::width(),
         style: crate::style(),
         all: args.all,
-        absolute: args.absolute,
     };
     let units = [base.unit(), new.unit()];
     output::write(None, |mut out| write(&diff, units, &options, &mut out))?;
@@ -102,11 +128,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let view = View {
             title: format!("{}: what changed from BASE to NEW", draw::subject(&new, "")),
             icicle: args.icicle,
-            compared: true,
+            compared: Some(diff.scale.clone()),
             ..View::default()
         };
-        let [from, to] = [0, 1].map(|side| units::value(diff.whole[side].total, units[side]));
-        let amount = format!("BASE {from}, NEW {to}; shares of each total are compared");
+        let amount = diff.scale.sentence(&diff.whole, units);
         let mut table = Vec::new();
         let plain = TableOptions {
             width: PAGE_WIDTH,

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use profile::compare::diff::{functions, tree};
 use profile::compare::gate::{Exceeded, Limits, Place, gate};
+use profile::compare::scale::Scale;
 use profile::escape::terminal;
 use profile::folded::Idle;
-use profile::recording::Recording;
 use profile::tree::Paths;
 use profile::units;
 
-use crate::diff::read_both;
+use crate::diff::{read_both, values};
 use crate::input::Input;
 
 #[derive(clap::Args)]
@@ -30,9 +30,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POINTS", default_value = "5pp", value_parser = points)]
     max_growth: f64,
 
-    /// How much the whole may grow
+    /// How much the whole may grow, per second that was recorded
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_total: Option<f64>,
+
+    /// With --max-total: the whole as it is
+    #[arg(long, requires = "max_total")]
+    raw: bool,
 
     /// Functions alone, without what they call
     #[arg(long = "self")]
@@ -56,20 +60,6 @@ fn number(text: &str) -> Result<f64, String> {
         Ok(number / 100.0)
     } else {
         Err("it must be 0 or more".into())
-    }
-}
-
-/// Samples of clocks that differ are worth their periods.
-fn worth(base: &Recording, new: &Recording) -> [f64; 2] {
-    let periods = [base, new].map(|recording| recording.header.period_ns);
-    let are_samples = [base, new]
-        .iter()
-        .all(|recording| recording.unit() == "count");
-    match periods {
-        [before, after] if are_samples && before > 0 && after > 0 && before != after => {
-            periods.map(|period| period as f64)
-        }
-        _ => [1.0; 2],
     }
 }
 
@@ -97,26 +87,31 @@ fn verdict(args: &Args, exceeded: &Exceeded) -> String {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let [base, new] = read_both(&args.input, &args.base, &args.new)?;
+    let both = read_both(&args.input, &args.base, &args.new)?;
+    let files = [args.base.as_path(), args.new.as_path()];
+    let total = match args.max_total {
+        Some(limit) => Some((limit, values(files, &both, args.raw)?)),
+        None => None,
+    };
+    let [base, new] = both;
     let paths = Paths {
         idle: Idle::Fold,
         ..Paths::default()
     };
     let tree = tree(&base, &new, paths);
-    let diff = functions(&tree, &base, &new);
+    let diff = functions(&tree, &base, &new, Scale::Shares);
     if diff.whole.iter().any(|side| side.total == 0) {
         anyhow::bail!("a profile without values cannot be judged");
     }
     let limits = Limits {
         growth: args.max_growth,
-        total: args.max_total,
-        worth: worth(&base, &new),
+        total,
         own: args.own,
     };
     let exceeded = gate(&tree, &diff, &limits);
     let mut text = String::new();
     for guilty in &exceeded.guilty {
-        let [before, after] = guilty.judged.shares.map(|share| 100.0 * share);
+        let [before, after] = guilty.judged.levels.map(|share| 100.0 * share);
         let place = match &guilty.place {
             Place::Everywhere => String::new(),
             Place::Itself => ", by itself".into(),
@@ -129,16 +124,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             place
         );
     }
-    if let Some(grown) = exceeded.total {
-        let unit = if limits.worth == [1.0; 2] {
-            new.unit()
-        } else {
-            "ns"
-        };
-        let total = |side: usize| diff.whole[side].total as f64 * limits.worth[side];
-        let [before, after] = [0, 1].map(|side| units::value(total(side) as u64, unit));
+    if let (Some(grown), Some((_, values))) = (exceeded.total, &limits.total) {
+        let [before, after] = values.levels(&diff.whole).map(|level| values.text(level));
+        let each = if args.raw { "" } else { ", a second" };
         text += &format!(
-            "GREW  {:+.1} % in all  {before} -> {after}\n",
+            "GREW  {:+.1} % in all  {before} -> {after}{each}\n",
             100.0 * grown
         );
     }

@@ -10,6 +10,7 @@ use profile::ask::top::knows_label;
 use profile::escape::terminal;
 use profile::read::{ReadOptions, read};
 use profile::recording::{Header, Recording, Value};
+use profile::units::counted;
 use profile::write::Format;
 
 /// About what is read.
@@ -22,6 +23,10 @@ pub(crate) struct Input {
     /// Which value to use, where there are several
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     value: Option<String>,
+
+    /// Which event to use, where there are several (perf script text)
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
+    event: Option<String>,
 
     /// From this second on (perf script text)
     #[arg(long, value_name = "SECONDS", help_heading = "Input")]
@@ -42,6 +47,7 @@ impl Input {
     pub(crate) fn read_for(&self, path: &Path, format: Option<Format>) -> Result<Recording> {
         let options = ReadOptions {
             unit: self.unit.clone(),
+            event: self.event.clone(),
             from: self.from,
             to: self.to,
             names_only: format == Some(Format::Folded),
@@ -69,6 +75,7 @@ impl Input {
                 recording.keep_first_value();
             }
         }
+        say_left_out(path, &recording.header, self.event.is_some());
         // No failure: nothing may have happened while it was recorded.
         if recording.rows().len() == 0 {
             profile::say!("flame: {}: {}", name(path), self.none_found());
@@ -99,6 +106,32 @@ fn say_others(path: &Path, header: &Header) {
             "flame: {}: shows {drawn}; --value NAME shows another: {}",
             name(path),
             terminal(&others)
+        );
+    }
+}
+
+/// Says what of the file does not count.
+fn say_left_out(path: &Path, header: &Header, is_chosen: bool) {
+    let left_out = &header.left_out;
+    let events = left_out.events.iter();
+    let events: Vec<String> = events
+        .map(|(event, count)| format!("{event} ({count})"))
+        .collect();
+    if !events.is_empty() && !is_chosen {
+        let shown = header.tool.trim_start_matches("perf ");
+        profile::say!(
+            "flame: {}: shows {}; --event NAME shows another: {}",
+            name(path),
+            terminal(shown),
+            terminal(&events.join(", "))
+        );
+    }
+    if left_out.malformed > 0 {
+        profile::say!(
+            "flame: {}: {} left out for lines that perf script does not print; {}",
+            name(path),
+            counted(left_out.malformed, "events"),
+            left_out.first
         );
     }
 }

@@ -4,8 +4,9 @@ mod fixtures;
 
 use fixtures::random::Random;
 use fixtures::{judged, recording};
+use profile::compare::Verdict;
 use profile::compare::diff::{Diff, functions, tree};
-use profile::compare::{Verdict, judge};
+use profile::compare::scale::Scale;
 use profile::recording::Recording;
 use profile::tree::{Paths, Side};
 
@@ -55,7 +56,7 @@ fn sampled(random: &mut Random, n: u64, planted: Option<(usize, f64)>) -> Record
 }
 
 fn compare(base: &Recording, new: &Recording) -> Diff {
-    functions(&tree(base, new, Paths::default()), base, new)
+    functions(&tree(base, new, Paths::default()), base, new, Scale::Shares)
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn time_is_judged_by_its_intervals() {
             count: 400,
             squares: sides[0][profile].squares + sides[1][profile].squares,
         });
-        wrong += usize::from(judge(&sides[0], &whole).verdict != Verdict::Unclear);
+        wrong += usize::from(Scale::Shares.judge(&sides[0], &whole).verdict != Verdict::Unclear);
     }
     eprintln!("{wrong} of 2,000 called changes");
     assert!((5..=40).contains(&wrong), "{wrong} of 2000");

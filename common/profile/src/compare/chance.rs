@@ -8,9 +8,9 @@ const Z: f64 = 2.575_829;
 /// What can be said of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A larger share in the new profile.
+    /// More in the new profile.
     Grew,
-    /// A smaller share.
+    /// Less.
     Shrank,
     /// Chance alone does as much.
     Unclear,
@@ -18,26 +18,38 @@ pub enum Verdict {
     Unjudged,
 }
 
-/// A box's shares, and whether they differ.
+/// What both profiles have of a box, and whether it differs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// Before and after, 0 to 1.
-    pub shares: [f64; 2],
+    /// Before and after: shares, 0 to 1, or values, see [`super::scale::Scale`].
+    pub levels: [f64; 2],
     /// The change in standard errors; 0 where there are no counts.
     pub z: f64,
-    /// How much shares differ by chance, one standard error; 0 where there are no counts.
+    /// How much levels differ by chance, one standard error; 0 where there are no counts.
     pub error: f64,
     /// In a word, at 99 %.
     pub verdict: Verdict,
+}
+
+impl Judged {
+    /// From before to after.
+    pub fn change(&self) -> f64 {
+        self.levels[1] - self.levels[0]
+    }
 }
 
 /// Compares the shares of a box: `whole` is what both profiles have in all.
 ///
 /// For samples it is the two-sample test for proportions with a common variance; for time it is the same with the weights
 /// of the intervals in place of ones (the ratio estimator of sampling theory).
-pub fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
+pub(super) fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
     let shares = [0, 1].map(|side| part[side].total as f64 / whole[side].total.max(1) as f64);
-    let change = shares[1] - shares[0];
+    judged(shares, standard_error(part, whole), whole)
+}
+
+/// Levels of a box whose difference has this standard error if chance alone made it.
+pub(super) fn judged(levels: [f64; 2], error: f64, whole: &[Side; 2]) -> Judged {
+    let change = levels[1] - levels[0];
     if whole.iter().any(|side| side.count == 0) {
         let verdict = if whole.iter().any(|side| side.total == 0) || change == 0.0 {
             Verdict::Unclear
@@ -45,13 +57,12 @@ pub fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
             Verdict::Unjudged
         };
         return Judged {
-            shares,
+            levels,
             z: 0.0,
             error: 0.0,
             verdict,
         };
     }
-    let error = standard_error(part, whole);
     let z = change / error.max(f64::MIN_POSITIVE);
     // A box without samples in either is the same in both.
     let z = if change == 0.0 { 0.0 } else { z };
@@ -61,7 +72,7 @@ pub fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
         _ => Verdict::Unclear,
     };
     Judged {
-        shares,
+        levels,
         z,
         error,
         verdict,

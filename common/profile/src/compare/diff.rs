@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::{Judged, Verdict, judge};
+use super::scale::Scale;
+use super::{Judged, Verdict};
 use crate::escape::terminal;
 use crate::recording::{NameId, Recording};
 use crate::style::Style;
@@ -34,6 +35,8 @@ pub struct Diff {
     pub functions: Vec<Mover>,
     /// Everything.
     pub whole: [Side; 2],
+    /// What is compared.
+    pub scale: Scale,
     /// Names that are only ever inlined in one profile, and never in the other.
     pub inlining: Vec<String>,
 }
@@ -48,8 +51,8 @@ pub fn tree(base: &Recording, new: &Recording, mut paths: Paths) -> Tree {
     tree
 }
 
-/// Makes one side weigh as much as the other, for pictures of shares: nothing but widths depends on it.
-pub fn functions(tree: &Tree, base: &Recording, new: &Recording) -> Diff {
+/// Compares all functions of a tree of both.
+pub fn functions(tree: &Tree, base: &Recording, new: &Recording, scale: Scale) -> Diff {
     let whole = tree.nodes[0].sides;
     let own = tree.own_sides();
     let mut sums: HashMap<NameId, (Side2, Side2)> = HashMap::new();
@@ -67,13 +70,13 @@ pub fn functions(tree: &Tree, base: &Recording, new: &Recording) -> Diff {
         .into_iter()
         .map(|(name, (total, own))| Mover {
             name: tree.names.text(name).to_owned(),
-            judged: judge(&total, &whole),
-            own_judged: judge(&own, &whole),
+            judged: scale.judge(&total, &whole),
+            own_judged: scale.judge(&own, &whole),
             total,
             own,
         })
         .collect();
-    let change = |judged: &Judged| (judged.shares[1] - judged.shares[0]).abs();
+    let change = |judged: &Judged| judged.change().abs();
     functions.sort_by(|a, b| {
         let by_change = change(&b.own_judged).total_cmp(&change(&a.own_judged));
         by_change
@@ -83,6 +86,7 @@ pub fn functions(tree: &Tree, base: &Recording, new: &Recording) -> Diff {
     Diff {
         functions,
         whole,
+        scale,
         inlining: inlining(base, new),
     }
 }
@@ -146,8 +150,6 @@ pub struct TableOptions {
     pub style: Style,
     /// Changes within chance too.
     pub all: bool,
-    /// Values instead of shares.
-    pub absolute: bool,
 }
 
 /// Writes what grew and shrank beyond chance, then what is on one side only.
@@ -161,16 +163,7 @@ pub fn write(
     options: &TableOptions,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let [base, new] = [0, 1].map(|side| units::value(diff.whole[side].total, units[side]));
-    writeln!(
-        out,
-        "BASE has {base}, NEW has {new}; {}\n",
-        if options.absolute {
-            "values are compared as they are"
-        } else {
-            "shares are compared, each of its own total"
-        }
-    )?;
+    writeln!(out, "{}\n", diff.scale.sentence(&diff.whole, units))?;
     if diff.whole.iter().any(|side| side.count == 0) {
         writeln!(
             out,
@@ -183,7 +176,7 @@ pub fn write(
                 .iter()
                 .any(|judged| match judged.verdict {
                     Verdict::Grew | Verdict::Shrank => true,
-                    Verdict::Unjudged => (judged.shares[1] - judged.shares[0]).abs() > 0.001,
+                    Verdict::Unjudged => diff.scale.relative(judged, &diff.whole).abs() > 0.001,
                     Verdict::Unclear => false,
                 })
     };
@@ -191,7 +184,7 @@ pub fn write(
     if shown.is_empty() {
         writeln!(out, "No function changed more than chance does (99 %).")?;
     } else {
-        table(&shown, units, options).write(options.width, options.style, out)?;
+        table(&shown, &diff.scale, options).write(options.width, options.style, out)?;
         if shown.len() > options.rows {
             writeln!(out, "… {} more", shown.len() - options.rows)?;
         }
@@ -222,7 +215,7 @@ pub fn write(
     Ok(())
 }
 
-fn table<'a>(shown: &[&'a Mover], units: [&str; 2], options: &TableOptions) -> Table<'a> {
+fn table<'a>(shown: &[&'a Mover], scale: &Scale, options: &TableOptions) -> Table<'a> {
     let columns = |title| {
         [
             Column::right(title, 11).gap(2),
@@ -234,8 +227,8 @@ fn table<'a>(shown: &[&'a Mover], units: [&str; 2], options: &TableOptions) -> T
     all.push(Column::left("FUNCTION", 0));
     let mut table = Table::new(all);
     for mover in shown.iter().take(options.rows) {
-        let own = cells(&mover.own_judged, &mover.own, units, options.absolute);
-        let total = cells(&mover.judged, &mover.total, units, options.absolute);
+        let own = cells(&mover.own_judged, scale);
+        let total = cells(&mover.judged, scale);
         let word = match strongest(mover).verdict {
             Verdict::Grew => "grew",
             Verdict::Shrank => "shrank",
@@ -259,17 +252,9 @@ fn strongest(mover: &Mover) -> Judged {
     }
 }
 
-fn cells(judged: &Judged, sides: &Side2, units: [&str; 2], absolute: bool) -> [String; 3] {
-    let [base, new] = judged.shares.map(|share| format!("{:.2} %", 100.0 * share));
-    let change = format!("{:+.2} pp", 100.0 * (judged.shares[1] - judged.shares[0]));
-    if !absolute {
-        return [change, base, new];
-    }
-    let [base, new] = [0, 1].map(|side| units::value(sides[side].total, units[side]));
-    let (before, after) = (sides[0].total, sides[1].total);
-    let sign = if after >= before { "+" } else { "-" };
-    let change = format!("{sign}{}", units::value(before.abs_diff(after), units[1]));
-    [change, base, new]
+fn cells(judged: &Judged, scale: &Scale) -> [String; 3] {
+    let [base, new] = judged.levels.map(|level| scale.cell(level));
+    [scale.change(judged.change()), base, new]
 }
 
 fn one_sided(
@@ -284,7 +269,7 @@ fn one_sided(
         .iter()
         .filter(|mover| mover.total[1 - side].total == 0 && mover.total[side].total > 0)
         .collect();
-    movers.sort_by(|a, b| b.judged.shares[side].total_cmp(&a.judged.shares[side]));
+    movers.sort_by(|a, b| b.judged.levels[side].total_cmp(&a.judged.levels[side]));
     if movers.is_empty() {
         return Ok(());
     }
@@ -294,10 +279,10 @@ fn one_sided(
         units::counted(movers.len() as u64, "functions")
     )?;
     for mover in movers.iter().take(options.rows.min(10)) {
-        let share = 100.0 * mover.judged.shares[side];
+        let level = diff.scale.cell(mover.judged.levels[side]);
         writeln!(
             out,
-            "{share:>9.2} %  {}",
+            "{level:>11}  {}",
             cut(
                 &terminal(&mover.name),
                 options.width.saturating_sub(13).max(20)

@@ -9,20 +9,19 @@ use std::collections::{HashMap, HashSet};
 
 use super::diff::{Diff, is_entered};
 use super::random::Random;
+use super::scale::Values;
 use super::shuffle::{Part, excess, least_excess};
-use super::{Judged, Verdict, judge};
+use super::{Judged, Verdict};
 use crate::recording::NameId;
 use crate::tree::{Class, Node, Side, Tree};
 
 /// What may grow, and by how much.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Of any function's share, 0 to 1.
     pub growth: f64,
-    /// Of the whole: 0.1 is ten percent.
-    pub total: Option<f64>,
-    /// What a value of each side stands for, where that differs: a sample's period.
-    pub worth: [f64; 2],
+    /// Of the whole, as these values measure it: 0.1 is ten percent.
+    pub total: Option<(f64, Values)>,
     /// Function's own share instead of its total's.
     pub own: bool,
 }
@@ -54,7 +53,7 @@ pub enum Place {
 pub struct Exceeded {
     /// Functions and calls, largest growth first.
     pub guilty: Vec<Guilty>,
-    /// Growth of the whole.
+    /// Growth of the whole: 0.1 is ten percent.
     pub total: Option<f64>,
     /// Functions over the limit that chance explains.
     pub unclear: usize,
@@ -99,14 +98,16 @@ pub fn gate(tree: &Tree, diff: &Diff, limits: &Limits) -> Exceeded {
     exceeded
         .guilty
         .sort_by(|a, b| growth(&b.judged).total_cmp(&growth(&a.judged)));
-    let [base, new] = [0, 1].map(|side| diff.whole[side].total as f64 * limits.worth[side]);
-    let grown = new / base.max(limits.worth[0]) - 1.0;
-    exceeded.total = limits.total.filter(|limit| grown > *limit).map(|_| grown);
+    if let Some((limit, values)) = &limits.total {
+        let [base, new] = values.levels(&diff.whole);
+        let grown = new / base.max(f64::MIN_POSITIVE) - 1.0;
+        exceeded.total = (grown > *limit).then_some(grown);
+    }
     exceeded
 }
 
 fn growth(judged: &Judged) -> f64 {
-    judged.shares[1] - judged.shares[0]
+    judged.change()
 }
 
 /// Functions, then calls of functions, each only once if they are the same samples, and only if both profiles together
@@ -161,7 +162,7 @@ fn candidates(tree: &Tree, diff: &Diff, own: &[[Side; 2]], limits: &Limits) -> V
                 (&node.sides, Part::whole(vec![id]))
             };
             let caller = tree.text(&tree.nodes[node.parent as usize]).to_owned();
-            let judged = judge(sides, &diff.whole);
+            let judged = diff.scale.judge(sides, &diff.whole);
             add(
                 sides,
                 part,

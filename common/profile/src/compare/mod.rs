@@ -4,6 +4,7 @@ mod chance;
 pub mod diff;
 pub mod gate;
 mod random;
+pub mod scale;
 mod shuffle;
 
-pub use chance::{Judged, Verdict, judge};
+pub use chance::{Judged, Verdict};

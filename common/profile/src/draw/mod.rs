@@ -8,6 +8,7 @@ mod words;
 
 use std::io::{self, Write};
 
+use crate::compare::scale::Scale;
 use crate::folded::Idle;
 use crate::recording::Recording;
 use crate::tree::{Paths, Tree};
@@ -26,8 +27,8 @@ pub struct View {
     pub reason: bool,
     /// Idle waits.
     pub idle: Idle,
-    /// The tree has two sides, and changes have colours.
-    pub compared: bool,
+    /// The tree has two sides, and changes of this have colours.
+    pub compared: Option<Scale>,
 }
 
 impl View {

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use super::layout::{Layout, Placed};
 use super::{Texts, View, palette, words};
-use crate::compare::{Verdict, judge};
+use crate::compare::Verdict;
+use crate::compare::scale::Scale;
 use crate::escape::{markup, terminal};
 use crate::tree::{Class, Node, Tree};
 
@@ -92,7 +93,7 @@ pub(super) fn script_and_style() -> (&'static str, &'static str) {
 }
 
 fn layout(tree: &Tree, view: &View) -> Layout {
-    let side = usize::from(view.compared);
+    let side = usize::from(view.compared.is_some());
     Layout::of(tree, |node| {
         tree.nodes[node as usize].sides[side].total as f64
     })
@@ -194,14 +195,15 @@ fn one_box(
 /// Colour, and a mark that says the same without it.
 fn look(tree: &Tree, node: &Node, view: &View) -> (String, &'static str) {
     let is_root = std::ptr::eq(node, &raw const tree.nodes[0]);
-    if !view.compared {
+    let Some(scale) = &view.compared else {
         return (palette::of_name(node.class, tree.text(node)), "");
-    }
+    };
     if is_root {
         return (palette::UNCHANGED.into(), "");
     }
-    let judged = judge(&node.sides, &tree.nodes[0].sides);
-    let change = (judged.shares[1] - judged.shares[0]) / FULL_CHANGE;
+    let whole = &tree.nodes[0].sides;
+    let judged = scale.judge(&node.sides, whole);
+    let change = scale.relative(&judged, whole) / FULL_CHANGE;
     match judged.verdict {
         Verdict::Grew => (palette::of_change(change), "▲ "),
         Verdict::Shrank => (palette::of_change(change), "▼ "),
@@ -220,11 +222,15 @@ pub(super) fn legend_entries(
     view: &View,
     layout: Option<&Layout>,
 ) -> Vec<(String, String)> {
-    if view.compared {
+    if let Some(scale) = &view.compared {
         let entry = |colour: String, word: &str| (colour, word.to_owned());
+        let [larger, smaller] = match scale {
+            Scale::Shares => ["▲ red: larger share in NEW", "▼ blue: smaller share in NEW"],
+            Scale::Values(_) => ["▲ red: more in NEW", "▼ blue: less in NEW"],
+        };
         return vec![
-            entry(palette::of_change(1.0), "▲ red: larger share in NEW"),
-            entry(palette::of_change(-1.0), "▼ blue: smaller share in NEW"),
+            entry(palette::of_change(1.0), larger),
+            entry(palette::of_change(-1.0), smaller),
             entry(palette::UNCHANGED.into(), "grey: no change beyond chance"),
         ];
     }

@@ -8,7 +8,8 @@ use crate::text;
 use crate::units;
 
 use super::View;
-use crate::compare::{Verdict, judge};
+use crate::compare::Verdict;
+use crate::compare::scale::Scale;
 use crate::tree::{Node, Tree};
 
 /// `off-CPU time`; the title that was asked for comes first.
@@ -97,12 +98,12 @@ pub(super) fn reading(view: &View) -> [String; 3] {
             "A box stands for a function: what it called is {above} it, what called it is {below} it."
         )
     };
-    let width = if view.compared {
+    let width = if view.compared.is_some() {
         "Width is the share in NEW; colour is the change since BASE.".to_owned()
     } else {
         "Width is the share of the total, of the function and all that it called.".to_owned()
     };
-    let width = if view.inverted && !view.compared {
+    let width = if view.inverted && view.compared.is_none() {
         "Width is the share of the total.".into()
     } else {
         width
@@ -118,8 +119,8 @@ pub(super) fn reading(view: &View) -> [String; 3] {
 pub(super) fn tooltip(tree: &Tree, node: &Node, view: &View, unit: &str) -> Vec<String> {
     let name = escape::terminal(tree.text(node));
     let mut lines = vec![cut(&name)];
-    if view.compared {
-        lines.extend(compared(tree, node));
+    if let Some(scale) = &view.compared {
+        lines.extend(compared(tree, node, scale));
         return lines;
     }
     let all = tree.totals()[0].max(1) as f64;
@@ -149,23 +150,15 @@ pub(super) fn tooltip(tree: &Tree, node: &Node, view: &View, unit: &str) -> Vec<
     lines
 }
 
-fn compared(tree: &Tree, node: &Node) -> Vec<String> {
-    let judged = judge(&node.sides, &tree.nodes[0].sides);
-    let [base, new] = judged.shares.map(text::share);
-    let points = format!(
-        "{:+.2} percentage points",
-        100.0 * (judged.shares[1] - judged.shares[0])
-    );
+fn compared(tree: &Tree, node: &Node, scale: &Scale) -> Vec<String> {
+    let judged = scale.judge(&node.sides, &tree.nodes[0].sides);
     let verdict = match judged.verdict {
         Verdict::Grew => "GREW in NEW",
         Verdict::Shrank => "SHRANK in NEW",
         Verdict::Unclear => "no change beyond chance",
         Verdict::Unjudged => "counts not known, so chance cannot be judged",
     };
-    vec![
-        format!("{base} in BASE, {new} in NEW: {points}"),
-        verdict.into(),
-    ]
+    vec![scale.words(&judged), verdict.into()]
 }
 
 /// Names of megabytes would be seen by nobody.

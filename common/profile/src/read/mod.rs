@@ -33,6 +33,8 @@ pub struct ReadOptions {
     pub from: Option<f64>,
     /// Only what happened before this time.
     pub to: Option<f64>,
+    /// The kind of events that counts (`perf script` text); `None`: the first one's.
+    pub event: Option<String>,
     /// What will be done with it needs functions and thread names only: addresses, and which thread of a name it was, are
     /// forgotten while reading. A real capture has several addresses per function, so this decides how much memory it takes.
     pub names_only: bool,
@@ -76,6 +78,11 @@ fn read_plain(
     if (options.from.is_some() || options.to.is_some()) && kind != Some(Kind::Perf) {
         return Err(ReadError::whole(
             "has no times to choose from; only perf script text has them",
+        ));
+    }
+    if options.event.is_some() && kind != Some(Kind::Perf) {
+        return Err(ReadError::whole(
+            "has no events to choose from; only perf script text has them",
         ));
     }
     match kind {

@@ -244,8 +244,7 @@ impl<'a> Parts<'a> {
             period_ns: if is_time { self.header.period } else { 0 },
             comments,
             build_ids,
-            shows_threads: false,
-            has_counts: false,
+            ..Header::default()
         })
     }
 

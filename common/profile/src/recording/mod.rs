@@ -58,8 +58,40 @@ pub struct Header {
     pub build_ids: std::collections::BTreeMap<String, String>,
     /// Tasks have IDs that the file shows beside their names.
     pub shows_threads: bool,
+    /// What of the file is not in the recording.
+    pub left_out: LeftOut,
     /// Counts of samples or intervals are known, so that chance can be judged.
     pub has_counts: bool,
+}
+
+/// What a reader met and did not take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Other kinds of events, and how many of each.
+    pub events: std::collections::BTreeMap<String, u64>,
+    /// Events with a line that is none of their kind's.
+    pub malformed: u64,
+    /// The first such line: where it is, and what is wrong.
+    pub first: String,
+}
+
+/// Kinds of events that are told apart.
+const MOST_EVENTS: usize = 1000;
+
+impl LeftOut {
+    /// Counts an event of a kind that is not asked for.
+    pub(crate) fn add(&mut self, event: &str) {
+        if let Some(count) = self.events.get_mut(event) {
+            *count += 1;
+        } else {
+            let name = if self.events.len() < MOST_EVENTS {
+                event
+            } else {
+                "others"
+            };
+            *self.events.entry(name.to_owned()).or_default() += 1;
+        }
+    }
 }
 
 /// One entry of a stack.

@@ -9,8 +9,8 @@ pub struct Event<'a> {
     pub pid: u32,
     /// Thread.
     pub tid: u32,
-    /// Time, s, on the machine's clock.
-    pub time: f64,
+    /// Time, s, on the machine's clock, where it is printed.
+    pub time: Option<f64>,
     /// What the event counts for, where it is printed.
     pub period: Option<u64>,
     /// `cpu-clock`, `sched:sched_switch`.
@@ -24,8 +24,12 @@ pub(in crate::read) fn is_header(line: &str) -> bool {
     header(line).is_some()
 }
 
-/// Takes `comm [pid/]tid [cpu] time: [period] event:` apart. The name of a thread may have blanks.
+/// Takes `comm [pid/]tid [cpu] [time:] [period] event:` apart. The name of a thread may have blanks.
 pub fn header(line: &str) -> Option<Event<'_>> {
+    timed(line).or_else(|| timeless(line))
+}
+
+fn timed(line: &str) -> Option<Event<'_>> {
     if line.starts_with([' ', '\t']) && !line.trim_start().contains(": ") {
         return None;
     }
@@ -33,9 +37,7 @@ pub fn header(line: &str) -> Option<Event<'_>> {
     let (comm, pid, tid) = who(before)?;
     let after = after.trim_start();
     let (period, rest) = match after.split_once(char::is_whitespace) {
-        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (number.parse().ok(), rest.trim_start())
-        }
+        Some((number, rest)) if decimal(number).is_some() => (decimal(number), rest.trim_start()),
         _ => (None, after),
     };
     let (word, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -44,57 +46,104 @@ pub fn header(line: &str) -> Option<Event<'_>> {
         comm,
         pid,
         tid,
-        time,
+        time: Some(time),
         period,
         name,
         rest: rest.trim(),
     })
 }
 
-/// Every place that could be the time, with what is before and behind it.
-fn times(line: &str) -> impl Iterator<Item = (&str, f64, &str)> {
+/// As `perf script -F comm,tid,event,ip,sym` prints it.
+fn timeless(line: &str) -> Option<Event<'_>> {
+    let mut words = words_with_colons(line);
+    words.find_map(|(before, name, rest)| {
+        let rest = rest.trim();
+        let is_event = rest.is_empty()
+            || name.contains(':')
+            || stack_line(rest.as_bytes()).is_some_and(|frame| !frame.module.is_empty());
+        let before = before.trim_end();
+        let number = before.rsplit_once(char::is_whitespace);
+        let weighed = number.and_then(|(who, period)| Some((ids(who)?, Some(decimal(period)?))));
+        let ((comm, pid, tid), period) = weighed.or_else(|| Some((ids(before)?, None)))?;
+        (is_event && !name.is_empty()).then_some(Event {
+            comm,
+            pid,
+            tid,
+            time: None,
+            period,
+            name,
+            rest,
+        })
+    })
+}
+
+/// Every word that ends with a colon, without it, with what is before and behind it.
+fn words_with_colons(line: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     let is_end = |colon: &usize| matches!(line.as_bytes().get(colon + 1), None | Some(b' '));
     memchr::memchr_iter(b':', line.as_bytes())
         .filter(is_end)
         .filter_map(|colon| {
             let head = &line[..colon];
             let start = head.rfind(char::is_whitespace)? + 1;
-            let word = &head[start..];
-            let (seconds, fraction) = word.split_once('.')?;
-            let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            let is_time = digits(seconds) && digits(fraction);
-            let time = is_time.then(|| word.parse().ok()).flatten()?;
-            Some((&line[..start - 1], time, &line[colon + 1..]))
+            Some((&line[..start - 1], &head[start..], &line[colon + 1..]))
         })
+}
+
+/// Every place that could be the time, with what is before and behind it.
+fn times(line: &str) -> impl Iterator<Item = (&str, f64, &str)> {
+    words_with_colons(line).filter_map(|(before, word, after)| {
+        let (seconds, fraction) = word.split_once('.')?;
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let is_time = digits(seconds) && digits(fraction);
+        let time = is_time.then(|| word.parse().ok()).flatten()?;
+        Some((before, time, after))
+    })
 }
 
 /// Thread's name and IDs: the last word that is a number, or two with a slash; `[000]` and flags may follow.
 fn who(before: &str) -> Option<(&str, u32, u32)> {
     let mut rest = before.trim_end();
     for _ in 0..3 {
-        let (head, word) = rest.rsplit_once(char::is_whitespace)?;
-        let ids = match word.split_once('/') {
-            Some((pid, tid)) => id(pid).zip(id(tid)),
-            None => id(word).map(|tid| (0, tid)),
-        };
-        let comm = head.trim();
-        if let Some((pid, tid)) = ids
-            && !comm.is_empty()
-        {
-            return Some((comm, pid, tid));
+        if let Some(found) = named_ids(rest) {
+            return Some(found);
         }
-        rest = head.trim_end();
+        rest = rest.rsplit_once(char::is_whitespace)?.0.trim_end();
     }
     None
+}
+
+/// Thread's name and IDs, behind which only a CPU may stand.
+fn ids(before: &str) -> Option<(&str, u32, u32)> {
+    let before = before.trim_end();
+    let without_cpu = match before.rsplit_once(char::is_whitespace) {
+        Some((who, cpu)) if cpu.starts_with('[') && cpu.ends_with(']') => who.trim_end(),
+        _ => before,
+    };
+    named_ids(without_cpu)
+}
+
+/// A name, and behind it `tid` or `pid/tid`.
+fn named_ids(text: &str) -> Option<(&str, u32, u32)> {
+    let (comm, word) = text.rsplit_once(char::is_whitespace)?;
+    let (pid, tid) = match word.split_once('/') {
+        Some((pid, tid)) => id(pid).zip(id(tid)),
+        None => id(word).map(|tid| (0, tid)),
+    }?;
+    let comm = comm.trim();
+    (!comm.is_empty()).then_some((comm, pid, tid))
 }
 
 /// perf prints -1 for what is gone.
 fn id(word: &str) -> Option<u32> {
     match word {
         "-1" => Some(0),
-        _ if word.bytes().all(|byte| byte.is_ascii_digit()) => word.parse().ok(),
-        _ => None,
+        _ => decimal(word).and_then(|id| id.try_into().ok()),
     }
+}
+
+fn decimal(word: &str) -> Option<u64> {
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| word.parse().ok()).flatten()
 }
 
 /// A line of a stack: address, symbol with offset, module in parentheses.
@@ -218,6 +267,40 @@ mod tests {
             assert_eq!((event.period, event.name), (period, name), "{line}");
         }
         assert!(header("app;main;f 12").is_none());
+        assert!(header("app 7 main: 12").is_none(), "a folded line");
+    }
+
+    #[test]
+    fn headers_without_times() {
+        for (line, comm, ids, period, name) in [
+            ("app 12 cpu-clock:u: ", "app", (0, 12), None, "cpu-clock:u"),
+            (
+                "  my app  12/13 [001]  250000 cpu-clock:",
+                "my app",
+                (12, 13),
+                Some(250_000),
+                "cpu-clock",
+            ),
+            (
+                "app 12 1 page-faults:  401136 main+0x12 (/bin/app)",
+                "app",
+                (0, 12),
+                Some(1),
+                "page-faults",
+            ),
+            (
+                "a: 7/7 [000] sched:sched_switch: prev_prio=120",
+                "a:",
+                (7, 7),
+                None,
+                "sched:sched_switch",
+            ),
+        ] {
+            let event = header(line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((event.comm, event.name), (comm, name), "{line}");
+            assert_eq!((event.pid, event.tid), ids, "{line}");
+            assert_eq!((event.time, event.period), (None, period), "{line}");
+        }
     }
 
     #[test]

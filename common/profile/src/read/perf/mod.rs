@@ -36,7 +36,9 @@ pub fn times_of(
             && let Some(event) = header(&String::from_utf8_lossy(line))
         {
             let weight = event.period.filter(|_| weighs).unwrap_or(1);
-            each(event.time, weight, &event);
+            if let Some(time) = event.time {
+                each(time, weight, &event);
+            }
         }
     }
     Ok(())

@@ -16,10 +16,11 @@ pub(in crate::read) fn read(
     let mut lines = Lines::new(input);
     let mut sum = Sum::new(options);
     while lines.advance()? {
-        let line = sum.line(lines.line());
-        line.map_err(|what| lines.error(what))?;
+        if let Err(what) = sum.line(lines.line()) {
+            sum.leave_out(|| lines.error(what).to_string());
+        }
     }
-    Ok(sum.end())
+    sum.end()
 }
 
 /// The recording that a file becomes.
@@ -30,6 +31,8 @@ struct Sum<'a> {
     stacks: Stacks,
     /// Lines of an event's stack may follow.
     is_inside: bool,
+    /// They belong to an event that is left out.
+    is_malformed: bool,
     /// Owner and weight of the stack that is read; `None`: the event does not count.
     open: Option<(TaskKey, u64)>,
     /// The event's, as printed: leaf → root.
@@ -42,7 +45,6 @@ struct Sum<'a> {
     period_ns: Option<u64>,
     /// Sum of what samples of a clock stand for, ns, and how many have one.
     periods: (u64, u64),
-    other_events: u64,
     weighs: bool,
     times: Option<(f64, f64)>,
 }
@@ -62,13 +64,13 @@ impl<'a> Sum<'a> {
             frames: Frames::new(options.names_only),
             stacks: Stacks::default(),
             is_inside: false,
+            is_malformed: false,
             open: None,
             stack: Vec::new(),
             event: None,
             is_clock: false,
             period_ns: None,
             periods: (0, 0),
-            other_events: 0,
             weighs: false,
             times: None,
         }
@@ -95,6 +97,7 @@ impl<'a> Sum<'a> {
         let text = String::from_utf8_lossy(line);
         if text.trim().is_empty() {
             self.is_inside = false;
+            self.is_malformed = false;
             self.finish();
             return Ok(());
         }
@@ -106,6 +109,9 @@ impl<'a> Sum<'a> {
             return Ok(());
         }
         let Some(event) = header(&text) else {
+            if self.is_malformed {
+                return Ok(());
+            }
             return Err(format!(
                 "neither an event nor a line of its stack: {}",
                 crate::escape::terminal(&text.chars().take(60).collect::<String>())
@@ -113,6 +119,7 @@ impl<'a> Sum<'a> {
         };
         self.finish();
         self.is_inside = true;
+        self.is_malformed = false;
         self.open = self.begin(&event);
         // Without a stack, the function stands behind the event's name.
         let frame = stack_line(event.rest.as_bytes());
@@ -120,6 +127,19 @@ impl<'a> Sum<'a> {
             self.stack.push(self.frames.id(&frame, &mut self.recording));
         }
         Ok(())
+    }
+
+    /// The event with a line that says nothing, up to the next one.
+    fn leave_out(&mut self, what: impl FnOnce() -> String) {
+        let left_out = &mut self.recording.header.left_out;
+        if left_out.malformed == 0 {
+            left_out.first = what();
+        }
+        left_out.malformed += 1;
+        self.is_inside = false;
+        self.is_malformed = true;
+        self.open = None;
+        self.stack.clear();
     }
 
     /// What this project writes about the whole file.
@@ -148,24 +168,20 @@ impl<'a> Sum<'a> {
 
     /// Owner and weight of the event; `None`: it does not count.
     fn begin(&mut self, event: &Event<'_>) -> Option<(TaskKey, u64)> {
-        let names = &mut self.recording.names;
-        let name = names.id(event.name);
-        if self.event.is_none() {
+        let name = self.recording.names.id(event.name);
+        let is_asked = |asked: &String| asked == event.name;
+        if self.options.event.as_ref().is_none_or(is_asked) && self.event.is_none() {
+            self.event = Some(name);
             self.is_clock = ["cpu-clock", "task-clock"]
                 .iter()
                 .any(|clock| event.name.starts_with(clock));
         }
-        if *self.event.get_or_insert(name) != name {
+        if self.event != Some(name) {
             // Events of different kinds cannot be added up.
-            self.other_events += 1;
+            self.recording.header.left_out.add(event.name);
             return None;
         }
-        let (first, last) = self.times.unwrap_or((event.time, event.time));
-        self.times = Some((first, last.max(event.time)));
-        let offset = event.time - first;
-        if self.options.from.is_some_and(|from| offset < from)
-            || self.options.to.is_some_and(|to| offset >= to)
-        {
+        if !self.is_in_time(event.time) {
             return None;
         }
         if let Some(period) = event.period.filter(|_| self.is_clock) {
@@ -176,8 +192,20 @@ impl<'a> Sum<'a> {
             true => (0, 0),
             false => (event.pid, event.tid),
         };
-        let comm = names.id(event.comm);
+        let comm = self.recording.names.id(event.comm);
         Some((TaskKey { comm, pid, tid }, weight))
+    }
+
+    /// Whether the event is between the times that are asked for.
+    fn is_in_time(&mut self, time: Option<f64>) -> bool {
+        let asked = (self.options.from, self.options.to);
+        let Some(time) = time else {
+            return asked == (None, None);
+        };
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first, last.max(time)));
+        let offset = time - first;
+        asked.0.is_none_or(|from| offset >= from) && asked.1.is_none_or(|to| offset < to)
     }
 
     /// Adds the event whose stack was read.
@@ -198,7 +226,7 @@ impl<'a> Sum<'a> {
         self.stack.clear();
     }
 
-    fn end(mut self) -> Recording {
+    fn end(mut self) -> Result<Recording, ReadError> {
         self.finish();
         let name = self.event.map(|name| self.recording.text(name).to_owned());
         let header = &mut self.recording.header;
@@ -215,24 +243,38 @@ impl<'a> Sum<'a> {
             header.period_ns = self.period_ns.or(mean_ns).unwrap_or(0);
         }
         let Some(name) = name else {
-            return self.recording;
+            return self.none();
         };
         if !self.weighs {
             header.tool = format!("perf {name}");
         }
-        if self.other_events > 0 {
-            header.comments.push(format!(
-                "{} of other kinds than {name} left out",
-                crate::units::counted(self.other_events, "events"),
-            ));
+        for (other, count) in &header.left_out.events {
+            header.comments.push(format!("{count} {other} left out"));
         }
-        self.recording
+        if self.times.is_none() && (self.options.from, self.options.to) != (None, None) {
+            return Err(ReadError::whole("its events have no times to choose from"));
+        }
+        Ok(self.recording)
+    }
+
+    /// Not an event that counts.
+    fn none(self) -> Result<Recording, ReadError> {
+        let left_out = &self.recording.header.left_out;
+        if let Some(event) = &self.options.event {
+            let others: Vec<&str> = left_out.events.keys().map(String::as_str).collect();
+            let others = crate::escape::terminal(&others.join(", ")).into_owned();
+            return Err(ReadError::whole(format!(
+                "has no event {event}; it has {others}"
+            )));
+        }
+        Ok(self.recording)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::LeftOut;
 
     #[test]
     fn what_is_wrong_has_its_line_and_byte() {
@@ -240,14 +282,39 @@ mod tests {
         let whole = event.repeat(2000);
         let read = |text: &str| read(&mut text.as_bytes(), &ReadOptions::default());
         assert_eq!(read(&whole).expect("events").total(), 2000);
-        let wrong = read(&(whole.clone() + "  pool 7/8 [000] 1e")).expect_err("cut off");
+        let left_out = |text: &str| read(text).expect("events").header.left_out;
+        let cut = left_out(&(whole.clone() + "  pool 7/8 [000] 1e"));
         let start = format!("line 6001 (byte {}): neither", whole.len());
-        assert!(wrong.to_string().starts_with(&start), "{wrong}");
+        assert!(cut.first.starts_with(&start), "{cut:?}");
         let deep = event.replacen("\n\n", &"\n\t10 f (m)".repeat(DEEPEST), 1);
-        let wrong = read(&deep).expect_err("too deep").to_string();
+        let LeftOut {
+            first: wrong,
+            malformed,
+            ..
+        } = left_out(&(deep + "\t11 g (m)\n\n" + event));
         assert!(
             wrong.contains("line 16386 (byte") && wrong.ends_with("16,384 frames"),
             "{wrong}"
+        );
+        assert_eq!(malformed, 1);
+    }
+
+    #[test]
+    fn a_malformed_line_costs_its_event() {
+        let event =
+            |function: &str| format!("a 7/8 [000] 1.5: 100 cpu-clock: \n\t10 {function} (m)\n");
+        let text = [
+            &event("f"),
+            "what?\n\t11 g (m)\n\n",
+            &event("h"),
+            "\n",
+            &event("h"),
+        ]
+        .concat();
+        let recording = read(&mut text.as_bytes(), &ReadOptions::default()).expect("events");
+        assert_eq!(
+            (recording.total(), recording.header.left_out.malformed),
+            (2, 1)
         );
     }
 }

@@ -1,0 +1,159 @@
+//! What `diff` and `gate` say of two profiles.
+
+use crate::{Files, assert_has, flame};
+
+/// A recording of functions `f` and `g`, samples each.
+fn recorded(files: &Files, name: &str, seconds: u64, [f, g]: [u64; 2]) -> String {
+    let stack = |function: &str, count: u64| {
+        serde_json::json!({
+            "comm": "a", "pid": 1, "tid": 1, "count": count, "values": [count],
+            "user": [{"name": function, "kind": "user", "address": "0x1"}], "kernel": []
+        })
+    };
+    let json = serde_json::json!({
+        "tool": "profile", "duration_ns": seconds * 1_000_000_000, "sample_period_ns": 10_000_000,
+        "values": [{"name": "samples", "unit": "count"}],
+        "stacks": [stack("f", f), stack("g", g)]
+    });
+    files.file(name, json.to_string())
+}
+
+/// The last word of a function's line.
+fn verdict<'a>(table: &'a str, function: &str) -> &'a str {
+    let mut lines = table.lines().map(str::split_whitespace);
+    let of_function = |words: &mut std::str::SplitWhitespace<'a>| {
+        words
+            .clone()
+            .any(|word| word == function)
+            .then(|| words.clone().next_back())
+    };
+    lines
+        .find_map(|mut words| of_function(&mut words))
+        .flatten()
+        .unwrap_or_else(|| panic!("{table}"))
+}
+
+#[test]
+fn twice_as_long_is_no_growth_and_twice_as_much_is_one() {
+    let files = Files::new();
+    let base = recorded(&files, "base.json", 30, [1000, 500]);
+    let long = recorded(&files, "long.json", 60, [2000, 1000]);
+    let doubled = recorded(&files, "doubled.json", 30, [2000, 1000]);
+    let diff = |new: &str, how: &str| flame(format!("diff {base} {new} --all {how}"), "").ok();
+    // Shares are the same in all of them.
+    for (new, how, word) in [
+        (&long, "", "(chance)"),
+        (&long, "--absolute", "(chance)"),
+        (&long, "--raw", "grew"),
+        (&doubled, "", "(chance)"),
+        (&doubled, "--absolute", "grew"),
+        (&doubled, "--raw", "grew"),
+    ] {
+        for function in ["f", "g"] {
+            assert_eq!(verdict(&diff(new, how), function), word, "{new} {how}");
+        }
+    }
+    let said = "BASE has 50.0 a second, NEW has 100 a second; these are compared";
+    assert_has(
+        &diff(&doubled, "--absolute"),
+        [said, "+33.3", "33.3", "66.7"],
+    );
+    for (new, how, code) in [
+        (&long, "", 0),
+        (&long, "--raw", 4),
+        (&doubled, "", 4),
+        (&doubled, "--raw", 4),
+    ] {
+        flame(format!("gate {base} {new} --max-total 10% {how}"), "").fails(code);
+    }
+    let exceeded = flame(format!("gate {base} {doubled} --max-total 10%"), "").stdout;
+    assert_has(&exceeded, ["GREW  +100.0 % in all  50.0 -> 100, a second"]);
+}
+
+/// The other function's growth is not its loss.
+#[test]
+fn a_function_as_fast_as_before_has_not_shrunk() {
+    let files = Files::new();
+    let base = recorded(&files, "base.json", 30, [1000, 500]);
+    let new = recorded(&files, "new.json", 60, [2000, 4000]);
+    let svg = files.path("diff.svg");
+    let shares = flame(format!("diff {base} {new}"), "").ok();
+    assert_eq!(
+        [verdict(&shares, "f"), verdict(&shares, "g")],
+        ["shrank", "grew"]
+    );
+    let rates = flame(format!("diff {base} {new} --all --absolute -o {svg}"), "").ok();
+    assert_eq!(
+        [verdict(&rates, "f"), verdict(&rates, "g")],
+        ["(chance)", "grew"]
+    );
+    let parts = [
+        "▲ red: more in NEW",
+        "<title>g</title><desc>16.7 a second in BASE, 66.7 a second in NEW: +50.0 · GREW in NEW",
+        "<title>f</title><desc>33.3 a second in BASE, 33.3 a second in NEW: +0.00 · no change",
+    ];
+    assert_has(&files.text("diff.svg"), parts);
+}
+
+#[test]
+fn rates_of_a_file_without_its_length_are_refused() {
+    let files = Files::new();
+    let base = recorded(&files, "base.json", 30, [1000, 500]);
+    let new = files.file("new.folded", "a;f 1000\na;g 500\n");
+    for command in ["diff --absolute", "gate --max-total 10%"] {
+        let said = flame(format!("{command} {base} {new}"), "").fails(1);
+        assert_has(
+            &said,
+            ["new.folded does not say how long it was recorded", "--raw"],
+        );
+        assert_eq!(said.lines().count(), 2, "{said}");
+    }
+}
+
+#[test]
+fn the_gate_has_stable_exit_codes() {
+    let files = Files::new();
+    let base = files.file("base.folded", "a;main;f 1500\na;main;g 1500\n");
+    let new = files.file("new.folded", "a;main;f 1350\na;main;g 1650\n");
+    let twice = files.file("twice.folded", "a;main;f 3000\na;main;g 3000\n");
+    let grown = "GREW  +5.00 pp  50.00 % -> 55.00 %  g\n";
+    for (new, options, code, said) in [
+        (&*new, "--max-growth 3pp", 4, grown),
+        (&new, "--max-growth 6pp", 0, ""),
+        (&new, "--max-growth 6 --max-total 10% --raw", 0, ""),
+        (&twice, "--max-total 10% --raw", 4, ""),
+        ("/no/such/file", "", 1, ""),
+        (&new, "--max-growth much", 2, ""),
+        (&new, "--raw", 2, ""),
+    ] {
+        let run = flame(format!("gate {base} {new} {options}"), "");
+        assert!(run.stdout.starts_with(said), "{options}: {}", run.stdout);
+        run.fails(code);
+    }
+}
+
+#[test]
+fn diff_says_the_direction_in_words() {
+    let files = Files::new();
+    let base = files.file(
+        "base.folded",
+        "a;main;f 600\na;main;g 400\na;main;old 100\n",
+    );
+    let new = files.file("new.folded", "a;main;f 1200\na;main;g 1400\n");
+    let svg = files.path("diff.svg");
+    let table = flame(format!("diff {base} {new} -o {svg}"), "").ok();
+    let line = |name: &str| {
+        let line = table.lines().find(|line| line.contains(name));
+        line.unwrap_or_else(|| panic!("{table}"))
+    };
+    assert!(line(" g ").ends_with("g grew"), "{table}");
+    assert_has(line(" g "), ["+17.48 pp"]);
+    assert!(line(" old ").ends_with("old shrank"), "{table}");
+    assert_has(&table, ["1 function, only in BASE, gone from NEW"]);
+    let parts = [
+        "▲ red: larger share in NEW",
+        "▼ blue: smaller share in NEW",
+        "<title>g</title><desc>36.4 % in BASE, 53.8 % in NEW: +17.48 percentage points · GREW in NEW",
+    ];
+    assert_has(&files.text("diff.svg"), parts);
+}

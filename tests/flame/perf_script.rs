@@ -1,0 +1,56 @@
+//! Text of `perf script` as its options and bad luck shape it.
+
+use crate::{assert_has, flame};
+
+/// Stacks of two kinds of events, without times.
+const TIMELESS: &str = "\
+app  7/8     250000 cpu-clock:u: \n\t401136 main+0x12 (/bin/app)\n\t7f00 [unknown] (/lib/a.so)\n
+app  7/8          1 page-faults: \n\t401200 fault+0x0 (/bin/app)\n
+app  7/8     250000 cpu-clock:u: \n\t401136 main+0x12 (/bin/app)\n\t7f00 [unknown] (/lib/a.so)\n
+";
+
+#[test]
+fn events_without_times_are_counted() {
+    let run = flame("merge -", TIMELESS);
+    assert_eq!(run.stdout, "app;[a.so];main 2\n");
+    let said = "flame: stdin: shows cpu-clock:u; --event NAME shows another: page-faults (1)\n";
+    assert_eq!(run.fails(0), said);
+    let other = flame("merge - --event page-faults", TIMELESS);
+    assert_eq!(other.stdout, "app;fault 1\n");
+    assert_eq!(other.fails(0), "");
+    for (args, said) in [
+        (
+            "merge - --event cycles",
+            "has no event cycles; it has cpu-clock:u, page-faults",
+        ),
+        (
+            "merge - --from 1",
+            "its events have no times to choose from",
+        ),
+    ] {
+        assert_has(&flame(args, TIMELESS).fails(1), [said]);
+    }
+    let said = flame("merge - --event cycles", "a;b 1\n").fails(1);
+    assert_has(
+        &said,
+        ["has no events to choose from; only perf script text has them"],
+    );
+}
+
+#[test]
+fn a_malformed_line_costs_its_event_and_is_told() {
+    let event = "app 7/8 [000] 1.5: 100 cpu-clock: \n\t401136 main+0x12 (/bin/app)\n";
+    let text = [
+        event,
+        "\n",
+        event,
+        "lost its way\n\t12 g (/bin/app)\n\n",
+        event,
+    ]
+    .concat();
+    let run = flame("merge -", &text);
+    assert_eq!(run.stdout, "app;main 2\n");
+    let said = "flame: stdin: 1 event left out for lines that perf script does not print; \
+                line 6 (byte 129): neither an event nor a line of its stack: lost its way";
+    assert_has(&run.fails(0), [said]);
+}
