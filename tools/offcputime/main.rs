@@ -13,6 +13,7 @@ mod engine;
 mod harvest;
 mod idle;
 mod losses;
+mod next;
 mod report;
 mod sampled;
 

@@ -18,7 +18,7 @@ use stacks::StackTable;
 
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
-use crate::offcputime::idle;
+use crate::offcputime::{idle, next};
 
 /// Stacks that people are shown.
 const TOP: usize = 10;
@@ -139,11 +139,9 @@ fn write_human(
     profile: &Profile,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}\n",
-        headline(&harvest.accounting, harvest.estimates.as_ref())
-    )?;
+    let idle_ns = idle_ns(profile);
+    let headline = headline(&harvest.accounting, idle_ns, harvest.estimates.as_ref());
+    writeln!(out, "{headline}\n")?;
     if profile.samples.is_empty() {
         return writeln!(out, "No thread waited.");
     }
@@ -155,20 +153,38 @@ fn write_human(
         split: args.split,
         color: args.common.uses_color(),
     };
-    listing::write(profile, &options, out)
+    listing::write(profile, &options, out)?;
+    let oncpu_ns = harvest.accounting.oncpu_ns;
+    match next::next(profile, oncpu_ns, args.waker) {
+        Some((command, answers)) => writeln!(out, "\n{}", session::next::line(&command, answers)),
+        None => Ok(()),
+    }
+}
+
+/// Time blocked of threads with nothing to do.
+fn idle_ns(profile: &Profile) -> u64 {
+    let idle = profile.samples.iter().filter(|sample| sample.idle);
+    idle.fold(0, |sum: u64, sample| sum.saturating_add(sample.values[0]))
 }
 
 /// What threads did, and how sure that is.
-fn headline(accounting: &Accounting, errors: Option<&Estimates>) -> String {
+fn headline(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> String {
     let margin = |of: fn(&Estimates) -> Estimate| {
         errors.map_or(String::new(), |errors| {
             format!(" {}", of(errors).describe())
         })
     };
+    let lifetime = match accounting.lifetime_ns {
+        ns @ ..1_000_000_000 => format!("{} of thread time", units::duration(ns)),
+        ns => format!("{} thread-seconds", units::three_digits(ns as f64 / 1e9)),
+    };
+    let idle = match idle_ns {
+        0 => String::new(),
+        ns => format!(", {} of it idle", units::duration(ns)),
+    };
     format!(
-        "{}, {}: on CPU {}{}, waiting for a CPU {}{}, blocked {}{}",
+        "{}, {lifetime}: on CPU {}{}, waiting for a CPU {}{}, blocked {}{}{idle}",
         units::counted(accounting.threads, "threads"),
-        units::duration(accounting.lifetime_ns),
         units::duration(accounting.oncpu_ns),
         margin(|errors| errors.oncpu),
         units::duration(accounting.runqueue_ns),
@@ -286,9 +302,9 @@ mod tests {
             ..Accounting::default()
         };
         assert_eq!(
-            headline(&accounting, Some(&errors)),
-            "1 thread, 100 us: on CPU 100 us \u{b1}? (a single look), waiting for a CPU 0 ns \u{b1}? (nothing seen), \
-             blocked 200 ns \u{b1}2.5%"
+            headline(&accounting, 100, Some(&errors)),
+            "1 thread, 100 us of thread time: on CPU 100 us \u{b1}? (a single look), waiting for a CPU 0 ns \u{b1}? (nothing seen), \
+             blocked 200 ns \u{b1}2.5%, 100 ns of it idle"
         );
     }
 }

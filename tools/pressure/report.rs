@@ -7,6 +7,7 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::shorten;
 use profile::units;
+use session::next;
 
 use crate::pressure::hints;
 use crate::pressure::interval::{Interval, index_of};
@@ -299,7 +300,7 @@ fn write_hints(
     out: &mut impl Write,
 ) -> io::Result<()> {
     for hint in hints::hints(interval, resource, victim, culprit) {
-        let mut line = format!("    next: {}", hint.command);
+        let mut line = format!("    next: {}", next::runnable(&hint.command));
         let answers = format!("# {}", hint.answers);
         // A command goes before its explanation.
         if line.len() + answers.len() < WIDTH {

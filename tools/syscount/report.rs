@@ -11,6 +11,7 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Map, Value, json};
+use session::next;
 
 use crate::syscount::args::{Args, Group};
 use crate::syscount::harvest::Row;
@@ -91,10 +92,11 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
             _ => "offcputime",
         };
         let call = names::call(row.call);
+        let command = format!("{tool} -{flag} {} 10", row.id);
         writeln!(
             out,
-            "\nnext: {tool} -{flag} {} 10   # what {call} does",
-            row.id
+            "\n{}",
+            next::line(&command, &format!("what {call} does"))
         )?;
     }
     Ok(writeln!(out)?)

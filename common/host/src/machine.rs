@@ -4,7 +4,7 @@
 //! tables for x86-64 only, and says of other files that they are for another machine.
 
 #[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::{LIBRARY_TRIPLE, POLL, WAIT};
+pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, WAIT};
 /// A system call of a 32-bit program.
 #[cfg(target_arch = "aarch64")]
 pub use syscalls::arm::Sysno as CompatCall;
@@ -12,7 +12,7 @@ pub use syscalls::arm::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{LIBRARY_TRIPLE, POLL, WAIT};
+pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, WAIT};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!(
@@ -26,14 +26,17 @@ mod x86_64 {
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "x86_64-linux-gnu";
 
+    pub(crate) const EPOLL: &[c_long] = &[
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+    ];
+
     pub(crate) const POLL: &[c_long] = &[
         libc::SYS_poll,
         libc::SYS_select,
         libc::SYS_ppoll,
         libc::SYS_pselect6,
-        libc::SYS_epoll_wait,
-        libc::SYS_epoll_pwait,
-        libc::SYS_epoll_pwait2,
         libc::SYS_io_getevents,
         libc::SYS_io_uring_enter,
     ];
@@ -59,11 +62,11 @@ mod aarch64 {
     pub(crate) const LIBRARY_TRIPLE: &str = "aarch64-linux-gnu";
 
     /// Younger than the calls without a `p`, which it never had.
+    pub(crate) const EPOLL: &[c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+
     pub(crate) const POLL: &[c_long] = &[
         libc::SYS_ppoll,
         libc::SYS_pselect6,
-        libc::SYS_epoll_pwait,
-        libc::SYS_epoll_pwait2,
         libc::SYS_io_getevents,
         libc::SYS_io_uring_enter,
     ];

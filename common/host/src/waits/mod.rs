@@ -50,12 +50,20 @@ pub enum Reason {
     BlockIo,
     /// Memory being brought in.
     PageFault,
-    /// `poll`, `select`, `epoll`, `io_uring`.
+    /// `poll`, `select`, `io_uring`.
     Poll,
+    /// `epoll_wait` and its kin.
+    Epoll,
     /// A socket.
     Socket,
     /// A pipe or FIFO.
     Pipe,
+    /// `flock`, or a lock of `fcntl`, as `lockf` takes.
+    FileLock,
+    /// A System V semaphore.
+    Semaphore,
+    /// A System V or POSIX message queue.
+    MessageQueue,
     /// A clock.
     Sleep,
     /// A child process or a signal.
@@ -77,8 +85,12 @@ impl Reason {
             Self::BlockIo => "block-io",
             Self::PageFault => "page-fault",
             Self::Poll => "poll",
+            Self::Epoll => "epoll",
             Self::Socket => "socket",
             Self::Pipe => "pipe",
+            Self::FileLock => "file-lock",
+            Self::Semaphore => "semaphore",
+            Self::MessageQueue => "msg-queue",
             Self::Sleep => "sleep",
             Self::Wait => "wait",
             Self::Preempted => "preempted",
@@ -156,7 +168,11 @@ impl Wait {
         let uninterruptible = self.has(flags::UNINTERRUPTIBLE);
         for (table, reason) in [
             (syscalls::SLEEP, Reason::Sleep),
+            (syscalls::EPOLL, Reason::Epoll),
             (syscalls::POLL, Reason::Poll),
+            (syscalls::FILE_LOCK, Reason::FileLock),
+            (syscalls::SEMAPHORE, Reason::Semaphore),
+            (syscalls::MESSAGE_QUEUE, Reason::MessageQueue),
             (syscalls::WAIT, Reason::Wait),
             (syscalls::SYNC, Reason::BlockIo),
         ] {
@@ -191,6 +207,7 @@ impl Wait {
             return !FUTEX_LOCKS.contains(&self.futex_op) && self.futex_value != CONTENDED_MUTEX;
         }
         self.calls(syscalls::POLL)
+            || self.calls(syscalls::EPOLL)
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
             // eventfd, timerfd, signalfd, inotify: anonymous inodes.
@@ -275,6 +292,30 @@ mod tests {
             .reason(),
             Reason::Lock
         );
+    }
+
+    #[test]
+    fn locks_and_queues_of_system_calls_have_reasons_of_their_own() {
+        let reason = |number, flags, file_type| {
+            let call = call(number);
+            let wait = Wait {
+                flags,
+                file_type,
+                ..call
+            };
+            wait.reason().name()
+        };
+        // The file is on a disk, which nobody waits for: neither the lock's owner nor the list of locks is there.
+        for flags in [0, flags::UNINTERRUPTIBLE] {
+            assert_eq!(reason(libc::SYS_flock, flags, 8), "file-lock");
+            assert_eq!(reason(libc::SYS_fcntl, flags, 8), "file-lock");
+        }
+        assert_eq!(reason(libc::SYS_flock, flags::BLOCK_IO, 8), "block-io");
+        assert_eq!(reason(libc::SYS_semtimedop, 0, 0), "semaphore");
+        assert_eq!(reason(libc::SYS_msgrcv, 0, 0), "msg-queue");
+        assert_eq!(reason(libc::SYS_mq_timedreceive, 0, 0), "msg-queue");
+        assert_eq!(reason(libc::SYS_epoll_pwait, 0, 0), "epoll");
+        assert_eq!(reason(libc::SYS_ppoll, 0, 0), "poll");
     }
 
     #[test]

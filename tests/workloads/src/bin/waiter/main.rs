@@ -4,6 +4,7 @@ mod locks;
 mod measure;
 mod memory_and_disk;
 mod partners;
+mod queues;
 mod timers;
 
 use std::path::PathBuf;
@@ -14,9 +15,19 @@ use usekit_workloads::stage::Stage;
 use crate::measure::Plan;
 
 const USAGE: &str = "waiter [--waits N] [--disk-waits N] [--millis D] [--kinds KIND,KIND…] [--dir DIR]
-kinds: sleep mutex pmutex pipe poll epoll socket wait, and in DIR, on a real disk: pagefault direct fsync";
-const KINDS: [&str; 8] = [
-    "sleep", "mutex", "pmutex", "pipe", "poll", "epoll", "socket", "wait",
+kinds: sleep mutex pmutex pipe poll epoll socket wait file-lock semaphore msg-queue, and in DIR, on a real disk: pagefault direct fsync";
+const KINDS: [&str; 11] = [
+    "sleep",
+    "mutex",
+    "pmutex",
+    "pipe",
+    "poll",
+    "epoll",
+    "socket",
+    "wait",
+    "file-lock",
+    "semaphore",
+    "msg-queue",
 ];
 const DISK_KINDS: [&str; 3] = ["pagefault", "direct", "fsync"];
 
@@ -73,6 +84,9 @@ fn main() {
             "pmutex" => locks::pthread_mutex(&mut stage, plan),
             "pipe" => partners::pipe(&mut stage, plan),
             "socket" => partners::socket(&mut stage, plan),
+            "file-lock" => queues::file_lock(&mut stage, plan),
+            "semaphore" => queues::semaphore(&mut stage, plan),
+            "msg-queue" => queues::message_queue(&mut stage, plan),
             "pagefault" => memory_and_disk::pagefault(&mut stage, plan, &dir),
             "direct" => memory_and_disk::direct(&mut stage, plan, &dir),
             "fsync" => memory_and_disk::fsync(&mut stage, plan, &dir),

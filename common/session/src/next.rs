@@ -1,0 +1,74 @@
+//! The command that looks further, as whoever reads of it can run it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A line of a report for a command of this project, such as `lockstat -p 7 10`, and what it answers.
+pub fn line(command: &str, answers: &str) -> String {
+    format!("next: {}   # {answers}", runnable(command))
+}
+
+/// A command that begins with a tool's name, with `sudo` where that was needed to come here, and with the tool's path where a
+/// shell does not find it.
+pub fn runnable(command: &str) -> String {
+    let (tool, rest) = command.split_once(' ').unwrap_or((command, ""));
+    let directories = env::var_os("PATH").unwrap_or_default();
+    let started_as = env::args_os().next().unwrap_or_default();
+    let beside = [Some(PathBuf::from(started_as)), env::current_exe().ok()];
+    let found = place(tool, &directories, &beside.map(Option::unwrap_or_default));
+    let sudo = env::var_os("SUDO_UID").map_or("", |_| "sudo ");
+    format!("{sudo}{found} {rest}").trim_end().to_owned()
+}
+
+/// The tool's name where a shell finds it; its path beside one of these programs where a shell finds none, or another one of
+/// that name: bcc's tools have the same names.
+fn place(tool: &str, directories: &OsStr, beside: &[PathBuf]) -> String {
+    let mut ours = beside.iter().filter_map(|program| {
+        let directory = program.parent()?;
+        let is_there = !directory.as_os_str().is_empty();
+        is_there
+            .then(|| directory.join(tool))
+            .filter(|path| is_program(path))
+    });
+    let mut found = env::split_paths(directories).map(|directory| directory.join(tool));
+    let found = found.find(|path| is_program(path));
+    let is_found = |ours: &PathBuf| {
+        let found = found.as_ref().and_then(|path| path.canonicalize().ok());
+        found.is_some() && found == ours.canonicalize().ok()
+    };
+    // Names that a shell would take apart are left to the reader.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
+    let ours = ours.next().filter(|ours| !is_found(ours));
+    ours.and_then(|path| path.into_os_string().into_string().ok())
+        .filter(|path| path.bytes().all(is_plain))
+        .unwrap_or_else(|| tool.to_owned())
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_no_shell_finds_has_its_path() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = |directories: &Path| {
+            let beside = [PathBuf::from("runqlat"), dir.path().join("runqlat")];
+            super::place("lockstat", directories.as_os_str(), &beside)
+        };
+        assert_eq!(place(Path::new("/none")), "lockstat", "it is nowhere");
+        let path = dir.path().join("lockstat");
+        std::fs::copy("/proc/self/exe", &path).expect("a program");
+        assert_eq!(place(Path::new("/none")), path.to_str().expect("UTF-8"));
+        assert_eq!(place(dir.path()), "lockstat");
+        let theirs = tempfile::tempdir().expect("a directory");
+        std::fs::copy("/proc/self/exe", theirs.path().join("lockstat")).expect("a program");
+        assert_eq!(place(theirs.path()), path.to_str().expect("UTF-8"));
+    }
+}

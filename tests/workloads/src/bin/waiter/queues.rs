@@ -1,0 +1,91 @@
+//! Waits for locks of files, and for System V's semaphores and message queues.
+
+use std::fs::File;
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use usekit_workloads::stage::Stage;
+
+use crate::measure::Plan;
+
+/// A file twice, so that one holds its lock against the other.
+fn file_twice() -> [File; 2] {
+    // SAFETY: the name is a string, and the new descriptor nobody else's.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"locked".as_ptr(), 0)) };
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let again = File::open(path).expect("a file in memory can be opened again");
+    [file, again]
+}
+
+pub(crate) fn file_lock(stage: &mut Stage, plan: Plan) {
+    let files = (0..plan.waits).map(|_| file_twice());
+    let (held, awaited): (Vec<_>, Vec<_>) = files.map(|[one, two]| (one, two)).unzip();
+    for file in &held {
+        file.lock().expect("nobody holds it");
+    }
+    plan.partner(stage, move || {
+        move |i| held[i as usize].unlock().expect("it is held")
+    });
+    plan.waiter(stage, move || {
+        move |i| awaited[i as usize].lock().expect("it is released")
+    });
+}
+
+fn works(result: libc::c_int) -> libc::c_int {
+    assert!(result >= 0, "{}", Error::last_os_error());
+    result
+}
+
+pub(crate) fn semaphore(stage: &mut Stage, plan: Plan) {
+    // SAFETY: takes numbers.
+    let id = works(unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) });
+    let add = move |change| {
+        let mut operation = libc::sembuf {
+            sem_num: 0,
+            sem_op: change,
+            sem_flg: 0,
+        };
+        // SAFETY: one operation.
+        works(unsafe { libc::semop(id, &raw mut operation, 1) });
+    };
+    plan.partner(stage, move || move |_| add(1));
+    plan.waiter(stage, move || {
+        move |i| {
+            add(-1);
+            if i + 1 == plan.waits {
+                // SAFETY: takes numbers. Nobody uses it any more.
+                works(unsafe { libc::semctl(id, 0, libc::IPC_RMID) });
+            }
+        }
+    });
+}
+
+pub(crate) fn message_queue(stage: &mut Stage, plan: Plan) {
+    /// A type above 0, and no text.
+    static MESSAGE: libc::c_long = 1;
+    // SAFETY: takes numbers.
+    let id = works(unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) });
+    plan.partner(stage, move || {
+        move |_| {
+            // SAFETY: a message without text is its type.
+            works(unsafe { libc::msgsnd(id, (&raw const MESSAGE).cast(), 0, 0) });
+        }
+    });
+    plan.waiter(stage, move || {
+        move |i| {
+            let mut message = 0_i64;
+            // SAFETY: there is room for a message without text.
+            let length = unsafe { libc::msgrcv(id, (&raw mut message).cast(), 0, 0, 0) };
+            assert_eq!(
+                (length, message),
+                (0, MESSAGE),
+                "{}",
+                Error::last_os_error()
+            );
+            if i + 1 == plan.waits {
+                // SAFETY: nobody uses it any more.
+                works(unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) });
+            }
+        }
+    });
+}

@@ -1,0 +1,109 @@
+//! The next question about what threads waited for.
+
+use std::collections::HashMap;
+
+use profile::model::Profile;
+
+/// A command that looks at what took most of the time of threads that were not idle, and what it answers.
+pub(crate) fn next(
+    profile: &Profile,
+    oncpu_ns: u64,
+    has_wakers: bool,
+) -> Option<(String, &'static str)> {
+    let mut by_reason: HashMap<&str, u64> = HashMap::new();
+    let mut by_process: HashMap<(&str, u32), u64> = HashMap::new();
+    for sample in profile.samples.iter().filter(|sample| !sample.idle) {
+        let reason = sample.reason.unwrap_or("other");
+        *by_reason.entry(reason).or_default() += sample.total();
+        *by_process.entry((reason, sample.task.tgid)).or_default() += sample.total();
+    }
+    // Whoever sleeps for a time of its own choice waits for nobody.
+    by_reason.remove("sleep");
+    let (reason, ns) = by_reason
+        .into_iter()
+        .max_by_key(|(reason, ns)| (*ns, *reason))?;
+    // Processes of other PID namespaces have no ID here.
+    let of_reason = by_process
+        .into_iter()
+        .filter(|((of, pid), _)| *of == reason && *pid != 0);
+    let ((_, pid), _) = of_reason.max_by_key(|((_, pid), ns)| (*ns, *pid))?;
+    if oncpu_ns > ns {
+        return Some(("profile 10".into(), "where CPU time goes"));
+    }
+    let of_process = |tool: &str, rest: &str| format!("{tool} -p {pid} {rest}");
+    Some(match reason {
+        "futex" | "lock" => (
+            of_process("lockstat", "10"),
+            "which locks, and who holds them",
+        ),
+        "block-io" => ("biolatency -P 5 1".into(), "how long I/O takes, and whose"),
+        "page-fault" => (
+            of_process("profile -e page-faults", "10"),
+            "what touches memory",
+        ),
+        "preempted" | "throttled" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
+        _ if has_wakers => return None,
+        _ => (
+            of_process("offcputime --waker", "10"),
+            "who ends these waits",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::model::{Sample, Task};
+
+    use super::*;
+
+    fn sample(tgid: u32, reason: &'static str, ns: u64, idle: bool) -> Sample {
+        Sample {
+            task: Task {
+                comm: "a".into(),
+                tgid,
+                tid: tgid,
+            },
+            reason: Some(reason),
+            user: [].into(),
+            user_end: None,
+            kernel: [].into(),
+            waker: None,
+            idle,
+            count: 1,
+            values: vec![ns],
+        }
+    }
+
+    fn command(samples: &[Sample], oncpu_ns: u64) -> Option<String> {
+        let profile = Profile {
+            tool: "offcputime",
+            values: Vec::new(),
+            samples: samples.to_vec(),
+            duration_ns: 1,
+        };
+        next(&profile, oncpu_ns, false).map(|(command, _)| command)
+    }
+
+    #[test]
+    fn the_largest_wait_that_is_neither_idle_nor_chosen_is_looked_at() {
+        let samples = [
+            sample(1, "sleep", 900, false),
+            sample(2, "epoll", 800, true),
+            sample(3, "futex", 40, false),
+            sample(4, "futex", 60, false),
+            sample(5, "block-io", 70, false),
+        ];
+        assert_eq!(command(&samples, 10).as_deref(), Some("lockstat -p 4 10"));
+        assert_eq!(command(&samples, 101).as_deref(), Some("profile 10"));
+        assert_eq!(
+            command(&samples[4..], 10).as_deref(),
+            Some("biolatency -P 5 1")
+        );
+        let socket = [sample(6, "socket", 5, false)];
+        assert_eq!(
+            command(&socket, 0).as_deref(),
+            Some("offcputime --waker -p 6 10")
+        );
+        assert_eq!(command(&samples[..2], 1000), None);
+    }
+}
