@@ -146,11 +146,13 @@ fn write_human(
         return writeln!(out, "No thread waited.");
     }
     reasons::write(profile, out)?;
+    writeln!(out)?;
     let options = ListOptions {
         top: TOP,
         idle: args.idle.map_or(Idle::Fold, Idle::from),
         is_time: true,
         split: args.split,
+        whole: args.common.verbose,
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;

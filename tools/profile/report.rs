@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use budget::cost::Cost;
 use host::clock::Edges;
+use host::perf::online_cpus;
 use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
@@ -90,12 +91,7 @@ fn meta(
     meta.comments.extend(ends::describe(profile));
     meta.event = args.event.short_name();
     meta.build_ids = stacks.build_ids();
-    if args.event.is_clock() && args.weight.is_none() {
-        meta.period_ns = match args.rate() {
-            Rate::Every(period_ns) => period_ns,
-            Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
-        };
-    }
+    meta.period_ns = period_ns(args).unwrap_or(0);
     meta
 }
 
@@ -154,26 +150,54 @@ fn write_human(
         writeln!(out, "No {what}.")?;
         return write_sureness(args, harvest, &what, out);
     }
+    if let Some(line) = busy(args, harvest, all) {
+        writeln!(out, "{line}\n")?;
+    }
     // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
     let sampled = args.weight.is_none() && harvest.estimates.is_none();
     functions::write(profile, TOP_FUNCTIONS, terminal_width(), sampled, out)?;
     let all = units::count(all);
+    let order = if args.common.verbose {
+        ", leaf first"
+    } else {
+        ""
+    };
     match args.weight {
-        Some(_) => writeln!(
-            out,
-            "\nHeaviest stacks by {what}, {all} in all, leaf first:"
-        )?,
-        None => writeln!(out, "\nHeaviest stacks of {all} {what}, leaf first:")?,
+        Some(_) => writeln!(out, "\nHeaviest stacks by {what}, {all} in all{order}:")?,
+        None => writeln!(out, "\nHeaviest stacks of {all} {what}{order}:")?,
     }
     let options = ListOptions {
         top: TOP_STACKS,
         idle: Idle::Show,
         is_time: false,
         split: false,
+        whole: args.common.verbose,
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
     write_sureness(args, harvest, &what, out)
+}
+
+/// CPU time that a sample stands for; `None`: it is no clock's.
+fn period_ns(args: &Args) -> Option<u64> {
+    let is_time = args.event.is_clock() && args.weight.is_none();
+    is_time.then(|| match args.rate() {
+        Rate::Every(period_ns) => period_ns,
+        Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
+    })
+}
+
+/// The CPUs that were used, by the samples of a clock.
+fn busy(args: &Args, harvest: &Harvest, samples: u64) -> Option<String> {
+    let period_ns = period_ns(args).filter(|_| !args.include_idle)?;
+    let window_ns = harvest.window.ns().max(1);
+    let cpus = samples as f64 * period_ns as f64 / window_ns as f64;
+    let online = online_cpus().len();
+    Some(format!(
+        "{} in {}: {cpus:.2} of {online} CPUs",
+        units::counted(samples, "samples"),
+        units::duration(window_ns),
+    ))
 }
 
 fn write_sureness(

@@ -1,8 +1,10 @@
 //! Functions by self and total share, with what chance may have added.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use crate::ask::top::{By, Entry, count, table};
+use crate::brief::is_own;
 use crate::escape::terminal;
 use crate::model::Profile;
 use crate::recording::Recording;
@@ -12,7 +14,7 @@ use crate::style::Style;
 use crate::text::{cut, percent};
 use crate::units;
 
-/// Writes the functions with the largest self share, then what is left out. `width`: columns of the terminal; `is_sampled`: values
+/// Writes the functions with the largest self share, and those of the program with the largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values
 /// come from sampling, and shares have a 95 % interval; else they are exact and shown themselves.
 ///
 /// # Errors
@@ -36,9 +38,11 @@ pub fn write(
         value: found.value,
         samples: found.count,
     };
-    let shown = found.entries.iter().take(rows);
-    table(shown, &By::Function, &shares, name).write(width, Style::Plain, out)?;
-    let rest = found.entries.get(rows..).unwrap_or_default();
+    let callers = own_functions(profile);
+    let says = |entry: &&Entry| entry.own > 0 || callers.contains(&*entry.name);
+    let (mut shown, mut rest): (Vec<&Entry>, Vec<&Entry>) = found.entries.iter().partition(says);
+    rest.extend(shown.split_off(rows.min(shown.len())));
+    table(shown.into_iter(), &By::Function, &shares, name).write(width, Style::Plain, out)?;
     if !rest.is_empty() {
         let own = rest
             .iter()
@@ -49,6 +53,15 @@ pub fn write(
         writeln!(out, "… {n} more function{plural}: {own} self")?;
     }
     Ok(())
+}
+
+/// Names of the program's own functions; what is between them, and how threads start, has no time of its own to tell.
+fn own_functions(profile: &Profile) -> HashSet<&str> {
+    let frames = profile.samples.iter().flat_map(|sample| sample.user.iter());
+    frames
+        .filter(|frame| is_own(frame))
+        .map(|frame| &*frame.name)
+        .collect()
 }
 
 fn warn(n: u64, out: &mut impl Write) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
+use crate::brief::brief;
 use crate::escape::terminal;
 use crate::folded::Idle;
 use crate::frame::Frame;
@@ -23,6 +24,8 @@ pub struct ListOptions {
     pub is_time: bool,
     /// Each value by its name, not their sum alone.
     pub split: bool,
+    /// Stacks whole, a function a line; else in a line, see [`crate::brief`].
+    pub whole: bool,
     /// Bold headings.
     pub color: bool,
 }
@@ -36,9 +39,9 @@ pub fn write(profile: &Profile, options: &ListOptions, out: &mut impl Write) -> 
     write_within(profile, options, 80, out)
 }
 
-/// Writes the heaviest stacks, heaviest first, leaf at the top as bcc has it.
+/// Writes the heaviest stacks, heaviest first; whole ones with the leaf at the top as bcc has it.
 ///
-/// Stacks are shown whole; names longer than `width` columns go on in the next line. Shares are of what is in view:
+/// Names longer than `width` columns go on in the next line. Shares are of what is in view:
 /// without folded idle waits, which have a line of their own.
 ///
 /// # Errors
@@ -93,7 +96,9 @@ struct List<'a, W> {
 impl<W: Write> List<'_, W> {
     fn stack(&mut self, stack: &Heavy<'_>, all: u64) -> io::Result<()> {
         let sample = stack.sample;
-        writeln!(self.out)?;
+        if self.options.whole {
+            writeln!(self.out)?;
+        }
         let style = Style::from(self.options.color);
         for line in wrap(&self.heading(stack, all), self.width, 4) {
             writeln!(self.out, "{}", style.bold(line))?;
@@ -150,11 +155,42 @@ impl<W: Write> List<'_, W> {
             Some(task) => format!("{} (tid {})", terminal(&task.comm), task.tid),
             None => "an interrupt".into(),
         };
+        if !self.options.whole {
+            let words = brief(&waker.kernel, &waker.user);
+            return self.path(format!("    woken by {who}: "), &words);
+        }
         writeln!(self.out, "    -- woken by {who}")?;
         self.both(&waker.kernel, &waker.user)
     }
 
+    fn wrapped(&mut self, text: &str) -> io::Result<()> {
+        for line in wrap(text, self.width, 8) {
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// Functions in a row, and in the next one where they do not fit.
+    fn path(&mut self, mut line: String, words: &[String]) -> io::Result<()> {
+        for (at, word) in words.iter().enumerate() {
+            let arrow = if at == 0 { "" } else { "> " };
+            let columns = line.chars().count() + arrow.len() + word.chars().count();
+            if at > 0 && columns > self.width {
+                writeln!(self.out, "{}", line.trim_end())?;
+                line = " ".repeat(6);
+            }
+            line += &format!("{arrow}{word} ");
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        self.wrapped(line.trim_end())
+    }
+
     fn both(&mut self, kernel: &[Frame], user: &[Frame]) -> io::Result<()> {
+        if !self.options.whole {
+            return self.path("    ".into(), &brief(kernel, user));
+        }
         self.frames(kernel)?;
         if !kernel.is_empty() && !user.is_empty() {
             writeln!(self.out, "    -")?;
@@ -165,10 +201,7 @@ impl<W: Write> List<'_, W> {
     fn frames(&mut self, frames: &[Frame]) -> io::Result<()> {
         for frame in frames.iter().rev() {
             let inlined = if frame.inlined { " (inlined)" } else { "" };
-            let text = format!("    {}{inlined}", terminal(&frame.name));
-            for line in wrap(&text, self.width, 8) {
-                writeln!(self.out, "{line}")?;
-            }
+            self.wrapped(&format!("    {}{inlined}", terminal(&frame.name)))?;
         }
         Ok(())
     }
@@ -178,9 +211,13 @@ impl<W: Write> List<'_, W> {
         let (value, share) = (units::value(weight, self.unit), percent(weight, all));
         let n = units::count(rest.len() as u64);
         let plural = if rest.len() == 1 { "" } else { "s" };
+        let how = match self.options.whole {
+            true => "-f or -j",
+            false => "-v shows stacks whole; -f or -j",
+        };
         writeln!(
             self.out,
-            "\n… {n} more stack{plural}: {value}, {share} (-f or -j has all)"
+            "\n… {n} more stack{plural}: {value}, {share} ({how} has all)"
         )
     }
 

@@ -118,6 +118,7 @@ fn stack_lists() {
         idle: Idle::Fold,
         is_time: true,
         split: true,
+        whole: true,
         color: false,
     };
     let write = |name: &str, profile: &Profile, options: ListOptions| {
@@ -131,6 +132,11 @@ fn stack_lists() {
         color: true,
         ..options
     };
+    let lines = ListOptions {
+        whole: false,
+        ..brief
+    };
+    write("waits-lines.stacks", &fixtures::waits(), lines);
     write("waits-brief.stacks", &fixtures::waits(), brief);
     write(
         "samples.stacks",
