@@ -15,7 +15,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::table::{Column, Table};
 use profile::units::{self, three_digits};
-use session::cgroups;
+use session::{cgroups, next};
 
 use crate::biolatency::args::Args;
 use crate::biolatency::disk_use::{
@@ -124,6 +124,14 @@ impl Report<'_> {
                 units::duration(oldest_ns),
             );
             writeln!(out, "still under way: {count}, the oldest for {age}")?;
+        }
+        if !self.interval.groups.is_empty() {
+            let command = "offcputime --state 2 10";
+            writeln!(
+                out,
+                "\n{}",
+                next::line(command, "who waits for disks, and where")
+            )?;
         }
         Ok(writeln!(out)?)
     }

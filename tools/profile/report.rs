@@ -1,5 +1,6 @@
 //! What profile says: a profile out of plain rows, in each format.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
@@ -14,6 +15,7 @@ use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
+use session::next;
 use session::options::terminal_width;
 use session::output::Format;
 use session::program;
@@ -175,6 +177,9 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
+    if let Some(line) = next(args, profile) {
+        writeln!(out, "\n{line}")?;
+    }
     write_sureness(args, harvest, &what, out)
 }
 
@@ -198,6 +203,21 @@ fn busy(args: &Args, harvest: &Harvest, samples: u64) -> Option<String> {
         units::counted(samples, "samples"),
         units::duration(window_ns),
     ))
+}
+
+/// A picture of the process that has most, for whoever has none yet.
+fn next(args: &Args, profile: &Profile) -> Option<String> {
+    let mut by_process: HashMap<u32, u64> = HashMap::new();
+    for sample in &profile.samples {
+        *by_process.entry(sample.task.tgid).or_default() += sample.total();
+    }
+    by_process.remove(&0);
+    let (pid, _) = by_process
+        .into_iter()
+        .max_by_key(|(pid, value)| (*value, *pid))?;
+    let command = format!("profile -p {pid} 30 -o cpu.html");
+    let is_plain = args.stacks.output.is_empty() && period_ns(args).is_some();
+    is_plain.then(|| next::line(&command, "all its stacks as a picture"))
 }
 
 fn write_sureness(

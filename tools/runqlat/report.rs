@@ -18,10 +18,10 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Value, json};
-use session::cgroups;
+use session::{cgroups, next};
 
 use crate::runqlat::args::{Args, Group};
-use crate::runqlat::harvest::Interval;
+use crate::runqlat::harvest::{Culprit, Interval};
 
 /// Tasks named as waited behind.
 const TOP_CULPRITS: usize = 10;
@@ -97,7 +97,20 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
             interval.open.len() - TOP_OPEN
         )?;
     }
+    if let Some(next) = next(interval) {
+        writeln!(out, "\n{next}")?;
+    }
     Ok(writeln!(out)?)
+}
+
+/// Looks at whoever was waited behind for a hundredth of the interval.
+fn next(interval: &Interval) -> Option<String> {
+    let least_ns = (interval.end_ns - interval.start_ns) / 100;
+    let is_one = |culprit: &&Culprit| culprit.tid != 0 && culprit.tgid != 0;
+    let culprit = interval.culprits.iter().find(is_one)?;
+    let command = format!("profile -p {} 10", culprit.tgid);
+    let answers = format!("what {} runs", terminal(&culprit.comm));
+    (culprit.caused_ns > least_ns).then(|| next::line(&command, &answers))
 }
 
 fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
