@@ -18,7 +18,7 @@ SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix setup/,as-root deps dist glibc
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels truth mutants soak refusals check fuzz bench bench-files overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels truth mutants soak refusals check fuzz bench bench-files examples overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -96,6 +96,9 @@ dist-test: dist ## install and run it where there is no C library at all, anothe
 
 install: ## install what `make build` made: programs, man pages, examples, completions
 	setup/install $(RELEASE) '$(DESTDIR)$(PREFIX)' $(TOOLS)
+
+examples: build ## record the runs that the examples of the manual print (on a quiet machine)
+	man/record $(RELEASE)
 
 docs: deps ## the crates' documentation, in target/doc
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --lib
