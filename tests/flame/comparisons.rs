@@ -1,4 +1,4 @@
-//! What `diff` and `gate` say of two profiles.
+//! Judgements of `diff` and `gate` on two profiles.
 
 use crate::{Files, assert_has, flame};
 
@@ -96,18 +96,29 @@ fn a_function_as_fast_as_before_has_not_shrunk() {
 }
 
 #[test]
-fn rates_of_a_file_without_its_length_are_refused() {
+fn files_without_their_length_have_no_rates() {
     let files = Files::new();
     let base = recorded(&files, "base.json", 30, [1000, 500]);
     let new = files.file("new.folded", "a;f 1000\na;g 500\n");
-    for command in ["diff --absolute", "gate --max-total 10%"] {
-        let said = flame(format!("{command} {base} {new}"), "").fails(1);
-        assert_has(
-            &said,
-            ["new.folded does not say how long it was recorded", "--raw"],
-        );
-        assert_eq!(said.lines().count(), 2, "{said}");
-    }
+    let told = "new.folded does not say how long it was recorded";
+    let said = flame(format!("diff --absolute {base} {new}"), "").fails(1);
+    assert_has(&said, [told, "--raw"]);
+    // The same values.
+    let said = flame(format!("gate --max-total 10% {base} {new}"), "").fails(0);
+    assert_has(&said, [told, "--max-total compares values as they are"]);
+    let truncated = "a 7/8 [000] 1.5: 100 cpu-clock: \n\t10 f (m)\n\n  a 7/8 [0";
+    let damaged = files.file("damaged.perf.txt", truncated);
+    let said = flame(format!("gate {damaged} {damaged}"), "").fails(1);
+    assert_has(&said, ["damaged.perf.txt is damaged"]);
+}
+
+#[test]
+fn nothing_in_as_many_seconds_is_a_rate() {
+    let files = Files::new();
+    let base = recorded(&files, "base.json", 30, [0, 0]);
+    let new = recorded(&files, "new.json", 30, [1000, 500]);
+    let table = flame(format!("diff {base} {new} --absolute"), "").ok();
+    assert_eq!([verdict(&table, "f"), verdict(&table, "g")], ["grew"; 2]);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn a_malformed_line_costs_its_event_and_is_told() {
     .concat();
     let run = flame("merge -", &text);
     assert_eq!(run.stdout, "app;main 2\n");
-    let said = "flame: stdin: 1 event left out for lines that perf script does not print; \
+    let said = "flame: stdin: 1 malformed line left out, each with its event; \
                 line 6 (byte 129): neither an event nor a line of its stack: lost its way";
     assert_has(&run.fails(0), [said]);
 }

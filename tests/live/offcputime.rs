@@ -1,6 +1,7 @@
 //! offcputime against a log of the kernel's own events, and what programs say they waited for.
 
 use crate::cgroup::Cgroup;
+use crate::lockstat_user::locks;
 use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks};
 use crate::prelude::*;
 
@@ -127,4 +128,22 @@ pub(crate) fn phases_ns(report: &Value) -> u64 {
     let phases = ["oncpu_ns", "runqueue_ns", "blocked_ns"];
     let phases = phases.map(|phase| number(&report["accounting"], phase));
     phases.iter().sum()
+}
+
+const HOMES: &str = include_str!("../workloads/locks/homes.c");
+
+/// Its time is not nine tenths in either.
+#[test]
+fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
+    let _machine = Machine::alone();
+    let (report, _) = traced("offcputime", "", locks(HOMES, "").start(""));
+    for (reason, is_idle) in [("epoll", true), ("poll", false)] {
+        let is_its = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == reason;
+        let stacks: Vec<&Value> = list(&report, "stacks").iter().filter(is_its).collect();
+        assert_eq!(sum(stacks.iter().copied(), "count"), 50, "{report:#}");
+        // Only those that are say so.
+        let is_found = |stack: &&Value| stack["idle"] == true;
+        let found = stacks.iter().copied().filter(is_found).count();
+        assert_eq!(found, if is_idle { stacks.len() } else { 0 }, "{stacks:#?}");
+    }
 }

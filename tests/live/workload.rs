@@ -108,8 +108,8 @@ impl Workload {
         }
     }
 
-    /// Until its first thread, which spoke, waits for the next word: a wait for the CPU after the last one would be open where a
-    /// tool's window ends. The kernel tells the call of a thread only when it has left its CPU.
+    /// Waits until its first thread, which spoke, waits for the next word: a wait for the CPU after the last one would be open where
+    /// a tool's window ends. The kernel tells the call of a thread only when it has left its CPU.
     fn await_sleep(&self) {
         if self.tgid != self.child.id() {
             return;

@@ -130,7 +130,7 @@ impl Report<'_> {
             writeln!(
                 out,
                 "\n{}",
-                next::line(command, "who waits for disks, and where")
+                next::line(command, "who waits in state D, and where")
             )?;
         }
         Ok(writeln!(out)?)

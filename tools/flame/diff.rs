@@ -79,7 +79,7 @@ pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recor
     Ok(both)
 }
 
-/// What each of both has a second, or as it is.
+/// Values of both per second, or as they are.
 pub(crate) fn values(files: [&Path; 2], both: &[Recording; 2], raw: bool) -> Result<Values> {
     let [base, new] = both;
     if raw {

@@ -1,6 +1,6 @@
 //! flame gate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,6 +9,7 @@ use profile::compare::gate::{Exceeded, Limits, Place, gate};
 use profile::compare::scale::Scale;
 use profile::escape::terminal;
 use profile::folded::Idle;
+use profile::recording::Recording;
 use profile::tree::Paths;
 use profile::units;
 
@@ -63,6 +64,34 @@ fn number(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Half a file would pass.
+fn ensure_whole(files: [&Path; 2], both: &[Recording; 2]) -> Result<()> {
+    for (file, profile) in files.iter().zip(both) {
+        let name = terminal(&file.to_string_lossy()).into_owned();
+        anyhow::ensure!(
+            profile.header.left_out.malformed == 0,
+            "{name} is damaged: a gate takes whole files only"
+        );
+    }
+    Ok(())
+}
+
+/// Folded stacks say nothing of time: their wholes are compared as they are, and that is said.
+fn has_no_length(files: [&Path; 2], both: &[Recording; 2]) -> bool {
+    let is_without = |recording: &Recording| recording.header.duration_ns == 0;
+    let found = files
+        .iter()
+        .zip(both)
+        .find(|(_, recording)| is_without(recording));
+    if let Some((file, _)) = found {
+        let name = terminal(&file.to_string_lossy()).into_owned();
+        profile::say!(
+            "flame: {name} does not say how long it was recorded: --max-total compares values as they are"
+        );
+    }
+    found.is_some()
+}
+
 fn verdict(args: &Args, exceeded: &Exceeded) -> String {
     let limit = format!("{} pp", 100.0 * args.max_growth);
     let whole = args.max_total.map(|total| format!("{} %", 100.0 * total));
@@ -89,8 +118,12 @@ fn verdict(args: &Args, exceeded: &Exceeded) -> String {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let both = read_both(&args.input, &args.base, &args.new)?;
     let files = [args.base.as_path(), args.new.as_path()];
+    ensure_whole(files, &both)?;
     let total = match args.max_total {
-        Some(limit) => Some((limit, values(files, &both, args.raw)?)),
+        Some(limit) => {
+            let raw = args.raw || has_no_length(files, &both);
+            Some((limit, values(files, &both, raw)?))
+        }
         None => None,
     };
     let [base, new] = both;
@@ -126,7 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if let (Some(grown), Some((_, values))) = (exceeded.total, &limits.total) {
         let [before, after] = values.levels(&diff.whole).map(|level| values.text(level));
-        let each = if args.raw { "" } else { ", a second" };
+        let each = if values.are_rates() { ", a second" } else { "" };
         text += &format!(
             "GREW  {:+.1} % in all  {before} -> {after}{each}\n",
             100.0 * grown

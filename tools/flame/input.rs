@@ -113,10 +113,14 @@ fn say_others(path: &Path, header: &Header) {
 /// Says what of the file does not count.
 fn say_left_out(path: &Path, header: &Header, is_chosen: bool) {
     let left_out = &header.left_out;
-    let events = left_out.events.iter();
-    let events: Vec<String> = events
+    let events = left_out.most().into_iter();
+    let mut events: Vec<String> = events
         .map(|(event, count)| format!("{event} ({count})"))
         .collect();
+    match left_out.events.len() - events.len() {
+        0 => {}
+        n => events.push(format!("{n} more")),
+    }
     if !events.is_empty() && !is_chosen {
         let shown = header.tool.trim_start_matches("perf ");
         profile::say!(
@@ -128,9 +132,9 @@ fn say_left_out(path: &Path, header: &Header, is_chosen: bool) {
     }
     if left_out.malformed > 0 {
         profile::say!(
-            "flame: {}: {} left out for lines that perf script does not print; {}",
+            "flame: {}: {} left out, each with its event; {}",
             name(path),
-            counted(left_out.malformed, "events"),
+            counted(left_out.malformed, "malformed lines"),
             left_out.first
         );
     }

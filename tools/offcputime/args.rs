@@ -35,6 +35,9 @@ Folded values are microseconds.";
 /// Where threads wait, why, and who woke them: time off the CPU by stack
 #[derive(Parser, Debug)]
 #[command(name = "offcputime", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("verbose", |arg| arg.help(
+    "Show stacks whole; say which hooks were chosen and what could not be named"
+)))]
 pub struct Args {
     #[command(flatten)]
     pub(crate) window: For,

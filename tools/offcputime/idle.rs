@@ -1,8 +1,10 @@
-//! Which waits are a pool's thread having nothing to do.
+//! Detects the waits of threads with nothing to do.
 //!
-//! A wait counts as idle when its kind may be (poll, accept, a condition variable, a parked kernel thread) and the
-//! thread spends nine tenths of its time off the CPU in that one place: a habit, not an event. Short waits whose stacks were left out
-//! are at no known place.
+//! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
+//! frames. A wait there is idle if its kind may be (epoll, poll, accept, a condition variable, a child, a parked kernel thread). So
+//! is one at which its thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not
+//! below another wait that is never idle, such as one for a client; and not where work comes within 100 us on average: two threads
+//! that pass a token to and fro have something to do.
 
 use std::collections::HashMap;
 
@@ -12,28 +14,180 @@ use crate::offcputime::harvest::Row;
 
 /// Share of a thread's time off the CPU that makes a place its habit.
 const HABIT: f64 = 0.9;
+/// Share below which another wait says nothing of where a thread comes back to: it happens once, at the start.
+const SELDOM: f64 = 0.01;
+/// Mean time until a thread has work again, ns.
+const BRISK_NS: u64 = 100_000;
 
-/// Whether each row is idle, in order.
-pub(crate) fn mark(rows: &[Row]) -> Vec<bool> {
-    let mut per_thread: HashMap<(u32, u32), u64> = HashMap::new();
-    let mut per_place: HashMap<(u32, u32, u64, i16), u64> = HashMap::new();
-    for row in rows {
-        let ns = row.blocked_ns + row.runqueue_ns;
-        *per_thread.entry((row.task.tgid, row.task.tid)).or_default() += ns;
-        if row.user != LEFT_OUT {
-            *per_place.entry(key(row)).or_default() += ns;
-        }
-    }
-    rows.iter()
-        .map(|row| {
-            let of_place = per_place.get(&key(row)).copied().unwrap_or(0);
-            let all = per_thread[&(row.task.tgid, row.task.tid)];
-            let is_habit = of_place as f64 >= HABIT * all as f64;
-            row.user != LEFT_OUT && row.wait.may_be_idle() && is_habit
-        })
-        .collect()
+/// A place where a thread waits: its stack, the kernel's if it has no other, and the system call.
+type Place = (u32, u32, u64, u64, i16);
+
+#[derive(Default)]
+struct Sum {
+    ns: u64,
+    waits: u64,
 }
 
-fn key(row: &Row) -> (u32, u32, u64, i16) {
-    (row.task.tgid, row.task.tid, row.user, row.wait.syscall)
+/// Fewest frames of a thread's waits that may be idle, and of those that are not.
+#[derive(Default)]
+struct Outermost {
+    idle: Option<usize>,
+    busy: Option<usize>,
+}
+
+/// Whether each row is idle, in order. `depths`: frames of each row's stack that the compiler did not inline, where the stack
+/// is complete.
+pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
+    let mut per_thread: HashMap<(u32, u32), u64> = HashMap::new();
+    let mut per_place: HashMap<Place, Sum> = HashMap::new();
+    for row in rows {
+        let ns = row.blocked_ns + row.runqueue_ns;
+        *per_thread.entry(thread(row)).or_default() += ns;
+        if row.user != LEFT_OUT {
+            let place = per_place.entry(place(row)).or_default();
+            place.ns += ns;
+            place.waits += row.count;
+        }
+    }
+    let mut outermost: HashMap<(u32, u32), Outermost> = HashMap::new();
+    let share = |row: &Row| {
+        let of_place = per_place.get(&place(row)).map_or(0, |place| place.ns);
+        of_place as f64 / per_thread[&thread(row)].max(1) as f64
+    };
+    for (row, depth) in rows.iter().zip(depths) {
+        let Some(depth) = depth.filter(|_| !row.wait.is_runnable()) else {
+            continue;
+        };
+        let outermost = outermost.entry(thread(row)).or_default();
+        if row.wait.may_be_idle() {
+            outermost.idle = Some(outermost.idle.map_or(depth, |least| least.min(depth)));
+        } else if share(row) >= SELDOM {
+            outermost.busy = Some(outermost.busy.map_or(depth, |least| least.min(depth)));
+        }
+    }
+    let is_idle = |(row, depth): (&Row, &Option<usize>)| {
+        if row.user == LEFT_OUT || !row.wait.may_be_idle() {
+            return false;
+        }
+        let place = &per_place[&place(row)];
+        let is_brisk = place.ns / place.waits.max(1) < BRISK_NS;
+        let outermost = outermost.get(&thread(row));
+        let busy = outermost.and_then(|outermost| outermost.busy);
+        let is_below = depth.zip(busy).is_some_and(|(depth, busy)| busy < depth);
+        let is_home = depth.is_some() && *depth == outermost.and_then(|outermost| outermost.idle);
+        !is_brisk && !is_below && (is_home || share(row) >= HABIT)
+    };
+    rows.iter().zip(depths).map(is_idle).collect()
+}
+
+fn thread(row: &Row) -> (u32, u32) {
+    (row.task.tgid, row.task.tid)
+}
+
+fn place(row: &Row) -> Place {
+    let kernel = if row.user == 0 { row.kernel } else { 0 };
+    (
+        row.task.tgid,
+        row.task.tid,
+        row.user,
+        kernel,
+        row.wait.syscall,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use host::waits::{Wait, flags};
+    use profile::model::Task;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A wait of a thread in a call, at a depth, for some time in as many pieces.
+    fn row(tid: u32, call: libc::c_long, user: u64, ns: u64, count: u64) -> Row {
+        Row {
+            task: Task {
+                comm: "a".into(),
+                tgid: 1,
+                tid,
+            },
+            wait: Wait {
+                syscall: call.try_into().expect("a small number"),
+                ..Wait::default()
+            },
+            user,
+            kernel: 9,
+            waker: 0,
+            blocked_ns: ns,
+            runqueue_ns: 0,
+            count,
+            is_open: false,
+        }
+    }
+
+    /// Stacks are called by their depths.
+    fn marked(rows: &[Row]) -> Vec<bool> {
+        let depths = rows.iter().map(|row| Some(row.user as usize));
+        mark(rows, &depths.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn an_event_loop_is_idle_at_home_and_busy_with_its_database() {
+        let rows = [
+            row(1, libc::SYS_epoll_wait, 3, 71 * MS, 5),
+            row(1, libc::SYS_poll, 7, 18 * MS, 5),
+            row(1, libc::SYS_write, 8, 11 * MS, 5),
+        ];
+        assert_eq!(marked(&rows), [true, false, false]);
+    }
+
+    #[test]
+    fn a_thread_that_serves_a_client_is_not_idle_in_its_database() {
+        // It reads its client's requests at the outermost frames.
+        let rows = [
+            row(1, libc::SYS_recvfrom, 4, 5 * MS, 5),
+            row(1, libc::SYS_poll, 7, 95 * MS, 5),
+        ];
+        assert_eq!(marked(&rows), [false, false]);
+        // What happened once, at its start, says nothing.
+        let rows = [
+            row(1, libc::SYS_flock, 2, MS / 2, 1),
+            row(1, libc::SYS_epoll_wait, 3, 99 * MS, 5),
+        ];
+        assert_eq!(marked(&rows), [false, true]);
+    }
+
+    #[test]
+    fn threads_that_pass_a_token_are_not_idle() {
+        let rows = [
+            row(1, libc::SYS_futex, 3, 10 * MS, 1000),
+            row(2, libc::SYS_read, 3, 10 * MS, 99),
+        ];
+        assert_eq!(marked(&rows), [false, true]);
+    }
+
+    #[test]
+    fn kernel_threads_are_idle_where_they_begin() {
+        let kernel = |kernel, ns| Row {
+            wait: Wait {
+                flags: flags::KERNEL_THREAD,
+                syscall: -1,
+                ..Wait::default()
+            },
+            kernel,
+            ..row(2, 0, 0, ns, 1)
+        };
+        let rows = [kernel(4, 60 * MS), kernel(9, 40 * MS)];
+        assert_eq!(mark(&rows, &[Some(4), Some(9)]), [true, false]);
+    }
+
+    #[test]
+    fn a_habit_tells_where_a_stack_is_not_complete() {
+        let rows = [
+            row(1, libc::SYS_epoll_wait, 3, 95 * MS, 5),
+            row(1, libc::SYS_poll, 7, 5 * MS, 5),
+        ];
+        assert_eq!(mark(&rows, &[None, None]), [true, false]);
+    }
 }

@@ -4,11 +4,15 @@ use std::collections::HashMap;
 
 use profile::model::Profile;
 
-/// A command that looks at what took most of the time of threads that were not idle, and what it answers.
+use crate::offcputime::args::Args;
+
+/// A command that looks at the reason with most of the time of threads that were not idle, and what it answers; `oncpu_ns` of
+/// all of them is looked at if it is more.
 pub(crate) fn next(
+    args: &Args,
     profile: &Profile,
     oncpu_ns: u64,
-    has_wakers: bool,
+    is_there: fn(u32) -> bool,
 ) -> Option<(String, &'static str)> {
     let mut by_reason: HashMap<&str, u64> = HashMap::new();
     let mut by_process: HashMap<(&str, u32), u64> = HashMap::new();
@@ -22,14 +26,18 @@ pub(crate) fn next(
     let (reason, ns) = by_reason
         .into_iter()
         .max_by_key(|(reason, ns)| (*ns, *reason))?;
-    // Processes of other PID namespaces have no ID here.
+    if oncpu_ns > ns {
+        let command = match args.targets.pids[..] {
+            [pid] if is_there(pid) => format!("profile -p {pid} 10"),
+            [] if args.targets.command.is_empty() => "profile 10".into(),
+            _ => return None,
+        };
+        return Some((command, "where CPU time goes"));
+    }
     let of_reason = by_process
         .into_iter()
-        .filter(|((of, pid), _)| *of == reason && *pid != 0);
+        .filter(|((of, pid), _)| *of == reason && is_there(*pid));
     let ((_, pid), _) = of_reason.max_by_key(|((_, pid), ns)| (*ns, *pid))?;
-    if oncpu_ns > ns {
-        return Some(("profile 10".into(), "where CPU time goes"));
-    }
     let of_process = |tool: &str, rest: &str| format!("{tool} -p {pid} {rest}");
     Some(match reason {
         "futex" | "lock" => (
@@ -38,11 +46,15 @@ pub(crate) fn next(
         ),
         "block-io" => ("biolatency -P 5 1".into(), "how long I/O takes, and whose"),
         "page-fault" => (
-            of_process("profile -e page-faults", "10"),
-            "what touches memory",
+            of_process("profile -e major-faults", "10"),
+            "what touches memory that is on disk",
         ),
-        "preempted" | "throttled" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
-        _ if has_wakers => return None,
+        "preempted" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
+        "throttled" => (
+            "pressure --cgroups 5 1".into(),
+            "which group has too little CPU",
+        ),
+        _ if args.waker => return None,
         _ => (
             of_process("offcputime --waker", "10"),
             "who ends these waits",
@@ -52,6 +64,7 @@ pub(crate) fn next(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use profile::model::{Sample, Task};
 
     use super::*;
@@ -81,7 +94,8 @@ mod tests {
             samples: samples.to_vec(),
             duration_ns: 1,
         };
-        next(&profile, oncpu_ns, false).map(|(command, _)| command)
+        let args = Args::parse_from(["offcputime"]);
+        next(&args, &profile, oncpu_ns, |pid| pid != 0).map(|(command, _)| command)
     }
 
     #[test]

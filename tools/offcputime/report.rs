@@ -7,7 +7,7 @@ use budget::Estimate;
 use budget::cost::Cost;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
-use profile::model::{Profile, Sample, ValueType};
+use profile::model::{Profile, Sample, StackEnd, ValueType};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use session::program;
 use stacks::StackTable;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
 use crate::offcputime::{idle, next};
 
 /// Stacks that people are shown.
@@ -63,7 +63,8 @@ pub(crate) fn report(
 }
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
-    let idle = idle::mark(&harvest.rows);
+    let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
+    let idle = idle::mark(&harvest.rows, &depths);
     let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
         task: row.task.clone(),
         reason: Some(row.wait.reason().name()),
@@ -85,6 +86,17 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         samples: samples.collect(),
         duration_ns: harvest.window.ns(),
     }
+}
+
+/// Frames of the row's stack, user or kernel, where it is complete.
+fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
+    let frames = match row.user {
+        0 => stacks.kernel_names(row.kernel),
+        user if stacks.user_end(user) == Some(StackEnd::Root) => stacks.user_names(user),
+        _ => return None,
+    };
+    let called = frames.iter().filter(|frame| !frame.inlined).count();
+    (called > 0).then_some(called)
 }
 
 /// What other programs are told about the run.
@@ -157,7 +169,7 @@ fn write_human(
     };
     listing::write(profile, &options, out)?;
     let oncpu_ns = harvest.accounting.oncpu_ns;
-    match next::next(profile, oncpu_ns, args.waker) {
+    match next::next(args, profile, oncpu_ns, session::next::is_there) {
         Some((command, answers)) => writeln!(out, "\n{}", session::next::line(&command, answers)),
         None => Ok(()),
     }

@@ -41,6 +41,9 @@ the argument's sum.";
 /// Where CPU time goes, or any other event: samples of stacks
 #[derive(Parser, Debug)]
 #[command(name = "profile", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("verbose", |arg| arg.help(
+    "Show stacks whole; say which hooks were chosen and what could not be named"
+)))]
 pub struct Args {
     #[command(flatten)]
     pub(crate) window: For,

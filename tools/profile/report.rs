@@ -192,28 +192,28 @@ fn period_ns(args: &Args) -> Option<u64> {
     })
 }
 
-/// The CPUs that were used, by the samples of a clock.
+/// CPUs in use, by the samples of a clock.
 fn busy(args: &Args, harvest: &Harvest, samples: u64) -> Option<String> {
     let period_ns = period_ns(args).filter(|_| !args.include_idle)?;
     let window_ns = harvest.window.ns().max(1);
     let cpus = samples as f64 * period_ns as f64 / window_ns as f64;
-    let online = online_cpus().len();
+    let watched = args.cpu.map_or_else(|| online_cpus().len(), |_| 1);
     Some(format!(
-        "{} in {}: {cpus:.2} of {online} CPUs",
+        "{} in {}: {cpus:.2} of {watched} CPUs",
         units::counted(samples, "samples"),
         units::duration(window_ns),
     ))
 }
 
-/// A picture of the process that has most, for whoever has none yet.
+/// Command for a picture of the process that has most.
 fn next(args: &Args, profile: &Profile) -> Option<String> {
     let mut by_process: HashMap<u32, u64> = HashMap::new();
     for sample in &profile.samples {
         *by_process.entry(sample.task.tgid).or_default() += sample.total();
     }
-    by_process.remove(&0);
     let (pid, _) = by_process
         .into_iter()
+        .filter(|(pid, _)| next::is_there(*pid))
         .max_by_key(|(pid, value)| (*value, *pid))?;
     let command = format!("profile -p {pid} 30 -o cpu.html");
     let is_plain = args.stacks.output.is_empty() && period_ns(args).is_some();

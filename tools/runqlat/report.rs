@@ -106,7 +106,7 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
 /// Looks at whoever was waited behind for a hundredth of the interval.
 fn next(interval: &Interval) -> Option<String> {
     let least_ns = (interval.end_ns - interval.start_ns) / 100;
-    let is_one = |culprit: &&Culprit| culprit.tid != 0 && culprit.tgid != 0;
+    let is_one = |culprit: &&Culprit| culprit.tid != 0 && next::is_there(culprit.tgid);
     let culprit = interval.culprits.iter().find(is_one)?;
     let command = format!("profile -p {} 10", culprit.tgid);
     let answers = format!("what {} runs", terminal(&culprit.comm));

@@ -61,7 +61,7 @@ mod aarch64 {
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "aarch64-linux-gnu";
 
-    /// Younger than the calls without a `p`, which it never had.
+    /// The processor is younger than the calls without a `p`, which it never had.
     pub(crate) const EPOLL: &[c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 
     pub(crate) const POLL: &[c_long] = &[

@@ -1,7 +1,7 @@
 //! A stack in few words, root → leaf: the program's own functions, what they call, and where the kernel is.
 //!
-//! What every stack has says nothing: how threads start, and the standard library between a program's functions. What is taken
-//! for that is a matter of names, so it is for lists that people read, and never for what programs read.
+//! Functions that every stack has are left out: how threads start, and the standard library between a program's functions. Names
+//! tell which those are, so this is for lists that people read, and never for what programs read.
 
 use crate::escape::terminal;
 use crate::frame::{Frame, FrameKind};
@@ -9,11 +9,13 @@ use crate::text::cut;
 
 /// Functions of the program that are shown, those nearest the leaf.
 const MOST: usize = 5;
+/// Functions of the kernel that are shown.
+const MOST_KERNEL: usize = 4;
 /// Columns of a name.
 const NAME: usize = 60;
 
-/// How threads and programs begin.
-const STARTS: [&str; 13] = [
+/// Functions that programs, threads and goroutines begin with.
+const STARTS: [&str; 20] = [
     "_start",
     "__libc_start_main",
     "__libc_start_main_impl",
@@ -24,76 +26,152 @@ const STARTS: [&str; 13] = [
     "clone3",
     "__clone",
     "__clone3",
+    "execute_native_thread_routine",
     "runtime.goexit",
     "runtime.main",
-    "execute_native_thread_routine",
+    "runtime.mstart",
+    "runtime.mstart0",
+    "runtime.mstart1",
+    "runtime.mcall",
+    "runtime.systemstack",
+    "runtime.rt0_go",
+    "runtime.asmcgocall",
 ];
 /// Namespaces of standard libraries.
-const LIBRARIES: [&str; 8] = [
-    "std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__rust_", "runtime.",
+const LIBRARIES: [&str; 7] = [
+    "std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__rust_",
 ];
-/// What Rust's closures are inlined through; names of inlined functions have no path.
-const CLOSURES: [&str; 6] = [
-    "{closure",
-    "call_once",
-    "call_mut",
-    "call<",
-    "do_call",
-    "catch_unwind",
-];
+/// Functions that Rust's closures are inlined through; names of inlined functions have no path.
+const CLOSURES: [&str; 5] = ["call_once", "call_mut", "call", "do_call", "catch_unwind"];
 /// Sources of Rust's libraries.
 const SOURCES: [&str; 3] = ["/library/std/", "/library/core/", "/library/alloc/"];
+/// Run-time systems between functions that were compiled while the program ran.
+const RUNTIMES: [&str; 3] = ["Interpreter", "Builtins_", "Stub"];
+/// Functions of the kernel that wait or lock for others; who calls them says for what.
+const PRIMITIVES: [&str; 19] = [
+    "schedule",
+    "io_schedule",
+    "rwsem_",
+    "down_",
+    "__down",
+    "mutex_",
+    "__mutex_",
+    "rt_mutex",
+    "rtlock",
+    "percpu_rwsem",
+    "native_queued_spin_lock",
+    "queued_",
+    "_raw_spin_",
+    "folio_wait_bit",
+    "wait_for_completion",
+    "wait_on_",
+    "__wait_on_",
+    "out_of_line_wait",
+    "bit_wait",
+];
 
 /// Both parts of a stack, root first.
 pub(crate) fn brief(kernel: &[Frame], user: &[Frame]) -> Vec<String> {
-    let own: Vec<&Frame> = user.iter().filter(|frame| is_own(frame)).collect();
-    let leaf = user.iter().rev().find(|frame| !frame.inlined);
-    let mut shown: Vec<&Frame> = own[own.len().saturating_sub(MOST)..].to_vec();
-    // What it calls, and all there is of a program without names.
-    let called = leaf.filter(|leaf| !shown.iter().any(|frame| std::ptr::eq(*frame, *leaf)));
-    shown.extend(called);
-    let mut words: Vec<String> = shown.into_iter().map(name).collect();
+    let mut words = of_user(user);
+    let from_leaf = kernel.iter().rev();
+    let is_primitive = |frame: &&Frame| PRIMITIVES.iter().any(|name| frame.name.starts_with(name));
+    let primitives = from_leaf.clone().take_while(is_primitive).count();
+    let mut kernel: Vec<String> = from_leaf
+        .take((primitives + 1).min(MOST_KERNEL))
+        .map(name)
+        .collect();
+    kernel.reverse();
+    if let Some(first) = kernel.first_mut() {
+        first.insert_str(0, "[k] ");
+    }
+    words.extend(kernel);
+    words
+}
+
+fn of_user(user: &[Frame]) -> Vec<String> {
+    let compiled = user.iter().filter(|frame| is_compiled(frame)).count();
+    let is_own = |frame: &Frame| match compiled {
+        0 => is_own(frame),
+        _ => is_compiled(frame),
+    };
+    let own: Vec<usize> = (0..user.len()).filter(|at| is_own(&user[*at])).collect();
+    let mut shown = own[own.len().saturating_sub(MOST)..].to_vec();
+    // The function that they call in the end, in its place: others may be inlined into it.
+    let leaf = (0..user.len()).rev().find(|at| !user[*at].inlined);
+    if let Some(leaf) = leaf.filter(|leaf| !shown.contains(leaf) && !own.contains(leaf)) {
+        shown.push(leaf);
+        shown.sort_unstable();
+    }
+    let mut words: Vec<String> = shown.iter().map(|at| name(&user[*at])).collect();
+    words.dedup();
     if own.len() > MOST {
         words.insert(0, "…".into());
     }
-    words.extend(kernel.last().map(|frame| format!("[k] {}", name(frame))));
     words
 }
 
 fn name(frame: &Frame) -> String {
-    cut(&terminal(without_generics(&frame.name)), NAME)
+    let name = match frame.kind {
+        // Names of a language that has its own rules, with paths of files.
+        FrameKind::Jit => frame.name.to_string(),
+        _ => short(&frame.name),
+    };
+    cut(&terminal(&name), NAME)
 }
 
-/// `read<std::io::Pipe>` as `read`.
-fn without_generics(name: &str) -> &str {
-    let mut depth = 0;
-    for (at, byte) in name.bytes().enumerate().rev() {
-        match byte {
-            b'>' => depth += 1,
-            b'<' => depth -= 1,
-            _ if depth == 0 => return name,
+/// `read<std::io::Pipe>` as `read`, `void app::Cache<int>::find(int) const` as `app::Cache::find`.
+fn short(name: &str) -> String {
+    let is_rust_path = name.starts_with('<') || name.contains(" as ");
+    if is_rust_path || name.contains("operator") {
+        return name.to_owned();
+    }
+    let mut text = String::new();
+    let (mut depth, mut has_parameters) = (0_u32, false);
+    let mut before = ' ';
+    for c in name.chars() {
+        match c {
+            // A method of Go: net/http.(*Client).Do.
+            '(' if depth == 0 && before == '.' => return name.to_owned(),
+            '<' | '(' => {
+                depth += 1;
+                has_parameters |= c == '(';
+            }
+            '>' if before == '-' => {}
+            '>' | ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => text.push(c),
             _ => {}
         }
-        if depth == 0 {
-            return if at > 0 { &name[..at] } else { name };
-        }
+        before = c;
     }
-    name
+    let text = text.trim_end_matches(" const").trim_matches([':', ' ']);
+    // The type that it returns stands before a name with parameters.
+    let last = match text.rsplit_once(' ') {
+        Some((_, last)) if has_parameters => last,
+        _ => text,
+    };
+    if last.is_empty() { name } else { last }.to_owned()
 }
 
-/// Whether a function is the program's.
+/// Whether it was compiled while the program ran.
+fn is_compiled(frame: &Frame) -> bool {
+    let is_runtime = RUNTIMES.iter().any(|name| frame.name.starts_with(name));
+    frame.kind == FrameKind::Jit && !is_runtime && !frame.name.contains("+0x")
+}
+
+/// Tells the program's functions from those of standard libraries.
 pub(crate) fn is_own(frame: &Frame) -> bool {
-    let name = &*frame.name;
-    let begins = |all: &[&str]| all.iter().any(|start| name.starts_with(start));
-    let is_of_library = match &frame.line {
+    let full = &*frame.name;
+    let short = short(full);
+    let is_start = STARTS.contains(&full);
+    let is_of_namespace = LIBRARIES.iter().any(|start| short.starts_with(start));
+    let is_of_source = match &frame.line {
         Some((file, _)) => SOURCES.iter().any(|source| file.contains(source)),
         None => false,
     };
-    let has_no_name = frame.kind != FrameKind::Jit && name.contains("+0x");
-    let is_start = STARTS.contains(&name);
-    let is_between = begins(&LIBRARIES) || frame.inlined && begins(&CLOSURES) || is_of_library;
+    let is_closure = frame.inlined && (CLOSURES.contains(&&*short) || full.starts_with("{closure"))
+        || full.contains(" as core::ops::function::Fn");
     let is_libc = frame.module.as_deref().is_some_and(is_libc);
-    !(is_start || is_between || is_libc || has_no_name || name.contains(" as core::"))
+    !(is_start || is_of_namespace || is_of_source || is_closure || is_libc)
 }
 
 fn is_libc(module: &str) -> bool {
@@ -115,19 +193,17 @@ mod tests {
 
     fn frames(names: &[&str]) -> Vec<Frame> {
         let frame = |name: &&str| {
-            let inlined = name.starts_with("i:");
-            let from_libc = name.starts_with("c:");
-            let name = if inlined || from_libc {
-                &name[2..]
-            } else {
-                name
-            };
+            let (mark, text) = name.split_at_checked(2).unwrap_or(("", name));
+            let is_marked = ["i:", "c:", "j:"].contains(&mark);
             Frame {
-                name: name.into(),
-                kind: FrameKind::User,
-                inlined,
+                name: if is_marked { text } else { name }.into(),
+                kind: match mark {
+                    "j:" => FrameKind::Jit,
+                    _ => FrameKind::User,
+                },
+                inlined: mark == "i:",
                 module: Some(
-                    if from_libc {
+                    if mark == "c:" {
                         "/lib/libc.so.6"
                     } else {
                         "/bin/app"
@@ -141,9 +217,15 @@ mod tests {
         names.iter().map(frame).collect()
     }
 
+    fn line(kernel: &[&str], user: &[&str]) -> String {
+        brief(&frames(kernel), &frames(user)).join(" > ")
+    }
+
+    const START: [&str; 3] = ["_start", "c:__libc_start_main_impl", "main"];
+
     #[test]
     fn the_programs_own_functions_are_left_and_what_they_call() {
-        let rust = frames(&[
+        let rust = [
             "c:clone3",
             "c:start_thread",
             "<std::sys::thread::unix::Thread>::new::thread_start",
@@ -152,33 +234,88 @@ mod tests {
             "read_from_the_pipe<std::io::PipeReader>",
             "<std::sys::fs::unix::File>::read",
             "c:__GI___libc_read",
-        ]);
-        let brief = |kernel: &[Frame], user: &[Frame]| brief(kernel, user).join(" > ");
-        let kernel = frames(&[
-            "entry_SYSCALL_64_after_hwframe",
-            "ksys_read",
-            "anon_pipe_read",
-        ]);
-        let line = "read_from_the_pipe > __GI___libc_read > [k] anon_pipe_read";
-        assert_eq!(brief(&kernel, &rust), line);
-        let c = frames(&[
-            "_start",
-            "c:__libc_start_main_impl",
+        ];
+        let kernel = ["entry_SYSCALL_64", "ksys_read", "anon_pipe_read"];
+        let said = "read_from_the_pipe > __GI___libc_read > [k] anon_pipe_read";
+        assert_eq!(line(&kernel, &rust), said);
+        let c = [&START[..], &["a", "b", "c", "d", "e"]].concat();
+        assert_eq!(line(&[], &c), "… > a > b > c > d > e");
+        let recursive = [&START[..], &["a", "a", "a"]].concat();
+        assert_eq!(line(&[], &recursive), "main > a");
+        let future = "<app::Worker as core::future::future::Future>::poll";
+        assert_eq!(line(&[], &[future, "c:read"]), format!("{future} > read"));
+    }
+
+    #[test]
+    fn an_inlined_function_stays_in_its_place() {
+        let iterator = ["main", "core::iter::fold", "i:parse"];
+        assert_eq!(line(&[], &iterator), "main > core::iter::fold > parse");
+    }
+
+    #[test]
+    fn programs_without_names_have_their_addresses() {
+        let nameless = ["_start", "app+0x10", "app+0x20", "c:read"];
+        assert_eq!(line(&[], &nameless), "app+0x10 > app+0x20 > read");
+        assert_eq!(line(&["anon_pipe_read"], &[]), "[k] anon_pipe_read");
+        assert_eq!(line(&[], &[]), "");
+    }
+
+    #[test]
+    fn functions_compiled_at_run_time_stand_without_their_run_time_system() {
+        let python = [
             "main",
-            "a",
-            "b",
-            "c",
-            "d",
-            "e",
-        ]);
-        assert_eq!(brief(&[], &c), "… > a > b > c > d > e");
-        let nameless = frames(&["_start", "app+0x10", "app+0x20", "c:read"]);
-        assert_eq!(brief(&[], &nameless), "read");
-        assert_eq!(brief(&[], &nameless[..3]), "app+0x20");
-        assert_eq!(brief(&kernel, &[]), "[k] anon_pipe_read");
-        assert_eq!(brief(&[], &[]), "");
-        for name in ["<a::B as c::D<e>>::f", "<a::B<c>>", "operator>", "f"] {
-            assert_eq!(without_generics(name), name);
+            "PyEval",
+            "j:py::handler:/app.py",
+            "PyEval",
+            "j:py::query:/db.py",
+            "c:recv",
+        ];
+        assert_eq!(
+            line(&[], &python),
+            "py::handler:/app.py > py::query:/db.py > recv"
+        );
+        let java = [
+            "c:clone3",
+            "JavaMain",
+            "j:Interpreter",
+            "j:Interpreter",
+            "j:Lapp/Main;::run",
+        ];
+        assert_eq!(line(&[], &java), "Lapp/Main;::run");
+    }
+
+    #[test]
+    fn who_calls_a_lock_or_a_wait_of_the_kernel_is_said() {
+        let reclaim = [
+            "do_syscall_64",
+            "do_user_addr_fault",
+            "down_read",
+            "rwsem_down_read_slowpath",
+        ];
+        let said = "[k] do_user_addr_fault > down_read > rwsem_down_read_slowpath";
+        assert_eq!(line(&reclaim, &[]), said);
+    }
+
+    #[test]
+    fn parameters_and_types_are_left_out() {
+        for (long, said) in [
+            (
+                "app::Cache<std::basic_string<char>, int>::lookup(int, char const*)",
+                "app::Cache::lookup",
+            ),
+            (
+                "void std::__invoke_impl<void, f>(std::__invoke_other, f&&)",
+                "std::__invoke_impl",
+            ),
+            ("app::f(int) const", "app::f"),
+            ("<a::B as c::D<e>>::f", "<a::B as c::D<e>>::f"),
+            ("operator>", "operator>"),
+            ("net/http.(*Client).Do", "net/http.(*Client).Do"),
+            ("(anonymous namespace)::hidden(int)", "hidden"),
+            ("map<fn((u8, ())) -> u8>::next", "map::next"),
+            ("f", "f"),
+        ] {
+            assert_eq!(short(long), said);
         }
     }
 }

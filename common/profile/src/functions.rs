@@ -14,6 +14,10 @@ use crate::style::Style;
 use crate::text::{cut, percent};
 use crate::units;
 
+/// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
+const CALLERS: usize = 5;
+const LARGE: f64 = 0.01;
+
 /// Writes the functions with the largest self share, and those of the program with the largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values
 /// come from sampling, and shares have a 95 % interval; else they are exact and shown themselves.
 ///
@@ -40,8 +44,17 @@ pub fn write(
     };
     let callers = own_functions(profile);
     let says = |entry: &&Entry| entry.own > 0 || callers.contains(&*entry.name);
-    let (mut shown, mut rest): (Vec<&Entry>, Vec<&Entry>) = found.entries.iter().partition(says);
-    rest.extend(shown.split_off(rows.min(shown.len())));
+    let (shown, mut rest): (Vec<&Entry>, Vec<&Entry>) = found.entries.iter().partition(says);
+    let (mut shown, callers): (Vec<&Entry>, Vec<&Entry>) =
+        shown.into_iter().partition(|entry| entry.own > 0);
+    // Entries are sorted by what they have themselves, then by their totals.
+    let is_large = |entry: &&&Entry| entry.own as f64 >= LARGE * found.value as f64;
+    let large = shown.iter().take_while(is_large).count();
+    let room = rows.saturating_sub(callers.len().min(CALLERS)).max(large);
+    rest.extend(shown.split_off(room.min(rows).min(shown.len())));
+    let room = rows - shown.len();
+    rest.extend(callers.iter().skip(room));
+    shown.extend(callers.into_iter().take(room));
     table(shown.into_iter(), &By::Function, &shares, name).write(width, Style::Plain, out)?;
     if !rest.is_empty() {
         let own = rest

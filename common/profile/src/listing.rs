@@ -181,10 +181,11 @@ impl<W: Write> List<'_, W> {
             }
             line += &format!("{arrow}{word} ");
         }
-        if words.is_empty() {
+        let line = line.trim_end();
+        if line.is_empty() {
             return Ok(());
         }
-        self.wrapped(line.trim_end())
+        self.wrapped(line.trim_end_matches(':'))
     }
 
     fn both(&mut self, kernel: &[Frame], user: &[Frame]) -> io::Result<()> {

@@ -29,7 +29,7 @@ pub const WORDS: [&str; 16] = [
     "other",
 ];
 
-/// What a reason needs beside its word.
+/// Words that a reason needs beside its own.
 fn note(reason: &str) -> &'static str {
     match reason {
         "futex" => "lock or condition variable",

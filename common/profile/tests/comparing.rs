@@ -6,7 +6,7 @@ use fixtures::random::Random;
 use fixtures::{judged, recording};
 use profile::compare::Verdict;
 use profile::compare::diff::{Diff, functions, tree};
-use profile::compare::scale::Scale;
+use profile::compare::scale::{Scale, Values};
 use profile::recording::Recording;
 use profile::tree::{Paths, Side};
 
@@ -150,6 +150,50 @@ fn time_is_judged_by_its_intervals() {
     }
     eprintln!("{wrong} of 2,000 called changes");
     assert!((5..=40).contains(&wrong), "{wrong} of 2000");
+}
+
+/// Samples of a function that uses a fifth of a CPU, in so many seconds, one every so many milliseconds that it runs.
+fn clocked(random: &mut Random, seconds: u64, period_ms: u64) -> Recording {
+    let per_second = 0.2 * 1000.0 / period_ms as f64;
+    let (mut samples, mut at) = (0_u64, 0.0);
+    loop {
+        at -= f64::ln(1.0 - random.uniform()) / per_second;
+        if at > seconds as f64 {
+            break;
+        }
+        samples += 1;
+    }
+    let (duration_ns, period_ns) = (seconds * 1_000_000_000, period_ms * 1_000_000);
+    recording(format!(
+        r#"{{"tool": "profile", "duration_ns": {duration_ns}, "sample_period_ns": {period_ns},
+        "values": [{{"name": "samples", "unit": "count"}}],
+        "stacks": [{{"comm": "a", "pid": 1, "tid": 1, "count": {samples}, "values": [{samples}],
+        "user": [{{"name": "f", "kind": "user", "address": "0x1"}}], "kernel": []}}]}}"#
+    ))
+}
+
+/// Clocks and lengths that differ: of equal rates one in a hundred is called a change.
+#[test]
+fn rates_are_judged_by_what_a_sample_is_worth() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 + 11);
+    for [[base_s, base_ms], [new_s, new_ms]] in
+        [[[3, 10], [3, 10]], [[3, 10], [30, 1]], [[30, 10], [3, 1]]]
+    {
+        let mut wrong = 0;
+        for _ in 0..2000 {
+            let base = clocked(&mut random, base_s, base_ms);
+            let new = clocked(&mut random, new_s, new_ms);
+            let tree = tree(&base, &new, Paths::default());
+            let values = Values::rates(&base, &new).expect("lengths");
+            let diff = functions(&tree, &base, &new, Scale::Values(values));
+            wrong += usize::from(diff.functions[0].judged.verdict != Verdict::Unclear);
+        }
+        eprintln!("{wrong} of 2,000 called changes");
+        assert!(
+            (5..=40).contains(&wrong),
+            "{wrong} of 2000: {base_s} s, {new_s} s"
+        );
+    }
 }
 
 #[test]

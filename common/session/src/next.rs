@@ -10,6 +10,11 @@ pub fn line(command: &str, answers: &str) -> String {
     format!("next: {}   # {answers}", runnable(command))
 }
 
+/// Looks whether a process can still be looked at.
+pub fn is_there(pid: u32) -> bool {
+    pid != 0 && Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// A command that begins with a tool's name, with `sudo` where that was needed to come here, and with the tool's path where a
 /// shell does not find it.
 pub fn runnable(command: &str) -> String {

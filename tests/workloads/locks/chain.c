@@ -25,7 +25,7 @@ static void await_waiter(int which, int round)
 	await_sleep(tids[which]);
 }
 
-/* Until nobody waits at the barrier any more, which would be one more link of the chain. */
+/* Waits until nobody is at the barrier any more, which would be one more link of the chain. */
 static void begin(int round)
 {
 	pthread_barrier_wait(&step);

@@ -6,7 +6,7 @@ pub(super) use crate::machine::{EPOLL, POLL, WAIT};
 
 /// `futex_waitv`, and the futex2 calls of Linux 6.7, which have one number everywhere.
 pub(super) const FUTEX: &[c_long] = &[libc::SYS_futex, libc::SYS_futex_waitv, 455, 456];
-/// Of all that `fcntl` does only `F_SETLKW` and `F_OFD_SETLKW` sleep.
+/// `flock`, and `fcntl`, of which only `F_SETLKW` and `F_OFD_SETLKW` sleep.
 pub(super) const FILE_LOCK: &[c_long] = &[libc::SYS_flock, libc::SYS_fcntl];
 pub(super) const SEMAPHORE: &[c_long] = &[libc::SYS_semop, libc::SYS_semtimedop];
 pub(super) const MESSAGE_QUEUE: &[c_long] = &[

@@ -84,8 +84,11 @@ fn as_time(recording: Recording) -> Result<Recording, String> {
 }
 
 fn add_header(sum: &mut Header, part: &Header) {
-    // Runs beside each other do not add up to a longer one, those after each other do; the files do not say which.
-    sum.duration_ns = sum.duration_ns.max(part.duration_ns);
+    // Runs of a tool beside each other do not add up to a longer one, those after each other do; the files do not say which.
+    sum.duration_ns = match sum.tool == part.tool {
+        true => 0,
+        false => sum.duration_ns.max(part.duration_ns),
+    };
     sum.has_counts &= part.has_counts;
     sum.are_apart |= part.are_apart;
     sum.shows_threads |= part.shows_threads;

@@ -18,14 +18,14 @@ pub enum Verdict {
     Unjudged,
 }
 
-/// What both profiles have of a box, and whether it differs.
+/// Both profiles' levels of a box, and whether they differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// Before and after: shares, 0 to 1, or values, see [`super::scale::Scale`].
     pub levels: [f64; 2],
     /// The change in standard errors; 0 where there are no counts.
     pub z: f64,
-    /// How much levels differ by chance, one standard error; 0 where there are no counts.
+    /// Difference of the levels by chance, one standard error; 0 where there are no counts.
     pub error: f64,
     /// In a word, at 99 %.
     pub verdict: Verdict,
@@ -44,14 +44,20 @@ impl Judged {
 /// of the intervals in place of ones (the ratio estimator of sampling theory).
 pub(super) fn judge(part: &[Side; 2], whole: &[Side; 2]) -> Judged {
     let shares = [0, 1].map(|side| part[side].total as f64 / whole[side].total.max(1) as f64);
-    judged(shares, standard_error(part, whole), whole)
+    let is_known = whole.iter().all(|side| side.count > 0);
+    let mut judged = judged(shares, standard_error(part, whole), is_known);
+    if whole.iter().any(|side| side.total == 0) {
+        judged.verdict = Verdict::Unclear;
+    }
+    judged
 }
 
 /// Levels of a box whose difference has this standard error if chance alone made it.
-pub(super) fn judged(levels: [f64; 2], error: f64, whole: &[Side; 2]) -> Judged {
+/// `is_known`: there are counts to judge by.
+pub(super) fn judged(levels: [f64; 2], error: f64, is_known: bool) -> Judged {
     let change = levels[1] - levels[0];
-    if whole.iter().any(|side| side.count == 0) {
-        let verdict = if whole.iter().any(|side| side.total == 0) || change == 0.0 {
+    if !is_known {
+        let verdict = if change == 0.0 {
             Verdict::Unclear
         } else {
             Verdict::Unjudged

@@ -164,7 +164,11 @@ pub fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     writeln!(out, "{}\n", diff.scale.sentence(&diff.whole, units))?;
-    if diff.whole.iter().any(|side| side.count == 0) {
+    if diff
+        .whole
+        .iter()
+        .any(|side| side.count == 0 && side.total > 0)
+    {
         writeln!(
             out,
             "The number of samples is not known: what chance did cannot be told apart.\n"

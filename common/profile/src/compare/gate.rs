@@ -20,7 +20,7 @@ use crate::tree::{Class, Node, Side, Tree};
 pub struct Limits {
     /// Of any function's share, 0 to 1.
     pub growth: f64,
-    /// Of the whole, as these values measure it: 0.1 is ten percent.
+    /// Growth of the whole, as these values measure it: 0.1 is ten percent.
     pub total: Option<(f64, Values)>,
     /// Function's own share instead of its total's.
     pub own: bool,

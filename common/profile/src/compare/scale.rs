@@ -1,4 +1,4 @@
-//! What of two profiles is compared: shares of their totals, values a second, or values.
+//! Two profiles in numbers that can be compared: shares of their totals, values a second, or values.
 
 use super::chance::{Judged, judge, judged};
 use crate::recording::Recording;
@@ -19,14 +19,14 @@ pub enum Scale {
 /// Values, in one unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
-    /// What each side's values stand for, in `unit`: 1, or a sample's period.
+    /// Worth of each side's values, in `unit`: 1, or a sample's period.
     worth: [f64; 2],
-    /// For rates: how long each side was recorded.
+    /// Length of each side's recording, for rates.
     seconds: Option<[f64; 2]>,
     unit: String,
 }
 
-/// A side whose length is not known, so that it has no rates: 0 is BASE, 1 is NEW.
+/// A side of unknown length, which has no rates: 0 is BASE, 1 is NEW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoLength(pub usize);
 
@@ -67,6 +67,11 @@ impl Values {
         })
     }
 
+    /// Whether they are per second.
+    pub fn are_rates(&self) -> bool {
+        self.seconds.is_some()
+    }
+
     /// Value of each side, or its rate.
     pub fn levels(&self, sides: &[Side; 2]) -> [f64; 2] {
         [0, 1].map(|side| sides[side].total as f64 * self.each(side))
@@ -81,9 +86,11 @@ impl Values {
     /// (a compound Poisson process), at one rate that both sides estimate together.
     fn error(&self, part: &[Side; 2]) -> f64 {
         let lengths = self.seconds.unwrap_or([1.0; 2]);
-        let squares = |side: usize| part[side].squares * self.worth[side].powi(2);
+        // In the unit times what a sample is worth: the rate that both estimate.
+        let squares = |side: usize| part[side].squares * self.worth[side];
         let per_second = (squares(0) + squares(1)) / (lengths[0] + lengths[1]);
-        (per_second * (1.0 / lengths[0] + 1.0 / lengths[1])).sqrt()
+        let of_side = |side: usize| self.worth[side] / lengths[side];
+        (per_second * (of_side(0) + of_side(1))).sqrt()
     }
 
     /// A level for people.
@@ -101,7 +108,12 @@ impl Scale {
     pub fn judge(&self, part: &[Side; 2], whole: &[Side; 2]) -> Judged {
         match self {
             Self::Shares => judge(part, whole),
-            Self::Values(values) => judged(values.levels(part), values.error(part), whole),
+            Self::Values(values) => {
+                let (levels, error) = (values.levels(part), values.error(part));
+                // Nothing in as many seconds is a rate, too.
+                let is_known = whole.iter().all(|side| side.count > 0 || side.total == 0);
+                judged(levels, error, is_known)
+            }
         }
     }
 

@@ -58,33 +58,44 @@ pub struct Header {
     pub build_ids: std::collections::BTreeMap<String, String>,
     /// Tasks have IDs that the file shows beside their names.
     pub shows_threads: bool,
-    /// What of the file is not in the recording.
+    /// Parts of the file that are not in the recording.
     pub left_out: LeftOut,
     /// Counts of samples or intervals are known, so that chance can be judged.
     pub has_counts: bool,
 }
 
-/// What a reader met and did not take.
+/// Events that a reader met and did not take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Other kinds of events, and how many of each.
     pub events: std::collections::BTreeMap<String, u64>,
-    /// Events with a line that is none of their kind's.
+    /// Malformed lines, each of which took the event with it that it was in.
     pub malformed: u64,
-    /// The first such line: where it is, and what is wrong.
+    /// The first of them: its place, and what is wrong.
     pub first: String,
 }
 
-/// Kinds of events that are told apart.
+/// Kinds of events that are told apart, the longest name of one, bytes, and how many are named.
 const MOST_EVENTS: usize = 1000;
+const LONGEST_EVENT: usize = 200;
+const NAMED_EVENTS: usize = 10;
 
 impl LeftOut {
+    /// The most frequent kinds of events, with their numbers.
+    pub fn most(&self) -> Vec<(&str, u64)> {
+        let events = self.events.iter();
+        let mut events: Vec<(&str, u64)> = events.map(|(name, n)| (name.as_str(), *n)).collect();
+        events.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        events.truncate(NAMED_EVENTS);
+        events
+    }
+
     /// Counts an event of a kind that is not asked for.
     pub(crate) fn add(&mut self, event: &str) {
         if let Some(count) = self.events.get_mut(event) {
             *count += 1;
         } else {
-            let name = if self.events.len() < MOST_EVENTS {
+            let name = if self.events.len() < MOST_EVENTS && event.len() <= LONGEST_EVENT {
                 event
             } else {
                 "others"

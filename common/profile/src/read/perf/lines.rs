@@ -53,18 +53,23 @@ fn timed(line: &str) -> Option<Event<'_>> {
     })
 }
 
-/// As `perf script -F comm,tid,event,ip,sym` prints it.
+/// Longest name and numbers of a thread: a file of another kind may have lines without end.
+const LONGEST_HEAD: usize = 128;
+/// Columns of a period and the blank before it.
+const PERIOD_COLUMNS: usize = 11;
+
+/// A header as `perf script -F comm,tid,event,ip,sym` prints it.
 fn timeless(line: &str) -> Option<Event<'_>> {
-    let mut words = words_with_colons(line);
+    let words = words_with_colons(line);
+    let mut words = words.take_while(|(before, ..)| before.len() <= LONGEST_HEAD);
     words.find_map(|(before, name, rest)| {
+        let before = before.trim_end();
+        let weighed = period(before).and_then(|(who, period)| Some((ids(who)?, Some(period))));
+        let ((comm, pid, tid), period) = weighed.or_else(|| Some((ids(before)?, None)))?;
         let rest = rest.trim();
         let is_event = rest.is_empty()
             || name.contains(':')
             || stack_line(rest.as_bytes()).is_some_and(|frame| !frame.module.is_empty());
-        let before = before.trim_end();
-        let number = before.rsplit_once(char::is_whitespace);
-        let weighed = number.and_then(|(who, period)| Some((ids(who)?, Some(decimal(period)?))));
-        let ((comm, pid, tid), period) = weighed.or_else(|| Some((ids(before)?, None)))?;
         (is_event && !name.is_empty()).then_some(Event {
             comm,
             pid,
@@ -75,6 +80,15 @@ fn timeless(line: &str) -> Option<Event<'_>> {
             rest,
         })
     })
+}
+
+/// A period at the end, and what is before it: in its columns, or behind `pid/tid`; other numbers may be a thread's.
+fn period(before: &str) -> Option<(&str, u64)> {
+    let (head, word) = before.rsplit_once(char::is_whitespace)?;
+    let columns = before.len() - head.trim_end().len();
+    let is_behind_both = || ids(head).is_some_and(|_| head.contains('/'));
+    let period = decimal(word)?;
+    (columns >= PERIOD_COLUMNS || is_behind_both()).then_some((head, period))
 }
 
 /// Every word that ends with a colon, without it, with what is before and behind it.
@@ -282,11 +296,18 @@ mod tests {
                 "cpu-clock",
             ),
             (
-                "app 12 1 page-faults:  401136 main+0x12 (/bin/app)",
+                "app      12          1 page-faults:  401136 main+0x12 (/bin/app)",
                 "app",
                 (0, 12),
                 Some(1),
                 "page-faults",
+            ),
+            (
+                "         pool 7      12 cpu-clock:u:",
+                "pool 7",
+                (0, 12),
+                None,
+                "cpu-clock:u",
             ),
             (
                 "a: 7/7 [000] sched:sched_switch: prev_prio=120",

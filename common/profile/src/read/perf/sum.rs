@@ -129,7 +129,7 @@ impl<'a> Sum<'a> {
         Ok(())
     }
 
-    /// The event with a line that says nothing, up to the next one.
+    /// Leaves out the event with a line that says nothing, up to the next one.
     fn leave_out(&mut self, what: impl FnOnce() -> String) {
         let left_out = &mut self.recording.header.left_out;
         if left_out.malformed == 0 {
@@ -168,20 +168,22 @@ impl<'a> Sum<'a> {
 
     /// Owner and weight of the event; `None`: it does not count.
     fn begin(&mut self, event: &Event<'_>) -> Option<(TaskKey, u64)> {
-        let name = self.recording.names.id(event.name);
+        // The first event of any kind is where times are counted from.
+        let is_in_time = self.is_in_time(event.time);
         let is_asked = |asked: &String| asked == event.name;
         if self.options.event.as_ref().is_none_or(is_asked) && self.event.is_none() {
-            self.event = Some(name);
+            self.event = Some(self.recording.names.id(event.name));
             self.is_clock = ["cpu-clock", "task-clock"]
                 .iter()
                 .any(|clock| event.name.starts_with(clock));
         }
-        if self.event != Some(name) {
+        let is_counted = |chosen| self.recording.text(chosen) == event.name;
+        if !self.event.is_some_and(is_counted) {
             // Events of different kinds cannot be added up.
             self.recording.header.left_out.add(event.name);
             return None;
         }
-        if !self.is_in_time(event.time) {
+        if !is_in_time {
             return None;
         }
         if let Some(period) = event.period.filter(|_| self.is_clock) {
@@ -196,7 +198,7 @@ impl<'a> Sum<'a> {
         Some((TaskKey { comm, pid, tid }, weight))
     }
 
-    /// Whether the event is between the times that are asked for.
+    /// Looks whether the event is between the times that are asked for.
     fn is_in_time(&mut self, time: Option<f64>) -> bool {
         let asked = (self.options.from, self.options.to);
         let Some(time) = time else {
@@ -233,7 +235,9 @@ impl<'a> Sum<'a> {
         if let Some((first, last)) = self.times
             && header.duration_ns == 0
         {
-            header.duration_ns = ((last - first) * 1e9) as u64;
+            let from = self.options.from.unwrap_or(0.0).max(0.0);
+            let to = self.options.to.unwrap_or(f64::MAX).min(last - first);
+            header.duration_ns = ((to - from).max(0.0) * 1e9) as u64;
         }
         let mean_ns = match self.weighs {
             true => None,
@@ -248,7 +252,7 @@ impl<'a> Sum<'a> {
         if !self.weighs {
             header.tool = format!("perf {name}");
         }
-        for (other, count) in &header.left_out.events {
+        for (other, count) in header.left_out.most() {
             header.comments.push(format!("{count} {other} left out"));
         }
         if self.times.is_none() && (self.options.from, self.options.to) != (None, None) {
@@ -261,7 +265,7 @@ impl<'a> Sum<'a> {
     fn none(self) -> Result<Recording, ReadError> {
         let left_out = &self.recording.header.left_out;
         if let Some(event) = &self.options.event {
-            let others: Vec<&str> = left_out.events.keys().map(String::as_str).collect();
+            let others: Vec<&str> = left_out.most().into_iter().map(|(name, _)| name).collect();
             let others = crate::escape::terminal(&others.join(", ")).into_owned();
             return Err(ReadError::whole(format!(
                 "has no event {event}; it has {others}"

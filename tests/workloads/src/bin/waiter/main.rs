@@ -63,6 +63,7 @@ fn main() {
             period_ns: (millis + nth) * 1_000_000,
         }
     };
+    queues::leave_nothing_behind();
     // Children are forked while the process still has one thread.
     let children = chosen
         .contains(&"wait")
