@@ -7,7 +7,7 @@ mod partners;
 mod queues;
 mod timers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
@@ -76,26 +76,30 @@ fn main() {
         .copied()
         .filter(|kind| chosen.contains(kind))
     {
-        let plan = plan(kind);
-        match kind {
-            "sleep" => timers::sleep(&mut stage, plan),
-            "poll" => timers::poll(&mut stage, plan),
-            "epoll" => timers::epoll(&mut stage, plan),
-            "mutex" => locks::std_mutex(&mut stage, plan),
-            "pmutex" => locks::pthread_mutex(&mut stage, plan),
-            "pipe" => partners::pipe(&mut stage, plan),
-            "socket" => partners::socket(&mut stage, plan),
-            "file-lock" => queues::file_lock(&mut stage, plan),
-            "semaphore" => queues::semaphore(&mut stage, plan),
-            "msg-queue" => queues::message_queue(&mut stage, plan),
-            "pagefault" => memory_and_disk::pagefault(&mut stage, plan, &dir),
-            "direct" => memory_and_disk::direct(&mut stage, plan, &dir),
-            "fsync" => memory_and_disk::fsync(&mut stage, plan, &dir),
-            _ => {}
-        }
+        add(kind, &mut stage, plan(kind), &dir);
     }
     if let Some(children) = children {
         partners::wait(&mut stage, plan("wait"), children);
     }
     stage.run()
+}
+
+/// Adds the threads of a kind of waits; those of children are added apart.
+fn add(kind: &str, stage: &mut Stage, plan: Plan, dir: &Path) {
+    match kind {
+        "sleep" => timers::sleep(stage, plan),
+        "poll" => timers::poll(stage, plan),
+        "epoll" => timers::epoll(stage, plan),
+        "mutex" => locks::std_mutex(stage, plan),
+        "pmutex" => locks::pthread_mutex(stage, plan),
+        "pipe" => partners::pipe(stage, plan),
+        "socket" => partners::socket(stage, plan),
+        "file-lock" => queues::file_lock(stage, plan),
+        "semaphore" => queues::semaphore(stage, plan),
+        "msg-queue" => queues::message_queue(stage, plan),
+        "pagefault" => memory_and_disk::pagefault(stage, plan, dir),
+        "direct" => memory_and_disk::direct(stage, plan, dir),
+        "fsync" => memory_and_disk::fsync(stage, plan, dir),
+        _ => {}
+    }
 }
