@@ -141,7 +141,7 @@ fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
         let is_its = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == reason;
         let stacks: Vec<&Value> = list(&report, "stacks").iter().filter(is_its).collect();
         assert_eq!(sum(stacks.iter().copied(), "count"), 50, "{report:#}");
-        // Only those that are say so.
+        // JSON says it of idle ones only.
         let is_found = |stack: &&Value| stack["idle"] == true;
         let found = stacks.iter().copied().filter(is_found).count();
         assert_eq!(found, if is_idle { stacks.len() } else { 0 }, "{stacks:#?}");

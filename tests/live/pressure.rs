@@ -193,7 +193,7 @@ fn a_report_for_people_fits_and_names_who_it_is() {
     assert!(first.contains("CPU ("), "{first}");
     let (who, next) = (
         format!("spinner {pid}, 5 threads"),
-        // As no shell finds it.
+        // No shell finds it, so it has its path.
         format!("next: {} -p {pid} 5 1", crate::built("runqlat").display()),
     );
     for part in [who, next] {

@@ -35,7 +35,7 @@ struct Outermost {
     busy: Option<usize>,
 }
 
-/// Whether each row is idle, in order. `depths`: frames of each row's stack that the compiler did not inline, where the stack
+/// Tells of each row if it is idle, in order. `depths`: frames of each row's stack that the compiler did not inline, where the stack
 /// is complete.
 pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
     let mut per_thread: HashMap<(u32, u32), u64> = HashMap::new();
@@ -150,7 +150,7 @@ mod tests {
             row(1, libc::SYS_poll, 7, 95 * MS, 5),
         ];
         assert_eq!(marked(&rows), [false, false]);
-        // What happened once, at its start, says nothing.
+        // A wait that happened once, at its start, says nothing.
         let rows = [
             row(1, libc::SYS_flock, 2, MS / 2, 1),
             row(1, libc::SYS_epoll_wait, 3, 99 * MS, 5),

@@ -21,7 +21,7 @@ pub(crate) fn next(
         *by_reason.entry(reason).or_default() += sample.total();
         *by_process.entry((reason, sample.task.tgid)).or_default() += sample.total();
     }
-    // Whoever sleeps for a time of its own choice waits for nobody.
+    // A thread that sleeps for a time of its own choice waits for nobody.
     by_reason.remove("sleep");
     let (reason, ns) = by_reason
         .into_iter()

@@ -152,7 +152,7 @@ fn short(name: &str) -> String {
     if last.is_empty() { name } else { last }.to_owned()
 }
 
-/// Whether it was compiled while the program ran.
+/// Tells if it was compiled while the program ran.
 fn is_compiled(frame: &Frame) -> bool {
     let is_runtime = RUNTIMES.iter().any(|name| frame.name.starts_with(name));
     frame.kind == FrameKind::Jit && !is_runtime && !frame.name.contains("+0x")

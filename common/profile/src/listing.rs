@@ -24,7 +24,7 @@ pub struct ListOptions {
     pub is_time: bool,
     /// Each value by its name, not their sum alone.
     pub split: bool,
-    /// Stacks whole, a function a line; else in a line, see [`crate::brief`].
+    /// Stacks whole, a function a line; else in few words, in a line.
     pub whole: bool,
     /// Bold headings.
     pub color: bool,

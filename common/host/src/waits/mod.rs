@@ -192,12 +192,12 @@ impl Wait {
         }
     }
 
-    /// Whether it could have gone on running.
+    /// Tells if it could have gone on running.
     pub fn is_runnable(self) -> bool {
         self.has(flags::RUNNABLE)
     }
 
-    /// Whether a thread with nothing to do waits like this; it takes a thread's other waits to tell.
+    /// Tells if a thread with nothing to do may wait like this; it takes a thread's other waits to tell.
     pub fn may_be_idle(self) -> bool {
         if self.has(flags::RUNNABLE | flags::STOPPED | flags::BLOCK_IO | flags::KERNEL_LOCK) {
             return false;

@@ -35,7 +35,7 @@ pub struct Diff {
     pub functions: Vec<Mover>,
     /// Everything.
     pub whole: [Side; 2],
-    /// What is compared.
+    /// Shares or values, which are compared.
     pub scale: Scale,
     /// Names that are only ever inlined in one profile, and never in the other.
     pub inlining: Vec<String>,

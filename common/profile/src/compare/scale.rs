@@ -6,7 +6,7 @@ use crate::text;
 use crate::tree::Side;
 use crate::units;
 
-/// How values of two profiles become numbers that can be compared.
+/// A way to make numbers that can be compared of two profiles' values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Scale {
     /// Parts of each profile's own total, 0 to 1.
@@ -67,7 +67,7 @@ impl Values {
         })
     }
 
-    /// Whether they are per second.
+    /// Tells if they are per second.
     pub fn are_rates(&self) -> bool {
         self.seconds.is_some()
     }
@@ -86,7 +86,7 @@ impl Values {
     /// (a compound Poisson process), at one rate that both sides estimate together.
     fn error(&self, part: &[Side; 2]) -> f64 {
         let lengths = self.seconds.unwrap_or([1.0; 2]);
-        // In the unit times what a sample is worth: the rate that both estimate.
+        // The rate that both estimate, in the unit.
         let squares = |side: usize| part[side].squares * self.worth[side];
         let per_second = (squares(0) + squares(1)) / (lengths[0] + lengths[1]);
         let of_side = |side: usize| self.worth[side] / lengths[side];
@@ -110,7 +110,7 @@ impl Scale {
             Self::Shares => judge(part, whole),
             Self::Values(values) => {
                 let (levels, error) = (values.levels(part), values.error(part));
-                // Nothing in as many seconds is a rate, too.
+                // A side without samples has a rate, too: none in as many seconds.
                 let is_known = whole.iter().all(|side| side.count > 0 || side.total == 0);
                 judged(levels, error, is_known)
             }
