@@ -31,6 +31,15 @@ impl Unit {
         }
     }
 
+    /// Its symbol.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
+            Self::Milliseconds => "ms",
+        }
+    }
+
     /// bcc's word for it.
     pub fn label(self) -> &'static str {
         match self {
@@ -80,12 +89,16 @@ fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
     rows
 }
 
-/// `count avg p50 p90 p99 p99.9 max`, percentiles with the digits they have.
+/// `count`, and in the unit `avg p50 p90 p99 p99.9 max`, percentiles with the digits they have.
 fn summary(histogram: &Histogram, unit: Unit) -> String {
-    let value = |ns: u64| three_digits(ns as f64 / unit.ns() as f64);
+    let value = |ns: u64| match ns as f64 / unit.ns() as f64 {
+        value if value < 999.5 => three_digits(value),
+        value => count(value.round() as u64),
+    };
     format!(
-        "count {}  avg {}  p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+        "count {}  {}: avg {}  p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
         count(histogram.count()),
+        unit.symbol(),
         value(histogram.mean()),
         value(histogram.percentile(50.0)),
         value(histogram.percentile(90.0)),
@@ -116,7 +129,7 @@ mod tests {
          \u{20}        2 -> 3          : 20       |****************************************|\n\
          \u{20}        4 -> 7          : 0        |                                        |\n\
          \u{20}        8 -> 15         : 10       |********************                    |\n\
-         \u{20}    count 30  avg 5.17  p50 3.01  p90 9.47  p99 9.47  p99.9 9.47  max 9.50\n";
+         \u{20}    count 30  us: avg 5.17  p50 3.01  p90 9.47  p99 9.47  p99.9 9.47  max 9.50\n";
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.len() <= 80));
     }
