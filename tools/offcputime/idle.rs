@@ -1,12 +1,13 @@
 //! Detects the waits of threads with nothing to do.
 //!
 //! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
-//! frames. A wait there is idle if its kind may be (epoll, poll, accept, a condition variable, a child, a parked kernel thread). So
+//! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a condition variable, a child, a parked kernel thread). So
 //! is one at which its thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not
 //! below another wait that is never idle, such as one for a client; and not where work comes within 100 us on average: two threads
 //! that pass a token to and fro have something to do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use stacks::LEFT_OUT;
 
@@ -20,11 +21,16 @@ const SELDOM: f64 = 0.01;
 const BRISK_NS: u64 = 100_000;
 
 /// A place where a thread waits: its stack, the kernel's if it has no other, and the system call.
-type Place = (u32, u32, u64, u64, i16);
+type Place = (Thread, u64, u64, i16);
+
+/// IDs; the name where those are hidden in another PID namespace.
+type Thread = (u32, u32, Option<Arc<str>>);
 
 #[derive(Default)]
 struct Sum {
     ns: u64,
+    /// Until work came, without the run queue.
+    blocked_ns: u64,
     waits: u64,
 }
 
@@ -35,10 +41,9 @@ struct Outermost {
     busy: Option<usize>,
 }
 
-/// Tells of each row if it is idle, in order. `depths`: frames of each row's stack that the compiler did not inline, where the stack
-/// is complete.
+/// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
 pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
-    let mut per_thread: HashMap<(u32, u32), u64> = HashMap::new();
+    let mut per_thread: HashMap<Thread, u64> = HashMap::new();
     let mut per_place: HashMap<Place, Sum> = HashMap::new();
     for row in rows {
         let ns = row.blocked_ns + row.runqueue_ns;
@@ -46,22 +51,26 @@ pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
         if row.user != LEFT_OUT {
             let place = per_place.entry(place(row)).or_default();
             place.ns += ns;
-            place.waits += row.count;
+            if !row.wait.is_runnable() {
+                place.blocked_ns += row.blocked_ns;
+                place.waits += row.count;
+            }
         }
     }
-    let mut outermost: HashMap<(u32, u32), Outermost> = HashMap::new();
+    let mut outermost: HashMap<Thread, Outermost> = HashMap::new();
     let share = |row: &Row| {
         let of_place = per_place.get(&place(row)).map_or(0, |place| place.ns);
         of_place as f64 / per_thread[&thread(row)].max(1) as f64
     };
     for (row, depth) in rows.iter().zip(depths) {
-        let Some(depth) = depth.filter(|_| !row.wait.is_runnable()) else {
+        let says = !row.wait.is_runnable() && share(row) >= SELDOM;
+        let Some(depth) = depth.filter(|_| says) else {
             continue;
         };
         let outermost = outermost.entry(thread(row)).or_default();
         if row.wait.may_be_idle() {
             outermost.idle = Some(outermost.idle.map_or(depth, |least| least.min(depth)));
-        } else if share(row) >= SELDOM {
+        } else {
             outermost.busy = Some(outermost.busy.map_or(depth, |least| least.min(depth)));
         }
     }
@@ -70,7 +79,7 @@ pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
             return false;
         }
         let place = &per_place[&place(row)];
-        let is_brisk = place.ns / place.waits.max(1) < BRISK_NS;
+        let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
         let outermost = outermost.get(&thread(row));
         let busy = outermost.and_then(|outermost| outermost.busy);
         let is_below = depth.zip(busy).is_some_and(|(depth, busy)| busy < depth);
@@ -80,19 +89,17 @@ pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
     rows.iter().zip(depths).map(is_idle).collect()
 }
 
-fn thread(row: &Row) -> (u32, u32) {
-    (row.task.tgid, row.task.tid)
+fn thread(row: &Row) -> Thread {
+    let name = (row.task.tid == 0).then(|| Arc::clone(&row.task.comm));
+    (row.task.tgid, row.task.tid, name)
 }
 
 fn place(row: &Row) -> Place {
-    let kernel = if row.user == 0 { row.kernel } else { 0 };
-    (
-        row.task.tgid,
-        row.task.tid,
-        row.user,
-        kernel,
-        row.wait.syscall,
-    )
+    let kernel = match row.wait.is_of_kernel_thread() {
+        true => row.kernel,
+        false => 0,
+    };
+    (thread(row), row.user, kernel, row.wait.syscall)
 }
 
 #[cfg(test)]
@@ -135,8 +142,8 @@ mod tests {
     #[test]
     fn an_event_loop_is_idle_at_home_and_busy_with_its_database() {
         let rows = [
-            row(1, libc::SYS_epoll_wait, 3, 71 * MS, 5),
-            row(1, libc::SYS_poll, 7, 18 * MS, 5),
+            row(1, libc::SYS_epoll_pwait, 3, 71 * MS, 5),
+            row(1, libc::SYS_ppoll, 7, 18 * MS, 5),
             row(1, libc::SYS_write, 8, 11 * MS, 5),
         ];
         assert_eq!(marked(&rows), [true, false, false]);
@@ -147,15 +154,23 @@ mod tests {
         // It reads its client's requests at the outermost frames.
         let rows = [
             row(1, libc::SYS_recvfrom, 4, 5 * MS, 5),
-            row(1, libc::SYS_poll, 7, 95 * MS, 5),
+            row(1, libc::SYS_ppoll, 7, 95 * MS, 5),
         ];
         assert_eq!(marked(&rows), [false, false]);
         // A wait that happened once, at its start, says nothing.
         let rows = [
             row(1, libc::SYS_flock, 2, MS / 2, 1),
-            row(1, libc::SYS_epoll_wait, 3, 99 * MS, 5),
+            row(1, libc::SYS_epoll_pwait, 3, 80 * MS, 5),
+            row(1, libc::SYS_ppoll, 7, 19 * MS, 5),
+            row(1, libc::SYS_wait4, 1, MS / 2, 1),
         ];
-        assert_eq!(marked(&rows), [false, true]);
+        assert_eq!(marked(&rows), [false, true, false, false]);
+        // A worker writes what it is given, in the function where it waits for more.
+        let rows = [
+            row(1, libc::SYS_futex, 3, 97 * MS, 50),
+            row(1, libc::SYS_fsync, 3, 3 * MS, 50),
+        ];
+        assert_eq!(marked(&rows), [true, false]);
     }
 
     #[test]
@@ -185,8 +200,8 @@ mod tests {
     #[test]
     fn a_habit_tells_where_a_stack_is_not_complete() {
         let rows = [
-            row(1, libc::SYS_epoll_wait, 3, 95 * MS, 5),
-            row(1, libc::SYS_poll, 7, 5 * MS, 5),
+            row(1, libc::SYS_epoll_pwait, 3, 95 * MS, 5),
+            row(1, libc::SYS_ppoll, 7, 5 * MS, 5),
         ];
         assert_eq!(mark(&rows, &[None, None]), [true, false]);
     }

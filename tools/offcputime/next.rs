@@ -29,10 +29,20 @@ pub(crate) fn next(
     if oncpu_ns > ns {
         let command = match args.targets.pids[..] {
             [pid] if is_there(pid) => format!("profile -p {pid} 10"),
-            [] if args.targets.command.is_empty() => "profile 10".into(),
+            [] if args.targets.are_all() => "profile 10".into(),
             _ => return None,
         };
         return Some((command, "where CPU time goes"));
+    }
+    match reason {
+        "block-io" => return Some(("biolatency -P 5 1".into(), "how long I/O takes, and whose")),
+        "throttled" => {
+            return Some((
+                "pressure --cgroups 5 1".into(),
+                "which group has too little CPU",
+            ));
+        }
+        _ => {}
     }
     let of_reason = by_process
         .into_iter()
@@ -44,16 +54,11 @@ pub(crate) fn next(
             of_process("lockstat", "10"),
             "which locks, and who holds them",
         ),
-        "block-io" => ("biolatency -P 5 1".into(), "how long I/O takes, and whose"),
         "page-fault" => (
             of_process("profile -e major-faults", "10"),
             "what touches memory that is on disk",
         ),
         "preempted" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
-        "throttled" => (
-            "pressure --cgroups 5 1".into(),
-            "which group has too little CPU",
-        ),
         _ if args.waker => return None,
         _ => (
             of_process("offcputime --waker", "10"),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use budget::Estimate;
 use budget::cost::Cost;
+use profile::brief::is_own;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, StackEnd, ValueType};
@@ -88,18 +89,19 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
     }
 }
 
-/// Frames of the row's stack, user or kernel, where it is complete.
+/// Frames of a complete stack up to the program's last function, or of a kernel thread's stack.
 fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
-    let frames = match row.user {
-        0 => stacks.kernel_names(row.kernel),
-        user if stacks.user_end(user) == Some(StackEnd::Root) => stacks.user_names(user),
-        _ => return None,
-    };
-    let called = frames.iter().filter(|frame| !frame.inlined).count();
-    (called > 0).then_some(called)
+    if row.wait.is_of_kernel_thread() {
+        return Some(stacks.kernel_names(row.kernel).len()).filter(|frames| *frames > 0);
+    }
+    let is_complete = stacks.user_end(row.user) == Some(StackEnd::Root);
+    let frames = is_complete.then(|| stacks.user_names(row.user))?;
+    let called = frames.iter().filter(|frame| !frame.inlined);
+    let own = called.enumerate().filter(|(_, frame)| is_own(frame));
+    Some(own.last().map_or(0, |(at, _)| at + 1))
 }
 
-/// What other programs are told about the run.
+/// Facts of the run for other programs.
 fn meta(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Meta {
     let of_ns = harvest.accounting.lifetime_ns;
     let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window.duration());

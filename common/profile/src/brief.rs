@@ -3,6 +3,8 @@
 //! Functions that every stack has are left out: how threads start, and the standard library between a program's functions. Names
 //! tell which those are, so this is for lists that people read, and never for what programs read.
 
+use std::borrow::Cow;
+
 use crate::escape::terminal;
 use crate::frame::{Frame, FrameKind};
 use crate::text::cut;
@@ -38,8 +40,8 @@ const STARTS: [&str; 20] = [
     "runtime.asmcgocall",
 ];
 /// Namespaces of standard libraries.
-const LIBRARIES: [&str; 7] = [
-    "std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__rust_",
+const LIBRARIES: [&str; 8] = [
+    "std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__rust_", "runtime.",
 ];
 /// Functions that Rust's closures are inlined through; names of inlined functions have no path.
 const CLOSURES: [&str; 5] = ["call_once", "call_mut", "call", "do_call", "catch_unwind"];
@@ -113,25 +115,28 @@ fn of_user(user: &[Frame]) -> Vec<String> {
 fn name(frame: &Frame) -> String {
     let name = match frame.kind {
         // Names of a language that has its own rules, with paths of files.
-        FrameKind::Jit => frame.name.to_string(),
+        FrameKind::Jit => (&*frame.name).into(),
         _ => short(&frame.name),
     };
     cut(&terminal(&name), NAME)
 }
 
 /// `read<std::io::Pipe>` as `read`, `void app::Cache<int>::find(int) const` as `app::Cache::find`.
-fn short(name: &str) -> String {
+fn short(name: &str) -> Cow<'_, str> {
     let is_rust_path = name.starts_with('<') || name.contains(" as ");
-    if is_rust_path || name.contains("operator") {
-        return name.to_owned();
+    let is_operator = name.starts_with("operator") || name.contains("::operator");
+    if is_rust_path || is_operator || !name.contains(['<', '(', ' ']) {
+        return name.into();
     }
+    // A part of a function that the compiler moved.
+    let whole = name.split(" [clone").next().unwrap_or(name);
     let mut text = String::new();
     let (mut depth, mut has_parameters) = (0_u32, false);
     let mut before = ' ';
-    for c in name.chars() {
+    for c in whole.chars() {
         match c {
             // A method of Go: net/http.(*Client).Do.
-            '(' if depth == 0 && before == '.' => return name.to_owned(),
+            '(' if depth == 0 && before == '.' => return name.into(),
             '<' | '(' => {
                 depth += 1;
                 has_parameters |= c == '(';
@@ -143,13 +148,20 @@ fn short(name: &str) -> String {
         }
         before = c;
     }
-    let text = text.trim_end_matches(" const").trim_matches([':', ' ']);
+    let text = text.replace("::::", "::");
+    let mut text = text.trim_end();
+    for qualifier in [" &&", " &", " volatile", " const"] {
+        text = text.strip_suffix(qualifier).unwrap_or(text).trim_end();
+    }
     // The type that it returns stands before a name with parameters.
     let last = match text.rsplit_once(' ') {
         Some((_, last)) if has_parameters => last,
         _ => text,
     };
-    if last.is_empty() { name } else { last }.to_owned()
+    match last.trim_matches(':') {
+        "" => name.into(),
+        last => last.to_owned().into(),
+    }
 }
 
 /// Tells if it was compiled while the program ran.
@@ -159,11 +171,16 @@ fn is_compiled(frame: &Frame) -> bool {
 }
 
 /// Tells the program's functions from those of standard libraries.
-pub(crate) fn is_own(frame: &Frame) -> bool {
+pub fn is_own(frame: &Frame) -> bool {
     let full = &*frame.name;
     let short = short(full);
     let is_start = STARTS.contains(&full);
-    let is_of_namespace = LIBRARIES.iter().any(|start| short.starts_with(start));
+    // A type that is returned may stand before an operator.
+    let after_type = short.split_once(' ').filter(|_| !short.starts_with('<'));
+    let path = after_type.map_or(&*short, |(_, path)| path);
+    let is_of_namespace = LIBRARIES
+        .iter()
+        .any(|start| short.starts_with(start) || path.starts_with(start));
     let is_of_source = match &frame.line {
         Some((file, _)) => SOURCES.iter().any(|source| file.contains(source)),
         None => false,
@@ -247,6 +264,18 @@ mod tests {
     }
 
     #[test]
+    fn go_and_operators_of_libraries_are_no_programs() {
+        let go = [
+            "runtime.main",
+            "main.f",
+            "runtime.makeslice",
+            "runtime.mallocgc",
+        ];
+        assert_eq!(line(&[], &go), "main.f > runtime.mallocgc");
+        assert!(!is_own(&frames(&["bool std::operator==<char>(a, b)"])[0]));
+    }
+
+    #[test]
     fn an_inlined_function_stays_in_its_place() {
         let iterator = ["main", "core::iter::fold", "i:parse"];
         assert_eq!(line(&[], &iterator), "main > core::iter::fold > parse");
@@ -313,6 +342,11 @@ mod tests {
             ("net/http.(*Client).Do", "net/http.(*Client).Do"),
             ("(anonymous namespace)::hidden(int)", "hidden"),
             ("map<fn((u8, ())) -> u8>::next", "map::next"),
+            ("app::parse(int) [clone .cold]", "app::parse"),
+            ("void app::(anonymous namespace)::f<int>(int)", "app::f"),
+            ("alloc::slice::<impl [T]>::to_vec", "alloc::slice::to_vec"),
+            ("app::f() const &", "app::f"),
+            ("k8s_operator::reconcile<T>", "k8s_operator::reconcile"),
             ("f", "f"),
         ] {
             assert_eq!(short(long), said);

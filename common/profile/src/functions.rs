@@ -18,7 +18,8 @@ use crate::units;
 const CALLERS: usize = 5;
 const LARGE: f64 = 0.01;
 
-/// Writes the functions with the largest self share, and those of the program with the largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values
+/// Writes the functions with the largest self share, and those of the program with the largest total, then what is left out.
+/// `width`: columns of the terminal; `is_sampled`: values
 /// come from sampling, and shares have a 95 % interval; else they are exact and shown themselves.
 ///
 /// # Errors

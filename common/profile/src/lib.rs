@@ -3,7 +3,7 @@
 //! Pure: no BPF, no `/proc`, nothing Linux-only. Stacks are root → leaf everywhere.
 
 pub mod ask;
-mod brief;
+pub mod brief;
 mod columns;
 pub mod compare;
 pub mod draw;

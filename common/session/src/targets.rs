@@ -100,6 +100,14 @@ pub struct Settings {
 }
 
 impl Targets {
+    /// Tells if nothing was chosen.
+    pub fn are_all(&self) -> bool {
+        let has_names = self.comm.is_some() || self.cgroup.is_some();
+        let has_kind = self.user_threads || self.kernel_threads;
+        let has_ids = !self.pids.is_empty() || !self.tids.is_empty();
+        !(has_ids || has_names || has_kind) && self.command.is_empty()
+    }
+
     /// Checks that everything named exists. Nothing has been loaded yet.
     ///
     /// # Errors

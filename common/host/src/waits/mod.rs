@@ -197,6 +197,11 @@ impl Wait {
         self.has(flags::RUNNABLE)
     }
 
+    /// Tells if it is a kernel thread's.
+    pub fn is_of_kernel_thread(self) -> bool {
+        self.has(flags::KERNEL_THREAD)
+    }
+
     /// Tells if a thread with nothing to do may wait like this; it takes a thread's other waits to tell.
     pub fn may_be_idle(self) -> bool {
         if self.has(flags::RUNNABLE | flags::STOPPED | flags::BLOCK_IO | flags::KERNEL_LOCK) {

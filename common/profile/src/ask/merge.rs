@@ -85,9 +85,11 @@ fn as_time(recording: Recording) -> Result<Recording, String> {
 
 fn add_header(sum: &mut Header, part: &Header) {
     // Runs of a tool beside each other do not add up to a longer one, those after each other do; the files do not say which.
-    sum.duration_ns = match sum.tool == part.tool {
-        true => 0,
-        false => sum.duration_ns.max(part.duration_ns),
+    let are_two_tools = sum.tool != part.tool && !sum.tool.is_empty();
+    let are_known = sum.duration_ns > 0 && part.duration_ns > 0;
+    sum.duration_ns = match are_two_tools && are_known {
+        true => sum.duration_ns.max(part.duration_ns),
+        false => 0,
     };
     sum.has_counts &= part.has_counts;
     sum.are_apart |= part.are_apart;

@@ -97,9 +97,8 @@ fn words_with_colons(line: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     memchr::memchr_iter(b':', line.as_bytes())
         .filter(is_end)
         .filter_map(|colon| {
-            let head = &line[..colon];
-            let start = head.rfind(char::is_whitespace)? + 1;
-            Some((&line[..start - 1], &head[start..], &line[colon + 1..]))
+            let (before, word) = line[..colon].rsplit_once(char::is_whitespace)?;
+            Some((before, word, &line[colon + 1..]))
         })
 }
 
@@ -280,6 +279,10 @@ mod tests {
             );
             assert_eq!((event.period, event.name), (period, name), "{line}");
         }
+        // White space of several bytes.
+        let hostile = header("x\u{3000}y: 7/7 [000] 1.5: 1 cycles: ").expect("an event");
+        assert_eq!((hostile.comm, hostile.name), ("x\u{3000}y:", "cycles"));
+        assert!(header("x\u{a0}y: z\u{3000}1.5: ").is_none());
         assert!(header("app;main;f 12").is_none());
         assert!(header("app 7 main: 12").is_none(), "a folded line");
     }

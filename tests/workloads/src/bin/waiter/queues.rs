@@ -36,7 +36,7 @@ pub(crate) fn file_lock(stage: &mut Stage, plan: Plan) {
     });
 }
 
-/// Gives the process semaphores and queues of its own, which end with it, where it may. Before there are threads.
+/// Gives the process semaphores and queues of its own, which end with it, where it may. It is called before there are threads.
 pub(crate) fn leave_nothing_behind() {
     // SAFETY: takes a number. Without privileges it changes nothing, and what ends in order removes its own.
     unsafe { libc::unshare(libc::CLONE_NEWIPC) };
