@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POINTS", default_value = "5pp", value_parser = points)]
     max_growth: f64,
 
-    /// How much the whole may grow, per second that was recorded
+    /// Growth of the whole that is allowed, per second that was recorded
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_total: Option<f64>,
 

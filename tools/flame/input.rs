@@ -24,7 +24,7 @@ pub(crate) struct Input {
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     value: Option<String>,
 
-    /// Which event to use, where there are several (perf script text)
+    /// Event to use, where there are several (perf script text)
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     event: Option<String>,
 
