@@ -91,6 +91,18 @@ fn assert_accounted(found: &Logged, disk: &LoopDisk, before: &Stat, after: &Stat
     assert_within("bytes not seen", unseen_bytes, ..=most, moved);
 }
 
+/// Latencies of reads, writes and discards are those of the disk's requests, and with the rest all that is in the histogram.
+fn assert_apart(report: &Value, name: &str) {
+    let by_op = list(report, "by_op");
+    let ops = &disk(report, name)["ops"];
+    for op in ["read", "write", "discard"] {
+        let own = by_op.iter().filter(|found| found["op"] == op);
+        let found = (sum(own.clone(), "count"), sum(own, "sum_ns"));
+        assert_eq!(found, requests_of(ops, op), "{op}");
+    }
+    assert_eq!(sum(by_op, "sum_ns"), sum(groups(report), "sum_ns"));
+}
+
 /// With and without a scheduler: where there is none, requests are never inserted.
 #[test]
 fn counts_bytes_and_times_are_those_of_the_kernels_account() {
@@ -108,6 +120,7 @@ fn counts_bytes_and_times_are_those_of_the_kernels_account() {
         let report = found.report();
         let all = sum(groups(report), "count");
         assert!(all + unseen(report) >= 20011, "{all}");
+        assert_apart(report, &disk.name);
         assert_eq!(number(report, "begun_before"), 0);
     }
 }

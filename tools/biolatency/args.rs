@@ -99,9 +99,6 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// How many there are.
-    pub(crate) const COUNT: u32 = 4;
-
     /// The word for it in JSON.
     pub(crate) fn key(self) -> &'static str {
         match self {
@@ -139,9 +136,20 @@ impl Args {
         }
     }
 
+    /// The one that ends with the request.
+    pub(crate) fn last_phase(&self) -> Phase {
+        let last = self.measured().last();
+        last.copied().unwrap_or(Phase::Device)
+    }
+
     /// Whether histograms are of groups.
     pub(crate) fn is_grouped(&self) -> bool {
         self.by_disk || self.by_flags || self.by_process || self.by_cgroup
+    }
+
+    /// Whether reads and writes are told apart: other groups would be split by it, and there may be many.
+    pub(crate) fn tells_operations(&self) -> bool {
+        self.by_flags || !self.is_grouped()
     }
 
     /// Whether submitters are chosen.
@@ -210,7 +218,7 @@ impl Args {
                 .map(|measured| 1 << (*measured as u32))
                 .sum(),
             by_disk: self.by_disk.into(),
-            by_flags: self.by_flags.into(),
+            by_flags: self.tells_operations().into(),
             by_process: self.by_process.into(),
             by_cgroup: self.by_cgroup.into(),
             by_dev: (!self.disks.is_empty()).into(),

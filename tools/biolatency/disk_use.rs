@@ -53,6 +53,9 @@ pub(crate) struct Whole {
 /// Words for `enum request_class`.
 pub(crate) const CLASSES: [&str; 5] = ["read", "write", "discard", "flush", "passthrough"];
 
+/// The same for people, of many.
+pub(crate) const PLURALS: [&str; 5] = ["reads", "writes", "discards", "flushes", "driver commands"];
+
 /// Index into [`CLASSES`].
 pub(crate) const READ: usize = 0;
 pub(crate) const WRITE: usize = 1;

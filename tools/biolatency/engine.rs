@@ -30,6 +30,10 @@ use crate::biolatency::slow;
 /// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or ask for fewer histograms";
 
+/// Room for operations with their flags, of which a machine has some dozens, and for the rows of their histograms.
+const OPERATIONS: u32 = 1024;
+const OPERATIONS_ROWS: u32 = 32_768;
+
 /// The tool at work.
 pub(crate) struct Biolatency<'a> {
     args: &'a Args,
@@ -59,10 +63,13 @@ impl<'a> Biolatency<'a> {
                 setup.kernel,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
             );
-            // Preallocated, and not used.
+            // Preallocated.
             if !args.is_grouped() {
-                open.maps.groups.set_max_entries(1)?;
-                open.maps.buckets.set_max_entries(1)?;
+                let phases = u32::try_from(args.measured().len())?;
+                open.maps.groups.set_max_entries(phases * OPERATIONS)?;
+                open.maps
+                    .buckets
+                    .set_max_entries(phases * OPERATIONS_ROWS)?;
             }
             if !args.tracks() {
                 // Only for what the kernel does not stamp.

@@ -8,7 +8,7 @@ use bpf::biolatency::types::{
     disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started, submitter,
 };
 use budget::meter::count_skipped;
-use hist::harvest::{Group, take_groups, take_whole, wait_for_running_programs};
+use hist::harvest::{Group, take_groups, wait_for_running_programs};
 use host::clock::monotonic_ns;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
@@ -20,17 +20,21 @@ use profile::losses::Losses;
 use profile::rank::Rank;
 use session::progress::State;
 
-use crate::biolatency::args::{Args, Phase};
+use crate::biolatency::args::Args;
 use crate::biolatency::completions::Completions;
 use crate::biolatency::disk_use::{DiskUse, Failures, add_up, add_whole};
 use crate::biolatency::disks::{self, Stat};
+use crate::biolatency::latencies::{self, OfClass};
 
 /// One report's worth.
+#[derive(Default)]
 pub(crate) struct Interval {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     /// Per group and phase; by phase only unless grouping was asked for.
     pub(crate) groups: Vec<Group<group_id>>,
+    /// Reads, writes and so on, where they are told apart.
+    pub(crate) by_class: Vec<OfClass>,
     /// By name.
     pub(crate) disks: Vec<DiskUse>,
     /// Requests that have begun and not ended, and ns since the first of them did; when requests are followed.
@@ -39,6 +43,13 @@ pub(crate) struct Interval {
     pub(crate) begun_before: u64,
     /// Since the start of the run.
     pub(crate) losses: Losses,
+}
+
+impl Interval {
+    /// Its length, ns; not 0.
+    pub(crate) fn wall_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns).max(1)
+    }
 }
 
 /// Takes intervals; remembers what the kernel's own counters were at the end of the last one.
@@ -76,10 +87,16 @@ impl Harvest {
         let mut disks = self.disk_uses(skel, epoch)?;
         add_whole(&mut disks, &before, &self.stats);
         self.completions.add(&disks, &self.stats);
+        let found = take_groups(&skel.maps.groups, &skel.maps.buckets, epoch)?;
         Ok(Interval {
             start_ns,
             end_ns,
-            groups: groups(args, skel, epoch)?,
+            by_class: latencies::by_class(args, &found),
+            groups: if args.is_grouped() {
+                found
+            } else {
+                latencies::wholes(args.measured(), &found)
+            },
             disks,
             under_way: under_way(args, skel, end_ns)?,
             begun_before,
@@ -150,24 +167,6 @@ impl DiskNames {
             None => seen.cloned().unwrap_or_else(|| disks::dev_text(dev)),
         }
     }
-}
-
-fn groups(args: &Args, skel: &BiolatencySkel<'_>, epoch: u32) -> Result<Vec<Group<group_id>>> {
-    if args.is_grouped() {
-        return take_groups(&skel.maps.groups, &skel.maps.buckets, epoch);
-    }
-    let whole = |phase: &Phase| {
-        let phase = *phase as u32;
-        Ok(Group {
-            id: group_id {
-                phase,
-                ..group_id::default()
-            },
-            comm: "".into(),
-            histogram: take_whole(&skel.maps.wholes, epoch * Phase::COUNT + phase)?,
-        })
-    };
-    args.measured().iter().map(whole).collect()
 }
 
 fn under_way(args: &Args, skel: &BiolatencySkel<'_>, now_ns: u64) -> Result<Option<(u64, u64)>> {

@@ -8,9 +8,10 @@ use crate::biolatency::disk_use::{CLASSES, DiskUse};
 use crate::biolatency::disks::dev_text;
 use crate::biolatency::harvest::Interval;
 use crate::biolatency::labels;
+use crate::biolatency::latencies::OfClass;
 use crate::biolatency::names::Names;
 
-/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "disks": […], "under_way", "begun_before", "losses": {…},
+/// `{"tool", "version", "start_ns", "end_ns", "groups": […], "by_op": […], "disks": […], "under_way", "begun_before", "losses": {…},
 /// "cost": {…}}`, the last three since the start of the run.
 pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
@@ -18,7 +19,8 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &C
         .iter()
         .map(|group| labels::group_json(args, names, interval, group))
         .collect();
-    let wall_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1);
+    let by_op: Vec<Value> = interval.by_class.iter().map(class_json).collect();
+    let wall_ns = interval.wall_ns();
     let disks: Vec<Value> = interval
         .disks
         .iter()
@@ -30,12 +32,20 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &C
         "start_ns": interval.start_ns,
         "end_ns": interval.end_ns,
         "groups": groups,
+        "by_op": by_op,
         "disks": disks,
         "under_way": interval.under_way.map(|(count, _)| count),
         "begun_before": interval.begun_before,
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),
     })
+}
+
+fn class_json(of: &OfClass) -> Value {
+    let mut object = of.histogram.to_json();
+    object["op"] = CLASSES[of.class].into();
+    object["phase"] = of.phase.key().into();
+    object
 }
 
 fn disk_json(names: &Names, disk: &DiskUse, wall_ns: u64) -> Value {

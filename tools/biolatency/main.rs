@@ -9,6 +9,7 @@ use session::{Setup, Tool};
 use args::Args;
 use engine::Biolatency;
 
+mod answer;
 mod args;
 mod completions;
 mod disk_use;
@@ -17,6 +18,7 @@ mod engine;
 mod harvest;
 mod json;
 mod labels;
+mod latencies;
 mod names;
 mod report;
 mod slow;

@@ -13,20 +13,19 @@ use hist::hdr::HdrLog;
 use hist::text;
 use profile::escape::terminal;
 use profile::rank::Rank;
+use profile::style::Style;
 use profile::table::{Column, Table};
+use profile::text::sentence;
 use profile::units::{self, three_digits};
-use session::{cgroups, next};
+use session::cgroups;
 
 use crate::biolatency::args::Args;
 use crate::biolatency::disk_use::{
-    CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, READ, WRITE,
+    CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, PLURALS, READ, WRITE,
 };
 use crate::biolatency::harvest::Interval;
 use crate::biolatency::names::Names;
-use crate::biolatency::{json, labels};
-
-/// Requests under way for so long are worth a line.
-const STUCK_NS: u64 = 1_000_000_000;
+use crate::biolatency::{answer, json, labels};
 
 /// One interval on its way out.
 pub(crate) struct Report<'a> {
@@ -103,6 +102,14 @@ impl Report<'_> {
         } else {
             HashMap::new()
         };
+        for line in answer::answer(self.args, self.interval) {
+            writeln!(out, "{line}")?;
+        }
+        write_classes(self.interval, out)?;
+        write_disks(self.names, self.interval, out)?;
+        if !self.args.is_grouped() {
+            writeln!(out)?;
+        }
         let mut last = String::new();
         for (heading, group) in self.groups(&paths) {
             if heading != last {
@@ -115,26 +122,46 @@ impl Report<'_> {
             text::write(&group.histogram, self.args.histograms.unit(), out)?;
         }
         if self.interval.groups.is_empty() {
-            writeln!(out, "     nothing recorded")?;
+            writeln!(out, "\n     nothing recorded")?;
         }
-        write_disks(self.names, self.interval, out)?;
-        if let Some((count, oldest_ns @ STUCK_NS..)) = self.interval.under_way {
-            let (count, age) = (
-                units::counted(count, "requests"),
-                units::duration(oldest_ns),
-            );
-            writeln!(out, "still under way: {count}, the oldest for {age}")?;
-        }
-        if !self.interval.groups.is_empty() {
-            let command = "offcputime --state 2 10";
-            writeln!(
-                out,
-                "\n{}",
-                next::line(command, "who waits in state D, and where")
-            )?;
-        }
-        Ok(writeln!(out)?)
+        Ok(writeln!(
+            out,
+            "\n{}\n",
+            answer::next(self.args, self.interval)
+        )?)
     }
+}
+
+/// A row a kind of request and phase.
+fn write_classes(interval: &Interval, out: &mut impl Write) -> Result<()> {
+    if interval.by_class.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        Column::left("", 31),
+        Column::right("REQUESTS", 9),
+        Column::right("AVG", 8),
+        Column::right("P50", 8),
+        Column::right("P99", 8),
+        Column::right("MAX", 8),
+    ]);
+    for of in &interval.by_class {
+        let sum = &of.histogram;
+        let ns = [
+            sum.mean(),
+            sum.percentile(50.0),
+            sum.percentile(99.0),
+            sum.max(),
+        ];
+        let mut cells = vec![
+            format!("{:<8} {}", PLURALS[of.class], of.phase.title()),
+            units::count(sum.count()),
+        ];
+        cells.extend(ns.map(units::duration));
+        table.row(cells);
+    }
+    writeln!(out)?;
+    Ok(table.write(usize::MAX, Style::Plain, out)?)
 }
 
 fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Result<()> {
@@ -144,15 +171,15 @@ fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Resu
     let mut table = Table::new([
         Column::left("DISK", 12),
         Column::right("READ/s", 8),
-        Column::right("MiB/s", 8),
+        Column::right("rMiB/s", 7),
         Column::right("WRITE/s", 8),
-        Column::right("MiB/s", 8),
+        Column::right("wMiB/s", 7),
         Column::right("FLUSH/s", 8),
-        Column::right("BUSY", 6),
-        Column::right("QUEUE", 6),
-        Column::right("ERRORS", 7),
+        Column::right("BUSY", 5),
+        Column::right("INFLIGHT", 8),
+        Column::right("ERRORS", 6),
     ]);
-    let wall_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1);
+    let wall_ns = interval.wall_ns();
     for disk in &interval.disks {
         table.row(cells(disk, wall_ns));
     }
@@ -217,11 +244,11 @@ fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<
     let merged = disk.whole.map_or(0, |whole| whole.merged);
     let in_flight = disk.whole.map_or(0, |whole| whole.in_flight);
     let counts = [
-        (disk.classes[DISCARD].requests, "discards"),
-        (disk.classes[PASSTHROUGH].requests, "driver commands"),
+        (disk.classes[DISCARD].requests, PLURALS[DISCARD]),
+        (disk.classes[PASSTHROUGH].requests, PLURALS[PASSTHROUGH]),
         (merged, "merged"),
         (disk.partial, "partial completions"),
-        (disk.requeued, "requeued"),
+        (disk.requeued, "requeued (driver queue full)"),
         (in_flight, "in flight now"),
     ];
     let parts: Vec<String> = counts
@@ -229,8 +256,12 @@ fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| units::counted(*count, what))
         .collect();
-    if !parts.is_empty() {
-        writeln!(out, "  {}", parts.join(", "))?;
+    for line in sentence(&parts, ",", answer::WIDTH - 2) {
+        writeln!(out, "  {line}")?;
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

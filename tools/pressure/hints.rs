@@ -1,6 +1,7 @@
 //! The next question: a tool and its command line for what has been found.
 
 use profile::escape::terminal;
+use session::next;
 
 use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::parties::Party;
@@ -73,7 +74,7 @@ fn of_disk(interval: &Interval) -> Hint {
         .first()
         .filter(|disk| disk.busy_percent > 0.0);
     let which = match disk {
-        Some(disk) if is_plain(&disk.name) => format!("-d {} ", disk.name),
+        Some(disk) if next::is_plain(&disk.name) => format!("-d {} ", disk.name),
         _ => String::new(),
     };
     Hint {
@@ -82,19 +83,13 @@ fn of_disk(interval: &Interval) -> Hint {
     }
 }
 
-/// Whether a shell takes it as it is, and a tool for no option.
-fn is_plain(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
-    !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
-}
-
 /// `-p PID`, or the name of processes that come and go, if a shell takes it as it is.
 fn target(party: &Party) -> Option<String> {
     if let Some(tgid) = party.tgid {
         return Some(format!("-p {tgid}"));
     }
     let name = terminal(&party.comm);
-    is_plain(&name).then(|| format!("--comm {name}"))
+    next::is_plain(&name).then(|| format!("--comm {name}"))
 }
 
 #[cfg(test)]

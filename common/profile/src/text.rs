@@ -73,6 +73,24 @@ pub fn fit(name: &str, width: usize) -> String {
     }
 }
 
+/// Parts of a sentence, with a mark such as `;` between them, in lines of a width, all but the first indented; a part that is wider stays whole.
+pub fn sentence(parts: &[String], mark: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
+        let end = if at + 1 < parts.len() { mark } else { "" };
+        match lines.last_mut() {
+            Some(line)
+                if (line.chars().count() + part.chars().count() + 1 + end.len()) <= width =>
+            {
+                *line += &format!(" {part}{end}");
+            }
+            Some(_) => lines.push(format!("  {part}{end}")),
+            None => lines.push(format!("{part}{end}")),
+        }
+    }
+    lines
+}
+
 /// Text in lines of a width, all but the first indented. Breaks anywhere: long C++ names have no blanks to break at.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     // Room for some text in every line, however narrow the terminal.
@@ -102,6 +120,15 @@ mod tests {
         assert_eq!(wrap("  0123456789", 12, 4), ["  0123456789"]);
         assert_eq!(wrap("0123456789abcd", 12, 4), ["0123456789ab", "    cd"]);
         assert_eq!(wrap("0123456789abcd", 0, 4), ["0123456789ab", "    cd"]);
+    }
+
+    #[test]
+    fn a_sentence_breaks_between_its_parts() {
+        let parts = ["one two", "three", "four"].map(String::from);
+        assert_eq!(sentence(&parts, ";", 20), ["one two; three; four"]);
+        assert_eq!(sentence(&parts, ";", 19), ["one two; three;", "  four"]);
+        assert_eq!(sentence(&parts, ";", 5), ["one two;", "  three;", "  four"]);
+        assert_eq!(sentence(&[], ";", 5), [""; 0]);
     }
 
     #[test]

@@ -10,6 +10,12 @@ pub fn line(command: &str, answers: &str) -> String {
     format!("next: {}   # {answers}", runnable(command))
 }
 
+/// Looks whether a shell takes a name as it is, and a tool for no option.
+pub fn is_plain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
+    !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
+}
+
 /// Looks whether a process can still be looked at.
 pub fn is_there(pid: u32) -> bool {
     pid != 0 && Path::new(&format!("/proc/{pid}")).exists()

@@ -1,0 +1,257 @@
+//! The answer in a sentence, and the command that looks further.
+
+use profile::escape::terminal;
+use profile::rank::Rank;
+use profile::text::{round_percent, sentence};
+use profile::units;
+use session::next;
+
+use crate::biolatency::args::{Args, Phase};
+use crate::biolatency::disk_use::{DISCARD, DiskUse, READ, WRITE};
+use crate::biolatency::harvest::Interval;
+use crate::biolatency::latencies;
+
+/// Columns of a terminal.
+pub(crate) const WIDTH: usize = 80;
+/// Requests in flight for so long are worth a word.
+const STUCK_NS: u64 = 1_000_000_000;
+
+/// `reads p50 54.3 us p99 176 us, writes p50 66.1 us p99 606 us; vda 21% busy`, with all that is wrong before it; a line, or more
+/// where there is much to say.
+pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
+    let mut parts = wrong(interval);
+    parts.push(latencies(args, interval));
+    parts.extend(shares(args, interval));
+    let wall_ns = interval.wall_ns();
+    if let Some(disk) = busiest(interval) {
+        let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
+        parts.push(format!("{} {busy:.0}% busy", terminal(&disk.name)));
+    }
+    sentence(&parts, ";", WIDTH)
+}
+
+/// Failures, and requests that do not end.
+fn wrong(interval: &Interval) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for disk in &interval.disks {
+        let failed: u64 = disk.failures.iter().map(|failures| failures.count).sum();
+        if failed > 0 {
+            let count = units::counted(failed, "requests");
+            wrong.push(format!("{count} failed on {}", terminal(&disk.name)));
+        }
+    }
+    if let Some((count, oldest_ns @ STUCK_NS..)) = interval.under_way {
+        let (count, age) = (
+            units::counted(count, "requests"),
+            units::duration(oldest_ns),
+        );
+        wrong.push(format!("{count} still in flight, the oldest for {age}"));
+    }
+    wrong
+}
+
+/// Of reads and of writes, or where these are not told apart, of all; the phase that ends with the request.
+fn latencies(args: &Args, interval: &Interval) -> String {
+    let phase = args.last_phase();
+    let spell = |what: &str, histogram: &hist::Histogram| {
+        let [p50, p99] = [50.0, 99.0].map(|at| units::duration(histogram.percentile(at)));
+        format!("{what} p50 {p50} p99 {p99}")
+    };
+    if args.tells_operations() {
+        let of = |class, what| {
+            let mut all = interval.by_class.iter();
+            let found = all.find(|of| of.class == class && of.phase == phase)?;
+            Some(spell(what, &found.histogram))
+        };
+        let both: Vec<String> = [of(READ, "reads"), of(WRITE, "writes")]
+            .into_iter()
+            .flatten()
+            .collect();
+        if !both.is_empty() {
+            return both.join(", ");
+        }
+    } else {
+        let all = latencies::in_phase(&interval.groups, phase);
+        if all.count() > 0 {
+            return spell("requests", &all) + " " + phase.title();
+        }
+    }
+    let length = units::duration(interval.wall_ns());
+    format!("no reads or writes in {length}")
+}
+
+/// Of requests' time from the first phase to the last, each one's share, the largest first.
+fn shares(args: &Args, interval: &Interval) -> Option<String> {
+    let sums = args.measured().iter().map(|&phase| {
+        let sum = latencies::in_phase(&interval.groups, phase).sum();
+        (phase, sum)
+    });
+    let mut sums: Vec<(Phase, u64)> = sums.collect();
+    let all: u64 = sums.iter().map(|(_, sum)| sum).sum();
+    sums.rank_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    let share = |(phase, sum): &(Phase, u64)| {
+        let share = round_percent(*sum, all);
+        format!("{share} {}", phase.title())
+    };
+    let shares: Vec<String> = sums.iter().map(share).collect();
+    (args.phases && all > 0).then(|| format!("of their time {}", shares.join(", ")))
+}
+
+fn busiest(interval: &Interval) -> Option<&DiskUse> {
+    let wall_ns = interval.wall_ns();
+    let mut disks: Vec<&DiskUse> = interval.disks.iter().collect();
+    disks.rank_by_key(|disk| std::cmp::Reverse(disk.busy_ns(wall_ns)));
+    disks.first().copied()
+}
+
+/// The line of the command that looks further.
+pub(crate) fn next(args: &Args, interval: &Interval) -> String {
+    let Some(disk) = busiest(interval) else {
+        return next::line("pressure 5 1", "what else is short");
+    };
+    let of_disk = match next::is_plain(&disk.name) {
+        true => format!("-d {} ", disk.name),
+        false => String::new(),
+    };
+    if waits_before_device(args, interval) {
+        let command = format!("biolatency {of_disk}--phases 5 1");
+        return next::line(&command, "where requests wait before the device");
+    }
+    if !args.by_process && args.is_everyones() {
+        let command = format!("biolatency {of_disk}-P 5 1");
+        return next::line(&command, "whose I/O it is");
+    }
+    next::line("offcputime --state 2 10", "who waits in state D, and where")
+}
+
+/// Looks whether requests spent more time on the way to the device than in it.
+fn waits_before_device(args: &Args, interval: &Interval) -> bool {
+    if args.measured() != [Phase::Device] {
+        return false;
+    }
+    let in_device_ns = latencies::in_phase(&interval.groups, Phase::Device).sum();
+    let classes = interval.disks.iter().flat_map(|disk| {
+        // Flushes are the parts of sequences, which are there as writes already.
+        [READ, WRITE, DISCARD].map(|class| disk.classes[class])
+    });
+    let total_ns: u64 = classes.map(|class| class.total_ns).sum();
+    in_device_ns > 0 && total_ns > 2 * in_device_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use hist::Histogram;
+
+    use super::*;
+    use crate::biolatency::disk_use::Failures;
+    use crate::biolatency::latencies::OfClass;
+
+    fn histogram(ns: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        ns.iter().for_each(|ns| histogram.record(*ns));
+        histogram
+    }
+
+    fn disk(name: &str, busy_ns: u64) -> DiskUse {
+        DiskUse {
+            name: name.into(),
+            busy_ns,
+            ..DiskUse::default()
+        }
+    }
+
+    fn interval() -> Interval {
+        let of = |class, ns: &[u64]| OfClass {
+            class,
+            phase: Phase::Device,
+            histogram: histogram(ns),
+        };
+        let by_class = vec![
+            of(READ, &[54_000, 54_000, 176_000]),
+            of(WRITE, &[7_000_000]),
+        ];
+        let groups = vec![hist::harvest::Group {
+            id: bpf::biolatency::types::group_id::default(),
+            comm: "".into(),
+            histogram: histogram(&[54_000, 54_000, 176_000, 7_000_000]),
+        }];
+        Interval {
+            end_ns: 2_000_000_000,
+            groups,
+            by_class,
+            disks: vec![disk("sda", 20_000_000), disk("nvme0n1", 1_500_000_000)],
+            ..Interval::default()
+        }
+    }
+
+    fn said(options: &str, interval: &Interval) -> Vec<String> {
+        let line = format!("biolatency {options}");
+        answer(&Args::parse_from(line.split_whitespace()), interval)
+    }
+
+    #[test]
+    fn reads_and_writes_are_apart_and_the_busiest_disk_is_named() {
+        let mut interval = interval();
+        assert_eq!(
+            said("", &interval),
+            ["reads p50 54.3 us p99 176 us, writes p50 6.95 ms p99 6.95 ms; nvme0n1 75% busy"]
+        );
+        assert_eq!(
+            said("-D", &interval),
+            ["requests p50 54.3 us p99 6.95 ms in the device; nvme0n1 75% busy"]
+        );
+        let phases = "of their time 100% in the device, 0% before the queue, 0% queued;";
+        let said_of_phases = said("--phases", &interval);
+        assert!(said_of_phases[1].contains(phases), "{said_of_phases:?}");
+        interval.by_class.clear();
+        interval.disks.pop();
+        assert_eq!(
+            said("", &interval),
+            ["no reads or writes in 2.00 s; sda 1% busy"]
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_comes_first() {
+        let mut interval = interval();
+        interval.under_way = Some((3, STUCK_NS));
+        let failures = |count| Failures {
+            class: READ,
+            status: 10,
+            count,
+        };
+        interval.disks[0].failures = vec![failures(2), failures(5)];
+        let said = said("", &interval);
+        assert_eq!(
+            said,
+            [
+                "7 requests failed on sda; 3 requests still in flight, the oldest for 1.00 s;",
+                "  reads p50 54.3 us p99 176 us, writes p50 6.95 ms p99 6.95 ms; nvme0n1 75% busy",
+            ]
+        );
+        interval.under_way = Some((3, STUCK_NS - 1));
+        assert_eq!(wrong(&interval), ["7 requests failed on sda"]);
+    }
+
+    #[test]
+    fn the_next_command_is_about_what_was_found() {
+        let mut found = interval();
+        let command = |options: &str, found: &Interval| {
+            let line = format!("biolatency {options}");
+            let line = next(&Args::parse_from(line.split_whitespace()), found);
+            let (command, _) = line.split_once("   #").expect("an answer");
+            command.trim_start_matches("next: ").to_owned()
+        };
+        assert_eq!(command("", &found), "biolatency -d nvme0n1 -P 5 1");
+        assert_eq!(command("-P", &found), "offcputime --state 2 10");
+        found.disks[0].classes[WRITE].total_ns = 2 * 7_284_000;
+        assert_eq!(command("", &found), "biolatency -d nvme0n1 -P 5 1");
+        found.disks[1].classes[READ].total_ns = 1_000_000;
+        assert_eq!(command("", &found), "biolatency -d nvme0n1 --phases 5 1");
+        assert_eq!(command("-Q", &found), "biolatency -d nvme0n1 -P 5 1");
+        found.disks[1].name = "cciss!c0d0".into();
+        assert_eq!(command("-Q", &found), "biolatency -P 5 1");
+        assert_eq!(command("", &Interval::default()), "pressure 5 1");
+    }
+}
