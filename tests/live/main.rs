@@ -66,6 +66,7 @@ mod perf_dwarf;
 mod prelude;
 mod pressure;
 mod pressure_triggers;
+mod pressure_waits;
 mod privileges;
 #[path = "profile.rs"]
 mod profile_tool;

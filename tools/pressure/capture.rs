@@ -1,7 +1,9 @@
 //! From attaching to the last interval.
 
+use std::cmp::Reverse;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::stacks::unwind::Method;
@@ -16,21 +18,24 @@ use loader::counters::Counters;
 use loader::iterate;
 use loader::section;
 use profile::losses::Losses;
+use profile::rank::Rank;
 use session::probe;
+use session::quotas::Quotas;
 use session::targets::cgroup2_mount;
 use session::{Options, Start};
 
 use crate::pressure::args::Args;
 use crate::pressure::cgroups::Snapshots;
 use crate::pressure::ended::Ended;
-use crate::pressure::harvest;
-use crate::pressure::interval::Interval;
-use crate::pressure::parties;
+use crate::pressure::harvest::{self, ON_CPU};
+use crate::pressure::interval::{Interval, Quota};
+use crate::pressure::parties::{self, Party};
 use crate::pressure::psi::{self, Resource, Source};
 use crate::pressure::stacks::{self, Stacks};
 use crate::pressure::task::TaskStock;
 use crate::pressure::utilisation;
 use crate::pressure::victims::Filter;
+use crate::pressure::waits::Looks;
 
 /// Everything at the end of one interval and the start of the next.
 #[derive(Default)]
@@ -41,6 +46,7 @@ struct Edge {
     throttled_ns: u64,
     block_errors: u64,
     cgroups: Option<Snapshots>,
+    quotas: Arc<Quotas>,
 }
 
 /// Programs that are loaded, or run.
@@ -61,6 +67,7 @@ pub(crate) struct Capture {
     unnamed: u64,
     /// Tasks that had ended when that was looked for last.
     exits: u64,
+    looks: Looks,
     /// By the budget.
     allowed: Allowed,
 }
@@ -128,6 +135,7 @@ impl Capture {
             ended: Ended::default(),
             unnamed: 0,
             exits: 0,
+            looks: Looks::new(),
             allowed: Allowed::Everything,
         })
     }
@@ -163,6 +171,8 @@ impl Capture {
         // New stacks can be named after the collection, too.
         if self.allowed == Allowed::Everything {
             self.absorb_stacks();
+            let filter = &self.filter;
+            self.looks.step(&|tgid, tid| filter.chooses(tgid, tid));
         }
         Ok(())
     }
@@ -221,6 +231,7 @@ impl Capture {
         let edge = Edge {
             ns,
             psi,
+            quotas: self.quotas(throttled_ns),
             usage: utilisation::Snapshot::take(),
             throttled_ns,
             block_errors: harvest::block_errors(&self.skel)?,
@@ -228,6 +239,35 @@ impl Capture {
         };
         let tasks = self.take_gathered();
         Ok((edge, tasks))
+    }
+
+    /// The accounts of quotas. Nobody has run out of one while nobody was throttled.
+    fn quotas(&self, throttled_ns: u64) -> Arc<Quotas> {
+        if self.edge.ns > 0 && throttled_ns == self.edge.throttled_ns {
+            return Arc::clone(&self.edge.quotas);
+        }
+        Arc::new(Quotas::take())
+    }
+
+    /// Groups whose quota was used up, the one with most of the time that was lost first.
+    fn quotas_since(&self, before: &Edge, victims: &[Party]) -> Vec<Quota> {
+        let used_up = self.edge.quotas.used_up_since(&before.quotas);
+        let mut quotas: Vec<(u64, Quota)> = Vec::new();
+        for group in used_up {
+            let losses = victims.iter().filter_map(|party| {
+                let tgid = party.tgid.filter(|tgid| group.holds(*tgid))?;
+                Some((party.lost_ns[ON_CPU], tgid))
+            });
+            let losses: Vec<(u64, u32)> = losses.collect();
+            let lost_ns = losses.iter().map(|(ns, _)| ns).sum();
+            let victim = losses.into_iter().max().map(|(_, tgid)| tgid);
+            quotas.push((lost_ns, Quota { group, victim }));
+        }
+        if self.filter.is_choice() {
+            quotas.retain(|(_, quota)| quota.victim.is_some());
+        }
+        quotas.rank_by_key(|(lost_ns, _)| Reverse(*lost_ns));
+        quotas.into_iter().map(|(_, quota)| quota).collect()
     }
 
     /// Ends an interval and begins the next; if there is none, because the budget `is_used_up`, nothing costs any more.
@@ -260,7 +300,11 @@ impl Capture {
         let own_tgid = std::process::id();
         let not_us = |party: &parties::Party| party.tgid != Some(own_tgid);
         let cgroups = now.cgroups.as_ref().zip(before.cgroups.as_ref());
+        let mut victims = parties::group(&wanted);
+        victims.retain(not_us);
         Ok(Interval {
+            quotas: self.quotas_since(&before, &victims),
+            waits: self.looks.take(self.filter.is_choice()),
             start_ns: before.ns,
             end_ns: now.ns,
             ended_unix_s: SystemTime::now()
@@ -274,7 +318,7 @@ impl Capture {
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             task_ns,
             throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
-            victims: parties::group(&wanted).into_iter().filter(not_us).collect(),
+            victims,
             culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
             cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),
             block_errors: self

@@ -1,38 +1,12 @@
-//! cgroups: their names by ID, and the pressure on each.
+//! The pressure on each cgroup.
 
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use profile::rank::Rank;
+use session::cgroups::{MOST_LISTED, directories};
 
 use crate::pressure::psi::{Lost, Resource, Snapshot, Source};
-
-/// Directories looked at; beyond that many nobody reads the list.
-const MOST: usize = 4096;
-
-/// Every cgroup v2 directory below a root, the root first.
-pub(crate) fn directories(root: &Path) -> Vec<PathBuf> {
-    let mut found = vec![root.to_owned()];
-    let mut next = 0;
-    while next < found.len() && found.len() < MOST {
-        let entries = fs::read_dir(&found[next]).into_iter().flatten().flatten();
-        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        found.extend(below.map(|entry| entry.path()));
-        next += 1;
-    }
-    found.truncate(MOST);
-    found
-}
-
-/// Directories by cgroup ID, which is their inode number.
-pub(crate) fn by_id(root: &Path) -> HashMap<u64, PathBuf> {
-    directories(root)
-        .into_iter()
-        .filter_map(|path| Some((fs::metadata(&path).ok()?.ino(), path)))
-        .collect()
-}
 
 /// The pressure files of many cgroups at one moment.
 pub(crate) struct Snapshots(HashMap<PathBuf, Snapshot>);
@@ -46,7 +20,7 @@ pub(crate) struct CgroupPressure {
 
 impl Snapshots {
     pub(crate) fn take(root: &Path) -> Self {
-        let paths = directories(root).into_iter();
+        let paths = directories(root, MOST_LISTED).into_iter();
         Self(
             paths
                 .map(|path| (path.clone(), Snapshot::take(&Source::Cgroup(path))))
@@ -86,23 +60,5 @@ impl CgroupPressure {
             .flat_map(|lost| [lost.some, lost.full]);
         let percents = shares.flatten().map(|share| share.percent());
         percents.fold(0.0, f64::max)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_are_found_by_their_inode_and_files_are_left_out() {
-        let root = tempfile::tempdir().expect("a directory");
-        fs::create_dir_all(root.path().join("a/b")).expect("directories");
-        fs::write(root.path().join("cgroup.procs"), "").expect("a file");
-        let all = directories(root.path());
-        assert_eq!(all.len(), 3);
-        assert_eq!(all[0], root.path());
-        let ids = by_id(root.path());
-        let inode = fs::metadata(root.path().join("a/b")).expect("there").ino();
-        assert_eq!(ids[&inode], root.path().join("a/b"));
     }
 }

@@ -1,17 +1,30 @@
 //! The next question: a tool and its command line for what has been found.
 
+use host::waits::Reason;
 use profile::escape::terminal;
 use session::next;
 
 use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::parties::Party;
 use crate::pressure::psi::Resource;
+use crate::pressure::waits::Waiting;
 
 /// A command line and what it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
     pub(crate) command: String,
     pub(crate) answers: &'static str,
+}
+
+/// For the largest wait that is not idle, or where there is none, for whatever threads wait for.
+pub(crate) fn of_waits(largest: Option<&Waiting>) -> Hint {
+    let (command, answers) = match largest {
+        // lockstat leaves out what may be a condition variable.
+        Some(row) if row.reason == Reason::Futex && !row.is_lock => next::of_wait("wait", row.tgid),
+        Some(row) => next::of_wait(row.reason.name(), row.tgid),
+        None => ("offcputime 10".into(), "where threads wait, and why"),
+    };
+    Hint { command, answers }
 }
 
 /// At most one for the heaviest victim and one for the heaviest culprit, and before them one for the disk itself.
@@ -29,6 +42,7 @@ pub(crate) fn hints(
     };
     let device = (resource == Resource::Io).then(|| of_disk(interval));
     let pair = match resource {
+        Resource::Cpu if interval.quota_at_fault().is_some() => [of_quota(interval), None],
         Resource::Cpu => [
             hint(victim, "runqlat", " 5 1", "how long, and behind whom"),
             hint(culprit, "profile", " 10", "where CPU time goes"),
@@ -64,6 +78,15 @@ pub(crate) fn hints(
         .into_iter()
         .chain(pair.into_iter().flatten())
         .collect()
+}
+
+/// Neighbours have no part in it: what spends the quota.
+fn of_quota(interval: &Interval) -> Option<Hint> {
+    let quota = interval.quota_at_fault()?;
+    Some(Hint {
+        command: format!("profile {} 10", quota.group.target(quota.victim)?),
+        answers: "what uses up the quota",
+    })
 }
 
 /// The busiest disk's requests, or all disks'.

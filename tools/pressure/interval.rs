@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use profile::losses::Losses;
 use profile::rank::Rank;
+use session::quotas::UsedUp;
 
 use crate::pressure::cgroups::CgroupPressure;
 use crate::pressure::harvest::{ON_CPU, ON_IO, ON_MEMORY};
@@ -11,6 +12,10 @@ use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Resource};
 use crate::pressure::stacks::Stack;
 use crate::pressure::utilisation::Use;
+use crate::pressure::waits::{Waiting, Waits};
+
+/// Threads in wait at a time below which nobody would notice.
+pub(crate) const LEAST_THREADS: f64 = 0.1;
 
 /// Everything about one interval.
 #[derive(Default)]
@@ -28,6 +33,10 @@ pub(crate) struct Interval {
     pub(crate) task_ns: [u64; 3],
     /// Of that, without CPU quota.
     pub(crate) throttled_ns: u64,
+    /// Groups whose CPU quota was used up, of those that what was asked about is in.
+    pub(crate) quotas: Vec<Quota>,
+    /// Waits for what is no resource, of what was asked about.
+    pub(crate) waits: Waits,
     /// Processes that lost something, of what was asked about.
     pub(crate) victims: Vec<Party>,
     /// Processes of the whole machine: who causes is rarely in the same cgroup.
@@ -40,6 +49,13 @@ pub(crate) struct Interval {
     pub(crate) block_errors: Option<u64>,
     /// Since the start of the run.
     pub(crate) losses: Losses,
+}
+
+/// A group whose CPU quota was used up.
+pub(crate) struct Quota {
+    pub(crate) group: UsedUp,
+    /// Of the processes in it that live, the one that lost most.
+    pub(crate) victim: Option<u32>,
 }
 
 /// Where the tables by `ON_…` have a resource.
@@ -79,6 +95,18 @@ impl Interval {
             None => self.tasks_at_a_time(resource).map(|tasks| 100.0 * tasks),
         };
         pressure.unwrap_or(0.0)
+    }
+
+    /// The group whose quota is what tasks waited for, if that is most of the time that they lost waiting for a CPU.
+    pub(crate) fn quota_at_fault(&self) -> Option<&Quota> {
+        let is_it = self.throttled_ns > 0 && self.throttled_ns >= self.task_ns[ON_CPU] / 2;
+        self.quotas.first().filter(|_| is_it)
+    }
+
+    /// The process with most threads in wait for a lock, if that is worth a word.
+    pub(crate) fn locks(&self) -> Option<&Waiting> {
+        let mut rows = self.waits.rows.iter();
+        rows.find(|row| row.is_lock && row.at_a_time >= LEAST_THREADS)
     }
 
     /// What is short, worst first: at least this share of the time, percent.

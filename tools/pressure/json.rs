@@ -9,6 +9,7 @@ use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Resource, Share};
 use crate::pressure::ranking;
 use crate::pressure::stacks;
+use crate::pressure::waits::Waits;
 
 /// Everything that people are shown, all parties, and what the run has cost so far.
 pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
@@ -57,6 +58,7 @@ pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
         },
         "errors": {"oom_kills": usage.oom_kills, "block_errors": interval.block_errors},
         "resources": resources,
+        "waits": waits(&interval.waits),
         "cgroups": cgroups,
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),
@@ -95,8 +97,21 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
     }
     if resource == Resource::Cpu {
         object["throttled_ns"] = interval.throttled_ns.into();
+        let quotas = interval.quotas.iter().map(|quota| quota.group.to_json());
+        object["quotas"] = quotas.collect();
     }
     object
+}
+
+/// Estimates: from looks at all threads.
+fn waits(waits: &Waits) -> Value {
+    let rows = waits.rows.iter().map(|row| {
+        let hint = hints::of_waits(Some(row));
+        json!({"comm": *row.comm, "pid": row.tgid, "reason": row.reason.name(), "lock": row.is_lock,
+               "threads": row.threads, "at_a_time": row.at_a_time,
+               "next": {"command": hint.command, "answers": hint.answers}})
+    });
+    json!({"looks": waits.rounds, "not_idle": rows.collect::<Vec<Value>>()})
 }
 
 fn party(party: &Party) -> Value {

@@ -10,6 +10,7 @@ use args::Args;
 
 mod args;
 mod armed;
+mod calls;
 mod capture;
 mod captures;
 mod cgroup_table;
@@ -24,12 +25,14 @@ mod parties;
 mod psi;
 mod ranking;
 mod report;
+mod sections;
 mod stacks;
 mod task;
 mod trigger;
 mod urgency;
 mod utilisation;
 mod victims;
+mod waits;
 
 /// The question that it answers.
 pub const QUESTION: &str = "Which resource is short right now, who loses, who causes it?";

@@ -67,7 +67,10 @@ pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
             weight: interval.throttled_ns,
             amount: interval.throttled_ns,
             value: units::duration(interval.throttled_ns),
-            name: "[CPU quota of a cgroup]".into(),
+            name: match interval.quotas.first() {
+                Some(quota) => format!("[CPU quota of {}]", quota.group.name()),
+                None => "[CPU quota of a cgroup]".into(),
+            },
             is_time: true,
         });
     }
@@ -82,11 +85,7 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
         ON_IO => (
             party.ios + bytes / BYTES_PER_IO,
             bytes,
-            format!(
-                "{}, {}",
-                describe_briefly(party),
-                units::counted(party.ios, "I/Os")
-            ),
+            format!("{}, {}", describe_briefly(party), submitted(party)),
         ),
         _ => (memory_bytes(party), memory_bytes(party), describe(party)),
     };
@@ -97,6 +96,16 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
         value: spell(amount, index == ON_CPU),
         name,
         is_time: index == ON_CPU,
+    }
+}
+
+/// `17 I/Os`, with a reason where there are no bytes to them, or none to the bytes.
+fn submitted(party: &Party) -> String {
+    let ios = units::counted(party.ios, "I/Os");
+    match (party.ios, party.read_bytes + party.written_bytes) {
+        (_, 0) => format!("{ios} without data (flush, discard)"),
+        (0, _) => "dirtied only, written by others".into(),
+        _ => ios,
     }
 }
 
@@ -153,6 +162,31 @@ pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<[String; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn io_without_bytes_and_bytes_without_io_are_explained() {
+        let name = |ios, written_bytes| {
+            let party = Party {
+                comm: "db".into(),
+                tgid: Some(1),
+                written_bytes,
+                ios,
+                ..Party::default()
+            };
+            let ranked = culprit(&party, ON_IO);
+            (ranked.value.clone(), ranked.name)
+        };
+        let pair = |value: &str, name: &str| (value.to_owned(), name.to_owned());
+        assert_eq!(name(7, 4096), pair("4.00 KiB", "db 1, 7 I/Os"));
+        assert_eq!(
+            name(1, 0),
+            pair("0 B", "db 1, 1 I/O without data (flush, discard)")
+        );
+        assert_eq!(
+            name(0, 4096),
+            pair("4.00 KiB", "db 1, dirtied only, written by others")
+        );
+    }
 
     #[test]
     fn what_is_not_shown_is_summed_in_its_own_unit() {

@@ -5,26 +5,17 @@ use std::io::{self, Write};
 use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::shorten;
+use profile::text::sentence;
 use profile::units;
-use session::next;
 
-use crate::pressure::hints;
 use crate::pressure::interval::{Interval, index_of};
-use crate::pressure::parties::Party;
 use crate::pressure::psi::Resource;
-use crate::pressure::ranking::{self, Ranked};
-use crate::pressure::stacks;
+use crate::pressure::{sections, stacks};
 
 /// Pressed from this share of the time on, percent: below, nobody would notice.
 const LEAST_PERCENT: f64 = 1.0;
-/// Victims and culprits shown.
-const TOP: usize = 6;
-/// Columns in all, and of a hint.
-const WIDTH: usize = 80;
-const HINT: usize = 46;
-/// Columns of a name.
-const NAME: usize = 28;
+/// Columns in all.
+pub(crate) const WIDTH: usize = 80;
 
 /// How it looks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,21 +30,23 @@ pub(crate) struct Look {
 /// Writes one interval.
 pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io::Result<()> {
     let pressed = interval.pressed(LEAST_PERCENT);
-    let verdict = verdict(interval, &pressed);
-    writeln!(out, "{}", look.style.bold(verdict))?;
+    for line in verdict(interval, &pressed) {
+        writeln!(out, "{}", look.style.bold(line))?;
+    }
     write_table(interval, &pressed, look, out)?;
     for resource in &pressed {
-        write_parties(interval, *resource, look, out)?;
+        sections::write(interval, *resource, look, out)?;
         if let Some(index) = index_of(*resource) {
             stacks::write(&interval.stacks, index, look.style, out)?;
         }
     }
+    sections::write_waits(interval, pressed.is_empty(), look, out)?;
     crate::pressure::cgroup_table::write(&interval.cgroups, look.style, out)?;
     writeln!(out)
 }
 
-/// The line that says it all.
-fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
+/// The answer; a line, or more where there is much to say.
+fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
     let clock = units::duration(interval.length_ns());
     let time = clock_time(interval.ended_unix_s);
     let whose = interval.cgroup.as_ref().map_or(String::new(), |path| {
@@ -61,20 +54,41 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> String {
     });
     let short: Vec<String> = pressed
         .iter()
-        .map(|resource| format!("{} ({})", name(*resource), extent(interval, *resource)))
+        .map(|resource| {
+            format!(
+                "{} ({})",
+                at_fault(interval, *resource),
+                extent(interval, *resource)
+            )
+        })
         .collect();
-    if short.is_empty() {
-        return format!("{time}  {clock}{whose}: nothing is short");
+    let short = match short.is_empty() {
+        true => "nothing is short".into(),
+        false => format!("short of {}", short.join(", ")),
+    };
+    let mut parts = vec![format!("{time}  {clock}{whose}: {short}")];
+    let waiting = match pressed.is_empty() {
+        true => interval.waits.rows.first(),
+        false => interval.locks(),
+    };
+    parts.extend(waiting.map(sections::waits_for));
+    sentence(&parts, ";", WIDTH)
+}
+
+/// What is short: the CPU's name is that of the quota where that is why.
+fn at_fault(interval: &Interval, resource: Resource) -> String {
+    match interval.quota_at_fault() {
+        Some(quota) if resource == Resource::Cpu => format!("CPU quota of {}", quota.group.name()),
+        _ => name(resource).into(),
     }
-    format!("{time}  {clock}{whose}: short of {}", short.join(", "))
 }
 
 /// PSI's share of the time, or without PSI the tasks that waited at a time.
 fn extent(interval: &Interval, resource: Resource) -> String {
     match interval.psi[resource as usize] {
-        Some(_) => format!("{:.0}%", interval.pressure(resource)),
+        Some(_) => format!("{:.0}% of the time", interval.pressure(resource)),
         None => format!(
-            "{} tasks waiting",
+            "{} threads waiting",
             units::three_digits(interval.pressure(resource) / 100.0)
         ),
     }
@@ -95,7 +109,7 @@ fn clock_time(unix_s: u64) -> String {
     )
 }
 
-fn name(resource: Resource) -> &'static str {
+pub(crate) fn name(resource: Resource) -> &'static str {
     match resource {
         Resource::Cpu => "CPU",
         Resource::Memory => "memory",
@@ -144,7 +158,7 @@ fn write_table(
     let has_psi = interval.psi.iter().any(Option::is_some);
     if look.legend && has_psi {
         let legend =
-            "SOME: part of the time a task waited; FULL: all did; AVG10: SOME over about 10 s";
+            "SOME: share of the time that a task waited; FULL: all did; AVG10: SOME over 10 s";
         writeln!(out, "{}", look.style.dim(legend))?;
     }
     Ok(())
@@ -193,12 +207,12 @@ fn utilisation(interval: &Interval, resource: Resource) -> String {
         }
         Resource::Io => match usage.disks.first() {
             Some(disk) => format!(
-                "{:.0}% of {}, queue {:.1}",
-                disk.busy_percent,
+                "{} {:.0}% busy, {:.1} in flight",
                 terminal(&disk.name),
+                disk.busy_percent,
                 disk.queue
             ),
-            None => "0%".into(),
+            None => "no disk busy".into(),
         },
         Resource::Irq => format!("{:.1}% of CPU time", usage.irq_percent),
     }
@@ -215,101 +229,6 @@ fn errors(interval: &Interval, resource: Resource) -> String {
             .map_or("?".into(), |errors| units::counted(errors, "failed")),
         Resource::Cpu | Resource::Irq => "-".into(),
     }
-}
-
-/// Who lost and who caused, side by side, then what to ask next.
-fn write_parties(
-    interval: &Interval,
-    resource: Resource,
-    look: Look,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    writeln!(out)?;
-    let Some(index) = index_of(resource) else {
-        return write_hints(interval, resource, (None, None), look, out);
-    };
-    writeln!(
-        out,
-        "{}",
-        look.style.bold(heading(interval, resource, index, look))
-    )?;
-    let victims = ranking::victims(interval, index);
-    let culprits = ranking::culprits(interval, index);
-    let (left, right) = (half(&victims), half(&culprits));
-    let titles = match resource {
-        Resource::Cpu => ("CAUSED", "CULPRIT (ran meanwhile)"),
-        Resource::Memory => ("TOOK", "CULPRIT (touched or read it)"),
-        _ => ("MOVED", "CULPRIT (read or wrote it)"),
-    };
-    let mut table = Table::new([
-        Column::right("LOST", 8),
-        Column::left("VICTIM", NAME),
-        Column::right(titles.0, 8).gap(2),
-        Column::left(titles.1, 0),
-    ]);
-    for row in 0..left.len().max(right.len()) {
-        let halves = [&left, &right].map(|half| half.get(row).cloned().unwrap_or_default());
-        table.row(halves.concat());
-    }
-    table.write(WIDTH, Style::Plain, out)?;
-    let parties = (ranking::lasting(&victims), ranking::lasting(&culprits));
-    write_hints(interval, resource, parties, look, out)
-}
-
-/// What tasks lost beside what PSI says: each task counts for itself, PSI counts a moment once.
-fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) -> String {
-    let lost = units::duration(interval.task_ns[index]);
-    let what = match resource {
-        Resource::Cpu => "waiting for a CPU",
-        Resource::Memory => "for want of memory",
-        _ => "waiting for disks",
-    };
-    let head = format!("{}: {lost} lost {what}", name(resource));
-    let Some(at_a_time) = interval.tasks_at_a_time(resource) else {
-        return head;
-    };
-    if look.is_filtered || interval.task_ns[index] == 0 {
-        return head;
-    }
-    let head = format!("{head}, {} tasks at a time", units::three_digits(at_a_time));
-    let some = interval.psi[resource as usize].and_then(|psi| psi.some);
-    let Some(some) = some.filter(|some| some.lost_ns > 0) else {
-        return head;
-    };
-    let ratio = interval.task_ns[index] as f64 / some.lost_ns as f64;
-    format!(
-        "{head} ({ratio:.1} x PSI {})",
-        units::duration(some.lost_ns)
-    )
-}
-
-/// Values and names.
-fn half(ranked: &[Ranked<'_>]) -> Vec<[String; 2]> {
-    let shown = ranked.iter().take(TOP);
-    shown
-        .map(|ranked| [ranked.value.clone(), shorten(&ranked.name, NAME)])
-        .chain(ranking::rest(ranked, TOP))
-        .collect()
-}
-
-fn write_hints(
-    interval: &Interval,
-    resource: Resource,
-    (victim, culprit): (Option<&Party>, Option<&Party>),
-    look: Look,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    for hint in hints::hints(interval, resource, victim, culprit) {
-        let mut line = format!("    next: {}", next::runnable(&hint.command));
-        let answers = format!("# {}", hint.answers);
-        // A command goes before its explanation.
-        if line.len() + answers.len() < WIDTH {
-            let width = HINT.min(WIDTH - answers.len() - 1);
-            line = format!("{line:<width$} {answers}");
-        }
-        writeln!(out, "{}", look.style.dim(line))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
 //! The report of an interval made by hand.
 
+use host::waits::Reason;
+use session::quotas::UsedUp;
+
 use super::*;
+use crate::pressure::interval::Quota;
+use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Share};
 use crate::pressure::utilisation::{DiskUse, Use};
+use crate::pressure::waits::{Waiting, Waits};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -61,49 +67,185 @@ fn example() -> Interval {
     }
 }
 
+fn text(interval: &Interval, look: Look) -> String {
+    let mut text = Vec::new();
+    write(interval, look, &mut text).expect("a vector takes everything");
+    String::from_utf8(text).expect("text")
+}
+
 #[test]
 fn an_interval_reads_like_this() {
-    let mut text = Vec::new();
     let look = Look {
         legend: true,
         ..Look::default()
     };
-    write(&example(), look, &mut text).expect("a vector takes everything");
-    let text = String::from_utf8(text).expect("text");
+    let text = text(&example(), look);
     // The first line begins with the local time.
     let (first, rest) = text.split_once('\n').expect("lines");
-    assert_eq!(&first[8..], "  2.00 s: short of CPU (50%)");
+    assert_eq!(&first[8..], "  2.00 s: short of CPU (50% of the time)");
     let expected = "        UTILISATION                       SOME    FULL   AVG10   ERRORS
 CPU     100% of 2 CPUs                   50.0%       -   12.3%   -
 memory  50% of 1.00 GiB                   0.5%    0.0%   12.3%   1 OOM kill
-disk    5% of sda, queue 0.2                 -       -       -   ?
-SOME: part of the time a task waited; FULL: all did; AVG10: SOME over about 10 s
+disk    sda 5% busy, 0.2 in flight           -       -       -   ?
+SOME: share of the time that a task waited; FULL: all did; AVG10: SOME over 10 s
 
-CPU: 3.00 s lost waiting for a CPU, 1.50 tasks at a time (3.0 x PSI 1.00 s)
-    LOST  VICTIM                          CAUSED  CULPRIT (ran meanwhile)
-  2.00 s  evil\\x1b[31m, 3 ended           750 ms  [CPU quota of a cgroup]
-  1.00 s  db 7, 4 threads                 500 ms  db 7, 4 threads
+CPU: threads lost 3.00 s waiting for a CPU, 1.50 at a time (PSI 1.00 s)
+      LOST  VICTIMS
+    2.00 s  evil\\x1b[31m, 3 ended
+    1.00 s  db 7, 4 threads
+    CAUSED  CULPRITS (ran while others waited)
+    750 ms  [CPU quota of a cgroup]
+    500 ms  db 7, 4 threads
     next: profile -p 7 10                      # where CPU time goes
 
 ";
     assert_eq!(rest, expected);
 }
 
+fn waiting(tgid: u32, reason: Reason, is_lock: bool, at_a_time: f64) -> Waiting {
+    Waiting {
+        tgid,
+        comm: "db".into(),
+        reason,
+        is_lock,
+        threads: 3,
+        at_a_time,
+    }
+}
+
+/// This process is one that is there.
+fn with_waits(interval: Interval) -> Interval {
+    let own = std::process::id();
+    Interval {
+        waits: Waits {
+            rounds: 18,
+            rows: vec![
+                waiting(own, Reason::Socket, false, 2.5),
+                waiting(own, Reason::Futex, true, 1.25),
+                waiting(u32::MAX, Reason::FileLock, true, 0.5),
+                waiting(9, Reason::Semaphore, true, 0.04),
+            ],
+        },
+        ..interval
+    }
+}
+
 #[test]
-fn nothing_short_is_said_in_as_many_words() {
+fn locks_are_told_beside_what_is_short() {
+    let own = std::process::id();
+    let text = text(&with_waits(example()), Look::default());
+    let mut lines = text.lines();
+    let first = lines.next().expect("a verdict");
+    assert_eq!(&first[8..], "  2.00 s: short of CPU (50% of the time);");
+    let second = format!("  db {own} waits for locks (1.25 threads at a time)");
+    assert_eq!(lines.next(), Some(second.as_str()));
+    let (_, waits) = text.split_once("\n\nwaits ").expect("a section");
+    let expected = format!(
+        "for locks and semaphores, from 18 looks at all threads:
+   THREADS  FOR                    PROCESS
+      1.25  locks                  db {own}
+      0.50  file locks             db 4294967295
+    next: lockstat -p {own} 10"
+    );
+    assert_eq!(
+        waits.split(" #").next().map(str::trim_end),
+        Some(&*expected)
+    );
+}
+
+#[test]
+fn where_nothing_is_short_the_largest_wait_is_the_answer() {
+    let own = std::process::id();
+    let calm = with_waits(Interval {
+        end_ns: SECOND_NS,
+        ..Interval::default()
+    });
+    let text = text(&calm, Look::default());
+    let first = text.lines().next().expect("a verdict");
+    let answer = format!("nothing is short; db {own} waits for sockets (2.50 threads at a time)");
+    let whole = format!("  1.00 s: {answer}");
+    assert_eq!(
+        text.lines()
+            .take(2)
+            .collect::<Vec<_>>()
+            .join("")
+            .replace(";  ", "; ")[8..],
+        whole
+    );
+    assert!(first.len() <= WIDTH, "{first}");
+    assert!(text.contains(" 18 looks at all threads:\n"), "{text}");
+    for row in ["2.50  sockets  ", "1.25  locks  ", "0.50  file locks  "] {
+        assert!(text.contains(row), "no {row}: {text}");
+    }
+    let next = format!("next: offcputime --waker -p {own} 10 ");
+    assert!(text.contains(&next), "{text}");
+}
+
+#[test]
+fn nothing_short_is_said_in_as_many_words_and_what_to_ask() {
     let calm = Interval {
         end_ns: SECOND_NS,
         ..Interval::default()
     };
-    let mut text = Vec::new();
-    write(&calm, Look::default(), &mut text).expect("a vector takes everything");
-    let text = String::from_utf8(text).expect("text");
+    let text = text(&calm, Look::default());
+    let first = text.lines().next().expect("a verdict");
+    assert!(first.ends_with("1.00 s: nothing is short"), "{first}");
+    assert!(text.contains("\n\n    next: offcputime 10 "), "{text}");
+}
+
+#[test]
+fn a_quota_is_named_in_place_of_neighbours() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut interval = Interval {
+        quotas: vec![Quota {
+            group: UsedUp {
+                path: root.path().join("pod"),
+                quota_ns: 20_000_000,
+                period_ns: 100_000_000,
+                periods: 24,
+                used_up: 18,
+                ..UsedUp::default()
+            },
+            victim: Some(7),
+        }],
+        ..example()
+    };
+    let text = |interval: &Interval, is_filtered| {
+        let look = Look {
+            is_filtered,
+            ..Look::default()
+        };
+        self::text(interval, look)
+    };
+    // A quarter of what was lost is no reason for the rest.
+    let other = text(&interval, false);
     assert!(
-        text.lines()
-            .next()
-            .is_some_and(|line| line.ends_with("1.00 s: nothing is short"))
+        other.contains(": short of CPU (50% of the time)"),
+        "{other}"
     );
-    assert_eq!(text.lines().count(), 6, "{text}");
+    interval.throttled_ns = interval.task_ns[0] / 2;
+    let found = text(&interval, false);
+    assert!(
+        found.contains(": short of CPU quota of pod (50% of the time)"),
+        "{found}"
+    );
+    let path = root.path().display();
+    let whose = format!("\n  1.50 s of it for want of CPU quota of {path}/pod:\n");
+    for part in [
+        &whose,
+        "\n  20.0 ms per 100 ms, used up in 18 of 24 periods\n",
+        "\n    1.50 s  [CPU quota of pod]\n",
+        "next: profile -p 7 10 ",
+        "# what uses up the quota\n",
+    ] {
+        assert!(found.contains(part), "no {part}: {found}");
+    }
+    assert!(!found.contains("runqlat"), "{found}");
+    let filtered = text(&interval, true);
+    assert!(
+        filtered.contains("\n  for want of CPU quota of "),
+        "{filtered}"
+    );
 }
 
 #[test]
@@ -123,7 +265,7 @@ fn without_psi_waiting_tasks_rank() {
     };
     assert_eq!(
         &line("short of")[8..],
-        "  2.00 s: short of CPU (1.50 tasks waiting), memory (0.01 tasks waiting)"
+        "  2.00 s: short of CPU (1.50 threads waiting), memory (0.01 threads waiting)"
     );
     assert_eq!(
         line("100% of 2 CPUs"),
@@ -131,6 +273,6 @@ fn without_psi_waiting_tasks_rank() {
     );
     assert_eq!(
         line("CPU: "),
-        "CPU: 3.00 s lost waiting for a CPU, 1.50 tasks at a time"
+        "CPU: threads lost 3.00 s waiting for a CPU, 1.50 at a time"
     );
 }

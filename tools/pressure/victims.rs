@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use host::task::comm_of;
+use session::cgroups;
 use session::glob::Glob;
 
-use crate::pressure::cgroups;
 use crate::pressure::task::TaskStock;
 
 /// Which tasks are wanted.
@@ -40,6 +41,26 @@ impl Filter {
                 .comm
                 .as_ref()
                 .is_none_or(|glob| glob.matches(comm.as_bytes()))
+    }
+
+    /// Whether it leaves anything out.
+    pub(crate) fn is_choice(&self) -> bool {
+        !self.tgids.is_empty()
+            || !self.tids.is_empty()
+            || self.comm.is_some()
+            || self.kernel_threads.is_some()
+            || self.cgroup.is_some()
+    }
+
+    /// By what `/proc` says of a user thread.
+    pub(crate) fn chooses(&self, tgid: u32, tid: u32) -> bool {
+        let comm = self.comm.as_ref().and_then(|_| comm_of(tid));
+        self.kernel_threads != Some(true)
+            && self.names(tgid, tid, comm.as_deref().unwrap_or_default())
+            && self
+                .cgroup
+                .as_ref()
+                .is_none_or(|directory| cgroups::holds(directory, tid))
     }
 
     pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {

@@ -12,21 +12,12 @@ use crate::targets::{cgroup_id, cgroup2_mount};
 
 /// cgroup v2 directories by ID, which is their inode number.
 pub fn paths() -> HashMap<u64, PathBuf> {
-    let mut paths = HashMap::new();
-    if let Some(mount) = cgroup2_mount() {
-        collect(Path::new(&mount), &mut paths);
-    }
-    paths
+    cgroup2_mount().map_or_else(HashMap::new, |mount| by_id(Path::new(&mount)))
 }
 
 /// The directories of the hierarchy that block I/O is charged in, by ID.
 pub fn block_paths() -> HashMap<u64, PathBuf> {
-    let Some(mount) = block_v1_mount() else {
-        return paths();
-    };
-    let mut paths = HashMap::new();
-    collect(&mount, &mut paths);
-    paths
+    v1_mount("blkio").map_or_else(paths, |mount| by_id(&mount))
 }
 
 /// The ID of a directory of the hierarchy that block I/O is charged in: v2, or on older set-ups v1's `blkio`.
@@ -35,7 +26,7 @@ pub fn block_paths() -> HashMap<u64, PathBuf> {
 ///
 /// When it is a directory of another kind, or none.
 pub fn block_cgroup_id(path: &Path) -> Result<u64> {
-    let Some(mount) = block_v1_mount() else {
+    let Some(mount) = v1_mount("blkio") else {
         return cgroup_id(path);
     };
     let metadata = fs::metadata(path).with_context(|| format!("cgroup {}", path.display()))?;
@@ -50,19 +41,73 @@ pub fn block_cgroup_id(path: &Path) -> Result<u64> {
     Ok(metadata.ino())
 }
 
-/// Where the v1 controller of block I/O is mounted; while it is, v2 knows nothing of block I/O.
-fn block_v1_mount() -> Option<PathBuf> {
-    let has = |options: &str| options.split(',').any(|option| option == "blkio");
+/// Where v1 has a controller; while it does, v2 knows nothing of that.
+pub(crate) fn v1_mount(controller: &str) -> Option<PathBuf> {
+    let has = |options: &str| options.split(',').any(|option| option == controller);
     procs::mounted(|kind, options| kind == "cgroup" && has(options)).map(PathBuf::from)
 }
 
-fn collect(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
-    if let Ok(metadata) = fs::metadata(directory) {
-        paths.insert(metadata.ino(), directory.to_owned());
+/// Looks whether a process, or a thread, is in a directory of v2 or below.
+pub fn holds(directory: &Path, tid: u32) -> bool {
+    let lines = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+    let mount = cgroup2_mount().unwrap_or_default();
+    is_in(&lines, "", Path::new(&mount), directory)
+}
+
+/// `lines`: `ID:CONTROLLERS:PATH`, as in `/proc/PID/cgroup`; v2 has no name of a controller.
+pub(crate) fn is_in(lines: &str, controller: &str, root: &Path, directory: &Path) -> bool {
+    let mut fields = lines.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        rest.split_once(':')
+    });
+    fields.any(|(controllers, path)| {
+        controllers.split(',').any(|name| name == controller)
+            && root
+                .join(path.trim_start_matches('/'))
+                .starts_with(directory)
+    })
+}
+
+/// Directories listed where nobody reads more.
+pub const MOST_LISTED: usize = 4096;
+
+/// Every directory below a root, the root first; at most so many.
+pub fn directories(root: &Path, most: usize) -> Vec<PathBuf> {
+    let mut found = vec![root.to_owned()];
+    let mut next = 0;
+    while next < found.len() && found.len() < most {
+        let entries = fs::read_dir(&found[next]).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        found.extend(below.map(|entry| entry.path()));
+        next += 1;
     }
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect(&entry.path(), paths);
-        }
+    found.truncate(most);
+    found
+}
+
+/// Directories below a root by ID, which is their inode number.
+pub fn by_id(root: &Path) -> HashMap<u64, PathBuf> {
+    directories(root, usize::MAX)
+        .into_iter()
+        .filter_map(|path| Some((fs::metadata(&path).ok()?.ino(), path)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_found_by_their_inode_and_files_are_left_out() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(root.path().join("a/b")).expect("directories");
+        fs::write(root.path().join("cgroup.procs"), "").expect("a file");
+        let all = directories(root.path(), MOST_LISTED);
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[0], root.path());
+        assert_eq!(directories(root.path(), 2), all[..2]);
+        let ids = by_id(root.path());
+        let inode = fs::metadata(root.path().join("a/b")).expect("there").ino();
+        assert_eq!(ids[&inode], root.path().join("a/b"));
     }
 }

@@ -17,6 +17,7 @@ pub mod output;
 pub mod probe;
 pub mod program;
 pub mod progress;
+pub mod quotas;
 pub mod requirements;
 pub mod sampling;
 pub mod schedule;

@@ -1,0 +1,284 @@
+//! CPU quotas of control groups, and which were used up in an interval.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use host::procs;
+use profile::escape::terminal;
+use profile::rank::Rank;
+use profile::units;
+use serde_json::{Value, json};
+
+use crate::cgroups::{self, MOST_LISTED, directories, v1_mount};
+use crate::next;
+use crate::targets::cgroup2_mount;
+
+/// The accounts of all groups that have a quota, at one moment.
+#[derive(Default)]
+pub struct Quotas {
+    v1: Option<PathBuf>,
+    v2: Option<PathBuf>,
+    accounts: HashMap<PathBuf, Account>,
+}
+
+/// `cpu.stat`, since the group was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    periods: u64,
+    used_up: u64,
+    throttled_ns: u64,
+}
+
+/// A group whose quota did not suffice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsedUp {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Where its hierarchy is mounted.
+    pub root: PathBuf,
+    /// It is of cgroup v2.
+    pub is_v2: bool,
+    /// CPU time that it may have in a period, ns; 0: not known any more.
+    pub quota_ns: u64,
+    /// The period, ns.
+    pub period_ns: u64,
+    /// Periods in which it ran.
+    pub periods: u64,
+    /// Those in which the quota was used up.
+    pub used_up: u64,
+    /// Time that its run queues, one a CPU, stood still for that, ns.
+    pub throttled_ns: u64,
+}
+
+impl Quotas {
+    /// Reads them, of v1 and of v2, of 4,096 groups each at most.
+    pub fn take() -> Self {
+        let (v1, v2) = (v1_mount("cpu"), cgroup2_mount().map(PathBuf::from));
+        let roots = v1.iter().chain(&v2);
+        let all = roots.flat_map(|root| directories(root, MOST_LISTED));
+        let accounts = all.filter_map(|path| Some((account(&path)?, path)));
+        let accounts = accounts.map(|(account, path)| (path, account)).collect();
+        Self { v1, v2, accounts }
+    }
+
+    /// Those that were used up between `before` and now, the longest first.
+    pub fn used_up_since(&self, before: &Self) -> Vec<UsedUp> {
+        let zero = Account::default();
+        let mut found: Vec<UsedUp> = self
+            .accounts
+            .iter()
+            .filter_map(|(path, now)| {
+                // A group that is new began at 0.
+                let before = before.accounts.get(path).unwrap_or(&zero);
+                self.used_up(path, now, before)
+            })
+            .collect();
+        found.rank_by_key(|group| (Reverse(group.throttled_ns), group.path.clone()));
+        found
+    }
+
+    fn used_up(&self, path: &Path, now: &Account, before: &Account) -> Option<UsedUp> {
+        let used_up = now.used_up.checked_sub(before.used_up)?;
+        let root = self.v1.as_ref().filter(|root| path.starts_with(root));
+        let is_v2 = root.is_none();
+        let root = root.or(self.v2.as_ref())?.clone();
+        let (quota_ns, period_ns) = limit(path, is_v2).unwrap_or_default();
+        (used_up > 0).then(|| UsedUp {
+            path: path.to_owned(),
+            root,
+            is_v2,
+            quota_ns,
+            period_ns,
+            periods: now.periods.saturating_sub(before.periods),
+            used_up,
+            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
+        })
+    }
+}
+
+impl UsedUp {
+    /// Looks whether a process, or a thread, is in the group or below.
+    pub fn holds(&self, tid: u32) -> bool {
+        let lines = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+        self.is_in(&lines)
+    }
+
+    fn is_in(&self, lines: &str) -> bool {
+        let controller = if self.is_v2 { "" } else { "cpu" };
+        cgroups::is_in(lines, controller, &self.root, &self.path)
+    }
+
+    /// Looks whether it is this directory, above it or below.
+    pub fn is_related(&self, directory: &Path) -> bool {
+        self.path.starts_with(directory) || directory.starts_with(&self.path)
+    }
+
+    /// Name of its directory without those above.
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        terminal(&name.to_string_lossy()).into_owned()
+    }
+
+    /// Two lines: `CPU quota of /sys/fs/cgroup/a` and `20.0 ms per 100 ms, used up in 18 of 24 periods`.
+    pub fn describe(&self) -> [String; 2] {
+        let used_up = format!(
+            "used up in {} of {}",
+            units::count(self.used_up),
+            units::counted(self.periods, "periods")
+        );
+        let path = self.path.display().to_string();
+        let limit = match self.quota_ns {
+            0 => String::new(),
+            quota_ns => format!(
+                "{} per {}, ",
+                units::duration(quota_ns),
+                units::duration(self.period_ns)
+            ),
+        };
+        [
+            format!("CPU quota of {}", terminal(&path)),
+            format!("{limit}{used_up}"),
+        ]
+    }
+
+    /// `{"cgroup", "quota_ns", "period_ns", "periods", "used_up", "throttled_ns"}`
+    pub fn to_json(&self) -> Value {
+        json!({
+            "cgroup": self.path.display().to_string(),
+            "quota_ns": self.quota_ns,
+            "period_ns": self.period_ns,
+            "periods": self.periods,
+            "used_up": self.used_up,
+            "throttled_ns": self.throttled_ns,
+        })
+    }
+
+    /// A command line's options for its tasks, or else for one of its processes.
+    pub fn target(&self, tgid: Option<u32>) -> Option<String> {
+        match self.path.to_str() {
+            Some(path) if self.is_v2 && next::is_plain_path(path) => {
+                Some(format!("--cgroup {path}"))
+            }
+            _ => Some(format!("-p {}", tgid?)),
+        }
+    }
+}
+
+/// `None`: it has never had a quota.
+fn account(path: &Path) -> Option<Account> {
+    let stat = fs::read_to_string(path.join("cpu.stat")).ok()?;
+    let account = parse(&stat)?;
+    (account.periods > 0).then_some(account)
+}
+
+fn parse(stat: &str) -> Option<Account> {
+    let number = |name| procs::number(stat, name);
+    // v2 has microseconds.
+    let throttled_us = number("throttled_usec").and_then(|us| us.checked_mul(1000));
+    Some(Account {
+        periods: number("nr_periods")?,
+        used_up: number("nr_throttled")?,
+        throttled_ns: throttled_us.or_else(|| number("throttled_time"))?,
+    })
+}
+
+/// Quota and period, ns.
+fn limit(path: &Path, is_v2: bool) -> Option<(u64, u64)> {
+    let read = |name: &str| fs::read_to_string(path.join(name)).ok();
+    let text = match is_v2 {
+        true => read("cpu.max")?,
+        false => read("cpu.cfs_quota_us")? + " " + &read("cpu.cfs_period_us")?,
+    };
+    let mut us = text
+        .split_whitespace()
+        .map_while(|us| us.parse::<u64>().ok());
+    let mut ns = || us.next()?.checked_mul(1000);
+    Some((ns()?, ns()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(root: &Path, periods: u64, used_up: u64, v1: bool) {
+        let path = root.join("pod/app");
+        fs::create_dir_all(&path).expect("a directory");
+        let write = |name: &str, text: String| fs::write(path.join(name), text).expect("a file");
+        let head = format!("nr_periods {periods}\nnr_throttled {used_up}\n");
+        if v1 {
+            let ns = 7_000_000 * used_up;
+            write("cpu.stat", format!("{head}throttled_time {ns}\n"));
+            write("cpu.cfs_quota_us", "20000\n".into());
+            write("cpu.cfs_period_us", "100000\n".into());
+        } else {
+            let us = 7_000 * used_up;
+            let usage = "usage_usec 5\nuser_usec 5\nsystem_usec 0\n";
+            write("cpu.stat", format!("{usage}{head}throttled_usec {us}\n"));
+            write("cpu.max", "20000 100000\n".into());
+        }
+    }
+
+    fn quotas(root: &Path, v1: bool) -> Quotas {
+        let path = root.join("pod/app");
+        let root = Some(root.to_owned());
+        let (v1, v2) = if v1 { (root, None) } else { (None, root) };
+        let accounts = account(&path).map(|account| (path, account));
+        Quotas {
+            v1,
+            v2,
+            accounts: accounts.into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn what_was_used_up_is_told_in_both_versions() {
+        for v1 in [true, false] {
+            let root = tempfile::tempdir().expect("a directory");
+            let take = |periods, used_up| {
+                group(root.path(), periods, used_up, v1);
+                quotas(root.path(), v1)
+            };
+            let (first, then, last) = (take(10, 0), take(30, 5), take(54, 23));
+            assert!(first.used_up_since(&first).is_empty());
+            assert!(last.used_up_since(&last).is_empty());
+            assert_eq!(then.used_up_since(&first)[0].used_up, 5);
+            let [found] = &last.used_up_since(&then)[..] else {
+                panic!("one group")
+            };
+            let numbers = (found.periods, found.used_up, found.throttled_ns);
+            assert_eq!(numbers, (24, 18, 18 * 7_000_000));
+            let said = found.describe();
+            assert!(said[0].starts_with("CPU quota of /") && said[0].ends_with("/pod/app"));
+            assert_eq!(said[1], "20.0 ms per 100 ms, used up in 18 of 24 periods");
+            assert_eq!(found.name(), "app");
+            let path = found.path.display().to_string();
+            let expected = if v1 {
+                "-p 7".into()
+            } else {
+                format!("--cgroup {path}")
+            };
+            assert_eq!(found.target(Some(7)), Some(expected));
+        }
+    }
+
+    #[test]
+    fn its_processes_are_those_in_it_and_below() {
+        let of = |is_v2| UsedUp {
+            path: "/cg/pod".into(),
+            root: "/cg".into(),
+            is_v2,
+            ..UsedUp::default()
+        };
+        let both = "4:cpu,cpuacct:/pod/app\n1:name=systemd:/x\n0::/\n";
+        assert!(of(false).is_in(both));
+        assert!(!of(true).is_in(both));
+        assert!(of(true).is_in("4:cpu:/\n0::/pod\n"));
+        assert!(!of(true).is_in("0::/pod2\n"));
+        assert!(!of(true).is_in(""));
+        assert!(of(true).is_related(Path::new("/cg/pod/app")));
+        assert!(of(true).is_related(Path::new("/cg")));
+        assert!(!of(true).is_related(Path::new("/cg/other")));
+    }
+}

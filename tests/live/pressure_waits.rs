@@ -1,0 +1,151 @@
+//! What pressure says of waits for what is no resource: locks, and CPU quotas.
+
+use crate::cgroup::Cgroup;
+use crate::prelude::*;
+use crate::pressure::party;
+use crate::shortages::program;
+
+/// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `sysv`.
+const QUEUE: &str = r#"
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/sem.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static const char *path, *kind;
+static int set;
+
+static void take(int file)
+{
+	struct sembuf down = { 0, -1, 0 };
+
+	if (kind[0] == 'f' ? flock(file, LOCK_EX) : kind[0] == 'm' ? pthread_mutex_lock(&mutex) : semop(set, &down, 1))
+		_exit(3);
+}
+
+static void release(int file)
+{
+	struct sembuf up = { 0, 1, 0 };
+
+	if (kind[0] == 'f' ? flock(file, LOCK_UN) : kind[0] == 'm' ? pthread_mutex_unlock(&mutex) : semop(set, &up, 1))
+		_exit(4);
+}
+
+static void *queue(void *arg)
+{
+	struct timespec hold = { .tv_nsec = 20000000 };
+	long long end = clock_ns(CLOCK_MONOTONIC) + 2000000000LL;
+	int file = open(path, O_RDWR | O_CREAT, 0600);
+
+	while (clock_ns(CLOCK_MONOTONIC) < end) {
+		take(file);
+		nanosleep(&hold, NULL);
+		release(file);
+		sched_yield();
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[3];
+	int one = 1;
+
+	path = argv[1];
+	kind = argv[2];
+	set = semget(IPC_PRIVATE, 1, 0600);
+	semctl(set, 0, SETVAL, one);
+	ready();
+	for (int i = 0; i < 3; i++)
+		pthread_create(&threads[i], NULL, queue, NULL);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	semctl(set, 0, IPC_RMID);
+	say("{}\n");
+	finished();
+	unlink(path);
+	return 0;
+}
+"#;
+
+#[test]
+fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
+    let _machine = Machine::alone();
+    for (kind, reason, words, next) in [
+        ("flock", "file-lock", "file locks", "offcputime --waker -p"),
+        ("mutex", "futex", "locks", "lockstat -p"),
+        ("sysv", "semaphore", "semaphores", "offcputime --waker -p"),
+    ] {
+        let (mut workload, _dir) = program(QUEUE, "queue", kind);
+        let pid = workload.pid();
+        let tool = Tool::attached("pressure", "1.5 1");
+        let json = Tool::attached("pressure", "-j 1.5 1");
+        workload.go();
+        let (text, report) = (tool.finish().stdout, json.finish().report());
+        workload.results();
+        workload.finish();
+        let rows = list(&report, "waits.not_idle").iter();
+        let own: Vec<&Value> = rows.filter(|row| row["pid"] == pid).collect();
+        let [row] = own[..] else {
+            panic!("{kind}: {own:?}, of {report}")
+        };
+        assert_eq!(
+            (&row["reason"], &row["lock"]),
+            (&reason.into(), &true.into())
+        );
+        assert_eq!(number(row, "threads"), 3, "{row}");
+        assert!(number(&report, "waits.looks") >= 3, "{report}");
+        let at_a_time = row["at_a_time"].as_f64().expect("a number");
+        assert_within(kind, at_a_time, 1.5..=2.1, row);
+        assert!(
+            text.contains(&format!("queue {pid} waits for {words} (")),
+            "{kind}: {text}"
+        );
+        let next = format!("{next} {pid} 10");
+        assert!(text.contains(&next), "no {next}: {text}");
+        let command = row["next"]["command"].as_str();
+        assert_eq!(command, Some(next.as_str()), "{row}");
+    }
+}
+
+/// Nobody else has to want the CPU.
+#[test]
+fn a_quota_that_is_used_up_is_named_with_its_group_and_no_neighbour_is() {
+    let _machine = Machine::alone();
+    let mut workload = Workload::spinners(2, 2);
+    let pid = workload.pid();
+    let cgroup = Cgroup::short_of_cpu(pid);
+    let before = cgroup.throttled_periods();
+    let text = Tool::attached("pressure", format!("-p {pid} 1 1"));
+    let json = Tool::attached("pressure", format!("-j -p {pid} 1 1"));
+    workload.go();
+    let (text, report) = (text.finish().stdout, json.finish().report());
+    let most = cgroup.throttled_periods() - before;
+    let path = cgroup.path().to_owned();
+    workload.results();
+    workload.finish();
+    let name = path.rsplit('/').next().expect("a name");
+    let verdict = text.lines().next().expect("a verdict");
+    assert!(
+        verdict.contains(&format!("short of CPU quota of {name} (")),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!(
+            "for want of CPU quota of {path}:\n  5.00 ms per 50.0 ms, used up in "
+        )),
+        "{text}"
+    );
+    assert!(!text.contains("runqlat"), "{text}");
+    assert!(text.contains("# what uses up the quota\n"), "{text}");
+    let cpu = &report["resources"]["cpu"];
+    let [quota] = list(cpu, "quotas") else {
+        panic!("{cpu}")
+    };
+    assert_eq!(quota["cgroup"], path.as_str());
+    assert_eq!(number(quota, "quota_ns"), 5_000_000);
+    assert_eq!(number(quota, "period_ns"), 50_000_000);
+    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+    // Both threads wait for it most of the time, which is no more than they lost.
+    let lost = number(party(&report, "cpu", "victims", pid), "lost_ns");
+    assert!(number(cpu, "throttled_ns") >= lost / 2, "{cpu}");
+}

@@ -1,0 +1,201 @@
+//! What is below the table: a section for each resource that is short, and one for what else threads wait for.
+
+use std::io::{self, Write};
+
+use profile::escape::terminal;
+use profile::style::Style;
+use profile::table::{Column, Table};
+use profile::text::shorten;
+use profile::units;
+use session::next;
+
+use crate::pressure::hints::{self, Hint};
+use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
+use crate::pressure::psi::Resource;
+use crate::pressure::ranking::{self, Ranked};
+use crate::pressure::report::{Look, WIDTH, name};
+use crate::pressure::waits::Waiting;
+
+/// Victims, culprits and waits shown.
+const TOP: usize = 5;
+/// Columns of a hint.
+const HINT: usize = 46;
+
+/// Victims and culprits of a resource, two lists, and what to ask next.
+pub(crate) fn write(
+    interval: &Interval,
+    resource: Resource,
+    look: Look,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out)?;
+    let Some(index) = index_of(resource) else {
+        return write_hints(&hints::hints(interval, resource, None, None), look, out);
+    };
+    let heading = heading(interval, resource, index, look);
+    writeln!(out, "{}", look.style.bold(heading))?;
+    if resource == Resource::Cpu {
+        write_quotas(interval, look, out)?;
+    }
+    let victims = ranking::victims(interval, index);
+    let culprits = ranking::culprits(interval, index);
+    let titles = match resource {
+        Resource::Cpu => ("CAUSED", "CULPRITS (ran while others waited)"),
+        Resource::Memory => ("TOOK", "CULPRITS (touched or read it)"),
+        _ => ("MOVED", "CULPRITS (read or wrote it)"),
+    };
+    write_list(("LOST", "VICTIMS"), &victims, out)?;
+    write_list(titles, &culprits, out)?;
+    let (victim, culprit) = (ranking::lasting(&victims), ranking::lasting(&culprits));
+    write_hints(
+        &hints::hints(interval, resource, victim, culprit),
+        look,
+        out,
+    )
+}
+
+/// What threads lost beside what PSI says: each thread counts for itself, PSI counts a moment once.
+fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) -> String {
+    let lost = units::duration(interval.task_ns[index]);
+    let what = match resource {
+        Resource::Cpu => "waiting for a CPU",
+        Resource::Memory => "for want of memory",
+        _ => "waiting for disks",
+    };
+    let head = format!("{}: threads lost {lost} {what}", name(resource));
+    let Some(at_a_time) = interval.tasks_at_a_time(resource) else {
+        return head;
+    };
+    if look.is_filtered || interval.task_ns[index] == 0 {
+        return head;
+    }
+    let head = format!("{head}, {} at a time", units::three_digits(at_a_time));
+    let some = interval.psi[resource as usize].and_then(|psi| psi.some);
+    let Some(some) = some.filter(|some| some.lost_ns > 0) else {
+        return head;
+    };
+    format!("{head} (PSI {})", units::duration(some.lost_ns))
+}
+
+/// The quota that most of it was for, of whatever part of the time. All tasks' time is known, not that of those asked for.
+fn write_quotas(interval: &Interval, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let Some(quota) = interval.quotas.first() else {
+        return Ok(());
+    };
+    let [whose, how] = quota.group.describe();
+    let time = match look.is_filtered {
+        true => String::new(),
+        false => format!("{} of it ", units::duration(interval.throttled_ns)),
+    };
+    writeln!(out, "  {time}for want of {whose}:")?;
+    writeln!(out, "  {how}")?;
+    match interval.quotas.len() {
+        1 => Ok(()),
+        n => writeln!(out, "  (and of {} groups more)", n - 1),
+    }
+}
+
+/// Values and names.
+fn write_list(
+    (value, title): (&str, &str),
+    ranked: &[Ranked<'_>],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut table = Table::new([Column::right(value, 10), Column::left(title, 0)]);
+    for ranked in ranked.iter().take(TOP) {
+        table.fitted([ranked.value.clone()], |width| shorten(&ranked.name, width));
+    }
+    if let Some(rest) = ranking::rest(ranked, TOP) {
+        table.row(rest);
+    }
+    table.write(WIDTH, Style::Plain, out)
+}
+
+fn write_hints(hints: &[Hint], look: Look, out: &mut impl Write) -> io::Result<()> {
+    for hint in hints {
+        let mut line = format!("    next: {}", next::runnable(&hint.command));
+        let answers = format!("# {}", hint.answers);
+        // A command goes before its explanation.
+        if line.len() + answers.len() < WIDTH {
+            let width = HINT.min(WIDTH - answers.len() - 1);
+            line = format!("{line:<width$} {answers}");
+        }
+        writeln!(out, "{}", look.style.dim(line))?;
+    }
+    Ok(())
+}
+
+/// `db 7 waits for locks (1.80 threads at a time)`
+pub(crate) fn waits_for(waiting: &Waiting) -> String {
+    let at_a_time = units::three_digits(waiting.at_a_time);
+    let who = terminal(&waiting.comm);
+    let what = what(waiting);
+    format!(
+        "{who} {} waits for {what} ({at_a_time} threads at a time)",
+        waiting.tgid
+    )
+}
+
+fn what(waiting: &Waiting) -> &'static str {
+    use host::waits::Reason;
+
+    match waiting.reason {
+        Reason::Futex if waiting.is_lock => "locks",
+        Reason::Futex => "a futex",
+        Reason::Lock => "kernel locks",
+        Reason::FileLock => "file locks",
+        Reason::Semaphore => "semaphores",
+        Reason::BlockIo => "disks",
+        Reason::PageFault => "page faults",
+        Reason::Poll | Reason::Epoll => "descriptors (poll)",
+        Reason::Socket => "sockets",
+        Reason::Pipe => "pipes",
+        Reason::MessageQueue => "message queues",
+        Reason::Wait => "children or signals",
+        _ => "something else",
+    }
+}
+
+/// What threads wait for that is no resource: all of it where nothing is short (`is_all`), locks otherwise.
+pub(crate) fn write_waits(
+    interval: &Interval,
+    is_all: bool,
+    look: Look,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let rows = interval.waits.rows.iter();
+    let wanted = rows.filter(|row| row.at_a_time >= LEAST_THREADS && (is_all || row.is_lock));
+    let wanted: Vec<&Waiting> = wanted.collect();
+    if !wanted.is_empty() {
+        let looks = units::counted(interval.waits.rounds, "looks");
+        let which = match is_all {
+            true => "waits that are not idle",
+            false => "waits for locks and semaphores",
+        };
+        let heading = format!("{which}, from {looks} at all threads:");
+        writeln!(out, "\n{}", look.style.bold(heading))?;
+        let mut table = Table::new([
+            Column::right("THREADS", 10),
+            Column::left("FOR", 22),
+            Column::left("PROCESS", 0),
+        ]);
+        for row in wanted.iter().take(TOP) {
+            let process = format!("{} {}", terminal(&row.comm), row.tgid);
+            let mean = units::three_digits(row.at_a_time);
+            table.row([mean, what(row).into(), process]);
+        }
+        if let Some(rest) = wanted.get(TOP..).filter(|rest| !rest.is_empty()) {
+            let mean = rest.iter().map(|row| row.at_a_time).sum();
+            let more = format!("{} more", rest.len());
+            table.row([units::three_digits(mean), String::new(), more]);
+        }
+        table.write(WIDTH, Style::Plain, out)?;
+    } else if is_all {
+        writeln!(out)?;
+    }
+    if wanted.is_empty() && !is_all {
+        return Ok(());
+    }
+    let mut lasting = wanted.iter().filter(|row| next::is_there(row.tgid));
+    write_hints(&[hints::of_waits(lasting.next().copied())], look, out)
+}

@@ -1,0 +1,282 @@
+//! Waits for what is no resource: locks, other programs. Threads are looked at now and then, which costs next to nothing and no
+//! event; sums are estimates.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::sync::Arc;
+
+use hist::random::uniform;
+use host::clock::monotonic_ns;
+use host::procs;
+use host::task::{all_processes, comm_of};
+use host::waits::Reason;
+use profile::rank::Rank;
+
+use crate::pressure::calls::{self, Blocked};
+
+/// Shortest time from one round to the next, ns, on average.
+const PAUSE_NS: f64 = 1e8;
+/// Rounds are so many times their cost apart.
+const RARELY: u64 = 100;
+/// Longest look at a stretch, ns: other work waits meanwhile.
+const AT_ONCE_NS: u64 = 10_000_000;
+/// Bytes of stack that are a frame deeper: less is two calls in one function.
+const DEEPER: u64 = 256;
+/// Bytes beyond which it is another stack, which says nothing: coroutines have their own.
+const ANOTHER: u64 = 64 << 20;
+/// Kinds of waits of a thread that are told apart by how deep they are.
+const MOST_KINDS: usize = 64;
+/// Moves in an interval that a thread has to make to be at work: one that reads this tool's reports makes one in each.
+const LEAST_MOVES: u64 = 2;
+/// Times that a thread gets a CPU in a second above which it is not idle: it passes something to and fro.
+const BRISK: f64 = 5_000.0;
+
+/// What threads of a process wait for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Waiting {
+    pub(crate) tgid: u32,
+    pub(crate) comm: Arc<str>,
+    pub(crate) reason: Reason,
+    /// A lock for sure: other futexes may be condition variables.
+    pub(crate) is_lock: bool,
+    /// Different ones.
+    pub(crate) threads: u64,
+    /// Mean number at a time.
+    pub(crate) at_a_time: f64,
+}
+
+/// An interval's waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waits {
+    /// How often every thread was looked at.
+    pub(crate) rounds: u64,
+    /// The most first; none of threads with nothing to do.
+    pub(crate) rows: Vec<Waiting>,
+}
+
+/// Chooses a thread, by its process and ID.
+type Chooses<'a> = &'a dyn Fn(u32, u32) -> bool;
+
+/// Looks.
+pub(crate) struct Looks {
+    own_tgid: u32,
+    /// Processes that are still to be looked at in this round.
+    round: Vec<u32>,
+    round_ns: u64,
+    spent_ns: u64,
+    due_ns: u64,
+    rounds: u64,
+    random: u64,
+    threads: HashMap<(u32, u32), Thread>,
+    /// Processes by whether they are programs, not kernel threads.
+    programs: HashMap<u32, bool>,
+}
+
+/// What is known of a thread.
+#[derive(Default)]
+struct Thread {
+    /// How often it has got a CPU; 0: the kernel does not count.
+    slices: u64,
+    looked_ns: u64,
+    now: Option<Blocked>,
+    seen: Vec<Seen>,
+    /// Looks between which it has got a CPU, since the interval began.
+    moves: u64,
+}
+
+/// A kind of wait that it was seen in.
+struct Seen {
+    blocked: Blocked,
+    is_brisk: bool,
+    times: u64,
+}
+
+impl Looks {
+    pub(crate) fn new() -> Self {
+        Self {
+            own_tgid: std::process::id(),
+            round: Vec::new(),
+            round_ns: 0,
+            spent_ns: 0,
+            due_ns: 0,
+            rounds: 0,
+            random: monotonic_ns() | 1,
+            threads: HashMap::new(),
+            programs: HashMap::new(),
+        }
+    }
+
+    /// Goes on with a round, or begins one that is due; some 20 times a second.
+    pub(crate) fn step(&mut self, chooses: Chooses<'_>) {
+        let now_ns = monotonic_ns();
+        if self.round.is_empty() {
+            if now_ns < self.due_ns {
+                return;
+            }
+            self.round = all_processes();
+            (self.round_ns, self.spent_ns) = (now_ns, 0);
+        }
+        let mut end_ns = now_ns;
+        while end_ns < now_ns + AT_ONCE_NS {
+            let Some(tgid) = self.round.pop() else {
+                break;
+            };
+            let is_program = || procs::stack_start(tgid).is_some();
+            if tgid != self.own_tgid && *self.programs.entry(tgid).or_insert_with(is_program) {
+                self.look_at(tgid, end_ns, chooses);
+            }
+            end_ns = monotonic_ns();
+        }
+        self.spent_ns += end_ns - now_ns;
+        if self.round.is_empty() {
+            self.rounds += 1;
+            // At random times: those of a period would keep step with loads that have one.
+            let pause_ns = (PAUSE_NS * (0.5 + uniform(&mut self.random))) as u64;
+            self.due_ns = self.round_ns + pause_ns.max(RARELY * self.spent_ns);
+        }
+    }
+
+    fn look_at(&mut self, tgid: u32, now_ns: u64, chooses: Chooses<'_>) {
+        let tids = fs::read_dir(format!("/proc/{tgid}/task"));
+        let tids = tids.into_iter().flatten().flatten();
+        for tid in tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            if !chooses(tgid, tid) {
+                continue;
+            }
+            let slices = slices(tgid, tid);
+            let thread = self.threads.entry((tgid, tid)).or_default();
+            let found = match thread.now {
+                // It has not run since.
+                Some(blocked) if slices > 0 && slices == thread.slices => Some(blocked),
+                _ => calls::of(tgid, tid),
+            };
+            thread.look(slices, now_ns, found);
+        }
+    }
+
+    /// Ends an interval and begins the next. `shows_still`: also threads that did not move in all of it, though what they wait for be
+    /// no lock.
+    pub(crate) fn take(&mut self, shows_still: bool) -> Waits {
+        let rounds = std::mem::take(&mut self.rounds);
+        if rounds == 0 {
+            return Waits::default();
+        }
+        self.programs.clear();
+        let mut sums: HashMap<(u32, Reason, bool), (u64, HashSet<u32>)> = HashMap::new();
+        for ((tgid, tid), thread) in &mut self.threads {
+            for (blocked, times) in thread.busy(shows_still) {
+                let is_lock = is_lock(&blocked);
+                let sum = sums.entry((*tgid, blocked.wait.reason(), is_lock));
+                let sum = sum.or_default();
+                sum.0 += times;
+                sum.1.insert(*tid);
+            }
+        }
+        self.threads.retain(|_, thread| thread.begin_interval());
+        let rows = sums
+            .into_iter()
+            .map(|((tgid, reason, is_lock), (times, tids))| Waiting {
+                tgid,
+                comm: comm_of(tgid).unwrap_or_else(|| "[exited]".into()),
+                reason,
+                is_lock,
+                threads: tids.len() as u64,
+                at_a_time: times as f64 / rounds as f64,
+            });
+        let mut rows: Vec<Waiting> = rows.collect();
+        rows.rank_by(|a, b| {
+            let key = |row: &Waiting| (Reverse(row.tgid), row.reason, row.is_lock);
+            b.at_a_time
+                .total_cmp(&a.at_a_time)
+                .then_with(|| key(a).cmp(&key(b)))
+        });
+        Waits { rounds, rows }
+    }
+}
+
+impl Thread {
+    fn look(&mut self, slices: u64, now_ns: u64, found: Option<Blocked>) {
+        let got = slices.saturating_sub(self.slices) as f64;
+        let passed_s = now_ns.saturating_sub(self.looked_ns) as f64 / 1e9;
+        let is_first = self.looked_ns == 0;
+        let has_moved = !is_first && (slices == 0 || got > 0.0 || found.is_none());
+        self.moves += u64::from(has_moved);
+        let is_brisk = !is_first && got > BRISK * passed_s;
+        (self.slices, self.looked_ns, self.now) = (slices, now_ns, found);
+        let Some(blocked) = found else {
+            return;
+        };
+        let is_full = self.seen.len() >= MOST_KINDS;
+        let is_same = |seen: &Seen| match is_full {
+            true => seen.blocked.wait == blocked.wait,
+            false => seen.blocked == blocked,
+        };
+        let mut same = self.seen.iter_mut();
+        match same.find(|seen| is_same(seen) && seen.is_brisk == is_brisk) {
+            Some(seen) => seen.times += 1,
+            None if is_full => {}
+            None => self.seen.push(Seen {
+                blocked,
+                is_brisk,
+                times: 1,
+            }),
+        }
+    }
+
+    /// Forgets what it was seen in; whether it has been seen at all.
+    fn begin_interval(&mut self) -> bool {
+        let is_there = !self.seen.is_empty() || self.moves > 0;
+        self.seen.clear();
+        self.moves = 0;
+        is_there
+    }
+
+    /// The waits that are not idle, and how often each was seen.
+    fn busy(&self, shows_still: bool) -> impl Iterator<Item = (Blocked, u64)> {
+        // Stacks grow down. Where a thread comes back to between all else that it does, it waits for work.
+        let is_busy = move |seen: &&Seen| {
+            let Blocked { wait, stack } = seen.blocked;
+            let mut others = self.seen.iter().map(|seen| seen.blocked.stack);
+            let has_deeper = others.clone().any(|other| is_deeper(other, stack));
+            let is_home = !others.any(|other| is_deeper(stack, other));
+            match wait.reason() {
+                Reason::Sleep => false,
+                _ if is_lock(&seen.blocked) => true,
+                Reason::BlockIo | Reason::PageFault => true,
+                _ if wait.may_be_idle() => seen.is_brisk || !is_home,
+                // Its client, if it does more with what it gets than wait here again.
+                Reason::Socket | Reason::Pipe if is_home && has_deeper => false,
+                _ => self.moves >= LEAST_MOVES || shows_still,
+            }
+        };
+        let busy = self.seen.iter().filter(is_busy);
+        busy.map(|seen| (seen.blocked, seen.times))
+    }
+}
+
+fn is_deeper(stack: u64, other: u64) -> bool {
+    other
+        .checked_sub(stack)
+        .is_some_and(|bytes| (DEEPER..ANOTHER).contains(&bytes))
+}
+
+/// Looks whether it is a lock for sure, or a semaphore.
+fn is_lock(blocked: &Blocked) -> bool {
+    match blocked.wait.reason() {
+        Reason::Futex => !blocked.wait.may_be_idle(),
+        reason => matches!(reason, Reason::Lock | Reason::FileLock | Reason::Semaphore),
+    }
+}
+
+/// How often a thread has got a CPU; 0: not known.
+fn slices(tgid: u32, tid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{tgid}/task/{tid}/schedstat"));
+    let text = text.unwrap_or_default();
+    let slices = text.split_ascii_whitespace().nth(2);
+    slices.and_then(|slices| slices.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "waits_tests.rs"]
+mod tests;

@@ -1,0 +1,139 @@
+//! Looks at threads, some of them made up.
+
+use host::waits::Wait;
+
+use super::*;
+
+const HOME: u64 = 0x7fff_0000;
+
+fn blocked(call: libc::c_long, stack: u64) -> Blocked {
+    Blocked {
+        wait: Wait {
+            syscall: i16::try_from(call).expect("a number"),
+            file_type: if call == libc::SYS_recvfrom { 12 } else { 0 },
+            ..Wait::default()
+        },
+        stack,
+    }
+}
+
+fn lock(stack: u64) -> Blocked {
+    let mut blocked = blocked(libc::SYS_futex, stack);
+    blocked.wait.futex_value = 2;
+    blocked
+}
+
+/// Looks every 100 ms at a thread that gets a CPU so many times between two.
+fn thread(slices: u64, looks: &[Option<Blocked>]) -> Thread {
+    let mut thread = Thread::default();
+    for (at, look) in (1..).zip(looks) {
+        thread.look(1 + at * slices, at * 100_000_000, *look);
+    }
+    thread
+}
+
+fn busy(thread: &Thread, shows_still: bool) -> Vec<(Reason, u64)> {
+    let busy = thread.busy(shows_still);
+    let mut busy: Vec<_> = busy
+        .map(|(blocked, times)| (blocked.wait.reason(), times))
+        .collect();
+    busy.rank_by_key(|(reason, _)| *reason);
+    busy
+}
+
+#[test]
+fn an_event_loop_is_idle_at_home_and_busy_with_its_database() {
+    let (home, database) = (
+        Some(blocked(libc::SYS_epoll_wait, HOME)),
+        Some(blocked(libc::SYS_poll, HOME - 4096)),
+    );
+    let both = thread(3, &[home, database, home, None, database]);
+    assert_eq!(busy(&both, false), [(Reason::Poll, 2)]);
+    let only = thread(3, &[home, home]);
+    assert_eq!(busy(&only, true), []);
+}
+
+#[test]
+fn a_client_is_waited_for_at_home_and_a_server_anywhere() {
+    let client = Some(blocked(libc::SYS_recvfrom, HOME));
+    let server = Some(blocked(libc::SYS_recvfrom, HOME - 4096));
+    assert_eq!(
+        busy(&thread(3, &[client, server, client]), false),
+        [(Reason::Socket, 1)]
+    );
+    assert_eq!(
+        busy(&thread(3, &[client, client, client]), false),
+        [(Reason::Socket, 3)]
+    );
+    // It has moved once, as who reads a report does, or not at all.
+    assert_eq!(busy(&thread(3, &[client, client]), false), []);
+    assert_eq!(busy(&thread(0, &[client, client]), false), []);
+    assert_eq!(
+        busy(&thread(0, &[client, client]), true),
+        [(Reason::Socket, 2)]
+    );
+}
+
+#[test]
+fn locks_are_never_idle_conditions_are_unless_they_are_brisk() {
+    let still = thread(0, &[Some(lock(HOME)), Some(lock(HOME))]);
+    assert_eq!(busy(&still, false), [(Reason::Futex, 2)]);
+    assert!(is_lock(&lock(HOME)));
+    let condition = blocked(libc::SYS_futex, HOME);
+    assert!(!is_lock(&condition));
+    let condition = Some(condition);
+    let sedate = thread(500, &[condition; 3]);
+    assert_eq!(busy(&sedate, false), []);
+    // The first look tells no rate.
+    let brisk = thread(501, &[condition; 3]);
+    assert_eq!(busy(&brisk, false), [(Reason::Futex, 2)]);
+}
+
+#[test]
+fn sleeps_are_a_threads_own_choice() {
+    let sleep = Some(blocked(libc::SYS_clock_nanosleep, HOME - 4096));
+    assert_eq!(busy(&thread(3, &[sleep; 3]), true), []);
+}
+
+#[test]
+fn a_thread_that_waits_for_a_lock_is_seen() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let mutex = Arc::new(std::sync::Mutex::new(()));
+    let held = mutex.lock().expect("nobody has panicked");
+    let waiter = Arc::clone(&mutex);
+    let thread = std::thread::spawn(move || {
+        // SAFETY: it takes nothing and cannot fail.
+        let tid = unsafe { libc::gettid() };
+        tell.send(tid.cast_unsigned()).expect("somebody listens");
+        drop(waiter.lock());
+    });
+    let waiter = told.recv().expect("its ID");
+    let own_tgid = std::process::id();
+    let mut looks = Looks::new();
+    looks.own_tgid = 0;
+    let found = loop {
+        looks.due_ns = 0;
+        looks.step(&|tgid, tid| (tgid, tid) == (own_tgid, waiter));
+        let waits = looks.take(false);
+        if let Some(row) = waits.rows.first() {
+            break row.clone();
+        }
+    };
+    drop(held);
+    thread.join().expect("an end");
+    assert_eq!(
+        (found.tgid, found.reason, found.is_lock, found.threads),
+        (own_tgid, Reason::Futex, true, 1)
+    );
+    assert!((found.at_a_time - 1.0).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn a_thread_in_ever_new_places_takes_no_more_room() {
+    let deeper = |at: u64| Some(lock(HOME - 16 * at));
+    let looks: Vec<_> = (0..1000).map(deeper).collect();
+    let thread = thread(3, &looks);
+    assert_eq!(thread.seen.len(), MOST_KINDS);
+    let all: u64 = busy(&thread, false).iter().map(|(_, times)| times).sum();
+    assert_eq!(all, 1000);
+}
