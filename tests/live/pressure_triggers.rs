@@ -137,7 +137,7 @@ fn without_psi_the_remedy_is_named() {
     let text = &output.stdout;
     let verdict = text.lines().next().expect("a verdict");
     assert!(verdict.contains("short of CPU ("), "{text}");
-    assert!(verdict.contains("tasks waiting"), "{text}");
+    assert!(verdict.contains("threads waiting"), "{text}");
     assert!(text.contains(&format!("spinner {pid}, ")), "{text}");
     let row = text.lines().find(|line| line.starts_with("CPU "));
     let row = row.expect("a row").split_whitespace();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use oracle::behind::{Caused, caused};
 
+use crate::cgroup::Cgroup;
 use crate::prelude::*;
 use crate::run_queue::{assert_only_unseen, assert_waits, group};
 use crate::traced::assert_no_gaps;
@@ -104,4 +105,41 @@ fn slow_waits_of_a_sleeper_are_all_printed_and_never_behind_an_idle_task() {
         // Of all tasks only the idle ones, one per CPU, have the ID 0.
         assert_eq!(behind["comm"] == "idle", behind["tid"] == 0, "{wait}");
     }
+}
+
+/// Who computes beside them is no reason for their waits.
+#[test]
+fn a_quota_that_is_used_up_is_named_in_place_of_neighbours() {
+    let _machine = Machine::alone();
+    let mut workload = Workload::spinners(1, 2);
+    let pid = workload.pid();
+    let cgroup = Cgroup::short_of_cpu(pid);
+    let before = cgroup.throttled_periods();
+    let text = Tool::attached("runqlat", format!("-p {pid} 1 1"));
+    let json = Tool::attached("runqlat", format!("-j -p {pid} 1 1"));
+    let other = Tool::attached("runqlat", format!("-j -p {} 1 1", std::process::id()));
+    workload.go();
+    let (text, report) = (text.finish().stdout, json.finish().report());
+    let of_others = other.finish().report();
+    let most = cgroup.throttled_periods() - before;
+    let head = format!(
+        "threads waited for want of CPU quota of {}:\n  5.00 ms per 50.0 ms, used up in ",
+        cgroup.path()
+    );
+    workload.results();
+    workload.finish();
+    assert!(text.starts_with(&head), "{text}");
+    assert!(!text.contains("WAITED BEHIND"), "{text}");
+    assert!(text.contains("# what uses up the quota\n"), "{text}");
+    let quota = only(&report, "quotas");
+    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+    let waited = number(only(&report, "groups"), "sum_ns");
+    let throttled = number(quota, "throttled_ns");
+    assert_within(
+        "throttled",
+        throttled,
+        waited / 2..=waited + 100_000_000,
+        quota,
+    );
+    assert!(list(&of_others, "quotas").is_empty(), "{of_others}");
 }

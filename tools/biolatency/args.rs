@@ -99,6 +99,12 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// The one that the BPF side's number stands for.
+    pub(crate) fn of(number: u32) -> Self {
+        let all = [Self::Device, Self::Queued, Self::Before, Self::Total];
+        all.get(number as usize).copied().unwrap_or(Self::Total)
+    }
+
     /// The word for it in JSON.
     pub(crate) fn key(self) -> &'static str {
         match self {

@@ -69,7 +69,7 @@ pub(crate) fn group_json(
 ) -> Value {
     let id = &group.id;
     let mut object = group.histogram.to_json();
-    object["phase"] = phase(id.phase).key().into();
+    object["phase"] = Phase::of(id.phase).key().into();
     if args.by_disk {
         object["disk"] = disk_name(interval, id).into();
     }
@@ -88,12 +88,6 @@ pub(crate) fn group_json(
         object["cgroup"] = id.cgroup.into();
     }
     object
-}
-
-/// The phase that the BPF side's number stands for.
-pub(crate) fn phase(number: u32) -> Phase {
-    let all = [Phase::Device, Phase::Queued, Phase::Before, Phase::Total];
-    all.get(number as usize).copied().unwrap_or(Phase::Total)
 }
 
 fn disk_name(interval: &Interval, id: &group_id) -> String {

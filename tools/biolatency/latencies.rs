@@ -6,7 +6,6 @@ use hist::harvest::Group;
 
 use crate::biolatency::args::{Args, Phase};
 use crate::biolatency::disk_use::{CLASSES, DISCARD, FLUSH, PASSTHROUGH, READ, WRITE};
-use crate::biolatency::labels;
 
 /// Bits of the operation in `cmd_flags`, and its numbers, which have never changed.
 const OP_MASK: u32 = 0xff;
@@ -32,7 +31,7 @@ pub(crate) fn by_class(args: &Args, groups: &[Group<group_id>]) -> Vec<OfClass> 
             class,
             phase,
             histogram: merged(groups, |id| {
-                class_of(id.opf) == class && labels::phase(id.phase) == phase
+                class_of(id.opf) == class && Phase::of(id.phase) == phase
             }),
         })
     };
@@ -55,7 +54,7 @@ pub(crate) fn wholes(phases: &[Phase], groups: &[Group<group_id>]) -> Vec<Group<
 
 /// Sum of the groups' histograms in a phase.
 pub(crate) fn in_phase(groups: &[Group<group_id>], phase: Phase) -> Histogram {
-    merged(groups, |id| labels::phase(id.phase) == phase)
+    merged(groups, |id| Phase::of(id.phase) == phase)
 }
 
 fn merged(groups: &[Group<group_id>], is_wanted: impl Fn(&group_id) -> bool) -> Histogram {

@@ -19,7 +19,7 @@ use profile::text::sentence;
 use profile::units::{self, three_digits};
 use session::cgroups;
 
-use crate::biolatency::args::Args;
+use crate::biolatency::args::{Args, Phase};
 use crate::biolatency::disk_use::{
     CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, PLURALS, READ, WRITE,
 };
@@ -49,7 +49,7 @@ impl Report<'_> {
                 (true, false) => None,
                 (false, false) => Some(heading),
                 (_, true) => {
-                    let phase = labels::phase(group.id.phase).key();
+                    let phase = Phase::of(group.id.phase).key();
                     Some(format!("{heading} {phase}").trim().to_owned())
                 }
             };
@@ -75,7 +75,7 @@ impl Report<'_> {
     fn groups(&self, cgroups: &HashMap<u64, PathBuf>) -> Vec<(String, &Group<group_id>)> {
         let (args, interval) = (self.args, self.interval);
         let order = |group: &Group<group_id>| {
-            let phase = labels::phase(group.id.phase);
+            let phase = Phase::of(group.id.phase);
             args.measured()
                 .iter()
                 .position(|measured| *measured == phase)
@@ -117,7 +117,7 @@ impl Report<'_> {
                 last = heading;
             }
             if self.args.phases {
-                writeln!(out, "{}:", labels::phase(group.id.phase).title())?;
+                writeln!(out, "{}:", Phase::of(group.id.phase).title())?;
             }
             text::write(&group.histogram, self.args.histograms.unit(), out)?;
         }

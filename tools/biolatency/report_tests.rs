@@ -4,7 +4,6 @@ use clap::Parser;
 use hist::Histogram;
 
 use super::*;
-use crate::biolatency::args::Phase;
 use crate::biolatency::disk_use::{Failures, Whole};
 use crate::biolatency::latencies::OfClass;
 

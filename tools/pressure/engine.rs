@@ -17,8 +17,9 @@ use session::progress::State;
 
 use crate::pressure::args::Args;
 use crate::pressure::capture::Capture;
+use crate::pressure::look::Look;
 use crate::pressure::psi::Source;
-use crate::pressure::report::{self, Look};
+use crate::pressure::report;
 use crate::pressure::{harvest, json};
 
 /// The tool at work.

@@ -74,10 +74,23 @@ pub(crate) fn hints(
         ],
     };
     debug_assert!(index_of(resource).is_some() || victim.is_none());
-    device
-        .into_iter()
-        .chain(pair.into_iter().flatten())
-        .collect()
+    let found = device.into_iter().chain(pair.into_iter().flatten());
+    let found: Vec<Hint> = found.collect();
+    if found.is_empty() {
+        return of_machine(interval, resource).into_iter().collect();
+    }
+    found
+}
+
+/// Where there is no process to name: all of them have ended.
+fn of_machine(interval: &Interval, resource: Resource) -> Option<Hint> {
+    let (command, answers) = match resource {
+        Resource::Cpu if interval.quota_at_fault().is_some() => next::of_wait("throttled", 0),
+        Resource::Cpu => ("runqlat 5 1".into(), "how long, and behind whom"),
+        Resource::Memory => ("profile -e page-faults 10".into(), "what touches memory"),
+        Resource::Io | Resource::Irq => return None,
+    };
+    Some(Hint { command, answers })
 }
 
 /// Neighbours have no part in it: what spends the quota.
@@ -141,8 +154,14 @@ mod tests {
             commands(&party("db", Some(7)), &party("cc1", None)),
             ["runqlat -p 7 5 1", "profile --comm cc1 10"]
         );
-        assert!(commands(&party("a;reboot", None), &party("$(x)", None)).is_empty());
-        assert!(commands(&party("-x", None), &party("", None)).is_empty());
+        assert_eq!(
+            commands(&party("a;reboot", None), &party("$(x)", None)),
+            ["runqlat 5 1"]
+        );
+        assert_eq!(
+            commands(&party("-x", None), &party("", None)),
+            ["runqlat 5 1"]
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod harvest;
 mod hints;
 mod interval;
 mod json;
+mod look;
 mod parties;
 mod psi;
 mod ranking;

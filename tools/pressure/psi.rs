@@ -32,6 +32,16 @@ impl Resource {
         }
     }
 
+    /// The same for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::Memory => "memory",
+            Self::Io => "disk",
+            Self::Irq => "irq",
+        }
+    }
+
     pub(crate) fn parse(word: &str) -> Option<Self> {
         Self::ALL
             .into_iter()

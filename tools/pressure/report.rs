@@ -3,29 +3,17 @@
 use std::io::{self, Write};
 
 use profile::escape::terminal;
-use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::sentence;
 use profile::units;
 
 use crate::pressure::interval::{Interval, index_of};
+use crate::pressure::look::{Look, WIDTH};
 use crate::pressure::psi::Resource;
 use crate::pressure::{sections, stacks};
 
 /// Pressed from this share of the time on, percent: below, nobody would notice.
 const LEAST_PERCENT: f64 = 1.0;
-/// Columns in all.
-pub(crate) const WIDTH: usize = 80;
-
-/// How it looks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Look {
-    pub(crate) style: Style,
-    /// The columns are explained.
-    pub(crate) legend: bool,
-    /// The tasks' time is of those asked for, not of all that PSI speaks of.
-    pub(crate) is_filtered: bool,
-}
 
 /// Writes one interval.
 pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io::Result<()> {
@@ -79,7 +67,7 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
 fn at_fault(interval: &Interval, resource: Resource) -> String {
     match interval.quota_at_fault() {
         Some(quota) if resource == Resource::Cpu => format!("CPU quota of {}", quota.group.name()),
-        _ => name(resource).into(),
+        _ => resource.name().into(),
     }
 }
 
@@ -109,15 +97,6 @@ fn clock_time(unix_s: u64) -> String {
     )
 }
 
-pub(crate) fn name(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Cpu => "CPU",
-        Resource::Memory => "memory",
-        Resource::Io => "disk",
-        Resource::Irq => "irq",
-    }
-}
-
 fn write_table(
     interval: &Interval,
     pressed: &[Resource],
@@ -138,7 +117,7 @@ fn write_table(
     let resources: Vec<Resource> = Resource::ALL.into_iter().filter(has_row).collect();
     for &resource in &resources {
         table.row([
-            name(resource).into(),
+            resource.name().into(),
             utilisation(interval, resource),
             percent(interval, resource, 0),
             percent(interval, resource, 1),

@@ -11,9 +11,9 @@ use session::next;
 
 use crate::pressure::hints::{self, Hint};
 use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
+use crate::pressure::look::{Look, WIDTH};
 use crate::pressure::psi::Resource;
 use crate::pressure::ranking::{self, Ranked};
-use crate::pressure::report::{Look, WIDTH, name};
 use crate::pressure::waits::Waiting;
 
 /// Victims, culprits and waits shown.
@@ -62,7 +62,7 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
         Resource::Memory => "for want of memory",
         _ => "waiting for disks",
     };
-    let head = format!("{}: threads lost {lost} {what}", name(resource));
+    let head = format!("{}: threads lost {lost} {what}", resource.name());
     let Some(at_a_time) = interval.tasks_at_a_time(resource) else {
         return head;
     };

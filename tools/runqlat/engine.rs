@@ -19,13 +19,14 @@ use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
 use session::closing::{self, Closing};
 use session::progress::State;
+use session::quotas::Quotas;
 use session::sampling::{Collector, Sampling};
 use session::{Options, Setup, Tool};
 
 use crate::runqlat::args::{Args, Group};
 use crate::runqlat::harvest::{self, Interval};
 use crate::runqlat::windows::{GATED, Sums};
-use crate::runqlat::{report, slow};
+use crate::runqlat::{quota, report, slow};
 
 /// The tool at work.
 pub struct Runqlat<'a> {
@@ -38,6 +39,8 @@ pub struct Runqlat<'a> {
     meter: &'a Meter,
     /// What it has seen in the interval.
     sums: Sums,
+    /// At the interval's beginning.
+    quotas: Quotas,
 }
 
 impl Tool for Args {
@@ -84,6 +87,7 @@ impl<'a> Runqlat<'a> {
             reseeding: Reseeding::default(),
             meter: setup.meter,
             sums: Sums::default(),
+            quotas: Quotas::default(),
         })
     }
 
@@ -114,7 +118,10 @@ impl<'a> Runqlat<'a> {
     /// The BPF side's tables cannot be read.
     pub fn harvest(&mut self, window: Edges) -> Result<Interval> {
         let sums = std::mem::take(&mut self.sums);
-        sums.interval((&self.skel, &self.counters), window)
+        let mut interval = sums.interval((&self.skel, &self.counters), window)?;
+        let before = std::mem::replace(&mut self.quotas, Quotas::take());
+        interval.quotas = quota::used_up(&self.args.targets, &self.quotas, &before);
+        Ok(interval)
     }
 
     /// Cost of the run, which has got to `end_ns`.
@@ -136,7 +143,10 @@ impl Windowed for Runqlat<'_> {
         self.is_limited()
     }
 
-    fn prepare(&mut self, _length_ns: Option<u64>, _first: bool) -> Result<()> {
+    fn prepare(&mut self, _length_ns: Option<u64>, first: bool) -> Result<()> {
+        if first {
+            self.quotas = Quotas::take();
+        }
         if self.is_limited() {
             self.take_stock()?;
         }

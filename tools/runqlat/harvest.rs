@@ -18,6 +18,7 @@ use loader::maps;
 use profile::losses::Losses;
 use profile::rank::Rank;
 use session::progress::State;
+use session::quotas::UsedUp;
 
 use crate::runqlat::args::{Args, Group};
 
@@ -46,6 +47,7 @@ pub struct OpenWait {
 }
 
 /// One report's worth.
+#[derive(Default)]
 pub struct Interval {
     /// When it began, ns.
     pub start_ns: u64,
@@ -55,6 +57,8 @@ pub struct Interval {
     pub waits: Vec<Waits<group_id>>,
     /// Most time caused first.
     pub culprits: Vec<Culprit>,
+    /// Groups of those asked for whose CPU quota was used up.
+    pub quotas: Vec<UsedUp>,
     /// Longest first.
     pub open: Vec<OpenWait>,
     /// Since the start of the run.

@@ -10,6 +10,7 @@ pub use harvest::{Culprit, Interval, OpenWait};
 mod args;
 mod engine;
 mod harvest;
+mod quota;
 mod report;
 mod slow;
 mod windows;

@@ -18,10 +18,12 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Value, json};
+use session::quotas::UsedUp;
 use session::{cgroups, next};
 
 use crate::runqlat::args::{Args, Group};
 use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::quota;
 
 /// Tasks named as waited behind.
 const TOP_CULPRITS: usize = 10;
@@ -57,7 +59,8 @@ pub(crate) fn write(
         .context("write to stdout")
 }
 
-fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
+pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
+    quota::write(interval, out)?;
     let cgroups = if args.group() == Group::Cgroup {
         cgroups::paths()
     } else {
@@ -97,7 +100,11 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
             interval.open.len() - TOP_OPEN
         )?;
     }
-    if let Some(next) = next(interval) {
+    let next = match quota::at_fault(interval) {
+        Some(quota) => quota::next(args, quota),
+        None => next(interval),
+    };
+    if let Some(next) = next {
         writeln!(out, "\n{next}")?;
     }
     Ok(writeln!(out)?)
@@ -117,10 +124,14 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     if interval.culprits.is_empty() {
         return Ok(());
     }
+    let title = match quota::at_fault(interval) {
+        Some(_) => "RAN MEANWHILE",
+        None => "WAITED BEHIND",
+    };
     let mut table = Table::new([
         Column::right("TIME", 10),
         Column::right("WAITS", 9),
-        Column::left("WAITED BEHIND", 0),
+        Column::left(title, 0),
     ]);
     for culprit in interval.culprits.iter().take(TOP_CULPRITS) {
         let comm = terminal(&culprit.comm);
@@ -158,7 +169,7 @@ fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>)
     }
 }
 
-/// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […],
+/// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […], "quotas": […],
 /// "still_waiting": […], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since the start of the run.
 fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
@@ -174,6 +185,7 @@ fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
                    "caused_ns": culprit.caused_ns, "waits": culprit.waits})
         })
         .collect();
+    let quotas: Vec<Value> = interval.quotas.iter().map(UsedUp::to_json).collect();
     let open: Vec<Value> = interval
         .open
         .iter()
@@ -186,6 +198,7 @@ fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
         "end_ns": interval.end_ns,
         "groups": groups,
         "behind": behind,
+        "quotas": quotas,
         "still_waiting": open,
         "under_way_at_start": interval.under_way_at_start,
         "losses": interval.losses.to_json(),

@@ -91,6 +91,7 @@ impl Sums {
             end_ns,
             waits,
             culprits,
+            quotas: Vec::new(),
             open: harvest::open_waits(skel)?,
             under_way_at_start: harvest::totals(skel)?.under_way_at_start,
             losses: harvest::losses(skel, counters)?,

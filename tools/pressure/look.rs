@@ -1,0 +1,16 @@
+//! The look of a report for people.
+
+use profile::style::Style;
+
+/// Columns of a line.
+pub(crate) const WIDTH: usize = 80;
+
+/// How it looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) style: Style,
+    /// The columns are explained.
+    pub(crate) legend: bool,
+    /// The tasks' time is of those asked for, not of all that PSI speaks of.
+    pub(crate) is_filtered: bool,
+}
