@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use profile::model::Profile;
-use session::next;
 
 use crate::offcputime::args::Args;
 
@@ -35,18 +34,37 @@ pub(crate) fn next(
         };
         return Some((command, "where CPU time goes"));
     }
-    // Those that have no process in their command.
-    if ["block-io", "throttled"].contains(&reason) {
-        return Some(next::of_wait(reason, 0));
+    match reason {
+        "block-io" => return Some(("biolatency -P 5 1".into(), "how long I/O takes, and whose")),
+        "throttled" => {
+            return Some((
+                "pressure --cgroups 5 1".into(),
+                "which group has too little CPU",
+            ));
+        }
+        _ => {}
     }
     let of_reason = by_process
         .into_iter()
         .filter(|((of, pid), _)| *of == reason && is_there(*pid));
     let ((_, pid), _) = of_reason.max_by_key(|((_, pid), ns)| (*ns, *pid))?;
-    let (command, answers) = next::of_wait(reason, pid);
-    // It is what has just been run.
-    let is_new = !(args.waker && command.starts_with("offcputime"));
-    is_new.then_some((command, answers))
+    let of_process = |tool: &str, rest: &str| format!("{tool} -p {pid} {rest}");
+    Some(match reason {
+        "futex" | "lock" => (
+            of_process("lockstat", "10"),
+            "which locks, and who holds them",
+        ),
+        "page-fault" => (
+            of_process("profile -e major-faults", "10"),
+            "what touches memory that is on disk",
+        ),
+        "preempted" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
+        _ if args.waker => return None,
+        _ => (
+            of_process("offcputime --waker", "10"),
+            "who ends these waits",
+        ),
+    })
 }
 
 #[cfg(test)]

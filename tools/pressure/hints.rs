@@ -18,13 +18,27 @@ pub(crate) struct Hint {
 
 /// For the largest wait that is not idle, or where there is none, for whatever threads wait for.
 pub(crate) fn of_waits(largest: Option<&Waiting>) -> Hint {
-    let (command, answers) = match largest {
-        // lockstat leaves out what may be a condition variable.
-        Some(row) if row.reason == Reason::Futex && !row.is_lock => next::of_wait("wait", row.tgid),
-        Some(row) => next::of_wait(row.reason.name(), row.tgid),
-        None => ("offcputime 10".into(), "where threads wait, and why"),
+    let Some(row) = largest else {
+        return Hint {
+            command: "offcputime 10".into(),
+            answers: "where threads wait, and why",
+        };
     };
-    Hint { command, answers }
+    let (tool, answers) = match row.reason {
+        // lockstat leaves out what may be a condition variable.
+        Reason::Futex if row.is_lock => ("lockstat", "which locks, and who holds them"),
+        Reason::Lock => ("lockstat", "which locks, and who holds them"),
+        Reason::PageFault => (
+            "profile -e major-faults",
+            "what touches memory that is on disk",
+        ),
+        Reason::BlockIo => ("offcputime --state 2", "where it waits"),
+        _ => ("offcputime --waker", "who ends these waits"),
+    };
+    Hint {
+        command: format!("{tool} -p {} 10", row.tgid),
+        answers,
+    }
 }
 
 /// At most one for the heaviest victim and one for the heaviest culprit, and before them one for the disk itself.
@@ -85,7 +99,10 @@ pub(crate) fn hints(
 /// Where there is no process to name: all of them have ended.
 fn of_machine(interval: &Interval, resource: Resource) -> Option<Hint> {
     let (command, answers) = match resource {
-        Resource::Cpu if interval.quota_at_fault().is_some() => next::of_wait("throttled", 0),
+        Resource::Cpu if interval.quota_at_fault().is_some() => (
+            "pressure --cgroups 5 1".into(),
+            "which group has too little CPU",
+        ),
         Resource::Cpu => ("runqlat 5 1".into(), "how long, and behind whom"),
         Resource::Memory => ("profile -e page-faults 10".into(), "what touches memory"),
         Resource::Io | Resource::Irq => return None,

@@ -10,31 +10,6 @@ pub fn line(command: &str, answers: &str) -> String {
     format!("next: {}   # {answers}", runnable(command))
 }
 
-/// The command that looks further at what a process's threads wait for, by the word for the reason, and what it answers.
-pub fn of_wait(reason: &str, tgid: u32) -> (String, &'static str) {
-    let of_process = |tool: &str, rest: &str| format!("{tool} -p {tgid} {rest}");
-    match reason {
-        "block-io" => ("biolatency -P 5 1".into(), "how long I/O takes, and whose"),
-        "throttled" => (
-            "pressure --cgroups 5 1".into(),
-            "which group has too little CPU",
-        ),
-        "futex" | "lock" => (
-            of_process("lockstat", "10"),
-            "which locks, and who holds them",
-        ),
-        "page-fault" => (
-            of_process("profile -e major-faults", "10"),
-            "what touches memory that is on disk",
-        ),
-        "preempted" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
-        _ => (
-            of_process("offcputime --waker", "10"),
-            "who ends these waits",
-        ),
-    }
-}
-
 /// Looks whether a shell takes a name as it is, and a tool for no option.
 pub fn is_plain(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
