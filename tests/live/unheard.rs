@@ -77,7 +77,7 @@ fn a_reader_of_results_that_left_is_no_reason_to_keep_losses_back() {
         let output = command.stdout(closed()).output().expect("the tool runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{tool}: {stderr}");
-        for part in [" of tracing, ", " cut at 127 frames", ": cost "] {
+        for part in [" of tracing, ", " cut at 127 frames", "; cost "] {
             assert!(stderr.contains(part), "{tool}: {stderr}");
         }
     }

@@ -70,6 +70,22 @@ impl Cost {
         self.map_bytes += bytes.sum::<u64>();
     }
 
+    /// In a few words: the share of the machine's CPU time, and memory.
+    pub fn brief(&self) -> String {
+        let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
+        let all_ns = self.own_cpu_ns + self.bpf_ns.unwrap_or(0);
+        let unknown = match self.bpf_ns {
+            Some(_) => "",
+            None => ", BPF not measured",
+        };
+        format!(
+            "cost {:.2}% of {} CPUs{unknown}, {} MiB",
+            100.0 * all_ns as f64 / machine_ns,
+            self.cpus,
+            (self.peak_bytes.max(peak_bytes()) + self.map_bytes) >> 20
+        )
+    }
+
     /// For the closing line.
     pub fn describe(&self) -> String {
         let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
@@ -116,4 +132,30 @@ fn map_bytes(fd: RawFd) -> Option<u64> {
 
 fn peak_bytes() -> u64 {
     procs::bytes(&procs::own_status(), "VmHWM:").unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_words_have_all_of_it() {
+        let mut cost = Cost {
+            runs: 7,
+            bpf_ns: Some(10_000_000),
+            own_cpu_ns: 40_000_000,
+            wall_ns: 1_000_000_000,
+            cpus: 2,
+            // More than this process has.
+            peak_bytes: 1 << 40,
+            map_bytes: 3 << 20,
+            ..Cost::default()
+        };
+        assert_eq!(cost.brief(), "cost 2.50% of 2 CPUs, 1048579 MiB");
+        cost.bpf_ns = None;
+        assert_eq!(
+            cost.brief(),
+            "cost 2.00% of 2 CPUs, BPF not measured, 1048579 MiB"
+        );
+    }
 }

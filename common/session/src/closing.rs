@@ -1,5 +1,6 @@
 //! The closing lines: events, losses, cost.
 
+use std::iter::once;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use budget::Summary;
@@ -38,9 +39,9 @@ impl Closing {
         if !common.quiet || self.is_worth_saying() {
             self.print_balance(tool, window);
         }
-        let notes = self.notes.iter().filter(|_| !common.quiet);
-        let details = self.details.iter().filter(|_| common.verbose);
-        for line in notes.chain(details) {
+        let notes = self.notes.iter().filter(|_| !common.quiet).cloned();
+        let details = once(self.cost.describe()).chain(self.details.iter().cloned());
+        for line in notes.chain(details.filter(|_| common.verbose)) {
             profile::say!("{tool}: {line}");
         }
     }
@@ -51,15 +52,15 @@ impl Closing {
             .map(|n| format!(", {}", units::counted(n as u64, "stacks")))
             .unwrap_or_default();
         profile::say!(
-            "{tool}: {} of tracing, {}{stacks}; {}",
+            "{tool}: {} of tracing, {}{stacks}; {}; {}",
             units::duration(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)),
             units::counted(self.events.0, self.events.1),
             self.losses.describe(self.losses_of_ns),
+            self.cost.brief(),
         );
         if let Some(ends) = &self.ends {
             profile::say!("{tool}: {ends}");
         }
-        profile::say!("{tool}: {}", self.cost.describe());
         if let Some(budget) = &self.cost.budget {
             profile::say!("{tool}: {}", budget.describe());
         }
