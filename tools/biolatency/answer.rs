@@ -1,5 +1,8 @@
 //! The answer in a sentence, and the command that looks further.
 
+use std::cmp::Reverse;
+
+use hist::Histogram;
 use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::text::{round_percent, sentence};
@@ -50,45 +53,51 @@ fn wrong(interval: &Interval) -> Vec<String> {
     wrong
 }
 
-/// Of reads and of writes, or where these are not told apart, of all; the phase that ends with the request.
+/// Of reads and of writes, or where these are not told apart, of all; in the phase that took longest.
 fn latencies(args: &Args, interval: &Interval) -> String {
-    let phase = args.last_phase();
-    let spell = |what: &str, histogram: &hist::Histogram| {
+    let phases = by_share(args, interval);
+    let Some((phase, _)) = phases.first().copied() else {
+        let length = units::duration(interval.wall_ns());
+        return format!("no requests in {length}");
+    };
+    let spell = |what: &str, histogram: &Histogram| {
         let [p50, p99] = [50.0, 99.0].map(|at| units::duration(histogram.percentile(at)));
         format!("{what} p50 {p50} p99 {p99}")
     };
-    if args.tells_operations() {
-        let of = |class, what| {
-            let mut all = interval.by_class.iter();
-            let found = all.find(|of| of.class == class && of.phase == phase)?;
-            Some(spell(what, &found.histogram))
-        };
-        let both: Vec<String> = [of(READ, "reads"), of(WRITE, "writes")]
-            .into_iter()
-            .flatten()
-            .collect();
-        if !both.is_empty() {
-            return both.join(", ");
+    let of = |class, what| {
+        let mut all = interval.by_class.iter();
+        let found = all.find(|of| of.class == class && of.phase == phase)?;
+        Some(spell(what, &found.histogram))
+    };
+    let both = [of(READ, "reads"), of(WRITE, "writes")].into_iter();
+    let both: Vec<String> = both.flatten().collect();
+    // The table below has the phase where there is only one.
+    match (both.is_empty(), args.phases) {
+        (true, _) => {
+            let all = latencies::in_phase(&interval.groups, phase);
+            spell("requests", &all) + " " + phase.title()
         }
-    } else {
-        let all = latencies::in_phase(&interval.groups, phase);
-        if all.count() > 0 {
-            return spell("requests", &all) + " " + phase.title();
-        }
+        (false, true) => format!("{} {}", both.join(", "), phase.title()),
+        (false, false) => both.join(", "),
     }
-    let length = units::duration(interval.wall_ns());
-    format!("no reads or writes in {length}")
 }
 
-/// Of requests' time from the first phase to the last, each one's share, the largest first.
-fn shares(args: &Args, interval: &Interval) -> Option<String> {
+/// Phases with the time that requests spent in each, ns, the longest first; none if there were no requests.
+fn by_share(args: &Args, interval: &Interval) -> Vec<(Phase, u64)> {
     let sums = args.measured().iter().map(|&phase| {
-        let sum = latencies::in_phase(&interval.groups, phase).sum();
-        (phase, sum)
+        let all = latencies::in_phase(&interval.groups, phase);
+        (phase, all.count(), all.sum())
     });
-    let mut sums: Vec<(Phase, u64)> = sums.collect();
+    let some = sums.filter(|(_, count, _)| *count > 0);
+    let mut sums: Vec<(Phase, u64)> = some.map(|(phase, _, sum)| (phase, sum)).collect();
+    sums.rank_by_key(|(_, sum)| Reverse(*sum));
+    sums
+}
+
+/// Each phase's share of requests' time from the first to the last.
+fn shares(args: &Args, interval: &Interval) -> Option<String> {
+    let sums = by_share(args, interval);
     let all: u64 = sums.iter().map(|(_, sum)| sum).sum();
-    sums.rank_by_key(|(_, sum)| std::cmp::Reverse(*sum));
     let share = |(phase, sum): &(Phase, u64)| {
         let share = round_percent(*sum, all);
         format!("{share} {}", phase.title())
@@ -100,7 +109,7 @@ fn shares(args: &Args, interval: &Interval) -> Option<String> {
 fn busiest(interval: &Interval) -> Option<&DiskUse> {
     let wall_ns = interval.wall_ns();
     let mut disks: Vec<&DiskUse> = interval.disks.iter().collect();
-    disks.rank_by_key(|disk| std::cmp::Reverse(disk.busy_ns(wall_ns)));
+    disks.rank_by_key(|disk| Reverse(disk.busy_ns(wall_ns)));
     disks.first().copied()
 }
 
@@ -141,7 +150,6 @@ fn waits_before_device(args: &Args, interval: &Interval) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use hist::Histogram;
 
     use super::*;
     use crate::biolatency::disk_use::Failures;
@@ -197,18 +205,39 @@ mod tests {
             said("", &interval),
             ["reads p50 54.3 us p99 176 us, writes p50 6.95 ms p99 6.95 ms; nvme0n1 75% busy"]
         );
+        interval.by_class.clear();
         assert_eq!(
             said("-D", &interval),
             ["requests p50 54.3 us p99 6.95 ms in the device; nvme0n1 75% busy"]
         );
-        let phases = "of their time 100% in the device, 0% before the queue, 0% queued;";
-        let said_of_phases = said("--phases", &interval);
-        assert!(said_of_phases[1].contains(phases), "{said_of_phases:?}");
-        interval.by_class.clear();
+        interval.groups.clear();
         interval.disks.pop();
+        assert_eq!(said("", &interval), ["no requests in 2.00 s; sda 1% busy"]);
+    }
+
+    #[test]
+    fn of_phases_the_longest_is_the_answer() {
+        let mut interval = interval();
+        let queued = histogram(&[90_000_000]);
+        interval.by_class.push(OfClass {
+            class: READ,
+            phase: Phase::Queued,
+            histogram: queued.clone(),
+        });
+        interval.groups.push(hist::harvest::Group {
+            id: bpf::biolatency::types::group_id {
+                phase: Phase::Queued as u32,
+                ..Default::default()
+            },
+            comm: "".into(),
+            histogram: queued,
+        });
         assert_eq!(
-            said("", &interval),
-            ["no reads or writes in 2.00 s; sda 1% busy"]
+            said("--phases", &interval),
+            [
+                "reads p50 90.0 ms p99 90.0 ms queued;",
+                "  of their time 93% queued, 7% in the device; nvme0n1 75% busy"
+            ]
         );
     }
 

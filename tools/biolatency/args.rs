@@ -142,12 +142,6 @@ impl Args {
         }
     }
 
-    /// The one that ends with the request.
-    pub(crate) fn last_phase(&self) -> Phase {
-        let last = self.measured().last();
-        last.copied().unwrap_or(Phase::Device)
-    }
-
     /// Whether histograms are of groups.
     pub(crate) fn is_grouped(&self) -> bool {
         self.by_disk || self.by_flags || self.by_process || self.by_cgroup
