@@ -284,3 +284,32 @@ fn partial_completions_requeues_and_errors_are_seen() {
     assert_eq!(failed["bytes"], 64 << 10);
     assert_eq!(failed["comm"], "dd");
 }
+
+#[test]
+fn a_report_for_people_fits_and_begins_with_reads_and_writes() {
+    let _machine = Machine::alone();
+    let disk = LoopDisk::new(64);
+    let tool = Tool::attached("biolatency", format!("-d {} 1.5 1", disk.name));
+    fio(
+        &disk.path,
+        "--rw=randrw --bs=4k --ioengine=psync --number_ios=1009",
+    );
+    let text = tool.finish().stdout;
+    // A command is whole, however long its path is, and so is a histogram's last line, which is a program's to read, too.
+    let is_whole = |line: &&str| line.starts_with("next: ") || line.starts_with("     count ");
+    for line in text.lines().filter(|line| !is_whole(line)) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let first = text.lines().next().expect("an answer");
+    assert!(first.starts_with("reads p50 "), "{text}");
+    for part in [" p99 ", ", writes p50 ", &format!("; {} ", disk.name)] {
+        assert!(first.contains(part), "no {part}: {text}");
+    }
+    assert!(first.ends_with("% busy"), "{text}");
+    let next = format!(
+        "next: {} -d {} ",
+        crate::built("biolatency").display(),
+        disk.name
+    );
+    assert!(text.contains(&next), "no {next}: {text}");
+}

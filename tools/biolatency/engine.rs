@@ -63,7 +63,8 @@ impl<'a> Biolatency<'a> {
                 setup.kernel,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
             );
-            // Preallocated.
+            // All are preallocated; there are always groups, if only of operations.
+            open.maps.wholes.set_max_entries(1)?;
             if !args.is_grouped() {
                 let phases = u32::try_from(args.measured().len())?;
                 open.maps.groups.set_max_entries(phases * OPERATIONS)?;

@@ -25,6 +25,8 @@ const AT_ONCE_NS: u64 = 10_000_000;
 const DEEPER: u64 = 256;
 /// Bytes beyond which it is another stack, which says nothing: coroutines have their own.
 const ANOTHER: u64 = 64 << 20;
+/// Threads of a process that are looked at.
+const MOST_THREADS: usize = 4096;
 /// Kinds of waits of a thread that are told apart by how deep they are.
 const MOST_KINDS: usize = 64;
 /// Moves in an interval that a thread has to make to be at work: one that reads this tool's reports makes one in each.
@@ -140,7 +142,8 @@ impl Looks {
     fn look_at(&mut self, tgid: u32, now_ns: u64, chooses: Chooses<'_>) {
         let tids = fs::read_dir(format!("/proc/{tgid}/task"));
         let tids = tids.into_iter().flatten().flatten();
-        for tid in tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        let tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for tid in tids.take(MOST_THREADS) {
             if !chooses(tgid, tid) {
                 continue;
             }
