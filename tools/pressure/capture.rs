@@ -314,6 +314,7 @@ impl Capture {
                 Source::System => None,
                 Source::Cgroup(path) => Some(path.clone()),
             },
+            asked: self.filter.tgids.first().copied(),
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             task_ns,

@@ -16,14 +16,17 @@ pub(crate) struct Hint {
     pub(crate) answers: &'static str,
 }
 
-/// For the largest wait that is not idle, or where there is none, for whatever threads wait for.
-pub(crate) fn of_waits(largest: Option<&Waiting>) -> Hint {
-    let Some(row) = largest else {
-        return Hint {
-            command: "offcputime 10".into(),
-            answers: "where threads wait, and why",
-        };
-    };
+/// Where nothing is short and all waits are idle: for whatever threads wait for, of the process asked about.
+pub(crate) fn of_idle(asked: Option<u32>) -> Hint {
+    let target = asked.map_or(String::new(), |tgid| format!("-p {tgid} "));
+    Hint {
+        command: format!("offcputime {target}10"),
+        answers: "where threads wait, and why",
+    }
+}
+
+/// For the largest wait that is not idle.
+pub(crate) fn of_waits(row: &Waiting) -> Hint {
     let (tool, answers) = match row.reason {
         // lockstat leaves out what may be a condition variable.
         Reason::Futex if row.is_lock => ("lockstat", "which locks, and who holds them"),

@@ -26,6 +26,8 @@ pub(crate) struct Interval {
     pub(crate) ended_unix_s: u64,
     /// What was asked about; `None`: the machine.
     pub(crate) cgroup: Option<PathBuf>,
+    /// The process asked about, the first if there are more.
+    pub(crate) asked: Option<u32>,
     pub(crate) usage: Use,
     /// The kernel's own account, by `Resource`.
     pub(crate) psi: [Option<Lost>; 4],

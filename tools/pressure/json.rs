@@ -106,7 +106,7 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
 /// Estimates: from looks at all threads.
 fn waits(waits: &Waits) -> Value {
     let rows = waits.rows.iter().map(|row| {
-        let hint = hints::of_waits(Some(row));
+        let hint = hints::of_waits(row);
         json!({"comm": *row.comm, "pid": row.tgid, "reason": row.reason.name(), "lock": row.is_lock,
                "threads": row.threads, "at_a_time": row.at_a_time,
                "next": {"command": hint.command, "answers": hint.answers}})

@@ -191,6 +191,12 @@ fn nothing_short_is_said_in_as_many_words_and_what_to_ask() {
     let first = text.lines().next().expect("a verdict");
     assert!(first.ends_with("1.00 s: nothing is short"), "{first}");
     assert!(text.contains("\n\n    next: offcputime 10 "), "{text}");
+    let asked = Interval {
+        asked: Some(7),
+        ..calm
+    };
+    let text = self::text(&asked, Look::default());
+    assert!(text.contains("    next: offcputime -p 7 10 "), "{text}");
 }
 
 #[test]

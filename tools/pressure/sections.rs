@@ -197,5 +197,9 @@ pub(crate) fn write_waits(
         return Ok(());
     }
     let mut lasting = wanted.iter().filter(|row| next::is_there(row.tgid));
-    write_hints(&[hints::of_waits(lasting.next().copied())], look, out)
+    let hint = match lasting.next() {
+        Some(row) => hints::of_waits(row),
+        None => hints::of_idle(interval.asked),
+    };
+    write_hints(&[hint], look, out)
 }
