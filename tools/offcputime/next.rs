@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 
 use profile::model::Profile;
+use session::next::Step;
 
 use crate::offcputime::args::Args;
 
-/// A command that looks at the reason with most of the time of threads that were not idle, and what it answers; `oncpu_ns` of
-/// all of them is looked at if it is more.
+/// A line for the command that looks at the reason with most of the time of threads that were not idle; `oncpu_ns` of all of them is
+/// looked at if it is more.
 pub(crate) fn next(
     args: &Args,
     profile: &Profile,
     oncpu_ns: u64,
     is_there: fn(u32) -> bool,
-) -> Option<(String, &'static str)> {
+) -> Option<String> {
     let mut by_reason: HashMap<&str, u64> = HashMap::new();
     let mut by_process: HashMap<(&str, u32), u64> = HashMap::new();
     for sample in profile.samples.iter().filter(|sample| !sample.idle) {
@@ -27,44 +28,29 @@ pub(crate) fn next(
         .into_iter()
         .max_by_key(|(reason, ns)| (*ns, *reason))?;
     if oncpu_ns > ns {
-        let command = match args.targets.pids[..] {
-            [pid] if is_there(pid) => format!("profile -p {pid} 10"),
-            [] if args.targets.are_all() => "profile 10".into(),
-            _ => return None,
+        return match args.targets.pids[..] {
+            [pid] if is_there(pid) => Some(Step::CpuTime.line(&format!("-p {pid}"))),
+            [] if args.targets.are_all() => Some(Step::CpuTime.line("")),
+            _ => None,
         };
-        return Some((command, "where CPU time goes"));
     }
     match reason {
-        "block-io" => return Some(("biolatency -P 5 1".into(), "how long I/O takes, and whose")),
-        "throttled" => {
-            return Some((
-                "pressure --cgroups 5 1".into(),
-                "which group has too little CPU",
-            ));
-        }
+        "block-io" => return Some(Step::Disks.line("")),
+        "throttled" => return Some(Step::Groups.line("")),
         _ => {}
     }
     let of_reason = by_process
         .into_iter()
         .filter(|((of, pid), _)| *of == reason && is_there(*pid));
     let ((_, pid), _) = of_reason.max_by_key(|((_, pid), ns)| (*ns, *pid))?;
-    let of_process = |tool: &str, rest: &str| format!("{tool} -p {pid} {rest}");
-    Some(match reason {
-        "futex" | "lock" => (
-            of_process("lockstat", "10"),
-            "which locks, and who holds them",
-        ),
-        "page-fault" => (
-            of_process("profile -e major-faults", "10"),
-            "what touches memory that is on disk",
-        ),
-        "preempted" => (of_process("runqlat", "5 1"), "how long, and behind whom"),
+    let step = match reason {
+        "futex" | "lock" => Step::Locks,
+        "page-fault" => Step::MajorFaults,
+        "preempted" => Step::RunQueue,
         _ if args.waker => return None,
-        _ => (
-            of_process("offcputime --waker", "10"),
-            "who ends these waits",
-        ),
-    })
+        _ => Step::Wakers,
+    };
+    Some(step.line(&format!("-p {pid}")))
 }
 
 #[cfg(test)]
@@ -100,7 +86,9 @@ mod tests {
             duration_ns: 1,
         };
         let args = Args::parse_from(["offcputime"]);
-        next(&args, &profile, oncpu_ns, |pid| pid != 0).map(|(command, _)| command)
+        let line = next(&args, &profile, oncpu_ns, |pid| pid != 0)?;
+        let command = line.strip_prefix("next: ").expect("a command");
+        Some(command.split("   #").next().expect("its end").to_owned())
     }
 
     #[test]

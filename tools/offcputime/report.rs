@@ -172,7 +172,7 @@ fn write_human(
     listing::write(profile, &options, out)?;
     let oncpu_ns = harvest.accounting.oncpu_ns;
     match next::next(args, profile, oncpu_ns, session::next::is_there) {
-        Some((command, answers)) => writeln!(out, "\n{}", session::next::line(&command, answers)),
+        Some(line) => writeln!(out, "\n{line}"),
         None => Ok(()),
     }
 }

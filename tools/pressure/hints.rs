@@ -2,7 +2,7 @@
 
 use host::waits::Reason;
 use profile::escape::terminal;
-use session::next;
+use session::next::{self, Step};
 
 use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::parties::Party;
@@ -16,32 +16,36 @@ pub(crate) struct Hint {
     pub(crate) answers: &'static str,
 }
 
+impl Hint {
+    fn of(step: Step, target: &str) -> Self {
+        Self::saying(step, target, step.answers())
+    }
+
+    fn saying(step: Step, target: &str, answers: &'static str) -> Self {
+        Self {
+            command: step.command(target),
+            answers,
+        }
+    }
+}
+
 /// Where nothing is short and all waits are idle: for whatever threads wait for, of the process asked about.
 pub(crate) fn of_idle(asked: Option<u32>) -> Hint {
-    let target = asked.map_or(String::new(), |tgid| format!("-p {tgid} "));
-    Hint {
-        command: format!("offcputime {target}10"),
-        answers: "where threads wait, and why",
-    }
+    let target = asked.map_or(String::new(), |tgid| format!("-p {tgid}"));
+    Hint::saying(Step::Waits, &target, "where threads wait, and why")
 }
 
 /// For the largest wait that is not idle.
 pub(crate) fn of_waits(row: &Waiting) -> Hint {
-    let (tool, answers) = match row.reason {
+    let step = match row.reason {
         // lockstat leaves out what may be a condition variable.
-        Reason::Futex if row.is_lock => ("lockstat", "which locks, and who holds them"),
-        Reason::Lock => ("lockstat", "which locks, and who holds them"),
-        Reason::PageFault => (
-            "profile -e major-faults",
-            "what touches memory that is on disk",
-        ),
-        Reason::BlockIo => ("offcputime --state 2", "where it waits"),
-        _ => ("offcputime --waker", "who ends these waits"),
+        Reason::Futex if row.is_lock => Step::Locks,
+        Reason::Lock => Step::Locks,
+        Reason::PageFault => Step::MajorFaults,
+        Reason::BlockIo => Step::WaitsInStateD,
+        _ => Step::Wakers,
     };
-    Hint {
-        command: format!("{tool} -p {} 10", row.tgid),
-        answers,
-    }
+    Hint::of(step, &format!("-p {}", row.tgid))
 }
 
 /// At most one for the heaviest victim and one for the heaviest culprit, and before them one for the disk itself.
@@ -51,42 +55,18 @@ pub(crate) fn hints(
     victim: Option<&Party>,
     culprit: Option<&Party>,
 ) -> Vec<Hint> {
-    let hint = |party: Option<&Party>, tool: &str, rest: &str, answers| {
-        Some(Hint {
-            command: format!("{tool} {}{rest}", target(party?)?),
-            answers,
-        })
-    };
+    let hint = |party: Option<&Party>, step: Step| Some(Hint::of(step, &target(party?)?));
     let device = (resource == Resource::Io).then(|| of_disk(interval));
     let pair = match resource {
         Resource::Cpu if interval.quota_at_fault().is_some() => [of_quota(interval), None],
-        Resource::Cpu => [
-            hint(victim, "runqlat", " 5 1", "how long, and behind whom"),
-            hint(culprit, "profile", " 10", "where CPU time goes"),
-        ],
-        Resource::Memory => [
-            hint(victim, "offcputime", " 10", "where it waits"),
-            hint(
-                culprit,
-                "profile -e page-faults",
-                " 10",
-                "what touches memory",
-            ),
-        ],
+        Resource::Cpu => [hint(victim, Step::RunQueue), hint(culprit, Step::CpuTime)],
+        Resource::Memory => [hint(victim, Step::Waits), hint(culprit, Step::PageFaults)],
         Resource::Io => [
-            hint(victim, "offcputime --state 2", " 10", "where it waits"),
-            hint(
-                culprit,
-                "profile -e tracepoint:block:block_bio_queue",
-                " 10",
-                "what does I/O",
-            ),
+            hint(victim, Step::WaitsInStateD),
+            hint(culprit, Step::BlockIo),
         ],
         Resource::Irq => [
-            (interval.pressure(resource) > 0.0).then(|| Hint {
-                command: "profile -k 10".into(),
-                answers: "what the kernel does",
-            }),
+            (interval.pressure(resource) > 0.0).then(|| Hint::of(Step::KernelTime, "")),
             None,
         ],
     };
@@ -101,25 +81,24 @@ pub(crate) fn hints(
 
 /// Where there is no process to name: all of them have ended.
 fn of_machine(interval: &Interval, resource: Resource) -> Option<Hint> {
-    let (command, answers) = match resource {
-        Resource::Cpu if interval.quota_at_fault().is_some() => (
-            "pressure --cgroups 5 1".into(),
-            "which group has too little CPU",
-        ),
-        Resource::Cpu => ("runqlat 5 1".into(), "how long, and behind whom"),
-        Resource::Memory => ("profile -e page-faults 10".into(), "what touches memory"),
+    let step = match resource {
+        Resource::Cpu if interval.quota_at_fault().is_some() => Step::Groups,
+        Resource::Cpu => Step::RunQueue,
+        Resource::Memory => Step::PageFaults,
         Resource::Io | Resource::Irq => return None,
     };
-    Some(Hint { command, answers })
+    Some(Hint::of(step, ""))
 }
 
 /// Neighbours have no part in it: what spends the quota.
 fn of_quota(interval: &Interval) -> Option<Hint> {
     let quota = interval.quota_at_fault()?;
-    Some(Hint {
-        command: format!("profile {} 10", quota.group.target(quota.victim)?),
-        answers: "what uses up the quota",
-    })
+    let target = quota.group.target(quota.victim)?;
+    Some(Hint::saying(
+        Step::CpuTime,
+        &target,
+        "what uses up the quota",
+    ))
 }
 
 /// The busiest disk's requests, or all disks'.
@@ -130,13 +109,10 @@ fn of_disk(interval: &Interval) -> Hint {
         .first()
         .filter(|disk| disk.busy_percent > 0.0);
     let which = match disk {
-        Some(disk) if next::is_plain(&disk.name) => format!("-d {} ", disk.name),
+        Some(disk) if next::is_plain(&disk.name) => format!("-d {}", disk.name),
         _ => String::new(),
     };
-    Hint {
-        command: format!("biolatency {which}-P 5 1"),
-        answers: "how long I/O takes, and whose",
-    }
+    Hint::of(Step::Disks, &which)
 }
 
 /// `-p PID`, or the name of processes that come and go, if a shell takes it as it is.

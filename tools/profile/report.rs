@@ -15,7 +15,7 @@ use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
-use session::next;
+use session::next::{self, Step};
 use session::options::terminal_width;
 use session::output::Format;
 use session::program;
@@ -215,9 +215,8 @@ fn next(args: &Args, profile: &Profile) -> Option<String> {
         .into_iter()
         .filter(|(pid, _)| next::is_there(*pid))
         .max_by_key(|(pid, value)| (*value, *pid))?;
-    let command = format!("profile -p {pid} 30 -o cpu.html");
     let is_plain = args.stacks.output.is_empty() && period_ns(args).is_some();
-    is_plain.then(|| next::line(&command, "all its stacks as a picture"))
+    is_plain.then(|| Step::CpuPicture.line(&format!("-p {pid}")))
 }
 
 fn write_sureness(

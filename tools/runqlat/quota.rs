@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use profile::units;
-use session::next;
+use session::next::Step;
 use session::quotas::{Quotas, UsedUp};
 use session::targets::Targets;
 
@@ -58,8 +58,7 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
 /// The line of the command that tells what spends it.
 pub(crate) fn next(args: &Args, quota: &UsedUp) -> Option<String> {
     let target = quota.target(args.targets.pids.first().copied())?;
-    let command = format!("profile {target} 10");
-    Some(next::line(&command, "what uses up the quota"))
+    Some(Step::CpuTime.line_for(&target, "what uses up the quota"))
 }
 
 #[cfg(test)]

@@ -18,8 +18,9 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Value, json};
+use session::cgroups;
+use session::next::{self, Step};
 use session::quotas::UsedUp;
-use session::{cgroups, next};
 
 use crate::runqlat::args::{Args, Group};
 use crate::runqlat::harvest::{Culprit, Interval};
@@ -115,9 +116,9 @@ fn next(interval: &Interval) -> Option<String> {
     let least_ns = (interval.end_ns - interval.start_ns) / 100;
     let is_one = |culprit: &&Culprit| culprit.tid != 0 && next::is_there(culprit.tgid);
     let culprit = interval.culprits.iter().find(is_one)?;
-    let command = format!("profile -p {} 10", culprit.tgid);
+    let target = format!("-p {}", culprit.tgid);
     let answers = format!("what {} runs", terminal(&culprit.comm));
-    (culprit.caused_ns > least_ns).then(|| next::line(&command, &answers))
+    (culprit.caused_ns > least_ns).then(|| Step::CpuTime.line_for(&target, &answers))
 }
 
 fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {

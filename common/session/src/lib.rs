@@ -21,6 +21,7 @@ pub mod quotas;
 pub mod requirements;
 pub mod sampling;
 pub mod schedule;
+pub mod symptoms;
 pub mod targets;
 pub mod together;
 

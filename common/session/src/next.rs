@@ -5,6 +5,130 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::symptoms;
+
+/// Commands that reports name; each is in [`symptoms`], too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Functions on CPUs.
+    CpuTime,
+    /// The same as a picture.
+    CpuPicture,
+    /// The kernel's functions on CPUs.
+    KernelTime,
+    /// Functions that touch memory for the first time.
+    PageFaults,
+    /// Functions that touch memory which is on disk.
+    MajorFaults,
+    /// Functions that do block I/O.
+    BlockIo,
+    /// Places where threads wait.
+    Waits,
+    /// Threads that end others' waits.
+    Wakers,
+    /// Places where threads wait in state D.
+    WaitsInStateD,
+    /// Waits for CPUs.
+    RunQueue,
+    /// Locks, and their holders.
+    Locks,
+    /// Locks with stacks.
+    LockStacks,
+    /// Holders at this instant.
+    LocksNow,
+    /// Futexes that are perhaps locks.
+    UnknownFutexes,
+    /// Requests to disks, by process.
+    Disks,
+    /// Pressure, by cgroup.
+    Groups,
+}
+
+impl Step {
+    /// Every one.
+    pub const ALL: [Self; 16] = [
+        Self::CpuTime,
+        Self::CpuPicture,
+        Self::KernelTime,
+        Self::PageFaults,
+        Self::MajorFaults,
+        Self::BlockIo,
+        Self::Waits,
+        Self::Wakers,
+        Self::WaitsInStateD,
+        Self::RunQueue,
+        Self::Locks,
+        Self::LockStacks,
+        Self::LocksNow,
+        Self::UnknownFutexes,
+        Self::Disks,
+        Self::Groups,
+    ];
+
+    /// Command with TARGET where a target stands, and what it answers.
+    fn parts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CpuTime => ("profile TARGET 10", "where CPU time goes"),
+            Self::CpuPicture => (
+                "profile TARGET 30 -o cpu.html",
+                "all its stacks as a picture",
+            ),
+            Self::KernelTime => ("profile -k TARGET 10", "what the kernel does"),
+            Self::PageFaults => ("profile -e page-faults TARGET 10", "what touches memory"),
+            Self::MajorFaults => (
+                "profile -e major-faults TARGET 10",
+                "what touches memory that is on disk",
+            ),
+            Self::BlockIo => (
+                "profile -e tracepoint:block:block_bio_queue TARGET 10",
+                "what does I/O",
+            ),
+            Self::Waits => ("offcputime TARGET 10", "where it waits"),
+            Self::Wakers => ("offcputime --waker TARGET 10", "who ends these waits"),
+            Self::WaitsInStateD => ("offcputime --state 2 TARGET 10", "where it waits"),
+            Self::RunQueue => ("runqlat TARGET 5 1", "how long, and behind whom"),
+            Self::Locks => ("lockstat TARGET 10", "which locks, and who holds them"),
+            Self::LockStacks => (
+                "lockstat -s 3 TARGET 10",
+                "stacks of who waits and who releases",
+            ),
+            Self::LocksNow => ("lockstat --now TARGET", "who holds it now"),
+            Self::UnknownFutexes => (
+                "lockstat --class unknown TARGET 10",
+                "futex waits of unknown kind",
+            ),
+            Self::Disks => ("biolatency TARGET -P 5 1", "how long I/O takes, and whose"),
+            Self::Groups => (
+                "pressure --cgroups TARGET 5 1",
+                "which group has too little CPU",
+            ),
+        }
+    }
+
+    /// Its question.
+    pub fn answers(self) -> &'static str {
+        self.parts().1
+    }
+
+    /// The command for a target such as `-p 7` or `-d vda`; for an empty one, the whole machine.
+    pub fn command(self, target: &str) -> String {
+        let words = self.parts().0.split(' ');
+        let words = words.map(|word| if word == "TARGET" { target } else { word });
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        words.join(" ")
+    }
+
+    /// The same as a line of a report.
+    pub fn line(self, target: &str) -> String {
+        self.line_for(target, self.answers())
+    }
+
+    /// The same with a question of its own.
+    pub fn line_for(self, target: &str, answers: &str) -> String {
+        line(&self.command(target), answers)
+    }
+}
+
 /// A line of a report for a command of this project, such as `lockstat -p 7 10`, and what it answers.
 pub fn line(command: &str, answers: &str) -> String {
     format!("next: {}   # {answers}", runnable(command))
@@ -30,6 +154,7 @@ pub fn is_there(pid: u32) -> bool {
 /// A command that begins with a tool's name, with `sudo` where that was needed to come here, and with the tool's path where a
 /// shell does not find it.
 pub fn runnable(command: &str) -> String {
+    debug_assert!(symptoms::has(command), "no symptom has {command}");
     let (tool, rest) = command.split_once(' ').unwrap_or((command, ""));
     let directories = env::var_os("PATH").unwrap_or_default();
     let started_as = env::args_os().next().unwrap_or_default();
@@ -71,6 +196,17 @@ fn is_program(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_has_its_target_in_its_place() {
+        assert_eq!(Step::Disks.command("-d vda"), "biolatency -d vda -P 5 1");
+        assert_eq!(Step::CpuTime.command(""), "profile 10");
+        let line = Step::LocksNow.line("-p 7");
+        assert!(
+            line.ends_with("lockstat --now -p 7   # who holds it now"),
+            "{line}"
+        );
+    }
 
     #[test]
     fn a_tool_that_no_shell_finds_has_its_path() {
