@@ -101,7 +101,7 @@ pub(crate) fn assert_pthread(account: &Account) {
 #[test]
 fn pthread_locks_have_the_waits_of_the_log_and_the_holders_that_the_program_knows() {
     let _machine = Machine::alone();
-    let account = account(locks(PTHREAD, "").start(""), "--strict");
+    let account = account(locks(PTHREAD, "").start(""), "--strict -v");
     assert_pthread(&account);
     let complete = "user stacks complete for 100% of the time";
     account.output.assert_says(complete);

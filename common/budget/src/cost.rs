@@ -86,7 +86,7 @@ impl Cost {
         )
     }
 
-    /// For the closing line.
+    /// For `-v` and the comments of files.
     pub fn describe(&self) -> String {
         let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
         let share = |ns: u64| 100.0 * ns as f64 / machine_ns;
@@ -98,7 +98,7 @@ impl Cost {
             None => "BPF time not measured (BPF_ENABLE_STATS refused), ".into(),
         };
         format!(
-            "cost {bpf}tool {:.2}% of {} CPUs, {} MB + {} MB maps",
+            "cost {bpf}tool {:.2}% of {} CPUs, {} MiB + {} MiB of maps",
             share(self.own_cpu_ns),
             self.cpus,
             self.peak_bytes.max(peak_bytes()) >> 20,

@@ -1,10 +1,10 @@
 //! The closing lines: events, losses, cost.
 
-use std::iter::once;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use budget::Summary;
 use budget::cost::Cost;
+use host::scheduling::Starved;
 use profile::losses::Losses;
 use profile::units;
 use profile::write::Meta;
@@ -37,36 +37,40 @@ impl Closing {
     /// Says on stderr how `tool` fared in a window of that length.
     pub fn print(&self, tool: &str, window: Duration, common: &Common) {
         if !common.quiet || self.is_worth_saying() {
-            self.print_balance(tool, window);
+            profile::say!("{tool}: {}", self.balance(window));
+            let budget = self.cost.budget.iter().map(Summary::describe);
+            let starved = Some(&self.cost.starved).filter(|starved| starved.times > 0);
+            for line in budget.chain(starved.map(Starved::describe)) {
+                profile::say!("{tool}: {line}");
+            }
         }
         let notes = self.notes.iter().filter(|_| !common.quiet).cloned();
-        let details = once(self.cost.describe()).chain(self.details.iter().cloned());
-        for line in notes.chain(details.filter(|_| common.verbose)) {
+        let details = self.details().into_iter().filter(|_| common.verbose);
+        for line in notes.chain(details) {
             profile::say!("{tool}: {line}");
         }
     }
 
-    fn print_balance(&self, tool: &str, window: Duration) {
-        let stacks = self
-            .stacks
-            .map(|n| format!(", {}", units::counted(n as u64, "stacks")))
-            .unwrap_or_default();
-        profile::say!(
-            "{tool}: {} of tracing, {}{stacks}; {}; {}",
+    /// Events, losses, incomplete stacks and the cost in a line.
+    fn balance(&self, window: Duration) -> String {
+        // What is missing, and where, is a detail.
+        let ends = self.ends.iter().filter(|ends| !ends.contains("for 100%"));
+        let ends = ends.filter_map(|ends| ends.split("; ").next());
+        let ends: String = ends.map(|ends| format!("; {ends}")).collect();
+        format!(
+            "{} of tracing, {}; {}{ends}; {}",
             units::duration(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)),
             units::counted(self.events.0, self.events.1),
             self.losses.describe(self.losses_of_ns),
             self.cost.brief(),
-        );
-        if let Some(ends) = &self.ends {
-            profile::say!("{tool}: {ends}");
-        }
-        if let Some(budget) = &self.cost.budget {
-            profile::say!("{tool}: {}", budget.describe());
-        }
-        if self.cost.starved.times > 0 {
-            profile::say!("{tool}: {}", self.cost.starved.describe());
-        }
+        )
+    }
+
+    fn details(&self) -> Vec<String> {
+        let stacks = self.stacks.map(|n| units::counted(n as u64, "stacks"));
+        let lines = stacks.into_iter().chain(self.ends.clone());
+        let lines = lines.chain([self.cost.describe()]);
+        lines.chain(self.details.iter().cloned()).collect()
     }
 
     /// Says that something was lost, or cost more than it was to.
@@ -120,7 +124,38 @@ pub fn meta(losses: &Losses, losses_of_ns: u64, cost: &Cost, window: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::scheduling::Starved;
+
+    #[test]
+    fn limits_and_cost_are_one_line_and_their_details_others() {
+        let mut losses = Losses::default();
+        losses.time("rows_full", "waits: table full", 2, 10);
+        let cost = Cost {
+            runs: 10,
+            bpf_ns: Some(2_000_000),
+            own_cpu_ns: 3_000_000,
+            wall_ns: 500_000_000,
+            cpus: 2,
+            peak_bytes: 1 << 50,
+            map_bytes: 1 << 30,
+            ..Cost::default()
+        };
+        let mut run = closing(losses, cost);
+        (run.events, run.losses_of_ns) = ((1_233, "waits"), 1_000);
+        run.stacks = Some(7);
+        run.ends = Some("user stacks complete for 98.96% of the time; 1.04% cut".into());
+        let line = "2.00 s of tracing, 1,233 waits; LOST 2 waits: table full (1.00% of the time); \
+                    user stacks complete for 98.96% of the time; cost 0.50% of 2 CPUs, 1073742848 MiB";
+        assert_eq!(run.balance(Duration::from_secs(2)), line);
+        let details = run.details();
+        assert_eq!(details[0], "7 stacks");
+        assert!(details[1].ends_with("; 1.04% cut"), "{details:?}");
+        assert!(
+            details[2].starts_with("cost 200000 ns/run, "),
+            "{details:?}"
+        );
+        run.ends = Some("user stacks complete for 100% of the time".into());
+        assert!(!run.balance(Duration::ZERO).contains("stacks"));
+    }
 
     #[test]
     fn time_without_a_cpu_is_said_and_strict() {
