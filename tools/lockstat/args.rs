@@ -86,15 +86,9 @@ pub(crate) struct Args {
     )]
     pub(crate) class: Vec<ExtraClass>,
 
-    /// Show N locks
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "N",
-        default_value_t = 20,
-        help_heading = "Report"
-    )]
-    pub(crate) top: usize,
+    /// Show N locks (default: those with 1 % of all waiting, at most 20)
+    #[arg(short = 'n', long, value_name = "N", help_heading = "Report")]
+    pub(crate) top: Option<usize>,
 
     /// For each lock the N heaviest stacks of waiters and of holders
     #[arg(

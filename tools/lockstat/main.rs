@@ -9,6 +9,7 @@ use session::program;
 
 use args::Args;
 
+mod answer;
 mod args;
 mod chains;
 mod engine;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
-use host::clock::wall_clock;
+use host::clock::{nanoseconds, wall_clock};
 use profile::ends;
 use profile::folded::{self, FoldedOptions};
 use profile::losses::Losses;
@@ -12,6 +12,7 @@ use profile::style::Style;
 use profile::write::{self, Meta};
 use serde_json::{Map, Value};
 use session::closing;
+use session::next;
 use session::output::Format;
 use stacks::StackTable;
 
@@ -21,7 +22,7 @@ use crate::lockstat::harvest::Harvest;
 use crate::lockstat::losses::Ledger;
 use crate::lockstat::table::Look;
 use crate::lockstat::waits::{self, DELAY};
-use crate::lockstat::{json, merge, stacks as listing, table};
+use crate::lockstat::{answer, json, merge, stacks as listing, table};
 
 /// An interval, ready to be told of.
 pub(crate) struct Interval {
@@ -129,12 +130,21 @@ fn write_human(
         writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
     }
     let merged = merge::merge(&harvest.rows);
+    let window_ns = nanoseconds(harvest.window());
+    for line in answer::lines(&merged, window_ns) {
+        writeln!(out, "{line}")?;
+    }
+    if !merged.is_empty() {
+        writeln!(out)?;
+    }
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)
     })?;
     chains::text::write(&harvest.chains, look.style, out)?;
-    table::write_left_out(&harvest.left_out, out)?;
-    writeln!(out)?;
+    let left_out = &harvest.left_out;
+    table::write_left_out(left_out, out)?;
+    let next = answer::next(args, &merged, left_out, window_ns, next::is_there);
+    writeln!(out, "\n{next}\n")?;
     Ok(())
 }
 

@@ -67,6 +67,9 @@ pub(crate) struct LockName {
     pub(crate) kind: String,
 }
 
+/// A class that is less sure than this, in per cent, is a guess.
+pub(crate) const SURE: u8 = 80;
+
 /// One lock in one interval; or several of a kind, in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRow {

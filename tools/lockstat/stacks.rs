@@ -15,7 +15,7 @@ use symbols::interrupt_part;
 use crate::lockstat::row::{INTERRUPT, LockRow, Waiter};
 
 /// Columns of a function's name.
-const NAME: usize = 84;
+const NAME: usize = 66;
 
 /// Threads in one place.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! The table: two lines a lock, and who made others wait. At most 100 columns.
+//! The table: a lock with who waits for it and who holds it. At most 80 columns.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,28 +10,28 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{cut, fit, round_percent as percent};
+use profile::text::{cut, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
-use crate::lockstat::row::{Holder, HolderKind, LockRow, Side};
+use crate::lockstat::row::{Holder, HolderKind, LockRow, SURE, Side};
 use crate::lockstat::user::LeftOut;
 use crate::lockstat::width::WIDTH;
 
 /// Of the lines about a lock.
-const INDENT: usize = 10;
+const INDENT: usize = 8;
 /// Callers and holders named behind a lock.
 const NAMED: usize = 3;
-/// Holders in the second table.
-const HOLDERS: usize = 5;
-/// Columns of a holder's name.
-const HOLDER: usize = 28;
+/// Locks that are shown where no number is asked for.
+pub(crate) const SHOWN: usize = 20;
+/// Share of all waiting below which a lock has no row of its own then.
+const SMALL: f64 = 0.01;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// Locks.
-    pub(crate) top: usize,
+    /// Locks; none given: those that matter.
+    pub(crate) top: Option<usize>,
     /// Distributions.
     pub(crate) hist: bool,
     pub(crate) style: Style,
@@ -45,9 +45,10 @@ pub(crate) fn write<W: Write>(
     mut more: impl FnMut(&LockRow, &mut W) -> io::Result<()>,
 ) -> io::Result<()> {
     if rows.is_empty() {
-        return writeln!(out, "No thread waited for a lock.");
+        return Ok(());
     }
-    let (title, lines) = locks(rows, look.top).lines(WIDTH);
+    let shown = shown(rows, look.top);
+    let (title, lines) = locks(&rows[..shown]).lines(WIDTH);
     writeln!(out, "{}", look.style.bold(title))?;
     for (row, line) in rows.iter().zip(lines) {
         writeln!(out, "{line}")?;
@@ -57,71 +58,87 @@ pub(crate) fn write<W: Write>(
         }
         more(row, out)?;
     }
-    let rest = rows.iter().skip(look.top);
-    let (locks, rest_ns) = rest.fold((0, 0), |(locks, ns), row| {
-        (locks + row.locks, ns + row.total_ns)
-    });
-    if locks > 0 {
-        let rest = units::duration(rest_ns);
-        writeln!(
-            out,
-            "{rest:>8} in {} (-n shows more)",
-            units::counted(locks, "other locks")
-        )?;
-    }
-    write_holders(rows, look.style, out)
+    write_rest(rows, shown, look.top.is_none(), out)
 }
 
-fn locks(rows: &[LockRow], top: usize) -> Table<'_> {
+/// Rows to show.
+fn shown(rows: &[LockRow], top: Option<usize>) -> usize {
+    let all_ns: u64 = rows.iter().map(|row| row.total_ns).sum();
+    let is_large = |row: &&LockRow| row.total_ns as f64 >= SMALL * all_ns as f64;
+    let large = rows.iter().take(SHOWN).take_while(is_large).count();
+    top.unwrap_or(large.max(1)).min(rows.len())
+}
+
+/// One line for all rows that are not shown.
+fn write_rest(
+    rows: &[LockRow],
+    shown: usize,
+    by_share: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let rest = &rows[shown..];
+    let (locks, rest_ns) = rest.iter().fold((0, 0), |(locks, ns), row| {
+        (locks + row.locks, ns + row.total_ns)
+    });
+    if locks == 0 {
+        return Ok(());
+    }
+    let each = match by_share && shown < SHOWN {
+        true if locks > 1 => ", each below 1% of all waiting",
+        true => ", below 1% of all waiting",
+        false => "",
+    };
+    let time = units::duration(rest_ns);
+    let locks = units::counted(locks, "other locks");
+    writeln!(
+        out,
+        "{time:>7} in {locks}{each} (-n {} shows all)",
+        rows.len()
+    )
+}
+
+fn locks(rows: &[LockRow]) -> Table<'_> {
     let mut table = Table::new([
-        Column::right("TOTAL", 8),
-        Column::right("WAITS", 9),
+        Column::right("TOTAL", 7),
+        Column::right("WAITS", 6),
         Column::right("AVG", 8),
-        Column::right("P50", 8),
         Column::right("P99", 8),
         Column::right("MAX", 8),
-        Column::left("CLASS", 9),
         Column::left("LOCK", 0),
     ]);
-    for row in rows.iter().take(top) {
+    for row in rows {
         let numbers = [
             units::duration(row.total_ns),
             units::count(row.contentions),
             length(row, row.waits.mean()),
-            length(row, row.waits.percentile(50.0)),
             length(row, row.waits.percentile(99.0)),
             units::duration(row.max_ns),
-            row.class.into(),
         ];
-        let name = match row.locks {
-            1 => terminal(&row.name.own).into_owned(),
-            n => format!("{} ({n} locks)", terminal(&row.name.own)),
-        };
-        table.fitted(numbers, move |room| fit(&name, room.max(1)));
+        table.fitted(numbers, move |room| {
+            let room = room.saturating_sub(row.class.len() + 1);
+            format!("{} {}", row.class, fit(&label(row), room.max(1)))
+        });
     }
     table
 }
 
+/// A lock's name, or that of a kind and their number.
+pub(crate) fn label(row: &LockRow) -> String {
+    match row.locks {
+        1 => terminal(&row.name.own).into_owned(),
+        n => format!("{} ({n} locks)", terminal(&row.name.own)),
+    }
+}
+
 /// Who waits for a lock and how, and who holds it.
 fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
-    let mut about: Vec<String> = [callers(row)].into_iter().chain(how(row)).collect();
-    about.retain(|part| !part.is_empty());
-    let about = about.join("; ");
-    let held = held_by(&row.holders).or_else(|| ask_now(row));
-    let held = held.unwrap_or_default();
-    let together = if about.is_empty() || held.is_empty() {
-        format!("{about}{held}")
-    } else {
-        format!("{about}; {held}")
-    };
-    if together.is_empty() {
-        return Ok(());
-    }
-    if together.chars().count() <= WIDTH - INDENT {
-        return writeln!(out, "{:>INDENT$}{together}", "");
-    }
-    for line in [about, held].iter().filter(|line| !line.is_empty()) {
-        writeln!(out, "{:>INDENT$}{}", "", cut(line, WIDTH - INDENT))?;
+    let waiting = [callers(row)].into_iter().chain(how(row));
+    let about: Vec<String> = waiting.chain(holder_is_missing(row)).collect();
+    for mut parts in [about, held_by(&row.holders)] {
+        parts.retain(|part| !part.is_empty());
+        for line in sentence(&parts, ";", WIDTH - INDENT) {
+            writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+        }
     }
     Ok(())
 }
@@ -151,7 +168,9 @@ fn callers(row: &LockRow) -> String {
             return row
                 .first_caller
                 .as_deref()
-                .map_or_else(String::new, |caller| format!("in {}", terminal(caller)));
+                .map_or_else(String::new, |caller| {
+                    format!("waiters in {}", terminal(caller))
+                });
         }
         [(caller, _)] => vec![terminal(caller).into_owned()],
         several => several
@@ -160,7 +179,7 @@ fn callers(row: &LockRow) -> String {
             .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, walked_ns)))
             .collect(),
     };
-    format!("in {}", parts.join(", "))
+    format!("waiters in {}", parts.join(", "))
 }
 
 /// What is unusual about the waits.
@@ -170,62 +189,61 @@ fn how(row: &LockRow) -> Vec<String> {
         parts.push(format!("{} still waiting", row.open));
     }
     if row.timed_out > 0 {
-        parts.push(format!("{} gave up", units::count(row.timed_out)));
+        let waits = units::count(row.timed_out);
+        parts.push(format!("{waits} timed out or interrupted"));
     }
     if row.raced > 0 {
-        parts.push(format!("{} raced", units::count(row.raced)));
+        let calls = units::counted(row.raced, "futex calls");
+        parts.push(format!("{calls} returned without waiting"));
     }
     let parts_ns = row.spin_ns + row.block_ns;
     // Every waiter for a PI lock spins for a moment.
     if row.spin_ns > 0 && row.class == "mutex" || row.class == "pi" && row.spin_ns > parts_ns / 100
     {
-        parts.push(format!("spinning {}", percent(row.spin_ns, parts_ns)));
+        let share = percent(row.spin_ns, parts_ns);
+        parts.push(format!("{share} of the time spinning"));
     }
-    if row.run_queue_ns > 0 {
-        parts.push(format!(
-            "queued for a CPU {}",
-            percent(row.run_queue_ns, parts_ns)
-        ));
+    if row.run_queue_ns > 0 && row.run_queue_ns >= parts_ns / 100 {
+        let share = percent(row.run_queue_ns, parts_ns);
+        parts.push(format!("{share} of the time woken, without a CPU"));
     }
-    if row.confidence < 80 {
-        parts.push(format!("class {}% sure", row.confidence));
+    if row.confidence < SURE {
+        parts.push(format!("class is a guess, {}% sure", row.confidence));
     }
     parts
 }
 
-/// Holders of a lock, whatever stack they were seen on.
-fn held_by(holders: &[Holder]) -> Option<String> {
+/// Holders of a lock, whatever stack they were seen on, and what they were doing.
+fn held_by(holders: &[Holder]) -> Vec<String> {
     let all = by_thread(holders.iter());
     let caused_ns: u64 = all.iter().map(|holder| holder.caused_ns).sum();
-    let verb = match all.first()?.kind {
-        HolderKind::Waker => "released by",
-        HolderKind::Owner | HolderKind::Reader => "held by",
+    let verb = match all.first().map(|holder| holder.kind) {
+        None => return Vec::new(),
+        Some(HolderKind::Waker) => "released by",
+        Some(HolderKind::Owner | HolderKind::Reader) => "held by",
     };
-    let [one] = &all[..] else {
-        let named: Vec<String> = all
-            .iter()
-            .take(NAMED)
-            .map(|holder| format!("{} {}", who(holder), percent(holder.caused_ns, caused_ns)))
-            .collect();
-        let more = match all.len() {
-            n if n > NAMED => format!(" and {} more", n - NAMED),
-            _ => String::new(),
-        };
-        return Some(format!("{verb} {}{more}", named.join(", ")));
+    let named = |holder: &Holder| match all.len() {
+        1 => who(holder),
+        _ => format!("{} {}", who(holder), percent(holder.caused_ns, caused_ns)),
     };
-    Some(match state(one) {
-        state if state.is_empty() => format!("{verb} {}", who(one)),
-        state => format!("{verb} {}, {state}", who(one)),
-    })
+    let mut named: Vec<String> = all.iter().take(NAMED).map(named).collect();
+    if all.len() > NAMED {
+        named.push(format!("{} more", all.len() - NAMED));
+    }
+    let doing = state(&all);
+    let doing = match all.len() {
+        _ if doing.is_empty() => doing,
+        1 => format!("which was {doing}"),
+        _ => format!("which were {doing}"),
+    };
+    vec![format!("{verb} {}", named.join(", ")), doing]
 }
 
-/// Where the answer is when nobody was seen to hold or release a program's lock.
-fn ask_now(row: &LockRow) -> Option<String> {
+/// Said of a program's lock that nobody was seen to hold or release.
+fn holder_is_missing(row: &LockRow) -> Option<String> {
     let is_held = |class: &Class| class.word() == row.class && class.names_holder();
     let has_holder = row.identity.side == Side::User && Class::FAMILIES.iter().any(is_held);
-    let tgid = row.identity.tgid;
-    (has_holder && tgid != 0 && row.open > 0)
-        .then(|| format!("who holds it: lockstat --now -p {tgid}"))
+    (has_holder && row.open > 0 && row.holders.is_empty()).then(|| "holder not seen".into())
 }
 
 fn who(holder: &Holder) -> String {
@@ -240,34 +258,27 @@ fn who(holder: &Holder) -> String {
     )
 }
 
-/// What the holder was mostly doing.
-fn state(holder: &Holder) -> String {
-    let all = holder.on_cpu + holder.runnable + holder.blocked;
+/// What holders were doing when others began to wait, in shares of these waits.
+fn state(holders: &[Holder]) -> String {
+    let sum = |of: fn(&Holder) -> u64| holders.iter().map(of).sum::<u64>();
     let states = [
-        (holder.on_cpu, "on a CPU"),
-        (holder.runnable, "waiting for a CPU"),
-        (holder.blocked, "asleep"),
+        (sum(|holder| holder.on_cpu), "on a CPU"),
+        (sum(|holder| holder.runnable), "waiting for a CPU"),
+        (sum(|holder| holder.blocked), "asleep"),
     ];
+    let all: u64 = states.iter().map(|(n, _)| n).sum();
     let known = states.into_iter().filter(|(n, _)| *n > 0);
     let parts: Vec<String> = known
-        .map(|(n, what)| match all {
+        .map(|(n, what)| match n {
             _ if n == all => what.into(),
-            all => format!("{what} {}", percent(n, all)),
+            _ => format!("{what} {}", percent(n, all)),
         })
         .collect();
     parts.join(", ")
 }
 
-fn known_state(holder: &Holder) -> String {
-    match (state(holder), holder.kind) {
-        (state, HolderKind::Waker) if state.is_empty() => "not known: it released it".into(),
-        (state, _) if state.is_empty() => "not known".into(),
-        (state, _) => state,
-    }
-}
-
 /// Threads by the waiting that they caused, on any of the locks; stacks and kinds of holding apart no more.
-fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Holder> {
+pub(crate) fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Holder> {
     let mut threads: HashMap<(u32, u32, Arc<str>), Holder> = HashMap::new();
     for holder in holders {
         let task = &holder.task;
@@ -285,45 +296,29 @@ fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Holder> {
     threads
 }
 
-fn write_holders(rows: &[LockRow], style: Style, out: &mut impl Write) -> io::Result<()> {
-    let threads = by_thread(rows.iter().flat_map(|row| &row.holders));
-    if threads.is_empty() {
-        return Ok(());
-    }
-    let mut table = Table::new([
-        Column::right("CAUSED", 8),
-        Column::right("WAITS", 9),
-        Column::left("HOLDER", HOLDER),
-        Column::left("HELD THE LOCK", 0),
-    ]);
-    for holder in threads.iter().take(HOLDERS) {
-        table.row([
-            units::duration(holder.caused_ns),
-            units::count(holder.waits),
-            cut(&who(holder), HOLDER),
-            known_state(holder),
-        ]);
-    }
-    if threads.len() > HOLDERS {
-        let rest: u64 = threads[HOLDERS..]
-            .iter()
-            .map(|holder| holder.caused_ns)
-            .sum();
-        let others = units::counted((threads.len() - HOLDERS) as u64, "other holders");
-        table.row([units::duration(rest), String::new(), others]);
-    }
-    writeln!(out)?;
-    table.write(WIDTH, style, out)
-}
-
 /// Says what was seen and not asked for.
 pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::Result<()> {
     if classes.is_empty() {
         return Ok(());
     }
-    let parts: Vec<String> = classes
-        .iter()
-        .map(|sum| format!("{} {}", sum.class, units::duration(sum.total_ns)))
-        .collect();
-    writeln!(out, "\nno contention, see --class: {}", parts.join(", "))
+    let (unknown, others): (Vec<&LeftOut>, Vec<&LeftOut>) =
+        classes.iter().partition(|sum| sum.class == "unknown");
+    let list = |classes: &[&LeftOut]| -> String {
+        let parts = classes
+            .iter()
+            .map(|sum| format!("{} {}", sum.class, units::duration(sum.total_ns)));
+        parts.collect::<Vec<String>>().join(", ")
+    };
+    let mut parts = Vec::new();
+    if !others.is_empty() {
+        parts.push(format!("no contention as a rule: {}", list(&others)));
+    }
+    if !unknown.is_empty() {
+        parts.push(format!("perhaps: {}", list(&unknown)));
+    }
+    writeln!(out, "\nleft out, thread time (--class all shows it):")?;
+    for line in sentence(&parts, ";", WIDTH - 2) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
 //! Width of lines.
 
 /// Columns of a line.
-pub(crate) const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 80;

@@ -1,4 +1,4 @@
-//! Chains for people. At most 100 columns.
+//! Chains for people. At most 80 columns.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::lockstat::width::WIDTH;
 /// Chains that are shown.
 const SHOWN: usize = 5;
 /// Of the lines behind the first.
-const INDENT: usize = 20;
+const INDENT: usize = 8;
 
 /// Chains alike but for the threads.
 #[derive(Clone)]
@@ -95,8 +95,8 @@ fn whole(groups: Vec<Group>) -> Vec<Group> {
 
 fn beginnings(groups: &[Group]) -> Table<'_> {
     let mut table = Table::new([
-        Column::right("WAITED", 8),
-        Column::right("WAITS", 9),
+        Column::right("WAITED", 7),
+        Column::right("WAITS", 6),
         Column::left("WHO WAITED FOR WHOM", 0),
     ]);
     for group in groups.iter().take(SHOWN) {
@@ -137,6 +137,6 @@ fn held(link: &Link, threads: usize) -> String {
     match &link.holder {
         Some(task) if threads == 1 => format!("held by {} {}", terminal(&task.comm), task.tid),
         Some(task) => format!("held by {}", terminal(&task.comm)),
-        None => "held by nobody knows whom".into(),
+        None => "holder not recorded".into(),
     }
 }

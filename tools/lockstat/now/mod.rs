@@ -28,6 +28,7 @@ use session::requirements;
 use symbols::Symbolizer;
 
 use crate::lockstat::args::Args;
+use crate::lockstat::table::SHOWN;
 use verdict::Verdict;
 
 /// What is loaded.
@@ -79,7 +80,7 @@ fn write(args: &Args, snapshot: &snapshot::Snapshot, verdict: &Verdict, cost: &C
         writeln!(out, "{object}")?;
     } else {
         let style = report::Options {
-            top: args.top,
+            top: args.top.unwrap_or(SHOWN),
             stacks: args.stacks > 0,
             color: args.common.uses_color(),
         };

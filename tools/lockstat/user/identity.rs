@@ -12,7 +12,7 @@ use symbols::places::Place as Memory;
 
 use super::add_to_same;
 use crate::lockstat::futex::{Class, Evidence, Place};
-use crate::lockstat::row::{Identity, LockName, LockRow};
+use crate::lockstat::row::{Identity, LockName, LockRow, SURE};
 
 /// A futex that has been judged.
 pub(super) struct Lock {
@@ -87,15 +87,12 @@ fn settle_classes(locks: &mut [Lock]) {
         let at = (lock.row.identity.tgid, lock.row.identity.address);
         let best = surest[&at];
         let only_raced = lock.row.contentions == 0 && lock.row.total_ns == 0;
-        if only_raced || lock.row.confidence < UNSURE {
+        if only_raced || lock.row.confidence < SURE {
             (lock.class, lock.is_hidden) = (best.class, best.is_hidden);
             (lock.row.class, lock.row.confidence) = (best.word, best.confidence);
         }
     }
 }
-
-/// Below it a verdict yields to others at the same address.
-const UNSURE: u8 = 80;
 
 /// How far the futex word is behind the lock's beginning.
 fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, LockRow)>) -> u64 {
