@@ -19,14 +19,6 @@ use crate::lockstat::width::WIDTH;
 /// Columns of a lock's name below which it gets a line of its own.
 const LEAST_NAME: usize = 16;
 
-/// Time of threads: `1.41 thread-seconds`, `911 us of thread time`.
-fn thread_time(ns: u64) -> String {
-    match ns {
-        ..1_000_000_000 => format!("{} of thread time", units::duration(ns)),
-        _ => format!("{} thread-seconds", units::three_digits(ns as f64 / 1e9)),
-    }
-}
-
 /// The lock to speak of: the one with most waiting that is contention.
 pub(crate) fn worst(rows: &[LockRow]) -> Option<&LockRow> {
     rows.iter()
@@ -71,7 +63,7 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
         _ => format!(
             "{:.1}% of {} for {}",
             share(worst),
-            thread_time(all_ns),
+            units::thread_time(all_ns),
             units::counted(locks, "locks")
         ),
     };
@@ -88,7 +80,7 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
 /// `app 7 waited 1.41 thread-seconds for mutex app.bss: queue`: the name gives way where it is too long, and has a line of its own
 /// where nothing would be left of it.
 fn who_waited(row: &LockRow) -> Vec<String> {
-    let time = thread_time(row.total_ns);
+    let time = units::thread_time(row.total_ns);
     let begin = format!("{} waited {time} for {}", whose(row), noun(row));
     let room = (WIDTH - 1).saturating_sub(begin.chars().count());
     match room {

@@ -190,10 +190,7 @@ fn headline(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -
             format!(" {}", of(errors).describe())
         })
     };
-    let lifetime = match accounting.lifetime_ns {
-        ns @ ..1_000_000_000 => format!("{} of thread time", units::duration(ns)),
-        ns => format!("{} thread-seconds", units::three_digits(ns as f64 / 1e9)),
-    };
+    let lifetime = units::thread_time(accounting.lifetime_ns);
     let idle = match idle_ns {
         0 => String::new(),
         ns => format!(", {} of it idle", units::duration(ns)),

@@ -21,7 +21,8 @@ use session::{Engine, Options, Setup};
 
 use crate::syscount::args::Args;
 use crate::syscount::harvest::{self, Rows};
-use crate::syscount::report::{self, Interval};
+use crate::syscount::interval::Interval;
+use crate::syscount::report;
 
 /// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or ask for fewer processes (-p)";

@@ -9,9 +9,11 @@ use session::{Setup, Tool};
 use args::Args;
 use engine::Syscount;
 
+mod answer;
 mod args;
 mod engine;
 mod harvest;
+mod interval;
 mod names;
 mod report;
 

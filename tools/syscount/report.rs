@@ -4,34 +4,17 @@ use std::cmp::Reverse;
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use budget::cost::Cost;
-use profile::escape::terminal;
-use profile::losses::Losses;
 use profile::style::Style;
 use profile::table::{Column, Table};
+use profile::text::shorten;
 use profile::units;
 use serde_json::{Map, Value, json};
-use session::next;
 
+use crate::syscount::answer::{self, WIDTH, call, errors, who};
 use crate::syscount::args::{Args, Group};
 use crate::syscount::harvest::Row;
+use crate::syscount::interval::Interval;
 use crate::syscount::names;
-
-/// One report's worth.
-pub(crate) struct Interval {
-    pub(crate) start_ns: u64,
-    pub(crate) end_ns: u64,
-    pub(crate) rows: Vec<Row>,
-    /// Since the start of the run.
-    pub(crate) under_way_at_start: u64,
-    /// Since the start of the run.
-    pub(crate) losses: Losses,
-    /// Since the start of the run.
-    pub(crate) cost: Cost,
-}
-
-/// Calls that take less on average do so on a CPU, ns.
-const SHORT_NS: u64 = 20_000;
 
 /// Writes one interval, and in JSON what the run has cost so far.
 pub(crate) fn write(args: &Args, mut interval: Interval, out: &mut impl Write) -> Result<()> {
@@ -56,22 +39,8 @@ pub(crate) fn write(args: &Args, mut interval: Interval, out: &mut impl Write) -
 fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
     let is_wait = |row: &&Row| !args.only_failures() && names::is_wait(row.call);
     let (waits, work): (Vec<&Row>, Vec<&Row>) = interval.rows.iter().partition(is_wait);
-    let calls: u64 = interval.rows.iter().map(|row| row.returned.count()).sum();
-    let failed: u64 = interval.rows.iter().map(Row::failed).sum();
-    let time_ns: u64 = work.iter().map(|row| row.time_ns).sum();
-    let waited_ns: u64 = waits.iter().map(|row| row.time_ns).sum();
-    let open: u64 = interval.rows.iter().map(|row| row.open).sum();
-    let (time, waited) = (units::duration(time_ns), units::duration(waited_ns));
-    if args.only_failures() {
-        let calls = units::counted(calls, "calls");
-        writeln!(out, "{calls} failed, after {time}")?;
-    } else {
-        let calls = units::counted(calls, "calls returned");
-        let (open, failed) = (units::count(open), units::count(failed));
-        writeln!(
-            out,
-            "{calls}, {open} open: {time} of work, {waited} of waiting; {failed} failed"
-        )?;
+    for line in answer::lines(args, interval, &work, &waits) {
+        writeln!(out, "{line}")?;
     }
     let style = Style::from(args.common.uses_color());
     write_table(args, &work, style, out)?;
@@ -82,24 +51,9 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
         )?;
         write_table(args, &waits, style, out)?;
     }
-    // Less than a hundredth of one CPU is nobody's trouble.
-    let least_ns = (interval.end_ns - interval.start_ns) / 100;
-    let is_trouble = |row: &&&Row| row.id != 0 && row.time_ns > least_ns;
-    if let Some(row) = work.first().filter(is_trouble) {
-        let flag = if args.by_thread { 't' } else { 'p' };
-        let tool = match row.returned.mean() {
-            1..SHORT_NS => "profile",
-            _ => "offcputime",
-        };
-        let call = names::call(row.call);
-        let command = format!("{tool} -{flag} {} 10", row.id);
-        writeln!(
-            out,
-            "\n{}",
-            next::line(&command, &format!("what {call} does"))
-        )?;
-    }
-    Ok(writeln!(out)?)
+    let window_ns = interval.end_ns.saturating_sub(interval.start_ns);
+    let next = answer::next(args, &work, window_ns);
+    Ok(writeln!(out, "\n{next}\n")?)
 }
 
 fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -> Result<()> {
@@ -107,14 +61,14 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
         return Ok(());
     }
     let mut columns = vec![
-        Column::right("TIME", 8),
-        Column::right("CALLS", 9),
-        Column::right("P99", 8),
+        Column::right("TIME", 7),
+        Column::right("CALLS", 7),
+        Column::right("P99", 7),
         Column::right("OPEN", 4),
-        Column::left("CALL", 16),
+        Column::left("CALL", 15),
     ];
     if !args.by_call {
-        columns.push(Column::left("BY", 20));
+        columns.push(Column::left("BY", 17));
     }
     columns.push(Column::left("ERRORS", 0));
     let mut table = Table::new(columns);
@@ -133,14 +87,13 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
             call(row),
         ];
         if !args.by_call {
-            let comm = terminal(&row.comm);
-            cells.push(match row.id {
-                0 => comm.into_owned(),
-                id => format!("{comm} {id}"),
-            });
+            cells.push(who(row));
         }
-        cells.push(errors(row));
-        table.row(cells);
+        table.fitted(cells, |room| match errors(row) {
+            errors if errors.chars().count() <= room => errors,
+            // JSON has them all.
+            errors => format!("{} …", shorten(&errors, room.saturating_sub(2))),
+        });
     }
     let rest = rows.get(args.top..).unwrap_or_default();
     if !rest.is_empty() {
@@ -152,29 +105,7 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
             units::counted(rest.len() as u64, "more rows"),
         ]);
     }
-    Ok(table.write(usize::MAX, style, out)?)
-}
-
-/// `read`, `read/32`.
-fn call(row: &Row) -> String {
-    let width = if names::is_compat(row.call) {
-        "/32"
-    } else {
-        ""
-    };
-    format!("{}{width}", names::call(row.call))
-}
-
-/// `EAGAIN 12, ENOENT 3, interrupted 1`
-fn errors(row: &Row) -> String {
-    let mut errors: Vec<(u32, u64)> = row.errors.clone().into_iter().collect();
-    errors.sort_by_key(|(_, count)| Reverse(*count));
-    let errors = errors.into_iter();
-    let errors = errors.map(|(error, count)| (names::error(error), count));
-    let interrupted = (row.interrupted > 0).then_some(("interrupted".into(), row.interrupted));
-    let all = errors.chain(interrupted);
-    let told = all.map(|(name, count)| format!("{name} {}", units::count(count)));
-    told.collect::<Vec<_>>().join(", ")
+    Ok(table.write(WIDTH, style, out)?)
 }
 
 /// `{"tool", "version", "start_ns", "end_ns", "groups": [{"pid"|"tid"?, "comm"?, "call", "number", "is_32_bit", "time_ns", "open",
@@ -225,7 +156,9 @@ fn row_json(group: Group, row: &Row) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use budget::cost::Cost;
     use clap::Parser;
+    use profile::losses::Losses;
 
     use super::*;
 
@@ -274,34 +207,77 @@ mod tests {
 
     #[test]
     fn work_comes_first_and_waits_stand_apart() {
-        let expected = r"4,004 calls returned, 1 open: 40.0 s of work, 1.00 s of waiting; 3 failed
-    TIME     CALLS      P99 OPEN  CALL             BY                   ERRORS
-  40.0 s     4,000  10.0 ms       fsync            a\x0ab 123
- 6.00 us         3  2.00 us       openat           sh 7                 EACCES 2, ENOENT 1
+        let expected = r"fsync of a\x0ab 123 took 40.0 thread-seconds in 1.00 s
+  100.0% of 40.0 s in calls that work; 1.00 s in calls that wait;
+    4,004 calls returned, 1 open, 3 failed
+   TIME   CALLS     P99 OPEN  CALL            BY                ERRORS
+ 40.0 s   4,000 10.0 ms       fsync           a\x0ab 123
+6.00 us       3 2.00 us       openat          sh 7              EACCES 2 …
 
 waits for events, timers, children, threads and peers
-    TIME     CALLS      P99 OPEN  CALL             BY                   ERRORS
-  1.00 s         0        -    1  futex            redis-server 9
- 3.00 ms         1  2.95 ms       nanosleep        sh 7                 interrupted 1
+   TIME   CALLS     P99 OPEN  CALL            BY                ERRORS
+ 1.00 s       0       -    1  futex           redis-server 9
+3.00 ms       1 2.95 ms       nanosleep       sh 7              interrupted 1
 
 next: offcputime -p 123 10   # what fsync does
 
 ";
         assert_eq!(written(&[]), expected);
+        let is_short = |line: &str| line.chars().count() <= WIDTH;
+        assert!(expected.lines().all(is_short));
     }
 
     #[test]
     fn who_fails_most_comes_first_where_failures_are_asked_for() {
         let text = written(&["-x"]);
-        let first = text.lines().nth(2).unwrap();
-        assert!(first.ends_with("EACCES 2, ENOENT 1"), "{text}");
+        let answer = "openat of sh 7 failed 3 times in 1.00 s, 100.0% of all failures\n  3 calls failed, after 6.00 us in all\n";
+        assert!(text.starts_with(answer), "{text}");
         assert!(
-            text.starts_with("3 calls failed, after 6.00 us\n"),
+            text.ends_with(
+                "\nnext: syscount -e EACCES 10 1   # which calls fail so, and whose\n\n"
+            ),
+            "{text}"
+        );
+        let text = written(&["-e", "ENOENT", "-p", "7"]);
+        assert!(
+            text.contains("\nnext: syscount -p 7 10 1   # all calls, "),
             "{text}"
         );
         let text = written(&["-T", "1"]);
-        let rest = " 6.00 us         3                1 more row\n";
+        let rest = "6.00 us       3               1 more row\n";
         assert!(text.contains(rest), "{text}");
+    }
+
+    #[test]
+    fn there_is_always_a_next_command() {
+        let next = |flags: &str, id, call, latency| {
+            let args = Args::parse_from(format!("syscount {flags}").split_whitespace());
+            let row = row("sh", id, call, &[latency; 100]);
+            let line = answer::next(&args, &[&row], 1_000_000_000);
+            line.split("   #").next().unwrap().to_owned()
+        };
+        let short = (libc::SYS_getppid, 1_000_000);
+        assert_eq!(
+            next("", 7, libc::SYS_fsync, 1_000_000),
+            "next: offcputime -p 7 10"
+        );
+        assert_eq!(
+            next("-L", 7, libc::SYS_read, 1_000_000),
+            "next: offcputime -t 7 10"
+        );
+        let by_name = next("--by-name", 0, libc::SYS_read, 1_000_000);
+        assert_eq!(by_name, "next: offcputime --comm sh 10");
+        assert_eq!(
+            next("", 7, short.0, 100),
+            "next: pressure 5 1",
+            "too little"
+        );
+        assert_eq!(next("-p 7", 7, short.0, 100), "next: offcputime -p 7 10");
+        let args = Args::parse_from(["syscount"]);
+        let many = row("sh", 7, short.0, &[10_000; 2_000]);
+        let line = answer::next(&args, &[&many], 1_000_000_000);
+        assert!(line.starts_with("next: profile -p 7 10 "), "{line}");
+        assert!(answer::next(&args, &[], 1).starts_with("next: pressure"));
     }
 
     #[test]

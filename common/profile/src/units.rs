@@ -37,6 +37,14 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// Time that adds up over threads: `1.41 thread-seconds`, `911 us of thread time`.
+pub fn thread_time(ns: u64) -> String {
+    match ns {
+        ..1_000_000_000 => format!("{} of thread time", duration(ns)),
+        _ => format!("{} thread-seconds", three_digits(ns as f64 / 1e9)),
+    }
+}
+
 /// Three significant digits, or all before the point: `1.23`, `45.6`, `789`, `1234`.
 pub fn three_digits(value: f64) -> String {
     // 9.995 would print as 10.00.

@@ -42,11 +42,17 @@ pub enum Step {
     Disks,
     /// Pressure, by cgroup.
     Groups,
+    /// Pressure of all resources.
+    Shortages,
+    /// System calls, by process.
+    Calls,
+    /// System calls that fail, by error.
+    Failures,
 }
 
 impl Step {
     /// Every one.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::CpuTime,
         Self::CpuPicture,
         Self::KernelTime,
@@ -63,6 +69,9 @@ impl Step {
         Self::UnknownFutexes,
         Self::Disks,
         Self::Groups,
+        Self::Shortages,
+        Self::Calls,
+        Self::Failures,
     ];
 
     /// Command with TARGET where a target stands, and what it answers.
@@ -102,6 +111,9 @@ impl Step {
                 "pressure --cgroups TARGET 5 1",
                 "which group has too little CPU",
             ),
+            Self::Shortages => ("pressure 5 1", "what is short"),
+            Self::Calls => ("syscount TARGET 10 1", "whose calls these are"),
+            Self::Failures => ("syscount -e TARGET 10 1", "which calls fail so, and whose"),
         }
     }
 

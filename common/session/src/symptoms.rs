@@ -137,7 +137,7 @@ pub const SYMPTOMS: [Symptom; 17] = [
     Symptom {
         symptom: "Much system time, or calls that fail",
         command: "`sudo syscount 10 1`",
-        reading: "calls by time, waits apart; errors: `sudo syscount -x 10 1`; the kernel's functions: `sudo profile -k 10`",
+        reading: "calls by time, waits apart; errors: `sudo syscount -x 10 1`, `sudo syscount -e ENOENT 10 1`; the kernel's functions: `sudo profile -k 10`",
         trap: "time in a call is waiting, too: few calls that take long are no CPU time",
     },
     Symptom {

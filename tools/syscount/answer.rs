@@ -1,0 +1,160 @@
+//! The first lines of a report, which are the answer, and the command that looks further.
+
+use std::cmp::Reverse;
+
+use profile::escape::terminal;
+use profile::text::sentence;
+use profile::units;
+use session::next::{self, Step};
+
+use crate::syscount::args::Args;
+use crate::syscount::harvest::Row;
+use crate::syscount::interval::Interval;
+use crate::syscount::names;
+
+/// Columns of a line.
+pub(crate) const WIDTH: usize = 80;
+/// Calls that take less on average do so on a CPU, ns.
+const SHORT_NS: u64 = 20_000;
+
+/// The call to look at and whose it is, then the sums. `work` and `waits`: the rows of both tables in their order.
+pub(crate) fn lines(
+    args: &Args,
+    interval: &Interval,
+    work: &[&Row],
+    waits: &[&Row],
+) -> Vec<String> {
+    let calls: u64 = interval.rows.iter().map(|row| row.returned.count()).sum();
+    let failed: u64 = interval.rows.iter().map(Row::failed).sum();
+    let open: u64 = interval.rows.iter().map(|row| row.open).sum();
+    let time_of = |rows: &[&Row]| rows.iter().map(|row| row.time_ns).sum::<u64>();
+    let window = units::duration(interval.end_ns.saturating_sub(interval.start_ns));
+    let share =
+        |part: u64, whole: u64| format!("{:.1}%", 100.0 * part as f64 / whole.max(1) as f64);
+    if args.only_failures() {
+        let first = match work.first() {
+            None => format!("No call failed in {window}."),
+            Some(row) => format!(
+                "{}{} failed {} times in {window}, {} of all failures",
+                call(row),
+                of(args, row),
+                units::count(row.failed()),
+                share(row.failed(), failed),
+            ),
+        };
+        let calls = units::counted(failed, "calls");
+        let time = units::duration(time_of(work));
+        return vec![first, format!("  {calls} failed, after {time} in all")];
+    }
+    let all_ns = time_of(work);
+    let first = match work.first() {
+        None => format!("No call did work in {window}."),
+        Some(row) => format!(
+            "{}{} took {} in {window}",
+            call(row),
+            of(args, row),
+            units::thread_time(row.time_ns),
+        ),
+    };
+    let worst_ns = work.first().map_or(0, |row| row.time_ns);
+    let calls = units::counted(calls, "calls returned");
+    let parts = [
+        format!(
+            "{} of {} in calls that work",
+            share(worst_ns, all_ns),
+            units::duration(all_ns)
+        ),
+        format!("{} in calls that wait", units::duration(time_of(waits))),
+        format!(
+            "{calls}, {} open, {} failed",
+            units::count(open),
+            units::count(failed)
+        ),
+    ];
+    let sums = sentence(&parts, ";", WIDTH - 2).into_iter();
+    let sums = sums.map(|line| format!("  {line}"));
+    [first].into_iter().chain(sums).collect()
+}
+
+/// ` of redis-server 9`, where rows are somebody's.
+fn of(args: &Args, row: &Row) -> String {
+    if args.by_call {
+        String::new()
+    } else {
+        format!(" of {}", who(row))
+    }
+}
+
+/// The command that looks further, and what it answers. `work`: rows without those that wait, in the order of the report.
+pub(crate) fn next(args: &Args, work: &[&Row], window_ns: u64) -> String {
+    let chosen = match &args.targets.pids[..] {
+        [] => String::new(),
+        pids => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            format!("-p {}", pids.join(","))
+        }
+    };
+    if args.only_failures() {
+        let error = work.first().and_then(|row| most(row)).map(names::error);
+        return match error.filter(|_| args.errno.is_none()) {
+            Some(error) => Step::Failures.line(format!("{error} {chosen}").trim_end()),
+            None => Step::Calls.line_for(&chosen, "all calls, and their time"),
+        };
+    }
+    // Less than a hundredth of one CPU is nobody's trouble.
+    let Some(row) = work.first().filter(|row| row.time_ns > window_ns / 100) else {
+        return match chosen.as_str() {
+            "" => Step::Shortages.line(""),
+            pids => Step::Waits.line(pids),
+        };
+    };
+    let target = match row.id {
+        0 if next::is_plain(&row.comm) => format!("--comm {}", row.comm),
+        0 => return Step::Calls.line(&chosen),
+        id if args.by_thread => format!("-t {id}"),
+        id => format!("-p {id}"),
+    };
+    let step = match row.returned.mean() {
+        1..SHORT_NS => Step::CpuTime,
+        _ => Step::Waits,
+    };
+    step.line_for(&target, &format!("what {} does", names::call(row.call)))
+}
+
+/// The error that a call failed with most.
+fn most(row: &Row) -> Option<u32> {
+    let errors = row.errors.iter();
+    let most = errors.max_by_key(|(error, count)| (**count, Reverse(**error)));
+    most.map(|(error, _)| *error)
+}
+
+/// `redis-server 9`
+pub(crate) fn who(row: &Row) -> String {
+    let comm = terminal(&row.comm);
+    match row.id {
+        0 => comm.into_owned(),
+        id => format!("{comm} {id}"),
+    }
+}
+
+/// `read`, `read/32`.
+pub(crate) fn call(row: &Row) -> String {
+    let width = if names::is_compat(row.call) {
+        "/32"
+    } else {
+        ""
+    };
+    format!("{}{width}", names::call(row.call))
+}
+
+/// `EAGAIN 12, ENOENT 3, interrupted 1`
+pub(crate) fn errors(row: &Row) -> String {
+    let mut errors: Vec<(u32, u64)> = row.errors.clone().into_iter().collect();
+    errors.sort_by_key(|(_, count)| Reverse(*count));
+    let errors = errors.into_iter();
+    let errors = errors.map(|(error, count)| (names::error(error), count));
+    let interrupted = (row.interrupted > 0).then_some(("interrupted".into(), row.interrupted));
+    let all = errors.chain(interrupted);
+    let told = all.map(|(name, count)| format!("{name} {}", units::count(count)));
+    told.collect::<Vec<_>>().join(", ")
+}
