@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use programs::TOOLS;
+use session::next::Step;
+use session::symptoms::{self, SYMPTOMS, Symptom};
 
 const SECTIONS: [&str; 12] = [
     "NAME",
@@ -222,24 +224,95 @@ fn the_readme_has_a_row_for_each_tool() {
     assert!(!readme.contains("<!-- output"), "an output is missing");
 }
 
-/// The commands in the rows of the README's table by symptom, in its manual page, too.
-#[test]
-fn the_manual_has_the_readmes_symptoms() {
-    let readme = read("README.md");
-    let page = read("man/usekit.7").replace("\\-", "-");
-    let table = readme.split("\n## By symptom\n").nth(1).expect("a table");
-    let table = table.split("\n## ").next().expect("its end");
-    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
-    let mut count = 0;
-    for row in rows {
-        let symptom = row.split('|').nth(1).expect("a symptom").trim();
-        assert!(page.contains(symptom), "{symptom}");
-        for command in row.split('`').skip(1).step_by(2) {
-            assert!(page.contains(command), "{symptom}: {command}");
+/// The table by symptom as the README has it.
+fn readme_table() -> String {
+    let mut text = String::from("| symptom | command | reading | trap |\n|---|---|---|---|\n");
+    for row in &SYMPTOMS {
+        let cells = [row.symptom, row.command, row.reading, row.trap];
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    text
+}
+
+/// The same in the language of manual pages.
+fn manual_table() -> String {
+    let troff = |text: &str| {
+        let text = text.replace("[guide](docs/guide.md#interpreters-and-jit)", "guide");
+        let parts: Vec<&str> = text.split('`').collect();
+        let mut line = String::new();
+        for (at, part) in parts.iter().enumerate() {
+            let part = part.replace('-', "\\-").replace('\'', "\\(aq");
+            line += &match at % 2 {
+                1 => format!("\\fB{part}\\fR"),
+                _ => part,
+            };
         }
+        line
+    };
+    let mut text = String::new();
+    for row in &SYMPTOMS {
+        text += &format!(".TP\n.B {}\n", troff(row.symptom));
+        if !row.command.is_empty() {
+            text += &format!("{}\n.br\n", troff(row.command));
+        }
+        text += &format!("{}\n.br\nTrap: {}\n", troff(row.reading), troff(row.trap));
+    }
+    text
+}
+
+/// One table: what README, manual and tools say of a symptom is the same, row by row.
+#[test]
+fn readme_and_manual_have_the_table_by_symptom() {
+    let readme = read("README.md");
+    let after = readme.split("\n## By symptom\n\n").nth(1).expect("a table");
+    let table = after.split("\n\n").next().expect("its end");
+    assert_eq!(table.trim_end(), readme_table().trim_end(), "README.md");
+    let page = read("man/usekit.7");
+    let after = page.split(".SH BY SYMPTOM\n").nth(1).expect("a table");
+    let table = after.split(".SH ").next().expect("its end");
+    assert_eq!(table, manual_table(), "man/usekit.7");
+}
+
+#[test]
+fn commands_of_the_table_and_of_next_parse() {
+    let mut count = 0;
+    let mut check = |words: &[String]| {
+        let tool = TOOLS.iter().find(|(tool, _)| words[0] == *tool);
+        if let Some((_, program)) = tool.filter(|_| words.len() > 1) {
+            assert_parses(program, words[1..].to_vec());
+            count += 1;
+        }
+    };
+    for row in SYMPTOMS.iter().flat_map(Symptom::commands) {
+        let line = row.join(" ").replace("DISK", "vda").replace("PATH", "/");
+        check(&shell_words(&line));
+    }
+    for step in Step::ALL {
+        let target = match step {
+            Step::Disks => "-d vda",
+            Step::Failures => "ENOENT",
+            Step::Groups | Step::Shortages => "",
+            _ => "-p 1",
+        };
+        let command = step.command(target);
+        assert!(symptoms::has(&command), "no symptom has {command}");
+        check(&shell_words(&command));
+    }
+    assert!(count >= 45, "only {count} commands");
+}
+
+/// Reports name commands by their step or, where one says it otherwise, with options that the table has.
+#[test]
+fn no_report_spells_out_a_command_that_the_table_lacks() {
+    let mut count = 0;
+    let text = sources(&["tools"]);
+    for call in text.split("next::line(").skip(1) {
+        let literal = call.split('"').nth(1).unwrap_or_default();
+        let is_command = call.trim_start().starts_with('"');
+        assert!(!is_command || symptoms::has(literal), "{literal}");
         count += 1;
     }
-    assert!(count >= 14, "{count}");
+    assert!(count < 12, "{count}: these are steps");
 }
 
 /// Every source below these directories, as one text.
