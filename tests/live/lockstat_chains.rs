@@ -91,17 +91,26 @@ fn a_chain_is_told_in_words() {
     let at = lines.iter().position(is_title).expect("a title");
     let first = format!("front {} for mutex locks.bss: lock_first", tid(0));
     assert!(lines[at + 1].ends_with(&first), "{}", output.stdout);
-    for (line, (name, tid, lock)) in lines[at + 2..].iter().zip([
+    // A line that would be too long goes on in the next one.
+    let end = lines[at..].iter().position(|line| line.is_empty());
+    let rest = lines[at + 2..at + end.expect("an end")].join(" ");
+    let told: Vec<&str> = rest.split("held by ").skip(1).collect();
+    for (line, (name, tid, lock)) in told.iter().zip([
         ("middle", tid(1), "mutex locks.bss: lock_second"),
         ("back", tid(2), "rwlock locks.bss: lock_third"),
     ]) {
-        let begins = format!("held by {name} {tid}, who waited ");
-        assert!(line.starts_with(&begins), "{line}");
-        assert!(line.ends_with(&format!(" of it for {lock}")), "{line}");
+        assert!(
+            line.starts_with(&format!("{name} {tid}, who waited ")),
+            "{line}"
+        );
+        assert!(
+            line.trim().ends_with(&format!(" of it for {lock}")),
+            "{line}"
+        );
     }
-    assert_eq!(lines[at + 4], format!("held by keeper {}", tid(3)));
+    assert_eq!(told[2], format!("keeper {}", tid(3)));
     // The tail is not told again.
-    assert_eq!(lines[at + 5], "", "{}", output.stdout);
+    assert_eq!(told.len(), 3, "{}", output.stdout);
 }
 
 /// Value of the folded lines that have all of `parts`, in this order, µs; their number.

@@ -21,7 +21,7 @@ pub struct Common {
     #[arg(short, long)]
     pub json: bool,
 
-    /// Say nothing but results and errors
+    /// Say nothing but results, errors and losses
     #[arg(short, long)]
     pub quiet: bool,
 

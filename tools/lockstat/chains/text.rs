@@ -7,7 +7,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::cut;
+use profile::text::{cut, sentence};
 use profile::units;
 
 use super::{Chain, Link};
@@ -115,18 +115,21 @@ fn beginnings(groups: &[Group]) -> Table<'_> {
 
 /// Who waited for whom behind the first.
 fn write_rest(group: &Group, out: &mut impl Write) -> io::Result<()> {
-    for (link, next) in group.links.iter().zip(&group.links[1..]) {
-        let meanwhile = units::duration(next.ns);
-        let line = format!(
-            "{}, who waited {meanwhile} of it for {}",
-            held(link, group.threads),
-            lock(next)
-        );
-        writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+    for (at, link) in group.links.iter().enumerate() {
+        let next = group.links.get(at + 1);
+        let next = next.map(|next| {
+            let meanwhile = units::duration(next.ns);
+            format!("who waited {meanwhile} of it for {}", lock(next))
+        });
+        let parts: Vec<String> = [held(link, group.threads)]
+            .into_iter()
+            .chain(next)
+            .collect();
+        for line in sentence(&parts, ",", WIDTH - INDENT) {
+            writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+        }
     }
-    let last = group.links.last().expect("a chain has links");
-    let line = held(last, group.threads);
-    writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))
+    Ok(())
 }
 
 fn lock(link: &Link) -> String {
