@@ -1,6 +1,6 @@
 //! A thread's times off the CPU: offcputime's beside those of the log of the kernel's events.
 
-use oracle::offcpu::absences;
+use oracle::offcpu::{absences, unwoken};
 use oracle::{Bracket, Logs, Pair, Span};
 
 use crate::kernel::has_tracepoint;
@@ -18,6 +18,7 @@ pub(crate) struct Times<'a> {
     report: &'a Value,
     tid: u64,
     absences: Vec<Span>,
+    unwoken: u64,
     /// A thread's own word that it goes on shows ends that no switch does (`sched_exit_tp`).
     sees_hidden: bool,
 }
@@ -31,10 +32,12 @@ impl<'a> Times<'a> {
         let edges = number(report, "start_ns")..number(report, "end_ns");
         let thread = u32::try_from(tid).expect("a thread ID");
         let absences = absences(logs, thread, &edges).expect("logs that agree");
+        let unwoken = unwoken(logs, thread, &edges).expect("logs that agree");
         Self {
             report,
             tid,
             absences,
+            unwoken,
             sees_hidden,
         }
     }
@@ -62,6 +65,11 @@ impl<'a> Times<'a> {
     pub(crate) fn lost(&self) -> u64 {
         let lost = |absence: &&Span| !self.sees_hidden && absence.is_hidden;
         self.absences.iter().filter(lost).count() as u64
+    }
+
+    /// Number of events that the tool cannot know: the ends of times, and wakeups.
+    pub(crate) fn unseen(&self) -> u64 {
+        self.lost() + self.unwoken
     }
 
     /// The tool has as many as that in the stacks that `wanted` holds for, and their time lies inside.

@@ -20,9 +20,9 @@ fn the_older_kernels_path_counts_the_same() {
     assert_reasons_are_the_programs(&found, false);
     let stacks_of_all = list(&found.report, "stacks").iter();
     let tids: BTreeSet<u64> = stacks_of_all.map(|stack| number(stack, "tid")).collect();
-    let lost = |tid: &u64| Times::of(&found, *tid, false).lost();
-    let lost: u64 = tids.iter().map(lost).sum();
-    assert_eq!(number(&found.report, "losses.out_of_order"), lost);
+    let unseen = |tid: &u64| Times::of(&found, *tid, false).unseen();
+    let unseen: u64 = tids.iter().map(unseen).sum();
+    assert_eq!(number(&found.report, "losses.out_of_order"), unseen);
     for thread in &found.results {
         let own = stacks(&found.report, number(thread, "tid"));
         let mut own = own.filter(|stack| stack["reason"] == thread["kind"]);

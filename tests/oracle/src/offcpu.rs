@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::Logs;
 use crate::event::{Event, Kind};
+use crate::matched::matched;
 use crate::span::{self, Single, Span};
 
 /// Of a thread that slept at both edges of the tool's window, in order.
@@ -20,6 +21,35 @@ use crate::span::{self, Single, Span};
 pub fn absences(logs: &Logs, tid: u32, edges: &Range<u64>) -> Result<Vec<Span>> {
     span::spans(logs, |events| replay(events, tid, edges))
         .with_context(|| format!("times of thread {tid} off the CPU"))
+}
+
+/// Number of waits of that thread that a switch was seen to end and no wakeup before it: some kernels hide the wakeups of an
+/// interrupt upon tasks of their own. The wait that is open when the tool's window begins is none: its wakeup may be older.
+///
+/// # Errors
+///
+/// When the two logs disagree.
+pub fn unwoken(logs: &Logs, tid: u32, edges: &Range<u64>) -> Result<u64> {
+    let both = matched(logs, |events| replay_unwoken(events, tid, edges), |_| ());
+    let both = both.with_context(|| format!("wakeups of thread {tid}"))?;
+    Ok(both.len() as u64)
+}
+
+fn replay_unwoken(events: &[Event], tid: u32, edges: &Range<u64>) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut waits = false;
+    for event in events.iter().filter(|event| edges.contains(&event.ns)) {
+        match event.kind {
+            Kind::Wakeup { tid: woken, .. } if woken == tid => waits = false,
+            Kind::Switch { prev, runnable, .. } if prev == tid => waits = !runnable,
+            Kind::Switch { next, .. } if next == tid => {
+                found.extend(waits.then_some(event.ns));
+                waits = false;
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 fn replay(events: &[Event], tid: u32, edges: &Range<u64>) -> Vec<Single> {
@@ -90,5 +120,30 @@ mod tests {
         let found = replay(&events, 7, &(10..100));
         assert_eq!(found[1], Single::hidden(20, true, 50, 70));
         assert_eq!(found[2], Single::seen(70, false, 90));
+    }
+
+    #[test]
+    fn wakeups_may_be_hidden() {
+        let wakeup = |ns| Event {
+            kind: Kind::Wakeup {
+                tid: 7,
+                is_new: false,
+                runs: false,
+            },
+            ..switch(ns, 0, 0, false)
+        };
+        let events = [
+            // It may have been woken before the window.
+            switch(10, 0, 7, false),
+            switch(20, 7, 8, true),
+            switch(30, 8, 7, false),
+            switch(40, 7, 8, false),
+            wakeup(45),
+            switch(50, 8, 7, false),
+            switch(60, 7, 8, false),
+            switch(70, 8, 7, false),
+            switch(80, 7, 8, false),
+        ];
+        assert_eq!(replay_unwoken(&events, 7, &(5..75)), [70]);
     }
 }
