@@ -103,14 +103,27 @@ void host_begin_windows(void)
 /* The next window goes by what the last one has learnt of the clock. */
 void host_next_clock(void)
 {
-	last_clock_offset = clock_offset;
+	if (clock_offset)
+		last_clock_offset = clock_offset;
 	clock_offset = clock_samples = 0;
 }
 
-/* Another window begins, in the other half. */
+static void host_forget_whole(__u32 half)
+{
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct hist *hist;
+
+		host_set(0, cpu, NULL);
+		hist = bpf_map_lookup_elem(&wholes, &half);
+		__builtin_memset(hist, 0, sizeof(*hist));
+	}
+}
+
+/* Another window begins, in the other half, whose counts user space has taken. */
 void host_begin_next(__u64 now)
 {
-	epoch = 1;
+	epoch = !epoch;
+	host_forget_whole(epoch);
 	window_end_ns = 0;
 	window_start_ns = now;
 }

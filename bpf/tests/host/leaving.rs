@@ -1,6 +1,10 @@
 //! Ways to leave a CPU.
 
+use std::collections::HashMap;
+
 use fastrand::Rng;
+
+use crate::host::machine::Machine;
 
 /// `TASK_INTERRUPTIBLE`
 pub(super) const INTERRUPTIBLE: u32 = 1;
@@ -85,5 +89,29 @@ impl Leaving {
             lock_field: rng.u32(0..8).saturating_sub(4),
             is_throttled: rng.u32(0..4) == 0,
         }
+    }
+}
+
+/// By thread: how often it has left a CPU, and the last time.
+#[derive(Default)]
+pub(super) struct Departures(HashMap<u32, (usize, Leaving)>);
+
+impl Departures {
+    pub(super) fn add(&mut self, tid: u32, way: Leaving) {
+        let (times, last) = self.0.entry(tid).or_insert((0, way));
+        *times += 1;
+        *last = way;
+    }
+}
+
+impl Machine {
+    /// Number of times that a thread has left a CPU.
+    pub(crate) fn times_left(&self, tid: u32) -> usize {
+        self.departures.0.get(&tid).map_or(0, |(times, _)| *times)
+    }
+
+    /// How a thread left a CPU last.
+    pub(crate) fn last_left(&self, tid: u32) -> Option<Leaving> {
+        self.departures.0.get(&tid).map(|(_, last)| *last)
     }
 }

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use oracle::{Event, Kind, Logs};
 
 use crate::host::calls::Calls;
-use crate::host::leaving::{DEAD, EXIT, IDLE, INTERRUPTIBLE, Leaving};
+use crate::host::leaving::{DEAD, Departures, EXIT, IDLE, INTERRUPTIBLE, Leaving};
 use crate::host::{self, Host};
 
 pub(crate) type Task = *mut c_void;
@@ -67,7 +67,7 @@ pub(crate) struct Machine {
     pub(crate) events: Vec<Event>,
     /// Departures of threads from their CPUs: thread and time.
     pub(crate) left: HashMap<(u32, u64), Leaving>,
-    left_times: HashMap<u32, usize>,
+    pub(super) departures: Departures,
     /// The time between two events is a multiple of it.
     pub(crate) tick_ns: u64,
     /// No program runs, and nobody forks.
@@ -117,7 +117,7 @@ impl Machine {
             offline: vec![false; CPUS as usize],
             events: Vec::new(),
             left: HashMap::new(),
-            left_times: HashMap::new(),
+            departures: Departures::default(),
             tick_ns: 1,
             is_detached: false,
             waking: None,
@@ -235,7 +235,7 @@ impl Machine {
         }
         let tid = self.threads[prev].tid;
         self.left.insert((tid, self.now), way);
-        *self.left_times.entry(tid).or_default() += 1;
+        self.departures.add(tid, way);
         if !self.threads[prev].is_shielded && !self.is_detached {
             self.set(cpu);
             let kind = Kind::Switch {
@@ -372,13 +372,6 @@ impl Drop for Machine {
             // SAFETY: made by `thread`, and used no more.
             unsafe { (self.calls.free_task)(thread.task) };
         }
-    }
-}
-
-impl Machine {
-    /// Number of times that a thread has left a CPU.
-    pub(crate) fn times_left(&self, tid: u32) -> usize {
-        self.left_times.get(&tid).copied().unwrap_or(0)
     }
 }
 
