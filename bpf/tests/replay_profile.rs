@@ -10,6 +10,7 @@ mod samples;
 use host::Host;
 use samples::Samples;
 
+/// 10,000 windows for all seeds together.
 #[test]
 fn samples_are_of_whom_and_as_asked() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -135,10 +135,8 @@ impl Samples {
 
     pub(crate) fn step(&mut self, step: u32) {
         self.now += self.rng.u64(1..1_000);
-        match step {
-            500 => self.opens((self.now, 0)),
-            3_000 if self.rng.bool() => self.opens((self.window.0, self.now + 200_000)),
-            _ => (),
+        if step == 500 || step > 500 && self.rng.u32(0..40) == 0 {
+            self.opens_or_ends();
         }
         if step == 2_500 && self.rng.u32(0..3) == 0 {
             // SAFETY: its type.
@@ -167,6 +165,17 @@ impl Samples {
             _ => self.reaches_probe(cpu, at),
         }
         self.assert_moment(step);
+    }
+
+    /// A window begins now, or the one that has begun will end.
+    fn opens_or_ends(&mut self) {
+        match self.window {
+            (start_ns, 0) if start_ns > 0 => {
+                let left_ns = self.rng.u64(0..20_000);
+                self.opens((start_ns, self.now + left_ns));
+            }
+            _ => self.opens((self.now, 0)),
+        }
     }
 
     fn opens(&mut self, window: (u64, u64)) {
