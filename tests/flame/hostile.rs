@@ -48,6 +48,8 @@ fn damage_is_named_with_its_place() {
         ),
         ("app;main 1e5\n", "not a value"),
         ("\0\0\0\0", "is not a profile"),
+        ("a;b 3 5\na;c 0 2\n", "is a difference of two profiles"),
+        ("PERFILE2\0", "perf script -i FILE"),
         ("\x0a\x7f\x01", "byte 2"),
         (
             r#"{"tool": "x", "values": [], "stacks": [{"count": -1}]}"#,
@@ -74,7 +76,7 @@ fn speedscope_files_are_refused_with_what_to_do() {
     let ours = files.read("a.speedscope.json");
     let others = r#"{"exporter": "speedscope@1.22.2", "shared": {"frames": []}, "profiles": []}"#;
     for input in [&*ours, &gzip(&ours), others.as_bytes()] {
-        assert_refused(input, "take the profile's .json or .pb.gz instead");
+        assert_refused(input, "take the .json or .pb.gz of the same run");
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) fn read(
     let mut seen: Map<[u64; 2], u32> = Map::default();
     let hashers = [RandomState::default(), RandomState::default()];
     let mut lines = Lines::new(input);
+    let (mut stacks, mut differences) = (0_u64, 0_u64);
     while lines.advance()? {
         let line = lines.line().trim_ascii();
         if line.is_empty() || line.starts_with(b"# ") || line == b"#" {
@@ -61,6 +62,8 @@ pub(super) fn read(
                 crate::escape::terminal(&number)
             ))
         })?;
+        stacks += 1;
+        differences += u64::from(has_number(stack));
         let count = if factor == 1 && unit != "ns" {
             value
         } else {
@@ -76,6 +79,12 @@ pub(super) fn read(
             }
         };
         recording.add_to(row, count, &[value]);
+    }
+    // One such name may end in a number.
+    if stacks > 1 && differences == stacks {
+        return Err(ReadError::whole(
+            "is a difference of two profiles, with two numbers a line: flame diff compares the profiles themselves",
+        ));
     }
     Ok(recording)
 }
@@ -108,6 +117,11 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let number = &line[at + 1..];
     let stack = line[..at].trim_ascii_end();
     (number.first()?.is_ascii_digit() && !stack.is_empty()).then_some((stack, number))
+}
+
+/// Whether a line has another number before its last.
+fn has_number(stack: &[u8]) -> bool {
+    split(stack).is_some_and(|(_, number)| parse(number, 1).is_some())
 }
 
 /// Fractions are allowed, as flamegraph.pl allows them, and rounded in the unit that is kept.

@@ -6,6 +6,7 @@ mod folded;
 mod json;
 mod limits;
 mod lines;
+mod others;
 pub mod perf;
 mod pprof;
 
@@ -40,19 +41,19 @@ pub struct ReadOptions {
     pub names_only: bool,
 }
 
-/// Formats that can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+/// Formats that are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
     /// One stack a line.
     Folded,
     /// Our JSON.
     Json,
-    /// speedscope's JSON, which is written only.
-    Speedscope,
     /// pprof's protocol buffer.
     Pprof,
     /// Text of `perf script`.
     Perf,
+    /// Another tool's, and why it is refused.
+    Other(String),
 }
 
 /// Reads a profile of any of the formats, compressed by gzip or not; the content decides, not the name.
@@ -88,11 +89,9 @@ fn read_plain(
     match kind {
         Some(Kind::Folded) => folded::read(input, options),
         Some(Kind::Json) => json::read(input),
-        Some(Kind::Speedscope) => Err(ReadError::whole(
-            "speedscope's JSON is written, not read; take the profile's .json or .pb.gz instead",
-        )),
         Some(Kind::Pprof) => pprof::read(&whole(input)?),
         Some(Kind::Perf) => perf::read(input, options),
+        Some(Kind::Other(why)) => Err(ReadError::whole(why)),
         None => Err(ReadError::whole(
             "is not a profile: neither folded, pprof, perf script text nor usekit's JSON",
         )),
@@ -148,15 +147,15 @@ fn recognise(start: &[u8]) -> Option<Kind> {
     if head.is_empty() && start.iter().all(u8::is_ascii_whitespace) {
         return Some(Kind::Folded);
     }
-    if head.starts_with(b"{") {
-        let is_speedscope = memchr::memmem::find(head, b"speedscope").is_some()
-            || (memchr::memmem::find(head, b"\"tool\"").is_none()
-                && memchr::memmem::find(start, b"\"frames\"").is_some());
-        return Some(if is_speedscope {
-            Kind::Speedscope
-        } else {
-            Kind::Json
-        });
+    let is_object = head.starts_with(b"{");
+    if is_object && memchr::memmem::find(head, b"\"tool\"").is_some() {
+        return Some(Kind::Json);
+    }
+    if let Some(why) = others::refusal(start) {
+        return Some(Kind::Other(why));
+    }
+    if is_object {
+        return Some(Kind::Json);
     }
     if is_pprof(start) {
         return Some(Kind::Pprof);
