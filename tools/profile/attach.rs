@@ -318,8 +318,10 @@ fn near_tracepoints(events: &Path, category: &str, name: &str) -> String {
         events if events.is_empty() => (category, names(""), String::new()),
         events => (name, events, format!("{category}:")),
     };
+    // One that is listed and has no format is none to propose.
     let nearest = candidates
         .iter()
+        .filter(|known| known.as_str() != wanted)
         .min_by_key(|known| strsim::levenshtein(wanted, known));
     nearest
         .map(|near| format!("; did you mean {prefix}{near}?"))
