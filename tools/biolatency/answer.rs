@@ -7,7 +7,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::text::{round_percent, sentence};
 use profile::units;
-use session::next;
+use session::next::{self, Step};
 
 use crate::biolatency::args::{Args, Phase};
 use crate::biolatency::disk_use::{DISCARD, DiskUse, READ, WRITE};
@@ -116,21 +116,19 @@ fn busiest(interval: &Interval) -> Option<&DiskUse> {
 /// The line of the command that looks further.
 pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     let Some(disk) = busiest(interval) else {
-        return next::line("pressure 5 1", "what else is short");
+        return Step::Shortages.line_for("", "what else is short");
     };
     let of_disk = match next::is_plain(&disk.name) {
-        true => format!("-d {} ", disk.name),
+        true => format!("-d {}", disk.name),
         false => String::new(),
     };
     if waits_before_device(args, interval) {
-        let command = format!("biolatency {of_disk}--phases 5 1");
-        return next::line(&command, "where requests wait before the device");
+        return Step::Phases.line(&of_disk);
     }
     if !args.by_process && args.is_everyones() {
-        let command = format!("biolatency {of_disk}-P 5 1");
-        return next::line(&command, "whose I/O it is");
+        return Step::Disks.line_for(&of_disk, "whose I/O it is");
     }
-    next::line("offcputime --state 2 10", "who waits in state D, and where")
+    Step::WaitsInStateD.line_for("", "who waits in state D, and where")
 }
 
 /// Looks whether requests spent more time on the way to the device than in it.

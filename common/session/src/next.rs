@@ -40,6 +40,8 @@ pub enum Step {
     UnknownFutexes,
     /// Requests to disks, by process.
     Disks,
+    /// Their time on the way to the device and in it.
+    Phases,
     /// Pressure, by cgroup.
     Groups,
     /// Pressure of all resources.
@@ -52,7 +54,7 @@ pub enum Step {
 
 impl Step {
     /// Every one.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::CpuTime,
         Self::CpuPicture,
         Self::KernelTime,
@@ -68,6 +70,7 @@ impl Step {
         Self::LocksNow,
         Self::UnknownFutexes,
         Self::Disks,
+        Self::Phases,
         Self::Groups,
         Self::Shortages,
         Self::Calls,
@@ -107,6 +110,10 @@ impl Step {
                 "futex waits of unknown kind",
             ),
             Self::Disks => ("biolatency TARGET -P 5 1", "how long I/O takes, and whose"),
+            Self::Phases => (
+                "biolatency TARGET --phases 5 1",
+                "where requests wait before the device",
+            ),
             Self::Groups => (
                 "pressure --cgroups TARGET 5 1",
                 "which group has too little CPU",
