@@ -98,28 +98,9 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{HashMap, HashSet, VecDeque};
-
     use super::super::held::Held;
-    use super::super::paths::Paths;
-    use super::super::processes::MappingLosses;
     use super::super::{Backing, FileKey};
     use super::*;
-
-    fn silent() -> Processes {
-        Processes {
-            stream: None,
-            known: HashMap::new(),
-            exited: VecDeque::new(),
-            exited_mappings: 0,
-            ended: 0,
-            held: Held::default(),
-            paths: Paths::default(),
-            spaces: 0,
-            losses: MappingLosses::default(),
-            changed: HashSet::new(),
-        }
-    }
 
     impl Processes {
         fn sees(&mut self, time_ns: u64, event: Event) {
@@ -166,7 +147,7 @@ mod tests {
 
     #[test]
     fn exec_starts_afresh_and_keeps_the_past() {
-        let mut all = silent();
+        let mut all = Processes::default();
         all.sees_exec(10, 5);
         all.sees_map(11, 5, 0x1000, 1);
         all.sees_exec(20, 5);
@@ -178,7 +159,7 @@ mod tests {
 
     #[test]
     fn mappings_made_while_the_file_is_read_stay() {
-        let mut all = silent();
+        let mut all = Processes::default();
         all.sees_exec(10, 5);
         // The reading began at 20, and what it found was there before 30.
         all.learn(5, Vec::new(), 20);
@@ -188,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_child_has_its_parents_mappings_until_it_changes_them() {
-        let mut all = silent();
+        let mut all = Processes::default();
         all.sees_exec(10, 5);
         all.sees_map(11, 5, 0x1000, 1);
         all.sees_fork(20, 5, 6);
@@ -202,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_reused_pid_does_not_inherit_the_dead() {
-        let mut all = silent();
+        let mut all = Processes::default();
         all.sees_exec(10, 5);
         all.sees_map(11, 5, 0x1000, 1);
         all.sees_exit(20, 5);
@@ -214,7 +195,7 @@ mod tests {
 
     #[test]
     fn children_that_change_a_large_table_do_not_copy_it() {
-        let mut all = silent();
+        let mut all = Processes::default();
         all.sees_exec(10, 1);
         for i in 0..65_536 {
             all.sees_map(11, 1, i * 0x2000, 1);
@@ -233,8 +214,10 @@ mod tests {
 
     #[test]
     fn the_oldest_spaces_go_first_and_then_nothing_more_is_taken_in() {
-        let mut all = silent();
-        all.held = Held::new(8 * MAX_COPIED);
+        let mut all = Processes {
+            held: Held::new(8 * MAX_COPIED),
+            ..Processes::default()
+        };
         // One program after another under one number: the last one and seven before it have room.
         for exec in 0..9 {
             all.sees_exec(exec * 10, 5);
@@ -263,7 +246,7 @@ mod tests {
 
     #[test]
     fn many_processes_that_share_their_parents_table_fit() {
-        let mut all = silent();
+        let mut all = Processes::default();
         all.sees_exec(10, 1);
         for i in 0..1000 {
             all.sees_map(11, 1, i * 0x2000, 1);
@@ -282,7 +265,7 @@ mod tests {
 
     #[test]
     fn exited_processes_are_bounded() {
-        let mut all = silent();
+        let mut all = Processes::default();
         for tgid in 1..=9000 {
             all.sees_exec(u64::from(tgid), tgid);
             all.sees_exit(u64::from(tgid), tgid);

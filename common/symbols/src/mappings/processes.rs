@@ -31,7 +31,7 @@ pub(crate) struct MappingLosses {
 }
 
 /// Address spaces of every process seen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Processes {
     pub(super) stream: Option<Stream>,
     pub(super) known: HashMap<u32, Process>,
@@ -57,18 +57,11 @@ impl Processes {
         };
         Self {
             stream,
-            known: HashMap::new(),
-            exited: VecDeque::new(),
-            exited_mappings: 0,
-            ended: 0,
-            held: Held::default(),
-            paths: Paths::default(),
-            spaces: 0,
             losses: MappingLosses {
                 stream: reason,
                 ..MappingLosses::default()
             },
-            changed: HashSet::new(),
+            ..Self::default()
         }
     }
 
