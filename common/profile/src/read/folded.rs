@@ -181,15 +181,7 @@ impl Previous {
                 .collect();
             recording.unchain(&frames)
         };
-        let key = RowKey {
-            task: task(self.frames[0].1.name, recording),
-            stack: found.stack,
-            end: None,
-            reason: found.reason,
-            idle: found.idle,
-            waker: found.waker,
-            labels: 0,
-        };
+        let key = found.key(task(self.frames[0].1.name, recording));
         self.key = Some(key);
         Ok(key)
     }

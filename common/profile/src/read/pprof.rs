@@ -302,19 +302,11 @@ impl<'a> Parts<'a> {
         recording: &mut Recording,
     ) -> Result<RowKey, ReadError> {
         let found = recording.unchain(chain);
-        let mut key = RowKey {
-            task: TaskKey {
-                comm: NameId::NONE,
-                pid: 0,
-                tid: 0,
-            },
-            stack: found.stack,
-            end: None,
-            reason: found.reason,
-            idle: found.idle,
-            waker: found.waker,
-            labels: 0,
-        };
+        let mut key = found.key(TaskKey {
+            comm: NameId::NONE,
+            pid: 0,
+            tid: 0,
+        });
         let mut labels = Labels::new();
         for label in &sample.label {
             let (name, text) = (self.text(label.key)?, self.text(label.str)?);

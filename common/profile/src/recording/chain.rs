@@ -198,6 +198,21 @@ pub struct Unchained {
     pub waker: WakerId,
 }
 
+impl Unchained {
+    /// The key of a sample of `task` of which nothing else is known.
+    pub(crate) fn key(self, task: TaskKey) -> RowKey {
+        RowKey {
+            task,
+            stack: self.stack,
+            end: None,
+            reason: self.reason,
+            idle: self.idle,
+            waker: self.waker,
+            labels: 0,
+        }
+    }
+}
+
 /// Index of the first kernel frame, where user frames are before it.
 fn boundary(frames: &[&FrameKey]) -> Option<usize> {
     let first = frames
