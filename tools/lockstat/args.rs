@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use budget::Budget;
 use clap::{Parser, ValueEnum};
+use session::needs;
 use session::options::Common;
 use session::output::{Format, OutputFile};
 use session::probe::{Feature, Kernel, Need};
@@ -183,26 +184,14 @@ impl ExtraClass {
 }
 /// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 8] = [
-    Need {
-        feature: Feature::TaskStorage,
-        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
-    },
-    Need {
-        feature: Feature::SwitchState,
-        without: "the state of a thread is read at the switch, where a waker may have changed it",
-    },
+    needs::TASK_STORAGE,
+    needs::SWITCH_STATE,
     Need {
         feature: Feature::Contention,
         without: "kernel locks are not traced",
     },
-    Need {
-        feature: Feature::TaskRegisters,
-        without: "user registers are taken from the top of the kernel stack",
-    },
-    Need {
-        feature: Feature::MappingTree,
-        without: "user stacks of processes that are not listed yet are walked by frame pointers",
-    },
+    needs::TASK_REGISTERS,
+    needs::MAPPING_TREE,
     Need {
         feature: Feature::TaskOfPid,
         without: "holders have no stacks, and the one of a program's lock is its waker",

@@ -10,6 +10,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use host::waits;
 use profile::folded;
+use session::needs;
 use session::options::{Common, Stacks};
 use session::probe::{Feature, Kernel, Need};
 use session::schedule::For;
@@ -124,22 +125,10 @@ fn parse_mask(text: &str) -> Result<u32, String> {
 
 /// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 5] = [
-    Need {
-        feature: Feature::TaskStorage,
-        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
-    },
-    Need {
-        feature: Feature::SwitchState,
-        without: "the state of a thread is read at the switch, where a waker may have changed it",
-    },
-    Need {
-        feature: Feature::TaskRegisters,
-        without: "user registers are taken from the top of the kernel stack",
-    },
-    Need {
-        feature: Feature::MappingTree,
-        without: "user stacks of processes that are not listed yet are walked by frame pointers",
-    },
+    needs::TASK_STORAGE,
+    needs::SWITCH_STATE,
+    needs::TASK_REGISTERS,
+    needs::MAPPING_TREE,
     Need {
         feature: Feature::SwitchEnd,
         without: "user stacks are walked at every switch, also for waits that are not reported",

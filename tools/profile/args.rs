@@ -10,6 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use host::privileges::{Capabilities, FOR_PROBES};
 use profile::write::Format as FileFormat;
+use session::needs;
 use session::options::{Common, Stacks};
 use session::output::Format;
 use session::probe::{Feature, Kernel, Need};
@@ -113,14 +114,8 @@ pub(crate) enum Rate {
 
 /// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 3] = [
-    Need {
-        feature: Feature::TaskRegisters,
-        without: "user registers are taken from the top of the kernel stack",
-    },
-    Need {
-        feature: Feature::MappingTree,
-        without: "user stacks of processes that are not listed yet are walked by frame pointers",
-    },
+    needs::TASK_REGISTERS,
+    needs::MAPPING_TREE,
     Need {
         feature: Feature::HardwareEvents,
         without: "-e cycles and its like are refused; time (cpu-clock), software events, tracepoints and uprobes work",

@@ -6,8 +6,9 @@ use bpf::runqlat::types::{group_by, rodata, runqlat_config};
 use budget::Budget;
 use clap::Parser;
 use host::clock::nanoseconds;
+use session::needs;
 use session::options::{Common, Histograms};
-use session::probe::{Feature, Kernel, Need};
+use session::probe::{Kernel, Need};
 use session::schedule::{Every, parse_duration};
 use session::targets::{Settings, Targets};
 use session::{Asked, Options};
@@ -84,16 +85,7 @@ const WAKEUPS: u32 = 1 << 1;
 const PREEMPTIONS: u32 = 1 << 2;
 
 /// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 2] = [
-    Need {
-        feature: Feature::TaskStorage,
-        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
-    },
-    Need {
-        feature: Feature::SwitchState,
-        without: "the state of a thread is read at the switch, where a waker may have changed it",
-    },
-];
+const NEEDS: [Need; 2] = [needs::TASK_STORAGE, needs::SWITCH_STATE];
 
 impl Args {
     /// What the histograms are of.

@@ -10,6 +10,7 @@ pub mod command;
 pub mod detaching;
 pub mod glob;
 mod intervals;
+pub mod needs;
 pub mod next;
 pub mod options;
 pub mod outcome;
