@@ -93,13 +93,7 @@ impl Options for Args {
     const NEEDS: &'static [Need] = &[];
 
     fn asked(&self) -> Asked<'_> {
-        Asked {
-            common: &self.common,
-            targets: &self.targets,
-            budget: &self.budget,
-            schedule: self.window.into(),
-            outputs: &[],
-        }
+        Asked::new(&self.targets, self.window, &self.budget, &self.common)
     }
 
     fn from_command_line(line: &[OsString]) -> Result<Self> {

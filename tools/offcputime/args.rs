@@ -168,11 +168,8 @@ impl Options for Args {
 
     fn asked(&self) -> Asked<'_> {
         Asked {
-            common: &self.common,
-            targets: &self.targets,
-            budget: &self.budget,
-            schedule: self.window.into(),
             outputs: &self.stacks.output,
+            ..Asked::new(&self.targets, self.window, &self.budget, &self.common)
         }
     }
 

@@ -126,13 +126,7 @@ impl Options for Args {
     const NEEDS: &'static [Need] = &NEEDS;
 
     fn asked(&self) -> Asked<'_> {
-        Asked {
-            common: &self.common,
-            targets: &self.targets,
-            budget: &self.budget,
-            schedule: self.every.into(),
-            outputs: &[],
-        }
+        Asked::new(&self.targets, self.every, &self.budget, &self.common)
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {

@@ -123,6 +123,24 @@ pub struct Asked<'a> {
     pub outputs: &'a [OutputFile],
 }
 
+impl<'a> Asked<'a> {
+    /// Options of a tool that writes no files.
+    pub fn new(
+        targets: &'a Targets,
+        schedule: impl Into<Schedule>,
+        budget: &'a Budget,
+        common: &'a Common,
+    ) -> Self {
+        Self {
+            common,
+            targets,
+            budget,
+            schedule: schedule.into(),
+            outputs: &[],
+        }
+    }
+}
+
 /// A tracing tool: its options, and what works for them.
 pub trait Tool: Options {
     /// Its programs at work.
