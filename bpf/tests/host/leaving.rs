@@ -94,7 +94,7 @@ impl Leaving {
 
 /// By thread: how often it has left a CPU, and the last time.
 #[derive(Default)]
-pub(super) struct Departures(HashMap<u32, (usize, Leaving)>);
+pub(crate) struct Departures(pub(crate) HashMap<u32, (usize, Leaving)>);
 
 impl Departures {
     pub(super) fn add(&mut self, tid: u32, way: Leaving) {
@@ -108,10 +108,5 @@ impl Machine {
     /// Number of times that a thread has left a CPU.
     pub(crate) fn times_left(&self, tid: u32) -> usize {
         self.departures.0.get(&tid).map_or(0, |(times, _)| *times)
-    }
-
-    /// How a thread left a CPU last.
-    pub(crate) fn last_left(&self, tid: u32) -> Option<Leaving> {
-        self.departures.0.get(&tid).map(|(_, last)| *last)
     }
 }

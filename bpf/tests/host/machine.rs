@@ -67,7 +67,7 @@ pub(crate) struct Machine {
     pub(crate) events: Vec<Event>,
     /// Departures of threads from their CPUs: thread and time.
     pub(crate) left: HashMap<(u32, u64), Leaving>,
-    pub(super) departures: Departures,
+    pub(crate) departures: Departures,
     /// The time between two events is a multiple of it.
     pub(crate) tick_ns: u64,
     /// No program runs, and nobody forks.

@@ -19,8 +19,8 @@ const RUNNING: u8 = 1;
 
 /// Word of a thread that is off its CPU and was not followed there.
 fn says(machine: &Machine, thread: &Thread) -> u8 {
-    match machine.last_left(thread.tid) {
-        Some(way) => said(thread.tid, way, thread.state == State::Queued),
+    match machine.departures.0.get(&thread.tid) {
+        Some((_, last)) => said(thread.tid, *last, thread.state == State::Queued),
         None => RUNNABLE | of_thread(thread.tid),
     }
 }

@@ -3,6 +3,7 @@
 //! A tool's [`Options`] say what can be asked of it and what that takes; its [`Engine`] is a set of BPF programs at work, and what becomes of
 //! what they count. All that happens in between happens here, and in the same order for every tool.
 
+mod asked;
 pub mod cgroups;
 pub mod closing;
 pub mod collect;
@@ -33,7 +34,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use budget::Budget;
 use budget::meter::Meter;
 use clap::Parser;
 use host::clock::Edges;
@@ -47,14 +47,13 @@ use symbols::{Origin, Symbolizer};
 use crate::closing::Closing;
 use crate::collect::finish;
 use crate::command::Corked;
-use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::OutputFile;
 use crate::probe::{Kernel, Need};
 use crate::progress::State;
-use crate::schedule::Schedule;
 use crate::targets::{Settings, Targets};
 
+pub use asked::Asked;
 use intervals::report_each;
 
 /// A tracing tool's command line.
@@ -105,39 +104,6 @@ pub trait Options: Parser {
     /// It goes on after the run's end, and traces again.
     fn repeats(&self) -> bool {
         false
-    }
-}
-
-/// Options that mean the same in every tool.
-#[derive(Clone, Copy)]
-pub struct Asked<'a> {
-    /// Words, formats, strictness.
-    pub common: &'a Common,
-    /// Tasks to look at.
-    pub targets: &'a Targets,
-    /// `--max-overhead`.
-    pub budget: &'a Budget,
-    /// Times of its reports and of its end.
-    pub schedule: Schedule,
-    /// `-o FILE`.
-    pub outputs: &'a [OutputFile],
-}
-
-impl<'a> Asked<'a> {
-    /// Options of a tool that writes no files.
-    pub fn new(
-        targets: &'a Targets,
-        schedule: impl Into<Schedule>,
-        budget: &'a Budget,
-        common: &'a Common,
-    ) -> Self {
-        Self {
-            common,
-            targets,
-            budget,
-            schedule: schedule.into(),
-            outputs: &[],
-        }
     }
 }
 
