@@ -83,7 +83,8 @@ pub(super) fn read(
     // One such name may end in a number.
     if stacks > 1 && differences == stacks {
         return Err(ReadError::whole(
-            "is a difference of two profiles, with two numbers a line: flame diff compares the profiles themselves",
+            "is a difference of two profiles, with two numbers a line: flame diff compares the profiles themselves; \
+             a number that is part of a name has no blank before it",
         ));
     }
     Ok(recording)
@@ -119,7 +120,7 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (number.first()?.is_ascii_digit() && !stack.is_empty()).then_some((stack, number))
 }
 
-/// Whether a line has another number before its last.
+/// Looks whether a line has another number before its last.
 fn has_number(stack: &[u8]) -> bool {
     split(stack).is_some_and(|(_, number)| parse(number, 1).is_some())
 }

@@ -76,6 +76,9 @@ fn read_plain(
     options: &ReadOptions,
 ) -> Result<Recording, ReadError> {
     let kind = recognise(start);
+    if let Some(Kind::Other(why)) = kind {
+        return Err(ReadError::whole(why));
+    }
     if (options.from.is_some() || options.to.is_some()) && kind != Some(Kind::Perf) {
         return Err(ReadError::whole(
             "has no times to choose from; only perf script text has them",
@@ -91,8 +94,7 @@ fn read_plain(
         Some(Kind::Json) => json::read(input),
         Some(Kind::Pprof) => pprof::read(&whole(input)?),
         Some(Kind::Perf) => perf::read(input, options),
-        Some(Kind::Other(why)) => Err(ReadError::whole(why)),
-        None => Err(ReadError::whole(
+        None | Some(Kind::Other(_)) => Err(ReadError::whole(
             "is not a profile: neither folded, pprof, perf script text nor usekit's JSON",
         )),
     }

@@ -6,7 +6,7 @@ use memchr::memmem;
 struct Format {
     shape: Shape,
     name: &'static str,
-    /// What brings its content here, or shows it.
+    /// The way to bring its content here, or to see it.
     remedy: &'static str,
 }
 
@@ -25,7 +25,7 @@ enum Shape {
     Dtrace,
 }
 
-const TO_PPROF: &str = "go tool pprof -proto -output FILE.pb.gz makes one of it that is";
+const TO_PPROF: &str = "go tool pprof -proto -output OUT.pb.gz FILE makes one of it that is";
 const PERFETTO: &str = "https://ui.perfetto.dev shows it";
 const SPEEDSCOPE: &str = "https://www.speedscope.app shows it";
 const OWN: &str = "take the .json or .pb.gz of the same run";
@@ -45,7 +45,11 @@ const FORMATS: &[Format] = &[
     ),
     binary(b"PK\x03\x04", "a zip archive", "unpack it"),
     binary(b"\x7fELF", "a program", "give a profile of it"),
-    binary(b"gmon", "gprof's data", "gprof PROGRAM FILE prints it"),
+    binary(
+        b"gmon\x01\0\0\0",
+        "gprof's data",
+        "gprof PROGRAM FILE prints it",
+    ),
     binary(
         b"\xff\xfe",
         "text in UTF-16",
@@ -81,7 +85,11 @@ const FORMATS: &[Format] = &[
     starts("heap profile:", "an old heap profile", TO_PPROF),
     starts("goroutine profile:", "Go's text", TO_PPROF),
     starts("threadcreate profile:", "Go's text", TO_PPROF),
-    starts("--- ", "an old profile in pprof's text", TO_PPROF),
+    Format {
+        shape: Shape::Head(" 1 ---"),
+        name: "an old profile in pprof's text",
+        remedy: TO_PPROF,
+    },
     // JSON.
     keys(&["shared", "frames"], "speedscope's JSON", OWN),
     keys(&["$schema", "profiles"], "speedscope's JSON", OWN),
@@ -210,9 +218,15 @@ impl Shape {
     fn is_of(&self, start: &[u8]) -> bool {
         let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
         let text = text.trim_ascii_start();
+        // Numbers of a binary file may look like text.
+        if !matches!(self, Self::Magic(_)) && start.contains(&0) {
+            return false;
+        }
         match self {
             Self::Magic(magic) => start.starts_with(magic),
-            Self::Starts(first) => text.starts_with(first.as_bytes()),
+            Self::Starts(first) => text
+                .get(..first.len())
+                .is_some_and(|own| own.eq_ignore_ascii_case(first.as_bytes())),
             Self::Head(part) => {
                 let line = lines(text).next().unwrap_or_default();
                 memmem::find(line, part.as_bytes()).is_some()
@@ -239,7 +253,7 @@ fn is_dtrace(text: &[u8]) -> bool {
     if text.starts_with(b"CPU")
         && lines(text)
             .next()
-            .is_some_and(|line| line.ends_with(b"FUNCTION:NAME"))
+            .is_some_and(|line| line.trim_ascii_end().ends_with(b"FUNCTION:NAME"))
     {
         return true;
     }
@@ -323,12 +337,16 @@ mod tests {
 
     #[test]
     fn profiles_are_not_refused() {
-        let own: [&[u8]; 6] = [
+        let own: [&[u8]; 9] = [
             b"a;b`c;d 5\n10\n",
             b"# tool: offcputime\nredis;main;read 12\n",
             b"{\"tool\":\"profile\",\"values\":[],\"stacks\":[]}",
             b"swapper     0 [000] 1.5: 1 cpu-clock: \n\tffffffff a ([kernel])\n\n",
             b"main 5",
+            b"gmond;main;read 5",
+            // Locations of a pprof profile, as DTrace's frames and their number.
+            b"\x0a\x04\x08\x60\x00\x0a\x32\x0a",
+            b"--- a/file\n+++ b/file\n",
             b"",
         ];
         for start in own {
