@@ -1,4 +1,4 @@
-//! What a run of any tool is asked for.
+//! Options of a run of any tool.
 
 use budget::Budget;
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use host::procs;
@@ -41,7 +42,7 @@ pub fn block_cgroup_id(path: &Path) -> Result<u64> {
     Ok(metadata.ino())
 }
 
-/// Where v1 has a controller; while it does, v2 knows nothing of that.
+/// Mount of v1 that has a controller; while there is one, v2 knows nothing of that.
 pub(crate) fn v1_mount(controller: &str) -> Option<PathBuf> {
     let has = |options: &str| options.split(',').any(|option| option == controller);
     procs::mounted(|kind, options| kind == "cgroup" && has(options)).map(PathBuf::from)
@@ -50,8 +51,10 @@ pub(crate) fn v1_mount(controller: &str) -> Option<PathBuf> {
 /// Looks whether a process, or a thread, is in a directory of v2 or below.
 pub fn holds(directory: &Path, tid: u32) -> bool {
     let lines = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
-    let mount = cgroup2_mount().unwrap_or_default();
-    is_in(&lines, "", Path::new(&mount), directory)
+    // Asked for every thread of a machine.
+    static MOUNT: OnceLock<PathBuf> = OnceLock::new();
+    let mount = MOUNT.get_or_init(|| cgroup2_mount().unwrap_or_default().into());
+    is_in(&lines, "", mount, directory)
 }
 
 /// `lines`: `ID:CONTROLLERS:PATH`, as in `/proc/PID/cgroup`; v2 has no name of a controller.
@@ -62,6 +65,8 @@ pub(crate) fn is_in(lines: &str, controller: &str, root: &Path, directory: &Path
     });
     fields.any(|(controllers, path)| {
         controllers.split(',').any(|name| name == controller)
+            // Outside of a container's own part of the tree, where that is all that is seen.
+            && !path.split('/').any(|part| part == "..")
             && root
                 .join(path.trim_start_matches('/'))
                 .starts_with(directory)

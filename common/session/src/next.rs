@@ -155,7 +155,7 @@ pub fn line(command: &str, answers: &str) -> String {
 
 /// Looks whether a shell takes a name as it is, and a tool for no option.
 pub fn is_plain(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:@".contains(c);
     !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
 }
 

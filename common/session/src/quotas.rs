@@ -21,6 +21,8 @@ pub struct Quotas {
     v1: Option<PathBuf>,
     v2: Option<PathBuf>,
     accounts: HashMap<PathBuf, Account>,
+    /// There were no more groups than are read.
+    is_whole: bool,
 }
 
 /// `cpu.stat`, since the group was made.
@@ -36,7 +38,7 @@ struct Account {
 pub struct UsedUp {
     /// Its directory.
     pub path: PathBuf,
-    /// Where its hierarchy is mounted.
+    /// Mount of its hierarchy.
     pub root: PathBuf,
     /// It is of cgroup v2.
     pub is_v2: bool,
@@ -57,10 +59,17 @@ impl Quotas {
     pub fn take() -> Self {
         let (v1, v2) = (v1_mount("cpu"), cgroup2_mount().map(PathBuf::from));
         let roots = v1.iter().chain(&v2);
-        let all = roots.flat_map(|root| directories(root, MOST_LISTED));
+        let lists: Vec<Vec<PathBuf>> = roots.map(|root| directories(root, MOST_LISTED)).collect();
+        let is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
+        let all = lists.into_iter().flatten();
         let accounts = all.filter_map(|path| Some((account(&path)?, path)));
         let accounts = accounts.map(|(account, path)| (path, account)).collect();
-        Self { v1, v2, accounts }
+        Self {
+            v1,
+            v2,
+            accounts,
+            is_whole,
+        }
     }
 
     /// Those that were used up between `before` and now, the longest first.
@@ -70,9 +79,9 @@ impl Quotas {
             .accounts
             .iter()
             .filter_map(|(path, now)| {
-                // A group that is new began at 0.
-                let before = before.accounts.get(path).unwrap_or(&zero);
-                self.used_up(path, now, before)
+                // A group that is new began at 0, unless it was there and not read.
+                let began = Some(&zero).filter(|_| before.is_whole);
+                self.used_up(path, now, before.accounts.get(path).or(began)?)
             })
             .collect();
         found.rank_by_key(|group| (Reverse(group.throttled_ns), group.path.clone()));
@@ -105,7 +114,8 @@ impl UsedUp {
         self.is_in(&lines)
     }
 
-    fn is_in(&self, lines: &str) -> bool {
+    /// The same of the lines of a `/proc/PID/cgroup`.
+    pub fn is_in(&self, lines: &str) -> bool {
         let controller = if self.is_v2 { "" } else { "cpu" };
         cgroups::is_in(lines, controller, &self.root, &self.path)
     }
@@ -229,6 +239,7 @@ mod tests {
             v1,
             v2,
             accounts: accounts.into_iter().collect(),
+            is_whole: true,
         }
     }
 
@@ -244,6 +255,10 @@ mod tests {
             assert!(first.used_up_since(&first).is_empty());
             assert!(last.used_up_since(&last).is_empty());
             assert_eq!(then.used_up_since(&first)[0].used_up, 5);
+            let mut none = Quotas::default();
+            assert!(last.used_up_since(&none).is_empty(), "it may be old");
+            none.is_whole = true;
+            assert_eq!(last.used_up_since(&none)[0].used_up, 23);
             let [found] = &last.used_up_since(&then)[..] else {
                 panic!("one group")
             };
