@@ -107,26 +107,31 @@ fn slow_waits_of_a_sleeper_are_all_printed_and_never_behind_an_idle_task() {
     }
 }
 
-/// Who computes beside them is no reason for their waits.
+/// Neighbours that compute are no reason for their waits.
 #[test]
 fn a_quota_that_is_used_up_is_named_in_place_of_neighbours() {
     let _machine = Machine::alone();
-    let mut workload = Workload::spinners(1, 2);
+    for threads in [1, 4] {
+        assert_quota_is_named(threads);
+    }
+}
+
+fn assert_quota_is_named(threads: u32) {
+    let mut workload = Workload::spinners(threads, 2);
     let pid = workload.pid();
     let cgroup = Cgroup::short_of_cpu(pid);
     let before = cgroup.throttled_periods();
-    let text = Tool::attached("runqlat", format!("-p {pid} 1 1"));
-    let json = Tool::attached("runqlat", format!("-j -p {pid} 1 1"));
-    let other = Tool::attached("runqlat", format!("-j -p {} 1 1", std::process::id()));
-    workload.go();
-    let (text, report) = (text.finish().stdout, json.finish().report());
-    let of_others = other.finish().report();
+    let text = Tool::attached("runqlat", format!("-p {pid}"));
+    let json = Tool::attached("runqlat", format!("-j -p {pid}"));
+    let other = Tool::attached("runqlat", format!("-j -p {}", std::process::id()));
+    workload.work();
+    let (text, report) = (text.end().stdout, json.end().report());
+    let of_others = other.end().report();
     let most = cgroup.throttled_periods() - before;
     let head = format!(
         "threads waited for want of CPU quota of {}:\n  5.00 ms per 50.0 ms, used up in ",
         cgroup.path()
     );
-    workload.results();
     workload.finish();
     assert!(text.starts_with(&head), "{text}");
     assert!(!text.contains("WAITED BEHIND"), "{text}");
@@ -135,10 +140,12 @@ fn a_quota_that_is_used_up_is_named_in_place_of_neighbours() {
     assert_within("periods", number(quota, "used_up"), 10..=most, quota);
     let waited = number(only(&report, "groups"), "sum_ns");
     let throttled = number(quota, "throttled_ns");
+    // All threads wait while their CPU stands still.
+    let threads = u64::from(threads);
     assert_within(
         "throttled",
         throttled,
-        waited / 2..=waited + 100_000_000,
+        waited / 2 / threads..=waited / threads + 100_000_000,
         quota,
     );
     assert!(list(&of_others, "quotas").is_empty(), "{of_others}");

@@ -21,6 +21,7 @@ pub(crate) fn used_up(targets: &Targets, now: &Quotas, before: &Quotas) -> Vec<U
         false => vec![own],
     };
     used_up.retain(|group| match &targets.cgroup {
+        _ if targets.kernel_threads => false,
         Some(directory) => group.is_related(directory),
         None if tids.is_empty() => targets.comm.is_none(),
         None => tids.iter().any(|tid| group.holds(*tid)),
@@ -28,23 +29,30 @@ pub(crate) fn used_up(targets: &Targets, now: &Quotas, before: &Quotas) -> Vec<U
     used_up
 }
 
-/// The group whose quota is what threads waited for, if that is most of their waits' time.
-pub(crate) fn at_fault(interval: &Interval) -> Option<&UsedUp> {
+/// The group whose quota is what threads waited for: it stood still for most of their waits' time, or where
+/// threads of it were asked for, in most of its periods. Several of them wait while one run queue stands still.
+pub(crate) fn at_fault<'a>(args: &Args, interval: &'a Interval) -> Option<&'a UsedUp> {
     let groups = interval.waits.iter();
     let waited_ns: u64 = groups.map(|waits| waits.histogram.sum()).sum();
     let throttled_ns: u64 = interval.quotas.iter().map(|one| one.throttled_ns).sum();
-    let is_it = throttled_ns > 0 && throttled_ns >= waited_ns / 2;
-    interval.quotas.first().filter(|_| is_it)
+    let first = interval.quotas.first().filter(|_| waited_ns > 0)?;
+    let targets = &args.targets;
+    let has_ids = !targets.pids.is_empty() || !targets.tids.is_empty();
+    let is_chosen = has_ids || targets.cgroup.is_some() || !targets.command.is_empty();
+    let length_ns = interval.end_ns - interval.start_ns;
+    let is_most = throttled_ns > 0 && throttled_ns >= waited_ns / 2;
+    let is_usual = 2 * first.used_up >= first.periods && first.throttled_ns >= length_ns / 10;
+    (is_most || is_chosen && is_usual).then_some(first)
 }
 
 /// Writes what is known of the first group, if there is one.
-pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
+pub(crate) fn write(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
     let Some(quota) = interval.quotas.first() else {
         return Ok(());
     };
     let [whose, how] = quota.describe();
     let time = units::duration(quota.throttled_ns);
-    match at_fault(interval) {
+    match at_fault(args, interval) {
         Some(_) => writeln!(out, "threads waited for want of {whose}:")?,
         None => writeln!(out, "some waits are for want of {whose}:")?,
     }
@@ -56,9 +64,12 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
 }
 
 /// The line of the command that tells what spends it.
-pub(crate) fn next(args: &Args, quota: &UsedUp) -> Option<String> {
-    let target = quota.target(args.targets.pids.first().copied())?;
-    Some(Step::CpuTime.line_for(&target, "what uses up the quota"))
+pub(crate) fn next(args: &Args, quota: &UsedUp) -> String {
+    match quota.target(args.targets.pids.first().copied()) {
+        Some(target) => Step::CpuTime.line_for(&target, "what uses up the quota"),
+        None if quota.is_v2 => Step::Groups.line(""),
+        None => Step::Shortages.line(""),
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +133,11 @@ mod tests {
         assert!(found.contains("WAITS  RAN MEANWHILE\n"), "{found}");
         let next = "next: profile -p 7 10   # what uses up the quota\n";
         assert!(found.contains(next), "{found}");
-        let other = text("-p 7", &interval(399 * MS));
+        let of_several = text("-p 7", &interval(399 * MS));
+        assert!(of_several.starts_with("threads waited for"), "{of_several}");
+        let rare = text("-p 7", &interval(99 * MS));
+        assert!(rare.starts_with("some waits are for"), "{rare}");
+        let other = text("", &interval(399 * MS));
         assert!(other.starts_with("some waits are for want of CPU quota of /cg/pod:\n"));
         assert!(other.contains("WAITS  WAITED BEHIND\n"), "{other}");
         assert!(other.contains("# what neighbour runs\n"), "{other}");

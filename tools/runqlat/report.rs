@@ -61,7 +61,7 @@ pub(crate) fn write(
 }
 
 pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
-    quota::write(interval, out)?;
+    quota::write(args, interval, out)?;
     let cgroups = if args.group() == Group::Cgroup {
         cgroups::paths()
     } else {
@@ -84,7 +84,7 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
     if let Some(estimates) = &interval.estimates {
         writeln!(out, "{}", estimates.describe("waits"))?;
     }
-    write_culprits(interval, out)?;
+    write_culprits(args, interval, out)?;
     for open in interval.open.iter().take(TOP_OPEN) {
         writeln!(
             out,
@@ -101,8 +101,8 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
             interval.open.len() - TOP_OPEN
         )?;
     }
-    let next = match quota::at_fault(interval) {
-        Some(quota) => quota::next(args, quota),
+    let next = match quota::at_fault(args, interval) {
+        Some(quota) => Some(quota::next(args, quota)),
         None => next(interval),
     };
     if let Some(next) = next {
@@ -121,11 +121,11 @@ fn next(interval: &Interval) -> Option<String> {
     (culprit.caused_ns > least_ns).then(|| Step::CpuTime.line_for(&target, &answers))
 }
 
-fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
+fn write_culprits(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
     if interval.culprits.is_empty() {
         return Ok(());
     }
-    let title = match quota::at_fault(interval) {
+    let title = match quota::at_fault(args, interval) {
         Some(_) => "RAN MEANWHILE",
         None => "WAITED BEHIND",
     };
