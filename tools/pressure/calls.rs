@@ -35,8 +35,10 @@ fn parse(call: &str, file_type: impl Fn(u64) -> u8) -> Option<Blocked> {
         .map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok())
         .collect();
     let words = words?;
-    let stack = *words.get(words.len().checked_sub(2)?)?;
-    if stack == 0 {
+    let at = words.len().checked_sub(2)?;
+    let (stack, instruction) = (*words.get(at)?, *words.get(at + 1)?);
+    // A 32-bit program has other numbers of calls.
+    if stack == 0 || stack.max(instruction) <= u64::from(u32::MAX) {
         return None;
     }
     let mut wait = Wait {
@@ -50,7 +52,8 @@ fn parse(call: &str, file_type: impl Fn(u64) -> u8) -> Option<Blocked> {
             .get(number / 64)
             .is_some_and(|bits| bits >> (number % 64) & 1 == 1)
         {
-            wait.file_type = file_type(*first);
+            // An int, too.
+            wait.file_type = file_type(*first & u64::from(u32::MAX));
         }
         if i32::from(syscall) == waits::futex_syscall() {
             wait.futex_op = (operation & 0x7f) as u8;
@@ -101,11 +104,11 @@ mod tests {
     #[test]
     fn a_line_tells_the_call_and_how_deep_it_is() {
         let lock = format!(
-            "{} 0x7f00 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f01",
+            "{} 0x7f00 0x80 0x2 0x0 0x0 0x0 0x7ffe7ffd10 0x7f01",
             libc::SYS_futex
         );
         let blocked = parse(&lock, |_| 0).expect("a wait");
-        assert_eq!(blocked.stack, 0x7f_fd10);
+        assert_eq!(blocked.stack, 0x7f_fe7f_fd10);
         assert_eq!((blocked.wait.futex_op, blocked.wait.futex_value), (0, 2));
         assert!(!blocked.wait.may_be_idle());
         assert_eq!(reason(&lock), Reason::Futex);
@@ -113,11 +116,12 @@ mod tests {
         let wait = parse(&condition, |_| 0).expect("a wait").wait;
         assert_eq!((wait.futex_op, wait.futex_value), (9, 0x100));
         assert!(wait.may_be_idle());
-        let of =
-            |number: libc::c_long, fd: u8| format!("{number} 0x{fd} 0x1 0x2 0x0 0x0 0x0 0x9 0x8");
+        let of = |number: libc::c_long, fd: u8| {
+            format!("{number} 0x{fd} 0x1 0x2 0x0 0x0 0x0 0x900000000 0x8")
+        };
         assert_eq!(reason(&of(libc::SYS_recvfrom, 3)), Reason::Socket);
         assert_eq!(reason(&of(libc::SYS_flock, 5)), Reason::FileLock);
-        assert_eq!(reason("-1 0x7ffd10 0x7f01"), Reason::PageFault);
+        assert_eq!(reason("-1 0x7ffe7ffd10 0x7f01"), Reason::PageFault);
     }
 
     #[test]
@@ -130,6 +134,8 @@ mod tests {
             "x 0x1 0x2",
             "202 0x1 2 0x3",
             "99999 0x1 0x2 0x3",
+            // A program of 32 bits.
+            "240 0x7f00 0x80 0x2 0x0 0x0 0x0 0xffffd10 0xf7f01",
         ] {
             assert_eq!(parse(line, |_| 0), None, "{line}");
         }
@@ -160,7 +166,9 @@ mod tests {
         });
         let other = told.recv().expect("its ID");
         let reason = loop {
-            if let Some(blocked) = of(std::process::id(), other) {
+            // On its way it may wait for a page.
+            let blocked = of(std::process::id(), other);
+            if let Some(blocked) = blocked.filter(|blocked| blocked.wait.syscall >= 0) {
                 break blocked.wait.reason();
             }
             std::thread::yield_now();

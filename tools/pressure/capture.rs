@@ -1,6 +1,7 @@
 //! From attaching to the last interval.
 
 use std::cmp::Reverse;
+use std::fs;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -231,11 +232,12 @@ impl Capture {
         let edge = Edge {
             ns,
             psi,
-            quotas: self.quotas(throttled_ns),
             usage: utilisation::Snapshot::take(),
             throttled_ns,
             block_errors: harvest::block_errors(&self.skel)?,
             cgroups: self.all_cgroups.as_deref().map(Snapshots::take),
+            // The slowest: the kernel sums up the account of each group.
+            quotas: self.quotas(throttled_ns),
         };
         let tasks = self.take_gathered();
         Ok((edge, tasks))
@@ -252,16 +254,33 @@ impl Capture {
     /// Groups whose quota was used up, the one with most of the time that was lost first.
     fn quotas_since(&self, before: &Edge, victims: &[Party]) -> Vec<Quota> {
         let used_up = self.edge.quotas.used_up_since(&before.quotas);
+        if used_up.is_empty() {
+            return Vec::new();
+        }
+        let groups_of = |tgid: &u32| fs::read_to_string(format!("/proc/{tgid}/cgroup")).ok();
+        let of_victims: Vec<(&Party, u32, String)> = victims
+            .iter()
+            .filter_map(|party| Some((party, party.tgid?, groups_of(&party.tgid?)?)))
+            .collect();
         let mut quotas: Vec<(u64, Quota)> = Vec::new();
         for group in used_up {
-            let losses = victims.iter().filter_map(|party| {
-                let tgid = party.tgid.filter(|tgid| group.holds(*tgid))?;
-                Some((party.lost_ns[ON_CPU], tgid))
-            });
-            let losses: Vec<(u64, u32)> = losses.collect();
-            let lost_ns = losses.iter().map(|(ns, _)| ns).sum();
-            let victim = losses.into_iter().max().map(|(_, tgid)| tgid);
-            quotas.push((lost_ns, Quota { group, victim }));
+            let own = of_victims.iter().filter(|(.., lines)| group.is_in(lines));
+            let losses: Vec<(u64, u32, u64)> = own
+                .map(|(party, tgid, _)| (party.lost_ns[ON_CPU], *tgid, party.threads))
+                .collect();
+            let lost_ns = losses.iter().map(|(ns, ..)| ns).sum();
+            // A thread stands still with one run queue at a time.
+            let threads: u64 = losses.iter().map(|(.., threads)| threads).sum();
+            let most_ns = group.throttled_ns.saturating_mul(threads).min(lost_ns);
+            let victim = losses.into_iter().max().map(|(_, tgid, _)| tgid);
+            quotas.push((
+                lost_ns,
+                Quota {
+                    group,
+                    victim,
+                    most_ns,
+                },
+            ));
         }
         if self.filter.is_choice() {
             quotas.retain(|(_, quota)| quota.victim.is_some());
@@ -297,13 +316,18 @@ impl Capture {
                 filter.names(tgid, tid, comm)
             })
         });
-        let own_tgid = std::process::id();
-        let not_us = |party: &parties::Party| party.tgid != Some(own_tgid);
+        let not_us = |party: &Party| party.tgid != Some(std::process::id());
         let cgroups = now.cgroups.as_ref().zip(before.cgroups.as_ref());
         let mut victims = parties::group(&wanted);
         victims.retain(not_us);
+        let quotas = self.quotas_since(&before, &victims);
+        let mut throttled_ns = now.throttled_ns.saturating_sub(before.throttled_ns);
+        if self.filter.is_choice() {
+            // Others' time is in it.
+            throttled_ns = throttled_ns.min(quotas.iter().map(|quota| quota.most_ns).sum());
+        }
         Ok(Interval {
-            quotas: self.quotas_since(&before, &victims),
+            quotas,
             waits: self.looks.take(self.filter.is_choice()),
             start_ns: before.ns,
             end_ns: now.ns,
@@ -318,7 +342,7 @@ impl Capture {
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             task_ns,
-            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
+            throttled_ns,
             victims,
             culprits: parties::group(&tasks).into_iter().filter(not_us).collect(),
             cgroups: cgroups.map_or_else(Vec::new, |(now, before)| now.since(before)),

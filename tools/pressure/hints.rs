@@ -29,13 +29,13 @@ impl Hint {
     }
 }
 
-/// Where nothing is short and all waits are idle: for whatever threads wait for, of the process asked about.
+/// Hint where nothing is short and all waits are idle: for whatever threads wait for, of the process asked about.
 pub(crate) fn of_idle(asked: Option<u32>) -> Hint {
     let target = asked.map_or(String::new(), |tgid| format!("-p {tgid}"));
     Hint::saying(Step::Waits, &target, "where threads wait, and why")
 }
 
-/// For the largest wait that is not idle.
+/// Hint for the largest wait that is not idle.
 pub(crate) fn of_waits(row: &Waiting) -> Hint {
     let step = match row.reason {
         // lockstat leaves out what may be a condition variable.
@@ -79,10 +79,16 @@ pub(crate) fn hints(
     found
 }
 
-/// Where there is no process to name: all of them have ended.
+/// Hint where there is no process to name: all of them have ended.
 fn of_machine(interval: &Interval, resource: Resource) -> Option<Hint> {
     let step = match resource {
-        Resource::Cpu if interval.quota_at_fault().is_some() => Step::Groups,
+        Resource::Cpu
+            if interval
+                .quota_at_fault()
+                .is_some_and(|quota| quota.group.is_v2) =>
+        {
+            Step::Groups
+        }
         Resource::Cpu => Step::RunQueue,
         Resource::Memory => Step::PageFaults,
         Resource::Io | Resource::Irq => return None,

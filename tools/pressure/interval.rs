@@ -56,8 +56,10 @@ pub(crate) struct Interval {
 /// A group whose CPU quota was used up.
 pub(crate) struct Quota {
     pub(crate) group: UsedUp,
-    /// Of the processes in it that live, the one that lost most.
+    /// The process in it that lost most, of those that live.
     pub(crate) victim: Option<u32>,
+    /// Its threads, of those asked for, waited for it no longer than that, ns.
+    pub(crate) most_ns: u64,
 }
 
 /// Where the tables by `ON_…` have a resource.

@@ -5,7 +5,7 @@ use profile::style::Style;
 /// Columns of a line.
 pub(crate) const WIDTH: usize = 80;
 
-/// How it looks.
+/// Looks of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) style: Style,

@@ -99,12 +99,14 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
     }
 }
 
-/// `17 I/Os`, with a reason where there are no bytes to them, or none to the bytes.
+/// `17 I/Os`, with a reason where there are no bytes to them, or no I/O to the bytes. Whoever dirties a page is charged for its
+/// bytes, whoever writes it back submits the I/O.
 fn submitted(party: &Party) -> String {
     let ios = units::counted(party.ios, "I/Os");
-    match (party.ios, party.read_bytes + party.written_bytes) {
-        (_, 0) => format!("{ios} without data (flush, discard)"),
-        (0, _) => "dirtied only, written by others".into(),
+    match (party.ios, party.read_bytes, party.written_bytes) {
+        (_, 0, 0) => format!("{ios}, no data of its own (write-back, flush, discard)"),
+        (0, 0, _) => "dirtied only, written by others".into(),
+        (0, ..) => "not through a disk of this machine".into(),
         _ => ios,
     }
 }
@@ -180,7 +182,10 @@ mod tests {
         assert_eq!(name(7, 4096), pair("4.00 KiB", "db 1, 7 I/Os"));
         assert_eq!(
             name(1, 0),
-            pair("0 B", "db 1, 1 I/O without data (flush, discard)")
+            pair(
+                "0 B",
+                "db 1, 1 I/O, no data of its own (write-back, flush, discard)"
+            )
         );
         assert_eq!(
             name(0, 4096),

@@ -7,9 +7,10 @@ use profile::table::{Column, Table};
 use profile::text::sentence;
 use profile::units;
 
-use crate::pressure::interval::{Interval, index_of};
+use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
 use crate::pressure::look::{Look, WIDTH};
 use crate::pressure::psi::Resource;
+use crate::pressure::waits::Waiting;
 use crate::pressure::{sections, stacks};
 
 /// Pressed from this share of the time on, percent: below, nobody would notice.
@@ -55,15 +56,16 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
         false => format!("short of {}", short.join(", ")),
     };
     let mut parts = vec![format!("{time}  {clock}{whose}: {short}")];
+    let is_much = |row: &&Waiting| row.at_a_time >= LEAST_THREADS;
     let waiting = match pressed.is_empty() {
-        true => interval.waits.rows.first(),
+        true => interval.waits.rows.first().filter(is_much),
         false => interval.locks(),
     };
     parts.extend(waiting.map(sections::waits_for));
     sentence(&parts, ";", WIDTH)
 }
 
-/// What is short: the CPU's name is that of the quota where that is why.
+/// Name of what is short: the CPU's name is that of the quota where that is why.
 fn at_fault(interval: &Interval, resource: Resource) -> String {
     match interval.quota_at_fault() {
         Some(quota) if resource == Resource::Cpu => format!("CPU quota of {}", quota.group.name()),

@@ -213,6 +213,7 @@ fn a_quota_is_named_in_place_of_neighbours() {
                 ..UsedUp::default()
             },
             victim: Some(7),
+            most_ns: 0,
         }],
         ..example()
     };

@@ -1,4 +1,4 @@
-//! What is below the table: a section for each resource that is short, and one for what else threads wait for.
+//! Text below the table: a section for each resource that is short, and one for what else threads wait for.
 
 use std::io::{self, Write};
 
@@ -54,7 +54,7 @@ pub(crate) fn write(
     )
 }
 
-/// What threads lost beside what PSI says: each thread counts for itself, PSI counts a moment once.
+/// Threads' losses beside what PSI says: each thread counts for itself, PSI counts a moment once.
 fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) -> String {
     let lost = units::duration(interval.task_ns[index]);
     let what = match resource {
@@ -83,9 +83,10 @@ fn write_quotas(interval: &Interval, look: Look, out: &mut impl Write) -> io::Re
         return Ok(());
     };
     let [whose, how] = quota.group.describe();
-    let time = match look.is_filtered {
-        true => String::new(),
-        false => format!("{} of it ", units::duration(interval.throttled_ns)),
+    let time = match (look.is_filtered, interval.quota_at_fault()) {
+        (false, _) => format!("{} of it ", units::duration(interval.throttled_ns)),
+        (true, Some(_)) => String::new(),
+        (true, None) => "some of it ".into(),
     };
     writeln!(out, "  {time}for want of {whose}:")?;
     writeln!(out, "  {how}")?;
@@ -156,7 +157,7 @@ fn what(waiting: &Waiting) -> &'static str {
     }
 }
 
-/// What threads wait for that is no resource: all of it where nothing is short (`is_all`), locks otherwise.
+/// Waits of threads for what is no resource: all of it where nothing is short (`is_all`), locks otherwise.
 pub(crate) fn write_waits(
     interval: &Interval,
     is_all: bool,

@@ -43,7 +43,7 @@ impl Filter {
                 .is_none_or(|glob| glob.matches(comm.as_bytes()))
     }
 
-    /// Whether it leaves anything out.
+    /// Looks whether it leaves anything out.
     pub(crate) fn is_choice(&self) -> bool {
         !self.tgids.is_empty()
             || !self.tids.is_empty()

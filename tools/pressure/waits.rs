@@ -34,7 +34,7 @@ const LEAST_MOVES: u64 = 2;
 /// Times that a thread gets a CPU in a second above which it is not idle: it passes something to and fro.
 const BRISK: f64 = 5_000.0;
 
-/// What threads of a process wait for.
+/// Waits of a process's threads.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Waiting {
     pub(crate) tgid: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Waiting {
 /// An interval's waits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
-    /// How often every thread was looked at.
+    /// Number of times that every thread was looked at.
     pub(crate) rounds: u64,
     /// The most first; none of threads with nothing to do.
     pub(crate) rows: Vec<Waiting>,
@@ -75,10 +75,10 @@ pub(crate) struct Looks {
     programs: HashMap<u32, bool>,
 }
 
-/// What is known of a thread.
+/// Knowledge of a thread.
 #[derive(Default)]
 struct Thread {
-    /// How often it has got a CPU; 0: the kernel does not count.
+    /// Number of times that it has got a CPU; 0: the kernel does not count.
     slices: u64,
     looked_ns: u64,
     now: Option<Blocked>,
@@ -272,7 +272,7 @@ fn is_lock(blocked: &Blocked) -> bool {
     }
 }
 
-/// How often a thread has got a CPU; 0: not known.
+/// Number of times that a thread has got a CPU; 0: not known.
 fn slices(tgid: u32, tid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{tgid}/task/{tid}/schedstat"));
     let text = text.unwrap_or_default();
