@@ -53,7 +53,7 @@ fn wrong(interval: &Interval) -> Vec<String> {
     wrong
 }
 
-/// Of reads and of writes, or where these are not told apart, of all; in the phase that took longest.
+/// Percentiles of reads and of writes, or where these are not told apart, of all; in the phase that took longest.
 fn latencies(args: &Args, interval: &Interval) -> String {
     let phases = by_share(args, interval);
     let Some((phase, _)) = phases.first().copied() else {

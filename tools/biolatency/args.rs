@@ -147,7 +147,7 @@ impl Args {
         self.by_disk || self.by_flags || self.by_process || self.by_cgroup
     }
 
-    /// Whether reads and writes are told apart: other groups would be split by it, and there may be many.
+    /// Looks whether reads and writes are told apart: other groups would be split by it, and there may be many.
     pub(crate) fn tells_operations(&self) -> bool {
         self.by_flags || !self.is_grouped()
     }

@@ -65,7 +65,7 @@ fn merged(groups: &[Group<group_id>], is_wanted: impl Fn(&group_id) -> bool) -> 
     sum
 }
 
-/// As the BPF side's `request_class`.
+/// Kinds of the BPF side's `request_class`.
 fn class_of(opf: u32) -> usize {
     match opf & OP_MASK {
         FIRST_PASSTHROUGH.. => PASSTHROUGH,

@@ -58,7 +58,7 @@ fn rows(machine: &Machine) -> Rows {
     rows
 }
 
-/// For each seed.
+/// Number for each seed.
 const WINDOWS: u32 = 100;
 
 /// All that happened until now was in the first window of several.
@@ -121,7 +121,7 @@ fn pass_on(machine: &mut Machine, described: &HashMap<u32, usize>, case: &str) -
     under_way
 }
 
-/// What a window that began then, with these waits under way, and ends now adds to the rows.
+/// Adds to the rows what a window that began then, with these waits under way, and ends now counts.
 fn add_window(machine: &Machine, begin_ns: u64, under_way: &HashMap<u32, u8>, truth: &mut Rows) {
     let end_ns = machine.now + 1;
     let logs = machine.logs(begin_ns..=machine.now);

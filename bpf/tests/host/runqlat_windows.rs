@@ -93,7 +93,7 @@ fn assert_window_ends(machine: &mut Machine, from_ns: u64, half: u32, waiting: &
     }
 }
 
-/// For each seed.
+/// Number for each seed.
 const WINDOWS: u32 = 100;
 
 /// All that happened until now was before the first window of several.

@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Whether a load without memory runs in a millisecond: in a quarter of them.
+    /// Looks whether a load without memory runs in a millisecond: in a quarter of them.
     fn runs(millisecond: u64) -> bool {
         let mut random = millisecond + 1;
         uniform(&mut random);
