@@ -365,3 +365,32 @@ void host_take_rows(void (*row)(void *to, const __u64 numbers[6]), void *to)
 
 	host_visit(&offcpu_time, host_takes_row, &taking);
 }
+
+/* Waits shorter than this go without a user stack. */
+void host_stacks_from(__u64 ns)
+{
+	stacks_from_ns = ns;
+}
+
+bool host_goes_without_stack(__u32 cpu, __u64 length_ns)
+{
+	host_set(0, cpu, NULL);
+	return goes_without_stack(length_ns);
+}
+
+/* Waits without, their time, and that of all, up to 10 ms each. */
+void host_left_out(struct left_out_sums *to)
+{
+	__u32 zero = 0;
+
+	__builtin_memset(to, 0, sizeof(*to));
+	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
+		struct left_out_sums *sums;
+
+		host_set(0, cpu, NULL);
+		sums = bpf_map_lookup_elem(&left_out, &zero);
+		to->waits += sums->waits;
+		to->ns += sums->ns;
+		to->of_ns += sums->of_ns;
+	}
+}

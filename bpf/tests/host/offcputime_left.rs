@@ -1,9 +1,11 @@
 //! Threads that stop being targets while they live: offcputime accounts for their time until then, and for the wait that it loses.
 
+use fastrand::Rng;
 use oracle::Kind;
 
 use crate::asked::{Off, assert_as_asked, offs};
 use crate::host::machine::{Life, Machine, Task, play};
+use crate::host::{self, Host};
 
 /// `struct host_account` of host/offcputime.c.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,4 +112,57 @@ fn times_that_end_outside_the_scheduler_are_the_same() {
 #[test]
 fn those_that_leave_are_accounted_for() {
     play("offcputime", assert_left);
+}
+
+/// `struct left_out_sums` of offcputime.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct LeftOut {
+    waits: u64,
+    ns: u64,
+    of_ns: u64,
+}
+
+/// A long wait counts for no more than 10 ms of all.
+#[test]
+fn short_waits_go_without_stack_and_are_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime");
+    for seed in 0..100 {
+        let (host, mut rng) = (Host::load(&object), Rng::with_seed(seed));
+        // SAFETY: the types of host/offcputime.c.
+        let (from, goes) = unsafe {
+            type From = unsafe extern "C" fn(u64);
+            type Goes = unsafe extern "C" fn(u32, u64) -> bool;
+            let from = host.function::<From>("host_stacks_from");
+            (from, host.function::<Goes>("host_goes_without_stack"))
+        };
+        let (mut truth, mut least_ns) = (LeftOut::default(), 0);
+        for _ in 0..1_000 {
+            if rng.u32(0..100) == 0 {
+                least_ns = rng.choice([0, 1, 50_000, 20_000_000]).expect("some");
+                // SAFETY: its type.
+                unsafe { from(least_ns) };
+            }
+            let [short, long] = [rng.u64(0..100_000), rng.u64(0..1 << 30)];
+            let ns = rng.choice([least_ns, short, long]).expect("some");
+            let is_short = ns < least_ns;
+            // SAFETY: its type.
+            assert_eq!(
+                unsafe { goes(rng.u32(0..4), ns) },
+                is_short,
+                "seed {seed}, {ns}"
+            );
+            truth.of_ns += if least_ns > 0 { ns.min(10_000_000) } else { 0 };
+            truth.waits += u64::from(is_short);
+            truth.ns += if is_short { ns } else { 0 };
+        }
+        let mut told = LeftOut::default();
+        // SAFETY: its type.
+        unsafe {
+            type Told = unsafe extern "C" fn(*mut LeftOut);
+            host.function::<Told>("host_left_out")(&raw mut told);
+        }
+        assert_eq!(told, truth, "seed {seed}");
+    }
 }
