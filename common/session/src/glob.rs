@@ -22,6 +22,11 @@ pub struct Glob {
 }
 
 impl Glob {
+    /// The pattern as it was given.
+    pub(crate) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
     /// The same steps as `glob_match` in `bpf/include/glob.bpf.h`.
     pub fn matches(&self, name: &[u8]) -> bool {
         let step = |state: u32, byte: &u8| {

@@ -15,6 +15,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use stacks::unwind::Wanted;
 
 use crate::glob::Glob;
+use crate::next::{is_plain, is_plain_path};
 use crate::probe::Kernel;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
@@ -106,6 +107,30 @@ impl Targets {
         let has_kind = self.user_threads || self.kernel_threads;
         let has_ids = !self.pids.is_empty() || !self.tids.is_empty();
         !(has_ids || has_names || has_kind) && self.command.is_empty()
+    }
+
+    /// Options that choose the same for another command: processes and threads that are still there, and names that a shell takes as
+    /// they are. Empty: nothing was chosen, or nothing is left of it.
+    pub fn to_options(&self, is_there: fn(u32) -> bool) -> String {
+        let there = |ids: &[u32]| -> Option<String> {
+            let ids = ids.iter().filter(|id| is_there(**id));
+            let ids: Vec<String> = ids.map(u32::to_string).collect();
+            (!ids.is_empty()).then(|| ids.join(","))
+        };
+        let comm = self.comm.as_ref().map(Glob::pattern);
+        let cgroup = self.cgroup.as_deref().and_then(Path::to_str);
+        let options = [
+            ("-p", there(&self.pids)),
+            ("-t", there(&self.tids)),
+            ("--comm", comm.filter(|c| is_plain(c)).map(str::to_owned)),
+            (
+                "--cgroup",
+                cgroup.filter(|c| is_plain_path(c)).map(str::to_owned),
+            ),
+        ];
+        let given = options.into_iter();
+        let given = given.filter_map(|(option, value)| Some(format!("{option} {}", value?)));
+        given.collect::<Vec<String>>().join(" ")
     }
 
     /// Checks that everything named exists. Nothing has been loaded yet.
@@ -284,6 +309,28 @@ mod tests {
         };
         let message = targets.resolve().unwrap_err().to_string();
         assert!(message.starts_with("no process 4294967295"), "{message}");
+    }
+
+    #[test]
+    fn options_for_another_command_name_what_is_there_and_what_a_shell_takes() {
+        let targets = Targets {
+            pids: vec![7, 8, 9],
+            tids: vec![8],
+            comm: Some("cc1".parse().unwrap()),
+            cgroup: Some("/sys/fs/cgroup/a.slice".into()),
+            ..Targets::default()
+        };
+        assert_eq!(
+            targets.to_options(|id| id != 8),
+            "-p 7,9 --comm cc1 --cgroup /sys/fs/cgroup/a.slice"
+        );
+        let hostile = Targets {
+            pids: vec![8],
+            comm: Some("cc*; reboot".parse().unwrap()),
+            cgroup: Some("/a b/$(c)".into()),
+            ..Targets::default()
+        };
+        assert_eq!(hostile.to_options(|id| id != 8), "");
     }
 
     #[test]
