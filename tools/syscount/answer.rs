@@ -16,6 +16,8 @@ use crate::syscount::names;
 pub(crate) const WIDTH: usize = 80;
 /// Calls that take less on average do so on a CPU, ns.
 const SHORT_NS: u64 = 20_000;
+/// A row with this part of the worst one's time is worth a look where nothing is left of that.
+const LARGE: u64 = 10;
 
 /// The call to look at and whose it is, then the sums. `work` and `waits`: the rows of both tables in their order.
 pub(crate) fn lines(
@@ -86,14 +88,13 @@ fn of(args: &Args, row: &Row) -> String {
 }
 
 /// The command that looks further, and what it answers. `work`: rows without those that wait, in the order of the report.
-pub(crate) fn next(args: &Args, work: &[&Row], window_ns: u64) -> String {
-    let chosen = match &args.targets.pids[..] {
-        [] => String::new(),
-        pids => {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            format!("-p {}", pids.join(","))
-        }
-    };
+pub(crate) fn next(
+    args: &Args,
+    work: &[&Row],
+    window_ns: u64,
+    is_there: fn(u32) -> bool,
+) -> String {
+    let chosen = args.targets.to_options(is_there);
     if args.only_failures() {
         let error = work.first().and_then(|row| most(row)).map(names::error);
         return match error.filter(|_| args.errno.is_none()) {
@@ -101,18 +102,23 @@ pub(crate) fn next(args: &Args, work: &[&Row], window_ns: u64) -> String {
             None => Step::Calls.line_for(&chosen, "all calls, and their time"),
         };
     }
+    let all_ns: u64 = work.iter().map(|row| row.time_ns).sum();
     // Less than a hundredth of one CPU is nobody's trouble.
-    let Some(row) = work.first().filter(|row| row.time_ns > window_ns / 100) else {
+    let Some(worst) = work.first().filter(|_| all_ns > window_ns / 100) else {
         return match chosen.as_str() {
             "" => Step::Shortages.line(""),
-            pids => Step::Waits.line(pids),
+            chosen => Step::Waits.line(chosen),
         };
     };
-    let target = match row.id {
-        0 if next::is_plain(&row.comm) => format!("--comm {}", row.comm),
-        0 => return Step::Calls.line(&chosen),
-        id if args.by_thread => format!("-t {id}"),
-        id => format!("-p {id}"),
+    let is_large = |row: &&&Row| row.time_ns >= worst.time_ns / LARGE;
+    let mut large = work.iter().take_while(is_large);
+    let alive = large.find(|row| is_there(row.id));
+    let (row, target) = match alive {
+        Some(row) if args.by_thread => (row, format!("-t {}", row.id)),
+        Some(row) => (row, format!("-p {}", row.id)),
+        None if next::is_plain(&worst.comm) => (worst, format!("--comm {}", worst.comm)),
+        None if worst.id == 0 => return Step::Calls.line(&chosen),
+        None => (worst, chosen),
     };
     let step = match row.returned.mean() {
         1..SHORT_NS => Step::CpuTime,

@@ -16,6 +16,7 @@ use loader::counters::Counters;
 use loader::iterate::{self, Reseeding};
 use loader::section;
 use session::closing::Closing;
+use session::next;
 use session::progress::State;
 use session::{Engine, Options, Setup};
 
@@ -186,7 +187,8 @@ impl Engine for Syscount<'_> {
         };
         let returned = interval.rows.iter().map(|row| row.returned.count());
         self.calls += returned.sum::<u64>();
-        report::write(self.args, interval, &mut io::stdout().lock())
+        let mut out = io::stdout().lock();
+        report::write(self.args, interval, next::is_there, &mut out)
     }
 
     fn closing(&mut self, window: Edges) -> Result<Closing> {

@@ -16,8 +16,13 @@ use crate::syscount::harvest::Row;
 use crate::syscount::interval::Interval;
 use crate::syscount::names;
 
-/// Writes one interval, and in JSON what the run has cost so far.
-pub(crate) fn write(args: &Args, mut interval: Interval, out: &mut impl Write) -> Result<()> {
+/// Writes one interval, and in JSON what the run has cost so far. `is_there`: looks whether a process or thread has not ended.
+pub(crate) fn write(
+    args: &Args,
+    mut interval: Interval,
+    is_there: fn(u32) -> bool,
+    out: &mut impl Write,
+) -> Result<()> {
     let rows = &mut interval.rows;
     // The order of equals is the same every time.
     rows.sort_by(|a, b| (&a.comm, a.id, a.call).cmp(&(&b.comm, b.id, b.call)));
@@ -29,14 +34,19 @@ pub(crate) fn write(args: &Args, mut interval: Interval, out: &mut impl Write) -
     let written = if args.common.json {
         writeln!(out, "{}", to_json(args, &interval)).map_err(Into::into)
     } else {
-        write_human(args, &interval, out)
+        write_human(args, &interval, is_there, out)
     };
     written
         .and_then(|()| Ok(out.flush()?))
         .context("write to stdout")
 }
 
-fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
+fn write_human(
+    args: &Args,
+    interval: &Interval,
+    is_there: fn(u32) -> bool,
+    out: &mut impl Write,
+) -> Result<()> {
     let is_wait = |row: &&Row| !args.only_failures() && names::is_wait(row.call);
     let (waits, work): (Vec<&Row>, Vec<&Row>) = interval.rows.iter().partition(is_wait);
     for line in answer::lines(args, interval, &work, &waits) {
@@ -52,7 +62,7 @@ fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result
         write_table(args, &waits, style, out)?;
     }
     let window_ns = interval.end_ns.saturating_sub(interval.start_ns);
-    let next = answer::next(args, &work, window_ns);
+    let next = answer::next(args, &work, window_ns, is_there);
     Ok(writeln!(out, "\n{next}\n")?)
 }
 
@@ -176,6 +186,11 @@ mod tests {
         row
     }
 
+    /// Stands for a machine on which process 66 has ended.
+    fn is_there(id: u32) -> bool {
+        id != 0 && id != 66
+    }
+
     fn written(flags: &[&str]) -> String {
         let mut opens = row("sh", 7, libc::SYS_openat, &[2_000; 3]);
         opens.errors = [(2, 1), (13, 2)].into();
@@ -201,7 +216,7 @@ mod tests {
         let is_wanted = |row: &Row| !args.only_failures() || row.failed() > 0;
         interval.rows.retain(is_wanted);
         let mut out = Vec::new();
-        write(&args, interval, &mut out).unwrap();
+        write(&args, interval, is_there, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -253,7 +268,7 @@ next: offcputime -p 123 10   # what fsync does
         let next = |flags: &str, id, call, latency| {
             let args = Args::parse_from(format!("syscount {flags}").split_whitespace());
             let row = row("sh", id, call, &[latency; 100]);
-            let line = answer::next(&args, &[&row], 1_000_000_000);
+            let line = answer::next(&args, &[&row], 1_000_000_000, is_there);
             line.split("   #").next().unwrap().to_owned()
         };
         let short = (libc::SYS_getppid, 1_000_000);
@@ -275,9 +290,38 @@ next: offcputime -p 123 10   # what fsync does
         assert_eq!(next("-p 7", 7, short.0, 100), "next: offcputime -p 7 10");
         let args = Args::parse_from(["syscount"]);
         let many = row("sh", 7, short.0, &[10_000; 2_000]);
-        let line = answer::next(&args, &[&many], 1_000_000_000);
+        let line = answer::next(&args, &[&many], 1_000_000_000, is_there);
         assert!(line.starts_with("next: profile -p 7 10 "), "{line}");
-        assert!(answer::next(&args, &[], 1).starts_with("next: pressure"));
+        assert!(answer::next(&args, &[], 1, is_there).starts_with("next: pressure"));
+        assert_eq!(
+            next("--cgroup /a", 7, short.0, 100),
+            "next: offcputime --cgroup /a 10"
+        );
+    }
+
+    #[test]
+    fn no_next_command_names_what_has_ended() {
+        let next = |flags: &str, rows: &[&Row]| {
+            let args = Args::parse_from(format!("syscount {flags}").split_whitespace());
+            let line = answer::next(&args, rows, 1_000_000_000, is_there);
+            line.split("   #").next().unwrap().to_owned()
+        };
+        let ended = row("cc1", 66, libc::SYS_fsync, &[1_000_000; 100]);
+        let large = row("ld", 7, libc::SYS_fsync, &[1_000_000; 10]);
+        let small = row("ld", 7, libc::SYS_fsync, &[1_000_000; 9]);
+        let hostile = row("a;b", 66, libc::SYS_fsync, &[1_000_000; 100]);
+        assert_eq!(next("", &[&ended, &large]), "next: offcputime -p 7 10");
+        assert_eq!(
+            next("-L", &[&ended, &small]),
+            "next: offcputime --comm cc1 10"
+        );
+        assert_eq!(next("", &[&hostile]), "next: offcputime 10");
+        assert_eq!(next("-p 66,7", &[&hostile]), "next: offcputime -p 7 10");
+        assert_eq!(next("-x -p 66", &[]), "next: syscount 10 1");
+        // Many small rows are as much as a large one.
+        let tiny = row("sh", 7, libc::SYS_fsync, &[6_000_000]);
+        assert_eq!(next("", &[&tiny]), "next: pressure 5 1");
+        assert_eq!(next("", &[&tiny, &tiny]), "next: offcputime -p 7 10");
     }
 
     #[test]
