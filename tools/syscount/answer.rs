@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use profile::escape::terminal;
-use profile::text::sentence;
+use profile::text::{cut, sentence};
 use profile::units;
 use session::next::{self, Step};
 
@@ -16,6 +16,8 @@ use crate::syscount::names;
 pub(crate) const WIDTH: usize = 80;
 /// Calls that take less on average do so on a CPU, ns.
 const SHORT_NS: u64 = 20_000;
+/// Columns of a name and a number, as wide as they are where no byte of the name is escaped.
+pub(crate) const WIDEST_NAME: usize = 15 + 1 + 7;
 /// A row with this part of the worst one's time is worth a look where nothing is left of that.
 const LARGE: u64 = 10;
 
@@ -29,61 +31,69 @@ pub(crate) fn lines(
     let calls: u64 = interval.rows.iter().map(|row| row.returned.count()).sum();
     let failed: u64 = interval.rows.iter().map(Row::failed).sum();
     let open: u64 = interval.rows.iter().map(|row| row.open).sum();
-    let time_of = |rows: &[&Row]| rows.iter().map(|row| row.time_ns).sum::<u64>();
+    let time_of = |rows: &[&Row]| units::thread_time(rows.iter().map(|row| row.time_ns).sum());
     let window = units::duration(interval.end_ns.saturating_sub(interval.start_ns));
     let share =
         |part: u64, whole: u64| format!("{:.1}%", 100.0 * part as f64 / whole.max(1) as f64);
     if args.only_failures() {
-        let first = match work.first() {
-            None => format!("No call failed in {window}."),
-            Some(row) => format!(
-                "{}{} failed {} times in {window}, {} of all failures",
-                call(row),
-                of(args, row),
-                units::count(row.failed()),
-                share(row.failed(), failed),
-            ),
+        let Some(row) = work.first() else {
+            return vec![format!("No call failed in {window}.")];
         };
-        let calls = units::counted(failed, "calls");
-        let time = units::duration(time_of(work));
-        return vec![first, format!("  {calls} failed, after {time} in all")];
+        let times = units::counted(row.failed(), "times");
+        let share = share(row.failed(), failed);
+        let calls = units::counted(failed, "calls that failed");
+        let parts = [
+            format!("{share} of {calls}"),
+            format!("{} in them, waits included", time_of(work)),
+        ];
+        return told(
+            subject(args, row),
+            format!("failed {times} in {window}"),
+            &parts,
+        );
     }
-    let all_ns = time_of(work);
-    let first = match work.first() {
-        None => format!("No call did work in {window}."),
-        Some(row) => format!(
-            "{}{} took {} in {window}",
-            call(row),
-            of(args, row),
-            units::thread_time(row.time_ns),
-        ),
-    };
-    let worst_ns = work.first().map_or(0, |row| row.time_ns);
     let calls = units::counted(calls, "calls returned");
+    let waits = format!("{} in calls that wait", time_of(waits));
+    let (open, failed) = (units::count(open), units::count(failed));
+    let counts = format!("{calls}, {open} open, {failed} failed");
+    let Some(row) = work.first() else {
+        return told(
+            format!("No call did work in {window}."),
+            String::new(),
+            &[waits, counts],
+        );
+    };
+    let all_ns = work.iter().map(|row| row.time_ns).sum();
+    let share = share(row.time_ns, all_ns);
     let parts = [
-        format!(
-            "{} of {} in calls that work",
-            share(worst_ns, all_ns),
-            units::duration(all_ns)
-        ),
-        format!("{} in calls that wait", units::duration(time_of(waits))),
-        format!(
-            "{calls}, {} open, {} failed",
-            units::count(open),
-            units::count(failed)
-        ),
+        format!("{share} of {} in calls that work", time_of(work)),
+        waits,
+        counts,
     ];
-    let sums = sentence(&parts, ";", WIDTH - 2).into_iter();
-    let sums = sums.map(|line| format!("  {line}"));
-    [first].into_iter().chain(sums).collect()
+    let took = units::thread_time(row.time_ns);
+    told(
+        subject(args, row),
+        format!("took {took} in {window}"),
+        &parts,
+    )
 }
 
-/// ` of redis-server 9`, where rows are somebody's.
-fn of(args: &Args, row: &Row) -> String {
+/// Lines: who did what, in two where one is too short, and the evidence.
+fn told(who: String, what: String, evidence: &[String]) -> Vec<String> {
+    let first = [who, what].into_iter().filter(|part| !part.is_empty());
+    let first: Vec<String> = first.collect();
+    let mut lines = sentence(&first, "", WIDTH);
+    let evidence = sentence(evidence, ";", WIDTH - 2).into_iter();
+    lines.extend(evidence.map(|line| format!("  {line}")));
+    lines
+}
+
+/// `read of redis-server 9`; the call alone, where rows are nobody's.
+fn subject(args: &Args, row: &Row) -> String {
     if args.by_call {
-        String::new()
+        call(row)
     } else {
-        format!(" of {}", who(row))
+        format!("{} of {}", call(row), who(row, WIDEST_NAME))
     }
 }
 
@@ -134,13 +144,14 @@ fn most(row: &Row) -> Option<u32> {
     most.map(|(error, _)| *error)
 }
 
-/// `redis-server 9`
-pub(crate) fn who(row: &Row) -> String {
-    let comm = terminal(&row.comm);
-    match row.id {
-        0 => comm.into_owned(),
-        id => format!("{comm} {id}"),
-    }
+/// `redis-server 9`: in so many columns, of which the name gives way.
+pub(crate) fn who(row: &Row, width: usize) -> String {
+    let id = match row.id {
+        0 => String::new(),
+        id => format!(" {id}"),
+    };
+    let room = width.saturating_sub(id.len());
+    format!("{}{id}", cut(&terminal(&row.comm), room))
 }
 
 /// `read`, `read/32`.

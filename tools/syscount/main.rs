@@ -16,6 +16,8 @@ mod harvest;
 mod interval;
 mod names;
 mod report;
+#[cfg(test)]
+mod report_tests;
 
 /// The question that it answers.
 pub const QUESTION: &str = "Which system calls take the time, and fail?";
