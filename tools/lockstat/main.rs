@@ -10,16 +10,20 @@ use session::program;
 use args::Args;
 
 mod answer;
+#[cfg(test)]
+mod answer_tests;
 mod args;
 mod chains;
 mod engine;
 mod futex;
 mod harvest;
+mod headline;
 mod json;
 mod kernel;
 mod known;
 mod losses;
 mod merge;
+mod next;
 mod now;
 mod report;
 mod row;

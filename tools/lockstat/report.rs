@@ -12,7 +12,7 @@ use profile::style::Style;
 use profile::write::{self, Meta};
 use serde_json::{Map, Value};
 use session::closing;
-use session::next;
+use session::next::is_there;
 use session::output::Format;
 use stacks::StackTable;
 
@@ -22,7 +22,7 @@ use crate::lockstat::harvest::Harvest;
 use crate::lockstat::losses::Ledger;
 use crate::lockstat::table::Look;
 use crate::lockstat::waits::{self, DELAY};
-use crate::lockstat::{answer, json, merge, stacks as listing, table};
+use crate::lockstat::{answer, json, merge, next, stacks as listing, table};
 
 /// An interval, ready to be told of.
 pub(crate) struct Interval {
@@ -130,8 +130,9 @@ fn write_human(
         writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
     }
     let merged = merge::merge(&harvest.rows);
+    let left_out = &harvest.left_out;
     let window_ns = nanoseconds(harvest.window());
-    for line in answer::lines(&merged, window_ns) {
+    for line in answer::lines(&merged, left_out, window_ns) {
         writeln!(out, "{line}")?;
     }
     if !merged.is_empty() {
@@ -141,9 +142,8 @@ fn write_human(
         listing::write(row, args.stacks, stacks, out)
     })?;
     chains::text::write(&harvest.chains, look.style, out)?;
-    let left_out = &harvest.left_out;
     table::write_left_out(left_out, out)?;
-    let next = answer::next(args, &merged, left_out, window_ns, next::is_there);
+    let next = next::next(args, &merged, left_out, window_ns, is_there);
     writeln!(out, "\n{next}\n")?;
     Ok(())
 }

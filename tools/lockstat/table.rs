@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ptr;
 use std::sync::Arc;
 
 use hist::text::{self as histogram, Unit};
@@ -14,7 +15,8 @@ use profile::text::{cut, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
-use crate::lockstat::row::{Holder, HolderKind, LockRow, SURE, Side};
+use crate::lockstat::headline::{is_guess, worst};
+use crate::lockstat::row::{Holder, HolderKind, LockRow, Side};
 use crate::lockstat::user::LeftOut;
 use crate::lockstat::width::WIDTH;
 
@@ -27,7 +29,7 @@ pub(crate) const SHOWN: usize = 20;
 /// Share of all waiting below which a lock has no row of its own then.
 const SMALL: f64 = 0.01;
 
-/// What is shown.
+/// Extent of what is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Locks; none given: those that matter.
@@ -47,10 +49,10 @@ pub(crate) fn write<W: Write>(
     if rows.is_empty() {
         return Ok(());
     }
-    let shown = shown(rows, look.top);
-    let (title, lines) = locks(&rows[..shown]).lines(WIDTH);
+    let (shown, rest) = shown(rows, look.top);
+    let (title, lines) = locks(&shown).lines(WIDTH);
     writeln!(out, "{}", look.style.bold(title))?;
-    for (row, line) in rows.iter().zip(lines) {
+    for (row, line) in shown.into_iter().zip(lines) {
         writeln!(out, "{line}")?;
         write_about(row, out)?;
         if look.hist {
@@ -58,46 +60,58 @@ pub(crate) fn write<W: Write>(
         }
         more(row, out)?;
     }
-    write_rest(rows, shown, look.top.is_none(), out)
+    write_rest(&rest, rows.len(), look.top.is_none(), out)
 }
 
-/// Rows to show.
-fn shown(rows: &[LockRow], top: Option<usize>) -> usize {
+/// Rows to show, the one that the report begins with among them, and the others.
+fn shown(rows: &[LockRow], top: Option<usize>) -> (Vec<&LockRow>, Vec<&LockRow>) {
     let all_ns: u64 = rows.iter().map(|row| row.total_ns).sum();
-    let is_large = |row: &&LockRow| row.total_ns as f64 >= SMALL * all_ns as f64;
-    let large = rows.iter().take(SHOWN).take_while(is_large).count();
-    top.unwrap_or(large.max(1)).min(rows.len())
+    let is_large = |row: &LockRow| row.total_ns as f64 >= SMALL * all_ns as f64;
+    let most = top.unwrap_or(SHOWN);
+    let headline = worst(rows);
+    let place = rows.iter().position(|row| is_same(headline, row));
+    // It has the last place where it has none by its time.
+    let first = most.saturating_sub(usize::from(place.is_some_and(|place| place >= most)));
+    let is_first = |at, row: &LockRow| at < first && (top.is_some() || is_large(row));
+    let (mut shown, mut rest) = (Vec::new(), Vec::new());
+    for (at, row) in rows.iter().enumerate() {
+        if is_first(at, row) || most > 0 && is_same(headline, row) {
+            shown.push(row);
+        } else {
+            rest.push(row);
+        }
+    }
+    (shown, rest)
 }
 
-/// One line for all rows that are not shown.
+fn is_same(headline: Option<&LockRow>, row: &LockRow) -> bool {
+    headline.is_some_and(|headline| ptr::eq(headline, row))
+}
+
+/// One line for all rows that are not shown, `all` with those that are.
 fn write_rest(
-    rows: &[LockRow],
-    shown: usize,
+    rest: &[&LockRow],
+    all: usize,
     by_share: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let rest = &rows[shown..];
     let (locks, rest_ns) = rest.iter().fold((0, 0), |(locks, ns), row| {
         (locks + row.locks, ns + row.total_ns)
     });
     if locks == 0 {
         return Ok(());
     }
-    let each = match by_share && shown < SHOWN {
+    let each = match by_share && all - rest.len() < SHOWN {
         true if locks > 1 => ", each below 1% of all waiting",
         true => ", below 1% of all waiting",
         false => "",
     };
     let time = units::duration(rest_ns);
     let locks = units::counted(locks, "other locks");
-    writeln!(
-        out,
-        "{time:>7} in {locks}{each} (-n {} shows all)",
-        rows.len()
-    )
+    writeln!(out, "{time:>7} in {locks}{each} (-n {all} shows all)")
 }
 
-fn locks(rows: &[LockRow]) -> Table<'_> {
+fn locks<'a>(rows: &[&'a LockRow]) -> Table<'a> {
     let mut table = Table::new([
         Column::right("TOTAL", 7),
         Column::right("WAITS", 6),
@@ -106,7 +120,7 @@ fn locks(rows: &[LockRow]) -> Table<'_> {
         Column::right("MAX", 8),
         Column::left("LOCK", 0),
     ]);
-    for row in rows {
+    for &row in rows {
         let numbers = [
             units::duration(row.total_ns),
             units::count(row.contentions),
@@ -182,7 +196,7 @@ fn callers(row: &LockRow) -> String {
     format!("waiters in {}", parts.join(", "))
 }
 
-/// What is unusual about the waits.
+/// Remarks on waits that are unusual.
 fn how(row: &LockRow) -> Vec<String> {
     let mut parts = Vec::new();
     if row.open > 0 {
@@ -197,9 +211,9 @@ fn how(row: &LockRow) -> Vec<String> {
         parts.push(format!("{calls} returned without waiting"));
     }
     let parts_ns = row.spin_ns + row.block_ns;
-    // Every waiter for a PI lock spins for a moment.
-    if row.spin_ns > 0 && row.class == "mutex" || row.class == "pi" && row.spin_ns > parts_ns / 100
-    {
+    let is_mutex = matches!(row.class, "mutex" | "pi");
+    // Every waiter for such a lock spins for a moment.
+    if is_mutex && row.spin_ns > 0 && row.spin_ns >= parts_ns / 100 {
         let share = percent(row.spin_ns, parts_ns);
         parts.push(format!("{share} of the time spinning"));
     }
@@ -207,7 +221,7 @@ fn how(row: &LockRow) -> Vec<String> {
         let share = percent(row.run_queue_ns, parts_ns);
         parts.push(format!("{share} of the time woken, without a CPU"));
     }
-    if row.confidence < SURE {
+    if is_guess(row) {
         parts.push(format!("class is a guess, {}% sure", row.confidence));
     }
     parts
@@ -258,7 +272,7 @@ fn who(holder: &Holder) -> String {
     )
 }
 
-/// What holders were doing when others began to wait, in shares of these waits.
+/// Activities of holders when others began to wait, in shares of these waits.
 fn state(holders: &[Holder]) -> String {
     let sum = |of: fn(&Holder) -> u64| holders.iter().map(of).sum::<u64>();
     let states = [
@@ -314,7 +328,7 @@ pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::R
         parts.push(format!("no contention as a rule: {}", list(&others)));
     }
     if !unknown.is_empty() {
-        parts.push(format!("perhaps: {}", list(&unknown)));
+        parts.push(format!("perhaps locks: {}", list(&unknown)));
     }
     writeln!(out, "\nleft out, thread time (--class all shows it):")?;
     for line in sentence(&parts, ";", WIDTH - 2) {

@@ -137,6 +137,43 @@ fn small_locks_are_one_line() {
     );
 }
 
+/// The lock that the first line names has a row, however little of all waiting it has.
+#[test]
+fn the_lock_of_the_answer_is_in_the_table() {
+    let mut idle = named(row(990_000), "idle");
+    idle.identity.side = Side::User;
+    idle.class = "cond";
+    let mut rows = vec![idle; 30];
+    rows.push(named(row(10), "queue"));
+    rows.push(named(row(5), "other"));
+    for top in [None, Some(1), Some(25), Some(31)] {
+        let look = Look {
+            top,
+            hist: false,
+            style: Style::from(false),
+        };
+        let mut out = Vec::new();
+        write(&rows, look, &mut out, |_, _| Ok(())).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("mutex queue\n"), "{text}");
+        let shown = top.unwrap_or(20);
+        assert_eq!(text.lines().count(), 1 + shown + 1, "{text}");
+        let rest = format!(" in {} other lock", rows.len() - shown);
+        assert!(text.contains(&rest) && !text.contains("each"), "{text}");
+    }
+}
+
+/// A wait that did not spin to speak of has no share of spinning.
+#[test]
+fn moments_of_spinning_are_not_worth_a_word() {
+    let said = |spin_ns| {
+        let mut mutex = row(1_000_000);
+        (mutex.spin_ns, mutex.block_ns) = (spin_ns, 1_000_000 - spin_ns);
+        text(&[mutex], 1).contains("spinning")
+    };
+    assert!(!said(0) && !said(9_999) && said(10_000));
+}
+
 #[test]
 fn a_long_files_name_gives_way_to_the_variables() {
     let file = "libLLVM.so.22.1-rust-1.95.0-stable";

@@ -1,0 +1,64 @@
+//! The command that looks further: at who holds the lock, else at who waits for it, else where time is lost instead.
+
+use profile::escape::terminal;
+use session::next::Step;
+
+use crate::lockstat::args::Args;
+use crate::lockstat::headline::{UNKNOWN, like, worst};
+use crate::lockstat::row::{Holder, LockRow};
+use crate::lockstat::table::by_thread;
+use crate::lockstat::user::LeftOut;
+
+/// The command that looks further, and what it answers.
+pub(crate) fn next(
+    args: &Args,
+    rows: &[LockRow],
+    left_out: &[LeftOut],
+    window_ns: u64,
+    is_there: fn(u32) -> bool,
+) -> String {
+    let chosen = args.targets.to_options(is_there);
+    let all_ns = |worst: &LockRow| like(rows, worst).map(|row| row.total_ns).sum::<u64>();
+    // Less than a hundredth of one thread's time is nobody's trouble.
+    let least_ns = window_ns / 100;
+    let Some(row) = worst(rows).filter(|worst| all_ns(worst) > least_ns) else {
+        let unknown = left_out.iter().find(|sum| sum.class == UNKNOWN);
+        return match unknown.filter(|sum| sum.total_ns > least_ns) {
+            Some(_) => Step::UnknownFutexes.line(&chosen),
+            None => Step::Waits.line_for(&chosen, "where threads wait instead"),
+        };
+    };
+    let held = by_thread(row.holders.iter());
+    if let Some(step) = held.first().and_then(|holder| of_holder(holder, is_there)) {
+        return step;
+    }
+    let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
+    let mut waiters = waiters.map(|waiter| waiter.task.tgid);
+    let waiter = waiters.find(|tgid| is_there(*tgid));
+    let target = waiter.map_or(chosen, |tgid| format!("-p {tgid}"));
+    if held.is_empty() && row.open > 0 {
+        return Step::LocksNow.line(&target);
+    }
+    match args.stacks {
+        0 => Step::LockStacks.line(&target),
+        _ => Step::Wakers.line(&target),
+    }
+}
+
+/// Looks at a holder according to what it was mostly doing while others waited.
+fn of_holder(holder: &Holder, is_there: fn(u32) -> bool) -> Option<String> {
+    let most = holder.on_cpu.max(holder.runnable).max(holder.blocked);
+    if most == 0 || !is_there(holder.task.tgid) {
+        return None;
+    }
+    let target = format!("-p {}", holder.task.tgid);
+    let comm = terminal(&holder.task.comm);
+    Some(if most == holder.on_cpu {
+        Step::CpuTime.line_for(&target, &format!("what {comm}, which holds it, runs"))
+    } else if most == holder.blocked {
+        Step::Waits.line_for(&target, &format!("where {comm}, which holds it, sleeps"))
+    } else {
+        let what = format!("behind whom {comm}, which holds it, waits for a CPU");
+        Step::RunQueue.line_for(&target, &what)
+    })
+}
