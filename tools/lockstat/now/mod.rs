@@ -5,6 +5,7 @@ mod graph;
 mod json;
 mod lock;
 mod names;
+mod next;
 mod report;
 mod shared;
 mod snapshot;
@@ -21,6 +22,7 @@ use budget::meter::Meter;
 use host::privileges::{self, Capabilities};
 use libbpf_rs::skel::Skel;
 use session::Options;
+use session::next::is_there;
 use session::outcome::Outcome;
 use session::probe::{self, Kernel};
 use session::program;
@@ -62,9 +64,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     program::unless_closed(written, ())?;
     let losses = &snapshot.losses;
     if !args.common.quiet || !losses.is_empty() {
-        profile::say!("lockstat: {}; {}", losses.describe(0), cost.describe());
+        profile::say!("lockstat: {}; {}", losses.describe(0), cost.brief());
     }
     if args.common.verbose {
+        profile::say!("lockstat: {}", cost.describe());
         profile::say!("lockstat: {}", snapshot.unnamed);
     }
     if args.common.strict && !losses.is_empty() {
@@ -85,6 +88,8 @@ fn write(args: &Args, snapshot: &snapshot::Snapshot, verdict: &Verdict, cost: &C
             color: args.common.uses_color(),
         };
         report::write(snapshot, verdict, &style, &mut out)?;
+        let next = next::next(&args.targets, snapshot, verdict, is_there);
+        writeln!(out, "\n{next}\n")?;
     }
     out.flush()?;
     Ok(())

@@ -1,0 +1,78 @@
+//! The command that looks further than a snapshot.
+
+use profile::escape::terminal;
+use profile::model::Task;
+use session::next::Step;
+use session::targets::Targets;
+
+use super::snapshot::Snapshot;
+use super::thread::Phase;
+use super::verdict::{Root, Verdict};
+
+/// Looks at the rest of a process that is deadlocked, else at the holder that most threads are behind, else at waits of other kinds.
+pub(crate) fn next(
+    targets: &Targets,
+    snapshot: &Snapshot,
+    verdict: &Verdict,
+    is_there: fn(u32) -> bool,
+) -> String {
+    let task = |thread: usize| &snapshot.threads.all[thread].task;
+    let chosen = || targets.to_options(is_there);
+    if let Some(deadlock) = verdict.deadlocks.first() {
+        let mut members = deadlock.members.iter().map(|member| task(*member).tgid);
+        let member = members.find(|tgid| is_there(*tgid));
+        let target = member.map_or_else(chosen, |tgid| format!("-p {tgid}"));
+        return Step::Waits.line_for(&target, "where the other threads wait");
+    }
+    let Some(tree) = verdict.trees.first() else {
+        return Step::Waits.line_for(&chosen(), "where threads wait instead");
+    };
+    if let Root::Thread(holder) = tree.root
+        && let phase = snapshot.threads.all[holder].phase
+        && let Some(line) = of_holder(phase, task(holder), is_there)
+    {
+        return line;
+    }
+    let mut waiters = tree.behind.iter().map(|waiter| task(*waiter).tgid);
+    let waiter = waiters.find(|tgid| is_there(*tgid));
+    Step::LockStacks.line(&waiter.map_or_else(chosen, |tgid| format!("-p {tgid}")))
+}
+
+/// Looks at a thread that others wait for, according to what it is doing.
+fn of_holder(phase: Phase, holder: &Task, is_there: fn(u32) -> bool) -> Option<String> {
+    if !is_there(holder.tgid) {
+        return None;
+    }
+    let comm = terminal(&holder.comm);
+    let (step, what) = match phase {
+        Phase::Running => (Step::CpuTime, format!("what {comm} runs")),
+        Phase::Runnable => (
+            Step::RunQueue,
+            format!("behind whom {comm} waits for a CPU"),
+        ),
+        Phase::Asleep => (Step::Waits, format!("where {comm} sleeps")),
+    };
+    Some(step.line_for(&format!("-p {}", holder.tgid), &what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_looked_at_by_what_it_does() {
+        let holder = |tgid| Task {
+            comm: "a\u{1b}b".into(),
+            tgid,
+            tid: 12,
+        };
+        let next = |phase| of_holder(phase, &holder(11), |pid| pid == 11).unwrap();
+        assert_eq!(
+            next(Phase::Running),
+            r"next: profile -p 11 10   # what a\x1bb runs"
+        );
+        assert!(next(Phase::Runnable).starts_with("next: runqlat -p 11 5 1 "));
+        assert!(next(Phase::Asleep).starts_with("next: offcputime -p 11 10 "));
+        assert_eq!(of_holder(Phase::Running, &holder(9), |pid| pid == 11), None);
+    }
+}
