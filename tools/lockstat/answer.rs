@@ -114,7 +114,7 @@ fn whose(row: &LockRow) -> String {
             "Interrupts".into()
         };
     };
-    // As wide as a name is where no byte of it is escaped.
+    // A name where no byte of it is escaped is no wider.
     let comm = cut(&terminal(comm), 15);
     match (threads.len(), processes.len()) {
         (1, _) => format!("{comm} {tid}"),

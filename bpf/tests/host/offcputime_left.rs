@@ -148,11 +148,8 @@ fn short_waits_go_without_stack_and_are_counted() {
             let ns = rng.choice([least_ns, short, long]).expect("some");
             let is_short = ns < least_ns;
             // SAFETY: its type.
-            assert_eq!(
-                unsafe { goes(rng.u32(0..4), ns) },
-                is_short,
-                "seed {seed}, {ns}"
-            );
+            let has_gone = unsafe { goes(rng.u32(0..4), ns) };
+            assert_eq!(has_gone, is_short, "seed {seed}, {ns}");
             truth.of_ns += if least_ns > 0 { ns.min(10_000_000) } else { 0 };
             truth.waits += u64::from(is_short);
             truth.ns += if is_short { ns } else { 0 };

@@ -70,7 +70,7 @@ impl Cost {
         self.map_bytes += bytes.sum::<u64>();
     }
 
-    /// In a few words: the share of the machine's CPU time, and memory.
+    /// Share of the machine's CPU time, and memory, in a few words.
     pub fn brief(&self) -> String {
         let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
         let all_ns = self.own_cpu_ns + self.bpf_ns.unwrap_or(0);
@@ -86,7 +86,7 @@ impl Cost {
         )
     }
 
-    /// For `-v` and the comments of files.
+    /// Parts of it, for `-v` and the comments of files.
     pub fn describe(&self) -> String {
         let machine_ns = (self.wall_ns * self.cpus).max(1) as f64;
         let share = |ns: u64| 100.0 * ns as f64 / machine_ns;

@@ -53,7 +53,7 @@ impl Closing {
 
     /// Events, losses, incomplete stacks and the cost in a line.
     fn balance(&self, window: Duration) -> String {
-        // What is missing, and where, is a detail.
+        // The kinds of missing frames, and their places, are a detail.
         let ends = self.ends.iter().filter(|ends| !ends.contains("for 100%"));
         let ends = ends.filter_map(|ends| ends.split("; ").next());
         let ends: String = ends.map(|ends| format!("; {ends}")).collect();
