@@ -28,11 +28,9 @@ pub(crate) fn next(
         .into_iter()
         .max_by_key(|(reason, ns)| (*ns, *reason))?;
     if oncpu_ns > ns {
-        return match args.targets.pids[..] {
-            [pid] if is_there(pid) => Some(Step::CpuTime.line(&format!("-p {pid}"))),
-            [] if args.targets.are_all() => Some(Step::CpuTime.line("")),
-            _ => None,
-        };
+        let target = args.targets.to_options(is_there);
+        let is_known = !target.is_empty() || args.targets.are_all();
+        return is_known.then(|| Step::CpuTime.line(&target));
     }
     match reason {
         "block-io" => return Some(Step::Disks.line("")),
