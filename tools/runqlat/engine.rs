@@ -119,7 +119,7 @@ impl<'a> Runqlat<'a> {
     pub fn harvest(&mut self, window: Edges) -> Result<Interval> {
         let sums = std::mem::take(&mut self.sums);
         let mut interval = sums.interval((&self.skel, &self.counters), window)?;
-        let before = std::mem::replace(&mut self.quotas, Quotas::take());
+        let before = std::mem::replace(&mut self.quotas, quota::accounts(&self.args.targets));
         interval.quotas = quota::used_up(&self.args.targets, &self.quotas, &before);
         Ok(interval)
     }
@@ -145,7 +145,7 @@ impl Windowed for Runqlat<'_> {
 
     fn prepare(&mut self, _length_ns: Option<u64>, first: bool) -> Result<()> {
         if first {
-            self.quotas = Quotas::take();
+            self.quotas = quota::accounts(&self.args.targets);
         }
         if self.is_limited() {
             self.take_stock()?;

@@ -11,22 +11,32 @@ use session::targets::Targets;
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::Interval;
 
+/// The accounts of all groups, which takes a file of each; empty where [`used_up`] names none.
+pub(crate) fn accounts(targets: &Targets) -> Quotas {
+    let is_by_name = targets.comm.is_some() && targets.cgroup.is_none() && ids(targets).is_empty();
+    match targets.kernel_threads || is_by_name {
+        true => Quotas::default(),
+        false => Quotas::take(),
+    }
+}
+
 /// Groups that those asked for are in, which of `now` were used up since `before`.
 pub(crate) fn used_up(targets: &Targets, now: &Quotas, before: &Quotas) -> Vec<UsedUp> {
     let mut used_up = now.used_up_since(before);
-    // A command begins where this tool is.
-    let own = std::process::id();
-    let tids: Vec<u32> = match targets.command.is_empty() {
-        true => targets.pids.iter().chain(&targets.tids).copied().collect(),
-        false => vec![own],
-    };
+    let tids = ids(targets);
     used_up.retain(|group| match &targets.cgroup {
-        _ if targets.kernel_threads => false,
         Some(directory) => group.is_related(directory),
-        None if tids.is_empty() => targets.comm.is_none(),
-        None => tids.iter().any(|tid| group.holds(*tid)),
+        None => tids.is_empty() || tids.iter().any(|tid| group.holds(*tid)),
     });
     used_up
+}
+
+/// Processes and threads asked for; a command begins where this tool is.
+fn ids(targets: &Targets) -> Vec<u32> {
+    match targets.command.is_empty() {
+        true => targets.pids.iter().chain(&targets.tids).copied().collect(),
+        false => vec![std::process::id()],
+    }
 }
 
 /// The group whose quota is what threads waited for: it stood still for most of their waits' time, or where
