@@ -1,4 +1,0 @@
-//! Width of lines.
-
-/// Columns of a line.
-pub(crate) const WIDTH: usize = 80;
