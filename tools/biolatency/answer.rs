@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use hist::Histogram;
 use profile::escape::terminal;
 use profile::rank::Rank;
-use profile::text::{round_percent, sentence};
+use profile::text::{WIDTH, round_percent, sentence};
 use profile::units;
 use session::next::{self, Step};
 
@@ -14,8 +14,6 @@ use crate::biolatency::disk_use::{DISCARD, DiskUse, READ, WRITE};
 use crate::biolatency::harvest::Interval;
 use crate::biolatency::latencies;
 
-/// Columns of a terminal.
-pub(crate) const WIDTH: usize = 80;
 /// Requests in flight for so long are worth a word.
 const STUCK_NS: u64 = 1_000_000_000;
 

@@ -15,7 +15,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::sentence;
+use profile::text::{WIDTH, sentence};
 use profile::units::{self, three_digits};
 use session::cgroups;
 
@@ -256,7 +256,7 @@ fn write_remarks(names: &Names, disk: &DiskUse, out: &mut impl Write) -> Result<
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| units::counted(*count, what))
         .collect();
-    for line in sentence(&parts, ",", answer::WIDTH - 2) {
+    for line in sentence(&parts, ",", WIDTH - 2) {
         writeln!(out, "  {line}")?;
     }
     Ok(())

@@ -5,14 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use profile::escape::terminal;
 use profile::rank::Rank;
-use profile::text::{cut, fit, sentence};
+use profile::text::{WIDTH, cut, fit, sentence};
 use profile::units;
 
 use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, like, worst};
 use crate::lockstat::row::{LockRow, SURE};
 use crate::lockstat::table::label;
 use crate::lockstat::user::LeftOut;
-use crate::lockstat::width::WIDTH;
 
 /// Columns of a lock's name below which it gets a line of its own.
 const LEAST_NAME: usize = 16;

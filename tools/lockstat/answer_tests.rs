@@ -8,7 +8,7 @@ use crate::lockstat::next::next;
 use crate::lockstat::row::tests::row;
 use crate::lockstat::row::{Holder, HolderKind, LockName, LockRow, Side, Waiter};
 use crate::lockstat::user::LeftOut;
-use crate::lockstat::width::WIDTH;
+use profile::text::WIDTH;
 
 fn task(tgid: u32, tid: u32) -> Task {
     Task {

@@ -34,7 +34,6 @@ mod table;
 mod table_tests;
 mod user;
 mod waits;
-mod width;
 
 /// The question that it answers.
 pub const QUESTION: &str = "Which locks make threads wait, for how long, and who holds them?";

@@ -11,14 +11,13 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{cut, fit, round_percent as percent, sentence};
+use profile::text::{WIDTH, cut, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
 use crate::lockstat::row::{Holder, HolderKind, LockRow, Side};
 use crate::lockstat::user::LeftOut;
-use crate::lockstat::width::WIDTH;
 
 /// Of the lines about a lock.
 const INDENT: usize = 8;

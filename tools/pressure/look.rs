@@ -2,9 +2,6 @@
 
 use profile::style::Style;
 
-/// Columns of a line.
-pub(crate) const WIDTH: usize = 80;
-
 /// Looks of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use profile::escape::terminal;
 use profile::table::{Column, Table};
-use profile::text::sentence;
+use profile::text::{WIDTH, sentence};
 use profile::units;
 
 use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
-use crate::pressure::look::{Look, WIDTH};
+use crate::pressure::look::Look;
 use crate::pressure::psi::Resource;
 use crate::pressure::waits::Waiting;
 use crate::pressure::{sections, stacks};

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::shorten;
+use profile::text::{WIDTH, shorten};
 use profile::units;
 use session::next;
 
 use crate::pressure::hints::{self, Hint};
 use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
-use crate::pressure::look::{Look, WIDTH};
+use crate::pressure::look::Look;
 use crate::pressure::psi::Resource;
 use crate::pressure::ranking::{self, Ranked};
 use crate::pressure::waits::Waiting;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use profile::escape::terminal;
-use profile::text::{cut, sentence};
+use profile::text::{WIDTH, cut, sentence};
 use profile::units;
 use session::next::{self, Step};
 
@@ -12,8 +12,6 @@ use crate::syscount::harvest::Row;
 use crate::syscount::interval::Interval;
 use crate::syscount::names;
 
-/// Columns of a line.
-pub(crate) const WIDTH: usize = 80;
 /// Calls that take less on average do so on a CPU, ns.
 const SHORT_NS: u64 = 20_000;
 /// Columns of a name and a number, as wide as they are where no byte of the name is escaped.

@@ -6,11 +6,11 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{cut, shorten};
+use profile::text::{WIDTH, cut, shorten};
 use profile::units;
 use serde_json::{Map, Value, json};
 
-use crate::syscount::answer::{self, WIDEST_NAME, WIDTH, call, errors, who};
+use crate::syscount::answer::{self, WIDEST_NAME, call, errors, who};
 use crate::syscount::args::{Args, Group};
 use crate::syscount::harvest::Row;
 use crate::syscount::interval::Interval;

@@ -3,11 +3,12 @@ use clap::Parser;
 use profile::losses::Losses;
 use serde_json::{Value, json};
 
-use crate::syscount::answer::{self, WIDTH};
+use crate::syscount::answer;
 use crate::syscount::args::Args;
 use crate::syscount::harvest::Row;
 use crate::syscount::interval::Interval;
 use crate::syscount::report::write;
+use profile::text::WIDTH;
 
 fn row(comm: &str, id: u32, call: libc::c_long, latencies: &[u64]) -> Row {
     let mut row = Row {

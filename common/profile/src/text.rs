@@ -73,6 +73,9 @@ pub fn fit(name: &str, width: usize) -> String {
     }
 }
 
+/// Columns of a terminal that reports are made for.
+pub const WIDTH: usize = 80;
+
 /// Parts of a sentence, with a mark such as `;` between them, in lines of a width, all but the first indented; a part that is wider stays whole.
 pub fn sentence(parts: &[String], mark: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

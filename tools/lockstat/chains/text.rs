@@ -7,11 +7,10 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{cut, sentence};
+use profile::text::{WIDTH, cut, sentence};
 use profile::units;
 
 use super::{Chain, Link};
-use crate::lockstat::width::WIDTH;
 
 /// Chains that are shown.
 const SHOWN: usize = 5;
