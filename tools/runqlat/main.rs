@@ -7,11 +7,14 @@ pub use args::Args;
 pub use engine::Runqlat;
 pub use harvest::{Culprit, Interval, OpenWait};
 
+mod answer;
 mod args;
 mod engine;
 mod harvest;
 mod quota;
 mod report;
+#[cfg(test)]
+mod report_tests;
 mod slow;
 mod windows;
 

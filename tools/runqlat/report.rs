@@ -19,11 +19,11 @@ use profile::table::{Column, Table};
 use profile::units;
 use serde_json::{Value, json};
 use session::cgroups;
-use session::next::{self, Step};
 use session::quotas::UsedUp;
 
+use crate::runqlat::answer;
 use crate::runqlat::args::{Args, Group};
-use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::harvest::Interval;
 use crate::runqlat::quota;
 
 /// Tasks named as waited behind.
@@ -62,12 +62,16 @@ pub(crate) fn write(
 
 pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
     quota::write(args, interval, out)?;
+    for line in answer::answer(args, interval) {
+        writeln!(out, "{line}")?;
+    }
     let cgroups = if args.group() == Group::Cgroup {
         cgroups::paths()
     } else {
         HashMap::new()
     };
-    let mut groups: Vec<_> = interval.waits.iter().collect();
+    let waited = |waits: &&Waits<group_id>| waits.histogram.count() > 0;
+    let mut groups: Vec<_> = interval.waits.iter().filter(waited).collect();
     // CPUs have an order that people know; of the rest the one that waited longest matters most.
     if args.group() != Group::Cpu {
         groups.rank_by_key(|waits| Reverse(waits.histogram.sum()));
@@ -77,9 +81,6 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
             writeln!(out, "\n{}", terminal(&label(args.group(), waits, &cgroups)))?;
         }
         text::write(&waits.histogram, args.histograms.unit(), out)?;
-    }
-    if interval.waits.is_empty() {
-        writeln!(out, "     nothing recorded")?;
     }
     if let Some(estimates) = &interval.estimates {
         writeln!(out, "{}", estimates.describe("waits"))?;
@@ -101,24 +102,7 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
             interval.open.len() - TOP_OPEN
         )?;
     }
-    let next = match quota::at_fault(args, interval) {
-        Some(quota) => Some(quota::next(args, quota)),
-        None => next(interval),
-    };
-    if let Some(next) = next {
-        writeln!(out, "\n{next}")?;
-    }
-    Ok(writeln!(out)?)
-}
-
-/// Looks at whoever was waited behind for a hundredth of the interval.
-fn next(interval: &Interval) -> Option<String> {
-    let least_ns = (interval.end_ns - interval.start_ns) / 100;
-    let is_one = |culprit: &&Culprit| culprit.tid != 0 && next::is_there(culprit.tgid);
-    let culprit = interval.culprits.iter().find(is_one)?;
-    let target = format!("-p {}", culprit.tgid);
-    let answers = format!("what {} runs", terminal(&culprit.comm));
-    (culprit.caused_ns > least_ns).then(|| Step::CpuTime.line_for(&target, &answers))
+    Ok(writeln!(out, "\n{}\n", answer::next(args, interval))?)
 }
 
 fn write_culprits(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {

@@ -1,0 +1,79 @@
+//! The answer in a sentence, and the command that looks further.
+
+use hist::Histogram;
+use profile::escape::terminal;
+use profile::text::{WIDTH, round_percent, sentence};
+use profile::units;
+use session::next::{self, Step};
+
+use crate::runqlat::args::Args;
+use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::quota;
+
+/// `1,159 waits for a CPU in 3.00 s, 233 ms of thread time; p50 11.0 us p99 3.87 ms; 46% behind app 27621`, in as many lines as it takes.
+pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
+    let all = all_waits(interval);
+    let mut parts = vec![length(&all, interval)];
+    if all.count() > 0 {
+        let [p50, p99] = [50.0, 99.0].map(|at| units::duration(all.percentile(at)));
+        parts.push(format!("p50 {p50} p99 {p99}"));
+    }
+    // Nobody is waited behind for a quota.
+    if quota::at_fault(args, interval).is_none() {
+        parts.extend(behind(interval, all.sum()));
+    }
+    sentence(&parts, ";", WIDTH)
+}
+
+fn all_waits(interval: &Interval) -> Histogram {
+    let mut all = Histogram::default();
+    for waits in &interval.waits {
+        all.merge(&waits.histogram);
+    }
+    all
+}
+
+fn length_ns(interval: &Interval) -> u64 {
+    interval.end_ns - interval.start_ns
+}
+
+fn length(all: &Histogram, interval: &Interval) -> String {
+    let length = units::duration(length_ns(interval));
+    if all.count() == 0 {
+        return format!("no waits for a CPU in {length}");
+    }
+    let waits = units::counted(all.count(), "waits");
+    let sum = units::thread_time(all.sum());
+    format!("{waits} for a CPU in {length}, {sum}")
+}
+
+/// The task that caused most of the waits' time, if it is known and caused some of it.
+fn behind(interval: &Interval, sum_ns: u64) -> Option<String> {
+    let most = interval.culprits.first().filter(|most| most.tid != 0)?;
+    let share = round_percent(most.caused_ns, sum_ns);
+    let comm = terminal(&most.comm);
+    (most.caused_ns > sum_ns / 20).then(|| format!("{share} behind {comm} {}", most.tgid))
+}
+
+/// The line of the command that looks further: at the quota, at whom others waited behind, or where nobody waited for long, at other waits.
+pub(crate) fn next(args: &Args, interval: &Interval) -> String {
+    if let Some(quota) = quota::at_fault(args, interval) {
+        return quota::next(args, quota);
+    }
+    // A hundredth of the time is worth a look.
+    let least_ns = length_ns(interval) / 100;
+    let is_one = |culprit: &&Culprit| culprit.tid != 0 && next::is_there(culprit.tgid);
+    let culprit = interval.culprits.iter().find(is_one);
+    if let Some(culprit) = culprit.filter(|culprit| culprit.caused_ns > least_ns) {
+        let target = format!("-p {}", culprit.tgid);
+        let answers = format!("what {} runs", terminal(&culprit.comm));
+        return Step::CpuTime.line_for(&target, &answers);
+    }
+    if all_waits(interval).sum() > least_ns {
+        return Step::Shortages.line("");
+    }
+    match args.targets.to_options(next::is_there) {
+        none if none.is_empty() => Step::Shortages.line_for("", "what else is short"),
+        targets => Step::Waits.line_for(&targets, "where it waits instead"),
+    }
+}

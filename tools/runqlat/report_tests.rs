@@ -1,0 +1,120 @@
+//! Reports, word for word.
+
+use clap::Parser;
+use hist::Histogram;
+use hist::harvest::Group;
+
+use session::quotas::UsedUp;
+
+use crate::runqlat::args::Args;
+use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::report::write_human;
+
+const MS: u64 = 1_000_000;
+
+fn interval(throttled_ns: u64) -> Interval {
+    let mut histogram = Histogram::default();
+    (0..10).for_each(|_| histogram.record(80 * MS));
+    let quota = UsedUp {
+        path: "/cg/pod".into(),
+        quota_ns: 20 * MS,
+        period_ns: 100 * MS,
+        periods: 24,
+        used_up: 18,
+        throttled_ns,
+        ..UsedUp::default()
+    };
+    let culprit = Culprit {
+        tgid: std::process::id(),
+        tid: 1,
+        comm: "neighbour".into(),
+        caused_ns: 700 * MS,
+        waits: 9,
+    };
+    Interval {
+        end_ns: 1000 * MS,
+        waits: vec![Group {
+            id: bpf::runqlat::types::group_id::default(),
+            comm: "".into(),
+            histogram,
+        }],
+        culprits: vec![culprit],
+        quotas: vec![quota],
+        ..Interval::default()
+    }
+}
+
+fn text(options: &str, interval: &Interval) -> String {
+    let line = format!("runqlat {options}");
+    let args = Args::parse_from(line.split_whitespace());
+    let mut text = Vec::new();
+    write_human(&args, interval, &mut text).expect("a vector takes everything");
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
+    let found = text("-p 7", &interval(400 * MS));
+    let head = "threads waited for want of CPU quota of /cg/pod:
+  20.0 ms per 100 ms, used up in 18 of 24 periods, 400 ms in all
+10 waits for a CPU in 1.00 s, 800 ms of thread time; p50 80.0 ms p99 80.0 ms
+     usecs ";
+    assert!(found.starts_with(head), "{found}");
+    assert!(found.contains("WAITS  RAN MEANWHILE\n"), "{found}");
+    let next = "profile -p 7 10   # what uses up the quota\n";
+    assert!(found.contains(next), "{found}");
+    let of_several = text("-p 7", &interval(399 * MS));
+    assert!(of_several.starts_with("threads waited for"), "{of_several}");
+    let rare = text("-p 7", &interval(99 * MS));
+    assert!(rare.starts_with("some waits are for"), "{rare}");
+    let other = text("", &interval(399 * MS));
+    assert!(other.starts_with("some waits are for want of CPU quota of /cg/pod:\n"));
+    assert!(other.contains("WAITS  WAITED BEHIND\n"), "{other}");
+    assert!(other.contains(";\n  88% behind neighbour "), "{other}");
+    assert!(other.contains("# what neighbour runs\n"), "{other}");
+}
+
+#[test]
+fn the_first_line_says_how_long_they_waited_and_behind_whom() {
+    let mut interval = interval(0);
+    interval.quotas.clear();
+    let own = std::process::id();
+    let answer = format!(
+        "10 waits for a CPU in 1.00 s, 800 ms of thread time; p50 80.0 ms p99 80.0 ms;\n  88% behind neighbour {own}\n     usecs "
+    );
+    let found = text("", &interval);
+    assert!(found.starts_with(&answer), "{found}");
+    interval.culprits[0].caused_ns = 40 * MS;
+    let found = text("", &interval);
+    assert!(!found.contains("% behind"), "{found}");
+    // Whoever ran too long ago to be remembered has no name.
+    interval.culprits[0].tid = 0;
+    interval.culprits[0].caused_ns = 700 * MS;
+    let found = text("", &interval);
+    assert!(!found.contains("% behind"), "{found}");
+    assert!(
+        found.contains("pressure 5 1   # what is short\n"),
+        "{found}"
+    );
+}
+
+#[test]
+fn where_nobody_waited_the_next_command_looks_at_other_waits() {
+    let own = std::process::id();
+    let interval = Interval {
+        end_ns: 3000 * MS,
+        ..Interval::default()
+    };
+    let found = text("", &interval);
+    assert!(
+        found.starts_with("no waits for a CPU in 3.00 s\n\nnext: "),
+        "{found}"
+    );
+    assert!(
+        found.contains("pressure 5 1   # what else is short\n"),
+        "{found}"
+    );
+    let found = text(&format!("-p {own}"), &interval);
+    let next = format!("offcputime -p {own} 10   # where it waits instead\n");
+    assert!(found.contains(&next), "{found}");
+}
