@@ -120,13 +120,14 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
         true => format!("-d {}", disk.name),
         false => String::new(),
     };
+    let of_whom = args.targets.to_options(next::is_there);
     if waits_before_device(args, interval) {
-        return Step::Phases.line(&of_disk);
+        return Step::Phases.line(format!("{of_disk} {of_whom}").trim());
     }
     if !args.by_process && args.is_everyones() {
         return Step::Disks.line_for(&of_disk, "whose I/O it is");
     }
-    Step::WaitsInStateD.line_for("", "who waits in state D, and where")
+    Step::WaitsInStateD.line_for(&of_whom, "who waits in state D, and where")
 }
 
 /// Looks whether requests spent more time on the way to the device than in it.
@@ -270,6 +271,11 @@ mod tests {
         };
         assert_eq!(command("", &found), "biolatency -d nvme0n1 -P 5 1");
         assert_eq!(command("-P", &found), "offcputime --state 2 10");
+        let own = std::process::id();
+        assert_eq!(
+            command(&format!("-p {own}"), &found),
+            format!("offcputime --state 2 -p {own} 10")
+        );
         found.disks[0].classes[WRITE].total_ns = 2 * 7_284_000;
         assert_eq!(command("", &found), "biolatency -d nvme0n1 -P 5 1");
         found.disks[1].classes[READ].total_ns = 1_000_000;
