@@ -1,5 +1,6 @@
 //! Man pages, examples and README say what the tools do.
 
+mod numbers;
 mod programs;
 mod tools;
 
