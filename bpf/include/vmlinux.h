@@ -173,8 +173,13 @@ struct inode {
 	struct pipe_inode_info *i_pipe;
 };
 
+struct path {
+	struct dentry *dentry;
+};
+
 struct file {
 	struct inode *f_inode;
+	struct path f_path;
 };
 
 struct fdtable {

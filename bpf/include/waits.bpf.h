@@ -48,10 +48,18 @@ struct wait_config {
 
 const volatile struct wait_config waits = {};
 
+/* Anonymous inodes that have a name of their own, above all that S_IFMT >> 12 can be. */
+enum anonymous_file {
+	ANONYMOUS_EVENTFD = 16,
+	ANONYMOUS_INOTIFY,
+	ANONYMOUS_TIMERFD,
+	ANONYMOUS_SIGNALFD,
+};
+
 /* What the system call in progress says. */
 struct wait_call {
 	__s16 syscall;
-	/* S_IFMT >> 12 of the descriptor waited on; 0: none or anonymous inode. */
+	/* S_IFMT >> 12 of the descriptor waited on, or enum anonymous_file; 0: none, or another anonymous inode. */
 	__u8 file_type;
 	/* futex: operation without flags. */
 	__u8 futex_op;
@@ -118,9 +126,38 @@ static __always_inline struct file *open_file(struct task_struct *task, __u32 fd
 	return file;
 }
 
+static __always_inline __u8 file_type_of(struct file *file)
+{
+	return BPF_CORE_READ(file, f_inode, i_mode) >> 12;
+}
+
 static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
 {
-	return BPF_CORE_READ(open_file(task, fd), f_inode, i_mode) >> 12;
+	return file_type_of(open_file(task, fd));
+}
+
+/* By the name that /proc shows behind "anon_inode:", its first eight bytes. */
+static __always_inline __u8 anonymous_file_of(struct file *file)
+{
+	char name[8] = {};
+
+	bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	if (!__builtin_memcmp(name, "[eventfd", sizeof(name)))
+		return ANONYMOUS_EVENTFD;
+	if (!__builtin_memcmp(name, "inotify", sizeof(name)))
+		return ANONYMOUS_INOTIFY;
+	if (!__builtin_memcmp(name, "[timerfd", sizeof(name)))
+		return ANONYMOUS_TIMERFD;
+	if (!__builtin_memcmp(name, "[signalf", sizeof(name)))
+		return ANONYMOUS_SIGNALFD;
+	return 0;
+}
+
+static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd)
+{
+	struct file *file = open_file(task, fd);
+
+	return file_type_of(file) ?: anonymous_file_of(file);
 }
 
 /* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */
@@ -134,7 +171,7 @@ static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 		return call;
 	call.syscall = number;
 	if (waits.takes_fd[number / 64] & (1ULL << (number % 64)))
-		call.file_type = file_type(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
+		call.file_type = waited_on(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
 	if (number == waits.futex_syscall) {
 		__u32 value = PT_REGS_PARM3_CORE_SYSCALL(regs);
 

@@ -26,6 +26,7 @@ __u64 last_clock_offset = 0;
 __u32 clock_samples = 0;
 #define CLOCK_SAMPLES 16
 
+/* Not from those of whom it is known that they wait already: their stamps are old. */
 static __always_inline void learn_clock(struct task_struct *task)
 {
 	__u64 offset;

@@ -205,14 +205,16 @@ static __always_inline void made_runnable(struct task_struct *task)
 	struct runqlat_totals *sums;
 	__u64 now;
 
-	learn_clock(task);
-	if (!member)
+	if (!member) {
+		learn_clock(task);
 		return;
+	}
 	now = bpf_ktime_get_ns();
 	drop_stale_wait(member, task, now);
 	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
 	if (member->runnable_ns || is_on_cpu(task))
 		return;
+	learn_clock(task);
 	sums = totals_here();
 	if (!sums || !is_followed(now))
 		return;

@@ -44,7 +44,7 @@ fn each_kind_of_wait_has_its_reason_and_its_time() {
     let _machine = Machine::alone();
     let workload = Workload::start("waiter", "--waits 23 --millis 20");
     let found = sandwiched("offcputime", "-m 0", workload);
-    assert!(found.results.len() == 11);
+    assert!(found.results.len() == 13);
     assert_reasons_are_the_programs(&found, sees_hidden());
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use host::waits::{self, Wait, flags};
+use host::waits::{self, Wait, file_type, flags};
 
 /// A thread that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) fn of(tgid: u32, tid: u32) -> Option<Blocked> {
     let call = fs::read_to_string(format!("{directory}/syscall")).ok()?;
     // The text of the link: a dead network file system would hold up a look at the file.
     let link = |fd| fs::read_link(format!("{directory}/fd/{fd}")).ok();
-    let file_type = |fd| link(fd).map_or(0, |path| file_type(&path.to_string_lossy()));
+    let file_type = |fd| link(fd).map_or(0, |path| type_of(&path.to_string_lossy()));
     let mut blocked = parse(&call, file_type)?;
     if !blocked.wait.may_be_idle() {
         let stat = fs::read(format!("{directory}/stat")).ok()?;
@@ -64,18 +64,18 @@ fn parse(call: &str, file_type: impl Fn(u64) -> u8) -> Option<Blocked> {
     Some(Blocked { wait, stack })
 }
 
-/// `S_IFMT >> 12` of what such a link leads to, as far as it tells.
-fn file_type(link: &str) -> u8 {
+/// The kind of file that such a link leads to, as far as it tells.
+fn type_of(link: &str) -> u8 {
     const ANONYMOUS: u8 = 0;
-    const FIFO: u8 = 1;
-    const CHARACTERS: u8 = 2;
-    const REGULAR: u8 = 8;
-    const SOCKET: u8 = 12;
     match link {
-        _ if link.starts_with("socket:") => SOCKET,
-        _ if link.starts_with("pipe:") => FIFO,
-        _ if link.starts_with("/dev/") => CHARACTERS,
-        _ if link.starts_with('/') => REGULAR,
+        "anon_inode:[eventfd]" => file_type::EVENTFD,
+        "anon_inode:inotify" => file_type::INOTIFY,
+        "anon_inode:[timerfd]" => file_type::TIMERFD,
+        "anon_inode:[signalfd]" => file_type::SIGNALFD,
+        _ if link.starts_with("socket:") => file_type::SOCKET,
+        _ if link.starts_with("pipe:") => file_type::FIFO,
+        _ if link.starts_with("/dev/") => file_type::CHARACTERS,
+        _ if link.starts_with('/') => file_type::REGULAR,
         _ => ANONYMOUS,
     }
 }
@@ -148,9 +148,13 @@ mod tests {
             ("pipe:[7]", 1),
             ("/dev/pts/0", 2),
             ("/tmp/a", 8),
-            ("anon_inode:[eventfd]", 0),
+            ("anon_inode:[eventfd]", 16),
+            ("anon_inode:inotify", 17),
+            ("anon_inode:[timerfd]", 18),
+            ("anon_inode:[signalfd]", 19),
+            ("anon_inode:[fanotify]", 0),
         ] {
-            assert_eq!(file_type(link), kind, "{link}");
+            assert_eq!(type_of(link), kind, "{link}");
         }
     }
 

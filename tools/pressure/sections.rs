@@ -152,6 +152,8 @@ fn what(waiting: &Waiting) -> &'static str {
         Reason::Socket => "sockets",
         Reason::Pipe => "pipes",
         Reason::MessageQueue => "message queues",
+        Reason::Eventfd => "events (eventfd)",
+        Reason::Inotify => "changes of files",
         Reason::Wait => "children or signals",
         _ => "something else",
     }

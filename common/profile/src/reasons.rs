@@ -10,7 +10,7 @@ use crate::text::percent;
 use crate::units;
 
 /// Every reason that tools of this project give.
-pub const WORDS: [&str; 16] = [
+pub const WORDS: [&str; 18] = [
     "futex",
     "lock",
     "block-io",
@@ -21,6 +21,8 @@ pub const WORDS: [&str; 16] = [
     "pipe",
     "file-lock",
     "semaphore",
+    "eventfd",
+    "inotify",
     "msg-queue",
     "sleep",
     "wait",

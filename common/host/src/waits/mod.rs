@@ -11,7 +11,7 @@ pub struct Wait {
     pub flags: u8,
     /// System call in progress; negative: a fault or an interrupt.
     pub syscall: i16,
-    /// `S_IFMT >> 12` of the file descriptor waited on; 0: none, or an anonymous inode.
+    /// [`file_type`] of the file descriptor waited on; 0: none, or an anonymous inode of another kind.
     pub file_type: u8,
     /// Futex operation without its flags.
     pub futex_op: u8,
@@ -62,6 +62,10 @@ pub enum Reason {
     FileLock,
     /// A System V semaphore.
     Semaphore,
+    /// An `eventfd`, which counts events.
+    Eventfd,
+    /// Changes of files.
+    Inotify,
     /// A System V or POSIX message queue.
     MessageQueue,
     /// A clock.
@@ -90,6 +94,8 @@ impl Reason {
             Self::Pipe => "pipe",
             Self::FileLock => "file-lock",
             Self::Semaphore => "semaphore",
+            Self::Eventfd => "eventfd",
+            Self::Inotify => "inotify",
             Self::MessageQueue => "msg-queue",
             Self::Sleep => "sleep",
             Self::Wait => "wait",
@@ -106,12 +112,26 @@ impl fmt::Display for Reason {
     }
 }
 
-/// `S_IFMT >> 12`.
-mod file_type {
-    pub(super) const FIFO: u8 = 1;
-    pub(super) const SOCKET: u8 = 12;
+/// Kinds of files: `S_IFMT >> 12`, and above it `enum anonymous_file` of the BPF side.
+pub mod file_type {
+    /// A pipe, named or not.
+    pub const FIFO: u8 = 1;
+    /// Terminals and other devices that give characters.
+    pub const CHARACTERS: u8 = 2;
+    /// A file.
+    pub const REGULAR: u8 = 8;
+    /// A socket.
+    pub const SOCKET: u8 = 12;
+    /// `eventfd(2)`
+    pub const EVENTFD: u8 = 16;
+    /// `inotify(7)`
+    pub const INOTIFY: u8 = 17;
+    /// `timerfd_create(2)`
+    pub const TIMERFD: u8 = 18;
+    /// `signalfd(2)`
+    pub const SIGNALFD: u8 = 19;
     /// Directories, block devices, regular files.
-    pub(super) const ON_DISK: [u8; 3] = [4, 6, 8];
+    pub(super) const ON_DISK: [u8; 3] = [4, 6, REGULAR];
 }
 
 /// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
@@ -187,6 +207,10 @@ impl Wait {
         match self.file_type {
             file_type::FIFO => Reason::Pipe,
             file_type::SOCKET => Reason::Socket,
+            file_type::EVENTFD => Reason::Eventfd,
+            file_type::INOTIFY => Reason::Inotify,
+            file_type::TIMERFD => Reason::Sleep,
+            file_type::SIGNALFD => Reason::Wait,
             on_disk if uninterruptible && file_type::ON_DISK.contains(&on_disk) => Reason::BlockIo,
             _ => Reason::Other,
         }
@@ -195,6 +219,10 @@ impl Wait {
     /// Tells if it could have gone on running.
     pub fn is_runnable(self) -> bool {
         self.has(flags::RUNNABLE)
+    }
+
+    fn is_on_anonymous_inode(self) -> bool {
+        self.file_type == 0 || self.file_type >= file_type::EVENTFD
     }
 
     /// Tells if it is a kernel thread's.
@@ -220,8 +248,7 @@ impl Wait {
             || self.calls(syscalls::EPOLL)
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
-            // eventfd, timerfd, signalfd, inotify: anonymous inodes.
-            || (self.syscall == i16::try_from(libc::SYS_read).unwrap_or(-1) && self.file_type == 0)
+            || (self.calls(&[libc::SYS_read]) && self.is_on_anonymous_inode())
     }
 }
 
@@ -324,6 +351,10 @@ mod tests {
         assert_eq!(reason(libc::SYS_semtimedop, 0, 0), "semaphore");
         assert_eq!(reason(libc::SYS_msgrcv, 0, 0), "msg-queue");
         assert_eq!(reason(libc::SYS_mq_timedreceive, 0, 0), "msg-queue");
+        assert_eq!(reason(libc::SYS_read, 0, file_type::EVENTFD), "eventfd");
+        assert_eq!(reason(libc::SYS_read, 0, file_type::INOTIFY), "inotify");
+        assert_eq!(reason(libc::SYS_read, 0, file_type::TIMERFD), "sleep");
+        assert_eq!(reason(libc::SYS_read, 0, file_type::SIGNALFD), "wait");
         assert_eq!(reason(libc::SYS_epoll_pwait, 0, 0), "epoll");
         assert_eq!(reason(libc::SYS_ppoll, 0, 0), "poll");
     }
@@ -376,6 +407,12 @@ mod tests {
             .may_be_idle()
         );
         assert!(call(libc::SYS_epoll_pwait).may_be_idle());
+        let read = |file_type| Wait {
+            file_type,
+            ..call(libc::SYS_read)
+        };
+        assert!(read(0).may_be_idle() && read(file_type::INOTIFY).may_be_idle());
+        assert!(!read(file_type::SOCKET).may_be_idle());
         assert!(!call(libc::SYS_nanosleep).may_be_idle());
     }
 

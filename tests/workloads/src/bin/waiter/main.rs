@@ -14,9 +14,11 @@ use usekit_workloads::stage::Stage;
 
 use crate::measure::Plan;
 
-const USAGE: &str = "waiter [--waits N] [--disk-waits N] [--millis D] [--kinds KIND,KIND…] [--dir DIR]
-kinds: sleep mutex pmutex pipe poll epoll socket wait file-lock semaphore msg-queue, and in DIR, on a real disk: pagefault direct fsync";
-const KINDS: [&str; 11] = [
+const USAGE: &str =
+    "waiter [--waits N] [--disk-waits N] [--millis D] [--kinds KIND,KIND…] [--dir DIR]
+kinds: sleep mutex pmutex pipe poll epoll socket wait file-lock semaphore msg-queue eventfd inotify,
+and in DIR, on a real disk: pagefault direct fsync";
+const KINDS: [&str; 13] = [
     "sleep",
     "mutex",
     "pmutex",
@@ -28,6 +30,8 @@ const KINDS: [&str; 11] = [
     "file-lock",
     "semaphore",
     "msg-queue",
+    "eventfd",
+    "inotify",
 ];
 const DISK_KINDS: [&str; 3] = ["pagefault", "direct", "fsync"];
 
@@ -97,6 +101,8 @@ fn add(kind: &str, stage: &mut Stage, plan: Plan, dir: &Path) {
         "file-lock" => queues::file_lock(stage, plan),
         "semaphore" => queues::semaphore(stage, plan),
         "msg-queue" => queues::message_queue(stage, plan),
+        "eventfd" => queues::eventfd(stage, plan),
+        "inotify" => queues::inotify(stage, plan),
         "pagefault" => memory_and_disk::pagefault(stage, plan, dir),
         "direct" => memory_and_disk::direct(stage, plan, dir),
         "fsync" => memory_and_disk::fsync(stage, plan, dir),

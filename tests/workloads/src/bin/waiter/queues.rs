@@ -1,7 +1,7 @@
-//! Waits for locks of files, and for System V's semaphores and message queues.
+//! Waits for locks of files, System V's semaphores and message queues, and what the kernel tells by a descriptor.
 
 use std::fs::File;
-use std::io::Error;
+use std::io::{Error, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use usekit_workloads::stage::Stage;
@@ -97,6 +97,50 @@ pub(crate) fn message_queue(stage: &mut Stage, plan: Plan) {
                 // SAFETY: nobody uses it any more.
                 works(unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) });
             }
+        }
+    });
+}
+
+/// A new descriptor, or why there is none.
+fn file(descriptor: libc::c_int) -> File {
+    // SAFETY: it is nobody else's.
+    unsafe { File::from_raw_fd(works(descriptor)) }
+}
+
+pub(crate) fn eventfd(stage: &mut Stage, plan: Plan) {
+    // SAFETY: takes numbers.
+    let mut reader = file(unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE) });
+    let mut writer = reader.try_clone().expect("a descriptor can be had");
+    plan.partner(stage, move || {
+        move |_| writer.write_all(&1_u64.to_ne_bytes()).expect("an event")
+    });
+    plan.waiter(stage, move || {
+        move |_| reader.read_exact(&mut [0; 8]).expect("an event")
+    });
+}
+
+pub(crate) fn inotify(stage: &mut Stage, plan: Plan) {
+    let [kept, _] = file_twice();
+    let path = format!("/proc/self/fd/{}", kept.as_raw_fd());
+    // Opened by name: nobody is told of changes by the first descriptor of a file that has none.
+    let open = File::options().write(true).open(&path);
+    let mut changed = open.expect("a file in memory can be opened again");
+    let path = path + "\0";
+    // SAFETY: takes a number.
+    let mut reader = file(unsafe { libc::inotify_init1(0) });
+    // SAFETY: the path ends with a zero.
+    works(unsafe {
+        libc::inotify_add_watch(reader.as_raw_fd(), path.as_ptr().cast(), libc::IN_MODIFY)
+    });
+    plan.partner(stage, move || {
+        move |_| changed.write_all(b"x").expect("room in memory")
+    });
+    plan.waiter(stage, move || {
+        // One event, and without a name.
+        move |_| {
+            reader
+                .read_exact(&mut [0; size_of::<libc::inotify_event>()])
+                .expect("an event")
         }
     });
 }
