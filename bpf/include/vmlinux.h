@@ -180,6 +180,25 @@ struct path {
 struct file {
 	struct inode *f_inode;
 	struct path f_path;
+	void *private_data;
+};
+
+struct sock_common {
+	unsigned short skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	u32 sk_max_ack_backlog;
+	u16 sk_type;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct unix_sock {
+	struct unix_address *addr;
 };
 
 struct fdtable {

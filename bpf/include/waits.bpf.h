@@ -48,18 +48,26 @@ struct wait_config {
 
 const volatile struct wait_config waits = {};
 
-/* Anonymous inodes that have a name of their own, above all that S_IFMT >> 12 can be. */
-enum anonymous_file {
-	ANONYMOUS_EVENTFD = 16,
-	ANONYMOUS_INOTIFY,
-	ANONYMOUS_TIMERFD,
-	ANONYMOUS_SIGNALFD,
+/* Kinds of files that the kernel's types do not tell apart, above all that S_IFMT >> 12 can be. */
+enum special_file {
+	FILE_EVENTFD = 16,
+	FILE_INOTIFY,
+	FILE_TIMERFD,
+	FILE_SIGNALFD,
+	/* A socket of a connection that the other end asked for. */
+	FILE_ACCEPTED,
 };
+
+#define TYPE_SOCKET 12
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define SOCK_DGRAM 2
 
 /* What the system call in progress says. */
 struct wait_call {
 	__s16 syscall;
-	/* S_IFMT >> 12 of the descriptor waited on, or enum anonymous_file; 0: none, or another anonymous inode. */
+	/* S_IFMT >> 12 of the descriptor waited on, or enum special_file; 0: none, or another anonymous inode. */
 	__u8 file_type;
 	/* futex: operation without flags. */
 	__u8 futex_op;
@@ -137,27 +145,49 @@ static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
 }
 
 /* By the name that /proc shows behind "anon_inode:", its first eight bytes. */
-static __always_inline __u8 anonymous_file_of(struct file *file)
+static __always_inline __u8 anonymous_type_of(struct file *file)
 {
 	char name[8] = {};
 
 	bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
 	if (!__builtin_memcmp(name, "[eventfd", sizeof(name)))
-		return ANONYMOUS_EVENTFD;
+		return FILE_EVENTFD;
 	if (!__builtin_memcmp(name, "inotify", sizeof(name)))
-		return ANONYMOUS_INOTIFY;
+		return FILE_INOTIFY;
 	if (!__builtin_memcmp(name, "[timerfd", sizeof(name)))
-		return ANONYMOUS_TIMERFD;
+		return FILE_TIMERFD;
 	if (!__builtin_memcmp(name, "[signalf", sizeof(name)))
-		return ANONYMOUS_SIGNALFD;
+		return FILE_SIGNALFD;
 	return 0;
+}
+
+/* accept(2) gave it: a listening TCP socket's copies keep its backlog, which no other has, and a listening Unix socket's its name. */
+static __always_inline bool was_accepted(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sock = BPF_CORE_READ(socket, sk);
+	struct unix_sock *named = (void *)sock;
+
+	switch (BPF_CORE_READ(sock, __sk_common.skc_family)) {
+	case AF_INET:
+	case AF_INET6:
+		return BPF_CORE_READ(sock, sk_max_ack_backlog);
+	case AF_UNIX:
+		return BPF_CORE_READ(sock, sk_type) != SOCK_DGRAM && bpf_core_field_exists(named->addr) &&
+		       BPF_CORE_READ(named, addr);
+	default:
+		return false;
+	}
 }
 
 static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd)
 {
 	struct file *file = open_file(task, fd);
+	__u8 type = file_type_of(file);
 
-	return file_type_of(file) ?: anonymous_file_of(file);
+	if (!type)
+		return anonymous_type_of(file);
+	return type == TYPE_SOCKET && was_accepted(file) ? FILE_ACCEPTED : type;
 }
 
 /* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */

@@ -150,3 +150,35 @@ fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
     assert!(idle_ns >= ns / 10 * 9, "{idle_ns} of {ns} ns: {report:#}");
     assert_eq!(of_loop("poll").0, 0, "{report:#}");
 }
+
+const SERVES: &str = include_str!("../workloads/locks/serves.c");
+
+/// The kernel may hide a switch: 45 of 50 requests are seen.
+#[test]
+fn a_server_is_idle_where_its_client_has_sent_nothing_and_not_in_its_database() {
+    let _machine = Machine::alone();
+    for kind in ["tcp", "unix"] {
+        let (report, _) = traced("offcputime", "", locks(SERVES, "").start(kind));
+        // Of the waits for a byte: all are idle, or none is.
+        let assert_idle = |comm: &str, is_in_handler: bool, is_idle: bool| {
+            let stacks = list(&report, "stacks").iter();
+            let is_its = |stack: &&Value| {
+                let names = list(stack, "user").iter().map(|frame| &frame["name"]);
+                let has = |name: &str| names.clone().any(|frame| frame == name);
+                let is_wait = stack["reason"] == "socket" && has("get_byte");
+                is_wait && stack["comm"] == comm && has("handle") == is_in_handler
+            };
+            let stacks: Vec<&Value> = stacks.filter(is_its).collect();
+            let count = sum(stacks.iter().copied(), "count");
+            let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
+            assert!(
+                count >= 45 && stacks.iter().all(is_as_told),
+                "{kind} {comm}: {stacks:#?}"
+            );
+        };
+        assert_idle("server", false, true);
+        assert_idle("server", true, false);
+        assert_idle("client", false, false);
+        assert_idle("database", false, false);
+    }
+}

@@ -1,9 +1,9 @@
 //! Detects the waits of threads with nothing to do.
 //!
 //! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
-//! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a condition variable, a child, a parked kernel thread). So
-//! is one at which its thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not
-//! below another wait that is never idle, such as one for a client; and not where work comes within 100 us on average: two threads
+//! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a client's next request, a
+//! condition variable, a child, a parked kernel thread). So is one at which its thread spends nine tenths of its time off the CPU, as
+//! threads of Go park in several places. It is not below another wait that is never idle, or one for a client; and not where work comes within 100 us on average: two threads
 //! that pass a token to and fro have something to do.
 
 use std::collections::HashMap;
@@ -68,10 +68,15 @@ pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
             continue;
         };
         let outermost = outermost.entry(thread(row)).or_default();
+        let lower = |least: &mut Option<usize>| {
+            *least = Some(least.map_or(depth, |least| least.min(depth)));
+        };
         if row.wait.may_be_idle() {
-            outermost.idle = Some(outermost.idle.map_or(depth, |least| least.min(depth)));
-        } else {
-            outermost.busy = Some(outermost.busy.map_or(depth, |least| least.min(depth)));
+            lower(&mut outermost.idle);
+        }
+        // All that a server does below is for its client.
+        if !row.wait.may_be_idle() || row.wait.is_for_client() {
+            lower(&mut outermost.busy);
         }
     }
     let is_idle = |(row, depth): (&Row, &Option<usize>)| {
@@ -104,7 +109,7 @@ fn place(row: &Row) -> Place {
 
 #[cfg(test)]
 mod tests {
-    use host::waits::{Wait, flags};
+    use host::waits::{Wait, file_type, flags};
     use profile::model::Task;
 
     use super::*;
@@ -171,6 +176,24 @@ mod tests {
             row(1, libc::SYS_fsync, 3, 3 * MS, 50),
         ];
         assert_eq!(marked(&rows), [true, false]);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_client_is_idle_and_not_in_its_database() {
+        let for_client = |user| {
+            let mut row = row(1, libc::SYS_recvfrom, user, 5 * MS, 5);
+            row.wait.file_type = file_type::ACCEPTED;
+            row
+        };
+        let rows = [
+            for_client(4),
+            row(1, libc::SYS_ppoll, 7, 95 * MS, 5),
+            row(1, libc::SYS_recvfrom, 7, MS, 5),
+        ];
+        assert_eq!(marked(&rows), [true, false, false]);
+        // Deeper than other work it is a part of that: a body that is read by its handler.
+        let rows = [row(1, libc::SYS_recvfrom, 4, 5 * MS, 5), for_client(9)];
+        assert_eq!(marked(&rows), [false, false]);
     }
 
     #[test]

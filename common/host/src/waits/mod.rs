@@ -112,7 +112,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Kinds of files: `S_IFMT >> 12`, and above it `enum anonymous_file` of the BPF side.
+/// Kinds of files: `S_IFMT >> 12`, and above it `enum special_file` of the BPF side.
 pub mod file_type {
     /// A pipe, named or not.
     pub const FIFO: u8 = 1;
@@ -130,6 +130,8 @@ pub mod file_type {
     pub const TIMERFD: u8 = 18;
     /// `signalfd(2)`
     pub const SIGNALFD: u8 = 19;
+    /// A socket of a connection that the other end asked for.
+    pub const ACCEPTED: u8 = 20;
     /// Directories, block devices, regular files.
     pub(super) const ON_DISK: [u8; 3] = [4, 6, REGULAR];
 }
@@ -206,7 +208,7 @@ impl Wait {
         }
         match self.file_type {
             file_type::FIFO => Reason::Pipe,
-            file_type::SOCKET => Reason::Socket,
+            file_type::SOCKET | file_type::ACCEPTED => Reason::Socket,
             file_type::EVENTFD => Reason::Eventfd,
             file_type::INOTIFY => Reason::Inotify,
             file_type::TIMERFD => Reason::Sleep,
@@ -221,8 +223,13 @@ impl Wait {
         self.has(flags::RUNNABLE)
     }
 
+    /// Tells if it is for what a client of this thread sends.
+    pub fn is_for_client(self) -> bool {
+        self.calls(syscalls::RECEIVE) && self.file_type == file_type::ACCEPTED
+    }
+
     fn is_on_anonymous_inode(self) -> bool {
-        self.file_type == 0 || self.file_type >= file_type::EVENTFD
+        (file_type::EVENTFD..=file_type::SIGNALFD).contains(&self.file_type) || self.file_type == 0
     }
 
     /// Tells if it is a kernel thread's.
@@ -249,6 +256,7 @@ impl Wait {
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
             || (self.calls(&[libc::SYS_read]) && self.is_on_anonymous_inode())
+            || self.is_for_client()
     }
 }
 
@@ -413,6 +421,13 @@ mod tests {
         };
         assert!(read(0).may_be_idle() && read(file_type::INOTIFY).may_be_idle());
         assert!(!read(file_type::SOCKET).may_be_idle());
+        // For its client.
+        assert!(read(file_type::ACCEPTED).may_be_idle());
+        let write = Wait {
+            syscall: i16::try_from(libc::SYS_write).unwrap(),
+            ..read(file_type::ACCEPTED)
+        };
+        assert!(!write.may_be_idle() && write.reason() == Reason::Socket);
         assert!(!call(libc::SYS_nanosleep).may_be_idle());
     }
 

@@ -32,6 +32,13 @@ pub(super) const ADDRESS_SPACE: &[c_long] = &[
     libc::SYS_madvise,
     libc::SYS_brk,
 ];
+pub(super) const RECEIVE: &[c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+];
 pub(super) const ACCEPT: &[c_long] = &[libc::SYS_accept, libc::SYS_accept4];
 
 pub(super) const TAKES_FD: &[c_long] = &[
