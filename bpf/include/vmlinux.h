@@ -198,6 +198,7 @@ struct socket {
 };
 
 struct unix_sock {
+	struct sock sk;
 	struct unix_address *addr;
 };
 

@@ -9,9 +9,11 @@ use std::ffi::c_void;
 use host::machine::{BEGIN_NS, Machine, Task, play};
 use oracle::{Event, Kind};
 
-/// Descriptor 0 of a thread, as host/offcputime.c gives it.
-fn file_type(tid: u32) -> u64 {
-    u64::from(tid % 13)
+/// Of descriptor 0 of a thread, by host/offcputime.c, which gives it.
+fn file_type(machine: &Machine, tid: u32) -> u64 {
+    // SAFETY: its type.
+    let told = unsafe { machine.host.function::<extern "C" fn(u32) -> u32>("host_file_told") };
+    u64::from(told(tid))
 }
 
 fn is_kernel_thread(tid: u32) -> bool {
@@ -78,7 +80,7 @@ fn truth(machine: &Machine) -> Rows {
             u64::from(next),
             waker.map_or(0, |waking| u64::from(waking.2) + 1),
             u64::from(is_kernel),
-            if is_kernel { 0 } else { file_type(next) },
+            if is_kernel { 0 } else { file_type(machine, next) },
             1,
             event.ns - since_ns,
         ];

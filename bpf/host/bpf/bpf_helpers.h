@@ -59,6 +59,15 @@ void *host_current(void);
 void *host_registers(void);
 long host_write(const void *record, __u32 bytes);
 
+static inline long host_copy_kernel(void *to, __u32 bytes, const void *from)
+{
+	if (from)
+		__builtin_memcpy(to, from, bytes);
+	else
+		__builtin_memset(to, 0, bytes);
+	return from ? 0 : -14;
+}
+
 #define bpf_map_lookup_elem(map, key) host_lookup(map, HOST_TABLE(map), key)
 #define bpf_map_update_elem(map, key, value, flags) host_update(map, HOST_TABLE(map), key, value, flags)
 #define bpf_map_delete_elem(map, key) host_delete(map, HOST_TABLE(map), key)
@@ -72,7 +81,7 @@ long host_write(const void *record, __u32 bytes);
 #define bpf_get_current_task_btf() ((struct task_struct *)host_current())
 #define bpf_seq_write(seq, bytes, length) host_write(bytes, length)
 #define bpf_task_pt_regs(task) host_registers()
-#define bpf_probe_read_kernel(to, bytes, from) (__builtin_memcpy(to, from, bytes), 0)
+#define bpf_probe_read_kernel(to, bytes, from) host_copy_kernel(to, bytes, from)
 #define bpf_probe_read_kernel_str(to, bytes, from) (__builtin_strncpy(to, from, (bytes) - 1), 0)
 
 #endif
