@@ -12,7 +12,11 @@ use oracle::{Event, Kind};
 /// Of descriptor 0 of a thread, by host/offcputime.c, which gives it.
 fn file_type(machine: &Machine, tid: u32) -> u64 {
     // SAFETY: its type.
-    let told = unsafe { machine.host.function::<extern "C" fn(u32) -> u32>("host_file_told") };
+    let told = unsafe {
+        machine
+            .host
+            .function::<extern "C" fn(u32) -> u32>("host_file_told")
+    };
     u64::from(told(tid))
 }
 
@@ -80,7 +84,11 @@ fn truth(machine: &Machine) -> Rows {
             u64::from(next),
             waker.map_or(0, |waking| u64::from(waking.2) + 1),
             u64::from(is_kernel),
-            if is_kernel { 0 } else { file_type(machine, next) },
+            if is_kernel {
+                0
+            } else {
+                file_type(machine, next)
+            },
             1,
             event.ns - since_ns,
         ];

@@ -123,6 +123,20 @@ fn the_waker_of_a_pipe_read_is_its_writer() {
     }
 }
 
+/// The kernel has one inode for all of these.
+#[test]
+fn a_file_without_a_type_is_known_by_its_name() {
+    let _machine = Machine::alone();
+    let workload = Workload::start("waiter", "--waits 23 --kinds eventfd,inotify");
+    let (report, results) = traced("offcputime", "", workload);
+    assert_eq!(results.len(), 2);
+    for thread in &results {
+        let of_kind = |stack: &&Value| stack["reason"] == thread["kind"];
+        let waits = stacks(&report, number(thread, "tid")).filter(of_kind);
+        assert_eq!(sum(waits, "count"), number(thread, "slept"), "{thread}");
+    }
+}
+
 /// Phases of all threads, all the time that they lived.
 pub(crate) fn phases_ns(report: &Value) -> u64 {
     let phases = ["oncpu_ns", "runqueue_ns", "blocked_ns"];
