@@ -11,12 +11,14 @@ use session::targets::Targets;
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::Interval;
 
-/// The accounts of all groups, which takes a file of each; empty where [`used_up`] names none.
+/// The accounts of groups that [`used_up`] can name, which takes a file of each.
 pub(crate) fn accounts(targets: &Targets) -> Quotas {
-    let is_by_name = targets.comm.is_some() && targets.cgroup.is_none() && ids(targets).is_empty();
-    match targets.kernel_threads || is_by_name {
-        true => Quotas::default(),
-        false => Quotas::take(),
+    let tids = ids(targets);
+    match (&targets.cgroup, targets.comm.is_some()) {
+        _ if targets.kernel_threads => Quotas::default(),
+        (None, _) if !tids.is_empty() => Quotas::take_above(&tids),
+        (None, true) => Quotas::default(),
+        _ => Quotas::take(),
     }
 }
 

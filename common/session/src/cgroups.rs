@@ -57,20 +57,22 @@ pub fn holds(directory: &Path, tid: u32) -> bool {
     is_in(&lines, "", mount, directory)
 }
 
-/// `lines`: `ID:CONTROLLERS:PATH`, as in `/proc/PID/cgroup`; v2 has no name of a controller.
+/// Looks whether lines of a `/proc/PID/cgroup` are of this directory or below.
 pub(crate) fn is_in(lines: &str, controller: &str, root: &Path, directory: &Path) -> bool {
+    of(lines, controller, root).is_some_and(|path| path.starts_with(directory))
+}
+
+/// The directory that lines of a `/proc/PID/cgroup` are of: `ID:CONTROLLERS:PATH`; v2 has no name of a controller.
+pub(crate) fn of(lines: &str, controller: &str, root: &Path) -> Option<PathBuf> {
     let mut fields = lines.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
     });
-    fields.any(|(controllers, path)| {
-        controllers.split(',').any(|name| name == controller)
-            // Outside of a container's own part of the tree, where that is all that is seen.
-            && !path.split('/').any(|part| part == "..")
-            && root
-                .join(path.trim_start_matches('/'))
-                .starts_with(directory)
-    })
+    let is_it = |names: &str| names.split(',').any(|name| name == controller);
+    let (_, path) = fields.find(|(controllers, _)| is_it(controllers))?;
+    // Outside of a container's own part of the tree, where that is all that is seen.
+    let is_outside = path.split('/').any(|part| part == "..");
+    (!is_outside).then(|| root.join(path.trim_start_matches('/')))
 }
 
 /// Directories listed where nobody reads more.
@@ -101,6 +103,18 @@ pub fn by_id(root: &Path) -> HashMap<u64, PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_process_have_a_directory_in_each_hierarchy() {
+        let lines = "4:cpuset:/a\n3:cpu,cpuacct:/pod/app\n0::/system.slice\n";
+        let path = |controller| of(lines, controller, Path::new("/cg"));
+        assert_eq!(path("cpu"), Some("/cg/pod/app".into()));
+        assert_eq!(path(""), Some("/cg/system.slice".into()));
+        assert_eq!(path("memory"), None);
+        assert_eq!(of("0::/../other\n", "", Path::new("/cg")), None);
+        assert!(is_in(lines, "cpu", Path::new("/cg"), Path::new("/cg/pod")));
+        assert!(!is_in(lines, "cpu", Path::new("/cg"), Path::new("/cg/po")));
+    }
 
     #[test]
     fn directories_are_found_by_their_inode_and_files_are_left_out() {

@@ -1,7 +1,7 @@
 //! CPU quotas of control groups, and which were used up in an interval.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub struct Quotas {
     v1: Option<PathBuf>,
     v2: Option<PathBuf>,
     accounts: HashMap<PathBuf, Account>,
-    /// There were no more groups than are read.
+    /// All groups are among them.
     is_whole: bool,
 }
 
@@ -57,19 +57,49 @@ pub struct UsedUp {
 impl Quotas {
     /// Reads them, of v1 and of v2, of 4,096 groups each at most.
     pub fn take() -> Self {
-        let (v1, v2) = (v1_mount("cpu"), cgroup2_mount().map(PathBuf::from));
-        let roots = v1.iter().chain(&v2);
-        let lists: Vec<Vec<PathBuf>> = roots.map(|root| directories(root, MOST_LISTED)).collect();
-        let is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
-        let all = lists.into_iter().flatten();
-        let accounts = all.filter_map(|path| Some((account(&path)?, path)));
-        let accounts = accounts.map(|(account, path)| (path, account)).collect();
-        Self {
-            v1,
-            v2,
-            accounts,
-            is_whole,
+        let mut none = Self::none();
+        let lists: Vec<Vec<PathBuf>> = none
+            .roots()
+            .map(|(root, _)| directories(root, MOST_LISTED))
+            .collect();
+        none.is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
+        none.with(lists.into_iter().flatten())
+    }
+
+    /// The same of the groups only that hold one of these threads.
+    pub fn take_above(tids: &[u32]) -> Self {
+        let none = Self::none();
+        let mut paths = HashSet::new();
+        for tid in tids {
+            let lines = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+            for (root, controller) in none.roots() {
+                let own = cgroups::of(&lines, controller, root).unwrap_or_default();
+                let above = own.ancestors().take_while(|path| path.starts_with(root));
+                paths.extend(above.map(Path::to_owned));
+            }
         }
+        none.with(paths.into_iter())
+    }
+
+    fn none() -> Self {
+        Self {
+            v1: v1_mount("cpu"),
+            v2: cgroup2_mount().map(PathBuf::from),
+            ..Self::default()
+        }
+    }
+
+    /// Mounts with what `/proc/PID/cgroup` calls them.
+    fn roots(&self) -> impl Iterator<Item = (&Path, &'static str)> {
+        let v1 = self.v1.as_deref().map(|root| (root, "cpu"));
+        v1.into_iter()
+            .chain(self.v2.as_deref().map(|root| (root, "")))
+    }
+
+    fn with(mut self, paths: impl Iterator<Item = PathBuf>) -> Self {
+        let accounts = paths.filter_map(|path| Some((account(&path)?, path)));
+        self.accounts = accounts.map(|(account, path)| (path, account)).collect();
+        self
     }
 
     /// Those that were used up between `before` and now, the longest first.
