@@ -14,7 +14,8 @@ use libbpf_rs::skel::Skel;
 use loader::counters::Counters;
 use loader::iterate::{self, Reseeding};
 use loader::section;
-use profile::{ends, units};
+use profile::ends::{self, Ends};
+use profile::units;
 use session::closing::Closing;
 use session::progress::State;
 use session::{Engine, Options, Setup, StackSetup, Tool};
@@ -48,7 +49,7 @@ pub(crate) struct Lockstat<'a> {
     deadline_ns: Option<u64>,
     waits: u64,
     waited_ns: u64,
-    ends: Option<String>,
+    ends: Option<Ends>,
 }
 
 impl Tool for Args {

@@ -105,7 +105,8 @@ fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
 fn meta(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Meta {
     let of_ns = harvest.accounting.lifetime_ns;
     let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window.duration());
-    meta.comments.extend(ends::describe(profile));
+    meta.comments
+        .extend(ends::describe(profile).map(|ends| ends.to_string()));
     meta.build_ids = stacks.build_ids();
     meta
 }

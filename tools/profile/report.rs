@@ -90,7 +90,8 @@ fn meta(
     cost: &Cost,
 ) -> Meta {
     let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window.duration());
-    meta.comments.extend(ends::describe(profile));
+    meta.comments
+        .extend(ends::describe(profile).map(|ends| ends.to_string()));
     meta.event = args.event.short_name();
     meta.build_ids = stacks.build_ids();
     meta.period_ns = period_ns(args).unwrap_or(0);

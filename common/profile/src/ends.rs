@@ -1,6 +1,7 @@
 //! How complete a profile's user stacks are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -19,8 +20,27 @@ pub fn weights(profile: &Profile) -> BTreeMap<StackEnd, u64> {
     weights
 }
 
-/// One line for people: `user stacks: 99.8% complete; 0.15% cut at 127 frames, …`; `None` when there are none.
-pub fn describe(profile: &Profile) -> Option<String> {
+/// Words on how complete user stacks are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// `user stacks complete for 99.84% of the time`
+    pub complete: String,
+    /// Ways in which others ended: `0.15% cut at 127 frames`.
+    pub others: Vec<String>,
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.complete)?;
+        match self.others.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; {}", self.others.join(", ")),
+        }
+    }
+}
+
+/// The same of a profile; `None` when there are none.
+pub fn describe(profile: &Profile) -> Option<Ends> {
     let weights = weights(profile);
     let all: u64 = weights.values().sum();
     if all == 0 {
@@ -28,23 +48,17 @@ pub fn describe(profile: &Profile) -> Option<String> {
     }
     let share = |weight: u64| strict_percent(weight, all);
     let complete = weights.get(&StackEnd::Root).copied().unwrap_or(0);
-    let rest: Vec<String> = weights
+    let others = weights
         .iter()
-        .filter_map(|(end, weight)| Some(format!("{} {}", share(*weight), why(*end)?)))
-        .collect();
-    let rest = if rest.is_empty() {
-        String::new()
-    } else {
-        format!("; {}", rest.join(", "))
-    };
+        .filter_map(|(end, weight)| Some(format!("{} {}", share(*weight), why(*end)?)));
     let unit = match profile.unit() {
         "ns" => " of the time",
         _ => "",
     };
-    Some(format!(
-        "user stacks complete for {}{unit}{rest}",
-        share(complete)
-    ))
+    Some(Ends {
+        complete: format!("user stacks complete for {}{unit}", share(complete)),
+        others: others.collect(),
+    })
 }
 
 /// Weights by [`StackEnd::word`].
@@ -104,7 +118,7 @@ mod tests {
         assert_eq!(describe(&profile(&[(None, 5)])), None);
         let whole = profile(&[(Some(StackEnd::Root), 7), (None, 90)]);
         assert_eq!(
-            describe(&whole).unwrap(),
+            describe(&whole).unwrap().to_string(),
             "user stacks complete for 100% of the time"
         );
         let mixed = profile(&[
@@ -113,7 +127,7 @@ mod tests {
             (Some(StackEnd::Unreadable), 1),
         ]);
         assert_eq!(
-            describe(&mixed).unwrap(),
+            describe(&mixed).unwrap().to_string(),
             "user stacks complete for 99.90% of the time; 0.10% cut at 127 frames, <0.01% at unreadable memory"
         );
         assert_eq!(

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use budget::Summary;
 use budget::cost::Cost;
 use host::scheduling::Starved;
+use profile::ends::Ends;
 use profile::losses::Losses;
 use profile::units;
 use profile::write::Meta;
@@ -19,8 +20,8 @@ pub struct Closing {
     pub events: (u64, &'static str),
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,
-    /// Completeness of user stacks, in words.
-    pub ends: Option<String>,
+    /// Completeness of user stacks.
+    pub ends: Option<Ends>,
     /// Events that were seen and not counted.
     pub losses: Losses,
     /// Time that losses are a share of, ns; 0: none.
@@ -54,9 +55,8 @@ impl Closing {
     /// Events, losses, incomplete stacks and the cost in a line.
     fn balance(&self, window: Duration) -> String {
         // The kinds of missing frames, and their places, are a detail.
-        let ends = self.ends.iter().filter(|ends| !ends.contains("for 100%"));
-        let ends = ends.filter_map(|ends| ends.split("; ").next());
-        let ends: String = ends.map(|ends| format!("; {ends}")).collect();
+        let ends = self.ends.iter().filter(|ends| !ends.others.is_empty());
+        let ends: String = ends.map(|ends| format!("; {}", ends.complete)).collect();
         format!(
             "{} of tracing, {}; {}{ends}; {}",
             units::duration(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)),
@@ -68,7 +68,9 @@ impl Closing {
 
     fn details(&self) -> Vec<String> {
         let stacks = self.stacks.map(|n| units::counted(n as u64, "stacks"));
-        let lines = stacks.into_iter().chain(self.ends.clone());
+        let lines = stacks
+            .into_iter()
+            .chain(self.ends.iter().map(Ends::to_string));
         let lines = lines.chain([self.cost.describe()]);
         lines.chain(self.details.iter().cloned()).collect()
     }
@@ -142,7 +144,10 @@ mod tests {
         let mut run = closing(losses, cost);
         (run.events, run.losses_of_ns) = ((1_233, "waits"), 1_000);
         run.stacks = Some(7);
-        run.ends = Some("user stacks complete for 98.96% of the time; 1.04% cut".into());
+        run.ends = Some(Ends {
+            complete: "user stacks complete for 98.96% of the time".into(),
+            others: vec!["1.04% cut".into()],
+        });
         let line = "2.00 s of tracing, 1,233 waits; LOST 2 waits: table full (1.00% of the time); \
                     user stacks complete for 98.96% of the time; cost 0.50% of 2 CPUs, 1073742848 MiB";
         assert_eq!(run.balance(Duration::from_secs(2)), line);
@@ -153,7 +158,10 @@ mod tests {
             details[2].starts_with("cost 200000 ns/run, "),
             "{details:?}"
         );
-        run.ends = Some("user stacks complete for 100% of the time".into());
+        run.ends = Some(Ends {
+            complete: "user stacks complete for 100% of the time".into(),
+            others: Vec::new(),
+        });
         assert!(!run.balance(Duration::ZERO).contains("stacks"));
     }
 
