@@ -1,14 +1,12 @@
 /* A thread that serves a client, by TCP or by a Unix socket, and asks a database: 50 requests 17 ms apart, 3 ms for an answer. */
-#include <arpa/inet.h>
+#include <linux/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #define REQUESTS 50
 
-static int listening, database[2];
-static struct sockaddr_storage address;
-static socklen_t length = sizeof(address);
+static int server, client, database[2];
 
 static void put_byte(int to)
 {
@@ -45,8 +43,6 @@ __attribute__((noinline)) static void handle(void)
 static void *serves(void *nothing)
 {
 	prctl(PR_SET_NAME, "server");
-	int client = accept(listening, NULL, NULL);
-
 	while (get_byte(client) == 1) {
 		handle();
 		put_byte(client);
@@ -58,10 +54,6 @@ static void *serves(void *nothing)
 static void *asks(void *nothing)
 {
 	prctl(PR_SET_NAME, "client");
-	int server = socket(address.ss_family, SOCK_STREAM, 0);
-
-	if (connect(server, (struct sockaddr *)&address, length))
-		_exit(4);
 	for (int i = 0; i < REQUESTS; i++) {
 		pause_ns(17000000);
 		put_byte(server);
@@ -71,19 +63,26 @@ static void *asks(void *nothing)
 	return nothing;
 }
 
-/* Of its own network, or without a name in a file system. */
-static void listen_by(const char *kind)
+/* Both ends of a connection. A wait for it would be one more at the server's outermost frames. */
+static void connect_by(const char *kind)
 {
-	if (!strcmp(kind, "tcp"))
-		*(struct sockaddr_in *)&address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	else
-		address.ss_family = AF_UNIX;
-	listening = socket(address.ss_family, SOCK_STREAM, 0);
-	if (bind(listening, (struct sockaddr *)&address,
-		 address.ss_family == AF_UNIX ? sizeof(sa_family_t) : sizeof(struct sockaddr_in)) ||
-	    listen(listening, 5) || getsockname(listening, (struct sockaddr *)&address, &length) ||
-	    socketpair(AF_UNIX, SOCK_STREAM, 0, database))
+	struct sockaddr_in internet = { .sin_family = AF_INET, .sin_addr.s_addr = htobe32(INADDR_LOOPBACK) };
+	/* Without a name in a file system: the kernel makes one. */
+	struct sockaddr_un local = { .sun_family = AF_UNIX };
+	int is_local = !strcmp(kind, "unix");
+	struct sockaddr *address = is_local ? (void *)&local : (void *)&internet;
+	socklen_t length = is_local ? sizeof(local.sun_family) : sizeof(internet), all = sizeof(local);
+	int listening = socket(address->sa_family, SOCK_STREAM, 0);
+
+	if (bind(listening, address, length) || listen(listening, 5) ||
+	    getsockname(listening, address, is_local ? &all : &length))
+		_exit(4);
+	server = socket(address->sa_family, SOCK_STREAM, 0);
+	if (connect(server, address, is_local ? all : length))
 		_exit(5);
+	client = accept(listening, NULL, NULL);
+	if (client < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, database))
+		_exit(6);
 }
 
 int main(int argc, char **argv)
@@ -91,7 +90,7 @@ int main(int argc, char **argv)
 	void *(*run[])(void *) = { serves, answers, asks };
 	pthread_t threads[3];
 
-	listen_by(argv[1]);
+	connect_by(argv[1]);
 	ready();
 	for (int i = 0; i < 3; i++)
 		pthread_create(&threads[i], NULL, run[i], NULL);
