@@ -20,6 +20,7 @@ impl Calls {
         self.steps(300);
         self.window.0 = self.now + self.rng.u64(1..5_000);
         self.tell_window();
+        self.begin_at_start();
         let is_full = self.rng.u32(0..4) == 0;
         let mut spent_ns: u64 = 0;
         for interval in 0..INTERVALS {
@@ -67,6 +68,17 @@ impl Calls {
             type Window = unsafe extern "C" fn(u64, u64, u64, u32, u32);
             let window = self.host.function::<Window>("host_window");
             window(start_ns, end_ns, self.edge_ns, self.half, self.open_half);
+        }
+    }
+
+    /// Calls that begin in the very moment in which the window does.
+    fn begin_at_start(&mut self) {
+        self.now = self.window.0;
+        for at in 0..self.threads.len() {
+            let thread = &self.threads[at];
+            if thread.makes_calls() && thread.runs && !thread.in_call {
+                self.enters(at);
+            }
         }
     }
 
@@ -144,6 +156,12 @@ impl Calls {
             _ => return,
         };
         if least_ns < self.edge_ns {
+            let is_at_edge = self.rng.bool();
+            let least_ns = if is_at_edge {
+                self.edge_ns - 1
+            } else {
+                least_ns
+            };
             let ns = self.rng.u64(least_ns..self.edge_ns) + 1;
             if ns != self.window.1 {
                 self.returns(at, ns);
