@@ -119,10 +119,12 @@ void host_set_queue(struct host_disk *disk, __u64 flags)
 	disk->queue.queue_flags = flags;
 }
 
+#define HOST_LEVELS 32
+
 /* A cgroup below the root of its own; 0: what is read where there is none. */
 struct cgroup *host_cgroup(struct cgroup *parent, __u64 id)
 {
-	struct cgroup *cgroup = host_make_task(sizeof(*cgroup) + 8 * sizeof(cgroup->ancestors[0]));
+	struct cgroup *cgroup = host_make_task(sizeof(*cgroup) + HOST_LEVELS * sizeof(cgroup->ancestors[0]));
 
 	cgroup->kn = host_make_task(sizeof(*cgroup->kn));
 	cgroup->kn->id = id;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 
 use crate::asked::{BEFORE, DEVICE, QUEUED, TOTAL};
-use crate::machine::Machine;
+use crate::machine::{Machine, Request};
 use crate::requests::Note;
 use crate::told::{DISKS_FULL, DiskSum, Slow, Sum, Tables};
 
@@ -77,6 +77,13 @@ impl Machine {
         assert_eq!(is_sent.then_some(told), expected, "{:?}", self.asked);
     }
 
+    /// What is known of a disk's stamps, by its requests so far.
+    pub(crate) fn assert_learnt(&self, request: &Request) {
+        if let Some(dev) = self.wanted(request, true) {
+            self.assert_known((request.disk, dev), "learnt");
+        }
+    }
+
     pub(crate) fn assert_the_same(&self, seed: u64) {
         let what = format!("seed {seed}, {:?}", self.asked);
         let account = &self.account;
@@ -103,16 +110,16 @@ impl Machine {
         }
     }
 
-    fn assert_disk(&self, key: (usize, u32), what: &str) {
+    fn assert_known(&self, key: (usize, u32), what: &str) {
         type Known = unsafe extern "C" fn(*mut c_void, u32, *mut u64) -> bool;
-        type Summed = unsafe extern "C" fn(*mut c_void, u32, u32, *mut u64) -> bool;
-        let (disk, account) = (self.disks[key.0], &self.account);
+        let disk = self.disks[key.0];
         let mut told = [0; 4];
         // SAFETY: its type.
         let is_known = unsafe {
-            self.host.function::<Known>("host_known_disk")(disk.at, key.1, told.as_mut_ptr())
+            let known = self.host.function::<Known>("host_known_disk");
+            known(disk.at, key.1, told.as_mut_ptr())
         };
-        let expected = account.disks.get(&key).map(|it| {
+        let expected = self.account.disks.get(&key).map(|it| {
             let needs_stamp = it.needs_stamp.is_some_and(|needs| needs);
             let is_known = it.needs_stamp.is_some().into();
             [
@@ -122,15 +129,25 @@ impl Machine {
                 disk.name.into(),
             ]
         });
-        assert_eq!(is_known.then_some(told), expected, "{what}");
+        assert_eq!(
+            is_known.then_some(told),
+            expected,
+            "{what}, {:?}",
+            self.asked
+        );
+    }
+
+    fn assert_disk(&self, key: (usize, u32), what: &str) {
+        type Summed = unsafe extern "C" fn(*mut c_void, u32, u32, *mut u64) -> bool;
+        self.assert_known(key, what);
         for half in [0, 1] {
             let mut told: DiskSum = [0; _];
             // SAFETY: its type.
             let is_there = unsafe {
                 let summed = self.host.function::<Summed>("host_disk_sum");
-                summed(disk.at, key.1, half, told.as_mut_ptr())
+                summed(self.disks[key.0].at, key.1, half, told.as_mut_ptr())
             };
-            let expected = account.sums.get(&(key.0, key.1, half)).copied();
+            let expected = self.account.sums.get(&(key.0, key.1, half)).copied();
             assert_eq!(is_there.then_some(told), expected, "{what}, {key:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! What is to be counted of requests when they complete.
 
-use crate::asked::{BEFORE, CGROUPS, DEVICE, QUEUED, TOTAL};
+use crate::asked::{BEFORE, DEVICE, FIRST_CGROUP, QUEUED, TOTAL};
 use crate::machine::{DISCARD, FLUSH, Machine, PASSTHROUGH, Request, WRITE};
 use crate::requests::{Note, Submitter, op};
 use crate::told::{
@@ -309,7 +309,10 @@ impl Machine {
             FLUSH_CLASS => EVERYBODY,
             _ => ending.note.map_or(0, |it| it.tgid),
         };
-        let cgroup = ending.request.cgroup.map_or(0, |at| CGROUPS[at]);
+        let cgroup = ending
+            .request
+            .cgroup
+            .map_or(0, |at| FIRST_CGROUP + at as u64);
         Group {
             disk: u64::from(config.by_disk) * self.disks[ending.request.disk].at as u64,
             dev: config.by_disk * ending.dev,

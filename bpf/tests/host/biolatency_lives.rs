@@ -55,7 +55,7 @@ impl Machine {
             35,
         ];
         let op = self.rng.choice(ops).expect("some");
-        let cgroup = self.rng.usize(0..CGROUPS.len());
+        let cgroup = self.rng.usize(0..CGROUPS);
         let Disk {
             at: on,
             dev,
@@ -80,7 +80,7 @@ impl Machine {
         request.facts.bytes = 4_096 * self.rng.u32(1..5);
         self.has_flags(at);
         self.is_submitted(at);
-        self.now += self.rng.u64(1..3_000);
+        self.passes(3_000);
         self.starts(at);
     }
 
@@ -124,7 +124,10 @@ impl Machine {
             request.facts.start_ns = 0;
         }
         request.facts.part = 0;
-        self.happens(Event::Start, at);
+        // Some are not to be seen.
+        if self.rng.u32(0..20) > 0 {
+            self.happens(Event::Start, at);
+        }
         if self.requests[at].is_accounted {
             self.requests[at].facts.part = self.requests[at].dev;
         }
@@ -167,7 +170,7 @@ impl Machine {
         if !std::mem::take(&mut self.requests[at].has_rest) && self.rng.u32(0..8) > 0 {
             self.happens(Event::Queue, at);
         }
-        self.now += self.rng.u64(1..2_000);
+        self.passes(2_000);
         if self.rng.u32(0..5) == 0 {
             self.requests[at].facts.bio = self.requests[at].bios[1];
             self.requests[at].has_rest = true;
@@ -228,17 +231,17 @@ impl Machine {
             1 => -5,
             _ => 0,
         };
-        // Clocks of CPUs may differ.
-        let behind_ns = if self.rng.u32(0..50) == 0 {
-            self.rng.u64(0..8_000)
-        } else {
-            0
+        let facts = self.requests[at].facts;
+        let limit_ns = facts.issue_ns.max(facts.start_ns) + self.asked.config.slower_ns;
+        let now = match self.rng.u32(0..40) {
+            // Clocks of CPUs may differ.
+            0 => self.now.saturating_sub(self.rng.u64(0..8_000)),
+            1 if facts.issue_ns > 0 => facts.issue_ns,
+            2 if facts.start_ns > 0 => facts.start_ns,
+            3 if limit_ns > self.now => limit_ns,
+            _ => self.now,
         };
-        self.happens_at(
-            Event::Complete,
-            at,
-            (error, bytes),
-            self.now.saturating_sub(behind_ns),
-        );
+        self.now = self.now.max(now);
+        self.happens_at(Event::Complete, at, (error, bytes), now);
     }
 }

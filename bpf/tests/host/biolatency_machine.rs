@@ -6,7 +6,7 @@ use std::ptr;
 use fastrand::Rng;
 
 use crate::account::Account;
-use crate::asked::{Asked, CGROUPS, Config, Flags};
+use crate::asked::{Asked, CGROUPS, Config, FIRST_CGROUP, Flags};
 use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
@@ -133,6 +133,7 @@ pub(crate) struct Machine {
     pub(crate) host: Host,
     pub(crate) rng: Rng,
     pub(crate) now: u64,
+    is_still: bool,
     pub(crate) asked: Asked,
     pub(crate) disks: Vec<Disk>,
     pub(crate) threads: Vec<Thread>,
@@ -160,16 +161,17 @@ impl Machine {
             let (config, flags) = (&raw const asked.config, &raw const asked.kernel.flags);
             ask(config, flags, asked.mode, TOOL, asked.kernel.age);
             let mut above = ptr::null_mut();
-            let cgroups = CGROUPS.map(|id| {
+            let cgroups = (FIRST_CGROUP..).take(CGROUPS).map(|id| {
                 above = cgroup(above, id);
                 above
             });
-            (cgroups.to_vec(), cgroup(ptr::null_mut(), 0))
+            (cgroups.collect(), cgroup(ptr::null_mut(), 0))
         };
         let mut machine = Self {
             host,
             rng,
             now: 1_000,
+            is_still: false,
             asked,
             disks: Vec::new(),
             threads: Vec::new(),
@@ -258,7 +260,9 @@ impl Machine {
         self.tell_queues();
         let is_full = self.rng.u32(0..4) == 0;
         for step in 0..4_000 {
-            self.now += self.rng.u64(1..1_000);
+            // A moment of many events, at the window's start.
+            self.is_still = (400..440).contains(&step);
+            self.passes(1_000);
             match step {
                 400 => self.account.window.0 = self.now,
                 3_800 => self.account.window.1 = self.now + self.rng.u64(0..20_000),
@@ -288,6 +292,14 @@ impl Machine {
             self.tell_window();
             self.step();
         }
+    }
+
+    pub(crate) fn passes(&mut self, most_ns: u64) {
+        self.now += if self.is_still {
+            0
+        } else {
+            self.rng.u64(1..most_ns)
+        };
     }
 
     /// The flag that tells of statistics is between others, which tell the contrary.
@@ -347,5 +359,8 @@ impl Machine {
         let whole = request.bios[0];
         self.is_told(event, &request, &thread, (error, bytes), (now, whole));
         self.assert_slow();
+        if event == Event::Complete {
+            self.assert_learnt(&request);
+        }
     }
 }

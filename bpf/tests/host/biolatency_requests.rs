@@ -1,6 +1,6 @@
 //! What is to be remembered of requests until they complete.
 
-use crate::asked::{BEFORE, TOTAL};
+use crate::asked::{BEFORE, CGROUP_LEVELS, FIRST_CGROUP, TOTAL};
 use crate::endings::{Beginning, Ending};
 use crate::machine::{Event, FLUSH, Machine, PASSTHROUGH, Request, TOOL, Thread};
 use crate::told::{BEGUN_BEFORE, NEVER_COMPLETED, REQUEUED, STARTED_FULL};
@@ -117,7 +117,10 @@ impl Machine {
         let dev = Some(disk.dev)
             .filter(is_chosen)
             .or(Some(part).filter(is_chosen))?;
-        let is_below = |at: usize| crate::asked::CGROUPS[..=at].contains(&config.cgroup_id);
+        let is_below = |at: usize| {
+            let level = config.cgroup_id - FIRST_CGROUP;
+            level <= at as u64 && level < CGROUP_LEVELS
+        };
         let is_in_cgroup = config.cgroup_id == 0 || request.cgroup.is_some_and(is_below);
         (!asks_cgroup || is_in_cgroup).then_some(dev)
     }
