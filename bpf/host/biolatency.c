@@ -5,7 +5,7 @@
 #include <bpf/bpf_core_read.h>
 
 static bool host_has(const char *what);
-static void *host_slow_reserve(__u64 bytes);
+static void *host_slow_reserve(const void *ring, __u64 bytes, __u64 flags);
 
 #undef bpf_core_field_exists
 #undef bpf_core_type_exists
@@ -15,7 +15,7 @@ static void *host_slow_reserve(__u64 bytes);
 #define bpf_core_enum_value_exists(type, value) host_has(#value)
 #undef bpf_ringbuf_reserve
 #undef bpf_ringbuf_submit
-#define bpf_ringbuf_reserve(map, bytes, flags) host_slow_reserve(bytes)
+#define bpf_ringbuf_reserve(map, bytes, flags) host_slow_reserve(map, bytes, flags)
 #define bpf_ringbuf_submit(slow, flags) (host_slow_is_sent = true)
 static bool host_slow_is_full, host_slow_is_sent;
 
@@ -39,11 +39,11 @@ static bool host_has(const char *what)
 
 static struct slow_io host_slow;
 
-static void *host_slow_reserve(__u64 bytes)
+static void *host_slow_reserve(const void *ring, __u64 bytes, __u64 flags)
 {
 	/* Memory of a ring has been used before. */
 	__builtin_memset(&host_slow, 0xff, sizeof(host_slow));
-	return host_slow_is_full ? NULL : &host_slow;
+	return host_slow_is_full || ring != &slow_ios || bytes != sizeof(host_slow) || flags ? NULL : &host_slow;
 }
 
 /* The slow request of the last event, once. */

@@ -73,6 +73,8 @@ static __u64 host_user_stack(__u32 slot, struct stack_scratch *scratch, struct t
 
 static long host_task_stack(struct task_struct *task, void *addresses, __u32 bytes, __u64 flags)
 {
+	if (bytes != MAX_STACK_DEPTH * sizeof(__u64) || flags)
+		return 0;
 	*(__u64 *)addresses = task->pid;
 	return sizeof(__u64);
 }
