@@ -266,7 +266,7 @@ impl Machine {
             match step {
                 400 => self.account.window.0 = self.now,
                 3_800 => self.account.window.1 = self.now + self.rng.u64(0..20_000),
-                _ if step > 400 && self.rng.u32(0..400) == 0 => self.account.half ^= 1,
+                _ if step > 400 && self.rng.u32(0..1_200) == 0 => self.account.half ^= 1,
                 _ => {}
             }
             if step == 2_500 && is_full {
