@@ -95,6 +95,7 @@ static __u64 host_intern(__u32 slot, struct stack_scratch *scratch, long bytes)
 #define claim_scratch(slot) host_claim(slot)
 #define release_scratch(scratch) ((void)(scratch), host_claimed--)
 #include "../pressure/pressure.bpf.c"
+#include "scheduler.h"
 
 /* What a test says of a thread. */
 struct host_facts {
@@ -239,15 +240,12 @@ void host_migrate(struct task_struct *task, __u32 cpu)
 	sched_migrate_task(context);
 }
 
-/* `is_old`: the tracepoint does not tell the state. */
-void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state, bool is_old)
+/* The tracepoint of kernels that do not tell the state. */
+void host_switch_untold(bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	unsigned long long context[] = { preempt, (__u64)prev, (__u64)next, is_old ? ~0ULL : state };
+	unsigned long long context[] = { preempt, (__u64)prev, (__u64)next, ~0ULL };
 
-	if (is_old)
-		sched_switch_pre_5_18(context);
-	else
-		sched_switch(context);
+	sched_switch_pre_5_18(context);
 }
 
 void host_leaves_kernel(bool is_switch)
@@ -255,20 +253,6 @@ void host_leaves_kernel(bool is_switch)
 	unsigned long long context[] = { is_switch };
 
 	sched_exit(context);
-}
-
-void host_seed(struct task_struct *task)
-{
-	struct bpf_iter__task context = { .task = task };
-
-	seed_members(&context);
-}
-
-void host_fork(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (__u64)parent, (__u64)child };
-
-	sched_process_fork(context);
 }
 
 /* False: there is nothing to tell. */

@@ -137,11 +137,17 @@ impl Machine {
             self.show_all();
             self.set(now, cpu);
             let task = |at: Option<usize>| at.map_or(self.idle, |at| self.threads[at].task);
-            // SAFETY: its type; both live.
+            // SAFETY: their types; both live.
             unsafe {
-                type Switch = unsafe extern "C" fn(bool, Pointer, Pointer, u32, bool);
-                let switch = self.host.function::<Switch>("host_switch");
-                switch(preempt, task(prev), task(next), state, self.is_old);
+                type Untold = unsafe extern "C" fn(bool, Pointer, Pointer);
+                type Switch = unsafe extern "C" fn(bool, Pointer, Pointer, u32);
+                if self.is_old {
+                    let switch = self.host.function::<Untold>("host_switch_untold");
+                    switch(preempt, task(prev), task(next));
+                } else {
+                    let switch = self.host.function::<Switch>("host_switch");
+                    switch(preempt, task(prev), task(next), state);
+                }
             }
             self.has_switched(cpu, (prev, leaves), next, now);
         }
