@@ -1,7 +1,7 @@
 //! What is to be counted of requests when they complete.
 
 use crate::asked::{BEFORE, DEVICE, FIRST_CGROUP, QUEUED, TOTAL};
-use crate::machine::{DISCARD, FLUSH, Machine, PASSTHROUGH, Request, WRITE};
+use crate::machine::{APPEND, DISCARD, FLUSH, Machine, PASSTHROUGH, Request, WRITE};
 use crate::requests::{Note, Submitter, op};
 use crate::told::{
     BUCKETS_FULL, BUSY_NS, BYTES, DISKS_FULL, GROUPS_FULL, Group, NEGATIVE, PARTIAL, RING_FULL,
@@ -77,7 +77,7 @@ impl Machine {
     ) {
         let flush_seq = self.asked.kernel.flags.flush_seq;
         let is_inside = request.facts.rq_flags & flush_seq > 0 && op(request) != FLUSH;
-        let is_append = op(request) == 7 && self.asked.kernel.age >= 600;
+        let is_append = op(request) == APPEND && self.asked.kernel.age >= 600;
         let is_whole = request.facts.bytes == 0 && (op(request) == WRITE || is_append);
         let has_device_part = is_inside || !is_whole;
         let is_last = bytes >= request.facts.bytes;

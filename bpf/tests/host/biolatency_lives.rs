@@ -4,7 +4,8 @@ use std::ptr;
 
 use crate::asked::CGROUPS;
 use crate::machine::{
-    DISCARD, Disk, Event, FLUSH, Machine, PASSTHROUGH, Pointer, READ, REQUESTS, Stage, WRITE, make,
+    APPEND, DISCARD, Disk, Event, FLUSH, Machine, PASSTHROUGH, Pointer, READ, REQUESTS, Stage,
+    WRITE, make,
 };
 
 const PREFLUSH: u32 = 1 << 18;
@@ -48,7 +49,7 @@ impl Machine {
             WRITE,
             FLUSH,
             DISCARD,
-            7,
+            APPEND,
             9,
             13,
             PASSTHROUGH,
@@ -86,8 +87,9 @@ impl Machine {
 
     fn has_flags(&mut self, at: usize) {
         let flush_seq = self.asked.kernel.flags.flush_seq;
+        let is_append = self.asked.kernel.age >= 600 && self.requests[at].facts.cmd_flags == APPEND;
         let facts = &mut self.requests[at].facts;
-        let is_write = facts.cmd_flags == WRITE;
+        let is_write = facts.cmd_flags == WRITE || is_append;
         if self.rng.bool() {
             facts.cmd_flags |= SYNC;
         }
@@ -181,7 +183,7 @@ impl Machine {
 
     fn goes_on(&mut self, at: usize, draw: u32) {
         let op = self.requests[at].facts.cmd_flags & 0xff;
-        let is_nothing = op == WRITE && self.requests[at].facts.bytes == 0;
+        let is_nothing = [WRITE, APPEND].contains(&op) && self.requests[at].facts.bytes == 0;
         match draw {
             _ if is_nothing => self.ends(at, draw),
             0 if op != FLUSH => {

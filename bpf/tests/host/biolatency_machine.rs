@@ -15,6 +15,8 @@ pub(crate) const READ: u32 = 0;
 pub(crate) const WRITE: u32 = 1;
 pub(crate) const FLUSH: u32 = 2;
 pub(crate) const DISCARD: u32 = 3;
+/// To a zone, since 6.0; some other operation before.
+pub(crate) const APPEND: u32 = 7;
 /// From here on commands of drivers.
 pub(crate) const PASSTHROUGH: u32 = 32;
 
