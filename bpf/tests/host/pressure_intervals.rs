@@ -60,7 +60,7 @@ impl Machine {
         for _ in 0..self.rng.u32(most / 2..=most) {
             let ns = match self.rng.u32(0..100) {
                 0 => self.rng.u64(1_000_000..3_000_000),
-                1..10 => 0,
+                1..10 => self.rng.u64(0..2),
                 _ => self.rng.u64(1..20_000),
             };
             self.passes(ns);

@@ -75,8 +75,9 @@ impl Machine {
             let cpu = &self.cpus[member.cpu];
             let waiting = u64::try_from(cpu.counts[0]).unwrap_or(0);
             let passed_ns = now.saturating_sub(cpu.since_ns);
-            total.caused_ns = (total.caused_ns + cpu.waited_ns).wrapping_sub(member.waited_at_ns);
-            total.caused_ns = total.caused_ns.wrapping_add(passed_ns * waiting);
+            let since_ns = cpu.waited_ns.wrapping_sub(member.waited_at_ns);
+            let open_ns = since_ns.wrapping_add(passed_ns * waiting);
+            total.caused_ns = total.caused_ns.wrapping_add(open_ns);
         }
         let leader = &self.threads[self.leader_of(at)];
         let mut stock = Stock {

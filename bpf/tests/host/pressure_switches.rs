@@ -90,6 +90,7 @@ impl Machine {
         here.change(left, -1);
         here.is_busy = next.is_some();
         let waited_ns = here.waited_ns;
+        // By this CPU's sum, also of one that began to run on another and was moved unseen.
         let caused_ns = match out {
             Some(at) if was_running => waited_ns.wrapping_sub(self.member(at).waited_at_ns),
             _ => 0,
