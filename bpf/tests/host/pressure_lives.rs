@@ -158,6 +158,8 @@ impl Machine {
         if let Some(at) = next {
             let thread = &mut self.threads[at];
             thread.facts.runs = true;
+            // Until then its word on what it slept for stays.
+            thread.facts.io = false;
             thread.facts.state = RUNNING;
             thread.facts.throttled = false;
             thread.is_seen = !is_hidden;
@@ -253,7 +255,6 @@ impl Machine {
         let facts = &mut self.threads[at].facts;
         facts.delayed = false;
         facts.queued = true;
-        facts.io = false;
         facts.state = RUNNING;
         self.happens(WAKEUP, at);
     }

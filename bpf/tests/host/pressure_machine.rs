@@ -232,7 +232,10 @@ impl Machine {
                     facts.queued = true;
                     self.running[cpu] = Some(at);
                 }
-                1 => facts.queued = true,
+                1 => {
+                    facts.queued = true;
+                    facts.io = self.rng.bool();
+                }
                 _ => {
                     facts.state = 2;
                     facts.io = draw == 2;
