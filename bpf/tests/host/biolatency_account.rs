@@ -1,0 +1,170 @@
+//! Accounts of disks and requests, and whether the programs' are the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+
+use crate::asked::{BEFORE, DEVICE, QUEUED, TOTAL};
+use crate::machine::{Machine, Request};
+use crate::requests::Note;
+use crate::told::{DISKS_FULL, DiskSum, Slow, Sum, Tables};
+
+const PHASES: [u32; 4] = [DEVICE, QUEUED, BEFORE, TOTAL];
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownDisk {
+    pub(crate) needs_stamp: Option<bool>,
+    pub(crate) busy_until_ns: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Account {
+    /// 0: not yet, or not known.
+    pub(crate) window: (u64, u64),
+    pub(crate) half: u32,
+    pub(crate) is_full: bool,
+    pub(crate) is_ring_full: bool,
+    pub(crate) wanted_devs: Vec<u32>,
+    /// By the request's memory.
+    pub(crate) notes: HashMap<u64, Note>,
+    /// When bios were submitted that have no request yet.
+    pub(crate) submitted: HashMap<u64, u64>,
+    /// By place and number.
+    pub(crate) disks: BTreeMap<(usize, u32), KnownDisk>,
+    pub(crate) sums: BTreeMap<(usize, u32, u32), DiskSum>,
+    pub(crate) tables: Tables,
+    /// By half and phase; then by bucket.
+    pub(crate) wholes: BTreeMap<(u32, u32), (Sum, BTreeMap<u32, u64>)>,
+    pub(crate) lost: [u64; 10],
+    pub(crate) slow: Option<Slow>,
+}
+
+impl Account {
+    pub(crate) fn in_window(&self, now: u64) -> bool {
+        let (start_ns, end_ns) = self.window;
+        start_ns > 0 && now >= start_ns && (end_ns == 0 || now < end_ns)
+    }
+
+    pub(crate) fn know(&mut self, disk: (usize, u32)) -> Option<&mut KnownDisk> {
+        if self.is_full && !self.disks.contains_key(&disk) {
+            self.lost[DISKS_FULL] += 1;
+            return None;
+        }
+        Some(self.disks.entry(disk).or_default())
+    }
+
+    pub(crate) fn sum_of(&mut self, (disk, dev): (usize, u32)) -> Option<&mut DiskSum> {
+        let key = (disk, dev, self.half);
+        if !self.sums.contains_key(&key) {
+            self.know((disk, dev));
+            if self.is_full {
+                self.lost[DISKS_FULL] += 1;
+                return None;
+            }
+        }
+        Some(self.sums.entry(key).or_default())
+    }
+}
+
+impl Machine {
+    pub(crate) fn assert_slow(&mut self) {
+        let mut told = Slow::default();
+        // SAFETY: its type.
+        let is_sent = unsafe {
+            type Take = unsafe extern "C" fn(*mut Slow) -> bool;
+            self.host.function::<Take>("host_take_slow")(&raw mut told)
+        };
+        let expected = self.account.slow.take();
+        assert_eq!(is_sent.then_some(told), expected, "{:?}", self.asked);
+    }
+
+    /// What is known of a disk's stamps, by its requests so far.
+    pub(crate) fn assert_learnt(&self, request: &Request) {
+        if let Some(dev) = self.wanted(request, true) {
+            self.assert_known((request.disk, dev), "learnt");
+        }
+    }
+
+    pub(crate) fn assert_the_same(&self, seed: u64) {
+        let what = format!("seed {seed}, {:?}", self.asked);
+        let account = &self.account;
+        let mut lost = [0; 10];
+        // SAFETY: its type.
+        unsafe {
+            self.host
+                .function::<unsafe extern "C" fn(*mut u64)>("host_lost")(
+                lost.as_mut_ptr()
+            );
+        }
+        assert_eq!(lost, account.lost, "{what}");
+        assert_eq!(Tables::told(&self.host), account.tables, "{what}");
+        let parts = [0, 1, 2].map(|part| self.disks.iter().map(move |it| it.dev | part));
+        let devs = parts.into_iter().flatten().chain([8, 259, 0]);
+        for (dev, disk) in devs.flat_map(|dev| (0..self.disks.len()).map(move |disk| (dev, disk))) {
+            self.assert_disk((disk, dev), &what);
+        }
+        for (half, phase) in [0, 1]
+            .into_iter()
+            .flat_map(|half| PHASES.map(|phase| (half, phase)))
+        {
+            self.assert_whole(half, phase, &what);
+        }
+    }
+
+    fn assert_known(&self, key: (usize, u32), what: &str) {
+        type Known = unsafe extern "C" fn(*mut c_void, u32, *mut u64) -> bool;
+        let disk = self.disks[key.0];
+        let mut told = [0; 4];
+        // SAFETY: its type.
+        let is_known = unsafe {
+            let known = self.host.function::<Known>("host_known_disk");
+            known(disk.at, key.1, told.as_mut_ptr())
+        };
+        let expected = self.account.disks.get(&key).map(|it| {
+            let needs_stamp = it.needs_stamp.is_some_and(|needs| needs);
+            let is_known = it.needs_stamp.is_some().into();
+            [
+                is_known,
+                needs_stamp.into(),
+                it.busy_until_ns,
+                disk.name.into(),
+            ]
+        });
+        assert_eq!(
+            is_known.then_some(told),
+            expected,
+            "{what}, {:?}",
+            self.asked
+        );
+    }
+
+    fn assert_disk(&self, key: (usize, u32), what: &str) {
+        type Summed = unsafe extern "C" fn(*mut c_void, u32, u32, *mut u64) -> bool;
+        self.assert_known(key, what);
+        for half in [0, 1] {
+            let mut told: DiskSum = [0; _];
+            // SAFETY: its type.
+            let is_there = unsafe {
+                let summed = self.host.function::<Summed>("host_disk_sum");
+                summed(self.disks[key.0].at, key.1, half, told.as_mut_ptr())
+            };
+            let expected = self.account.sums.get(&(key.0, key.1, half)).copied();
+            assert_eq!(is_there.then_some(told), expected, "{what}, {key:?}");
+        }
+    }
+
+    fn assert_whole(&self, half: u32, phase: u32, what: &str) {
+        type Whole = unsafe extern "C" fn(u32, u32, u32, *mut u64);
+        let none = Default::default();
+        let (sum, buckets) = self.account.wholes.get(&(half, phase)).unwrap_or(&none);
+        for (bucket, count) in buckets.iter().chain([(&719, &0)]) {
+            let mut told = [0; 4];
+            // SAFETY: its type.
+            unsafe {
+                let whole = self.host.function::<Whole>("host_whole");
+                whole(half, phase, *bucket, told.as_mut_ptr());
+            }
+            let expected = [sum.count, sum.total_ns, sum.max_ns, *count];
+            assert_eq!(told, expected, "{what}, phase {phase}");
+        }
+    }
+}

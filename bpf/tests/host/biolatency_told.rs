@@ -1,0 +1,115 @@
+//! Tables of biolatency, as the programs fill them and as they should be.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+use crate::host::Host;
+
+/// `struct group_key` of biolatency.bpf.c.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub(crate) struct Group {
+    pub(crate) disk: u64,
+    pub(crate) cgroup: u64,
+    pub(crate) dev: u32,
+    pub(crate) opf: u32,
+    pub(crate) tgid: u32,
+    pub(crate) phase: u32,
+    pub(crate) half: u32,
+    pub(crate) bucket: u32,
+}
+
+/// `struct sum` of groups.bpf.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Sum {
+    pub(crate) count: u64,
+    pub(crate) total_ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) comm: [u8; 16],
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.total_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+    }
+}
+
+/// `struct slow_io` of endings.bpf.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Slow {
+    pub(crate) time_ns: u64,
+    pub(crate) disk: u64,
+    pub(crate) before_ns: u64,
+    pub(crate) queued_ns: u64,
+    pub(crate) device_ns: u64,
+    pub(crate) total_ns: u64,
+    pub(crate) sector: u64,
+    pub(crate) dev: u32,
+    pub(crate) bytes: u32,
+    pub(crate) opf: u32,
+    pub(crate) status: i32,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) comm: [u8; 16],
+}
+
+pub(crate) const CLASSES: usize = 5;
+/// Requests, bytes and ns by class; then ns busy, partial completions, requeues.
+pub(crate) type DiskSum = [u64; 3 * CLASSES + 3];
+pub(crate) const BYTES: usize = CLASSES;
+pub(crate) const TOTAL_NS: usize = 2 * CLASSES;
+pub(crate) const BUSY_NS: usize = 3 * CLASSES;
+pub(crate) const PARTIAL: usize = BUSY_NS + 1;
+pub(crate) const REQUEUED: usize = BUSY_NS + 2;
+
+/// By the place in `lost`.
+pub(crate) const RING_FULL: usize = 0;
+pub(crate) const NEGATIVE: usize = 1;
+pub(crate) const UNSTAMPED: usize = 2;
+pub(crate) const UNATTRIBUTED: usize = 3;
+pub(crate) const BEGUN_BEFORE: usize = 4;
+pub(crate) const NEVER_COMPLETED: usize = 5;
+pub(crate) const STARTED_FULL: usize = 6;
+pub(crate) const DISKS_FULL: usize = 7;
+pub(crate) const GROUPS_FULL: usize = 8;
+pub(crate) const BUCKETS_FULL: usize = 9;
+
+/// Position of a length's bucket.
+pub(crate) fn bucket(ns: u64) -> u32 {
+    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(4);
+    shift * 16 + (ns >> shift) as u32
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tables {
+    pub(crate) groups: BTreeMap<Group, Sum>,
+    pub(crate) buckets: BTreeMap<Group, u64>,
+    /// An error's number and class stand where a group has its process and phase.
+    pub(crate) errors: BTreeMap<Group, u64>,
+}
+
+impl Tables {
+    pub(crate) fn told(host: &Host) -> Self {
+        type Row = extern "C" fn(*mut c_void, *const Group, *const Sum, u32);
+        extern "C" fn row(to: *mut c_void, key: *const Group, sum: *const Sum, table: u32) {
+            // SAFETY: the host hands over what it was given, a key and a sum.
+            let (tables, key, sum) = unsafe { (&mut *to.cast::<Tables>(), *key, *sum) };
+            match table {
+                0 => drop(tables.groups.insert(key, sum)),
+                1 => drop(tables.buckets.insert(key, sum.count)),
+                _ => drop(tables.errors.insert(key, sum.count)),
+            }
+        }
+        let mut tables = Self::default();
+        // SAFETY: its type.
+        unsafe {
+            type Look = unsafe extern "C" fn(Row, *mut c_void);
+            host.function::<Look>("host_look")(row, (&raw mut tables).cast());
+        }
+        tables
+    }
+}
