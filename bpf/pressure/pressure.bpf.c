@@ -21,11 +21,23 @@
 /* Requests that failed. */
 __u64 block_errors = 0;
 
+/* Since it was seen to begin on this CPU; not, if it was moved and neither switch was seen. */
+static __always_inline bool has_run_on(const struct member *member, __u32 cpu)
+{
+	return member->phase == PHASE_RUNNING && member->cpu == cpu;
+}
+
+static __always_inline bool ran_unseen(const struct member *member, __u32 cpu)
+{
+	return member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP ||
+	       (member->phase == PHASE_RUNNING && member->cpu != cpu);
+}
+
 /* Everything but the CPU's counters. */
 static __always_inline void switched_out(struct member *member, struct task_struct *task, bool preempt, __u32 state,
-					 __u64 now)
+					 __u32 cpu, __u64 now)
 {
-	if (member->phase == PHASE_WAITING || member->phase == PHASE_ASLEEP)
+	if (ran_unseen(member, cpu))
 		drop_phase(member, now);
 	else
 		settle(member, now);
@@ -86,9 +98,9 @@ static __always_inline void task_switched(void *ctx, bool preempt, struct task_s
 	/* The switch to the idle task was missed. */
 	if (prev->pid == 0 && at->busy)
 		__sync_fetch_and_add(&losses.unseen, 1);
-	was_running = out && out->phase == PHASE_RUNNING;
+	was_running = out && has_run_on(out, cpu);
 	if (out) {
-		switched_out(out, prev, preempt, state, now);
+		switched_out(out, prev, preempt, state, cpu, now);
 		out->cpu = cpu;
 		joins = out->counted;
 	}

@@ -5,8 +5,9 @@ use crate::members::{Count, Phase};
 
 impl Machine {
     /// Everything but the CPU's counters.
-    fn is_switched_out(&mut self, at: usize, leaves: Leaves, now: u64) {
-        if matches!(self.member(at).phase, Phase::Waiting | Phase::Asleep) {
+    fn is_switched_out(&mut self, at: usize, leaves: Leaves, has_run_here: bool, now: u64) {
+        let is_seen = matches!(self.member(at).phase, Phase::Unknown | Phase::Dead);
+        if !is_seen && !has_run_here {
             self.drop_phase(at, now);
         } else {
             self.settles(at, now);
@@ -75,10 +76,14 @@ impl Machine {
         let is_member = |at: &usize| self.threads[*at].member.is_some();
         let (out, into) = (prev.filter(is_member), next.filter(is_member));
         self.told.unseen += u64::from(prev.is_none() && self.cpus[cpu].is_busy);
-        let was_running = out.is_some_and(|at| self.member(at).phase == Phase::Running);
+        // One that began to run elsewhere was moved unseen.
+        let has_run_here = out.is_some_and(|at| {
+            let member = self.member(at);
+            member.phase == Phase::Running && member.cpu == cpu
+        });
         let mut joins = None;
         if let Some(at) = out {
-            self.is_switched_out(at, leaves, now);
+            self.is_switched_out(at, leaves, has_run_here, now);
             self.member(at).cpu = cpu;
             joins = self.member(at).counted;
         }
@@ -90,13 +95,12 @@ impl Machine {
         here.change(left, -1);
         here.is_busy = next.is_some();
         let waited_ns = here.waited_ns;
-        // By this CPU's sum, also of one that began to run on another and was moved unseen.
         let caused_ns = match out {
-            Some(at) if was_running => waited_ns.wrapping_sub(self.member(at).waited_at_ns),
+            Some(at) if has_run_here => waited_ns - self.member(at).waited_at_ns,
             _ => 0,
         };
         if let Some(at) = out {
-            self.member(at).caused_ns = self.member(at).caused_ns.wrapping_add(caused_ns);
+            self.member(at).caused_ns = self.member(at).caused_ns + caused_ns;
         }
         if let Some(at) = into {
             self.member(at).waited_at_ns = waited_ns;
