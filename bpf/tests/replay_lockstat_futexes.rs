@@ -2,6 +2,9 @@
 
 #[path = "host/buckets.rs"]
 mod buckets;
+#[macro_use]
+#[path = "host/calling.rs"]
+mod calling;
 #[path = "host/futex_account.rs"]
 mod futex_account;
 #[path = "host/futex_calls.rs"]

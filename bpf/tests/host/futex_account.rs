@@ -26,6 +26,8 @@ pub(crate) struct Holder {
     pub(crate) tgid: u32,
     /// Running, queued or asleep: 0 to 2.
     pub(crate) state: usize,
+    /// Its kernel stack, if that was walked.
+    pub(crate) stack: u64,
 }
 
 #[derive(Clone)]
@@ -40,6 +42,8 @@ pub(crate) struct Wait {
     pub(crate) queued_ns: Option<u64>,
     pub(crate) holder: Option<Holder>,
     pub(crate) waker: Option<u32>,
+    /// Mode, kernel stack, user stack, and the waker's record.
+    pub(crate) seen: [u64; 4],
     /// It was moved to this address then.
     pub(crate) moved: Option<(u64, u64)>,
     /// Up to there it is in the books.
@@ -58,6 +62,7 @@ impl Wait {
             queued_ns: None,
             holder: None,
             waker: None,
+            seen: [0; 4],
             moved: None,
             told_ns: None,
         }
@@ -190,7 +195,8 @@ impl Book {
                 self.told[3] += total_ns;
             }
         }
-        let who = vec![u64::from(wait.key.tgid), u64::from(wait.tid)];
+        let who = [u64::from(wait.key.tgid), u64::from(wait.tid)];
+        let who = [who.as_slice(), &wait.seen].concat();
         match self.row(half, 2, (wait.key, who), 4) {
             Some(row) => {
                 row[0] += count;
@@ -204,7 +210,8 @@ impl Book {
             }
         }
         let Some(holder) = wait.holder else { return };
-        let who = vec![holder.kind, u64::from(holder.tgid), u64::from(holder.tid)];
+        let [tgid, tid] = [holder.tgid, holder.tid].map(u64::from);
+        let who = vec![holder.kind, tgid, tid, holder.stack];
         match self.row(half, 3, (wait.key, who), 5) {
             Some(row) => {
                 row[0] += count;
@@ -306,6 +313,6 @@ impl Book {
 
 /// True: a row has sums other than 0.
 pub(crate) fn says_something(row: &[u64]) -> bool {
-    let keys = 5 + [0, 1, 2, 3][row[0] as usize];
+    let keys = 5 + [0, 1, 6, 4][row[0] as usize];
     row[keys..].iter().any(|sum| *sum > 0)
 }

@@ -1,8 +1,8 @@
 //! The functions of `host/lockstat_futexes.c`.
 
 use std::ffi::c_void;
-use std::slice;
 
+use crate::calling::{Row, row};
 use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
@@ -17,17 +17,6 @@ pub(crate) const RESTART: i64 = -3;
 /// lockstat's programs. Tasks and pages are what it has given out.
 pub(crate) struct Programs {
     host: Host,
-}
-
-/// A method that calls a function of the host with the same arguments.
-macro_rules! calls {
-    ($($(#[$about:meta])* $method:ident = $name:literal ($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        $($(#[$about])*
-        pub(crate) fn $method(&self, $($argument: $type),*) $(-> $result)? {
-            // SAFETY: its type; pointers are the host's own, or of arrays as long as it takes them to be.
-            unsafe { self.host.function::<unsafe extern "C" fn($($type),*) $(-> $result)?>($name)($($argument),*) }
-        })*
-    };
 }
 
 impl Programs {
@@ -76,12 +65,7 @@ impl Programs {
 
     /// Takes the rows of a half, as `host_take` says; those of nothing but zeros are none.
     pub(crate) fn take(&self, half: u32) -> Vec<Vec<u64>> {
-        type Row = extern "C" fn(*mut Vec<Vec<u64>>, *const u64, u32);
         type Take = unsafe extern "C" fn(u32, Row, *mut Vec<Vec<u64>>);
-        extern "C" fn row(to: *mut Vec<Vec<u64>>, numbers: *const u64, count: u32) {
-            // SAFETY: the host hands over what it was given, and as many numbers.
-            unsafe { (*to).push(slice::from_raw_parts(numbers, count as usize).to_vec()) };
-        }
         let mut rows = Vec::new();
         // SAFETY: its type.
         unsafe { self.host.function::<Take>("host_take")(half, row, &raw mut rows) };

@@ -152,6 +152,7 @@ impl Futexes {
                         tid: by.tid,
                         tgid: by.tgid,
                         state: 0,
+                        stack: 0,
                     });
                 }
             }

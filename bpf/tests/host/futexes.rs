@@ -289,6 +289,7 @@ impl Futexes {
                 Place::Queued => 1,
                 Place::Asleep => 2,
             },
+            stack: 0,
         })
     }
 
