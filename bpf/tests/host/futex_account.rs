@@ -34,6 +34,7 @@ pub(crate) struct Holder {
 pub(crate) struct Wait {
     pub(crate) key: Key,
     pub(crate) tid: u32,
+    pub(crate) tgid: u32,
     pub(crate) begin_ns: u64,
     /// Up to there it spins; `None`: it does still.
     pub(crate) slept_ns: Option<u64>,
@@ -56,6 +57,7 @@ impl Wait {
         Self {
             key,
             tid,
+            tgid: key.tgid,
             begin_ns,
             slept_ns: Some(begin_ns),
             queues: Vec::new(),
@@ -132,13 +134,16 @@ pub(crate) struct Book {
     /// The half that what ends now goes to.
     pub(crate) half: usize,
     pub(crate) is_full: bool,
+    /// Locks, by half, at whose maximum somebody is at work for good; times at which somebody else raised it all the same.
+    stalled: BTreeSet<(usize, Key)>,
+    pub(crate) raced: u64,
     /// Like `host_told`'s.
     pub(crate) told: [u64; 10],
 }
 
 /// The end of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Open,
     Over,
     GivenUp,
@@ -170,11 +175,14 @@ impl Book {
         let run_queue_ns: u64 = queues.map(|queue| overlap_ns(queue, piece)).sum();
         let is_first = wait.told_ns.is_none();
         let count = u64::from(is_first);
+        let is_stalled = self.stalled.contains(&(half, wait.key));
+        let mut raced = 0;
         match self.row(half, 0, (wait.key, Vec::new()), 10) {
             Some(row) => {
                 row[0] += count;
                 row[1] += total_ns;
                 row[2] += if is_first { 0 } else { total_ns };
+                raced = u64::from(is_stalled && length_ns > row[3]);
                 row[3] = row[3].max(length_ns);
                 row[4] += spin_ns;
                 row[5] += total_ns - spin_ns;
@@ -195,7 +203,8 @@ impl Book {
                 self.told[3] += total_ns;
             }
         }
-        let who = [u64::from(wait.key.tgid), u64::from(wait.tid)];
+        self.raced += raced;
+        let who = [wait.tgid, wait.tid].map(u64::from);
         let who = [who.as_slice(), &wait.seen].concat();
         match self.row(half, 2, (wait.key, who), 4) {
             Some(row) => {
@@ -219,6 +228,14 @@ impl Book {
                 row[2 + holder.state] += count;
             }
             None => self.told[7] += 1,
+        }
+    }
+
+    /// Whoever is about to raise a maximum does not go on.
+    pub(crate) fn stalls(&mut self) {
+        for half in 0..2 {
+            let keys = self.tables[half][0].keys();
+            self.stalled.extend(keys.map(|(key, _)| (half, *key)));
         }
     }
 
@@ -246,7 +263,7 @@ impl Book {
     }
 
     /// A wait that ends at `upto`; `edge`: an interval has ended before, and nobody has looked at the thread since.
-    fn is_over_at(&mut self, mut wait: Wait, upto: u64, end: End, edge: Option<Edge>) {
+    pub(crate) fn is_over_at(&mut self, mut wait: Wait, upto: u64, end: End, edge: Option<Edge>) {
         let half = match edge {
             Some(edge) if upto <= edge.ns => edge.half,
             Some(edge) if wait.begin_ns < edge.ns => {
@@ -290,6 +307,7 @@ impl Book {
     /// Takes a half's rows, in the form of `Programs::take`.
     pub(crate) fn take(&mut self, half: usize) -> Vec<Vec<u64>> {
         let mut rows = Vec::new();
+        self.stalled.retain(|(of, _)| *of != half);
         for (number, table) in std::mem::take(&mut self.tables[half])
             .into_iter()
             .enumerate()
