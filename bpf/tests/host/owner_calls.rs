@@ -128,7 +128,9 @@ impl Programs {
         // SAFETY: its type.
         unsafe {
             self.host
-                .function::<unsafe extern "C" fn(*mut u64)>("host_told")(told.as_mut_ptr())
+                .function::<unsafe extern "C" fn(*mut u64)>("host_told")(
+                told.as_mut_ptr()
+            )
         };
         told
     }

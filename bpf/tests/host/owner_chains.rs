@@ -82,7 +82,11 @@ impl Chains {
         let (_, waiter, holder, _) = row.key;
         numbers.extend([u64::from(row.waiter_tgid), u64::from(row.holder.tgid)]);
         // Nobody is asked for the name of nobody.
-        let holder = if row.holder.kind == 0 { 0 } else { name_of(holder) };
+        let holder = if row.holder.kind == 0 {
+            0
+        } else {
+            name_of(holder)
+        };
         numbers.extend([row.holder.kind, name_of(waiter), holder]);
         numbers.extend(row.halves.iter().flatten());
         numbers

@@ -27,7 +27,10 @@ impl Owners {
         };
         self.set(Some(at));
         self.programs.ends(self.locks[lock].address, ret);
-        let found = self.threads[at].waits.iter().rposition(|wait| wait.lock == lock);
+        let found = self.threads[at]
+            .waits
+            .iter()
+            .rposition(|wait| wait.lock == lock);
         let Some(found) = found else {
             if self.is_open_at(self.now) {
                 if self.threads[at].is_known {
@@ -65,7 +68,8 @@ impl Owners {
             return;
         }
         let end = if ret == 0 { End::Over } else { End::GivenUp };
-        self.book.is_over_at(waiting.wait.clone(), self.now, end, edge);
+        self.book
+            .is_over_at(waiting.wait.clone(), self.now, end, edge);
         if !waiting.is_spinning {
             self.is_past(at, &waiting);
         }
@@ -107,8 +111,11 @@ impl Owners {
             let field = self.rng.u32(0..12);
             let lock = self.lock_behind(at, field);
             let address = lock.map_or(ptr::null_mut(), |lock| self.locks[lock].address);
-            self.programs
-                .sleeps(self.threads[at].task, if lock.is_some() { field } else { 0 }, address);
+            self.programs.sleeps(
+                self.threads[at].task,
+                if lock.is_some() { field } else { 0 },
+                address,
+            );
             // Below such a futex is a real-time mutex, and that is another account's.
             let is_futex = field == 6 && self.pipe_of(at).is_none() && self.rng.bool();
             if is_futex {
@@ -118,7 +125,9 @@ impl Owners {
             self.set(None);
             self.programs.seed(self.threads[at].task);
             self.programs.close(self.threads[at].task);
-            if let Some(lock) = lock.filter(|_| !is_futex && self.threads[at].place == Place::Asleep) {
+            if let Some(lock) =
+                lock.filter(|_| !is_futex && self.threads[at].place == Place::Asleep)
+            {
                 self.is_found(at, lock, matches!(field, 4 | 8));
             }
         }

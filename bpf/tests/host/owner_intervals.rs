@@ -47,7 +47,10 @@ impl Owners {
     /// spinning are not: they are sums.
     fn is_split_well(&self, at: usize, edge: Edge) -> bool {
         let thread = &self.threads[at];
-        let mut lasting = thread.waits.iter().filter(|wait| wait.wait.begin_ns < edge.ns);
+        let mut lasting = thread
+            .waits
+            .iter()
+            .filter(|wait| wait.wait.begin_ns < edge.ns);
         self.is_over() || lasting.all(|wait| thread.place != Place::Queued && !wait.is_spinning)
     }
 
@@ -91,7 +94,13 @@ impl Owners {
         let mut programs = self.programs.tell();
         programs.retain(|row| row[0] == 5);
         let model = self.named.iter().map(|(key, name)| {
-            let lock = [5, key.address, u64::from(key.operation), 100, u64::from(key.tgid)];
+            let lock = [
+                5,
+                key.address,
+                u64::from(key.operation),
+                100,
+                u64::from(key.tgid),
+            ];
             [lock.as_slice(), name].concat()
         });
         let mut model: Vec<_> = model.collect();

@@ -117,7 +117,11 @@ pub(super) fn make(programs: &Programs) -> Vec<Lock> {
             words: *words,
             owner: None,
             is_read: false,
-            slab: if at % SLABS.len() == 1 { b"kmalloc" } else { b"" },
+            slab: if at % SLABS.len() == 1 {
+                b"kmalloc"
+            } else {
+                b""
+            },
             number: u64::from(number),
         }
     };
@@ -146,9 +150,15 @@ impl Owners {
         let slab = letters(of.slab);
         let nothing = [0, stack, 0, 0, slab, 0, 0];
         match of.kind {
-            RUN_QUEUE if lock != self.unknown_queue() && self.lacks != c"queue->rq" => {
-                [self.cpu_of(lock), stack, u64::from(RUN_QUEUE), 0, slab, 0, 0]
-            }
+            RUN_QUEUE if lock != self.unknown_queue() && self.lacks != c"queue->rq" => [
+                self.cpu_of(lock),
+                stack,
+                u64::from(RUN_QUEUE),
+                0,
+                slab,
+                0,
+                0,
+            ],
             MMAP if key.tgid != 0 => {
                 let text = name_of(self.threads[at].tid);
                 [0, stack, u64::from(MMAP), 0, slab, text, 0]

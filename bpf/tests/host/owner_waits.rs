@@ -80,7 +80,10 @@ impl Owners {
     }
 
     fn begins_at(&mut self, at: usize, lock: usize, flags: Option<u32>) {
-        let found = self.threads[at].waits.iter().rposition(|wait| wait.lock == lock);
+        let found = self.threads[at]
+            .waits
+            .iter()
+            .rposition(|wait| wait.lock == lock);
         // A part that ends behind an interval's end, before the iterator comes by, is not split: that is a sum.
         let is_split = |at: usize| {
             let edge = self.threads[at].edge;
@@ -91,7 +94,10 @@ impl Owners {
         }
         let mut flags = match flags {
             Some(flags) => flags,
-            None => *self.rng.choice(self.locks[lock].class.flags()).expect("some"),
+            None => *self
+                .rng
+                .choice(self.locks[lock].class.flags())
+                .expect("some"),
         };
         // The account knows of one time of spinning, in front.
         if found.is_some_and(|found| !self.threads[at].waits[found].is_spinning) {
@@ -171,7 +177,11 @@ impl Owners {
         let waker = self.waker(tid, tgid);
         let now = self.now;
         let wants = self.has_stacks[0] || self.has_stacks[1];
-        let Some(top) = self.threads[at].waits.last_mut().filter(|top| !top.is_spinning) else {
+        let Some(top) = self.threads[at]
+            .waits
+            .last_mut()
+            .filter(|top| !top.is_spinning)
+        else {
             return;
         };
         top.released = Some((now, tid));

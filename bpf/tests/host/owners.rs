@@ -143,7 +143,9 @@ impl Owners {
             rng,
         };
         let [user, kernel] = world.has_stacks;
-        world.programs.begin(world.has_holder_stacks, !user, !kernel);
+        world
+            .programs
+            .begin(world.has_holder_stacks, !user, !kernel);
         world.programs.state(world.idle, false, true);
         for at in 0..=THREADS {
             let (tid, tgid) = (10 + at as u32, 10 + at as u32 % 3);
@@ -236,6 +238,35 @@ impl Owners {
         self.now += self.rng.u64(1..longest_ns);
         let at = self.rng.usize(0..THREADS);
         self.acts_at(at);
+        if self.rng.u32(0..32) == 0 {
+            self.stranger_acts();
+        }
+    }
+
+    /// Nothing of that counts.
+    fn stranger_acts(&mut self) {
+        self.set(Some(STRANGER));
+        let (task, idle) = (self.threads[STRANGER].task, self.idle);
+        match self.threads[STRANGER].place {
+            Place::Running => {
+                let lock = self.rng.choice(&self.locks).expect("some");
+                self.programs.begins(lock.address, lock.class.flags()[0]);
+                if self.rng.bool() {
+                    self.programs.ends(lock.address, 0);
+                } else {
+                    self.programs.switch(false, task, idle, UNINTERRUPTIBLE);
+                    self.place(STRANGER, Place::Asleep);
+                }
+            }
+            Place::Asleep => {
+                self.programs.waking(task);
+                self.place(STRANGER, Place::Queued);
+            }
+            Place::Queued => {
+                self.programs.switch(false, idle, task, 0);
+                self.place(STRANGER, Place::Running);
+            }
+        }
     }
 
     fn acts_at(&mut self, at: usize) {
@@ -264,7 +295,11 @@ impl Owners {
 
     /// Only those sleep that wait for nothing, or have begun to.
     fn sleeps(&mut self, at: usize) {
-        if self.threads[at].waits.last().is_some_and(|top| top.is_spinning) {
+        if self.threads[at]
+            .waits
+            .last()
+            .is_some_and(|top| top.is_spinning)
+        {
             return self.goes_on(at);
         }
         self.leaves(at, false);
@@ -297,7 +332,11 @@ impl Owners {
     /// The uppermost wait, if its thread sleeps for it, lasts because the thread has no CPU.
     fn is_queued(&mut self, at: usize) {
         let now = self.now;
-        if let Some(top) = self.threads[at].waits.last_mut().filter(|top| !top.is_spinning) {
+        if let Some(top) = self.threads[at]
+            .waits
+            .last_mut()
+            .filter(|top| !top.is_spinning)
+        {
             top.wait.queued_ns = Some(now);
         }
     }
