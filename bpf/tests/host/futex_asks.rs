@@ -94,8 +94,15 @@ impl Futexes {
             1
         };
         let locks: Vec<_> = (0..count).map(|_| self.rng.usize(0..LOCKS)).collect();
+        // Some expect what is not there, and learn of it when they ask.
+        let value = match self.rng.u32(0..12) {
+            0 => 2,
+            1 => 3,
+            2 => 5,
+            _ => self.locks[locks[0]].value(),
+        };
         Waiting {
-            value: self.locks[locks[0]].value(),
+            value,
             locks,
             moved_to: None,
             operation,

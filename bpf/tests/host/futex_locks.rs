@@ -123,14 +123,19 @@ impl Lock {
         if PI_WAITS.contains(&operation) {
             return Some((word, false));
         }
-        match self.kind {
-            Kind::Mutex => Some((self.words[2], false)),
-            Kind::Robust => Some((word, false)),
-            Kind::Phase => Some((self.words[4], false)),
-            Kind::Writers => Some((self.words[3], false)),
-            Kind::Joined if self.is_shared && value == self.words[0] && value & WAITERS == 0 => {
-                Some((value, true))
+        // A bit for waiters stands beside an owner: in a robust mutex.
+        if value & WAITERS != 0 {
+            return (self.kind == Kind::Robust).then_some((word, false));
+        }
+        if self.is_shared && value == self.words[0] && value > 3 {
+            return (self.kind == Kind::Joined).then_some((value, true));
+        }
+        match (value, self.kind) {
+            (2, Kind::Mutex | Kind::Robust | Kind::Inheriting | Kind::Disagreeing) => {
+                Some((self.words[2], false))
             }
+            (3, Kind::Phase) => Some((self.words[4], false)),
+            (3, Kind::Writers) => Some((self.words[3], false)),
             _ => None,
         }
     }
