@@ -9,8 +9,10 @@ static long host_read_user(void *to, __u32 bytes, const void *from);
 /* A thread is found by its number. */
 #undef bpf_ksym_exists
 #define bpf_ksym_exists(symbol) true
-#include "no_stacks.h"
+#include "lock_stacks.h"
 #include "no_names.h"
+#undef claim_scratch
+#undef release_scratch
 #undef bpf_probe_read_user
 #define bpf_probe_read_user(to, bytes, from) host_read_user(to, bytes, from)
 #include "../lockstat/lockstat.bpf.c"
@@ -125,9 +127,9 @@ __u32 host_turn(__u64 at)
 #include "lockstat_rows.h"
 
 /* Calls that slept unseen; waits that returned; what found no room in each table: locks, their ns, buckets, waiters, their ns,
- * holders, descriptions. Then what must never happen.
+ * holders, descriptions; stacks that found no scratch; maxima that were raised beside others. Then what must never happen.
  */
-void host_told(__u64 told[10])
+void host_told(__u64 told[12])
 {
 	told[0] = futex_losses.unseen;
 	told[1] = futex_events;
@@ -138,5 +140,25 @@ void host_told(__u64 told[10])
 	told[6] = lock_losses.waiters_full_ns;
 	told[7] = lock_losses.holders_full;
 	told[8] = futex_losses.undescribed;
-	told[9] = lock_losses.negative + futex_losses.unwalked + lock_losses.maxima_raced + host_references;
+	told[9] = futex_losses.unwalked;
+	told[10] = lock_losses.maxima_raced;
+	told[11] = lock_losses.negative + host_references + host_claims;
+}
+
+static bool host_tells_address(const void *of, const void *value, void *to)
+{
+	const struct host_taking *taking = to;
+	const struct lock_id *lock = of;
+	const struct futex_lock *known = value;
+
+	HOST_ROW(taking, HOST_LOCK(4, *lock), known->address_id);
+	return false;
+}
+
+/* Locks that are described, which stay: each with the id of its address. */
+void host_tell(host_row *row, void *to)
+{
+	struct host_taking taking = { 0, row, to };
+
+	host_visit(&futex_locks, host_tells_address, &taking);
 }

@@ -162,18 +162,6 @@ __u32 host_turn(__u64 at, bool is_last)
 
 #include "lockstat_rows.h"
 
-/* Somebody who was about to raise a maximum does not go on. */
-static bool host_stalls_sum(const void *key, const void *value, void *to)
-{
-	((struct lock_sum *)value)->raising++;
-	return false;
-}
-
-void host_stall(void)
-{
-	host_visit(&locks, host_stalls_sum, NULL);
-}
-
 /* Beginnings without an end, ends without a beginning, beginnings before the window, stacks that found no scratch, the same of holders,
  * maxima; what found no room: locks, their ns, buckets, waiters, their ns, holders, names, chains. Then what must never happen.
  */

@@ -78,4 +78,16 @@ void host_take(__u32 half, host_row *row, void *to)
 	host_visit(&holders, host_takes_holder, &taking);
 }
 
+/* Somebody who was about to raise a maximum does not go on. */
+static bool host_stalls_sum(const void *key, const void *value, void *to)
+{
+	((struct lock_sum *)value)->raising++;
+	return false;
+}
+
+void host_stall(void)
+{
+	host_visit(&locks, host_stalls_sum, NULL);
+}
+
 #endif

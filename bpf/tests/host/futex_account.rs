@@ -100,12 +100,15 @@ impl Wait {
             ..self.key
         };
         let second = Self {
+            seen: self.seen,
             queues: self.queues.clone(),
             holder: self.holder,
             ..Self::at(key, self.tid, begin_ns)
         };
+        let [mode, kernel_stack, user_stack, _] = self.seen;
         let first = Self {
             holder: None,
+            seen: [mode, kernel_stack, user_stack, 0],
             ..self
         };
         (Some(first).filter(|_| begin_ns == at_ns), second)
@@ -134,11 +137,12 @@ pub(crate) struct Book {
     /// The half that what ends now goes to.
     pub(crate) half: usize,
     pub(crate) is_full: bool,
-    /// Locks, by half, at whose maximum somebody is at work for good; times at which somebody else raised it all the same.
+    /// Locks, by half, at whose maximum somebody is at work for good.
     stalled: BTreeSet<(usize, Key)>,
-    pub(crate) raced: u64,
     /// Like `host_told`'s.
-    pub(crate) told: [u64; 10],
+    pub(crate) told: [u64; 12],
+    /// Scratches are in use.
+    pub(crate) is_taken: bool,
 }
 
 /// The end of a piece.
@@ -203,7 +207,7 @@ impl Book {
                 self.told[3] += total_ns;
             }
         }
-        self.raced += raced;
+        self.told[10] += raced;
         let who = [wait.tgid, wait.tid].map(u64::from);
         let who = [who.as_slice(), &wait.seen].concat();
         match self.row(half, 2, (wait.key, who), 4) {
@@ -241,7 +245,7 @@ impl Book {
 
     /// A lock that is seen for the first time is described, if there is room.
     fn describe(&mut self, key: Key) {
-        if self.is_full && !self.described.contains(&key) {
+        if self.is_taken || self.is_full && !self.described.contains(&key) {
             self.told[8] += 1;
         } else {
             self.described.insert(key);
@@ -254,6 +258,25 @@ impl Book {
             wait.is_looked_at();
             self.describe(wait.key);
             self.carry(wait, edge);
+        }
+    }
+
+    /// Its user stack is walked, and the lock described, if there is a scratch for it.
+    fn is_walked(&mut self, wait: &mut Wait, stack: u64) {
+        if self.is_taken {
+            self.told[9] += 1;
+            return;
+        }
+        wait.seen[2] = stack;
+        self.describe(wait.key);
+    }
+
+    /// A call that waited returns behind the window's end.
+    pub(crate) fn outlasts(&mut self, mut wait: Wait, edge: Edge, stack: u64) {
+        if wait.begin_ns < edge.ns && wait.told_ns.is_none_or(|told| told < edge.ns) {
+            wait.is_looked_at();
+            self.is_walked(&mut wait, stack);
+            self.carry(&mut wait, edge);
         }
     }
 
@@ -276,13 +299,21 @@ impl Book {
     }
 
     /// A call that waited returns.
-    pub(crate) fn returns(&mut self, mut wait: Wait, now: u64, ret: i64, edge: Option<Edge>) {
+    pub(crate) fn returns(
+        &mut self,
+        mut wait: Wait,
+        now: u64,
+        ret: i64,
+        edge: Option<Edge>,
+        stack: u64,
+    ) {
         // A thread that waited in vain was not kept by whoever woke it.
         if ret < 0 {
             wait.holder = wait.holder.filter(|holder| holder.kind == OWNER);
+            wait.seen[3] = 0;
         }
         wait.is_looked_at();
-        self.describe(wait.key);
+        self.is_walked(&mut wait, stack);
         self.told[1] += 1;
         let (first, second) = wait.parts();
         if second.key.operation == REQUEUED {

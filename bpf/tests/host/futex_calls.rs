@@ -46,6 +46,9 @@ impl Programs {
         /// The window ends; half of its rows.
         end = "host_end" (now: u64) -> u32;
         close = "host_close" (task: Pointer);
+        /// The place of whoever is current, and whether scratches are in use.
+        at = "host_at" (place: u64, is_taken: bool);
+        stall = "host_stall" ();
         /// No table takes another row.
         fill = "host_fill" ();
     }
@@ -63,21 +66,37 @@ impl Programs {
         unsafe { self.host.function::<Enters>("host_enters")(arguments.as_ptr()) };
     }
 
-    /// Takes the rows of a half, as `host_take` says; those of nothing but zeros are none.
+    /// Takes the rows of a half, as `host_take` says.
     pub(crate) fn take(&self, half: u32) -> Vec<Vec<u64>> {
         type Take = unsafe extern "C" fn(u32, Row, *mut Vec<Vec<u64>>);
         let mut rows = Vec::new();
         // SAFETY: its type.
         unsafe { self.host.function::<Take>("host_take")(half, row, &raw mut rows) };
-        rows.retain(|row| crate::futex_account::says_something(row));
-        rows.sort();
         rows
     }
 
+    /// Locks that are described, as `host_tell` says.
+    pub(crate) fn tell(&self) -> Vec<Vec<u64>> {
+        type Tell = unsafe extern "C" fn(Row, *mut Vec<Vec<u64>>);
+        let mut rows = Vec::new();
+        // SAFETY: its type.
+        unsafe { self.host.function::<Tell>("host_tell")(row, &raw mut rows) };
+        rows
+    }
+
+    /// Numbers of what was interned.
+    pub(crate) fn interned(&self, id: u64) -> [u64; 8] {
+        type Interned = unsafe extern "C" fn(u64, *mut u64);
+        let mut numbers = [0; 8];
+        // SAFETY: its type.
+        unsafe { self.host.function::<Interned>("host_interned")(id, numbers.as_mut_ptr()) };
+        numbers
+    }
+
     /// The numbers of `host_told`.
-    pub(crate) fn told(&self) -> [u64; 10] {
+    pub(crate) fn told(&self) -> [u64; 12] {
         type Told = unsafe extern "C" fn(*mut u64);
-        let mut told = [0; 10];
+        let mut told = [0; 12];
         // SAFETY: its type.
         unsafe { self.host.function::<Told>("host_told")(told.as_mut_ptr()) };
         told

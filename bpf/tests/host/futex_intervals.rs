@@ -1,7 +1,12 @@
 //! Ends of intervals and of the window.
 
 use super::{Call, Futexes, Place};
-use crate::futex_account::Edge;
+use crate::futex_account::{Edge, says_something};
+
+/// Longest time by which an end is known before it comes.
+const AHEAD_NS: u64 = 8_000_000;
+/// `STACK_ADDRESS` of host/no_stacks.h
+const ADDRESS: u64 = 2;
 
 impl Futexes {
     /// No table takes a new row from now on.
@@ -10,18 +15,18 @@ impl Futexes {
         self.book.is_full = true;
     }
 
-    /// An interval ends; threads go on for a while before the iterator comes by. Rows of the programs, and of the model.
+    /// An interval ends, now or in a moment; threads go on for a while before the iterator comes by. Rows of the programs, and of the
+    /// model.
     pub(crate) fn turn(&mut self) -> [Vec<Vec<u64>>; 2] {
-        self.now += 1;
-        let half = self.programs.turn(self.now);
-        let edge = Edge {
-            ns: self.now,
-            half: half as usize,
-        };
-        assert_eq!(edge.half, self.book.half, "the half that ends");
-        self.book.half = 1 - edge.half;
-        for thread in &mut self.threads {
-            thread.edge = Some(edge);
+        let end_ns = self.now + 1 + self.rng.u64(0..AHEAD_NS);
+        let half = self.programs.turn(end_ns);
+        self.book.half = 1 - half as usize;
+        let edge = self.is_to_end(end_ns, half);
+        while self.now < edge.ns {
+            // Some things happen at that very instant.
+            self.now = edge.ns.min(self.now + self.rng.u64(1..AHEAD_NS / 8));
+            let at = self.rng.usize(0..self.threads.len());
+            self.acts_at(at);
         }
         for _ in 0..4 * self.threads.len() {
             self.now += self.rng.u64(1..2_000_000);
@@ -31,7 +36,36 @@ impl Futexes {
             }
         }
         self.comes_by();
-        [self.programs.take(half), self.book.take(edge.half)]
+        [self.rows(half), self.book.take(edge.half)]
+    }
+
+    fn is_to_end(&mut self, ns: u64, half: u32) -> Edge {
+        let edge = Edge {
+            ns,
+            half: half as usize,
+        };
+        for thread in &mut self.threads {
+            thread.edge = Some(edge);
+        }
+        edge
+    }
+
+    /// Rows of the programs, in the form of `Book::take`; their wakers' records have the model's numbers.
+    fn rows(&mut self, half: u32) -> Vec<Vec<u64>> {
+        let mut rows = self.programs.take(half);
+        let programs = &self.programs;
+        self.wakers.renumber(&mut rows, |id| programs.interned(id));
+        rows.retain(|row| says_something(row));
+        rows.sort();
+        rows
+    }
+
+    /// What user space is to look up of each lock: its address, in its process.
+    pub(crate) fn assert_addresses(&self) {
+        for lock in self.programs.tell() {
+            let expected = [lock[1], 0, 0, 0, 0, 1, ADDRESS, lock[4]];
+            assert_eq!(self.programs.interned(lock[5]), expected, "{lock:?}");
+        }
     }
 
     /// True: what the thread does next is told apart from what it did before the interval's end. Time on a run queue and the end of
@@ -61,27 +95,26 @@ impl Futexes {
         }
     }
 
-    /// The clock closes the window; threads go on for a while before the iterator comes by.
+    /// The clock closes the window in a moment; threads go on for a while before the iterator comes by.
     pub(crate) fn close(&mut self) -> [Vec<Vec<u64>>; 2] {
-        self.now += 1;
-        let half = self.programs.end(self.now);
-        let edge = Edge {
-            ns: self.now,
-            half: half as usize,
-        };
-        for thread in &mut self.threads {
-            if let Call::Wait(waiting) = &mut thread.call
-                && let Some(wait) = &mut waiting.wait
-            {
-                self.book.is_open(wait, edge);
+        let end_ns = self.now + 1 + self.rng.u64(0..AHEAD_NS);
+        let half = self.programs.end(end_ns);
+        let edge = self.is_to_end(end_ns, half);
+        loop {
+            self.now += self.rng.u64(1..AHEAD_NS / 8);
+            if self.now >= end_ns {
+                break;
             }
+            let at = self.rng.usize(0..self.threads.len());
+            self.acts_at(at);
         }
         self.is_over = true;
+        self.now = end_ns - 1_000;
         for _ in 0..self.threads.len() * 4 {
             self.late_step();
         }
         self.comes_by();
-        [self.programs.take(half), self.book.take(edge.half)]
+        [self.rows(half), self.book.take(edge.half)]
     }
 
     /// A [`Self::step`] in which no thread ends: what it waited for would go with it.

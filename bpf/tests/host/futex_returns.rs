@@ -1,6 +1,6 @@
 //! Futex calls that return.
 
-use super::{Call, Futexes, WAIT2, WAITV, Waiting};
+use super::{Call, Futexes, USER_STACK, WAIT2, WAITV, Waiting};
 use crate::futex_calls::RESTART;
 
 const EAGAIN: i64 = -11;
@@ -78,12 +78,16 @@ impl Futexes {
         let place = usize::try_from(ret).unwrap_or(0);
         let lock = &self.locks[waiting.locks[place]];
         let (address, is_shared) = (lock.address(), lock.is_shared);
-        let edge = self.threads[at].edge;
+        let (edge, stack) = (self.threads[at].edge, USER_STACK + self.here);
         match wait {
+            Some(wait) if self.is_over => {
+                self.book
+                    .outlasts(wait, edge.expect("the window's end"), stack);
+            }
             _ if self.is_over => (),
             Some(mut wait) => {
                 (wait.key.address, wait.key.is_shared) = (address, is_shared);
-                self.book.returns(wait, self.now, ret, edge);
+                self.book.returns(wait, self.now, ret, edge, stack);
             }
             None if waiting.is_hidden => self.book.told[0] += 1,
             // The second part of a call was begun by the first.

@@ -1,6 +1,6 @@
 //! Wakeups of threads that sleep in futex calls, and requeues.
 
-use super::{Call, Futexes, Place, WAITV, Waiting};
+use super::{Call, Futexes, KERNEL_STACK, Place, USER_STACK, WAITV, Waiting};
 use crate::futex_account::{Holder, WAKER};
 use crate::futex_locks::PI_WAITS;
 
@@ -145,8 +145,22 @@ impl Futexes {
             if let Some((by, moved)) = release {
                 let by = &self.threads[by];
                 wait.moved = moved.or(wait.moved);
-                wait.waker = Some(by.tid);
-                if !wait.is_held_for_sure(wait.waker) {
+                if self.book.is_taken {
+                    self.book.told[9] += 1;
+                } else {
+                    wait.waker = Some(by.tid);
+                    wait.seen[3] = self.wakers.number_of([
+                        u64::from(by.tid),
+                        0,
+                        0,
+                        KERNEL_STACK + self.here,
+                        USER_STACK + self.here,
+                        5,
+                        1,
+                        u64::from(by.tgid),
+                    ]);
+                }
+                if !self.book.is_taken && !wait.is_held_for_sure(wait.waker) {
                     wait.holder = Some(Holder {
                         kind: WAKER,
                         tid: by.tid,

@@ -6,6 +6,7 @@
 
 use fastrand::Rng;
 
+use crate::calling::Wakers;
 use crate::futex_account::{Book, Edge, Holder, Key, OWNER, Wait};
 use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, RESTART};
 use crate::futex_locks::{FUTEX2, Lock};
@@ -18,6 +19,9 @@ const THREADS_OF_EACH: u32 = 4;
 const LOCKS: usize = 6;
 /// A number that no thread has.
 const NOBODY: u32 = 250;
+/// Stacks are these and the place where a thread is.
+const USER_STACK: u64 = 1 << 40;
+const KERNEL_STACK: u64 = 1 << 41;
 /// States of a thread that sleeps.
 const INTERRUPTIBLE: u32 = 1;
 const UNINTERRUPTIBLE: u32 = 2;
@@ -103,6 +107,9 @@ pub(crate) struct Futexes {
     /// The latest requeue that moved anyone: from, to, process, when.
     requeues: Vec<(usize, usize, u32, u64)>,
     is_over: bool,
+    /// Where the one is who is current, by a number.
+    here: u64,
+    wakers: Wakers,
 }
 
 /// Depth of a process in PID namespaces.
@@ -128,6 +135,8 @@ impl Futexes {
             locks,
             requeues: Vec::new(),
             is_over: false,
+            here: 0,
+            wakers: Wakers::default(),
         };
         for at in 0..threads {
             let (tid, tgid) = (100 + at, 100 + at % PROCESSES);
@@ -172,12 +181,15 @@ impl Futexes {
     }
 
     /// Time, CPU and who is current; `None`: the idle task.
-    fn set(&self, current: Option<usize>) {
+    fn set(&mut self, current: Option<usize>) {
         let (cpu, task) = match current {
             Some(at) => (at as u32 % 8, self.threads[at].task),
             None => (0, self.idle),
         };
         self.programs.set(self.now, cpu, task);
+        self.here = self.rng.u64(1..4);
+        self.book.is_taken = self.rng.u32(0..64) == 0;
+        self.programs.at(self.here, self.book.is_taken);
     }
 
     fn place(&mut self, at: usize, place: Place) {
@@ -200,6 +212,10 @@ impl Futexes {
         self.now += self.rng.u64(1..2_000_000);
         let at = self.rng.usize(0..self.threads.len());
         self.acts_at(at);
+        if self.rng.u32(0..4_096) == 0 {
+            self.programs.stall();
+            self.book.stalls();
+        }
     }
 
     fn acts_at(&mut self, at: usize) {
@@ -378,7 +394,6 @@ impl Futexes {
         self.programs.level(made, level(tgid));
         self.threads[at].task = made;
         self.threads[at].call = Call::None;
-        self.threads[at].edge = None;
         self.asks(at, NO_CALL, [0; 6]);
         self.set(Some(parent));
         self.programs.fork(self.threads[parent].task, made);

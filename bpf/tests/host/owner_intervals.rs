@@ -78,12 +78,9 @@ impl Owners {
         for row in &mut rows {
             assert_eq!(row[3], 100, "nothing is a guess");
             row[3] = 0;
-            if row[0] == 2 && row[10] != 0 {
-                let mut record = self.programs.interned(row[10]);
-                record[2] = 0;
-                row[10] = self.number_of(record);
-            }
         }
+        let programs = &self.programs;
+        self.wakers.renumber(&mut rows, |id| programs.interned(id));
         rows.retain(|row| says_something(row));
         rows.sort();
         rows
@@ -118,7 +115,7 @@ impl Owners {
             lost.begun_before,
             lost.unwalked,
             lost.holders_unwalked,
-            self.book.raced,
+            full[10],
             full[2],
             full[3],
             full[4],

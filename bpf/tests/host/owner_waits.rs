@@ -218,16 +218,6 @@ impl Owners {
             1,
             u64::from(tgid),
         ];
-        self.number_of(record)
-    }
-
-    /// Numbers begin with 1.
-    pub(super) fn number_of(&mut self, record: [u64; 8]) -> u64 {
-        let known = self.wakers.iter().position(|known| *known == record);
-        let at = known.unwrap_or_else(|| {
-            self.wakers.push(record);
-            self.wakers.len() - 1
-        });
-        at as u64 + 1
+        self.wakers.number_of(record)
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 
 use fastrand::Rng;
 
+use crate::calling::Wakers;
 use crate::futex_account::{Book, Edge, Key, Wait};
 use crate::host::Host;
 
@@ -111,7 +112,7 @@ pub(crate) struct Owners {
     is_without: bool,
     dice: u32,
     /// Wakers' records.
-    wakers: Vec<[u64; 8]>,
+    wakers: Wakers,
 }
 
 impl Owners {
@@ -139,7 +140,7 @@ impl Owners {
             is_taken: false,
             is_without: false,
             dice: 0,
-            wakers: Vec::new(),
+            wakers: Wakers::default(),
             rng,
         };
         let [user, kernel] = world.has_stacks;
