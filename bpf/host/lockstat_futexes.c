@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* lockstat_futexes.c: lockstat's programs for programs' locks on this machine, and what a test asks of them. */
 #include "vmlinux.h"
+#include <sys/mman.h>
 #include "host.h"
 
 static long host_read_user(void *to, __u32 bytes, const void *from);
@@ -29,6 +30,8 @@ void host_begin(__u64 now)
 }
 
 #define HOST_PAGE 4096
+#define HOST_FIRST_PAGE (1UL << 28)
+#define HOST_PAGE_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE)
 
 /* Behind a page is nothing. */
 static long host_read_user(void *to, __u32 bytes, const void *from)
@@ -60,29 +63,58 @@ void host_level(struct task_struct *task, __u32 level)
 	task->thread_pid->level = level;
 }
 
-/* Another page; all processes have it at the same address. */
+/* Another page; all processes have it at the same address, which 32-bit programs can have, too. */
 void *host_page(void)
 {
-	static __u8 pages[32][HOST_PAGE] __attribute__((aligned(HOST_PAGE)));
-	static __u32 given;
+	void *page = MAP_FAILED;
 
-	return pages[given++ % 32];
+	for (__u64 at = HOST_FIRST_PAGE; page == MAP_FAILED && at < 1UL << 32; at += HOST_PAGE)
+		page = mmap((void *)at, HOST_PAGE, PROT_READ | PROT_WRITE, HOST_PAGE_FLAGS, -1, 0);
+	return page;
 }
 
-/* The entry of futex(2) has a program, and of no other call. */
+void host_free_page(void *page)
+{
+	munmap(page, HOST_PAGE);
+}
+
+/* User space has attached the programs for 32-bit calls. */
+void host_attach(void)
+{
+	futex_compat_calls = 1;
+}
+
+static void host_enters_any(void)
+{
+	struct task_struct *task = host_current();
+	struct pt_regs *registers = host_registers_of(task);
+	unsigned long long context[] = { (unsigned long long)registers, (__u32)syscall_number_here(registers) };
+
+	if (futex_compat_calls)
+		compat_entries(context);
+}
+
+/* The entry of futex(2) has a program, and of no other call but those of 32-bit programs. */
 void host_enters(const __u64 arguments[6])
 {
 	struct syscall_entry context = { .number = SYSCALL_FUTEX };
 
 	__builtin_memcpy(context.args, arguments, sizeof(context.args));
-	futex_entry(&context);
+	if (!host_is_compat(host_current()))
+		futex_entry(&context);
+	host_enters_any();
 }
 
+/* Nobody sees 32-bit programs' returns before those are attached. */
 void host_returns(__s64 ret)
 {
-	struct syscall_return context = { .ret = ret };
+	struct task_struct *task = host_current();
+	struct syscall_return context = { .number = (__u32)syscall_number_here(host_registers_of(task)), .ret = ret };
 
-	futex_exit(&context);
+	if (!host_is_compat(task))
+		futex_exit(&context);
+	if (futex_compat_calls)
+		compat_returns(&context);
 }
 
 void host_state(struct task_struct *task, bool queued, bool runs)
@@ -127,9 +159,10 @@ __u32 host_turn(__u64 at)
 #include "lockstat_rows.h"
 
 /* Calls that slept unseen; waits that returned; what found no room in each table: locks, their ns, buckets, waiters, their ns,
- * holders, descriptions; stacks that found no scratch; maxima that were raised beside others. Then what must never happen.
+ * holders, descriptions; stacks that found no scratch; maxima that were raised beside others; 32-bit waiters.
+ * Then what must never happen.
  */
-void host_told(__u64 told[12])
+void host_told(__u64 told[13])
 {
 	told[0] = futex_losses.unseen;
 	told[1] = futex_events;
@@ -142,7 +175,8 @@ void host_told(__u64 told[12])
 	told[8] = futex_losses.undescribed;
 	told[9] = futex_losses.unwalked;
 	told[10] = lock_losses.maxima_raced;
-	told[11] = lock_losses.negative + host_references + host_claims;
+	told[11] = futex_compat_tasks;
+	told[12] = lock_losses.negative + host_references + host_claims;
 }
 
 static bool host_tells_address(const void *of, const void *value, void *to)

@@ -6,6 +6,8 @@ use crate::buckets::bucket;
 
 /// The operation that stands for the time after a requeue.
 pub(crate) const REQUEUED: u8 = 69;
+/// `FUTEX_IS_COMPAT`, beside whether processes share a lock.
+const COMPAT: u64 = 4;
 /// Kinds of holders: the lock names it; it ended the wait.
 pub(crate) const OWNER: u64 = 1;
 pub(crate) const WAKER: u64 = 3;
@@ -140,7 +142,9 @@ pub(crate) struct Book {
     /// Locks, by half, at whose maximum somebody is at work for good.
     stalled: BTreeSet<(usize, Key)>,
     /// Like `host_told`'s.
-    pub(crate) told: [u64; 12],
+    pub(crate) told: [u64; 13],
+    /// The 32-bit process, if there is one.
+    pub(crate) compat_tgid: Option<u32>,
     /// Scratches are in use.
     pub(crate) is_taken: bool,
 }
@@ -154,6 +158,14 @@ pub(crate) enum End {
 }
 
 impl Book {
+    /// With this process of 32-bit programs.
+    pub(crate) fn of(compat_tgid: Option<u32>) -> Self {
+        Self {
+            compat_tgid,
+            ..Self::default()
+        }
+    }
+
     fn row(
         &mut self,
         half: usize,
@@ -338,6 +350,7 @@ impl Book {
     /// Takes a half's rows, in the form of `Programs::take`.
     pub(crate) fn take(&mut self, half: usize) -> Vec<Vec<u64>> {
         let mut rows = Vec::new();
+        let compat = self.compat_tgid;
         self.stalled.retain(|(of, _)| *of != half);
         for (number, table) in std::mem::take(&mut self.tables[half])
             .into_iter()
@@ -348,7 +361,7 @@ impl Book {
                     number as u64,
                     key.address,
                     u64::from(key.operation),
-                    u64::from(key.is_shared),
+                    u64::from(key.is_shared) + if compat == Some(key.tgid) { COMPAT } else { 0 },
                     u64::from(key.tgid),
                 ];
                 rows.push([lock.as_slice(), &who, &sums].concat());

@@ -21,7 +21,8 @@ const REQUEUES: [u64; 3] = [3, 4, 12];
 impl Futexes {
     /// Puts a call into the thread's registers.
     pub(super) fn asks(&self, at: usize, number: i64, arguments: [u64; 6]) {
-        self.programs.asks(self.threads[at].task, number, arguments);
+        let (task, is_compat) = (self.threads[at].task, self.is_compat(at));
+        self.programs.asks(task, number, arguments, is_compat);
     }
 
     fn private(&self, lock: usize) -> u64 {
@@ -57,7 +58,7 @@ impl Futexes {
     pub(super) fn waits(&mut self, at: usize) {
         let mut waiting = self.waiting();
         self.calls_wait(at, &waiting, true);
-        if PI_WAITS.contains(&waiting.operation) && !self.is_over {
+        if PI_WAITS.contains(&waiting.operation) && !self.is_over && !self.is_unseen(at) {
             let mut wait = Wait::at(self.key(at, &waiting), self.threads[at].tid, self.now);
             wait.slept_ns = None;
             wait.holder = self.owner(at, &waiting);

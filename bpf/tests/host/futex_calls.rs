@@ -49,15 +49,23 @@ impl Programs {
         /// The place of whoever is current, and whether scratches are in use.
         at = "host_at" (place: u64, is_taken: bool);
         stall = "host_stall" ();
+        free_page = "host_free_page" (page: Pointer);
+        /// 32-bit calls are seen from now on.
+        attach = "host_attach" ();
         /// No table takes another row.
         fill = "host_fill" ();
     }
 
     /// Number and arguments of a system call, in the thread's registers.
-    pub(crate) fn asks(&self, task: Pointer, number: i64, arguments: [u64; 6]) {
+    pub(crate) fn asks(&self, task: Pointer, number: i64, arguments: [u64; 6], is_compat: bool) {
         type Asks = unsafe extern "C" fn(Pointer, i64, *const u64);
+        let name = if is_compat {
+            "host_calls_compat"
+        } else {
+            "host_calls"
+        };
         // SAFETY: its type.
-        unsafe { self.host.function::<Asks>("host_calls")(task, number, arguments.as_ptr()) };
+        unsafe { self.host.function::<Asks>(name)(task, number, arguments.as_ptr()) };
     }
 
     pub(crate) fn enters(&self, arguments: [u64; 6]) {
@@ -94,9 +102,9 @@ impl Programs {
     }
 
     /// The numbers of `host_told`.
-    pub(crate) fn told(&self) -> [u64; 12] {
+    pub(crate) fn told(&self) -> [u64; 13] {
         type Told = unsafe extern "C" fn(*mut u64);
-        let mut told = [0; 12];
+        let mut told = [0; 13];
         // SAFETY: its type.
         unsafe { self.host.function::<Told>("host_told")(told.as_mut_ptr()) };
         told

@@ -87,6 +87,9 @@ impl Futexes {
             let Some(edge) = self.threads[at].edge.take() else {
                 continue;
             };
+            if let Some(wait) = &mut self.threads[at].unreturned {
+                self.book.is_open(wait, edge);
+            }
             if let Call::Wait(waiting) = &mut self.threads[at].call
                 && let Some(wait) = &mut waiting.wait
             {
@@ -109,8 +112,9 @@ impl Futexes {
             self.acts_at(at);
         }
         self.is_over = true;
-        self.now = end_ns - 1_000;
-        for _ in 0..self.threads.len() * 4 {
+        for step in 0..self.threads.len() * 4 {
+            // Much happens at that very instant.
+            self.now = end_ns + (step / self.threads.len()) as u64 * 1_000;
             self.late_step();
         }
         self.comes_by();
@@ -119,7 +123,6 @@ impl Futexes {
 
     /// A [`Self::step`] in which no thread ends: what it waited for would go with it.
     fn late_step(&mut self) {
-        self.now += 1_000;
         let at = self.rng.usize(0..self.threads.len());
         match (self.threads[at].place, &self.threads[at].call) {
             (Place::Queued, _) => self.runs(at),

@@ -7,7 +7,7 @@
 use fastrand::Rng;
 
 use crate::calling::Wakers;
-use crate::futex_account::{Book, Edge, Holder, Key, OWNER, Wait};
+use crate::futex_account::{Book, Edge, Key, Wait};
 use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, RESTART};
 use crate::futex_locks::{FUTEX2, Lock};
 use crate::host::Host;
@@ -28,8 +28,12 @@ const UNINTERRUPTIBLE: u32 = 2;
 
 #[path = "futex_asks.rs"]
 mod asks;
+#[path = "futex_compat.rs"]
+mod compat;
 #[path = "futex_intervals.rs"]
 mod intervals;
+#[path = "futex_owners.rs"]
+mod owners;
 #[path = "futex_returns.rs"]
 mod returns;
 #[path = "futex_wakeups.rs"]
@@ -92,6 +96,8 @@ struct Thread {
     call: Call,
     /// An interval has ended since the iterator came by.
     edge: Option<Edge>,
+    /// A wait of a 32-bit call that has returned without being seen.
+    unreturned: Option<Wait>,
 }
 
 pub(crate) struct Futexes {
@@ -107,6 +113,8 @@ pub(crate) struct Futexes {
     /// The latest requeue that moved anyone: from, to, process, when.
     requeues: Vec<(usize, usize, u32, u64)>,
     is_over: bool,
+    /// 32-bit calls are seen.
+    is_attached: bool,
     /// Where the one is who is current, by a number.
     here: u64,
     wakers: Wakers,
@@ -128,13 +136,14 @@ impl Futexes {
             idle: programs.thread(0, 0),
             arrays: (0..threads).map(|_| programs.page()).collect(),
             programs,
-            book: Book::default(),
+            book: Book::of(Self::compat_tgid(seed)),
             rng,
             now: BEGIN_NS,
             threads: Vec::new(),
             locks,
             requeues: Vec::new(),
             is_over: false,
+            is_attached: false,
             here: 0,
             wakers: Wakers::default(),
         };
@@ -147,6 +156,7 @@ impl Futexes {
                 place: Place::Running,
                 call: Call::None,
                 edge: None,
+                unreturned: None,
             });
             world
                 .programs
@@ -178,6 +188,7 @@ impl Futexes {
         }
         self.set(None);
         self.programs.seed(self.threads[at].task);
+        self.book.told[11] += u64::from(self.is_compat(at));
     }
 
     /// Time, CPU and who is current; `None`: the idle task.
@@ -212,6 +223,9 @@ impl Futexes {
         self.now += self.rng.u64(1..2_000_000);
         let at = self.rng.usize(0..self.threads.len());
         self.acts_at(at);
+        if self.rng.u32(0..1_024) == 0 {
+            self.attaches();
+        }
         if self.rng.u32(0..4_096) == 0 {
             self.programs.stall();
             self.book.stalls();
@@ -269,46 +283,6 @@ impl Futexes {
         }
     }
 
-    /// The thread that has a lock and releases it more often than others do.
-    fn favourite(&self, lock: usize) -> usize {
-        (5 * lock + 1) % self.threads.len()
-    }
-
-    /// The lock says from now on that another thread has it, or nobody, or what was never a thread.
-    fn changes_hands(&mut self, lock: usize) {
-        let tid = match self.rng.bool() {
-            true => self.threads[self.favourite(lock)].tid,
-            false => self.rng.choice(&self.threads).expect("some").tid,
-        };
-        let number = match self.rng.u32(0..10) {
-            0 => 0,
-            1 => NOBODY,
-            2 => tid | 0x4000_0000,
-            _ => tid,
-        };
-        self.locks[lock].is_owned_by(number);
-    }
-
-    /// Whom the lock names, if that is a thread that can have it.
-    fn owner(&self, at: usize, waiting: &Waiting) -> Option<Holder> {
-        let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
-        let (number, is_near) = lock.names(waiting.operation, waiting.value)?;
-        let owner = self.threads.iter().find(|thread| thread.tid == number)?;
-        // Numbers of another namespace mean others.
-        let is_meant = !is_near && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
-        (owner.tgid == waiter.tgid || is_meant).then_some(Holder {
-            kind: OWNER,
-            tid: owner.tid,
-            tgid: owner.tgid,
-            state: match owner.place {
-                Place::Running => 0,
-                Place::Queued => 1,
-                Place::Asleep => 2,
-            },
-            stack: 0,
-        })
-    }
-
     /// Leaves its CPU; the programs are shown it unless `is_hidden`.
     fn switches_out(&mut self, at: usize, runnable: bool, is_hidden: bool) {
         let (task, idle) = (self.threads[at].task, self.idle);
@@ -336,6 +310,9 @@ impl Futexes {
     }
 
     fn sleeps(&mut self, at: usize, hide: bool) {
+        let hide = hide && !self.is_unseen(at);
+        self.drops_unreturned(at);
+        let is_unseen = u64::from(self.is_unseen(at));
         if let Call::Wait(mut waiting) = self.threads[at].call.clone() {
             waiting.is_hidden |= hide;
             let (now, tid) = (self.now, self.threads[at].tid);
@@ -348,6 +325,7 @@ impl Futexes {
                     let mut wait = Wait::at(self.key(at, &waiting), tid, now);
                     wait.holder = self.owner(at, &waiting);
                     waiting.wait = Some(wait);
+                    self.book.told[11] += is_unseen;
                 }
             }
             self.threads[at].call = Call::Wait(waiting);
@@ -356,6 +334,7 @@ impl Futexes {
     }
 
     fn is_preempted(&mut self, at: usize) {
+        self.drops_unreturned(at);
         self.switches_out(at, true, false);
         let now = self.now;
         if let Some(wait) = self.wait_of(at) {
@@ -380,23 +359,13 @@ impl Futexes {
             _ => None,
         }
     }
+}
 
-    /// The thread ends, and another one gets its number.
-    fn is_replaced(&mut self, at: usize) {
-        let (task, tid, tgid) = (
-            self.threads[at].task,
-            self.threads[at].tid,
-            self.threads[at].tgid,
-        );
-        let parent = (at + 1) % self.threads.len();
-        self.programs.free_task(task);
-        let made = self.programs.thread(tid, tgid);
-        self.programs.level(made, level(tgid));
-        self.threads[at].task = made;
-        self.threads[at].call = Call::None;
-        self.asks(at, NO_CALL, [0; 6]);
-        self.set(Some(parent));
-        self.programs.fork(self.threads[parent].task, made);
-        self.place(at, Place::Queued);
+impl Drop for Futexes {
+    fn drop(&mut self) {
+        let pages = self.arrays.iter().copied();
+        for page in pages.chain(self.locks.iter().map(Lock::page)) {
+            self.programs.free_page(page);
+        }
     }
 }

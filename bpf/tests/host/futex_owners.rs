@@ -1,0 +1,68 @@
+//! Threads that locks name, and threads that are replaced.
+
+use super::{Call, Futexes, LOCKS, NOBODY, Place, Waiting, level};
+use crate::futex_account::{Holder, OWNER};
+use crate::futex_calls::NO_CALL;
+
+impl Futexes {
+    /// The thread that has a lock and releases it more often than others do.
+    pub(super) fn favourite(&self, lock: usize) -> usize {
+        (5 * lock + 1) % self.threads.len()
+    }
+
+    /// The lock says from now on that another thread has it, or nobody, or what was never a thread.
+    pub(super) fn changes_hands(&mut self, lock: usize) {
+        let tid = match self.rng.bool() {
+            true => self.threads[self.favourite(lock)].tid,
+            false => self.rng.choice(&self.threads).expect("some").tid,
+        };
+        let number = match self.rng.u32(0..10) {
+            0 => 0,
+            1 => NOBODY,
+            2 => tid | 0x4000_0000,
+            _ => tid,
+        };
+        self.locks[lock].is_owned_by(number);
+    }
+
+    /// Whom the lock names, if that is a thread that can have it.
+    pub(super) fn owner(&self, at: usize, waiting: &Waiting) -> Option<Holder> {
+        let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
+        let (number, is_near) = lock.names(waiting.operation, waiting.value, self.is_compat(at))?;
+        let owner = self.threads.iter().find(|thread| thread.tid == number)?;
+        // Numbers of another namespace mean others.
+        let is_meant = !is_near && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
+        (owner.tgid == waiter.tgid || is_meant).then_some(Holder {
+            kind: OWNER,
+            tid: owner.tid,
+            tgid: owner.tgid,
+            state: match owner.place {
+                Place::Running => 0,
+                Place::Queued => 1,
+                Place::Asleep => 2,
+            },
+            stack: 0,
+        })
+    }
+
+    /// The thread ends, and another one gets its number.
+    pub(super) fn is_replaced(&mut self, at: usize) {
+        let (task, tid, tgid) = (
+            self.threads[at].task,
+            self.threads[at].tid,
+            self.threads[at].tgid,
+        );
+        let parent = (at + 1) % self.threads.len();
+        self.programs.free_task(task);
+        let made = self.programs.thread(tid, tgid);
+        self.programs.level(made, level(tgid));
+        self.threads[at].task = made;
+        self.threads[at].call = Call::None;
+        self.threads[at].unreturned = None;
+        self.asks(at, NO_CALL, [0; 6]);
+        self.set(Some(parent));
+        self.programs.fork(self.threads[parent].task, made);
+        self.book.told[11] += u64::from(self.is_compat(at));
+        self.place(at, Place::Queued);
+    }
+}
