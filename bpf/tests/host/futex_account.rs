@@ -181,6 +181,15 @@ impl Book {
         Some(table.entry(key).or_insert_with(|| vec![0; sums]))
     }
 
+    fn add_bucket(&mut self, half: usize, key: Key, length_ns: u64) {
+        let (shift, top) = bucket(length_ns);
+        let key = (key, vec![(u64::from(shift) << 4) + top]);
+        match self.row(half, 1, key, 1) {
+            Some(row) => row[0] += 1,
+            None => self.told[4] += 1,
+        }
+    }
+
     /// Adds the piece of a wait that ends at `upto`.
     fn add(&mut self, half: usize, wait: &Wait, upto: u64, end: End) {
         let piece = (wait.told_ns.unwrap_or(wait.begin_ns), upto);
@@ -206,12 +215,7 @@ impl Book {
                 row[8] += u64::from(end == End::GivenUp);
                 row[9] += u64::from(end == End::Open);
                 if is_first {
-                    let (shift, top) = bucket(length_ns);
-                    let key = (wait.key, vec![(u64::from(shift) << 4) + top]);
-                    match self.row(half, 1, key, 1) {
-                        Some(row) => row[0] += 1,
-                        None => self.told[4] += 1,
-                    }
+                    self.add_bucket(half, wait.key, length_ns);
                 }
             }
             None => {

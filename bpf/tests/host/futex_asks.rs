@@ -67,7 +67,7 @@ impl Futexes {
         self.threads[at].call = Call::Wait(waiting);
     }
 
-    pub(super) fn begins_to_wait(&mut self, at: usize) -> Waiting {
+    pub(super) fn begins_to_wait(&mut self, at: usize) -> Box<Waiting> {
         let waiting = self.waiting();
         self.calls_wait(at, &waiting, false);
         waiting
@@ -82,7 +82,7 @@ impl Futexes {
         self.threads[at].call = Call::Wait(waiting);
     }
 
-    fn waiting(&mut self) -> Waiting {
+    fn waiting(&mut self) -> Box<Waiting> {
         let operation = match self.rng.u32(0..8) {
             0..=3 => *self.rng.choice(&WAITS).expect("some"),
             4..=5 => *self.rng.choice(&PI_WAITS).expect("some"),
@@ -102,7 +102,7 @@ impl Futexes {
             2 => 5,
             _ => self.locks[locks[0]].value(),
         };
-        Waiting {
+        Box::new(Waiting {
             value,
             locks,
             moved_to: None,
@@ -111,7 +111,7 @@ impl Futexes {
             is_hidden: false,
             woken: None,
             is_restarted: false,
-        }
+        })
     }
 
     fn calls_wait(&mut self, at: usize, waiting: &Waiting, is_begun: bool) {

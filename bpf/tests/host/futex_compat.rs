@@ -23,7 +23,7 @@ impl Futexes {
     }
 
     /// A call returns, and the programs take it to last.
-    pub(super) fn returns_unseen(&mut self, at: usize, waiting: Waiting) {
+    pub(super) fn returns_unseen(&mut self, at: usize, waiting: Box<Waiting>) {
         if waiting.wait.is_some() {
             self.threads[at].unreturned = waiting.wait;
         }

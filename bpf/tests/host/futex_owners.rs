@@ -1,6 +1,6 @@
 //! Threads that locks name, and threads that are replaced.
 
-use super::{Call, Futexes, LOCKS, NOBODY, Place, Waiting, level};
+use super::{Call, Futexes, NOBODY, Place, Waiting, level};
 use crate::futex_account::{Holder, OWNER};
 use crate::futex_calls::NO_CALL;
 

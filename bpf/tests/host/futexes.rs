@@ -59,7 +59,7 @@ enum Call {
         /// Woken or moved.
         count: i64,
     },
-    Wait(Waiting),
+    Wait(Box<Waiting>),
 }
 
 #[derive(Clone)]
@@ -355,7 +355,7 @@ impl Futexes {
 
     fn wait_of(&mut self, at: usize) -> Option<&mut Wait> {
         match &mut self.threads[at].call {
-            Call::Wait(Waiting { wait, .. }) => wait.as_mut(),
+            Call::Wait(waiting) => waiting.wait.as_mut(),
             _ => None,
         }
     }
