@@ -46,54 +46,6 @@ void host_calls(struct task_struct *task, __s64 number, const __u64 arguments[6]
 	__builtin_memcpy(registers + 1, arguments, sizeof(struct call_arguments));
 }
 
-/* It is of a 32-bit program, and inside one of its calls. */
-static bool host_is_compat(const struct task_struct *task)
-{
-	return is_compat_call((struct task_struct *)task);
-}
-
-#if defined(__TARGET_ARCH_x86)
-
-static __u64 host_compat_number(__s64 number)
-{
-	switch (number) {
-	case HOST_FUTEX:
-		return SYSCALL_COMPAT_FUTEX;
-	case HOST_EXIT:
-		return SYSCALL_COMPAT_EXIT;
-	case HOST_RESTART:
-		return SYSCALL_COMPAT_RESTART;
-	default:
-		return number;
-	}
-}
-
-/* The same call of a 32-bit program, from now on. */
-void host_calls_compat(struct task_struct *task, __s64 number, const __u64 arguments[6])
-{
-	struct pt_regs *registers = host_registers_of(task);
-
-	task->thread_info.status = TS_COMPAT;
-	registers->cs = USER32_CS;
-	registers->orig_ax = host_compat_number(number);
-	registers->bx = arguments[0];
-	registers->cx = arguments[1];
-	registers->dx = arguments[2];
-	registers->si = arguments[3];
-	registers->di = arguments[4];
-	registers->bp = arguments[5];
-}
-
-#else
-
-/* Architecture: nobody plays 32-bit programs there. */
-void host_calls_compat(struct task_struct *task, __s64 number, const __u64 arguments[6])
-{
-	host_calls(task, number, arguments);
-}
-
-#endif
-
 #define HOST_THREADS 256
 
 /* Those that live, by their numbers. */

@@ -18,6 +18,7 @@ static long host_read_user(void *to, __u32 bytes, const void *from);
 #define bpf_probe_read_user(to, bytes, from) host_read_user(to, bytes, from)
 #include "../lockstat/lockstat.bpf.c"
 #include "futex_numbers.h"
+#include "futex_compat.h"
 #include "scheduler.h"
 
 void host_begin(__u64 now)
