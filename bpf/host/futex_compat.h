@@ -9,7 +9,13 @@ static bool host_is_compat(const struct task_struct *task)
 	return is_compat_call((struct task_struct *)task);
 }
 
-#if defined(__TARGET_ARCH_x86)
+/* Architecture: 32-bit programs are played on x86-64 alone. */
+#ifdef TS_COMPAT
+
+bool host_has_compat(void)
+{
+	return true;
+}
 
 static __u64 host_compat_number(__s64 number)
 {
@@ -43,7 +49,11 @@ void host_calls_compat(struct task_struct *task, __s64 number, const __u64 argum
 
 #else
 
-/* Architecture: nobody plays 32-bit programs there. */
+bool host_has_compat(void)
+{
+	return false;
+}
+
 void host_calls_compat(struct task_struct *task, __s64 number, const __u64 arguments[6])
 {
 	host_calls(task, number, arguments);

@@ -53,6 +53,16 @@ void host_begin(__u32 level, __u32 futex_syscall, __u32 fd_syscall, enum target_
 	host_poke(&waits, &calls, sizeof(calls));
 }
 
+/* It has 32-bit programs, and tells where a thread goes on. */
+bool host_has_compat(void)
+{
+#ifdef TS_COMPAT
+	return true;
+#else
+	return false;
+#endif
+}
+
 void host_lacks(const char *field)
 {
 	host_lacked = field;
@@ -155,7 +165,8 @@ static void host_take_registers(const struct host_facts *facts, struct task_stru
 	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
 		((__u64 *)&numbered)[at] = at + 1;
 	host_calls(task, facts->number, facts->arguments);
-#if defined(__TARGET_ARCH_x86)
+	/* Architecture: x86-64. */
+#ifdef TS_COMPAT
 	registers->cs = facts->is_compat ? USER32_CS : 0x33;
 	/* 32-bit arguments are in registers of their own. */
 	registers->bx = facts->arguments[0];

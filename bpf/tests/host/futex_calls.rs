@@ -50,6 +50,7 @@ impl Programs {
         at = "host_at" (place: u64, is_taken: bool);
         stall = "host_stall" ();
         free_page = "host_free_page" (page: Pointer);
+        has_compat = "host_has_compat" () -> bool;
         /// 32-bit calls are seen from now on.
         attach = "host_attach" ();
         /// No table takes another row.

@@ -1,15 +1,15 @@
 //! A process of 32-bit programs: its calls have other numbers and registers, and no program sees them come and go before user space has
 //! attached those that do.
 
-use super::{Call, Futexes, PROCESSES, Waiting};
+use super::{Call, Futexes, PROCESSES, Programs, Waiting};
 
 /// This one is of 32-bit programs, by its number modulo [`PROCESSES`].
 const COMPAT: u32 = 2;
 
 impl Futexes {
     /// The process's number, if this world has one.
-    pub(super) fn compat_tgid(seed: u64) -> Option<u32> {
-        let has_one = cfg!(target_arch = "x86_64") && seed.is_multiple_of(2);
+    pub(super) fn compat_tgid(programs: &Programs, seed: u64) -> Option<u32> {
+        let has_one = programs.has_compat() && seed.is_multiple_of(2);
         has_one.then_some(100 + (0..PROCESSES).find(|at| (100 + at) % PROCESSES == COMPAT)?)
     }
 

@@ -135,8 +135,8 @@ impl Futexes {
         let mut world = Self {
             idle: programs.thread(0, 0),
             arrays: (0..threads).map(|_| programs.page()).collect(),
+            book: Book::of(Self::compat_tgid(&programs, seed)),
             programs,
-            book: Book::of(Self::compat_tgid(seed)),
             rng,
             now: BEGIN_NS,
             threads: Vec::new(),

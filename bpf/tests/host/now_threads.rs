@@ -85,6 +85,8 @@ pub(crate) struct Threads {
     host: Host,
     rng: Rng,
     lacks: &'static CStr,
+    /// 32-bit programs are played.
+    has_compat: bool,
     /// Depth of the tool's PID namespace.
     level: u64,
     fd_syscall: u64,
@@ -108,17 +110,19 @@ impl Threads {
         let (level, mode) = (rng.u64(0..2), rng.u32(0..3));
         let fd_syscall = rng.u64(0..FUTEX);
         // SAFETY: their types.
-        let blocks = unsafe {
+        let (has_compat, blocks) = unsafe {
             let begin = host.function::<unsafe extern "C" fn(u32, u32, u32, u32)>("host_begin");
             begin(level as u32, FUTEX as u32, fd_syscall as u32, mode);
             host.function::<unsafe extern "C" fn(*const c_char)>("host_lacks")(lacks.as_ptr());
             let block = host.function::<unsafe extern "C" fn() -> Pointer>("host_block");
-            (0..6).map(|_| block()).collect()
+            let has_compat = host.function::<unsafe extern "C" fn() -> bool>("host_has_compat");
+            (has_compat(), (0..6).map(|_| block()).collect())
         };
         let mut threads = Self {
             host,
             rng,
             lacks,
+            has_compat,
             level,
             fd_syscall,
             mode,
@@ -174,11 +178,7 @@ impl Threads {
         // Some wait for the lock of their own memory, and some kernels write that down.
         let lock = if self.rng.bool() { lock } else { mm };
         let waiters = *self.rng.choice(&[0, 1, 3, 20, 400]).expect("some");
-        let is_compat = if cfg!(target_arch = "x86_64") {
-            self.once_in(4)
-        } else {
-            0
-        };
+        let is_compat = if self.has_compat { self.once_in(4) } else { 0 };
         Facts {
             tids: [(); 3].map(|()| self.rng.u64(1..100)),
             tgids: [(); 3].map(|()| self.rng.u64(1..100)),
@@ -341,7 +341,7 @@ impl Threads {
         let mut call = self.call_of(facts);
         let mut arguments = facts.arguments;
         let mut is_compat = facts.is_compat;
-        let mut is_exact = facts.is_exact;
+        let mut is_exact = u64::from(self.has_compat) * facts.is_exact;
         if is_compat == 1 {
             arguments[5] = facts.bp;
             arguments = arguments.map(|argument| argument & u64::from(u32::MAX));
