@@ -9,7 +9,9 @@ static long host_read_user(void *to, __u32 bytes, const void *from);
 #include "futex_registers.h"
 /* A thread is found by its number. */
 #undef bpf_ksym_exists
-#define bpf_ksym_exists(symbol) true
+#define bpf_ksym_exists(symbol) (host_has_vpid || __builtin_strcmp(#symbol, "bpf_task_from_vpid"))
+/* This kernel has bpf_task_from_vpid. */
+static bool host_has_vpid = true;
 #include "lock_stacks.h"
 #include "no_names.h"
 #undef claim_scratch
@@ -21,10 +23,12 @@ static long host_read_user(void *to, __u32 bytes, const void *from);
 #include "futex_compat.h"
 #include "scheduler.h"
 
-void host_begin(__u64 now)
+/* `has_vpid`: by any namespace's numbers. */
+void host_begin(__u64 now, bool has_vpid)
 {
 	struct lockstat_config all = { .futexes = 1 };
 
+	host_has_vpid = has_vpid;
 	host_learn_registers();
 	host_poke(&config, &all, sizeof(all));
 	window_start_ns = now;

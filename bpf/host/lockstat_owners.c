@@ -8,7 +8,7 @@
 #include "lock_stacks.h"
 
 #undef bpf_ksym_exists
-#define bpf_ksym_exists(symbol) true
+#define bpf_ksym_exists(symbol) host_has(#symbol)
 /* Rows that are made at one instant of a clock that stands still have different ids all the same. */
 static __u32 host_asked;
 #undef bpf_get_smp_processor_id
@@ -62,10 +62,10 @@ void host_lacks(const char *field)
 }
 
 /* Before the window opens. */
-void host_begin(bool holder_stacks, bool no_user, bool no_kernel)
+void host_begin(bool kernel_locks, bool holder_stacks, bool no_user, bool no_kernel)
 {
 	struct lockstat_config all = {
-		.kernel_locks = 1,
+		.kernel_locks = kernel_locks,
 		.holder_stacks = holder_stacks,
 		.releasers = { .no_user = no_user, .no_kernel = no_kernel },
 	};

@@ -26,7 +26,8 @@ impl Programs {
 
     calls! {
         set = "host_set" (now: u64, cpu: u32, task: Pointer);
-        begin = "host_begin" (now: u64);
+        /// `has_vpid`: threads are found by numbers of any namespace.
+        begin = "host_begin" (now: u64, has_vpid: bool);
         /// Thread and process number.
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;
         level = "host_level" (task: Pointer, level: u32);

@@ -30,6 +30,9 @@ impl Futexes {
         let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
         let (number, is_near) = lock.names(waiting.operation, waiting.value, self.is_compat(at))?;
         let owner = self.threads.iter().find(|thread| thread.tid == number)?;
+        if !self.has_vpid && level(waiter.tgid) > 0 {
+            return None;
+        }
         // Numbers of another namespace mean others.
         let is_meant = !is_near && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
         (owner.tgid == waiter.tgid || is_meant).then_some(Holder {

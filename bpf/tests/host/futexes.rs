@@ -115,6 +115,8 @@ pub(crate) struct Futexes {
     is_over: bool,
     /// 32-bit calls are seen.
     is_attached: bool,
+    /// Threads are found by numbers of any namespace, and when a call begins.
+    has_vpid: bool,
     /// Where the one is who is current, by a number.
     here: u64,
     wakers: Wakers,
@@ -144,6 +146,7 @@ impl Futexes {
             requeues: Vec::new(),
             is_over: false,
             is_attached: false,
+            has_vpid: seed % 5 < 4,
             here: 0,
             wakers: Wakers::default(),
         };
@@ -163,7 +166,7 @@ impl Futexes {
                 .level(world.threads[at as usize].task, level(tgid));
         }
         world.set(None);
-        world.programs.begin(BEGIN_NS);
+        world.programs.begin(BEGIN_NS, world.has_vpid);
         for at in 0..world.threads.len() {
             world.is_found(at);
         }
@@ -314,11 +317,16 @@ impl Futexes {
         self.drops_unreturned(at);
         let is_unseen = u64::from(self.is_unseen(at));
         if let Call::Wait(mut waiting) = self.threads[at].call.clone() {
+            let asked = waiting.clone();
             waiting.is_hidden |= hide;
             let (now, tid) = (self.now, self.threads[at].tid);
             match &mut waiting.wait {
                 Some(wait) => {
+                    let spun = wait.slept_ns.is_none();
                     wait.slept_ns.get_or_insert(now);
+                    if spun && !self.has_vpid && !self.is_over {
+                        waiting.wait.as_mut().expect("this").holder = self.owner(at, &asked);
+                    }
                 }
                 None if hide || self.is_over => (),
                 None => {

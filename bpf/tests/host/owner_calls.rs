@@ -24,7 +24,7 @@ impl Programs {
         at = "host_at" (place: u64, is_taken: bool);
         /// A random number for whoever asks, and whether stacks are left out.
         roll = "host_roll" (dice: u32, without: bool);
-        begin = "host_begin" (holder_stacks: bool, no_user: bool, no_kernel: bool);
+        begin = "host_begin" (kernel_locks: bool, holder_stacks: bool, no_user: bool, no_kernel: bool);
         open = "host_open" (at: u64);
         /// Thread and process number.
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;

@@ -132,6 +132,9 @@ impl Owners {
     /// The wait's holder waited for another lock during it: the longest such wait, one in which nobody had released the holder, and
     /// which began when the holder had our lock for sure. The row of that.
     fn is_chained(&mut self, at: usize, waiting: &Waiting) -> Option<usize> {
+        if [c"bpf_task_from_pid", c"bpf_task_from_vpid"].contains(&self.lacks) {
+            return None;
+        }
         let holder = waiting.wait.holder.filter(|holder| holder.kind == OWNER)?;
         let (from, to) = (waiting.begin_ns, self.now);
         let releaser = waiting.released.filter(|(_, tid)| *tid == holder.tid);

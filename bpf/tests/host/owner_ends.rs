@@ -126,7 +126,7 @@ impl Owners {
             self.programs.seed(self.threads[at].task);
             self.programs.close(self.threads[at].task);
             if let Some(lock) =
-                lock.filter(|_| !is_futex && self.threads[at].place == Place::Asleep)
+                lock.filter(|_| self.finds && !is_futex && self.threads[at].place == Place::Asleep)
             {
                 self.is_found(at, lock, matches!(field, 4 | 8));
             }

@@ -147,7 +147,10 @@ impl Owners {
     /// All that is known of a lock when this thread is the first to wait for it, where it was then.
     pub(super) fn name(&self, key: Key, lock: usize, at: usize, stack: u64) -> [u64; 7] {
         let of = &self.locks[lock];
-        let slab = letters(of.slab);
+        let slab = match self.lacks == c"bpf_get_kmem_cache" {
+            true => 0,
+            false => letters(of.slab),
+        };
         let nothing = [0, stack, 0, 0, slab, 0, 0];
         match of.kind {
             RUN_QUEUE if lock != self.unknown_queue() && self.lacks != c"queue->rq" => [

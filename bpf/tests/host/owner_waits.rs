@@ -20,7 +20,8 @@ impl Owners {
             Place::Asleep => 2,
         };
         let mut stack = 0;
-        if with_stack && self.has_holder_stacks && state > 0 && !self.is_without {
+        let can_walk = self.has_holder_stacks && self.lacks != c"bpf_task_from_pid";
+        if with_stack && can_walk && state > 0 && !self.is_without {
             if self.is_taken {
                 self.lost.holders_unwalked += 1;
             } else {

@@ -34,8 +34,11 @@ const STRANGER: usize = THREADS;
 const DEEPEST: usize = 5;
 const INTERRUPTIBLE: u32 = 1;
 const UNINTERRUPTIBLE: u32 = 2;
-/// Fields that some kernels have not.
-const LACKED: [&CStr; 6] = [
+/// Fields and functions that some kernels have not.
+const LACKED: [&CStr; 9] = [
+    c"bpf_task_from_pid",
+    c"bpf_task_from_vpid",
+    c"bpf_get_kmem_cache",
     c"",
     c"",
     c"queue->rq",
@@ -103,6 +106,8 @@ pub(crate) struct Owners {
     threads: Vec<Thread>,
     locks: Vec<Lock>,
     lacks: &'static CStr,
+    /// Those that sleep for a lock before tracing begins are found.
+    finds: bool,
     has_holder_stacks: bool,
     /// User's and kernel's of those that wake.
     has_stacks: [bool; 2],
@@ -134,6 +139,7 @@ impl Owners {
             end_ns: None,
             threads: Vec::new(),
             lacks,
+            finds: rng.u32(0..8) > 0,
             has_holder_stacks: rng.bool(),
             has_stacks: [rng.bool(), rng.bool()],
             place: 0,
@@ -146,7 +152,7 @@ impl Owners {
         let [user, kernel] = world.has_stacks;
         world
             .programs
-            .begin(world.has_holder_stacks, !user, !kernel);
+            .begin(world.finds, world.has_holder_stacks, !user, !kernel);
         world.programs.state(world.idle, false, true);
         for at in 0..=THREADS {
             let (tid, tgid) = (10 + at as u32, 10 + at as u32 % 3);
