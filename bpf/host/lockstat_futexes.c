@@ -190,11 +190,11 @@ static bool host_tells_address(const void *of, const void *value, void *to)
 	const struct lock_id *lock = of;
 	const struct futex_lock *known = value;
 
-	HOST_ROW(taking, HOST_LOCK(4, *lock), known->address_id);
+	HOST_ROW(taking, HOST_LOCK(4, *lock), known->address_id, known->evidence.place);
 	return false;
 }
 
-/* Locks that are described, which stay: each with the id of its address. */
+/* Locks that are described, which stay: each with the id of its address, and the place of an owner. */
 void host_tell(host_row *row, void *to)
 {
 	struct host_taking taking = { 0, row, to };

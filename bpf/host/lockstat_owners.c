@@ -65,6 +65,7 @@ void host_lacks(const char *field)
 void host_begin(bool kernel_locks, bool holder_stacks, bool no_user, bool no_kernel)
 {
 	struct lockstat_config all = {
+		.interrupts = 1,
 		.kernel_locks = kernel_locks,
 		.holder_stacks = holder_stacks,
 		.releasers = { .no_user = no_user, .no_kernel = no_kernel },

@@ -51,7 +51,7 @@ fn play(host: Host, seed: u64) {
         assert_rows(rows, seed, interval);
         let (told, expected) = (world.programs.told(), world.book.told);
         assert_eq!(told, expected, "seed {seed}, interval {interval}");
-        world.assert_addresses();
+        world.assert_known(&format!("seed {seed}, interval {interval}"));
     }
 }
 

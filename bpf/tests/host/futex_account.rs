@@ -44,6 +44,8 @@ pub(crate) struct Wait {
     pub(crate) queues: Vec<(u64, u64)>,
     pub(crate) queued_ns: Option<u64>,
     pub(crate) holder: Option<Holder>,
+    /// Where the lock says who that is; 0: it does not.
+    pub(crate) place: u64,
     pub(crate) waker: Option<u32>,
     /// Mode, kernel stack, user stack, and the waker's record.
     pub(crate) seen: [u64; 4],
@@ -65,6 +67,7 @@ impl Wait {
             queues: Vec::new(),
             queued_ns: None,
             holder: None,
+            place: 0,
             waker: None,
             seen: [0; 4],
             moved: None,
@@ -135,7 +138,8 @@ pub(crate) struct Edge {
 pub(crate) struct Book {
     /// By half: locks, buckets, waiters, holders.
     tables: [[Table; 4]; 2],
-    described: BTreeSet<Key>,
+    /// Locks that are known, and the place of the first owner that was found.
+    described: BTreeMap<Key, u64>,
     /// The half that what ends now goes to.
     pub(crate) half: usize,
     pub(crate) is_full: bool,
@@ -260,11 +264,14 @@ impl Book {
     }
 
     /// A lock that is seen for the first time is described, if there is room.
-    fn describe(&mut self, key: Key) {
-        if self.is_taken || self.is_full && !self.described.contains(&key) {
+    fn describe(&mut self, key: Key, place: u64) {
+        if self.is_taken || self.is_full && !self.described.contains_key(&key) {
             self.told[8] += 1;
         } else {
-            self.described.insert(key);
+            let known = self.described.entry(key).or_insert(place);
+            if *known == 0 {
+                *known = place;
+            }
         }
     }
 
@@ -272,7 +279,7 @@ impl Book {
     pub(crate) fn is_open(&mut self, wait: &mut Wait, edge: Edge) {
         if wait.begin_ns < edge.ns {
             wait.is_looked_at();
-            self.describe(wait.key);
+            self.describe(wait.key, wait.place);
             self.carry(wait, edge);
         }
     }
@@ -284,7 +291,7 @@ impl Book {
             return;
         }
         wait.seen[2] = stack;
-        self.describe(wait.key);
+        self.describe(wait.key, wait.place);
     }
 
     /// A call that waited returns behind the window's end.
@@ -333,7 +340,7 @@ impl Book {
         self.told[1] += 1;
         let (first, second) = wait.parts();
         if second.key.operation == REQUEUED {
-            self.describe(second.key);
+            self.describe(second.key, 0);
         }
         if let Some(first) = first {
             self.is_over_at(first, second.begin_ns, End::Over, edge);
@@ -344,31 +351,40 @@ impl Book {
 
     /// A call that did not sleep, though it was about to.
     pub(crate) fn is_raced(&mut self, key: Key) {
-        self.describe(key);
+        self.describe(key, 0);
         match self.row(self.half, 0, (key, Vec::new()), 10) {
             Some(row) => row[7] += 1,
             None => self.told[2] += 1,
         }
     }
 
+    /// Locks that are known, in the form of `host_tell`: address, operation, kind, process, place of an owner.
+    pub(crate) fn known(&self) -> Vec<[u64; 5]> {
+        let numbers = |(key, place): (&Key, &u64)| {
+            let [address, operation, kind, tgid] = self.lock(*key);
+            [address, operation, kind, tgid, *place]
+        };
+        self.described.iter().map(numbers).collect()
+    }
+
+    fn lock(&self, key: Key) -> [u64; 4] {
+        let is_compat = self.compat_tgid == Some(key.tgid);
+        let kind = u64::from(key.is_shared) + if is_compat { COMPAT } else { 0 };
+        let (operation, tgid) = (u64::from(key.operation), u64::from(key.tgid));
+        [key.address, operation, kind, tgid]
+    }
+
     /// Takes a half's rows, in the form of `Programs::take`.
     pub(crate) fn take(&mut self, half: usize) -> Vec<Vec<u64>> {
         let mut rows = Vec::new();
-        let compat = self.compat_tgid;
         self.stalled.retain(|(of, _)| *of != half);
         for (number, table) in std::mem::take(&mut self.tables[half])
             .into_iter()
             .enumerate()
         {
             for ((key, who), sums) in table {
-                let lock = [
-                    number as u64,
-                    key.address,
-                    u64::from(key.operation),
-                    u64::from(key.is_shared) + if compat == Some(key.tgid) { COMPAT } else { 0 },
-                    u64::from(key.tgid),
-                ];
-                rows.push([lock.as_slice(), &who, &sums].concat());
+                let lock = self.lock(key);
+                rows.push([&[number as u64], lock.as_slice(), &who, &sums].concat());
             }
         }
         rows.retain(|row| says_something(row));

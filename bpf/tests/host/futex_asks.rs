@@ -61,7 +61,9 @@ impl Futexes {
         if PI_WAITS.contains(&waiting.operation) && !self.is_over && !self.is_unseen(at) {
             let mut wait = Wait::at(self.key(at, &waiting), self.threads[at].tid, self.now);
             wait.slept_ns = None;
-            wait.holder = self.owner(at, &waiting).filter(|_| self.has_vpid);
+            if self.has_vpid {
+                self.reads_owner(at, &waiting, &mut wait);
+            }
             waiting.wait = Some(wait);
         }
         self.threads[at].call = Call::Wait(waiting);

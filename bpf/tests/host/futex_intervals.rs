@@ -60,12 +60,20 @@ impl Futexes {
         rows
     }
 
-    /// What user space is to look up of each lock: its address, in its process.
-    pub(crate) fn assert_addresses(&self) {
-        for lock in self.programs.tell() {
+    /// Locks that are known: with an owner's place, and what user space is to look up, the address in its process.
+    pub(crate) fn assert_known(&self, of: &str) {
+        let mut told = self.programs.tell();
+        for lock in &told {
             let expected = [lock[1], 0, 0, 0, 0, 1, ADDRESS, lock[4]];
-            assert_eq!(self.programs.interned(lock[5]), expected, "{lock:?}");
+            assert_eq!(self.programs.interned(lock[5]), expected, "{of}: {lock:?}");
         }
+        told.sort();
+        let told = told
+            .iter()
+            .map(|lock| [lock[1], lock[2], lock[3], lock[4], lock[6]]);
+        let mut known = self.book.known();
+        known.sort_unstable();
+        assert!(told.eq(known), "{of}: known locks");
     }
 
     /// True: what the thread does next is told apart from what it did before the interval's end. Time on a run queue and the end of

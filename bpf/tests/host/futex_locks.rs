@@ -11,6 +11,12 @@ pub(crate) const FUTEX2: u8 = 64;
 const WAITERS: u32 = 0x8000_0000;
 const OWNER_DIED: u32 = 0x4000_0000;
 const PAGE: usize = 4096;
+/// `enum holder_place`
+const IN_WORD: u64 = 1;
+const OF_MUTEX: u64 = 2;
+const OF_PHASE: u64 = 3;
+const OF_WRITERS: u64 = 4;
+pub(crate) const JOINED: u64 = 5;
 /// Bits of glibc's mutexes and rwlocks.
 const MUTEX_KINDS: u32 = 0x3f3;
 const ROBUST: u32 = 0x10;
@@ -135,16 +141,16 @@ impl Lock {
         }
     }
 
-    /// Whom the lock names as its owner to one who waits with this operation for this value, and whether only threads of the
-    /// waiter's own process can be meant. 32-bit libraries have some words in another order.
-    pub(crate) fn names(&self, operation: u8, value: u32, is_compat: bool) -> Option<(u32, bool)> {
+    /// Whom the lock names as its owner to one who waits with this operation for this value, and where (`enum holder_place`): only
+    /// threads of the waiter's own process are joined. 32-bit libraries have some words in another order.
+    pub(crate) fn names(&self, operation: u8, value: u32, is_compat: bool) -> Option<(u32, u64)> {
         let words = self.words;
         let word = words[0] & !(WAITERS | OWNER_DIED);
         if operation >= FUTEX2 {
             return None;
         }
         if PI_WAITS.contains(&operation) {
-            return Some((word, false));
+            return Some((word, IN_WORD));
         }
         let is_whole = self.kind != Kind::Torn;
         let (users, kind) = if is_compat {
@@ -155,22 +161,22 @@ impl Lock {
         // A bit for waiters stands beside an owner: in a robust mutex.
         if value & WAITERS != 0 {
             let is_robust = is_whole && kind & ROBUST != 0 && words[2] == word;
-            return is_robust.then_some((word, false));
+            return is_robust.then_some((word, IN_WORD));
         }
         if self.is_shared && value == words[0] && value > 3 {
-            return Some((value, true));
+            return Some((value, JOINED));
         }
         let is_mutex = (1..=1 << 22).contains(&users) && kind & !MUTEX_KINDS == 0;
         // A rwlock is waited for at one word or the next one.
         let writer = match is_compat {
-            true if words[5] != 0 && words[4] & !RWLOCK_FLAGS == 0 => words[5],
-            true => words[4],
-            false if !self.address().is_multiple_of(8) => words[3],
-            false => words[4],
+            true if words[5] != 0 && words[4] & !RWLOCK_FLAGS == 0 => (words[5], OF_PHASE),
+            true => (words[4], OF_WRITERS),
+            false if !self.address().is_multiple_of(8) => (words[3], OF_WRITERS),
+            false => (words[4], OF_PHASE),
         };
         match value {
-            2 if is_whole && is_mutex => Some((words[2], false)),
-            3 if is_whole => Some((writer, false)),
+            2 if is_whole && is_mutex => Some((words[2], OF_MUTEX)),
+            3 if is_whole => Some(writer),
             _ => None,
         }
     }

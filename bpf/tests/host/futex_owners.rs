@@ -1,8 +1,9 @@
 //! Threads that locks name, and threads that are replaced.
 
 use super::{Call, Futexes, NOBODY, Place, Waiting, level};
-use crate::futex_account::{Holder, OWNER};
+use crate::futex_account::{Holder, OWNER, Wait};
 use crate::futex_calls::NO_CALL;
+use crate::futex_locks::JOINED;
 
 impl Futexes {
     /// The thread that has a lock and releases it more often than others do.
@@ -25,17 +26,24 @@ impl Futexes {
         self.locks[lock].is_owned_by(number);
     }
 
-    /// Whom the lock names, if that is a thread that can have it.
-    pub(super) fn owner(&self, at: usize, waiting: &Waiting) -> Option<Holder> {
+    /// A thread that waits reads in the lock who has it.
+    pub(super) fn reads_owner(&self, at: usize, waiting: &Waiting, wait: &mut Wait) {
+        let owner = self.owner(at, waiting);
+        wait.place = owner.map_or(0, |(_, place)| place);
+        wait.holder = owner.map(|(holder, _)| holder);
+    }
+
+    /// Whom the lock names, if that is a thread that can have it, and where.
+    fn owner(&self, at: usize, waiting: &Waiting) -> Option<(Holder, u64)> {
         let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
-        let (number, is_near) = lock.names(waiting.operation, waiting.value, self.is_compat(at))?;
+        let (number, place) = lock.names(waiting.operation, waiting.value, self.is_compat(at))?;
         let owner = self.threads.iter().find(|thread| thread.tid == number)?;
         if !self.has_vpid && level(waiter.tgid) > 0 {
             return None;
         }
         // Numbers of another namespace mean others.
-        let is_meant = !is_near && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
-        (owner.tgid == waiter.tgid || is_meant).then_some(Holder {
+        let is_meant = place != JOINED && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
+        let holder = Holder {
             kind: OWNER,
             tid: owner.tid,
             tgid: owner.tgid,
@@ -45,7 +53,8 @@ impl Futexes {
                 Place::Asleep => 2,
             },
             stack: 0,
-        })
+        };
+        (owner.tgid == waiter.tgid || is_meant).then_some((holder, place))
     }
 
     /// The thread ends, and another one gets its number.

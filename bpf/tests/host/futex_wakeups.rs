@@ -133,7 +133,10 @@ impl Futexes {
             self.set(by);
             self.programs.waking(self.threads[at].task);
         }
-        self.place(at, Place::Queued);
+        let was_asleep = self.threads[at].place == Place::Asleep;
+        if was_asleep {
+            self.place(at, Place::Queued);
+        }
         let (now, is_over) = (self.now, self.is_over);
         let Call::Wait(mut waiting) = self.threads[at].call.clone() else {
             return;
@@ -141,7 +144,7 @@ impl Futexes {
         waiting.woken = waiting.woken.or(place);
         let release = by.and_then(|by| Some((by, self.releases(by, &waiting)?)));
         if let Some(wait) = waiting.wait.as_mut().filter(|_| !is_hidden && !is_over) {
-            wait.queued_ns = Some(now);
+            wait.queued_ns = was_asleep.then_some(now);
             if let Some((by, moved)) = release {
                 let by = &self.threads[by];
                 wait.moved = moved.or(wait.moved);

@@ -251,7 +251,9 @@ impl Futexes {
                 2..4 => self.moves(at),
                 _ => self.wakes(at),
             },
-            (Place::Running, Call::Wait(waiting)) => match self.rng.u32(0..6) {
+            (Place::Running, Call::Wait(waiting)) => match self.rng.u32(0..7) {
+                // A wakeup that comes too early.
+                6 => self.interrupt(at),
                 0 => self.is_preempted(at),
                 1..=3 if waiting.woken.is_none() => {
                     // A call that is taken up again says nothing of itself when it returns.
@@ -325,13 +327,13 @@ impl Futexes {
                     let spun = wait.slept_ns.is_none();
                     wait.slept_ns.get_or_insert(now);
                     if spun && !self.has_vpid && !self.is_over {
-                        waiting.wait.as_mut().expect("this").holder = self.owner(at, &asked);
+                        self.reads_owner(at, &asked, wait);
                     }
                 }
                 None if hide || self.is_over => (),
                 None => {
                     let mut wait = Wait::at(self.key(at, &waiting), tid, now);
-                    wait.holder = self.owner(at, &waiting);
+                    self.reads_owner(at, &waiting, &mut wait);
                     waiting.wait = Some(wait);
                     self.book.told[11] += is_unseen;
                 }

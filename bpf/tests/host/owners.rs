@@ -20,6 +20,8 @@ mod ends;
 mod intervals;
 #[path = "owner_locks.rs"]
 mod locks;
+#[path = "owner_others.rs"]
+mod others;
 #[path = "owner_waits.rs"]
 mod waits;
 
@@ -250,32 +252,6 @@ impl Owners {
         }
     }
 
-    /// Nothing of that counts.
-    fn stranger_acts(&mut self) {
-        self.set(Some(STRANGER));
-        let (task, idle) = (self.threads[STRANGER].task, self.idle);
-        match self.threads[STRANGER].place {
-            Place::Running => {
-                let lock = self.rng.choice(&self.locks).expect("some");
-                self.programs.begins(lock.address, lock.class.flags()[0]);
-                if self.rng.bool() {
-                    self.programs.ends(lock.address, 0);
-                } else {
-                    self.programs.switch(false, task, idle, UNINTERRUPTIBLE);
-                    self.place(STRANGER, Place::Asleep);
-                }
-            }
-            Place::Asleep => {
-                self.programs.waking(task);
-                self.place(STRANGER, Place::Queued);
-            }
-            Place::Queued => {
-                self.programs.switch(false, idle, task, 0);
-                self.place(STRANGER, Place::Running);
-            }
-        }
-    }
-
     fn acts_at(&mut self, at: usize) {
         match self.threads[at].place {
             Place::Queued => self.runs(at),
@@ -351,6 +327,7 @@ impl Owners {
     fn runs(&mut self, at: usize) {
         let (task, idle, now) = (self.threads[at].task, self.idle, self.now);
         self.set(None);
+        self.interrupt_spins();
         self.programs.switch(false, idle, task, 0);
         self.place(at, Place::Running);
         if let Some(top) = self.threads[at].waits.last_mut() {
