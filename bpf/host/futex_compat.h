@@ -17,13 +17,16 @@ bool host_has_compat(void)
 	return true;
 }
 
-static __u64 host_compat_number(__s64 number)
+/* An odd value is waited for by the younger call, with 64 bits of time. */
+static __u64 host_compat_number(__s64 number, const __u64 arguments[6])
 {
 	switch (number) {
 	case HOST_FUTEX:
-		return SYSCALL_COMPAT_FUTEX;
+		return arguments[2] % 2 ? SYSCALL_COMPAT_FUTEX_TIME64 : SYSCALL_COMPAT_FUTEX;
 	case HOST_EXIT:
 		return SYSCALL_COMPAT_EXIT;
+	case HOST_EXIT_GROUP:
+		return SYSCALL_COMPAT_EXIT_GROUP;
 	case HOST_RESTART:
 		return SYSCALL_COMPAT_RESTART;
 	default:
@@ -38,7 +41,7 @@ void host_calls_compat(struct task_struct *task, __s64 number, const __u64 argum
 
 	task->thread_info.status = TS_COMPAT;
 	registers->cs = USER32_CS;
-	registers->orig_ax = host_compat_number(number);
+	registers->orig_ax = host_compat_number(number, arguments);
 	registers->bx = arguments[0];
 	registers->cx = arguments[1];
 	registers->dx = arguments[2];

@@ -15,12 +15,13 @@ static void host_learn_registers(void)
 	host_number_at = (__u32)syscall_number_here(&numbered) - 1;
 }
 
-/* The numbers that futex(2), exit(2) and restart_syscall(2) have here. */
+/* The numbers that futex(2), exit(2), restart_syscall(2) and exit_group(2) have here. */
 enum host_call {
 	HOST_FUTEX = 0,
 	HOST_NONE = -1,
 	HOST_EXIT = -2,
 	HOST_RESTART = -3,
+	HOST_EXIT_GROUP = -4,
 };
 
 static __u64 host_number(__s64 number)
@@ -30,6 +31,8 @@ static __u64 host_number(__s64 number)
 		return SYSCALL_FUTEX;
 	case HOST_EXIT:
 		return SYSCALL_EXIT;
+	case HOST_EXIT_GROUP:
+		return SYSCALL_EXIT_GROUP;
 	case HOST_RESTART:
 		return SYSCALL_RESTART;
 	default:

@@ -184,17 +184,40 @@ void host_told(__u64 told[13])
 	told[12] = lock_losses.negative + host_references + host_claims;
 }
 
+/* Where a thread is in user space, by its number. */
+void host_stands(struct task_struct *task, __u64 place)
+{
+	struct pt_regs *registers = host_registers_of(task), numbered;
+
+	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
+		((__u64 *)&numbered)[at] = at + 1;
+	((__u64 *)registers)[saved_ip(&numbered) - 1] = place;
+	((__u64 *)registers)[saved_sp(&numbered) - 1] = place + 1;
+}
+
+/* What the iterator has handed over of an open wait: lock, user registers, process, thread; all 0: nothing. */
+void host_handed(__u64 handed[9])
+{
+	const struct open_futex none = {}, *open = host_written() ?: &none;
+	const __u64 all[] = {
+		open->lock.address, open->lock.class, open->lock.confidence, open->lock.tgid, open->ip, open->sp, open->tgid, open->tid,
+		open->lock.side == LOCK_USER,
+	};
+
+	__builtin_memcpy(handed, all, sizeof(all));
+}
+
 static bool host_tells_address(const void *of, const void *value, void *to)
 {
 	const struct host_taking *taking = to;
 	const struct lock_id *lock = of;
 	const struct futex_lock *known = value;
 
-	HOST_ROW(taking, HOST_LOCK(4, *lock), known->address_id, known->evidence.place);
+	HOST_ROW(taking, HOST_LOCK(4, *lock), known->address_id, known->evidence.place, known->evidence.value);
 	return false;
 }
 
-/* Locks that are described, which stay: each with the id of its address, and the place of an owner. */
+/* Locks that are described, which stay: each with the id of its address, the place of an owner, and the word that was expected. */
 void host_tell(host_row *row, void *to)
 {
 	struct host_taking taking = { 0, row, to };

@@ -44,8 +44,8 @@ pub(crate) struct Wait {
     pub(crate) queues: Vec<(u64, u64)>,
     pub(crate) queued_ns: Option<u64>,
     pub(crate) holder: Option<Holder>,
-    /// Where the lock says who that is; 0: it does not.
-    pub(crate) place: u64,
+    /// Where the lock says who that is, 0 if it does not; the word that the waiter expects.
+    pub(crate) evidence: [u64; 2],
     pub(crate) waker: Option<u32>,
     /// Mode, kernel stack, user stack, and the waker's record.
     pub(crate) seen: [u64; 4],
@@ -67,7 +67,7 @@ impl Wait {
             queues: Vec::new(),
             queued_ns: None,
             holder: None,
-            place: 0,
+            evidence: [0; 2],
             waker: None,
             seen: [0; 4],
             moved: None,
@@ -138,8 +138,8 @@ pub(crate) struct Edge {
 pub(crate) struct Book {
     /// By half: locks, buckets, waiters, holders.
     tables: [[Table; 4]; 2],
-    /// Locks that are known, and the place of the first owner that was found.
-    described: BTreeMap<Key, u64>,
+    /// Locks that are known, with the evidence of the first owner that was found.
+    described: BTreeMap<Key, [u64; 2]>,
     /// The half that what ends now goes to.
     pub(crate) half: usize,
     pub(crate) is_full: bool,
@@ -264,13 +264,13 @@ impl Book {
     }
 
     /// A lock that is seen for the first time is described, if there is room.
-    fn describe(&mut self, key: Key, place: u64) {
+    fn describe(&mut self, key: Key, evidence: [u64; 2]) {
         if self.is_taken || self.is_full && !self.described.contains_key(&key) {
             self.told[8] += 1;
         } else {
-            let known = self.described.entry(key).or_insert(place);
-            if *known == 0 {
-                *known = place;
+            let known = self.described.entry(key).or_insert(evidence);
+            if known[0] == 0 && evidence[0] > 0 {
+                *known = evidence;
             }
         }
     }
@@ -279,7 +279,7 @@ impl Book {
     pub(crate) fn is_open(&mut self, wait: &mut Wait, edge: Edge) {
         if wait.begin_ns < edge.ns {
             wait.is_looked_at();
-            self.describe(wait.key, wait.place);
+            self.describe(wait.key, wait.evidence);
             self.carry(wait, edge);
         }
     }
@@ -291,7 +291,7 @@ impl Book {
             return;
         }
         wait.seen[2] = stack;
-        self.describe(wait.key, wait.place);
+        self.describe(wait.key, wait.evidence);
     }
 
     /// A call that waited returns behind the window's end.
@@ -340,7 +340,7 @@ impl Book {
         self.told[1] += 1;
         let (first, second) = wait.parts();
         if second.key.operation == REQUEUED {
-            self.describe(second.key, 0);
+            self.describe(second.key, second.evidence);
         }
         if let Some(first) = first {
             self.is_over_at(first, second.begin_ns, End::Over, edge);
@@ -350,24 +350,24 @@ impl Book {
     }
 
     /// A call that did not sleep, though it was about to.
-    pub(crate) fn is_raced(&mut self, key: Key) {
-        self.describe(key, 0);
+    pub(crate) fn is_raced(&mut self, key: Key, value: u32) {
+        self.describe(key, [0, u64::from(value)]);
         match self.row(self.half, 0, (key, Vec::new()), 10) {
             Some(row) => row[7] += 1,
             None => self.told[2] += 1,
         }
     }
 
-    /// Locks that are known, in the form of `host_tell`: address, operation, kind, process, place of an owner.
-    pub(crate) fn known(&self) -> Vec<[u64; 5]> {
-        let numbers = |(key, place): (&Key, &u64)| {
+    /// Locks that are known, in the form of `host_tell`: address, operation, kind, process, evidence.
+    pub(crate) fn known(&self) -> Vec<[u64; 6]> {
+        let numbers = |(key, [place, value]): (&Key, &[u64; 2])| {
             let [address, operation, kind, tgid] = self.lock(*key);
-            [address, operation, kind, tgid, *place]
+            [address, operation, kind, tgid, *place, *value]
         };
         self.described.iter().map(numbers).collect()
     }
 
-    fn lock(&self, key: Key) -> [u64; 4] {
+    pub(crate) fn lock(&self, key: Key) -> [u64; 4] {
         let is_compat = self.compat_tgid == Some(key.tgid);
         let kind = u64::from(key.is_shared) + if is_compat { COMPAT } else { 0 };
         let (operation, tgid) = (u64::from(key.operation), u64::from(key.tgid));

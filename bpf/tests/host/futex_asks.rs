@@ -2,7 +2,7 @@
 
 use super::{Call, Futexes, LOCKS, WAIT2, WAITS, WAITV, Waiting};
 use crate::futex_account::Wait;
-use crate::futex_calls::{EXIT, NO_CALL};
+use crate::futex_calls::{EXIT, EXIT_GROUP, NO_CALL};
 use crate::futex_locks::PI_WAITS;
 
 /// `FUTEX_PRIVATE_FLAG` of include/uapi/linux/futex.h
@@ -104,8 +104,12 @@ impl Futexes {
             2 => 5,
             _ => self.locks[locks[0]].value(),
         };
+        let values = match operation {
+            WAITV => locks.iter().map(|lock| self.locks[*lock].value()).collect(),
+            _ => vec![value],
+        };
         Box::new(Waiting {
-            value,
+            values,
             locks,
             moved_to: None,
             operation,
@@ -119,7 +123,7 @@ impl Futexes {
     fn calls_wait(&mut self, at: usize, waiting: &Waiting, is_begun: bool) {
         let lock = waiting.locks[0];
         let (address, private) = (self.locks[lock].address(), self.private(lock));
-        let value = u64::from(waiting.value);
+        let value = u64::from(waiting.values[0]);
         match waiting.operation {
             WAITV => {
                 let array = self.array(at, &waiting.locks);
@@ -176,7 +180,8 @@ impl Futexes {
         let is_exit = self.rng.u32(0..16) == 0;
         if is_exit {
             (to, through) = (None, Vec::new());
-            self.asks(at, EXIT, [0; 6]);
+            let number = *self.rng.choice(&[EXIT, EXIT_GROUP]).expect("some");
+            self.asks(at, number, [0; 6]);
         }
         self.threads[at].call = Call::Wake {
             locks: through,

@@ -11,6 +11,7 @@ pub(crate) type Pointer = *mut c_void;
 pub(crate) const OTHER: i64 = 110;
 pub(crate) const NO_CALL: i64 = -1;
 pub(crate) const EXIT: i64 = -2;
+pub(crate) const EXIT_GROUP: i64 = -4;
 /// restart_syscall(2)
 pub(crate) const RESTART: i64 = -3;
 
@@ -50,6 +51,8 @@ impl Programs {
         /// The place of whoever is current, and whether scratches are in use.
         at = "host_at" (place: u64, is_taken: bool);
         stall = "host_stall" ();
+        /// A place in user space.
+        stands = "host_stands" (task: Pointer, place: u64);
         free_page = "host_free_page" (page: Pointer);
         has_compat = "host_has_compat" () -> bool;
         /// 32-bit calls are seen from now on.
@@ -74,6 +77,15 @@ impl Programs {
         type Enters = unsafe extern "C" fn(*const u64);
         // SAFETY: its type.
         unsafe { self.host.function::<Enters>("host_enters")(arguments.as_ptr()) };
+    }
+
+    /// The numbers of `host_handed`.
+    pub(crate) fn handed(&self) -> [u64; 9] {
+        type Handed = unsafe extern "C" fn(*mut u64);
+        let mut handed = [0; 9];
+        // SAFETY: its type.
+        unsafe { self.host.function::<Handed>("host_handed")(handed.as_mut_ptr()) };
+        handed
     }
 
     /// Takes the rows of a half, as `host_take` says.

@@ -70,7 +70,7 @@ impl Futexes {
         told.sort();
         let told = told
             .iter()
-            .map(|lock| [lock[1], lock[2], lock[3], lock[4], lock[6]]);
+            .map(|lock| [lock[1], lock[2], lock[3], lock[4], lock[6], lock[7]]);
         let mut known = self.book.known();
         known.sort_unstable();
         assert!(told.eq(known), "{of}: known locks");
@@ -91,7 +91,10 @@ impl Futexes {
     fn comes_by(&mut self) {
         for at in 0..self.threads.len() {
             self.set(None);
+            self.programs.stands(self.threads[at].task, self.now);
             self.programs.close(self.threads[at].task);
+            let handed = self.programs.handed();
+            self.assert_handed(at, handed);
             let Some(edge) = self.threads[at].edge.take() else {
                 continue;
             };
@@ -104,6 +107,25 @@ impl Futexes {
                 self.book.is_open(wait, edge);
             }
         }
+    }
+
+    /// A thread that waits at an interval's end is looked up by user space.
+    fn assert_handed(&self, at: usize, handed: [u64; 9]) {
+        let thread = &self.threads[at];
+        let waits = match &thread.call {
+            Call::Wait(waiting) => thread.unreturned.as_ref().or(waiting.wait.as_ref()),
+            _ => thread.unreturned.as_ref(),
+        };
+        let edge = thread.edge.expect("an interval's end");
+        let Some(wait) = waits.filter(|wait| wait.begin_ns < edge.ns) else {
+            return assert_eq!(handed, [0; 9], "no open wait");
+        };
+        let [address, operation, kind, tgid] = self.book.lock(wait.key);
+        let (process, tid) = (u64::from(thread.tgid), u64::from(thread.tid));
+        let stands = [self.now, self.now + 1, process, tid, 1];
+        let lock = [address, operation, kind, tgid];
+        assert_eq!(handed[..4], lock, "lock of an open wait");
+        assert_eq!(handed[4..], stands, "thread of an open wait");
     }
 
     /// The clock closes the window in a moment; threads go on for a while before the iterator comes by.

@@ -29,14 +29,16 @@ impl Futexes {
     /// A thread that waits reads in the lock who has it.
     pub(super) fn reads_owner(&self, at: usize, waiting: &Waiting, wait: &mut Wait) {
         let owner = self.owner(at, waiting);
-        wait.place = owner.map_or(0, |(_, place)| place);
+        let value = u64::from(waiting.values[0]);
+        wait.evidence = [owner.map_or(0, |(_, place)| place), value];
         wait.holder = owner.map(|(holder, _)| holder);
     }
 
     /// Whom the lock names, if that is a thread that can have it, and where.
     fn owner(&self, at: usize, waiting: &Waiting) -> Option<(Holder, u64)> {
         let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
-        let (number, place) = lock.names(waiting.operation, waiting.value, self.is_compat(at))?;
+        let (number, place) =
+            lock.names(waiting.operation, waiting.values[0], self.is_compat(at))?;
         let owner = self.threads.iter().find(|thread| thread.tid == number)?;
         if !self.has_vpid && level(waiter.tgid) > 0 {
             return None;

@@ -102,7 +102,8 @@ impl Futexes {
             None => {
                 let mut key = self.key(at, &waiting);
                 (key.address, key.is_shared) = (address, is_shared);
-                self.book.is_raced(key);
+                let value = waiting.values.get(place).unwrap_or(&waiting.values[0]);
+                self.book.is_raced(key, *value);
             }
         }
         if ret == ERESTART_RESTARTBLOCK {

@@ -69,8 +69,8 @@ struct Waiting {
     /// The one that wakes it after it was moved.
     moved_to: Option<usize>,
     operation: u8,
-    /// The word that it expects.
-    value: u32,
+    /// The words that it expects, for each of these.
+    values: Vec<u32>,
     /// The wait as the programs see it.
     wait: Option<Wait>,
     /// It slept without their seeing it.
@@ -178,11 +178,14 @@ impl Futexes {
         if at % 4 == 3 {
             let mut waiting = self.begins_to_wait(at);
             let mut key = self.key(at, &waiting);
+            let mut value = u64::from(waiting.values[0]);
             // Nobody reads another process's array.
             if waiting.operation == WAITV {
-                (key.address, key.is_shared) = (0, false);
+                (key.address, key.is_shared, value) = (0, false, 0);
             }
-            waiting.wait = Some(Wait::at(key, self.threads[at].tid, BEGIN_NS));
+            let mut wait = Wait::at(key, self.threads[at].tid, BEGIN_NS);
+            wait.evidence[1] = value;
+            waiting.wait = Some(wait);
             self.threads[at].call = Call::Wait(waiting);
             self.place(at, Place::Asleep);
         } else {
