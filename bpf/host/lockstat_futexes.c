@@ -53,6 +53,7 @@ struct task_struct *host_thread(__u32 tid, __u32 tgid)
 
 	task->pid = tid;
 	task->tgid = tgid;
+	task->comm[0] = (char)tid;
 	task->group_leader = task->real_parent = task;
 	task->thread_pid = host_make_task(sizeof(*task->thread_pid) + sizeof(struct upid));
 	/* Processes have different memory. */
@@ -181,7 +182,7 @@ void host_told(__u64 told[13])
 	told[9] = futex_losses.unwalked;
 	told[10] = lock_losses.maxima_raced;
 	told[11] = futex_compat_tasks;
-	told[12] = lock_losses.negative + host_references + host_claims;
+	told[12] = lock_losses.negative + host_references + host_claims + host_misnamed;
 }
 
 /* Where a thread is in user space, by its number. */

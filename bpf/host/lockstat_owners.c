@@ -182,7 +182,8 @@ void host_told(__u64 told[15])
 	told[11] = lock_losses.holders_full;
 	told[12] = lock_losses.names_full;
 	told[13] = chains_full;
-	told[14] = lock_losses.negative + kernel_lock_losses.nested + host_references + host_claims;
+	told[14] = lock_losses.negative + kernel_lock_losses.nested + host_references + host_claims +
+		   host_misnamed;
 }
 
 static __u64 host_letters(const __u8 *comm)

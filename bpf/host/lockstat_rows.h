@@ -41,6 +41,15 @@ static bool host_takes_bucket(const void *of, const void *value, void *to)
 	return true;
 }
 
+/* Rows with another name than that of their thread, the idle task apart. */
+static __u64 host_misnamed;
+
+static void host_checks_name(__u32 tid, const __u8 comm[16])
+{
+	if (tid && __builtin_memcmp(host_threads[tid]->comm, comm, sizeof(host_threads[tid]->comm)))
+		host_misnamed++;
+}
+
 static bool host_takes_waiter(const void *of, const void *value, void *to)
 {
 	const struct host_taking *taking = to;
@@ -49,6 +58,7 @@ static bool host_takes_waiter(const void *of, const void *value, void *to)
 
 	if (key->epoch != taking->half)
 		return false;
+	host_checks_name(key->tid, key->comm);
 	HOST_ROW(taking, HOST_LOCK(2, key->lock), key->tgid, key->tid, key->mode, key->kernel_stack, key->user_stack,
 		 key->waker, sum->count, sum->total_ns, sum->run_queue_ns, sum->max_ns);
 	return true;
@@ -62,6 +72,7 @@ static bool host_takes_holder(const void *of, const void *value, void *to)
 
 	if (key->epoch != taking->half)
 		return false;
+	host_checks_name(key->tid, sum->comm);
 	HOST_ROW(taking, HOST_LOCK(3, key->lock), key->kind, key->tgid, key->tid, key->stack, sum->waits, sum->caused_ns, sum->states[0],
 		 sum->states[1], sum->states[2]);
 	return true;

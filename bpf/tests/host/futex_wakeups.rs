@@ -154,7 +154,8 @@ impl Futexes {
                     wait.waker = Some(by.tid);
                     wait.seen[3] = self.wakers.number_of([
                         u64::from(by.tid),
-                        0,
+                        // Its name is that letter.
+                        u64::from(by.tid),
                         0,
                         KERNEL_STACK + self.here,
                         USER_STACK + self.here,
