@@ -1,77 +1,42 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* lockstat_futexes.c: lockstat's programs for programs' locks on this machine, and what a test asks of them. */
 #include "vmlinux.h"
+#include <sys/mman.h>
 #include "host.h"
-#include <bpf/bpf_tracing.h>
 
-static void *host_registers_of(const struct task_struct *task);
-static __u64 host_ids_of_current(void);
 static long host_read_user(void *to, __u32 bytes, const void *from);
 
-/* Registers that hold arguments differ between architectures: here they lie behind all others. */
-#undef PT_REGS_PARM1_SYSCALL
-#undef PT_REGS_PARM2_SYSCALL
-#undef PT_REGS_PARM3_SYSCALL
-#undef PT_REGS_PARM4_SYSCALL
-#undef PT_REGS_PARM5_SYSCALL
-#undef PT_REGS_PARM6_SYSCALL
-#define HOST_PARAMETER(regs, at) (((const __u64 *)((regs) + 1))[at])
-#define PT_REGS_PARM1_SYSCALL(regs) HOST_PARAMETER(regs, 0)
-#define PT_REGS_PARM2_SYSCALL(regs) HOST_PARAMETER(regs, 1)
-#define PT_REGS_PARM3_SYSCALL(regs) HOST_PARAMETER(regs, 2)
-#define PT_REGS_PARM4_SYSCALL(regs) HOST_PARAMETER(regs, 3)
-#define PT_REGS_PARM5_SYSCALL(regs) HOST_PARAMETER(regs, 4)
-#define PT_REGS_PARM6_SYSCALL(regs) HOST_PARAMETER(regs, 5)
-
-#undef bpf_task_pt_regs
-#define bpf_task_pt_regs(task) host_registers_of(task)
-#define bpf_get_current_pid_tgid() host_ids_of_current()
-#define bpf_tail_call(ctx, map, index) ((void)(ctx))
+#include "futex_registers.h"
 /* A thread is found by its number. */
 #undef bpf_ksym_exists
-#define bpf_ksym_exists(symbol) true
-#include "no_stacks.h"
+#define bpf_ksym_exists(symbol) (host_has_vpid || __builtin_strcmp(#symbol, "bpf_task_from_vpid"))
+/* This kernel has bpf_task_from_vpid. */
+static bool host_has_vpid = true;
+#include "lock_stacks.h"
 #include "no_names.h"
+#undef claim_scratch
+#undef release_scratch
 #undef bpf_probe_read_user
 #define bpf_probe_read_user(to, bytes, from) host_read_user(to, bytes, from)
 #include "../lockstat/lockstat.bpf.c"
+#include "futex_numbers.h"
+#include "futex_compat.h"
 #include "scheduler.h"
 
-/* They lie behind the task. */
-static void *host_registers_of(const struct task_struct *task)
-{
-	return (void *)(task + 1);
-}
-
-static __u64 host_ids_of_current(void)
-{
-	const struct task_struct *task = host_current();
-
-	return (__u64)task->tgid << 32 | task->pid;
-}
-
-/* The register that holds a system call's number. */
-static __u32 host_number_at;
-
-static void host_learn_registers(void)
-{
-	struct pt_regs numbered;
-
-	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
-		((__u64 *)&numbered)[at] = at + 1;
-	host_number_at = (__u32)syscall_number_here(&numbered) - 1;
-}
-
-void host_begin(__u64 now)
+/* `has_vpid`: by any namespace's numbers. */
+void host_begin(__u64 now, bool has_vpid)
 {
 	struct lockstat_config all = { .futexes = 1 };
 
+	host_has_vpid = has_vpid;
 	host_learn_registers();
 	host_poke(&config, &all, sizeof(all));
 	window_start_ns = now;
 }
 
 #define HOST_PAGE 4096
+#define HOST_FIRST_PAGE (1UL << 28)
+#define HOST_PAGE_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE)
 
 /* Behind a page is nothing. */
 static long host_read_user(void *to, __u32 bytes, const void *from)
@@ -82,36 +47,13 @@ static long host_read_user(void *to, __u32 bytes, const void *from)
 	return 0;
 }
 
-#define HOST_THREADS 256
-
-/* Those that live, by their numbers. */
-static struct task_struct *host_threads[HOST_THREADS];
-static __s64 host_references;
-
-struct task_struct *bpf_task_from_vpid(s32 vpid)
-{
-	struct task_struct *task = vpid > 0 && vpid < HOST_THREADS ? host_threads[vpid] : NULL;
-
-	host_references += task != NULL;
-	return task;
-}
-
-struct task_struct *bpf_task_from_pid(s32 pid)
-{
-	return bpf_task_from_vpid(pid);
-}
-
-void bpf_task_release(struct task_struct *task)
-{
-	host_references--;
-}
-
 struct task_struct *host_thread(__u32 tid, __u32 tgid)
 {
-	struct task_struct *task = host_make_task(sizeof(*task) + sizeof(struct pt_regs) + sizeof(struct call_arguments));
+	struct task_struct *task = host_make_task(HOST_TASK_BYTES);
 
 	task->pid = tid;
 	task->tgid = tgid;
+	task->comm[0] = (char)tid;
 	task->group_leader = task->real_parent = task;
 	task->thread_pid = host_make_task(sizeof(*task->thread_pid) + sizeof(struct upid));
 	/* Processes have different memory. */
@@ -127,60 +69,58 @@ void host_level(struct task_struct *task, __u32 level)
 	task->thread_pid->level = level;
 }
 
-/* Another page; all processes have it at the same address. */
+/* Another page; all processes have it at the same address, which 32-bit programs can have, too. */
 void *host_page(void)
 {
-	static __u8 pages[32][HOST_PAGE] __attribute__((aligned(HOST_PAGE)));
-	static __u32 given;
+	void *page = MAP_FAILED;
 
-	return pages[given++ % 32];
+	for (__u64 at = HOST_FIRST_PAGE; page == MAP_FAILED && at < 1UL << 32; at += HOST_PAGE)
+		page = mmap((void *)at, HOST_PAGE, PROT_READ | PROT_WRITE, HOST_PAGE_FLAGS, -1, 0);
+	return page;
 }
 
-/* The numbers that futex(2), exit(2) and restart_syscall(2) have here. */
-enum host_call {
-	HOST_FUTEX = 0,
-	HOST_NONE = -1,
-	HOST_EXIT = -2,
-	HOST_RESTART = -3,
-};
-
-static __u64 host_number(__s64 number)
+void host_free_page(void *page)
 {
-	switch (number) {
-	case HOST_FUTEX:
-		return SYSCALL_FUTEX;
-	case HOST_EXIT:
-		return SYSCALL_EXIT;
-	case HOST_RESTART:
-		return SYSCALL_RESTART;
-	default:
-		return number;
-	}
+	munmap(page, HOST_PAGE);
 }
 
-/* enum host_call, or any other call's number. */
-void host_calls(struct task_struct *task, __s64 number, const __u64 arguments[6])
+/* User space has attached the programs for 32-bit calls. */
+void host_attach(void)
 {
+	futex_compat_calls = 1;
+}
+
+static void host_enters_any(void)
+{
+	struct task_struct *task = host_current();
 	struct pt_regs *registers = host_registers_of(task);
+	unsigned long long context[] = { (unsigned long long)registers, (__u32)syscall_number_here(registers) };
 
-	((__u64 *)registers)[host_number_at] = host_number(number);
-	__builtin_memcpy(registers + 1, arguments, sizeof(struct call_arguments));
+	if (futex_compat_calls)
+		compat_entries(context);
 }
 
-/* The entry of futex(2) has a program, and of no other call. */
+/* The entry of futex(2) has a program, and of no other call but those of 32-bit programs. */
 void host_enters(const __u64 arguments[6])
 {
 	struct syscall_entry context = { .number = SYSCALL_FUTEX };
 
 	__builtin_memcpy(context.args, arguments, sizeof(context.args));
-	futex_entry(&context);
+	if (!host_is_compat(host_current()))
+		futex_entry(&context);
+	host_enters_any();
 }
 
+/* Nobody sees 32-bit programs' returns before those are attached. */
 void host_returns(__s64 ret)
 {
-	struct syscall_return context = { .ret = ret };
+	struct task_struct *task = host_current();
+	struct syscall_return context = { .number = (__u32)syscall_number_here(host_registers_of(task)), .ret = ret };
 
-	futex_exit(&context);
+	if (!host_is_compat(task))
+		futex_exit(&context);
+	if (futex_compat_calls)
+		compat_returns(&context);
 }
 
 void host_state(struct task_struct *task, bool queued, bool runs)
@@ -222,84 +162,13 @@ __u32 host_turn(__u64 at)
 	return open_epoch;
 }
 
-/* The destination of a row: its numbers. */
-typedef void host_row(void *to, const __u64 *numbers, __u32 count);
-
-struct host_taking {
-	__u32 half;
-	host_row *row;
-	void *to;
-};
-
-/* Table and lock: 5 numbers. */
-#define HOST_LOCK(table, lock) table, (lock).address, (lock).class, (lock).confidence, (lock).tgid
-#define HOST_ROW(taking, ...)                                                                                 \
-	(taking)->row((taking)->to, (__u64[]){ __VA_ARGS__ }, sizeof((__u64[]){ __VA_ARGS__ }) / sizeof(__u64))
-
-static bool host_takes_sum(const void *of, const void *value, void *to)
-{
-	const struct host_taking *taking = to;
-	const struct lock_key *key = of;
-	const struct lock_sum *sum = value;
-
-	if (key->epoch != taking->half)
-		return false;
-	HOST_ROW(taking, HOST_LOCK(0, key->lock), sum->contentions, sum->total_ns, sum->carried_ns, sum->max_ns, sum->spin_ns,
-		 sum->block_ns, sum->run_queue_ns, sum->raced, sum->given_up, sum->open);
-	return true;
-}
-
-static bool host_takes_bucket(const void *of, const void *value, void *to)
-{
-	const struct host_taking *taking = to;
-	const struct lock_key *key = of;
-
-	if (key->epoch != taking->half)
-		return false;
-	HOST_ROW(taking, HOST_LOCK(1, key->lock), key->bucket, *(const __u64 *)value);
-	return true;
-}
-
-static bool host_takes_waiter(const void *of, const void *value, void *to)
-{
-	const struct host_taking *taking = to;
-	const struct waiter_key *key = of;
-	const struct waiter_value *sum = value;
-
-	if (key->epoch != taking->half)
-		return false;
-	HOST_ROW(taking, HOST_LOCK(2, key->lock), key->tgid, key->tid, sum->count, sum->total_ns, sum->run_queue_ns, sum->max_ns);
-	return true;
-}
-
-static bool host_takes_holder(const void *of, const void *value, void *to)
-{
-	const struct host_taking *taking = to;
-	const struct holder_key *key = of;
-	const struct holder_value *sum = value;
-
-	if (key->epoch != taking->half)
-		return false;
-	HOST_ROW(taking, HOST_LOCK(3, key->lock), key->kind, key->tgid, key->tid, sum->waits, sum->caused_ns, sum->states[0],
-		 sum->states[1], sum->states[2]);
-	return true;
-}
-
-/* Takes all rows of a half: its lock, then what the functions above say. */
-void host_take(__u32 half, host_row *row, void *to)
-{
-	struct host_taking taking = { half, row, to };
-
-	host_visit(&locks, host_takes_sum, &taking);
-	host_visit(&lock_buckets, host_takes_bucket, &taking);
-	host_visit(&waiters, host_takes_waiter, &taking);
-	host_visit(&holders, host_takes_holder, &taking);
-}
+#include "lockstat_rows.h"
 
 /* Calls that slept unseen; waits that returned; what found no room in each table: locks, their ns, buckets, waiters, their ns,
- * holders, descriptions. Then what must never happen.
+ * holders, descriptions; stacks that found no scratch; maxima that were raised beside others; 32-bit waiters.
+ * Then what must never happen.
  */
-void host_told(__u64 told[10])
+void host_told(__u64 told[13])
 {
 	told[0] = futex_losses.unseen;
 	told[1] = futex_events;
@@ -310,5 +179,49 @@ void host_told(__u64 told[10])
 	told[6] = lock_losses.waiters_full_ns;
 	told[7] = lock_losses.holders_full;
 	told[8] = futex_losses.undescribed;
-	told[9] = lock_losses.negative + futex_losses.unwalked + lock_losses.maxima_raced + host_references;
+	told[9] = futex_losses.unwalked;
+	told[10] = lock_losses.maxima_raced;
+	told[11] = futex_compat_tasks;
+	told[12] = lock_losses.negative + host_references + host_claims + host_misnamed;
+}
+
+/* Where a thread is in user space, by its number. */
+void host_stands(struct task_struct *task, __u64 place)
+{
+	struct pt_regs *registers = host_registers_of(task), numbered;
+
+	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
+		((__u64 *)&numbered)[at] = at + 1;
+	((__u64 *)registers)[saved_ip(&numbered) - 1] = place;
+	((__u64 *)registers)[saved_sp(&numbered) - 1] = place + 1;
+}
+
+/* What the iterator has handed over of an open wait: lock, user registers, process, thread; all 0: nothing. */
+void host_handed(__u64 handed[9])
+{
+	const struct open_futex none = {}, *open = host_written() ?: &none;
+	const __u64 all[] = {
+		open->lock.address, open->lock.class, open->lock.confidence, open->lock.tgid, open->ip, open->sp, open->tgid, open->tid,
+		open->lock.side == LOCK_USER,
+	};
+
+	__builtin_memcpy(handed, all, sizeof(all));
+}
+
+static bool host_tells_address(const void *of, const void *value, void *to)
+{
+	const struct host_taking *taking = to;
+	const struct lock_id *lock = of;
+	const struct futex_lock *known = value;
+
+	HOST_ROW(taking, HOST_LOCK(4, *lock), known->address_id, known->evidence.place, known->evidence.value);
+	return false;
+}
+
+/* Locks that are described, which stay: each with the id of its address, the place of an owner, and the word that was expected. */
+void host_tell(host_row *row, void *to)
+{
+	struct host_taking taking = { 0, row, to };
+
+	host_visit(&futex_locks, host_tells_address, &taking);
 }

@@ -2,6 +2,9 @@
 
 #[path = "host/buckets.rs"]
 mod buckets;
+#[macro_use]
+#[path = "host/calling.rs"]
+mod calling;
 #[path = "host/futex_account.rs"]
 mod futex_account;
 #[path = "host/futex_calls.rs"]
@@ -48,6 +51,7 @@ fn play(host: Host, seed: u64) {
         assert_rows(rows, seed, interval);
         let (told, expected) = (world.programs.told(), world.book.told);
         assert_eq!(told, expected, "seed {seed}, interval {interval}");
+        world.assert_known(&format!("seed {seed}, interval {interval}"));
     }
 }
 

@@ -6,6 +6,8 @@ use crate::buckets::bucket;
 
 /// The operation that stands for the time after a requeue.
 pub(crate) const REQUEUED: u8 = 69;
+/// `FUTEX_IS_COMPAT`, beside whether processes share a lock.
+const COMPAT: u64 = 4;
 /// Kinds of holders: the lock names it; it ended the wait.
 pub(crate) const OWNER: u64 = 1;
 pub(crate) const WAKER: u64 = 3;
@@ -26,12 +28,15 @@ pub(crate) struct Holder {
     pub(crate) tgid: u32,
     /// Running, queued or asleep: 0 to 2.
     pub(crate) state: usize,
+    /// Its kernel stack, if that was walked.
+    pub(crate) stack: u64,
 }
 
 #[derive(Clone)]
 pub(crate) struct Wait {
     pub(crate) key: Key,
     pub(crate) tid: u32,
+    pub(crate) tgid: u32,
     pub(crate) begin_ns: u64,
     /// Up to there it spins; `None`: it does still.
     pub(crate) slept_ns: Option<u64>,
@@ -39,7 +44,11 @@ pub(crate) struct Wait {
     pub(crate) queues: Vec<(u64, u64)>,
     pub(crate) queued_ns: Option<u64>,
     pub(crate) holder: Option<Holder>,
+    /// Where the lock says who that is, 0 if it does not; the word that the waiter expects.
+    pub(crate) evidence: [u64; 2],
     pub(crate) waker: Option<u32>,
+    /// Mode, kernel stack, user stack, and the waker's record.
+    pub(crate) seen: [u64; 4],
     /// It was moved to this address then.
     pub(crate) moved: Option<(u64, u64)>,
     /// Up to there it is in the books.
@@ -52,12 +61,15 @@ impl Wait {
         Self {
             key,
             tid,
+            tgid: key.tgid,
             begin_ns,
             slept_ns: Some(begin_ns),
             queues: Vec::new(),
             queued_ns: None,
             holder: None,
+            evidence: [0; 2],
             waker: None,
+            seen: [0; 4],
             moved: None,
             told_ns: None,
         }
@@ -93,12 +105,15 @@ impl Wait {
             ..self.key
         };
         let second = Self {
+            seen: self.seen,
             queues: self.queues.clone(),
             holder: self.holder,
             ..Self::at(key, self.tid, begin_ns)
         };
+        let [mode, kernel_stack, user_stack, _] = self.seen;
         let first = Self {
             holder: None,
+            seen: [mode, kernel_stack, user_stack, 0],
             ..self
         };
         (Some(first).filter(|_| begin_ns == at_ns), second)
@@ -123,23 +138,38 @@ pub(crate) struct Edge {
 pub(crate) struct Book {
     /// By half: locks, buckets, waiters, holders.
     tables: [[Table; 4]; 2],
-    described: BTreeSet<Key>,
+    /// Locks that are known, with the evidence of the first owner that was found.
+    described: BTreeMap<Key, [u64; 2]>,
     /// The half that what ends now goes to.
     pub(crate) half: usize,
     pub(crate) is_full: bool,
+    /// Locks, by half, at whose maximum somebody is at work for good.
+    stalled: BTreeSet<(usize, Key)>,
     /// Like `host_told`'s.
-    pub(crate) told: [u64; 10],
+    pub(crate) told: [u64; 13],
+    /// The 32-bit process, if there is one.
+    pub(crate) compat_tgid: Option<u32>,
+    /// Scratches are in use.
+    pub(crate) is_taken: bool,
 }
 
 /// The end of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Open,
     Over,
     GivenUp,
 }
 
 impl Book {
+    /// With this process of 32-bit programs.
+    pub(crate) fn of(compat_tgid: Option<u32>) -> Self {
+        Self {
+            compat_tgid,
+            ..Self::default()
+        }
+    }
+
     fn row(
         &mut self,
         half: usize,
@@ -155,6 +185,15 @@ impl Book {
         Some(table.entry(key).or_insert_with(|| vec![0; sums]))
     }
 
+    fn add_bucket(&mut self, half: usize, key: Key, length_ns: u64) {
+        let (shift, top) = bucket(length_ns);
+        let key = (key, vec![(u64::from(shift) << 4) + top]);
+        match self.row(half, 1, key, 1) {
+            Some(row) => row[0] += 1,
+            None => self.told[4] += 1,
+        }
+    }
+
     /// Adds the piece of a wait that ends at `upto`.
     fn add(&mut self, half: usize, wait: &Wait, upto: u64, end: End) {
         let piece = (wait.told_ns.unwrap_or(wait.begin_ns), upto);
@@ -165,11 +204,14 @@ impl Book {
         let run_queue_ns: u64 = queues.map(|queue| overlap_ns(queue, piece)).sum();
         let is_first = wait.told_ns.is_none();
         let count = u64::from(is_first);
+        let is_stalled = self.stalled.contains(&(half, wait.key));
+        let mut raced = 0;
         match self.row(half, 0, (wait.key, Vec::new()), 10) {
             Some(row) => {
                 row[0] += count;
                 row[1] += total_ns;
                 row[2] += if is_first { 0 } else { total_ns };
+                raced = u64::from(is_stalled && length_ns > row[3]);
                 row[3] = row[3].max(length_ns);
                 row[4] += spin_ns;
                 row[5] += total_ns - spin_ns;
@@ -177,12 +219,7 @@ impl Book {
                 row[8] += u64::from(end == End::GivenUp);
                 row[9] += u64::from(end == End::Open);
                 if is_first {
-                    let (shift, top) = bucket(length_ns);
-                    let key = (wait.key, vec![(u64::from(shift) << 4) + top]);
-                    match self.row(half, 1, key, 1) {
-                        Some(row) => row[0] += 1,
-                        None => self.told[4] += 1,
-                    }
+                    self.add_bucket(half, wait.key, length_ns);
                 }
             }
             None => {
@@ -190,7 +227,9 @@ impl Book {
                 self.told[3] += total_ns;
             }
         }
-        let who = vec![u64::from(wait.key.tgid), u64::from(wait.tid)];
+        self.told[10] += raced;
+        let who = [wait.tgid, wait.tid].map(u64::from);
+        let who = [who.as_slice(), &wait.seen].concat();
         match self.row(half, 2, (wait.key, who), 4) {
             Some(row) => {
                 row[0] += count;
@@ -204,7 +243,8 @@ impl Book {
             }
         }
         let Some(holder) = wait.holder else { return };
-        let who = vec![holder.kind, u64::from(holder.tgid), u64::from(holder.tid)];
+        let [tgid, tid] = [holder.tgid, holder.tid].map(u64::from);
+        let who = vec![holder.kind, tgid, tid, holder.stack];
         match self.row(half, 3, (wait.key, who), 5) {
             Some(row) => {
                 row[0] += count;
@@ -215,12 +255,23 @@ impl Book {
         }
     }
 
+    /// Whoever is about to raise a maximum does not go on.
+    pub(crate) fn stalls(&mut self) {
+        for half in 0..2 {
+            let keys = self.tables[half][0].keys();
+            self.stalled.extend(keys.map(|(key, _)| (half, *key)));
+        }
+    }
+
     /// A lock that is seen for the first time is described, if there is room.
-    fn describe(&mut self, key: Key) {
-        if self.is_full && !self.described.contains(&key) {
+    fn describe(&mut self, key: Key, evidence: [u64; 2]) {
+        if self.is_taken || self.is_full && !self.described.contains_key(&key) {
             self.told[8] += 1;
         } else {
-            self.described.insert(key);
+            let known = self.described.entry(key).or_insert(evidence);
+            if known[0] == 0 && evidence[0] > 0 {
+                *known = evidence;
+            }
         }
     }
 
@@ -228,8 +279,27 @@ impl Book {
     pub(crate) fn is_open(&mut self, wait: &mut Wait, edge: Edge) {
         if wait.begin_ns < edge.ns {
             wait.is_looked_at();
-            self.describe(wait.key);
+            self.describe(wait.key, wait.evidence);
             self.carry(wait, edge);
+        }
+    }
+
+    /// Its user stack is walked, and the lock described, if there is a scratch for it.
+    fn is_walked(&mut self, wait: &mut Wait, stack: u64) {
+        if self.is_taken {
+            self.told[9] += 1;
+            return;
+        }
+        wait.seen[2] = stack;
+        self.describe(wait.key, wait.evidence);
+    }
+
+    /// A call that waited returns behind the window's end.
+    pub(crate) fn outlasts(&mut self, mut wait: Wait, edge: Edge, stack: u64) {
+        if wait.begin_ns < edge.ns && wait.told_ns.is_none_or(|told| told < edge.ns) {
+            wait.is_looked_at();
+            self.is_walked(&mut wait, stack);
+            self.carry(&mut wait, edge);
         }
     }
 
@@ -239,7 +309,7 @@ impl Book {
     }
 
     /// A wait that ends at `upto`; `edge`: an interval has ended before, and nobody has looked at the thread since.
-    fn is_over_at(&mut self, mut wait: Wait, upto: u64, end: End, edge: Option<Edge>) {
+    pub(crate) fn is_over_at(&mut self, mut wait: Wait, upto: u64, end: End, edge: Option<Edge>) {
         let half = match edge {
             Some(edge) if upto <= edge.ns => edge.half,
             Some(edge) if wait.begin_ns < edge.ns => {
@@ -252,17 +322,25 @@ impl Book {
     }
 
     /// A call that waited returns.
-    pub(crate) fn returns(&mut self, mut wait: Wait, now: u64, ret: i64, edge: Option<Edge>) {
+    pub(crate) fn returns(
+        &mut self,
+        mut wait: Wait,
+        now: u64,
+        ret: i64,
+        edge: Option<Edge>,
+        stack: u64,
+    ) {
         // A thread that waited in vain was not kept by whoever woke it.
         if ret < 0 {
             wait.holder = wait.holder.filter(|holder| holder.kind == OWNER);
+            wait.seen[3] = 0;
         }
         wait.is_looked_at();
-        self.describe(wait.key);
+        self.is_walked(&mut wait, stack);
         self.told[1] += 1;
         let (first, second) = wait.parts();
         if second.key.operation == REQUEUED {
-            self.describe(second.key);
+            self.describe(second.key, second.evidence);
         }
         if let Some(first) = first {
             self.is_over_at(first, second.begin_ns, End::Over, edge);
@@ -272,30 +350,41 @@ impl Book {
     }
 
     /// A call that did not sleep, though it was about to.
-    pub(crate) fn is_raced(&mut self, key: Key) {
-        self.describe(key);
+    pub(crate) fn is_raced(&mut self, key: Key, value: u32) {
+        self.describe(key, [0, u64::from(value)]);
         match self.row(self.half, 0, (key, Vec::new()), 10) {
             Some(row) => row[7] += 1,
             None => self.told[2] += 1,
         }
     }
 
+    /// Locks that are known, in the form of `host_tell`: address, operation, kind, process, evidence.
+    pub(crate) fn known(&self) -> Vec<[u64; 6]> {
+        let numbers = |(key, [place, value]): (&Key, &[u64; 2])| {
+            let [address, operation, kind, tgid] = self.lock(*key);
+            [address, operation, kind, tgid, *place, *value]
+        };
+        self.described.iter().map(numbers).collect()
+    }
+
+    pub(crate) fn lock(&self, key: Key) -> [u64; 4] {
+        let is_compat = self.compat_tgid == Some(key.tgid);
+        let kind = u64::from(key.is_shared) + if is_compat { COMPAT } else { 0 };
+        let (operation, tgid) = (u64::from(key.operation), u64::from(key.tgid));
+        [key.address, operation, kind, tgid]
+    }
+
     /// Takes a half's rows, in the form of `Programs::take`.
     pub(crate) fn take(&mut self, half: usize) -> Vec<Vec<u64>> {
         let mut rows = Vec::new();
+        self.stalled.retain(|(of, _)| *of != half);
         for (number, table) in std::mem::take(&mut self.tables[half])
             .into_iter()
             .enumerate()
         {
             for ((key, who), sums) in table {
-                let lock = [
-                    number as u64,
-                    key.address,
-                    u64::from(key.operation),
-                    u64::from(key.is_shared),
-                    u64::from(key.tgid),
-                ];
-                rows.push([lock.as_slice(), &who, &sums].concat());
+                let lock = self.lock(key);
+                rows.push([&[number as u64], lock.as_slice(), &who, &sums].concat());
             }
         }
         rows.retain(|row| says_something(row));
@@ -306,6 +395,6 @@ impl Book {
 
 /// True: a row has sums other than 0.
 pub(crate) fn says_something(row: &[u64]) -> bool {
-    let keys = 5 + [0, 1, 2, 3][row[0] as usize];
+    let keys = 5 + [0, 1, 6, 4][row[0] as usize];
     row[keys..].iter().any(|sum| *sum > 0)
 }

@@ -2,7 +2,7 @@
 
 use super::{Call, Futexes, LOCKS, WAIT2, WAITS, WAITV, Waiting};
 use crate::futex_account::Wait;
-use crate::futex_calls::{EXIT, NO_CALL};
+use crate::futex_calls::{EXIT, EXIT_GROUP, NO_CALL};
 use crate::futex_locks::PI_WAITS;
 
 /// `FUTEX_PRIVATE_FLAG` of include/uapi/linux/futex.h
@@ -21,7 +21,8 @@ const REQUEUES: [u64; 3] = [3, 4, 12];
 impl Futexes {
     /// Puts a call into the thread's registers.
     pub(super) fn asks(&self, at: usize, number: i64, arguments: [u64; 6]) {
-        self.programs.asks(self.threads[at].task, number, arguments);
+        let (task, is_compat) = (self.threads[at].task, self.is_compat(at));
+        self.programs.asks(task, number, arguments, is_compat);
     }
 
     fn private(&self, lock: usize) -> u64 {
@@ -57,16 +58,18 @@ impl Futexes {
     pub(super) fn waits(&mut self, at: usize) {
         let mut waiting = self.waiting();
         self.calls_wait(at, &waiting, true);
-        if PI_WAITS.contains(&waiting.operation) && !self.is_over {
+        if PI_WAITS.contains(&waiting.operation) && !self.is_over && !self.is_unseen(at) {
             let mut wait = Wait::at(self.key(at, &waiting), self.threads[at].tid, self.now);
             wait.slept_ns = None;
-            wait.holder = self.owner(at, &waiting);
+            if self.has_vpid {
+                self.reads_owner(at, &waiting, &mut wait);
+            }
             waiting.wait = Some(wait);
         }
         self.threads[at].call = Call::Wait(waiting);
     }
 
-    pub(super) fn begins_to_wait(&mut self, at: usize) -> Waiting {
+    pub(super) fn begins_to_wait(&mut self, at: usize) -> Box<Waiting> {
         let waiting = self.waiting();
         self.calls_wait(at, &waiting, false);
         waiting
@@ -81,7 +84,7 @@ impl Futexes {
         self.threads[at].call = Call::Wait(waiting);
     }
 
-    fn waiting(&mut self) -> Waiting {
+    fn waiting(&mut self) -> Box<Waiting> {
         let operation = match self.rng.u32(0..8) {
             0..=3 => *self.rng.choice(&WAITS).expect("some"),
             4..=5 => *self.rng.choice(&PI_WAITS).expect("some"),
@@ -94,8 +97,19 @@ impl Futexes {
             1
         };
         let locks: Vec<_> = (0..count).map(|_| self.rng.usize(0..LOCKS)).collect();
-        Waiting {
-            value: self.locks[locks[0]].value(),
+        // Some expect what is not there, and learn of it when they ask.
+        let value = match self.rng.u32(0..12) {
+            0 => 2,
+            1 => 3,
+            2 => 5,
+            _ => self.locks[locks[0]].value(),
+        };
+        let values = match operation {
+            WAITV => locks.iter().map(|lock| self.locks[*lock].value()).collect(),
+            _ => vec![value],
+        };
+        Box::new(Waiting {
+            values,
             locks,
             moved_to: None,
             operation,
@@ -103,13 +117,13 @@ impl Futexes {
             is_hidden: false,
             woken: None,
             is_restarted: false,
-        }
+        })
     }
 
     fn calls_wait(&mut self, at: usize, waiting: &Waiting, is_begun: bool) {
         let lock = waiting.locks[0];
         let (address, private) = (self.locks[lock].address(), self.private(lock));
-        let value = u64::from(waiting.value);
+        let value = u64::from(waiting.values[0]);
         match waiting.operation {
             WAITV => {
                 let array = self.array(at, &waiting.locks);
@@ -166,7 +180,8 @@ impl Futexes {
         let is_exit = self.rng.u32(0..16) == 0;
         if is_exit {
             (to, through) = (None, Vec::new());
-            self.asks(at, EXIT, [0; 6]);
+            let number = *self.rng.choice(&[EXIT, EXIT_GROUP]).expect("some");
+            self.asks(at, number, [0; 6]);
         }
         self.threads[at].call = Call::Wake {
             locks: through,

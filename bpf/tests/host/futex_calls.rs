@@ -1,8 +1,8 @@
 //! The functions of `host/lockstat_futexes.c`.
 
 use std::ffi::c_void;
-use std::slice;
 
+use crate::calling::{Row, row};
 use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
@@ -11,23 +11,13 @@ pub(crate) type Pointer = *mut c_void;
 pub(crate) const OTHER: i64 = 110;
 pub(crate) const NO_CALL: i64 = -1;
 pub(crate) const EXIT: i64 = -2;
+pub(crate) const EXIT_GROUP: i64 = -4;
 /// restart_syscall(2)
 pub(crate) const RESTART: i64 = -3;
 
 /// lockstat's programs. Tasks and pages are what it has given out.
 pub(crate) struct Programs {
     host: Host,
-}
-
-/// A method that calls a function of the host with the same arguments.
-macro_rules! calls {
-    ($($(#[$about:meta])* $method:ident = $name:literal ($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        $($(#[$about])*
-        pub(crate) fn $method(&self, $($argument: $type),*) $(-> $result)? {
-            // SAFETY: its type; pointers are the host's own, or of arrays as long as it takes them to be.
-            unsafe { self.host.function::<unsafe extern "C" fn($($type),*) $(-> $result)?>($name)($($argument),*) }
-        })*
-    };
 }
 
 impl Programs {
@@ -37,7 +27,8 @@ impl Programs {
 
     calls! {
         set = "host_set" (now: u64, cpu: u32, task: Pointer);
-        begin = "host_begin" (now: u64);
+        /// `has_vpid`: threads are found by numbers of any namespace.
+        begin = "host_begin" (now: u64, has_vpid: bool);
         /// Thread and process number.
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;
         level = "host_level" (task: Pointer, level: u32);
@@ -57,15 +48,29 @@ impl Programs {
         /// The window ends; half of its rows.
         end = "host_end" (now: u64) -> u32;
         close = "host_close" (task: Pointer);
+        /// The place of whoever is current, and whether scratches are in use.
+        at = "host_at" (place: u64, is_taken: bool);
+        stall = "host_stall" ();
+        /// A place in user space.
+        stands = "host_stands" (task: Pointer, place: u64);
+        free_page = "host_free_page" (page: Pointer);
+        has_compat = "host_has_compat" () -> bool;
+        /// 32-bit calls are seen from now on.
+        attach = "host_attach" ();
         /// No table takes another row.
         fill = "host_fill" ();
     }
 
     /// Number and arguments of a system call, in the thread's registers.
-    pub(crate) fn asks(&self, task: Pointer, number: i64, arguments: [u64; 6]) {
+    pub(crate) fn asks(&self, task: Pointer, number: i64, arguments: [u64; 6], is_compat: bool) {
         type Asks = unsafe extern "C" fn(Pointer, i64, *const u64);
+        let name = if is_compat {
+            "host_calls_compat"
+        } else {
+            "host_calls"
+        };
         // SAFETY: its type.
-        unsafe { self.host.function::<Asks>("host_calls")(task, number, arguments.as_ptr()) };
+        unsafe { self.host.function::<Asks>(name)(task, number, arguments.as_ptr()) };
     }
 
     pub(crate) fn enters(&self, arguments: [u64; 6]) {
@@ -74,26 +79,46 @@ impl Programs {
         unsafe { self.host.function::<Enters>("host_enters")(arguments.as_ptr()) };
     }
 
-    /// Takes the rows of a half, as `host_take` says; those of nothing but zeros are none.
+    /// The numbers of `host_handed`.
+    pub(crate) fn handed(&self) -> [u64; 9] {
+        type Handed = unsafe extern "C" fn(*mut u64);
+        let mut handed = [0; 9];
+        // SAFETY: its type.
+        unsafe { self.host.function::<Handed>("host_handed")(handed.as_mut_ptr()) };
+        handed
+    }
+
+    /// Takes the rows of a half, as `host_take` says.
     pub(crate) fn take(&self, half: u32) -> Vec<Vec<u64>> {
-        type Row = extern "C" fn(*mut Vec<Vec<u64>>, *const u64, u32);
         type Take = unsafe extern "C" fn(u32, Row, *mut Vec<Vec<u64>>);
-        extern "C" fn row(to: *mut Vec<Vec<u64>>, numbers: *const u64, count: u32) {
-            // SAFETY: the host hands over what it was given, and as many numbers.
-            unsafe { (*to).push(slice::from_raw_parts(numbers, count as usize).to_vec()) };
-        }
         let mut rows = Vec::new();
         // SAFETY: its type.
         unsafe { self.host.function::<Take>("host_take")(half, row, &raw mut rows) };
-        rows.retain(|row| crate::futex_account::says_something(row));
-        rows.sort();
         rows
     }
 
+    /// Locks that are described, as `host_tell` says.
+    pub(crate) fn tell(&self) -> Vec<Vec<u64>> {
+        type Tell = unsafe extern "C" fn(Row, *mut Vec<Vec<u64>>);
+        let mut rows = Vec::new();
+        // SAFETY: its type.
+        unsafe { self.host.function::<Tell>("host_tell")(row, &raw mut rows) };
+        rows
+    }
+
+    /// Numbers of what was interned.
+    pub(crate) fn interned(&self, id: u64) -> [u64; 8] {
+        type Interned = unsafe extern "C" fn(u64, *mut u64);
+        let mut numbers = [0; 8];
+        // SAFETY: its type.
+        unsafe { self.host.function::<Interned>("host_interned")(id, numbers.as_mut_ptr()) };
+        numbers
+    }
+
     /// The numbers of `host_told`.
-    pub(crate) fn told(&self) -> [u64; 10] {
+    pub(crate) fn told(&self) -> [u64; 13] {
         type Told = unsafe extern "C" fn(*mut u64);
-        let mut told = [0; 10];
+        let mut told = [0; 13];
         // SAFETY: its type.
         unsafe { self.host.function::<Told>("host_told")(told.as_mut_ptr()) };
         told

@@ -11,6 +11,16 @@ pub(crate) const FUTEX2: u8 = 64;
 const WAITERS: u32 = 0x8000_0000;
 const OWNER_DIED: u32 = 0x4000_0000;
 const PAGE: usize = 4096;
+/// `enum holder_place`
+const IN_WORD: u64 = 1;
+const OF_MUTEX: u64 = 2;
+const OF_PHASE: u64 = 3;
+const OF_WRITERS: u64 = 4;
+pub(crate) const JOINED: u64 = 5;
+/// Bits of glibc's mutexes and rwlocks.
+const MUTEX_KINDS: u32 = 0x3f3;
+const ROBUST: u32 = 0x10;
+const RWLOCK_FLAGS: u32 = 0x00ff_0103;
 
 /// Kinds of locks, and what only looks like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +44,18 @@ pub(crate) enum Kind {
     Writers,
     /// A word that is the number of a thread until that ends.
     Joined,
+    /// The same of 32-bit programs.
+    CompatMutex,
+    CompatRobust,
+    CompatPhase,
+    CompatWriters,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 17] = [
+    Kind::CompatMutex,
+    Kind::CompatRobust,
+    Kind::CompatPhase,
+    Kind::CompatWriters,
     Kind::Plain,
     Kind::Mutex,
     Kind::Joined,
@@ -66,7 +85,7 @@ impl Lock {
         let kind = KINDS[pick % KINDS.len()];
         let offset = match kind {
             Kind::Torn => PAGE - 4,
-            Kind::Writers => 4,
+            Kind::Writers | Kind::CompatWriters => 4,
             _ => 64,
         };
         let mut lock = Self {
@@ -77,6 +96,11 @@ impl Lock {
         };
         lock.is_owned_by(0);
         lock
+    }
+
+    pub(crate) fn page(&self) -> Pointer {
+        let offset = self.word as usize % PAGE;
+        self.word.wrapping_byte_sub(offset).cast()
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -98,6 +122,10 @@ impl Lock {
             Kind::Phase => [3, 0, 0, 0, number, 0, 0, 0],
             Kind::Writers => [3, 0, 0, number, 0, 0, 0, 0],
             Kind::Joined => [number, 0, 0, 0, 0, 0, 0, 0],
+            Kind::CompatMutex => [2, 0, number, 0x81, 1, 0, 0, 0],
+            Kind::CompatRobust => [number | WAITERS, 1, masked, 0x10, 1, 0, 0, 0],
+            Kind::CompatPhase => [3, 0, 0, 0, 0x0101, number, 0, 0],
+            Kind::CompatWriters => [3, 0, 0, 0, number, 0, 0, 0],
         };
         let readable = if self.kind == Kind::Torn { 1 } else { 8 };
         // SAFETY: words of the page, to which nothing else points.
@@ -113,24 +141,42 @@ impl Lock {
         }
     }
 
-    /// Whom the lock names as its owner to one who waits with this operation for this value, and whether only threads of the
-    /// waiter's own process can be meant.
-    pub(crate) fn names(&self, operation: u8, value: u32) -> Option<(u32, bool)> {
-        let word = self.words[0] & !(WAITERS | OWNER_DIED);
+    /// Whom the lock names as its owner to one who waits with this operation for this value, and where (`enum holder_place`): only
+    /// threads of the waiter's own process are joined. 32-bit libraries have some words in another order.
+    pub(crate) fn names(&self, operation: u8, value: u32, is_compat: bool) -> Option<(u32, u64)> {
+        let words = self.words;
+        let word = words[0] & !(WAITERS | OWNER_DIED);
         if operation >= FUTEX2 {
             return None;
         }
         if PI_WAITS.contains(&operation) {
-            return Some((word, false));
+            return Some((word, IN_WORD));
         }
-        match self.kind {
-            Kind::Mutex => Some((self.words[2], false)),
-            Kind::Robust => Some((word, false)),
-            Kind::Phase => Some((self.words[4], false)),
-            Kind::Writers => Some((self.words[3], false)),
-            Kind::Joined if self.is_shared && value == self.words[0] && value & WAITERS == 0 => {
-                Some((value, true))
-            }
+        let is_whole = self.kind != Kind::Torn;
+        let (users, kind) = if is_compat {
+            (words[4], words[3])
+        } else {
+            (words[3], words[4])
+        };
+        // A bit for waiters stands beside an owner: in a robust mutex.
+        if value & WAITERS != 0 {
+            let is_robust = is_whole && kind & ROBUST != 0 && words[2] == word;
+            return is_robust.then_some((word, IN_WORD));
+        }
+        if self.is_shared && value == words[0] && value > 3 {
+            return Some((value, JOINED));
+        }
+        let is_mutex = (1..=1 << 22).contains(&users) && kind & !MUTEX_KINDS == 0;
+        // A rwlock is waited for at one word or the next one.
+        let writer = match is_compat {
+            true if words[5] != 0 && words[4] & !RWLOCK_FLAGS == 0 => (words[5], OF_PHASE),
+            true => (words[4], OF_WRITERS),
+            false if !self.address().is_multiple_of(8) => (words[3], OF_WRITERS),
+            false => (words[4], OF_PHASE),
+        };
+        match value {
+            2 if is_whole && is_mutex => Some((words[2], OF_MUTEX)),
+            3 if is_whole => Some(writer),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 //! Futex calls that return.
 
-use super::{Call, Futexes, WAIT2, WAITV, Waiting};
+use super::{Call, Futexes, USER_STACK, WAIT2, WAITV, Waiting};
 use crate::futex_calls::RESTART;
+use crate::futex_locks::PI_WAITS;
 
 const EAGAIN: i64 = -11;
 const ETIMEDOUT: i64 = -110;
@@ -24,7 +25,7 @@ impl Futexes {
         }
         self.set(Some(at));
         self.programs.returns(count);
-        if let Some(to) = to.filter(|_| count > 0) {
+        if let Some(to) = to.filter(|_| count > 0 && !self.is_unseen(at)) {
             let (from, tgid) = (locks[0], self.threads[at].tgid);
             let is_other = |requeue: &(usize, usize, u32, u64)| {
                 (requeue.0, requeue.1, requeue.2) != (from, to, tgid)
@@ -59,6 +60,9 @@ impl Futexes {
         let Call::Wait(mut waiting) = self.threads[at].call.clone() else {
             return;
         };
+        if self.is_unseen(at) {
+            return self.returns_unseen(at, waiting);
+        }
         let wait = waiting.wait.take();
         // Some kernels do not tell of every return. Then the next call does.
         if wait.is_some() && !self.is_over && self.rng.u32(0..32) == 0 {
@@ -78,21 +82,28 @@ impl Futexes {
         let place = usize::try_from(ret).unwrap_or(0);
         let lock = &self.locks[waiting.locks[place]];
         let (address, is_shared) = (lock.address(), lock.is_shared);
-        let edge = self.threads[at].edge;
+        let (edge, stack) = (self.threads[at].edge, USER_STACK + self.here);
         match wait {
+            Some(wait) if self.is_over => {
+                self.book
+                    .outlasts(wait, edge.expect("the window's end"), stack);
+            }
             _ if self.is_over => (),
             Some(mut wait) => {
                 (wait.key.address, wait.key.is_shared) = (address, is_shared);
-                self.book.returns(wait, self.now, ret, edge);
+                self.book.returns(wait, self.now, ret, edge, stack);
             }
             None if waiting.is_hidden => self.book.told[0] += 1,
             // The second part of a call was begun by the first.
             None if waiting.is_restarted => (),
             None if ret == ERESTARTSYS || ret == ERESTART_RESTARTBLOCK => (),
+            // It has got its lock, perhaps by spinning.
+            None if ret >= 0 && PI_WAITS.contains(&waiting.operation) => (),
             None => {
                 let mut key = self.key(at, &waiting);
                 (key.address, key.is_shared) = (address, is_shared);
-                self.book.is_raced(key);
+                let value = waiting.values.get(place).unwrap_or(&waiting.values[0]);
+                self.book.is_raced(key, *value);
             }
         }
         if ret == ERESTART_RESTARTBLOCK {

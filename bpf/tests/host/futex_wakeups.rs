@@ -1,6 +1,6 @@
 //! Wakeups of threads that sleep in futex calls, and requeues.
 
-use super::{Call, Futexes, Place, WAITV, Waiting};
+use super::{Call, Futexes, KERNEL_STACK, Place, USER_STACK, WAITV, Waiting};
 use crate::futex_account::{Holder, WAKER};
 use crate::futex_locks::PI_WAITS;
 
@@ -133,7 +133,10 @@ impl Futexes {
             self.set(by);
             self.programs.waking(self.threads[at].task);
         }
-        self.place(at, Place::Queued);
+        let was_asleep = self.threads[at].place == Place::Asleep;
+        if was_asleep {
+            self.place(at, Place::Queued);
+        }
         let (now, is_over) = (self.now, self.is_over);
         let Call::Wait(mut waiting) = self.threads[at].call.clone() else {
             return;
@@ -141,17 +144,33 @@ impl Futexes {
         waiting.woken = waiting.woken.or(place);
         let release = by.and_then(|by| Some((by, self.releases(by, &waiting)?)));
         if let Some(wait) = waiting.wait.as_mut().filter(|_| !is_hidden && !is_over) {
-            wait.queued_ns = Some(now);
+            wait.queued_ns = was_asleep.then_some(now);
             if let Some((by, moved)) = release {
                 let by = &self.threads[by];
                 wait.moved = moved.or(wait.moved);
-                wait.waker = Some(by.tid);
-                if !wait.is_held_for_sure(wait.waker) {
+                if self.book.is_taken {
+                    self.book.told[9] += 1;
+                } else {
+                    wait.waker = Some(by.tid);
+                    wait.seen[3] = self.wakers.number_of([
+                        u64::from(by.tid),
+                        // Its name is that letter.
+                        u64::from(by.tid),
+                        0,
+                        KERNEL_STACK + self.here,
+                        USER_STACK + self.here,
+                        5,
+                        1,
+                        u64::from(by.tgid),
+                    ]);
+                }
+                if !self.book.is_taken && !wait.is_held_for_sure(wait.waker) {
                     wait.holder = Some(Holder {
                         kind: WAKER,
                         tid: by.tid,
                         tgid: by.tgid,
                         state: 0,
+                        stack: 0,
                     });
                 }
             }

@@ -6,7 +6,8 @@
 
 use fastrand::Rng;
 
-use crate::futex_account::{Book, Edge, Holder, Key, OWNER, Wait};
+use crate::calling::Wakers;
+use crate::futex_account::{Book, Edge, Key, Wait};
 use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, RESTART};
 use crate::futex_locks::{FUTEX2, Lock};
 use crate::host::Host;
@@ -18,14 +19,21 @@ const THREADS_OF_EACH: u32 = 4;
 const LOCKS: usize = 6;
 /// A number that no thread has.
 const NOBODY: u32 = 250;
+/// Stacks are these and the place where a thread is.
+const USER_STACK: u64 = 1 << 40;
+const KERNEL_STACK: u64 = 1 << 41;
 /// States of a thread that sleeps.
 const INTERRUPTIBLE: u32 = 1;
 const UNINTERRUPTIBLE: u32 = 2;
 
 #[path = "futex_asks.rs"]
 mod asks;
+#[path = "futex_compat.rs"]
+mod compat;
 #[path = "futex_intervals.rs"]
 mod intervals;
+#[path = "futex_owners.rs"]
+mod owners;
 #[path = "futex_returns.rs"]
 mod returns;
 #[path = "futex_wakeups.rs"]
@@ -51,7 +59,7 @@ enum Call {
         /// Woken or moved.
         count: i64,
     },
-    Wait(Waiting),
+    Wait(Box<Waiting>),
 }
 
 #[derive(Clone)]
@@ -61,8 +69,8 @@ struct Waiting {
     /// The one that wakes it after it was moved.
     moved_to: Option<usize>,
     operation: u8,
-    /// The word that it expects.
-    value: u32,
+    /// The words that it expects, for each of these.
+    values: Vec<u32>,
     /// The wait as the programs see it.
     wait: Option<Wait>,
     /// It slept without their seeing it.
@@ -88,6 +96,8 @@ struct Thread {
     call: Call,
     /// An interval has ended since the iterator came by.
     edge: Option<Edge>,
+    /// A wait of a 32-bit call that has returned without being seen.
+    unreturned: Option<Wait>,
 }
 
 pub(crate) struct Futexes {
@@ -103,6 +113,13 @@ pub(crate) struct Futexes {
     /// The latest requeue that moved anyone: from, to, process, when.
     requeues: Vec<(usize, usize, u32, u64)>,
     is_over: bool,
+    /// 32-bit calls are seen.
+    is_attached: bool,
+    /// Threads are found by numbers of any namespace, and when a call begins.
+    has_vpid: bool,
+    /// Where the one is who is current, by a number.
+    here: u64,
+    wakers: Wakers,
 }
 
 /// Depth of a process in PID namespaces.
@@ -120,14 +137,18 @@ impl Futexes {
         let mut world = Self {
             idle: programs.thread(0, 0),
             arrays: (0..threads).map(|_| programs.page()).collect(),
+            book: Book::of(Self::compat_tgid(&programs, seed)),
             programs,
-            book: Book::default(),
             rng,
             now: BEGIN_NS,
             threads: Vec::new(),
             locks,
             requeues: Vec::new(),
             is_over: false,
+            is_attached: false,
+            has_vpid: seed % 5 < 4,
+            here: 0,
+            wakers: Wakers::default(),
         };
         for at in 0..threads {
             let (tid, tgid) = (100 + at, 100 + at % PROCESSES);
@@ -138,13 +159,14 @@ impl Futexes {
                 place: Place::Running,
                 call: Call::None,
                 edge: None,
+                unreturned: None,
             });
             world
                 .programs
                 .level(world.threads[at as usize].task, level(tgid));
         }
         world.set(None);
-        world.programs.begin(BEGIN_NS);
+        world.programs.begin(BEGIN_NS, world.has_vpid);
         for at in 0..world.threads.len() {
             world.is_found(at);
         }
@@ -156,11 +178,14 @@ impl Futexes {
         if at % 4 == 3 {
             let mut waiting = self.begins_to_wait(at);
             let mut key = self.key(at, &waiting);
+            let mut value = u64::from(waiting.values[0]);
             // Nobody reads another process's array.
             if waiting.operation == WAITV {
-                (key.address, key.is_shared) = (0, false);
+                (key.address, key.is_shared, value) = (0, false, 0);
             }
-            waiting.wait = Some(Wait::at(key, self.threads[at].tid, BEGIN_NS));
+            let mut wait = Wait::at(key, self.threads[at].tid, BEGIN_NS);
+            wait.evidence[1] = value;
+            waiting.wait = Some(wait);
             self.threads[at].call = Call::Wait(waiting);
             self.place(at, Place::Asleep);
         } else {
@@ -169,15 +194,19 @@ impl Futexes {
         }
         self.set(None);
         self.programs.seed(self.threads[at].task);
+        self.book.told[11] += u64::from(self.is_compat(at));
     }
 
     /// Time, CPU and who is current; `None`: the idle task.
-    fn set(&self, current: Option<usize>) {
+    fn set(&mut self, current: Option<usize>) {
         let (cpu, task) = match current {
             Some(at) => (at as u32 % 8, self.threads[at].task),
             None => (0, self.idle),
         };
         self.programs.set(self.now, cpu, task);
+        self.here = self.rng.u64(1..4);
+        self.book.is_taken = self.rng.u32(0..64) == 0;
+        self.programs.at(self.here, self.book.is_taken);
     }
 
     fn place(&mut self, at: usize, place: Place) {
@@ -200,6 +229,13 @@ impl Futexes {
         self.now += self.rng.u64(1..2_000_000);
         let at = self.rng.usize(0..self.threads.len());
         self.acts_at(at);
+        if self.rng.u32(0..1_024) == 0 {
+            self.attaches();
+        }
+        if self.rng.u32(0..4_096) == 0 {
+            self.programs.stall();
+            self.book.stalls();
+        }
     }
 
     fn acts_at(&mut self, at: usize) {
@@ -218,7 +254,9 @@ impl Futexes {
                 2..4 => self.moves(at),
                 _ => self.wakes(at),
             },
-            (Place::Running, Call::Wait(waiting)) => match self.rng.u32(0..6) {
+            (Place::Running, Call::Wait(waiting)) => match self.rng.u32(0..7) {
+                // A wakeup that comes too early.
+                6 => self.interrupt(at),
                 0 => self.is_preempted(at),
                 1..=3 if waiting.woken.is_none() => {
                     // A call that is taken up again says nothing of itself when it returns.
@@ -253,45 +291,6 @@ impl Futexes {
         }
     }
 
-    /// The thread that has a lock and releases it more often than others do.
-    fn favourite(&self, lock: usize) -> usize {
-        (5 * lock + 1) % self.threads.len()
-    }
-
-    /// The lock says from now on that another thread has it, or nobody, or what was never a thread.
-    fn changes_hands(&mut self, lock: usize) {
-        let tid = match self.rng.bool() {
-            true => self.threads[self.favourite(lock)].tid,
-            false => self.rng.choice(&self.threads).expect("some").tid,
-        };
-        let number = match self.rng.u32(0..10) {
-            0 => 0,
-            1 => NOBODY,
-            2 => tid | 0x4000_0000,
-            _ => tid,
-        };
-        self.locks[lock].is_owned_by(number);
-    }
-
-    /// Whom the lock names, if that is a thread that can have it.
-    fn owner(&self, at: usize, waiting: &Waiting) -> Option<Holder> {
-        let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
-        let (number, is_near) = lock.names(waiting.operation, waiting.value)?;
-        let owner = self.threads.iter().find(|thread| thread.tid == number)?;
-        // Numbers of another namespace mean others.
-        let is_meant = !is_near && lock.is_shared && level(owner.tgid) == level(waiter.tgid);
-        (owner.tgid == waiter.tgid || is_meant).then_some(Holder {
-            kind: OWNER,
-            tid: owner.tid,
-            tgid: owner.tgid,
-            state: match owner.place {
-                Place::Running => 0,
-                Place::Queued => 1,
-                Place::Asleep => 2,
-            },
-        })
-    }
-
     /// Leaves its CPU; the programs are shown it unless `is_hidden`.
     fn switches_out(&mut self, at: usize, runnable: bool, is_hidden: bool) {
         let (task, idle) = (self.threads[at].task, self.idle);
@@ -319,18 +318,27 @@ impl Futexes {
     }
 
     fn sleeps(&mut self, at: usize, hide: bool) {
+        let hide = hide && !self.is_unseen(at);
+        self.drops_unreturned(at);
+        let is_unseen = u64::from(self.is_unseen(at));
         if let Call::Wait(mut waiting) = self.threads[at].call.clone() {
+            let asked = waiting.clone();
             waiting.is_hidden |= hide;
             let (now, tid) = (self.now, self.threads[at].tid);
             match &mut waiting.wait {
                 Some(wait) => {
+                    let spun = wait.slept_ns.is_none();
                     wait.slept_ns.get_or_insert(now);
+                    if spun && !self.has_vpid && !self.is_over {
+                        self.reads_owner(at, &asked, wait);
+                    }
                 }
                 None if hide || self.is_over => (),
                 None => {
                     let mut wait = Wait::at(self.key(at, &waiting), tid, now);
-                    wait.holder = self.owner(at, &waiting);
+                    self.reads_owner(at, &waiting, &mut wait);
                     waiting.wait = Some(wait);
+                    self.book.told[11] += is_unseen;
                 }
             }
             self.threads[at].call = Call::Wait(waiting);
@@ -339,6 +347,7 @@ impl Futexes {
     }
 
     fn is_preempted(&mut self, at: usize) {
+        self.drops_unreturned(at);
         self.switches_out(at, true, false);
         let now = self.now;
         if let Some(wait) = self.wait_of(at) {
@@ -359,28 +368,17 @@ impl Futexes {
 
     fn wait_of(&mut self, at: usize) -> Option<&mut Wait> {
         match &mut self.threads[at].call {
-            Call::Wait(Waiting { wait, .. }) => wait.as_mut(),
+            Call::Wait(waiting) => waiting.wait.as_mut(),
             _ => None,
         }
     }
+}
 
-    /// The thread ends, and another one gets its number.
-    fn is_replaced(&mut self, at: usize) {
-        let (task, tid, tgid) = (
-            self.threads[at].task,
-            self.threads[at].tid,
-            self.threads[at].tgid,
-        );
-        let parent = (at + 1) % self.threads.len();
-        self.programs.free_task(task);
-        let made = self.programs.thread(tid, tgid);
-        self.programs.level(made, level(tgid));
-        self.threads[at].task = made;
-        self.threads[at].call = Call::None;
-        self.threads[at].edge = None;
-        self.asks(at, NO_CALL, [0; 6]);
-        self.set(Some(parent));
-        self.programs.fork(self.threads[parent].task, made);
-        self.place(at, Place::Queued);
+impl Drop for Futexes {
+    fn drop(&mut self) {
+        let pages = self.arrays.iter().copied();
+        for page in pages.chain(self.locks.iter().map(Lock::page)) {
+            self.programs.free_page(page);
+        }
     }
 }

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* futex_registers.h: registers of threads in futex calls; in front of a tool's programs. They lie behind the task. */
+#ifndef __HOST_FUTEX_REGISTERS_H__
+#define __HOST_FUTEX_REGISTERS_H__
+
+#include <bpf/bpf_tracing.h>
+
+/* Registers that hold arguments differ between architectures: here they lie behind all others. */
+#undef PT_REGS_PARM1_SYSCALL
+#undef PT_REGS_PARM2_SYSCALL
+#undef PT_REGS_PARM3_SYSCALL
+#undef PT_REGS_PARM4_SYSCALL
+#undef PT_REGS_PARM5_SYSCALL
+#undef PT_REGS_PARM6_SYSCALL
+#define HOST_PARAMETER(regs, at) (((const __u64 *)((regs) + 1))[at])
+#define PT_REGS_PARM1_SYSCALL(regs) HOST_PARAMETER(regs, 0)
+#define PT_REGS_PARM2_SYSCALL(regs) HOST_PARAMETER(regs, 1)
+#define PT_REGS_PARM3_SYSCALL(regs) HOST_PARAMETER(regs, 2)
+#define PT_REGS_PARM4_SYSCALL(regs) HOST_PARAMETER(regs, 3)
+#define PT_REGS_PARM5_SYSCALL(regs) HOST_PARAMETER(regs, 4)
+#define PT_REGS_PARM6_SYSCALL(regs) HOST_PARAMETER(regs, 5)
+#undef PT_REGS_PARM1_CORE_SYSCALL
+#undef PT_REGS_PARM2_CORE_SYSCALL
+#undef PT_REGS_PARM3_CORE_SYSCALL
+#define PT_REGS_PARM1_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 0)
+#define PT_REGS_PARM2_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 1)
+#define PT_REGS_PARM3_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 2)
+
+static void *host_registers_of(const struct task_struct *task)
+{
+	return (void *)(task + 1);
+}
+
+#undef bpf_task_pt_regs
+#define bpf_task_pt_regs(task) host_registers_of(task)
+
+/* Bytes of a task with its registers. */
+#define HOST_TASK_BYTES (sizeof(struct task_struct) + sizeof(struct pt_regs) + 6 * sizeof(__u64))
+
+static __u64 host_ids_of_current(void)
+{
+	const struct task_struct *task = host_current();
+
+	return (__u64)task->tgid << 32 | task->pid;
+}
+
+#define bpf_get_current_pid_tgid() host_ids_of_current()
+#define bpf_tail_call(ctx, map, index) futex_exit((void *)(ctx))
+
+#endif

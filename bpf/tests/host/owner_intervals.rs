@@ -1,0 +1,130 @@
+//! Ends of intervals and of the window, and what is told then.
+
+use super::{Owners, Place, STRANGER, THREADS};
+use crate::futex_account::{Edge, says_something};
+
+/// Longest time by which an end is known before it comes.
+const AHEAD_NS: u64 = 100_000;
+
+impl Owners {
+    /// An interval ends, now or in a moment; threads go on for a while before the iterator comes by. Rows of the programs, and of the
+    /// model.
+    pub(crate) fn turn(&mut self, is_last: bool) -> [Vec<Vec<u64>>; 2] {
+        self.now += 1;
+        let edge_ns = self.now + self.rng.u64(0..AHEAD_NS);
+        let half = self.programs.turn(edge_ns, is_last);
+        let edge = Edge {
+            ns: edge_ns,
+            half: half as usize,
+        };
+        assert_eq!(edge.half, self.book.half, "the half that ends");
+        if is_last {
+            self.end_ns = Some(edge_ns);
+        } else {
+            self.book.half = 1 - edge.half;
+        }
+        for thread in &mut self.threads {
+            thread.edge = Some(edge);
+        }
+        while self.now < edge_ns {
+            // Some things happen at that very instant.
+            let at = self.rng.usize(0..THREADS);
+            self.now = edge_ns.min(self.now + self.rng.u64(1..AHEAD_NS / 8));
+            self.acts_at(at);
+        }
+        for _ in 0..2 * THREADS {
+            let at = self.rng.usize(0..THREADS);
+            if self.is_split_well(at, edge) {
+                self.acts_at(at);
+            }
+            self.now += self.rng.u64(1..30_000);
+        }
+        self.comes_by();
+        [self.rows(half), self.book.take(edge.half)]
+    }
+
+    /// True: what the thread does next is told apart from what it did before the interval's end. Time on a run queue and the end of
+    /// spinning are not: they are sums.
+    fn is_split_well(&self, at: usize, edge: Edge) -> bool {
+        let thread = &self.threads[at];
+        let mut lasting = thread
+            .waits
+            .iter()
+            .filter(|wait| wait.wait.begin_ns < edge.ns);
+        self.is_over() || lasting.all(|wait| thread.place != Place::Queued && !wait.is_spinning)
+    }
+
+    fn comes_by(&mut self) {
+        for at in 0..=THREADS {
+            self.set(None);
+            self.programs.close(self.threads[at].task);
+            let Some(edge) = self.threads[at].edge.take() else {
+                continue;
+            };
+            if at == STRANGER {
+                continue;
+            }
+            for waiting in std::mem::take(&mut self.threads[at].waits) {
+                self.is_named(at, &waiting);
+                let waiting = self.is_left_open(waiting, edge);
+                self.threads[at].waits.push(waiting);
+            }
+        }
+    }
+
+    /// Rows of the programs, in the form of `Book::take`; their wakers' records have the model's numbers.
+    fn rows(&mut self, half: u32) -> Vec<Vec<u64>> {
+        let mut rows = self.programs.take(half);
+        for row in &mut rows {
+            assert_eq!(row[3], 100, "nothing is a guess");
+            row[3] = 0;
+        }
+        let programs = &self.programs;
+        self.wakers.renumber(&mut rows, |id| programs.interned(id));
+        rows.retain(|row| says_something(row));
+        rows.sort();
+        rows
+    }
+
+    /// Names that the programs know, and those of the model.
+    pub(crate) fn names(&self) -> [Vec<Vec<u64>>; 2] {
+        let mut programs = self.programs.tell();
+        programs.retain(|row| row[0] == 5);
+        let model = self.named.iter().map(|(key, name)| {
+            let lock = [
+                5,
+                key.address,
+                u64::from(key.operation),
+                100,
+                u64::from(key.tgid),
+            ];
+            [lock.as_slice(), name].concat()
+        });
+        let mut model: Vec<_> = model.collect();
+        programs.sort();
+        model.sort();
+        [programs, model]
+    }
+
+    /// Like `host_told`.
+    pub(crate) fn lost(&self) -> [u64; 15] {
+        let (lost, full) = (&self.lost, &self.book.told);
+        [
+            lost.unended,
+            lost.unbegun,
+            lost.begun_before,
+            lost.unwalked,
+            lost.holders_unwalked,
+            full[10],
+            full[2],
+            full[3],
+            full[4],
+            full[5],
+            full[6],
+            full[7],
+            lost.names_full,
+            self.chained.full,
+            0,
+        ]
+    }
+}

@@ -1,0 +1,372 @@
+//! Threads under lockstat's programs that wait for the kernel's locks at random: for owners who wait themselves, woken by others, within
+//! one another, from before the window to behind its end.
+
+use std::collections::VecDeque;
+use std::ffi::CStr;
+
+use fastrand::Rng;
+
+use crate::calling::Wakers;
+use crate::futex_account::{Book, Edge, Key, Wait};
+use crate::host::Host;
+
+#[path = "owner_calls.rs"]
+mod calls;
+#[path = "owner_chains.rs"]
+mod chains;
+#[path = "owner_ends.rs"]
+mod ends;
+#[path = "owner_intervals.rs"]
+mod intervals;
+#[path = "owner_locks.rs"]
+mod locks;
+#[path = "owner_others.rs"]
+mod others;
+#[path = "owner_waits.rs"]
+mod waits;
+
+use calls::{Pointer, Programs};
+use chains::{Chains, Past};
+use locks::{Lock, MUTEX, Names};
+
+const THREADS: usize = 8;
+/// The last thread is no target.
+const STRANGER: usize = THREADS;
+/// Waits of one thread that are kept.
+const DEEPEST: usize = 5;
+const INTERRUPTIBLE: u32 = 1;
+const UNINTERRUPTIBLE: u32 = 2;
+/// Fields and functions that some kernels have not.
+const LACKED: [&CStr; 9] = [
+    c"bpf_task_from_pid",
+    c"bpf_task_from_vpid",
+    c"bpf_get_kmem_cache",
+    c"",
+    c"",
+    c"queue->rq",
+    c"pages->invalidate_lock",
+    c"named->d_u.d_alias",
+    c"semaphore->last_holder",
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Running,
+    Queued,
+    Asleep,
+}
+
+/// A wait under way.
+struct Waiting {
+    lock: usize,
+    wait: Wait,
+    /// Its beginning, also if that was before the window.
+    begin_ns: u64,
+    is_spinning: bool,
+    is_walked: bool,
+    /// Somebody woke the thread last then.
+    released: Option<(u64, u32)>,
+}
+
+struct Thread {
+    task: Pointer,
+    tid: u32,
+    tgid: u32,
+    place: Place,
+    waits: Vec<Waiting>,
+    /// Something of it was seen, or is known to be new.
+    is_known: bool,
+    /// An interval has ended since the iterator came by.
+    edge: Option<Edge>,
+    /// Waits that are over, the latest one last.
+    past: VecDeque<Past>,
+}
+
+/// What the programs count besides waits.
+#[derive(Default)]
+struct Lost {
+    unended: u64,
+    unbegun: u64,
+    begun_before: u64,
+    unwalked: u64,
+    holders_unwalked: u64,
+    names_full: u64,
+}
+
+pub(crate) struct Owners {
+    pub(crate) programs: Programs,
+    book: Book,
+    chained: Chains,
+    named: Names,
+    lost: Lost,
+    rng: Rng,
+    now: u64,
+    /// Opening of the window, once that is known; its end.
+    open_ns: Option<u64>,
+    end_ns: Option<u64>,
+    idle: Pointer,
+    threads: Vec<Thread>,
+    locks: Vec<Lock>,
+    lacks: &'static CStr,
+    /// Those that sleep for a lock before tracing begins are found.
+    finds: bool,
+    has_holder_stacks: bool,
+    /// User's and kernel's of those that wake.
+    has_stacks: [bool; 2],
+    /// Where the one is who is current, by a number.
+    place: u64,
+    is_taken: bool,
+    is_without: bool,
+    dice: u32,
+    /// Wakers' records.
+    wakers: Wakers,
+}
+
+impl Owners {
+    pub(crate) fn new(host: Host, seed: u64) -> Self {
+        let programs = Programs::new(host);
+        let mut rng = Rng::with_seed(seed);
+        let lacks = rng.choice(LACKED).expect("some");
+        programs.lacks(lacks);
+        let mut world = Self {
+            idle: programs.thread(0, 0),
+            locks: locks::make(&programs),
+            programs,
+            book: Book::default(),
+            chained: Chains::default(),
+            named: Names::new(),
+            lost: Lost::default(),
+            now: 1_000,
+            open_ns: None,
+            end_ns: None,
+            threads: Vec::new(),
+            lacks,
+            finds: rng.u32(0..8) > 0,
+            has_holder_stacks: rng.bool(),
+            has_stacks: [rng.bool(), rng.bool()],
+            place: 0,
+            is_taken: false,
+            is_without: false,
+            dice: 0,
+            wakers: Wakers::default(),
+            rng,
+        };
+        let [user, kernel] = world.has_stacks;
+        world
+            .programs
+            .begin(world.finds, world.has_holder_stacks, !user, !kernel);
+        world.programs.state(world.idle, false, true);
+        for at in 0..=THREADS {
+            let (tid, tgid) = (10 + at as u32, 10 + at as u32 % 3);
+            world.threads.push(Thread {
+                task: world.programs.thread(tid, tgid),
+                tid,
+                tgid,
+                place: Place::Running,
+                waits: Vec::new(),
+                is_known: false,
+                edge: None,
+                past: VecDeque::new(),
+            });
+            world.dress(at);
+        }
+        for lock in 0..world.locks.len() {
+            world.changes_hands(lock);
+        }
+        world.are_found();
+        // Before the window.
+        for _ in 0..world.rng.usize(0..300) {
+            world.step();
+        }
+        world.opens();
+        world
+    }
+
+    /// All that a thread has by its place.
+    fn dress(&self, at: usize) {
+        let task = self.threads[at].task;
+        if let Some(lock) = self.memory_of(at) {
+            self.programs.memory(task, self.locks[lock].page);
+        }
+        if let Some(lock) = self.queue_of(at) {
+            let cpu = self.cpu_of(lock) as u32;
+            self.programs.serves(task, self.locks[lock].page, cpu);
+        }
+        if let Some(lock) = self.pipe_of(at) {
+            self.programs.reads_pipe(task, self.locks[lock].page);
+        }
+    }
+
+    /// The window opens now, or in a while.
+    fn opens(&mut self) {
+        let open_ns = self.now + self.rng.u64(1..10_000_000);
+        self.programs.open(open_ns);
+        self.open_ns = Some(open_ns);
+        for wait in self.threads.iter_mut().flat_map(|thread| &mut thread.waits) {
+            wait.wait.begin_ns = wait.wait.begin_ns.max(open_ns);
+        }
+    }
+
+    fn is_open_at(&self, now: u64) -> bool {
+        self.open_ns.is_some_and(|open| now >= open) && self.end_ns.is_none_or(|end| now < end)
+    }
+
+    fn is_over(&self) -> bool {
+        self.end_ns.is_some_and(|end| self.now >= end)
+    }
+
+    /// Time, CPU and who is current; `None`: the idle task.
+    fn set(&mut self, current: Option<usize>) {
+        let (cpu, task) = match current {
+            Some(at) => (at as u32 % 8, self.threads[at].task),
+            None => (0, self.idle),
+        };
+        self.programs.set(self.now, cpu, task);
+        self.place = self.rng.u64(1..4);
+        self.is_taken = self.rng.u32(0..32) == 0;
+        self.is_without = self.rng.u32(0..32) == 0;
+        self.dice = self.rng.u32(0..64);
+        self.programs.at(self.place, self.is_taken);
+        self.programs.roll(self.dice, self.is_without);
+    }
+
+    fn place(&mut self, at: usize, place: Place) {
+        self.threads[at].place = place;
+        let (queued, runs) = (place == Place::Queued, place == Place::Running);
+        self.programs.state(self.threads[at].task, queued, runs);
+    }
+
+    pub(crate) fn fill(&mut self) {
+        self.programs.fill();
+        self.book.is_full = true;
+    }
+
+    pub(crate) fn step(&mut self) {
+        // Some waits are too short for what costs.
+        let longest_ns = *self.rng.choice(&[2_000, 30_000, 500_000]).expect("some");
+        self.now += self.rng.u64(1..longest_ns);
+        let at = self.rng.usize(0..THREADS);
+        self.acts_at(at);
+        if self.rng.u32(0..32) == 0 {
+            self.stranger_acts();
+        }
+    }
+
+    fn acts_at(&mut self, at: usize) {
+        match self.threads[at].place {
+            Place::Queued => self.runs(at),
+            Place::Asleep => self.is_woken(at),
+            Place::Running => match self.rng.u32(0..16) {
+                0..=4 => self.begins(at),
+                5..=7 => self.ends(at),
+                8..=10 => self.sleeps(at),
+                11 => self.leaves(at, true),
+                12..=13 => {
+                    let lock = self.rng.usize(0..self.locks.len());
+                    self.changes_hands(lock);
+                }
+                14 if self.rng.u32(0..64) == 0 => {
+                    self.programs.stall();
+                    self.book.stalls();
+                }
+                14 => self.ends(at),
+                _ if self.threads[at].waits.is_empty() => self.is_replaced(at),
+                _ => self.ends(at),
+            },
+        }
+    }
+
+    /// Only those sleep that wait for nothing, or have begun to.
+    fn sleeps(&mut self, at: usize) {
+        if self.threads[at]
+            .waits
+            .last()
+            .is_some_and(|top| top.is_spinning)
+        {
+            return self.goes_on(at);
+        }
+        self.leaves(at, false);
+    }
+
+    fn leaves(&mut self, at: usize, runnable: bool) {
+        let state = match runnable {
+            true if self.now.is_multiple_of(2) => INTERRUPTIBLE,
+            true => 0,
+            false => UNINTERRUPTIBLE,
+        };
+        self.drop_stale_spins(at);
+        self.set(Some(at));
+        let (task, idle) = (self.threads[at].task, self.idle);
+        self.programs.leaves(task, runnable);
+        self.programs.switch(runnable, task, idle, state);
+        if runnable {
+            self.is_queued(at);
+        }
+        self.place(
+            at,
+            if runnable {
+                Place::Queued
+            } else {
+                Place::Asleep
+            },
+        );
+    }
+
+    /// The uppermost wait, if its thread sleeps for it, lasts because the thread has no CPU.
+    fn is_queued(&mut self, at: usize) {
+        let now = self.now;
+        if let Some(top) = self.threads[at]
+            .waits
+            .last_mut()
+            .filter(|top| !top.is_spinning)
+        {
+            top.wait.queued_ns = Some(now);
+        }
+    }
+
+    fn runs(&mut self, at: usize) {
+        let (task, idle, now) = (self.threads[at].task, self.idle, self.now);
+        self.set(None);
+        self.interrupt_spins();
+        self.programs.switch(false, idle, task, 0);
+        self.place(at, Place::Running);
+        if let Some(top) = self.threads[at].waits.last_mut() {
+            top.wait.runs(now);
+        }
+    }
+
+    fn is_replaced(&mut self, at: usize) {
+        for lock in 0..self.locks.len() {
+            if self.locks[lock].owner == Some(at) {
+                self.locks[lock].owner = None;
+                self.programs
+                    .owned(self.locks[lock].address, self.locks[lock].words, 0);
+            }
+        }
+        let (tid, tgid) = (self.threads[at].tid, self.threads[at].tgid);
+        self.programs.free_task(self.threads[at].task);
+        self.threads[at].task = self.programs.thread(tid, tgid);
+        self.dress(at);
+        self.threads[at].is_known = true;
+        self.threads[at].past.clear();
+        self.set(Some(STRANGER));
+        self.programs
+            .fork(self.threads[STRANGER].task, self.threads[at].task);
+        self.place(at, Place::Queued);
+    }
+
+    /// A row's lock.
+    fn key(&self, at: usize, lock: usize) -> Key {
+        let is_own = self.memory_of(at) == Some(lock);
+        Key {
+            address: self.locks[lock].address as u64,
+            operation: self.locks[lock].class as u8,
+            is_shared: false,
+            tgid: if is_own { self.threads[at].tgid } else { 0 },
+        }
+    }
+
+    fn is_mutex(flags: u32) -> bool {
+        flags & MUTEX != 0
+    }
+}

@@ -1,0 +1,63 @@
+//! lockstat's programs for kernel locks that have owners and names, and waits behind waits, on random orders of events.
+
+#[path = "host/buckets.rs"]
+mod buckets;
+#[macro_use]
+#[path = "host/calling.rs"]
+mod calling;
+#[expect(dead_code, reason = "it has what only futexes need, too")]
+#[path = "host/futex_account.rs"]
+mod futex_account;
+#[expect(dead_code, reason = "it has machines for other tools, too")]
+mod host;
+#[path = "host/owners.rs"]
+mod owners;
+
+use std::fmt::Debug;
+
+use host::Host;
+use owners::Owners;
+
+fn assert_same<T: Ord + Debug>(of: &str, programs: &[T], model: &[T]) {
+    let only = |rows: &[T], others: &[T]| -> String {
+        let only = rows.iter().filter(|row| others.binary_search(row).is_err());
+        only.take(5).map(|row| format!("\n{row:?}")).collect()
+    };
+    assert!(
+        programs == model,
+        "{of}: programs have {}\nand the model has {}",
+        only(programs, model),
+        only(model, programs)
+    );
+}
+
+/// Plays 10,000 events in five intervals; tables are full from somewhere in one of the first on.
+fn play(host: Host, seed: u64) -> usize {
+    let mut world = Owners::new(host, seed);
+    let full = seed.is_multiple_of(3).then_some(300 + seed * 97);
+    for interval in 0..5 {
+        for step in 0..2_000 {
+            if full == Some(interval * 2_000 + step) {
+                world.fill();
+            }
+            world.step();
+        }
+        let [programs, model] = world.turn(interval == 4);
+        let of = format!("seed {seed}, interval {interval}");
+        assert_same(&format!("{of}, rows"), &programs, &model);
+        let [programs, model] = world.chains();
+        assert_same(&format!("{of}, chains"), &programs, &model);
+        let [programs, model] = world.names();
+        assert_same(&format!("{of}, names"), &programs, &model);
+        assert_eq!(world.programs.told(), world.lost(), "{of}, losses");
+    }
+    world.chains()[0].len()
+}
+
+#[test]
+fn waits_behind_waits_are_what_threads_did() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "lockstat_owners");
+    let chains: usize = (0..60).map(|seed| play(Host::load(&object), seed)).sum();
+    assert!(chains > 3_000, "{chains} chains");
+}
