@@ -176,13 +176,14 @@ void host_ask(const struct syscount_config *asked, const __u64 takes_fd[SYSCALLS
 }
 
 /* All that user space sets. */
-void host_window(__u64 start_ns, __u64 end_ns, __u64 edge, __u32 half, __u32 open_half)
+void host_window(__u64 start_ns, __u64 end_ns, __u64 edge, __u32 half, __u32 open_half, bool is_taken)
 {
 	window_start_ns = start_ns;
 	window_end_ns = end_ns;
 	edge_ns = edge;
 	epoch = half;
 	open_epoch = open_half;
+	is_open_taken = is_taken;
 }
 
 /* A table's number, a group, what stands for its bucket, and up to three values. */

@@ -105,6 +105,8 @@ PER_CPU(totals, struct syscount_totals);
 __u64 edge_ns = 0;
 /* The half of the interval that ends there. */
 __u32 open_epoch = 0;
+/* User space has begun to read it: what comes to it now would be in a later interval. */
+__u32 is_open_taken = 0;
 
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
@@ -264,7 +266,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		call |= peer_of(member, task, call);
 	else
 		member->entered_ns = now;
-	if (now > edge_ns)
+	/* The iterator passes over a call that it does not know, on a CPU: all of its time is then in the interval in which it returns. */
+	if (now > edge_ns && !is_open_taken)
 		count_open_part(member, task, call);
 	if (in_window(now))
 		count_return(member, task, call, ret, now);

@@ -98,11 +98,15 @@ impl<'a> Syscount<'a> {
         store_half(&mut bss.epoch, 1 - ended);
         // Behind the half: a call that returns in between is in the new one alone.
         if interval_ends {
+            store_half(&mut bss.is_open_taken, 0);
             store(&mut bss.edge_ns, end_ns);
         }
         wait_for_running_programs();
         if interval_ends {
             iterate::run(self.skel.links.count_open_calls.as_ref())?;
+            let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+            store_half(&mut bss.is_open_taken, 1);
+            wait_for_running_programs();
         }
         let homeless = self.rows.gather(&self.skel, ended)?;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
@@ -163,6 +167,7 @@ impl Engine for Syscount<'_> {
         let half = bss.epoch;
         // The order counts: who sees the edge must see the half that ends there.
         store_half(&mut bss.open_epoch, half);
+        store_half(&mut bss.is_open_taken, 0);
         store(&mut bss.edge_ns, end_ns);
         store(&mut bss.window_end_ns, end_ns);
         Ok(())

@@ -30,6 +30,8 @@ pub(crate) struct Calls {
     pub(crate) edge_ns: u64,
     pub(crate) half: u32,
     pub(crate) open_half: u32,
+    /// Its rows have been taken.
+    pub(crate) is_open_taken: bool,
     pub(crate) tables: [Tables; 2],
     pub(crate) is_full: bool,
     /// Calls, those under way at the start, groups made.
@@ -69,6 +71,7 @@ impl Calls {
             edge_ns: 0,
             half: 0,
             open_half: 0,
+            is_open_taken: false,
             tables: Default::default(),
             is_full: false,
             totals: [0; 3],
@@ -239,7 +242,7 @@ impl Calls {
             told_ns: 0,
             slept: false,
         });
-        if ns > self.edge_ns {
+        if ns > self.edge_ns && !self.is_open_taken {
             self.is_open_at_edge(at, &mut call, number);
         }
         let (start_ns, end_ns) = self.window;
@@ -353,7 +356,6 @@ impl Calls {
         let Some(call) = thread.call().filter(|_| !self.threads[at].dead) else {
             return;
         };
-        let is_unknown = call.number.is_none();
         let number = call.number.or(saved.filter(|_| !is_running));
         if let Some(number) = number {
             let number = number | self.peer(at, number, call.slept);
@@ -362,6 +364,5 @@ impl Calls {
             *call = told;
         }
         self.threads[at].member = thread.member;
-        self.threads[at].is_stuck = is_unknown && is_running && self.threads[at].in_call;
     }
 }

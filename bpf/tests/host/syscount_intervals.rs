@@ -65,9 +65,17 @@ impl Calls {
         let (start_ns, end_ns) = self.window;
         // SAFETY: its type.
         unsafe {
-            type Window = unsafe extern "C" fn(u64, u64, u64, u32, u32);
+            type Window = unsafe extern "C" fn(u64, u64, u64, u32, u32, bool);
             let window = self.host.function::<Window>("host_window");
-            window(start_ns, end_ns, self.edge_ns, self.half, self.open_half);
+            let (half, open_half) = (self.half, self.open_half);
+            window(
+                start_ns,
+                end_ns,
+                self.edge_ns,
+                half,
+                open_half,
+                self.is_open_taken,
+            );
         }
     }
 
@@ -87,6 +95,7 @@ impl Calls {
         self.open_half = self.half;
         self.edge_ns = self.now + self.rng.u64(1..400_000);
         self.window.1 = self.edge_ns;
+        self.is_open_taken = false;
         self.tell_window();
     }
 
@@ -119,17 +128,12 @@ impl Calls {
             self.tell_window();
             self.steps(3);
             self.edge_ns = self.now;
+            self.is_open_taken = false;
         }
         self.tell_window();
         let began_ns = self.edge_ns.saturating_sub(2_000);
         let mut unvisited: Vec<Task> = self.threads.iter().map(|it| it.task).collect();
         self.rng.shuffle(&mut unvisited);
-        for at in 0..self.threads.len() {
-            if self.threads[at].is_stuck {
-                self.threads[at].is_stuck = false;
-                self.threads[at].runs = false;
-            }
-        }
         while let Some(task) = unvisited.pop() {
             let Some(at) = self.threads.iter().position(|it| it.task == task) else {
                 continue;
@@ -142,6 +146,8 @@ impl Calls {
                 self.steps(1);
             }
         }
+        self.is_open_taken = true;
+        self.tell_window();
         self.take(ended, what)
     }
 
@@ -186,8 +192,7 @@ impl Calls {
     fn step(&mut self, at: usize) {
         let thread = &mut self.threads[at];
         let draw = self.rng.u32(0..12);
-        if thread.is_stuck {
-        } else if thread.dead {
+        if thread.dead {
             if draw < 4 && (thread.tid != thread.tgid || self.is_alone(at)) {
                 self.ends(at);
             }

@@ -44,8 +44,6 @@ pub(crate) struct Thread {
     pub(crate) is_compat: bool,
     pub(crate) fd: u32,
     pub(crate) member: Option<Member>,
-    /// It runs in a call that nobody knows, and will do so until the next edge.
-    pub(crate) is_stuck: bool,
 }
 
 impl Thread {
@@ -120,7 +118,6 @@ impl Calls {
             is_compat: false,
             fd: 0,
             member: None,
-            is_stuck: false,
         });
         self.threads.len() - 1
     }
