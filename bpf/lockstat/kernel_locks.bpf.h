@@ -240,6 +240,7 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 		__sync_fetch_and_add(&kernel_lock_losses.unended, waits->depth - at - 1);
 		waits->depth = at + 1;
 		wait = &waits->waits[at];
+		pass_edge(wait, task, now);
 		end_part(wait, now);
 	} else {
 		wait = push_wait(waits, flags);

@@ -198,7 +198,7 @@ static __always_inline void count_wait(struct lock_wait *wait, struct task_struc
 }
 
 /* From the closing iterator: what has passed so far belongs to the interval that ended at edge_ns. */
-static __always_inline void count_open_wait(struct lock_wait *wait, struct task_struct *task)
+static __noinline void count_open_wait(struct lock_wait *wait, struct task_struct *task)
 {
 	/* Its owner may be about to begin it. */
 	if (!wait->begin_ns || wait->begin_ns >= edge_ns || wait->reported_ns >= edge_ns)
@@ -209,15 +209,19 @@ static __always_inline void count_open_wait(struct lock_wait *wait, struct task_
 	wait->spin_ns = wait->block_ns = wait->run_queue_ns = 0;
 }
 
-/* A wait that is over at `now`. An interval may have ended meanwhile, behind that moment or before it, and the iterator may not have
- * come by.
- */
+/* An interval may have ended, and the iterator not have come by yet: what follows is of the next one. */
+static __always_inline void pass_edge(struct lock_wait *wait, struct task_struct *task, __u64 now)
+{
+	if (edge_ns && now > edge_ns)
+		count_open_wait(wait, task);
+}
+
+/* A wait that is over at `now`, which may lie before the end of an interval or behind it. */
 static __always_inline void count_ended_wait(struct lock_wait *wait, struct task_struct *task, __u64 now)
 {
 	bool is_before_edge = edge_ns && now <= edge_ns;
 
-	if (edge_ns && !is_before_edge)
-		count_open_wait(wait, task);
+	pass_edge(wait, task, now);
 	count_wait(wait, task, is_before_edge ? open_epoch : epoch, now, false);
 }
 

@@ -196,6 +196,7 @@ static __noinline void name_lock(struct lock_wait *wait, struct task_struct *tas
 {
 	struct lock_name name = {};
 	__u32 *cpu;
+	struct task_struct *leader;
 	long error;
 
 	if (is_lock_named(&wait->lock))
@@ -207,7 +208,8 @@ static __noinline void name_lock(struct lock_wait *wait, struct task_struct *tas
 		name.number = *cpu;
 	} else if (wait->lock.tgid) {
 		name.kind = LOCK_NAME_MMAP;
-		BPF_CORE_READ_INTO(&name.text, task, group_leader, comm);
+		leader = BPF_CORE_READ(task, group_leader);
+		bpf_core_read(&name.text, sizeof(leader->comm), &leader->comm);
 	}
 	read_slab(&name, wait->lock.address);
 	if (!name.kind && wait->lock.class == KERNEL_MUTEX)

@@ -312,7 +312,7 @@ impl Book {
     pub(crate) fn is_over_at(&mut self, mut wait: Wait, upto: u64, end: End, edge: Option<Edge>) {
         let half = match edge {
             Some(edge) if upto <= edge.ns => edge.half,
-            Some(edge) if wait.begin_ns < edge.ns => {
+            Some(edge) if wait.told_ns.unwrap_or(wait.begin_ns) < edge.ns => {
                 self.carry(&mut wait, edge);
                 self.half
             }

@@ -43,15 +43,15 @@ impl Owners {
         [self.rows(half), self.book.take(edge.half)]
     }
 
-    /// True: what the thread does next is told apart from what it did before the interval's end. Time on a run queue and the end of
-    /// spinning are not: they are sums.
+    /// True: what the thread does next is told apart from what it did before the interval's end. Time on a run queue is not: it is a
+    /// sum.
     fn is_split_well(&self, at: usize, edge: Edge) -> bool {
         let thread = &self.threads[at];
         let mut lasting = thread
             .waits
             .iter()
             .filter(|wait| wait.wait.begin_ns < edge.ns);
-        self.is_over() || lasting.all(|wait| thread.place != Place::Queued && !wait.is_spinning)
+        self.is_over() || lasting.all(|_| thread.place != Place::Queued)
     }
 
     fn comes_by(&mut self) {

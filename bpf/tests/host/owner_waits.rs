@@ -1,6 +1,6 @@
 //! Waits that begin, and whom they are for.
 
-use super::locks::{MUTEX, READ, SPIN};
+use super::locks::{READ, SPIN};
 use super::{DEEPEST, Owners, Place, STRANGER, THREADS, Waiting};
 use crate::futex_account::{Holder, OWNER, WAKER, Wait};
 
@@ -85,14 +85,6 @@ impl Owners {
             .waits
             .iter()
             .rposition(|wait| wait.lock == lock);
-        // A part that ends behind an interval's end, before the iterator comes by, is not split: that is a sum.
-        let is_split = |at: usize| {
-            let edge = self.threads[at].edge;
-            edge.is_none_or(|edge| self.now <= edge.ns || self.is_over())
-        };
-        if found.is_some() && self.locks[lock].class.flags().contains(&MUTEX) && !is_split(at) {
-            return self.ends(at);
-        }
         let mut flags = match flags {
             Some(flags) => flags,
             None => *self
@@ -115,6 +107,12 @@ impl Owners {
         if let Some(found) = goes_on {
             self.lost.unended += (depth - found - 1) as u64;
             self.threads[at].waits.truncate(found + 1);
+            let passed = self.threads[at].edge.filter(|edge| self.now > edge.ns);
+            if let Some(edge) = passed {
+                let waiting = self.threads[at].waits.pop().expect("it goes on");
+                let waiting = self.is_left_open(waiting, edge);
+                self.threads[at].waits.push(waiting);
+            }
         } else {
             if let Some(found) = found {
                 self.lost.unended += (depth - found) as u64;
