@@ -6,6 +6,10 @@ mod ends;
 mod forms;
 #[expect(dead_code, reason = "it has machines for tools, too")]
 mod host;
+#[path = "host/unwind_kept.rs"]
+mod kept;
+#[path = "host/unwind_kernels.rs"]
+mod kernels;
 #[path = "host/unwind_layout.rs"]
 mod layout;
 #[path = "host/unwind_memory.rs"]
