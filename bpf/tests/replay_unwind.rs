@@ -26,8 +26,10 @@ mod world;
 use fastrand::Rng;
 
 use host::Host;
+use host::machine::Task;
+use kept::{HEADER, HIGH_WATER, USER, wakes};
 use layout::{Changes, Layout};
-use stack::{AUTO, Asked, CFI, FP, Stack, Truth};
+use stack::{AUTO, Asked, CFI, DEPTH, FP, NO_TABLE, Stack, Truth};
 use unwinder::{Process, Unwinder};
 use world::{Backing, World};
 
@@ -59,43 +61,59 @@ fn asked(rng: &mut Rng) -> Asked {
     }
 }
 
-fn walk(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, generation: u32) -> Option<()> {
-    let mut world = World::drawn(rng, asked.unlisted);
-    let truth = Stack::make(&mut world, rng, asked)?;
-    world.make_tables(rng);
+/// What the kernel may lack without changing a walk.
+const LACKED: [&str; 2] = ["BPF_FUNC_task_pt_regs", "BPF_FUNC_get_current_task_btf"];
+
+/// A thread of a program, whose process is listed, or in a list of before its exec, or in none; the kernel knows its mappings, if it
+/// can tell.
+fn prepare(unwinder: &Unwinder, rng: &mut Rng, world: &World, asked: Asked, generation: u32) -> Task {
     unwinder.forget();
     let vdso = world.modules.iter().find(|it| it.backing == Backing::Vdso);
     let start_stack = rng.u64(1..);
     let task = unwinder.thread(TGID, 0, true, start_stack, vdso.map_or(3, |it| it.begin));
-    let mut layout = Layout::store(unwinder, rng, &world);
-    // One that is listed wrongly is one that is not.
-    let is_stale = asked.unlisted || !asked.by_tables;
-    if !is_stale || rng.bool() {
+    let mut layout = Layout::store(unwinder, rng, world);
+    let may_list = asked.mode == FP || asked.compat || (asked.by_tables && !asked.unlisted);
+    if (asked.by_tables && !asked.unlisted) || rng.bool() {
         let process = Process {
-            start_stack: start_stack.wrapping_add(u64::from(is_stale)),
+            start_stack: start_stack.wrapping_add(u64::from(!may_list)),
             generation,
             ..Process::default()
         };
-        let process = layout.list(unwinder, rng, &world, process);
+        let process = layout.list(unwinder, rng, world, process);
         unwinder.process(TGID, Some(&process));
     }
-    let changes = [Changes::Apart, Changes::Asked, Changes::InFront][rng.usize(0..3)];
-    if changes == Changes::InFront {
+    let changes = [Changes::Apart, Changes::Asked, Changes::InFront, Changes::Named][rng.usize(0..4)];
+    if matches!(changes, Changes::InFront | Changes::Named) {
         unwinder.lack("inode->i_ctime_sec");
     }
-    layout.plant(unwinder, rng, &world, task, changes);
-    if !asked.by_tables {
+    if changes == Changes::InFront {
+        unwinder.lack("old->__i_ctime");
+    }
+    layout.plant(unwinder, rng, world, task, changes);
+    if !asked.by_tables && !may_list {
         unwinder.lack("struct mm_struct, mm_mt");
     }
+    for what in LACKED {
+        if rng.bool() {
+            unwinder.lack(what);
+        }
+    }
     unwinder.walk_by(asked.mode);
+    task
+}
+
+fn walk(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, generation: u32) -> Option<()> {
+    let mut world = World::drawn(rng, asked.unlisted);
+    let truth = Stack::make(&mut world, rng, asked)?;
+    world.make_tables(rng);
+    let task = prepare(unwinder, rng, &world, asked, generation);
     unwinder.remember(&world.memory);
     assert_walked(unwinder, rng, asked, &truth, task);
     Some(())
 }
 
-fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth, task: host::machine::Task) {
-    unwinder.set(1, rng.u32(0..8), task);
-    let slot = rng.u32(0..4);
+/// Walked twice, it is sent once.
+fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth, task: Task) {
     // What the kernel keeps of a thread outside of it may be anything.
     let mut registers = truth.registers;
     if asked.outside {
@@ -104,29 +122,47 @@ fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth
         }
     }
     unwinder.enter(task, &registers);
-    for turn in 0..2 {
-        let id = if asked.outside {
+    let unread = [0, HIGH_WATER, HIGH_WATER + 1][rng.usize(0..3)];
+    unwinder.ring(false, unread);
+    let (now, cpu, slot) = (rng.u64(..), rng.u32(0..8), rng.u32(0..4));
+    unwinder.set(now, cpu, task);
+    let before = unwinder.lost();
+    let walk = || {
+        if asked.outside {
             unwinder.user_stack_from(slot, task, TGID, truth.from)
         } else {
             unwinder.user_stack(slot, task, TGID)
-        };
-        let sent = unwinder.take_sent();
-        let told = unwinder.walked(slot);
-        let same = std::iter::zip(told.stack(), &truth.addresses).take_while(|(a, b)| a == b);
-        let same = same.count();
-        let last = truth.addresses[same.saturating_sub(1)];
-        assert!(
-            told.stack() == truth.addresses && told.end == truth.end,
-            "turn {turn}, {asked:?}: {} frames of {}, {same} alike, end {} for {}; behind {last:#x}, {:x?}",
-            told.depth,
-            truth.addresses.len(),
-            told.end,
-            truth.end,
-            &truth.plans[same.saturating_sub(2)..same]
-        );
-        assert!(id > 1);
-        assert!(sent.is_some() || turn == 1 || truth.addresses.len() < 3, "not sent");
+        }
+    };
+    let id = walk();
+    let told = unwinder.walked(slot);
+    let same = std::iter::zip(told.stack(), &truth.addresses).take_while(|(a, b)| a == b);
+    let same = same.count();
+    assert!(
+        told.stack() == truth.addresses && told.end == truth.end,
+        "{asked:?}: {} frames of {}, {same} alike, end {} for {}, behind {:x?}",
+        told.depth,
+        truth.addresses.len(),
+        told.end,
+        truth.end,
+        &truth.plans[same.saturating_sub(2)..same]
+    );
+    let lacks_tables = asked.mode != FP && !asked.compat && (!asked.by_tables || truth.end == NO_TABLE);
+    if let Some((sent, [bytes, flags])) = unwinder.take_sent() {
+        assert_eq!((sent.id, sent.time_ns, sent.tgid, sent.kind), (id, now, TGID, USER));
+        assert_eq!(sent.stack(), truth.addresses);
+        assert_eq!(bytes, HEADER + 8 * truth.addresses.len() as u64);
+        assert_eq!(flags, wakes(lacks_tables, unread), "{asked:?}");
     }
+    let searched = unwinder.searches();
+    assert_eq!(walk(), id, "the second time");
+    assert!(unwinder.take_sent().is_none(), "sent twice");
+    // Rules are kept by address; of several, one may take another's place.
+    let is_one = truth.addresses.iter().all(|pc| *pc == truth.addresses[0]);
+    let is_kept = unwinder.searches() == searched;
+    assert!(is_kept || !is_one || asked.unlisted, "{asked:?}: searched again");
+    let cut = unwinder.lost()[3] - before[3];
+    assert_eq!(cut, if truth.end == DEPTH { 2 } else { 0 });
 }
 
 #[test]

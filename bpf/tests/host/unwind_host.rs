@@ -218,6 +218,12 @@ impl Unwinder {
         }
     }
 
+    /// How often tables have been searched, in parts of a search.
+    pub(crate) fn searches(&self) -> u64 {
+        // SAFETY: its type.
+        unsafe { self.call::<unsafe extern "C" fn() -> u64>("host_searches")() }
+    }
+
     /// What lies in a scratch.
     pub(crate) fn walked(&self, slot: u32) -> Record {
         let mut record = Record::EMPTY;

@@ -139,7 +139,9 @@ pub(crate) enum Changes {
     Apart,
     /// With a bit above the nanoseconds: somebody has asked.
     Asked,
+    /// As times of the kernel's own, in front of the inode: the older name, and the one between.
     InFront,
+    Named,
 }
 
 /// Its address.
@@ -162,7 +164,7 @@ fn mapping(unwinder: &Unwinder, rng: &mut Rng, module: &Module, index: u32, task
         // SAFETY: its type.
         file = unsafe { unwinder.call::<Open>("host_open")(inode, device, seconds, ns | asked) };
     }
-    if changes == Changes::InFront && !file.is_null() {
+    if matches!(changes, Changes::InFront | Changes::Named) && !file.is_null() {
         // SAFETY: its type.
         key.changed_ns = unsafe { unwinder.call::<unsafe extern "C" fn(Task) -> u64>("host_changed_in_front")(file) };
     }
@@ -198,7 +200,7 @@ fn tree(unwinder: &Unwinder, rng: &mut Rng, ends: Vec<(u64, u64)>) -> u64 {
                 true => (2, 16),
                 false => (3, 10),
             };
-            let few = if rng.bool() { slots } else { rng.usize(5..=slots) };
+            let few = if rng.bool() { slots } else { rng.usize(3..=slots) };
             let (own, rest) = left.split_at(left.len().min(few));
             above.push((own[own.len() - 1].0, node(unwinder, rng, kind, slots, own)));
             left = rest;

@@ -234,7 +234,9 @@ impl<'w> Stack<'w> {
         match self.back {
             Return::Here => {
                 self.registers[at::IP] = ip;
-                if !self.state.exact {
+                // An interrupt may come where a system call has just returned to.
+                let returned = self.registers[at::ORIG_AX] == u64::MAX && !self.kept.contains(&at::CX) && self.rng.bool();
+                if !self.state.exact || returned {
                     self.registers[at::CX] = ip;
                 }
             }

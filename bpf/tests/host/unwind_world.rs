@@ -66,7 +66,7 @@ impl World {
     pub(crate) fn drawn(rng: &mut Rng, unlisted: bool) -> Self {
         let mut at = [0x40_0000, 0x5555_5555_4000, 0x7fff_e000_0000][rng.usize(0..3)];
         let mut modules = Vec::new();
-        for number in 0..[1, 2, 3, 8, 9, 20, 40][rng.usize(0..7)] {
+        for number in 0..[1, 2, 3, 8, 9, 20, 40, 90][rng.usize(0..8)] {
             at += [0, 0, PAGE, 0x10_0000][rng.usize(0..4)];
             let length = PAGE * rng.u64(1..6);
             let backing = match rng.u32(0..12) {
