@@ -1,5 +1,7 @@
 //! The unwinder's programs on random programs and stacks of which the walk is known, and on memory that holds anything.
 
+#[path = "host/unwind_code.rs"]
+mod code;
 #[path = "host/unwind_ends.rs"]
 mod ends;
 #[path = "host/unwind_forms.rs"]
@@ -29,7 +31,8 @@ use host::Host;
 use host::machine::Task;
 use kept::{HEADER, HIGH_WATER, USER, wakes};
 use layout::{Changes, Layout};
-use stack::{AUTO, Asked, CFI, DEPTH, FP, NO_TABLE, Stack, Truth};
+use stack::{AUTO, Asked, CFI, DEPTH, FP, NO_TABLE, ROOT, Stack, Truth};
+use unwind::Rule;
 use unwinder::{Process, Unwinder};
 use world::{Backing, World};
 
@@ -109,7 +112,22 @@ fn walk(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, generation: u32) -> Op
     let task = prepare(unwinder, rng, &world, asked, generation);
     unwinder.remember(&world.memory);
     assert_walked(unwinder, rng, asked, &truth, task);
+    if asked.by_tables && !asked.unlisted {
+        assert_other_list(unwinder, &world, &truth, task);
+    }
     Some(())
+}
+
+/// What was found in a list is not taken for what another of the same process says: here, that all code is outermost.
+fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Task) {
+    let process = unwinder.process_of(TGID).expect("it is listed");
+    unwinder.rules(&vec![Rule::END.to_bytes(); world.rules.len()]);
+    let generation = process.generation + (1 << 20);
+    unwinder.process(TGID, Some(&Process { generation, ..process }));
+    unwinder.user_stack_from(0, task, TGID, truth.from);
+    let told = unwinder.walked(0);
+    assert_eq!((told.stack(), told.end), (&truth.from[..1], ROOT));
+    while unwinder.take_sent().is_some() {}
 }
 
 /// Walked twice, it is sent once.

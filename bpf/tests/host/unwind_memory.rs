@@ -52,6 +52,9 @@ impl Memory {
     }
 
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         self.take(at, bytes.len() as u64);
         for (at, byte) in (at..).zip(bytes) {
             let page = self.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize]);
