@@ -8,6 +8,8 @@ mod ends;
 mod forms;
 #[expect(dead_code, reason = "it has machines for tools, too")]
 mod host;
+#[path = "host/unwind_hostile.rs"]
+mod hostile;
 #[path = "host/unwind_kept.rs"]
 mod kept;
 #[path = "host/unwind_kernels.rs"]
@@ -53,7 +55,11 @@ fn asked(rng: &mut Rng) -> Asked {
     let is_unknown = rng.u32(0..8) == 0;
     let by_tables = mode != FP && !compat && !is_unknown;
     let deep = [125, 126, 127, 128, 129, 200];
-    let depth = if rng.u32(0..6) == 0 { deep[rng.usize(0..6)] } else { rng.usize(1..20) };
+    let depth = if rng.u32(0..6) == 0 {
+        deep[rng.usize(0..6)]
+    } else {
+        rng.usize(1..20)
+    };
     Asked {
         mode,
         compat,
@@ -69,7 +75,13 @@ const LACKED: [&str; 2] = ["BPF_FUNC_task_pt_regs", "BPF_FUNC_get_current_task_b
 
 /// A thread of a program, whose process is listed, or in a list of before its exec, or in none; the kernel knows its mappings, if it
 /// can tell.
-fn prepare(unwinder: &Unwinder, rng: &mut Rng, world: &World, asked: Asked, generation: u32) -> Task {
+fn prepare(
+    unwinder: &Unwinder,
+    rng: &mut Rng,
+    world: &World,
+    asked: Asked,
+    generation: u32,
+) -> Task {
     unwinder.forget();
     let vdso = world.modules.iter().find(|it| it.backing == Backing::Vdso);
     let start_stack = rng.u64(1..);
@@ -85,7 +97,12 @@ fn prepare(unwinder: &Unwinder, rng: &mut Rng, world: &World, asked: Asked, gene
         let process = layout.list(unwinder, rng, world, process);
         unwinder.process(TGID, Some(&process));
     }
-    let changes = [Changes::Apart, Changes::Asked, Changes::InFront, Changes::Named][rng.usize(0..4)];
+    let changes = [
+        Changes::Apart,
+        Changes::Asked,
+        Changes::InFront,
+        Changes::Named,
+    ][rng.usize(0..4)];
     if matches!(changes, Changes::InFront | Changes::Named) {
         unwinder.lack("inode->i_ctime_sec");
     }
@@ -123,7 +140,13 @@ fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Ta
     let process = unwinder.process_of(TGID).expect("it is listed");
     unwinder.rules(&vec![Rule::END.to_bytes(); world.rules.len()]);
     let generation = process.generation + (1 << 20);
-    unwinder.process(TGID, Some(&Process { generation, ..process }));
+    unwinder.process(
+        TGID,
+        Some(&Process {
+            generation,
+            ..process
+        }),
+    );
     unwinder.user_stack_from(0, task, TGID, truth.from);
     let told = unwinder.walked(0);
     assert_eq!((told.stack(), told.end), (&truth.from[..1], ROOT));
@@ -165,9 +188,13 @@ fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth
         truth.end,
         &truth.plans[same.saturating_sub(2)..same]
     );
-    let lacks_tables = asked.mode != FP && !asked.compat && (!asked.by_tables || truth.end == NO_TABLE);
+    let lacks_tables =
+        asked.mode != FP && !asked.compat && (!asked.by_tables || truth.end == NO_TABLE);
     if let Some((sent, [bytes, flags])) = unwinder.take_sent() {
-        assert_eq!((sent.id, sent.time_ns, sent.tgid, sent.kind), (id, now, TGID, USER));
+        assert_eq!(
+            (sent.id, sent.time_ns, sent.tgid, sent.kind),
+            (id, now, TGID, USER)
+        );
         assert_eq!(sent.stack(), truth.addresses);
         assert_eq!(bytes, HEADER + 8 * truth.addresses.len() as u64);
         assert_eq!(flags, wakes(lacks_tables, unread), "{asked:?}");
@@ -178,7 +205,10 @@ fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth
     // Rules are kept by address; of several, one may take another's place.
     let is_one = truth.addresses.iter().all(|pc| *pc == truth.addresses[0]);
     let is_kept = unwinder.searches() == searched;
-    assert!(is_kept || !is_one || asked.unlisted, "{asked:?}: searched again");
+    assert!(
+        is_kept || !is_one || asked.unlisted,
+        "{asked:?}: searched again"
+    );
     let cut = unwinder.lost()[3] - before[3];
     assert_eq!(cut, if truth.end == DEPTH { 2 } else { 0 });
 }

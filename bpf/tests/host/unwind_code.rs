@@ -54,12 +54,20 @@ fn frames_in_the_making_are_recognised_by_their_code() {
         let truth = form.exit as u32 + u32::from(form.saves_bp);
         assert_eq!(unwinder.find_exit(ip, exact), truth, "{form:x?} {calls:x?}");
         if form.exact {
-            assert_eq!(unwinder.find_exit(ip, false), 0, "{form:x?} where a call returns to");
+            assert_eq!(
+                unwinder.find_exit(ip, false),
+                0,
+                "{form:x?} where a call returns to"
+            );
         }
         // Neither its code, nor the return address, nor the call before that may be missing.
         let lost = [ip, STACK + form.exit - 8, CALLER - 8][rng.usize(0..3)];
         memory.lose(lost);
-        assert_eq!(unwinder.find_exit(ip, exact), 0, "{form:x?} without {lost:#x}");
+        assert_eq!(
+            unwinder.find_exit(ip, exact),
+            0,
+            "{form:x?} without {lost:#x}"
+        );
     }
 }
 
@@ -95,7 +103,9 @@ fn is_odd(code: &[u8]) -> bool {
         &[0x48, 0x8b, 0xec, 0x48, 0x83, 0xc5],
         &[0x48, 0x83, 0xc5],
     ];
-    let amount = after.iter().find_map(|bytes| code.strip_prefix(*bytes)?.first());
+    let amount = after
+        .iter()
+        .find_map(|bytes| code.strip_prefix(*bytes)?.first());
     amount.is_some_and(|bytes| matches!(bytes % 8, 1 | 7))
 }
 
@@ -119,7 +129,11 @@ fn both_walkers_recognise_the_same_code() {
         form.code.resize(8, rng.u8(..));
         for _ in 0..rng.u32(0..3) {
             let at = rng.usize(0..8);
-            form.code[at] = if rng.bool() { form.code[at] ^ 1 << rng.u32(0..8) } else { rng.u8(..) };
+            form.code[at] = if rng.bool() {
+                form.code[at] ^ 1 << rng.u32(0..8)
+            } else {
+                rng.u8(..)
+            };
         }
         if rng.u32(0..3) == 0 {
             let at = rng.usize(0..calls.len());
@@ -143,7 +157,11 @@ fn both_walkers_recognise_the_same_code() {
         let caller = frame.caller(Rule::UNCOVERED, |at| memory.word(at));
         let truth = caller.map_or(0, |it| (it.sp - STACK) as u32 + u32::from(it.bp.is_some()));
         recognised += u32::from(truth > 0);
-        assert_eq!(unwinder.find_exit(ip, exact), truth, "{form:x?} {calls:x?} {exact}");
+        assert_eq!(
+            unwinder.find_exit(ip, exact),
+            truth,
+            "{form:x?} {calls:x?} {exact}"
+        );
     }
     assert!(recognised > 2_000, "{recognised} of 20000");
 }

@@ -40,7 +40,11 @@ impl Stack<'_> {
             }
             7 => {
                 let plan = self.by_signal()?;
-                if self.rng.bool() { Self::returns_nowhere(plan) } else { self.is_unreadable(plan) }
+                if self.rng.bool() {
+                    Self::returns_nowhere(plan)
+                } else {
+                    self.is_unreadable(plan)
+                }
             }
             _ => self.end_by_frame_pointer(),
         }
@@ -74,7 +78,13 @@ impl Stack<'_> {
         if at < self.state.sp {
             return None;
         }
-        plan.hole = Some(at + if bytes == 8 { 0 } else { self.rng.u64(0..bytes) });
+        plan.hole = Some(
+            at + if bytes == 8 {
+                0
+            } else {
+                self.rng.u64(0..bytes)
+            },
+        );
         plan.end = Some(UNREADABLE);
         Some(plan)
     }
@@ -84,7 +94,11 @@ impl Stack<'_> {
         let high = 8 * self.rng.i64(-8..8);
         let any = at::DWARF[self.rng.usize(0..14)].0;
         if !self.state.leaf {
-            let number = if self.state.bx.is_some() { any.max(4) } else { any };
+            let number = if self.state.bx.is_some() {
+                any.max(4)
+            } else {
+                any
+            };
             return Some(self.ends_by(rule(Cfa::Register, pack(high, number)?), UNSUPPORTED));
         }
         let mut plan = Plan::on(self.state);

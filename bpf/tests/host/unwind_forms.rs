@@ -56,7 +56,10 @@ fn epilogue(rng: &mut Rng) -> Form {
         // Of eight bytes that are looked at, seven are the addition.
         1 if !saves_bp => {
             let popped = 8 * rng.u32(0..1 << 12);
-            (bytes(&[&[0x48, 0x81, 0xc4], &popped.to_le_bytes()]), u64::from(popped))
+            (
+                bytes(&[&[0x48, 0x81, 0xc4], &popped.to_le_bytes()]),
+                u64::from(popped),
+            )
         }
         _ => (condition(rng), 0),
     };
@@ -102,13 +105,28 @@ fn hotspot(rng: &mut Rng) -> Form {
     let exit = u64::from(words) + 16;
     match rng.u32(0..4) {
         // sub $imm32,%rsp
-        0 => form(vec![0x48, 0x81, 0xec, rng.u8(0..0x80), 0, 0, 0], 8, false, true),
+        0 => form(
+            vec![0x48, 0x81, 0xec, rng.u8(0..0x80), 0, 0, 0],
+            8,
+            false,
+            true,
+        ),
         // mov %rbp,disp8(%rsp); mov %rsp,%rbp
-        1 => form(vec![0x48, 0x89, 0x6c, 0x24, words, 0x48, 0x8b, 0xec], exit, false, true),
+        1 => form(
+            vec![0x48, 0x89, 0x6c, 0x24, words, 0x48, 0x8b, 0xec],
+            exit,
+            false,
+            true,
+        ),
         // mov %rsp,%rbp; add $imm8,%rbp
         2 => Form {
             before: vec![0x90],
-            ..form(vec![0x48, 0x8b, 0xec, 0x48, 0x83, 0xc5, words], exit, true, true)
+            ..form(
+                vec![0x48, 0x8b, 0xec, 0x48, 0x83, 0xc5, words],
+                exit,
+                true,
+                true,
+            )
         },
         // add $imm8,%rbp
         _ => form(vec![0x48, 0x83, 0xc5, words], exit, true, true),

@@ -122,7 +122,9 @@ impl Unwinder {
     pub(crate) fn lack(&self, what: &str) {
         let what = CString::new(what).expect("no zeros");
         // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(*const std::ffi::c_char)>("host_lack")(what.as_ptr()) };
+        unsafe {
+            self.call::<unsafe extern "C" fn(*const std::ffi::c_char)>("host_lack")(what.as_ptr())
+        };
     }
 
     pub(crate) fn walk_by(&self, mode: u32) {
@@ -179,7 +181,14 @@ impl Unwinder {
         }
     }
 
-    pub(crate) fn thread(&self, tgid: u32, flags: u32, memory: bool, start_stack: u64, vdso: u64) -> Task {
+    pub(crate) fn thread(
+        &self,
+        tgid: u32,
+        flags: u32,
+        memory: bool,
+        start_stack: u64,
+        vdso: u64,
+    ) -> Task {
         // SAFETY: its type.
         unsafe {
             type Make = unsafe extern "C" fn(u32, u32, bool, u64, u64) -> Task;
@@ -189,7 +198,9 @@ impl Unwinder {
 
     pub(crate) fn enter(&self, task: Task, registers: &Registers) {
         // SAFETY: its type; the task lives until the host forgets it.
-        unsafe { self.call::<unsafe extern "C" fn(Task, *const Registers)>("host_enter")(task, registers) };
+        unsafe {
+            self.call::<unsafe extern "C" fn(Task, *const Registers)>("host_enter")(task, registers)
+        };
     }
 
     pub(crate) fn remember(&self, memory: &Memory) {
@@ -228,7 +239,12 @@ impl Unwinder {
     pub(crate) fn walked(&self, slot: u32) -> Record {
         let mut record = Record::EMPTY;
         // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(u32, *mut Record)>("host_walked")(slot, &raw mut record) };
+        unsafe {
+            self.call::<unsafe extern "C" fn(u32, *mut Record)>("host_walked")(
+                slot,
+                &raw mut record,
+            )
+        };
         record
     }
 

@@ -47,7 +47,11 @@ impl Unwinder {
 
 /// Whether the reader is woken for a record.
 pub(crate) fn wakes(urgent: bool, unread: u64) -> u64 {
-    if urgent || unread > HIGH_WATER { WAKES } else { SLEEPS }
+    if urgent || unread > HIGH_WATER {
+        WAKES
+    } else {
+        SLEEPS
+    }
 }
 
 /// Kind, end, process's address space, addresses.
@@ -76,8 +80,13 @@ impl Kept<'_> {
             self.unread = [0, HIGH_WATER, HIGH_WATER + 1][self.rng.usize(0..3)];
             self.unwinder.ring(self.ring_is_full, self.unread);
         }
-        self.unwinder.set(self.now, self.rng.u32(0..8), self.tasks[0]);
-        if self.rng.bool() { self.kernel() } else { self.user() }
+        self.unwinder
+            .set(self.now, self.rng.u32(0..8), self.tasks[0]);
+        if self.rng.bool() {
+            self.kernel()
+        } else {
+            self.user()
+        }
     }
 
     fn kernel(&mut self) {
@@ -87,7 +96,9 @@ impl Kept<'_> {
         addresses[0] = self.rng.u64(0..3);
         let length = (depth * 8) as i64;
         let bytes = [length, length, length, 0, -EFAULT, -1, -22][self.rng.usize(0..7)];
-        let id = self.unwinder.kernel_stack(self.rng.u32(0..4), &addresses, bytes);
+        let id = self
+            .unwinder
+            .kernel_stack(self.rng.u32(0..4), &addresses, bytes);
         if bytes <= 0 {
             self.lost[2] += u64::from(bytes < 0 && bytes != -EFAULT);
             assert_eq!(id, 0, "{bytes}");
@@ -111,7 +122,9 @@ impl Kept<'_> {
         };
         self.unwinder.remember(&self.memory);
         let (slot, task, tgid) = (self.rng.u32(0..4), self.tasks[process], 70 + process as u32);
-        let id = self.unwinder.user_stack_from(slot, task, tgid, [ip, 0x7000, bp]);
+        let id = self
+            .unwinder
+            .user_stack_from(slot, task, tgid, [ip, 0x7000, bp]);
         self.told(id, (USER, end, process as u64 + 1, addresses), tgid, false);
     }
 
@@ -130,8 +143,14 @@ impl Kept<'_> {
         }
         let (record, [bytes, flags]) = sent.expect("it is new");
         assert!(id > 1 && self.ids.insert(id), "another's, or none: {id}");
-        assert_eq!((record.id, record.time_ns, record.tgid), (id, self.now, tgid));
-        assert_eq!((record.kind, record.end, record.stack()), (content.0, content.1, &content.3[..]));
+        assert_eq!(
+            (record.id, record.time_ns, record.tgid),
+            (id, self.now, tgid)
+        );
+        assert_eq!(
+            (record.kind, record.end, record.stack()),
+            (content.0, content.1, &content.3[..])
+        );
         assert_eq!(bytes, HEADER + 8 * content.3.len() as u64);
         assert_eq!(flags, wakes(urgent, self.unread));
         self.sent.insert(content, id);
@@ -193,7 +212,11 @@ fn tasks_without_memory_have_no_user_stack() {
         let task = unwinder.thread(5, flags, memory, 1, 0);
         unwinder.enter(task, &registers);
         unwinder.set(1, 0, task);
-        assert_eq!(unwinder.user_stack(0, task, 5) > 0, has_stack, "{memory}, {flags:x}");
+        assert_eq!(
+            unwinder.user_stack(0, task, 5) > 0,
+            has_stack,
+            "{memory}, {flags:x}"
+        );
         unwinder.take_sent();
     }
 }
@@ -210,7 +233,10 @@ fn scratches_are_one_contexts_at_a_time() {
         unwinder.set(1, cpu, std::ptr::null_mut());
         let own = &mut claimed[cpu as usize];
         if rng.u32(0..5) < 2 && !own.is_empty() {
-            let slot = *own.iter().nth(rng.usize(0..own.len())).expect("one of them");
+            let slot = *own
+                .iter()
+                .nth(rng.usize(0..own.len()))
+                .expect("one of them");
             own.remove(&slot);
             // SAFETY: its type.
             unsafe { unwinder.call::<unsafe extern "C" fn(u32)>("host_release")(slot) };
@@ -219,7 +245,10 @@ fn scratches_are_one_contexts_at_a_time() {
         // SAFETY: its type.
         let slot = unsafe { unwinder.call::<unsafe extern "C" fn() -> i32>("host_claim")() };
         match u32::try_from(slot) {
-            Ok(slot) => assert!(own.insert(slot) && own.len() <= SCRATCHES, "{slot} of {own:?}"),
+            Ok(slot) => assert!(
+                own.insert(slot) && own.len() <= SCRATCHES,
+                "{slot} of {own:?}"
+            ),
             Err(_) => assert_eq!(own.len(), SCRATCHES, "there is another than {own:?}"),
         }
     }
@@ -275,7 +304,9 @@ fn mappings_are_inherited_and_forgotten() {
             }
             _ => {
                 // SAFETY: its type.
-                unsafe { unwinder.call::<unsafe extern "C" fn(Task, Task)>("host_forks")(task, child) };
+                unsafe {
+                    unwinder.call::<unsafe extern "C" fn(Task, Task)>("host_forks")(task, child)
+                };
                 if let Some(process) = truth.get(&tgid).copied()
                     && child_tgid > 0
                 {
@@ -284,7 +315,11 @@ fn mappings_are_inherited_and_forgotten() {
             }
         }
         for tgid in 0..5 {
-            assert_eq!(unwinder.process_of(tgid), truth.get(&tgid).copied(), "step {step}, {tgid}");
+            assert_eq!(
+                unwinder.process_of(tgid),
+                truth.get(&tgid).copied(),
+                "step {step}, {tgid}"
+            );
         }
     }
 }

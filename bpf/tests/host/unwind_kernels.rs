@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 
+use crate::host::machine::Task;
 use crate::unwinder::{Registers, Unwinder, at};
 
 /// `struct host_task_facts` of `host/unwind_kept.h`.
@@ -39,7 +40,11 @@ fn told(facts: &Facts, lacked: &[&str]) -> [u64; 7] {
         has(QUEUE) && facts.throttle_count > 0
     };
     [
-        if has(STATE) { facts.state.into() } else { first },
+        if has(STATE) {
+            facts.state.into()
+        } else {
+            first
+        },
         if has(CPU) { facts.cpu.into() } else { first },
         u64::from(facts.on_cpu > 0),
         u64::from(facts.on_rq > 0 && !(has(DELAYED) && facts.delayed > 0)),
@@ -64,7 +69,11 @@ fn tasks_are_read_on_kernels_of_every_age() {
     let unwinder = crate::unwinder();
     let mut rng = Rng::with_seed(1);
     for _ in 0..3_000 {
-        let lacked = some(&mut rng, &unwinder, &[STATE, CPU, DELAYED, THROTTLED, QUEUE, CURRENT]);
+        let lacked = some(
+            &mut rng,
+            &unwinder,
+            &[STATE, CPU, DELAYED, THROTTLED, QUEUE, CURRENT],
+        );
         let facts = Facts {
             first_word: rng.u64(..),
             state: rng.u32(..),
@@ -133,8 +142,8 @@ fn registers_and_arguments_are_read_on_kernels_of_every_age() {
         let (mut arguments, mut says) = ([0; 6], [0; 6]);
         // SAFETY: their types.
         unsafe {
-            type Arguments = unsafe extern "C" fn(crate::host::machine::Task, bool, *mut [u64; 6]);
-            type Says = unsafe extern "C" fn(crate::host::machine::Task, *mut [u64; 6]);
+            type Arguments = unsafe extern "C" fn(Task, bool, *mut [u64; 6]);
+            type Says = unsafe extern "C" fn(Task, *mut [u64; 6]);
             unwinder.call::<Arguments>("host_arguments")(task, compat, &raw mut arguments);
             unwinder.call::<Says>("host_registers_say")(task, &raw mut says);
         }

@@ -17,7 +17,11 @@ impl Space {
     fn drawn(rng: &mut Rng) -> Self {
         // The chunk behind the second is for what does not fit into that.
         let chunks = [rng.u32(1..60), rng.u32(60..100), rng.u32(101..128)];
-        let next = [rng.u32(1..2_000) * 8, rng.u32(1..2_000) * 8, rng.u32(1..2_000) * 8];
+        let next = [
+            rng.u32(1..2_000) * 8,
+            rng.u32(1..2_000) * 8,
+            rng.u32(1..2_000) * 8,
+        ];
         let edge = (chunks[1] + 1) * CHUNK;
         Self { chunks, next, edge }
     }
@@ -92,7 +96,13 @@ impl Layout {
     }
 
     /// The process's list of mappings: those with tables, and some others.
-    pub(crate) fn list(&mut self, unwinder: &Unwinder, rng: &mut Rng, world: &World, process: Process) -> Process {
+    pub(crate) fn list(
+        &mut self,
+        unwinder: &Unwinder,
+        rng: &mut Rng,
+        world: &World,
+        process: Process,
+    ) -> Process {
         let mut words = Vec::new();
         for (module, index) in world.modules.iter().zip(&self.indices) {
             if *index == 0 && rng.bool() {
@@ -115,7 +125,14 @@ impl Layout {
     }
 
     /// Mappings as the kernel has them, and the tables of their files.
-    pub(crate) fn plant(&self, unwinder: &Unwinder, rng: &mut Rng, world: &World, task: Task, changes: Changes) {
+    pub(crate) fn plant(
+        &self,
+        unwinder: &Unwinder,
+        rng: &mut Rng,
+        world: &World,
+        task: Task,
+        changes: Changes,
+    ) {
         let mut ends = Vec::new();
         let mut before = 0;
         for (module, index) in world.modules.iter().zip(&self.indices) {
@@ -145,12 +162,28 @@ pub(crate) enum Changes {
 }
 
 /// Its address.
-fn mapping(unwinder: &Unwinder, rng: &mut Rng, module: &Module, index: u32, task: Task, changes: Changes) -> u64 {
+fn mapping(
+    unwinder: &Unwinder,
+    rng: &mut Rng,
+    module: &Module,
+    index: u32,
+    task: Task,
+    changes: Changes,
+) -> u64 {
     type Open = unsafe extern "C" fn(u64, u32, u64, u32) -> Task;
     type Map = unsafe extern "C" fn(Task, u64, u64, u64, Task) -> u64;
-    let (inode, device, seconds, ns) = (rng.u64(1..), rng.u32(..), rng.u64(0..1 << 33), rng.u32(0..1_000_000_000));
+    let (inode, device, seconds, ns) = (
+        rng.u64(1..),
+        rng.u32(..),
+        rng.u64(0..1 << 33),
+        rng.u32(0..1_000_000_000),
+    );
     let page = rng.u64(0..1 << 20);
-    let asked = if changes == Changes::Asked { 1 << 31 } else { 0 };
+    let asked = if changes == Changes::Asked {
+        1 << 31
+    } else {
+        0
+    };
     let mut key = FileKey::default();
     let mut file = std::ptr::null_mut();
     if matches!(module.backing, Backing::File | Backing::Stale) {
@@ -166,7 +199,9 @@ fn mapping(unwinder: &Unwinder, rng: &mut Rng, module: &Module, index: u32, task
     }
     if matches!(changes, Changes::InFront | Changes::Named) && !file.is_null() {
         // SAFETY: its type.
-        key.changed_ns = unsafe { unwinder.call::<unsafe extern "C" fn(Task) -> u64>("host_changed_in_front")(file) };
+        key.changed_ns = unsafe {
+            unwinder.call::<unsafe extern "C" fn(Task) -> u64>("host_changed_in_front")(file)
+        };
     }
     let table = FileTable {
         shift: module.skip.wrapping_neg(),
@@ -176,7 +211,13 @@ fn mapping(unwinder: &Unwinder, rng: &mut Rng, module: &Module, index: u32, task
     if module.has_table() {
         unwinder.file(&key, &table);
     } else if module.backing == Backing::Stale {
-        unwinder.file(&key, &FileTable { pages: 1 << 20, ..table });
+        unwinder.file(
+            &key,
+            &FileTable {
+                pages: 1 << 20,
+                ..table
+            },
+        );
     }
     let of = if module.backing == Backing::Stale {
         std::ptr::null_mut()
@@ -200,7 +241,11 @@ fn tree(unwinder: &Unwinder, rng: &mut Rng, ends: Vec<(u64, u64)>) -> u64 {
                 true => (2, 16),
                 false => (3, 10),
             };
-            let few = if rng.bool() { slots } else { rng.usize(3..=slots) };
+            let few = if rng.bool() {
+                slots
+            } else {
+                rng.usize(3..=slots)
+            };
             let (own, rest) = left.split_at(left.len().min(few));
             above.push((own[own.len() - 1].0, node(unwinder, rng, kind, slots, own)));
             left = rest;
@@ -230,6 +275,12 @@ fn node(unwinder: &Unwinder, rng: &mut Rng, kind: u32, most: usize, own: &[(u64,
     // SAFETY: its type, and as many as it says.
     unsafe {
         let node = unwinder.call::<Node>("host_node");
-        node(kind, pivots.as_ptr(), most as u32 - 1, slots.as_ptr(), most as u32)
+        node(
+            kind,
+            pivots.as_ptr(),
+            most as u32 - 1,
+            slots.as_ptr(),
+            most as u32,
+        )
     }
 }

@@ -35,7 +35,8 @@ impl Memory {
 
     pub(crate) fn word(&self, from: u64) -> Option<u64> {
         let mut bytes = [0; 8];
-        self.read(from, &mut bytes).then(|| u64::from_le_bytes(bytes))
+        self.read(from, &mut bytes)
+            .then(|| u64::from_le_bytes(bytes))
     }
 
     fn words(at: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
@@ -57,7 +58,10 @@ impl Memory {
         }
         self.take(at, bytes.len() as u64);
         for (at, byte) in (at..).zip(bytes) {
-            let page = self.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize]);
+            let page = self
+                .pages
+                .entry(at / PAGE)
+                .or_insert_with(|| vec![0; PAGE as usize]);
             page[(at % PAGE) as usize] = *byte;
         }
     }
@@ -68,7 +72,9 @@ impl Memory {
 
     /// The page is there, whatever is on it.
     pub(crate) fn map(&mut self, at: u64) {
-        self.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize]);
+        self.pages
+            .entry(at / PAGE)
+            .or_insert_with(|| vec![0; PAGE as usize]);
     }
 
     /// The word of this address is not there any more.
@@ -83,7 +89,12 @@ pub(crate) type Reader = unsafe extern "C" fn(*const c_void, u64, u64, *mut u8) 
 /// # Safety
 ///
 /// `of` is a [`Memory`], `to` has room for `bytes` bytes.
-pub(crate) unsafe extern "C" fn read(of: *const c_void, from: u64, bytes: u64, to: *mut u8) -> bool {
+pub(crate) unsafe extern "C" fn read(
+    of: *const c_void,
+    from: u64,
+    bytes: u64,
+    to: *mut u8,
+) -> bool {
     // SAFETY: by our caller's word.
     let (memory, to) = unsafe {
         let to = std::slice::from_raw_parts_mut(to, usize::try_from(bytes).expect("a length"));

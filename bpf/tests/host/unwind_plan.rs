@@ -92,7 +92,10 @@ impl Plan {
 
     /// `None`: other frames need some of it.
     pub(crate) fn settled(self, memory: &Memory) -> Option<Self> {
-        let is_free = self.reads.iter().all(|(at, bytes)| memory.is_free(*at, *bytes));
+        let is_free = self
+            .reads
+            .iter()
+            .all(|(at, bytes)| memory.is_free(*at, *bytes));
         is_free.then_some(self)
     }
 }
@@ -107,7 +110,11 @@ impl Stack<'_> {
     }
 
     fn draw_cfa(&mut self) -> u64 {
-        let far = if self.rng.u32(0..20) == 0 { 0x12_0000 } else { 0 };
+        let far = if self.rng.u32(0..20) == 0 {
+            0x12_0000
+        } else {
+            0
+        };
         self.state.sp + far + 8 * self.rng.u64(1..=20)
     }
 
@@ -177,13 +184,20 @@ impl Stack<'_> {
             Cfa::Bp => bp?.wrapping_add_signed(offset),
             Cfa::SpDeref | Cfa::BpDeref => {
                 let base = if rule.cfa == Cfa::SpDeref { sp } else { bp? };
-                plan.write(base.wrapping_add_signed(high), further - u64::from(rule.low()))?;
+                plan.write(
+                    base.wrapping_add_signed(high),
+                    further - u64::from(rule.low()),
+                )?;
                 further
             }
             Cfa::Plt => {
                 let threshold = u64::try_from(offset).ok()?;
                 let is_pushed = self.rng.bool();
-                plan.low = Some(if is_pushed { (threshold, 16) } else { (0, threshold) });
+                plan.low = Some(if is_pushed {
+                    (threshold, 16)
+                } else {
+                    (0, threshold)
+                });
                 sp + if is_pushed { 16 } else { 8 }
             }
             Cfa::Register if self.state.leaf => {
@@ -221,7 +235,11 @@ impl Stack<'_> {
             FpMode::Same => self.state.bp,
             FpMode::Lost => None,
             FpMode::AtCfa | FpMode::AtBp => {
-                let base = if rule.fp == FpMode::AtCfa { cfa } else { self.state.bp? };
+                let base = if rule.fp == FpMode::AtCfa {
+                    cfa
+                } else {
+                    self.state.bp?
+                };
                 let saved = self.draw_bp(cfa, false);
                 plan.write(base.wrapping_add_signed(rule.fp_offset.into()), saved)?;
                 Some(saved)

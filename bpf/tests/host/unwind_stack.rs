@@ -89,7 +89,11 @@ impl<'w> Stack<'w> {
     pub(crate) fn make(world: &'w mut World, rng: &'w mut Rng, asked: Asked) -> Option<Truth> {
         let mut registers = [0; 21];
         registers.fill_with(|| rng.u64(1..));
-        let bottom = if asked.compat { 0xff00_0000 } else { 0x7ffd_0000_0000 };
+        let bottom = if asked.compat {
+            0xff00_0000
+        } else {
+            0x7ffd_0000_0000
+        };
         let sp = bottom + rng.u64(0..1 << 12) * if asked.compat { 4 } else { 8 };
         let exact = asked.outside || rng.bool();
         let kept = if exact { vec![] } else { vec![at::CX] };
@@ -168,9 +172,15 @@ impl<'w> Stack<'w> {
     /// One that works out, its code placed and its words written.
     fn draw_step(&mut self, is_last: bool, next_is_last: bool) -> Option<Plan> {
         for _ in 0..60 {
-            let drawn = if is_last { self.draw_end() } else { self.draw_on(next_is_last) };
+            let drawn = if is_last {
+                self.draw_end()
+            } else {
+                self.draw_on(next_is_last)
+            };
             let Some(mut plan) = drawn else { continue };
-            let Some(ip) = self.place(&plan) else { continue };
+            let Some(ip) = self.place(&plan) else {
+                continue;
+            };
             for (at, bytes) in &plan.reads {
                 self.world.memory.take(*at, *bytes);
             }
@@ -184,14 +194,17 @@ impl<'w> Stack<'w> {
                 self.registers[*register] = *value;
                 self.kept.push(*register);
             }
-            let is_rule = plan.rule.is_some_and(|rule| matches!(rule.cfa, unwind::Cfa::Sp | unwind::Cfa::Bp));
+            let is_rule = plan
+                .rule
+                .is_some_and(|rule| matches!(rule.cfa, unwind::Cfa::Sp | unwind::Cfa::Bp));
             if is_rule && !self.state.exact && plan.end.is_none() {
                 self.again.push((ip, plan.rule.unwrap_or_default()));
             }
             let pc = ip - u64::from(!self.state.exact);
             self.deliver(ip);
             self.addresses.push(if plan.is_signal() { ip } else { pc });
-            self.has_tables |= self.asked.by_tables && (!self.asked.unlisted || self.world.has_table(pc));
+            self.has_tables |=
+                self.asked.by_tables && (!self.asked.unlisted || self.world.has_table(pc));
             if plan.is_outermost {
                 plan.end = Some(self.outermost());
             }
@@ -204,7 +217,11 @@ impl<'w> Stack<'w> {
     /// A frame pointer of 0 is a root's, but not of code that may keep none.
     fn outermost(&self) -> u8 {
         let is_unknown = self.asked.mode == AUTO && !self.has_tables;
-        if is_unknown || self.state.leaf { NO_TABLE } else { ROOT }
+        if is_unknown || self.state.leaf {
+            NO_TABLE
+        } else {
+            ROOT
+        }
     }
 
     fn place(&mut self, plan: &Plan) -> Option<u64> {
@@ -212,7 +229,10 @@ impl<'w> Stack<'w> {
             return Some(ip);
         }
         if self.asked.compat || !self.asked.by_tables {
-            return Some(self.rng.u64(1..1 << if self.asked.compat { 32 } else { 47 }));
+            return Some(
+                self.rng
+                    .u64(1..1 << if self.asked.compat { 32 } else { 47 }),
+            );
         }
         let mut before = plan.before.clone();
         if self.state.after_call {
@@ -235,7 +255,9 @@ impl<'w> Stack<'w> {
             Return::Here => {
                 self.registers[at::IP] = ip;
                 // An interrupt may come where a system call has just returned to.
-                let returned = self.registers[at::ORIG_AX] == u64::MAX && !self.kept.contains(&at::CX) && self.rng.bool();
+                let returned = self.registers[at::ORIG_AX] == u64::MAX
+                    && !self.kept.contains(&at::CX)
+                    && self.rng.bool();
                 if !self.state.exact || returned {
                     self.registers[at::CX] = ip;
                 }

@@ -72,7 +72,12 @@ impl World {
             let backing = match rng.u32(0..12) {
                 0 if unlisted => Backing::Anonymous,
                 1 if unlisted => Backing::Stale,
-                2 if unlisted && number > 0 && !modules.iter().any(|it: &Module| it.backing == Backing::Vdso) => {
+                2 if unlisted
+                    && number > 0
+                    && !modules
+                        .iter()
+                        .any(|it: &Module| it.backing == Backing::Vdso) =>
+                {
                     Backing::Vdso
                 }
                 _ => Backing::File,
@@ -115,7 +120,9 @@ impl World {
 
     /// The mapping that holds an address.
     pub(crate) fn module_of(&self, pc: u64) -> Option<&Module> {
-        self.modules.iter().find(|it| (it.begin..it.end).contains(&pc))
+        self.modules
+            .iter()
+            .find(|it| (it.begin..it.end).contains(&pc))
     }
 
     /// Whether a walk that is at this address has met a table.
@@ -141,7 +148,9 @@ impl World {
     }
 
     fn somewhere(&self, rng: &mut Rng, wanted: &Wanted) -> Option<(u64, Option<usize>)> {
-        let at = wanted.module.unwrap_or_else(|| rng.usize(0..self.modules.len()));
+        let at = wanted
+            .module
+            .unwrap_or_else(|| rng.usize(0..self.modules.len()));
         let module = &self.modules[at];
         let pc = module.begin + Self::offset(rng, module.end - module.begin);
         let is_covered = module.has_table() && module.covers(pc);
@@ -164,7 +173,9 @@ impl World {
             };
             let ip = pc + u64::from(!wanted.exact);
             let code = wanted.code.len() as u64;
-            let is_low = wanted.low.is_none_or(|(from, to)| (from..to).contains(&(ip & 15)));
+            let is_low = wanted
+                .low
+                .is_none_or(|(from, to)| (from..to).contains(&(ip & 15)));
             let is_whole = ip % PAGE + code <= PAGE;
             if !is_low || !is_whole || !self.is_free(ip - AROUND, ip + AROUND) {
                 continue;
@@ -174,7 +185,8 @@ impl World {
                 self.memory.write(ip, &wanted.code);
             }
             if !wanted.before.is_empty() {
-                self.memory.write(ip - wanted.before.len() as u64, &wanted.before);
+                self.memory
+                    .write(ip - wanted.before.len() as u64, &wanted.before);
             }
             if let Some(at) = at {
                 let rule = self.rule_index(wanted.rule.unwrap_or(Rule::UNCOVERED));
@@ -195,7 +207,11 @@ impl World {
             cfa_offset: 8 * rng.i32(1..9),
             bx_slot: 0,
         };
-        self.rule_index(if rule.cfa == Cfa::Uncovered { Rule::UNCOVERED } else { rule })
+        self.rule_index(if rule.cfa == Cfa::Uncovered {
+            Rule::UNCOVERED
+        } else {
+            rule
+        })
     }
 
     /// The tables, with other rules around what was placed.
@@ -225,7 +241,9 @@ impl World {
     /// The rule for an address, by the tables as user space has them.
     pub(crate) fn rule(&self, pc: u64) -> Rule {
         let module = self.module_of(pc).filter(|it| it.has_table());
-        module.map_or(Rule::UNCOVERED, |module| module.table.lookup(module.offset_of(pc)))
+        module.map_or(Rule::UNCOVERED, |module| {
+            module.table.lookup(module.offset_of(pc))
+        })
     }
 }
 
