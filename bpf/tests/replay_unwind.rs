@@ -27,6 +27,9 @@ mod unwinder;
 #[path = "host/unwind_world.rs"]
 mod world;
 
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
 use fastrand::Rng;
 
 use host::Host;
@@ -40,11 +43,13 @@ use world::{Backing, World};
 
 const TGID: u32 = 77;
 
+/// Compiled once for all tests here.
+static OBJECT: LazyLock<PathBuf> =
+    LazyLock::new(|| host::compile(Path::new(env!("CARGO_TARGET_TMPDIR")), "unwind"));
+
 fn unwinder() -> Unwinder {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "unwind");
     Unwinder {
-        host: Host::load(&object),
+        host: Host::load(&OBJECT),
     }
 }
 
