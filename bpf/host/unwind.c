@@ -118,6 +118,7 @@ static bool host_has(const char *what)
 #define HOST_PIECE 256
 static __u8 host_kernel[1 << 20] __attribute__((aligned(HOST_PIECE)));
 static __u64 host_kernel_used;
+static struct user_regs *host_copy;
 
 void *host_make(__u64 bytes)
 {
@@ -234,6 +235,7 @@ void host_forget(void)
 {
 	__builtin_memset(host_kernel, 0, host_kernel_used);
 	host_kernel_used = 0;
+	host_copy = NULL;
 	host_visit(&unwind_files, host_forgets_file, NULL);
 	host_visit(&unwind_processes, host_forgets_file, NULL);
 	for (int at = 0; at < MAX_CHUNKS; at++) {
@@ -278,13 +280,12 @@ void host_enter(struct task_struct *task, const struct user_regs *registers)
 /* The kernel's own function knows them elsewhere, too. */
 static const void *host_registers_of(const void *task)
 {
-	static struct user_regs *copy;
-
 	if (!host_has("BPF_FUNC_task_pt_regs"))
 		__builtin_abort();
-	copy = host_make(sizeof(*copy));
-	*copy = host_given;
-	return copy;
+	if (!host_copy)
+		host_copy = host_make(sizeof(*host_copy));
+	*host_copy = host_given;
+	return host_copy;
 }
 
 /* Known to the kernel by this; times in words of 8 bytes: seconds, and nanoseconds. */

@@ -16,6 +16,8 @@ mod kept;
 mod kernels;
 #[path = "host/unwind_layout.rs"]
 mod layout;
+#[path = "host/unwind_lists.rs"]
+mod lists;
 #[path = "host/unwind_memory.rs"]
 mod memory;
 #[path = "host/unwind_plan.rs"]
