@@ -228,16 +228,19 @@ fn mapping(
     unsafe { unwinder.call::<Map>("host_map")(of, module.begin, module.end, page, file) }
 }
 
+/// Of nodes, one above the other.
+const MOST_LEVELS: u32 = 6;
+
 /// Entries by the last address that each is for, in nodes of random sizes and kinds, to the root.
 fn tree(unwinder: &Unwinder, rng: &mut Rng, ends: Vec<(u64, u64)>) -> u64 {
     let mut level = ends;
-    let mut is_leaf = true;
+    let mut levels = 0;
     loop {
         let mut above = Vec::new();
         let mut left = level.as_slice();
         while !left.is_empty() {
             let (kind, slots) = match rng.bool() {
-                _ if is_leaf => (1, 16),
+                _ if levels == 0 => (1, 16),
                 true => (2, 16),
                 false => (3, 10),
             };
@@ -250,8 +253,10 @@ fn tree(unwinder: &Unwinder, rng: &mut Rng, ends: Vec<(u64, u64)>) -> u64 {
             above.push((own[own.len() - 1].0, node(unwinder, rng, kind, slots, own)));
             left = rest;
         }
-        is_leaf = false;
-        if let [(_, root)] = above[..] {
+        levels += 1;
+        if let [(_, root)] = above[..]
+            && (levels == MOST_LEVELS || rng.bool())
+        {
             return root;
         }
         level = above;

@@ -229,10 +229,17 @@ impl<'w> Stack<'w> {
             return Some(ip);
         }
         if self.asked.compat || !self.asked.by_tables {
-            return Some(
-                self.rng
-                    .u64(1..1 << if self.asked.compat { 32 } else { 47 }),
-            );
+            let bits = if self.asked.compat { 32 } else { 47 };
+            let any = self.rng.u64(1..1 << bits);
+            // Rules that are not to be asked.
+            let wanted = Wanted {
+                rule: Some(Rule::END),
+                exact: self.state.exact,
+                ..Wanted::default()
+            };
+            let is_ruled = !self.asked.compat && self.rng.bool();
+            let placed = is_ruled.then(|| self.world.place(self.rng, &wanted));
+            return Some(placed.flatten().unwrap_or(any));
         }
         let mut before = plan.before.clone();
         if self.state.after_call {
