@@ -10,12 +10,14 @@ mod hotplug;
 pub(crate) mod leaving;
 pub(crate) mod machine;
 
-/// As the kernel's sources call it.
-const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") {
-    "-D__TARGET_ARCH_arm64"
-} else {
-    "-D__TARGET_ARCH_x86"
-};
+/// As the kernel's sources call it. Unwind tables are x86-64's alone, and walked anywhere.
+fn architecture(tool: &str) -> &'static str {
+    if cfg!(target_arch = "aarch64") && tool != "unwind" {
+        "-D__TARGET_ARCH_arm64"
+    } else {
+        "-D__TARGET_ARCH_x86"
+    }
+}
 
 /// Compiles a tool's programs; the object is in `dir`.
 pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
@@ -23,7 +25,7 @@ pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
     let host = package.join("host");
     let object = dir.join(format!("{tool}.so"));
     let status = Command::new(env!("BPF_CLANG"))
-        .args([ARCHITECTURE, "-O1", "-g", "-fPIC", "-shared"])
+        .args([architecture(tool), "-O1", "-g", "-fPIC", "-shared"])
         // Attributes are for relocation, headers have functions for every tool, and stacks are none.
         .args([
             "-Wall",

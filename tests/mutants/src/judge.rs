@@ -8,12 +8,14 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::mutation::Mutation;
-use crate::objects::{Objects, tools_of};
+use crate::objects::{Objects, includes, tools_of};
 use crate::programs::{Program, Programs};
 use crate::tree::{Changed, Tree};
 
 const REPLAYS: &str = "-p usekit-bpf --test replay*";
 const LIVE: &str = "-p usekit-tools --test live";
+/// Replays of headers that several tools share, and the source that includes them.
+const SHARED: [(&str, &str); 1] = [("replay_unwind", "bpf/host/unwind.c")];
 /// Rust tests that compile a header themselves.
 const COMPILING: [(&str, &str, &str); 1] = [(
     "bpf/include/histogram.bpf.h",
@@ -109,7 +111,8 @@ impl Judge {
         if tools.is_empty() {
             return Ok(Verdict::NoMutant);
         }
-        let replays = of_tools(&self.replays, &tools);
+        let mut replays = of_tools(&self.replays, &tools);
+        replays.extend(self.of_header(&mutation.file));
         if let Some((built, arguments, filter)) = unit
             && let Some(by) = self.programs.first_failure(&built, arguments, filter)?
         {
@@ -129,6 +132,17 @@ impl Judge {
             });
         }
         self.live(&mut changed, &tools)
+    }
+
+    fn of_header<'a>(&'a self, file: &'a Path) -> impl Iterator<Item = Program> + 'a {
+        let is_of = move |program: &&Program| {
+            SHARED.iter().any(|(name, source)| {
+                let source = Path::new(source);
+                program.name == *name
+                    && includes(&self.tree.path(""), source, file, &mut Vec::new())
+            })
+        };
+        self.replays.iter().filter(is_of).cloned()
     }
 
     fn judge_rust(&mut self, mutation: &Mutation, text: &str) -> Result<Verdict> {

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* unwind_kept.h: what becomes of stacks that were walked, who may walk, and what helpers make of old kernels; behind unwind.c. */
+#ifndef __HOST_UNWIND_KEPT_H__
+#define __HOST_UNWIND_KEPT_H__
+
+static bool host_ring_is_full;
+static struct stack_record host_sent;
+static __u64 host_sent_bytes, host_sent_flags;
+
+/* `unread`: bytes in the ring that user space has not read yet. */
+void host_ring(bool is_full, __u64 unread)
+{
+	host_ring_is_full = is_full;
+	host_unread = unread;
+}
+
+static long host_output(const void *record, __u64 bytes, __u64 flags)
+{
+	if (bytes > sizeof(host_sent) || host_sent_bytes)
+		__builtin_abort();
+	if (host_ring_is_full)
+		return -11;
+	__builtin_memcpy(&host_sent, record, bytes);
+	host_sent_bytes = bytes;
+	host_sent_flags = flags;
+	return 0;
+}
+
+/* What was sent last, once, with its length in bytes and its flags. False: nothing. */
+bool host_take_sent(struct stack_record *to, __u64 told[2])
+{
+	bool sent = host_sent_bytes;
+
+	__builtin_memcpy(to, &host_sent, host_sent_bytes);
+	told[0] = host_sent_bytes;
+	told[1] = host_sent_flags;
+	host_sent_bytes = 0;
+	return sent;
+}
+
+static const __u64 *host_kernel_addresses;
+static long host_kernel_bytes;
+
+static long host_get_stack(void *to)
+{
+	if (host_kernel_bytes > 0)
+		__builtin_memcpy(to, host_kernel_addresses, host_kernel_bytes);
+	return host_kernel_bytes;
+}
+
+/* `bytes` as the kernel's walk returns them: negative, an error. */
+__u64 host_kernel_stack(__u32 slot, const __u64 *addresses, long bytes)
+{
+	host_kernel_addresses = addresses;
+	host_kernel_bytes = bytes;
+	return kernel_stack(NULL, slot, scratch_at(slot));
+}
+
+/* Ring full, table full, not walked, cut. */
+void host_lost(__u64 told[4])
+{
+	told[0] = stack_losses.ring_full;
+	told[1] = stack_losses.table_full;
+	told[2] = stack_losses.unwalked;
+	told[3] = stack_losses.truncated;
+}
+
+/* The scratch's number, negative: none. It is the caller's. */
+int host_claim(void)
+{
+	__u32 slot;
+	struct stack_scratch *scratch = claim_scratch(&slot);
+
+	if (scratch && scratch != scratch_at(slot))
+		__builtin_abort();
+	return scratch ? (int)slot : -1;
+}
+
+void host_release(__u32 slot)
+{
+	release_scratch(scratch_at(slot));
+}
+
+/* Stacks left out so far, of one that is wanted now, with and without a budget that is nearly used up. */
+__u64 host_leaves_out(bool is_short, bool *left_out)
+{
+	without_stacks = is_short;
+	*left_out = leaves_out_stack();
+	return stacks_left_out;
+}
+
+void host_forks(struct task_struct *parent, struct task_struct *child)
+{
+	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
+
+	unwind_fork(context);
+}
+
+void host_executes(struct task_struct *task)
+{
+	unsigned long long context[] = { (unsigned long long)task };
+
+	unwind_exec(context);
+}
+
+struct host_task_facts {
+	__u64 first_word;
+	__u32 state, cpu, on_cpu, on_rq, delayed, throttled;
+	__s32 throttle_count;
+	__u32 switches[2];
+};
+
+/* What the helpers for all kernels say: state, CPU, on a CPU, queued, throttled, switches, whether it is current. */
+void host_says(const struct host_task_facts *facts, __u64 told[7])
+{
+	struct task_struct *task = host_make(sizeof(*task));
+
+	*(__u64 *)task = facts->first_word;
+	task->__state = facts->state;
+	task->thread_info.cpu = facts->cpu;
+	task->on_cpu = facts->on_cpu;
+	task->on_rq = facts->on_rq;
+	task->se.sched_delayed = facts->delayed;
+	task->throttled = facts->throttled;
+	task->se.cfs_rq = host_make(sizeof(*task->se.cfs_rq));
+	task->se.cfs_rq->throttle_count = facts->throttle_count;
+	task->nvcsw = facts->switches[0];
+	task->nivcsw = facts->switches[1];
+	host_set(0, 0, task);
+	told[0] = task_state(task);
+	told[1] = task_cpu(task);
+	told[2] = is_on_cpu(task);
+	told[3] = is_queued(task);
+	told[4] = is_throttled(task);
+	told[5] = switches_of(task);
+	told[6] = current_task() == task;
+}
+
+/* ID of the cgroup that lies so deep above one whose ancestors' IDs are these, by this kernel's way to keep them. */
+__u64 host_ancestor(const __u64 *ids, __u32 count, int level)
+{
+	struct cgroup *cgroup = host_make(sizeof(*cgroup) + count * sizeof(__u64));
+
+	/* Older ones have the IDs in front. */
+	if (!host_has("cgroup->ancestors"))
+		__builtin_memcpy(cgroup, ids, count * sizeof(*ids));
+	for (__u32 at = 0; at < count && host_has("cgroup->ancestors"); at++) {
+		cgroup->ancestors[at] = host_make(sizeof(*cgroup));
+		cgroup->ancestors[at]->kn = host_make(sizeof(*cgroup->kn));
+		cgroup->ancestors[at]->kn->id = ids[at];
+	}
+	return cgroup_ancestor_id(cgroup, level);
+}
+
+/* A call's arguments, from what the thread entered the kernel with. */
+void host_arguments(struct task_struct *task, bool compat, __u64 told[6])
+{
+	struct call_arguments arguments;
+
+	arguments_of(user_regs_of(task), compat, &arguments);
+	__builtin_memcpy(told, arguments.args, sizeof(arguments.args));
+}
+
+/* Whether it goes on at any instruction, of the saved registers and of a copy; whether it is a 32-bit program's; ip, sp, bp. */
+void host_registers_say(struct task_struct *task, __u64 told[6])
+{
+	const struct pt_regs *saved = user_regs_of(task);
+
+	told[0] = saved_goes_on_anywhere(saved);
+	told[1] = goes_on_anywhere(saved, &host_given);
+	told[2] = saved_is_compat(saved);
+	told[3] = saved_ip(saved);
+	told[4] = saved_sp(saved);
+	told[5] = saved_fp(saved);
+}
+
+#endif
