@@ -30,6 +30,12 @@ void host_want_thread(__u32 tid)
 	bpf_map_update_elem(&target_tids, &tid, &wanted, BPF_ANY);
 }
 
+/* `name` goes on behind its 16 bytes. */
+bool host_matches(const struct glob *glob, const char *name)
+{
+	return glob_match(glob, name);
+}
+
 bool host_is_listed(__u32 tgid)
 {
 	return bpf_map_lookup_elem(&target_tgids, &tgid);

@@ -66,6 +66,7 @@ fn pass_on(machine: &mut Machine, waiting: &mut Waiting, rng: &mut Rng) {
     let from_ns = machine.now;
     step(machine, rng.u32(0..50));
     see(machine, from_ns, waiting);
+    assert_waiting(machine, waiting);
     wait_unseen(machine, waiting);
     let from_ns = machine.now + 1;
     step(machine, rng.u32(0..20));
@@ -80,6 +81,11 @@ fn assert_window_ends(machine: &mut Machine, from_ns: u64, half: u32, waiting: &
     machine.now += 1;
     at(machine, "host_end", machine.now);
     assert_eq!(Counted::whole(machine, half), counted);
+    assert_waiting(machine, waiting);
+}
+
+/// Whoever waits now, inside a window or not.
+fn assert_waiting(machine: &Machine, waiting: &Waiting) {
     for thread in machine.alive() {
         let since = waiting.since.get(&thread.tid);
         let open = since.filter(|_| thread.state == State::Queued);

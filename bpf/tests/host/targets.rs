@@ -22,7 +22,7 @@ struct Config {
 
 /// `struct glob` of glob.bpf.h.
 #[repr(C)]
-struct Glob {
+pub(crate) struct Glob {
     accept: [u32; 256],
     star: u32,
     final_mask: u32,
@@ -30,7 +30,7 @@ struct Glob {
 
 impl Glob {
     /// Every character is a position: a letter, any letter or any number of letters.
-    fn of(pattern: &[u8]) -> Self {
+    pub(crate) fn of(pattern: &[u8]) -> Self {
         let mut glob = Self {
             accept: [0; 256],
             star: 0,
@@ -47,15 +47,22 @@ impl Glob {
     }
 }
 
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, _) => name.is_empty(),
-        (Some((b'*', rest)), _) => (0..=name.len()).any(|taken| matches(rest, &name[taken..])),
-        (Some((letter, rest)), Some((first, others))) => {
-            (letter == first || *letter == b'?') && matches(rest, others)
+/// By the number of its first letters that the pattern's beginning takes.
+pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let mut taken = vec![false; name.len() + 1];
+    taken[0] = true;
+    for position in pattern {
+        if *position == b'*' {
+            let least = taken.iter().position(|taken| *taken);
+            taken[least.unwrap_or(name.len() + 1)..].fill(true);
+            continue;
         }
-        (Some(_), None) => false,
+        for length in (0..taken.len()).rev() {
+            let takes = |letter: u8| *position == letter || *position == b'?';
+            taken[length] = length > 0 && taken[length - 1] && takes(name[length - 1]);
+        }
     }
+    taken[name.len()]
 }
 
 const PATTERNS: [&[u8]; 7] = [b"a*", b"*b", b"*bab*", b"?a*a", b"ab?*", b"*a*b*a*", b"aab"];
