@@ -15,6 +15,8 @@ mod population;
 mod shapes;
 #[path = "host/targets.rs"]
 mod targets;
+#[path = "host/tasks.rs"]
+mod tasks;
 #[path = "host/window.rs"]
 mod window;
 #[path = "host/runqlat_windows.rs"]

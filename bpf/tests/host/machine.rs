@@ -357,23 +357,17 @@ impl Drop for Machine {
     }
 }
 
-/// Plays a million events under a tool's programs, 10,000 for each seed. `begin` runs before them; `check` compares.
-pub(crate) fn play_as(tool: &str, begin: impl Fn(&mut Machine), check: impl Fn(&mut Machine, u64)) {
+/// Plays a million events under a tool's programs, 10,000 for each seed; `check` compares.
+pub(crate) fn play(tool: &str, check: impl Fn(&mut Machine, u64)) {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), tool);
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 0);
-        begin(&mut machine);
         for _ in 0..10_000 {
             machine.step();
         }
         check(&mut machine, seed);
     }
-}
-
-/// As `play_as`, of the machine as it is.
-pub(crate) fn play(tool: &str, check: impl Fn(&mut Machine, u64)) {
-    play_as(tool, |_| (), check);
 }
 
 fn is_target(thread: &Thread) -> bool {

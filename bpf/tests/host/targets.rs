@@ -3,7 +3,8 @@
 use fastrand::Rng;
 
 use crate::host::{self, machine::Task as Body};
-use crate::population::{KTHREAD, NAMESPACES, NO_EXEC, Population, Process, TOOL, Task, Wanted};
+use crate::population::{Population, Process, TOOL, Task, Wanted};
+use crate::tasks::{KTHREAD, NAMESPACES, NO_EXEC};
 
 /// `struct target_config` of targets.bpf.h.
 #[derive(Clone, Copy, Debug, Default)]
