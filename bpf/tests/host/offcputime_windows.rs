@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::ptr;
 
 use fastrand::Rng;
 use oracle::offcpu;
@@ -226,4 +227,26 @@ fn assert_dead_are_silent(object: &Path, seed: u64) {
 #[test]
 fn each_window_knows_the_waits_under_way() {
     play("offcputime", assert_windows);
+}
+
+/// The kernel calls an iterator once more when there is no task left.
+#[test]
+fn iterators_end_without_a_task() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let machine = Machine::new(&host::compile(dir.path(), "offcputime"), 1, 0);
+    // SAFETY: the types of host/scheduler.h and host/offcputime.c.
+    unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn(Task)>("host_seed")(ptr::null_mut());
+        machine
+            .host
+            .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now + 1);
+    }
+    for name in ["host_open", "host_close_whole"] {
+        assert!(
+            Open::of(&machine, name, ptr::null_mut()).is_none(),
+            "{name}"
+        );
+    }
 }

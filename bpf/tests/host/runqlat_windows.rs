@@ -1,10 +1,12 @@
 //! runqlat's collection in windows: what begins between two of them is found by the kernel's stamps.
 
 use std::collections::HashSet;
+use std::ptr;
 
 use fastrand::Rng;
 
 use crate::asked::{Counted, Waiting, call, told_count};
+use crate::host;
 use crate::host::machine::{Machine, State, Task, play};
 use crate::waiting_ns;
 
@@ -122,4 +124,21 @@ fn assert_windows(machine: &mut Machine, seed: u64) {
 #[test]
 fn each_window_knows_what_began_before() {
     play("runqlat", assert_windows);
+}
+
+/// The kernel calls an iterator once more when there is no task left.
+#[test]
+fn iterators_end_without_a_task() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let machine = Machine::new(&host::compile(dir.path(), "runqlat"), 1, 0);
+    for name in ["host_seed", "host_find_wait"] {
+        // SAFETY: the type of such functions of host/runqlat.c and host/scheduler.h.
+        unsafe { machine.host.function::<unsafe extern "C" fn(Task)>(name)(ptr::null_mut()) };
+    }
+    // SAFETY: the type of host/runqlat.c.
+    let told = unsafe {
+        type Waiting = unsafe extern "C" fn(Task) -> u64;
+        machine.host.function::<Waiting>("host_waiting")(ptr::null_mut())
+    };
+    assert_eq!(told, 0);
 }

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use crate::host::{self, machine::Task as Body};
 use crate::population::{Population, Process, TOOL, Task, Wanted};
-use crate::tasks::{KTHREAD, NAMESPACES, NO_EXEC};
+use crate::tasks::{KTHREAD, NAMESPACES, NO_EXEC, dress_as};
 
 /// `struct target_config` of targets.bpf.h.
 #[derive(Clone, Copy, Debug, Default)]
@@ -304,6 +304,22 @@ fn assert_full(population: &mut Population, seed: u64) {
     assert_eq!(unsafe { full() }, lost, "seed {seed}");
 }
 
+/// The tasks that stand for CPUs that have nothing to do have the number 0, and no name would make them targets.
+fn assert_idle_is_none(population: &Population, case: &str) {
+    let mut idle = *population.processes[0].leader();
+    (idle.facts.pid, idle.facts.tgid) = (0, 0);
+    // SAFETY: the type of host/tasks.h.
+    idle.body = unsafe {
+        population
+            .host
+            .function::<unsafe extern "C" fn() -> Body>("host_body")()
+    };
+    idle.facts.leader = idle.body;
+    dress_as(&population.host, idle.body, &idle.facts);
+    population.call("host_seed", idle.body);
+    assert!(!is_told(population, idle.body), "{case}");
+}
+
 #[test]
 fn targets_are_who_was_asked_for() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -312,6 +328,7 @@ fn targets_are_who_was_asked_for() {
         let mut population = Population::new(&object, seed);
         let asked = Asked::random(&mut population);
         population.look_at_all();
+        assert_idle_is_none(&population, &format!("seed {seed}, {:?}", asked.config));
         let mut did = "nothing";
         for step in 0..200 {
             let case = format!("seed {seed}, step {step}, {did}, {:?}", asked.config);

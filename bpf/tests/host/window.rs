@@ -23,7 +23,8 @@ pub(crate) fn play_window(
         let wait_ns = rng.u64(1..2_000_000_000);
         let mut machine = Machine::new(&object, seed, wait_ns);
         begin(&mut machine);
-        machine.step_past(BEGIN_NS + wait_ns);
+        let told_ns = BEGIN_NS + rng.u64(0..=wait_ns);
+        machine.step_past(BEGIN_NS + wait_ns, told_ns);
         for _ in 0..8_000 {
             machine.step();
         }
@@ -45,16 +46,28 @@ pub(crate) fn play_window(
 }
 
 impl Machine {
-    /// Something happens at that very moment.
-    fn step_past(&mut self, opens_ns: u64) {
+    /// Something happens at the very moment at which the window opens, of which the programs are told before.
+    fn step_past(&mut self, opens_ns: u64, told_ns: u64) {
+        self.opens(0);
         while self.now < opens_ns {
             self.pass();
+            if self.now >= told_ns {
+                self.opens(opens_ns);
+            }
             if self.now < opens_ns {
                 self.act();
             }
         }
         self.now = opens_ns;
         self.act();
+    }
+
+    fn opens(&self, ns: u64) {
+        // SAFETY: the type of host/threads.h.
+        unsafe {
+            self.host
+                .function::<unsafe extern "C" fn(u64)>("host_opens")(ns)
+        };
     }
 
     /// Programs that run next are user space's, now.
