@@ -62,8 +62,14 @@ fn rows(machine: &Machine) -> Rows {
 /// Number for each seed.
 const WINDOWS: u32 = 100;
 
+/// A thread that has exited waits for nothing, as long as it is there.
+fn assert_waits_not(machine: &Machine, thread: &Thread) {
+    assert!(Open::of(machine, "host_open", thread.task).is_none());
+}
+
 /// All that happened until now was in the first window of several.
 fn assert_windows(machine: &mut Machine, seed: u64) {
+    machine.see_dead = Some(assert_waits_not);
     let mut rng = Rng::with_seed(seed);
     machine.now += 1;
     let mut described = close(machine);
