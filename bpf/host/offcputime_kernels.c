@@ -34,17 +34,11 @@ static long host_read(void *to, __u64 bytes, const void *from);
 #undef PT_REGS_PARM1_CORE_SYSCALL
 #undef PT_REGS_PARM2_CORE_SYSCALL
 #undef PT_REGS_PARM3_CORE_SYSCALL
-#if defined(__TARGET_ARCH_x86)
-#define PT_REGS_PARM1_CORE_SYSCALL(regs) ((regs)->di)
-#define PT_REGS_PARM2_CORE_SYSCALL(regs) ((regs)->si)
-#define PT_REGS_PARM3_CORE_SYSCALL(regs) ((regs)->dx)
-#define HOST_NUMBER(regs) ((regs)->orig_ax)
-#else
-#define PT_REGS_PARM1_CORE_SYSCALL(regs) ((regs)->orig_x0)
-#define PT_REGS_PARM2_CORE_SYSCALL(regs) ((regs)->regs[1])
-#define PT_REGS_PARM3_CORE_SYSCALL(regs) ((regs)->regs[2])
-#define HOST_NUMBER(regs) ((regs)->syscallno)
-#endif
+/* Registers that hold arguments differ between architectures: here they lie behind all others. */
+#define HOST_PARAMETER(regs, at) (((__u64 *)((regs) + 1))[at])
+#define PT_REGS_PARM1_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 0)
+#define PT_REGS_PARM2_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 1)
+#define PT_REGS_PARM3_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 2)
 
 /* A pointer that needs no helper to be read through is told from one that does. */
 static bool host_is_trusted;
@@ -52,6 +46,7 @@ static bool host_is_trusted;
 #define bpf_get_current_task_btf() (host_is_trusted = true, (struct task_struct *)host_current())
 
 #include "waits.bpf.h"
+#include "call_number.h"
 
 static const char *const host_names[] = {
 	"task->__state",  "task->thread_info.cpu", "cgroup->ancestors",	 "task->se.sched_delayed",
@@ -128,21 +123,21 @@ struct host_told {
 	bool is_current;
 };
 
-static __u64 host_stack[KERNEL_STACK_BYTES / sizeof(__u64)];
+/* With room for arguments. */
+static __u64 host_stack[KERNEL_STACK_BYTES / sizeof(__u64) + 3];
 
 static void host_fill_registers(const struct host_kernel *kernel)
 {
 	bool is_helped = host_has("BPF_FUNC_task_pt_regs");
-	void *top = (void *)host_stack + sizeof(host_stack) - user_regs_bytes();
+	void *top = (void *)host_stack + KERNEL_STACK_BYTES - user_regs_bytes();
 	struct pt_regs *regs = is_helped ? host_registers() : top;
 
 	/* What lies elsewhere is another's. */
-	HOST_NUMBER((struct pt_regs *)host_registers()) = 1;
-	HOST_NUMBER((struct pt_regs *)top) = 1;
-	HOST_NUMBER(regs) = kernel->number;
-	PT_REGS_PARM1_CORE_SYSCALL(regs) = kernel->arguments[0];
-	PT_REGS_PARM2_CORE_SYSCALL(regs) = kernel->arguments[1];
-	PT_REGS_PARM3_CORE_SYSCALL(regs) = kernel->arguments[2];
+	host_enter(host_registers(), 1);
+	host_enter(top, 1);
+	host_enter(regs, kernel->number);
+	for (__u32 at = 0; at < 3; at++)
+		HOST_PARAMETER(regs, at) = kernel->arguments[at];
 }
 
 static void host_open_files(struct task_struct *task, const struct host_kernel *kernel)

@@ -35,6 +35,7 @@ static __u64 host_own_kernel_stack(void);
 #define kernel_stack(ctx, slot, scratch) host_own_kernel_stack()
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
+#include "call_number.h"
 
 /* A quarter of the threads are the kernel's. */
 static void host_give(struct task_struct *task)
@@ -120,17 +121,6 @@ static __u64 host_intern(__u32 slot)
 	return 1 + host_waker.addresses[0];
 }
 
-static void host_enter(__u64 syscall)
-{
-	struct pt_regs *regs = host_registers();
-
-#if defined(__TARGET_ARCH_x86)
-	regs->orig_ax = syscall;
-#else
-	regs->syscallno = syscall;
-#endif
-}
-
 /* A thread's absence that ends. Its stack is these words up to its top, and a walk of it gives these frames. */
 struct host_absence {
 	const __u64 *words;
@@ -149,11 +139,10 @@ __u64 host_resume(const struct host_absence *absence)
 	__u32 size = sizeof(host_stack_bytes) / sizeof(*host_stack_bytes);
 
 	__builtin_memcpy(&host_stack_bytes[size - absence->count], absence->words, absence->count * sizeof(__u64));
-#if defined(__TARGET_ARCH_x86)
-	task.thread.sp = (unsigned long)&host_stack_bytes[size - absence->count - SAVED_REGISTERS];
-#endif
+	/* What the switch saved lies below. */
+	*(unsigned long *)&task.thread = (unsigned long)&host_stack_bytes[size - absence->count] - switched_out_sp(&task);
 	task.flags = absence->is_kernel_thread ? PF_KTHREAD : 0;
-	host_enter(absence->syscall);
+	host_enter(host_registers(), absence->syscall);
 	host_has_frames = true;
 	host_frame_bytes = absence->depth * (long)sizeof(__u64);
 	if (absence->depth > 0)
@@ -161,6 +150,14 @@ __u64 host_resume(const struct host_absence *absence)
 	host_is_unreadable = absence->is_unreadable;
 	host_ring_is_full = absence->is_ring_full;
 	return resumed_kernel_stack(&task);
+}
+
+/* Whether the kernel says where the stack of a thread ends that is off its CPU. */
+bool host_looks(void)
+{
+	struct task_struct task = {};
+
+	return switched_out_sp(&task);
 }
 
 static bool host_counts(const void *key, const void *value, void *to)
