@@ -283,6 +283,11 @@ __u64 host_bucket(__u32 tid, __u32 bucket)
 	return count ? *count : 0;
 }
 
+__u32 host_bucket_of(__u64 ns)
+{
+	return hist_bucket(ns);
+}
+
 void host_totals(__u64 *wakeups, __u64 *switches, __u64 *under_way_at_start)
 {
 	__u32 zero = 0;

@@ -48,7 +48,8 @@ void host_within_namespace(void)
 
 	inside.pid_namespace = HOST_NAMESPACE;
 	host_poke(&targets, &inside, sizeof(inside));
-	pid_namespace_level = 1;
+	host_set(0, 0, host_thread(1));
+	note_namespace(NULL);
 }
 
 /* Thread n is in process n % 5 under a leader of another name, and in cgroup n % 3. */

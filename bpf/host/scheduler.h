@@ -34,4 +34,12 @@ void host_switch(bool preempt, struct task_struct *prev, struct task_struct *nex
 	sched_switch(context);
 }
 
+/* The same on a kernel that leaves it to us to read the state. */
+void host_switch_pre_5_18(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next };
+
+	sched_switch_pre_5_18(context);
+}
+
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* targets.h: tasks of all kinds, what becomes of them, and who of them is a target; behind a tool's programs. */
+/* targets.h: what becomes of tasks of all kinds, and who of them is a target; behind a tool's programs. */
 #ifndef __HOST_TARGETS_H__
 #define __HOST_TARGETS_H__
 
-#define HOST_LEVELS 24
+#include "tasks.h"
 
 void host_want(const struct target_config *wanted, const struct glob *comm, __u32 namespace_level, bool in_hash)
 {
@@ -30,79 +30,15 @@ void host_want_thread(__u32 tid)
 	bpf_map_update_elem(&target_tids, &tid, &wanted, BPF_ANY);
 }
 
+/* `name` goes on behind its 16 bytes. */
+bool host_matches(const struct glob *glob, const char *name)
+{
+	return glob_match(glob, name);
+}
+
 bool host_is_listed(__u32 tgid)
 {
 	return bpf_map_lookup_elem(&target_tgids, &tgid);
-}
-
-/* Below `parent`; NULL: the root. */
-struct cgroup *host_cgroup(struct cgroup *parent, __u64 id)
-{
-	struct cgroup *cgroup = host_reserve(sizeof(*cgroup) + HOST_LEVELS * sizeof(cgroup->ancestors[0]));
-
-	cgroup->level = parent ? parent->level + 1 : 0;
-	cgroup->kn = host_make_task(sizeof(*cgroup->kn));
-	cgroup->kn->id = id;
-	for (int level = 0; level < cgroup->level; level++)
-		cgroup->ancestors[level] = parent->ancestors[level];
-	cgroup->ancestors[cgroup->level] = cgroup;
-	return cgroup;
-}
-
-/* All that a task has, as the test has it. */
-struct host_facts {
-	__u32 pid;
-	__u32 tgid;
-	/* Number in the tool's namespace; 0: it is outside. */
-	__u32 inner_pid;
-	__u32 inner_namespace;
-	__u32 flags;
-	/* Threads of its process that live. */
-	__u32 live;
-	__u64 start_time;
-	struct task_struct *leader;
-	struct task_struct *parent;
-	struct cgroup *cgroup;
-	char comm[16];
-};
-
-/* A task's memory, and all that it points to. */
-struct host_body {
-	struct task_struct task;
-	struct css_set set;
-	struct signal_struct signal;
-	struct pid_namespace namespace;
-	struct pid pid;
-	/* Of pid.numbers. */
-	struct upid inner;
-};
-
-struct task_struct *host_body(void)
-{
-	return host_make_task(sizeof(struct host_body));
-}
-
-void host_dress(struct task_struct *task, const struct host_facts *facts)
-{
-	struct host_body *body = (void *)task;
-
-	task->pid = facts->pid;
-	task->tgid = facts->tgid;
-	task->flags = facts->flags;
-	task->start_time = facts->start_time;
-	task->group_leader = facts->leader ?: task;
-	task->real_parent = facts->parent ?: task;
-	__builtin_memcpy(task->comm, facts->comm, sizeof(task->comm));
-	task->cgroups = &body->set;
-	body->set.dfl_cgrp = facts->cgroup;
-	task->signal = &body->signal;
-	body->signal.live.counter = facts->live;
-	task->thread_pid = &body->pid;
-	body->pid.level = facts->inner_pid ? 1 : 0;
-	body->pid.numbers[0].nr = facts->pid;
-	body->inner.nr = facts->inner_pid;
-	body->inner.ns = &body->namespace;
-	body->namespace.ns.inum = facts->inner_namespace;
 }
 
 bool host_is_member(struct task_struct *task)

@@ -49,6 +49,12 @@ void host_says(struct task_struct *task, bool io, __u32 lock_field, bool throttl
 	task->throttled = throttled;
 }
 
+/* User space says when the window opens; 0: it has not yet. */
+void host_opens(__u64 ns)
+{
+	window_start_ns = ns;
+}
+
 /* Lag of the run queue's clock behind ours. */
 #define HOST_CLOCK_OFFSET 777
 

@@ -5,6 +5,8 @@ mod asked;
 mod host;
 #[path = "host/offcputime_left.rs"]
 mod left;
+#[path = "host/no_state.rs"]
+mod no_state;
 #[path = "host/window.rs"]
 mod window;
 #[path = "host/offcputime_windows.rs"]
@@ -14,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use host::machine::{Life, Machine, Task, Thread, play};
+use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, offcpu, run_queue};
 use window::play_window;
 
@@ -166,6 +169,11 @@ fn times_off_the_cpu_are_the_models() {
     play("offcputime", assert_the_same);
 }
 
+#[test]
+fn kernels_that_tell_no_state_are_read() {
+    play_without_state("offcputime", assert_the_same);
+}
+
 /// Times of one thread off the CPU, as a tool can know them: how many, ns, and ns of these on a run queue.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Off {
@@ -214,7 +222,8 @@ impl Known {
         let begin_ns = life.begin_ns.max(window.start);
         let edges = begin_ns..life.end_ns.min(now) + 2;
         let mut known = Self::default();
-        for span in offcpu::absences(logs, life.tid, &edges).expect("the same log") {
+        let absences = offcpu::absences(logs, life.tid, &edges).expect("the same log");
+        for (at, span) in absences.into_iter().enumerate() {
             let Span {
                 pair,
                 was_runnable,
@@ -224,7 +233,7 @@ impl Known {
             if from >= window.end || from == life.end_ns && life.end_ns < now {
                 continue;
             }
-            let is_first = from == window.start;
+            let is_first = from == window.start && at == 0;
             let wakeup = wakeup_of(logs, life.tid, from..to);
             // The first event says that it runs.
             if is_first && is_hidden && !matches!(wakeup, Some((_, false))) {
@@ -296,6 +305,12 @@ impl Closed {
     }
 }
 
+/// A thread that has exited is not taken for one that lives as long as it is there.
+fn assert_silent(machine: &Machine, dead: &Thread) {
+    let told = Closed::told(machine, dead);
+    assert!(told.is_none(), "thread {}: {told:?}", dead.tid);
+}
+
 fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
     let logs = machine.logs_to_the_end(window.start);
     let living: HashMap<u32, &Thread> =
@@ -325,7 +340,10 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
                 open.ns += closed.off_ns;
                 open.queued_ns += closed.queued_ns;
             }
-            None => exited.push(life_ns),
+            None => {
+                assert!(!living.contains_key(&life.tid), "{case}: nothing");
+                exited.push(life_ns);
+            }
         }
         assert_eq!((over, open), (truth.over, truth.open), "{case}");
         out_of_order += truth.out_of_order;
@@ -349,5 +367,6 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
 
 #[test]
 fn window_amid_events_is_the_models() {
-    play_window("offcputime", |_| (), |_| (), assert_window);
+    let begin = |machine: &mut Machine| machine.see_dead = Some(assert_silent);
+    play_window("offcputime", begin, |_| (), assert_window);
 }

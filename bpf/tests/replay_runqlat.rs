@@ -7,10 +7,16 @@ mod full;
 mod host;
 #[path = "host/runqlat_inside.rs"]
 mod inside;
+#[path = "host/no_state.rs"]
+mod no_state;
 #[path = "host/population.rs"]
 mod population;
+#[path = "host/runqlat_shapes.rs"]
+mod shapes;
 #[path = "host/targets.rs"]
 mod targets;
+#[path = "host/tasks.rs"]
+mod tasks;
 #[path = "host/window.rs"]
 mod window;
 #[path = "host/runqlat_windows.rs"]
@@ -21,6 +27,7 @@ use std::ops::Range;
 
 use asked::process_of;
 use host::machine::{Life, Machine, THREADS, Task, Thread, play};
+use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, behind, run_queue};
 use window::play_window;
 
@@ -73,9 +80,19 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
     }
 }
 
+/// A thread that has exited waits for nothing, as long as it is there.
+fn assert_waits_not(machine: &Machine, thread: &Thread) {
+    assert_eq!(waiting_ns(machine, thread), 0, "thread {}", thread.tid);
+}
+
 #[test]
 fn waits_and_whom_they_were_behind_are_the_models() {
     play("runqlat", assert_the_same);
+}
+
+#[test]
+fn kernels_that_tell_no_state_are_read() {
+    play_without_state("runqlat", assert_the_same);
 }
 
 /// Waits of a thread that the tool can know, whether it lives or not.
@@ -221,7 +238,8 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
 
 #[test]
 fn window_amid_events_is_the_models() {
-    let by_thread = |machine: &Machine| {
+    let by_thread = |machine: &mut Machine| {
+        machine.see_dead = Some(assert_waits_not);
         // SAFETY: the type of host/runqlat.c.
         unsafe {
             machine
@@ -229,5 +247,10 @@ fn window_amid_events_is_the_models() {
                 .function::<unsafe extern "C" fn()>("host_by_thread")()
         }
     };
-    play_window("runqlat", by_thread, Machine::wake_all, assert_window);
+    let wake_all = |machine: &mut Machine| {
+        // Those that exit after the window may have waited when it closed.
+        machine.see_dead = None;
+        machine.wake_all();
+    };
+    play_window("runqlat", by_thread, wake_all, assert_window);
 }

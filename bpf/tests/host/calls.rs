@@ -17,7 +17,7 @@ pub(crate) struct Calls {
     pub(super) begin: unsafe extern "C" fn(u64),
     pub(super) seed: unsafe extern "C" fn(Task),
     pub(super) fork: unsafe extern "C" fn(Task, Task),
-    pub(super) switch: unsafe extern "C" fn(bool, Task, Task, u32),
+    pub(crate) switch: unsafe extern "C" fn(bool, Task, Task, u32),
     pub(super) wakeup: unsafe extern "C" fn(Task),
     pub(super) wakeup_new: unsafe extern "C" fn(Task),
 }

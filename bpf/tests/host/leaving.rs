@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
+use oracle::Kind;
 
 use crate::host::machine::Machine;
 
@@ -108,5 +109,30 @@ impl Machine {
     /// Number of times that a thread has left a CPU.
     pub(crate) fn times_left(&self, tid: u32) -> usize {
         self.departures.0.get(&tid).map_or(0, |(times, _)| *times)
+    }
+    /// A thread that starts does so elsewhere.
+    pub(super) fn leaves_scheduler(&mut self, cpu: u32, prev: usize, next: usize) {
+        let (tid, is_shielded) = (self.threads[next].tid, self.threads[next].is_shielded);
+        let Some(leave) = self.leave_scheduler.filter(|_| !is_shielded && tid != 0) else {
+            return;
+        };
+        self.set(cpu);
+        if self.times_left(tid) > 0 {
+            if self.threads[prev].is_shielded {
+                // The switch was hidden, and is known all the same.
+                let kind = Kind::Switch {
+                    prev: self.threads[prev].tid,
+                    next: tid,
+                    runnable: false,
+                    interruptible: true,
+                };
+                self.note(cpu, kind);
+            }
+            // SAFETY: its type.
+            unsafe { leave(true) };
+        }
+        // It enters the scheduler once more, and stays.
+        // SAFETY: its type.
+        unsafe { leave(false) };
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Thread {
     /// It has not been on a queue yet.
     is_new: bool,
     /// No program runs while it is current.
-    is_shielded: bool,
+    pub(super) is_shielded: bool,
 }
 
 /// A target, also one that has exited.
@@ -78,6 +78,8 @@ pub(crate) struct Machine {
     pub(crate) wakings: Vec<(u64, u32, u32)>,
     /// Threads say where they leave the scheduler, and whether they were away: `sched_exit_tp`.
     pub(crate) leave_scheduler: Option<unsafe extern "C" fn(bool)>,
+    /// Looks at each thread between its exit and its end.
+    pub(crate) see_dead: Option<fn(&Machine, &Thread)>,
 }
 
 impl Machine {
@@ -123,6 +125,7 @@ impl Machine {
             waking: None,
             wakings: Vec::new(),
             leave_scheduler: None,
+            see_dead: None,
         };
         // Whose first event is a switch has been queued since before the window, as far as a tool can know.
         machine.wake_all();
@@ -130,9 +133,13 @@ impl Machine {
     }
 
     pub(crate) fn step(&mut self) {
+        self.pass();
+        self.act();
+    }
+
+    pub(crate) fn pass(&mut self) {
         let ns = self.rng.u64(1..2_000_000);
         self.now += ns.next_multiple_of(self.tick_ns);
-        self.act();
     }
 
     /// Something happens now.
@@ -149,12 +156,12 @@ impl Machine {
         }
     }
 
-    fn note(&mut self, cpu: u32, kind: Kind) {
+    pub(super) fn note(&mut self, cpu: u32, kind: Kind) {
         let ns = self.now;
         self.events.push(Event { ns, cpu, kind });
     }
 
-    fn set(&self, cpu: u32) {
+    pub(super) fn set(&self, cpu: u32) {
         let current = self.threads[self.cpus[cpu as usize]].task;
         // SAFETY: its type.
         unsafe { (self.calls.set)(self.now, cpu, current) };
@@ -272,40 +279,15 @@ impl Machine {
         }
     }
 
-    /// A thread that starts does so elsewhere.
-    fn leaves_scheduler(&mut self, cpu: u32, prev: usize, next: usize) {
-        let (tid, is_shielded) = (self.threads[next].tid, self.threads[next].is_shielded);
-        let Some(leave) = self.leave_scheduler.filter(|_| !is_shielded && tid != 0) else {
-            return;
-        };
-        if self.times_left(tid) == 0 {
-            return;
-        }
-        if self.threads[prev].is_shielded {
-            // The switch was hidden, and is known all the same.
-            let kind = Kind::Switch {
-                prev: self.threads[prev].tid,
-                next: tid,
-                runnable: false,
-                interruptible: true,
-            };
-            self.note(cpu, kind);
-        }
-        self.set(cpu);
-        // SAFETY: its type.
-        unsafe {
-            leave(true);
-            // It enters the scheduler once more, and stays.
-            leave(false);
-        }
-    }
-
     /// The current thread forks, and the memory of the exited thread is free for its child.
     fn replace(&mut self, cpu: u32, at: usize) {
         let life = self.life_of(&self.threads[at]);
         self.exited.push(life);
         self.now += 1;
         self.last_tid += 1;
+        if let Some(see) = self.see_dead {
+            see(self, &self.threads[at]);
+        }
         // SAFETY: made by `thread`, and used no more.
         unsafe { (self.calls.free_task)(self.threads[at].task) };
         self.threads[at] = Thread {

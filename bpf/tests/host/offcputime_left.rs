@@ -4,7 +4,7 @@ use fastrand::Rng;
 use oracle::Kind;
 
 use crate::asked::{Off, assert_as_asked, offs};
-use crate::host::machine::{Life, Machine, Task, play};
+use crate::host::machine::{Life, Machine, Task, Thread, play};
 use crate::host::{self, Host};
 
 /// `struct host_account` of host/offcputime.c.
@@ -112,6 +112,53 @@ fn times_that_end_outside_the_scheduler_are_the_same() {
 #[test]
 fn those_that_leave_are_accounted_for() {
     play("offcputime", assert_left);
+}
+
+/// It is nobody's loss that it leaves.
+fn assert_leaves_unnoticed(machine: &Machine, thread: &Thread) {
+    let before = Account::told(machine);
+    machine.leave_to_user_space();
+    // SAFETY: the type of host/offcputime.c; the task's memory is there.
+    unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn(Task)>("host_leave")(thread.task)
+    };
+    assert_eq!(Account::told(machine), before, "thread {}", thread.tid);
+}
+
+/// Whoever has exited is accounted for, and what is not in the window counts for nothing.
+#[test]
+fn those_that_leave_beside_their_time_are_not() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime");
+    for seed in 0..20 {
+        let mut machine = Machine::new(&object, seed, 1_000_000_000_000);
+        for _ in 0..200 {
+            machine.step();
+        }
+        for thread in machine.alive() {
+            assert_leaves_unnoticed(&machine, thread);
+        }
+        let mut machine = Machine::new(&object, seed, 0);
+        machine.see_dead = Some(assert_leaves_unnoticed);
+        for _ in 0..2_000 {
+            machine.step();
+        }
+        machine.now += 1;
+        // SAFETY: the type of host/offcputime.c.
+        unsafe {
+            machine
+                .host
+                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
+        };
+        let last = machine.last_tid;
+        while machine.last_tid == last {
+            machine.step();
+        }
+        let born = machine.alive().find(|thread| thread.tid > last);
+        assert_leaves_unnoticed(&machine, born.expect("it is new"));
+    }
 }
 
 /// `struct left_out_sums` of offcputime.

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::ptr;
 
 use fastrand::Rng;
-use oracle::offcpu;
+use oracle::{Kind, offcpu};
 
 use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, of_thread, said};
 use crate::host;
 use crate::host::machine::{BEGIN_NS, Machine, State, Task, Thread, play};
-use crate::wakeup_of;
+use crate::{Off, wakeup_of};
 
 /// By thread, flags, and whether user space knows the stacks.
 type Rows = HashMap<(u32, u8, bool), Row>;
@@ -61,8 +62,14 @@ fn rows(machine: &Machine) -> Rows {
 /// Number for each seed.
 const WINDOWS: u32 = 100;
 
+/// A thread that has exited waits for nothing, as long as it is there.
+fn assert_waits_not(machine: &Machine, thread: &Thread) {
+    assert!(Open::of(machine, "host_open", thread.task).is_none());
+}
+
 /// All that happened until now was in the first window of several.
 fn assert_windows(machine: &mut Machine, seed: u64) {
+    machine.see_dead = Some(assert_waits_not);
     let mut rng = Rng::with_seed(seed);
     machine.now += 1;
     let mut described = close(machine);
@@ -226,4 +233,115 @@ fn assert_dead_are_silent(object: &Path, seed: u64) {
 #[test]
 fn each_window_knows_the_waits_under_way() {
     play("offcputime", assert_windows);
+}
+
+/// The kernel calls an iterator once more when there is no task left.
+#[test]
+fn iterators_end_without_a_task() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let machine = Machine::new(&host::compile(dir.path(), "offcputime"), 1, 0);
+    // SAFETY: the types of host/scheduler.h and host/offcputime.c.
+    unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn(Task)>("host_seed")(ptr::null_mut());
+        machine
+            .host
+            .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now + 1);
+    }
+    for name in ["host_open", "host_close_whole"] {
+        assert!(
+            Open::of(&machine, name, ptr::null_mut()).is_none(),
+            "{name}"
+        );
+    }
+}
+
+/// A phase is as long as it is inside the window.
+fn assert_closed_at(machine: &Machine, end_ns: u64, case: &str) {
+    let lives = machine.lives().map(|life| (life.tid, life.begin_ns));
+    let begun: HashMap<u32, u64> = lives.filter(|(_, begin_ns)| *begin_ns < end_ns).collect();
+    for thread in machine.alive() {
+        let Some(begin_ns) = begun.get(&thread.tid) else {
+            continue;
+        };
+        let told = Open::told(machine, thread.task);
+        assert_eq!(told.lifetime_ns, end_ns - begin_ns, "{case}");
+        assert!(told.phase_ns <= told.lifetime_ns, "{case}, {told:?}");
+        assert!(told.runqueue_ns <= told.lifetime_ns, "{case}, {told:?}");
+        let left = machine.left.keys().filter(|(tid, _)| *tid == thread.tid);
+        let from_ns = left.map(|(_, ns)| *ns).max();
+        // Of one that got onto a queue after the end, all of the time until then is told.
+        let is_within = told.phase == 2 || told.runqueue_ns > 0;
+        if let Some(from_ns) = from_ns.filter(|_| is_within && thread.state != State::Running) {
+            let off_ns = told.blocked_ns + told.runqueue_ns;
+            assert_eq!(off_ns, end_ns.saturating_sub(from_ns), "{case}, {told:?}");
+        }
+    }
+}
+
+/// Events of the moment between a window's end and the word of it have counted; what is open then ends with the window all the same.
+fn assert_word_is_late(machine: &mut Machine, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    machine.now += 1;
+    let end_ns = machine.now;
+    for _ in 0..rng.u32(1..60) {
+        machine.step();
+    }
+    let word = machine.events.len();
+    // SAFETY: the type of host/offcputime.c.
+    unsafe {
+        machine
+            .host
+            .function::<unsafe extern "C" fn(u64)>("host_end")(end_ns)
+    };
+    assert_closed_at(machine, end_ns, &format!("seed {seed}"));
+    for _ in 0..60 {
+        machine.step();
+    }
+    for life in machine.lives().filter(|life| life.begin_ns < end_ns) {
+        let mut off_since = Some(life.begin_ns);
+        let mut is_first = true;
+        let mut truth = (0, 0);
+        for (at, event) in machine.events.iter().enumerate() {
+            let Kind::Switch { prev, next, .. } = event.kind else {
+                continue;
+            };
+            if prev != life.tid && next != life.tid {
+                continue;
+            }
+            if at < word {
+                off_since = (prev == life.tid).then_some(event.ns);
+            } else if std::mem::take(&mut is_first) && next == life.tid {
+                let since_ns = off_since.map(|ns| (1, end_ns.saturating_sub(ns)));
+                truth = since_ns.unwrap_or_default();
+            }
+        }
+        let told = Off::told(machine, life.tid, true);
+        assert_eq!(
+            (told.count, told.ns),
+            truth,
+            "seed {seed}, thread {}",
+            life.tid
+        );
+    }
+    // SAFETY: the type of host/offcputime.c.
+    let negative = unsafe {
+        type Negative = unsafe extern "C" fn() -> u64;
+        machine.host.function::<Negative>("host_negative")()
+    };
+    assert_eq!(negative, 0, "seed {seed}");
+}
+
+#[test]
+fn word_of_the_end_may_come_late() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime");
+    for seed in 0..100 {
+        let mut machine = Machine::new(&object, seed, 0);
+        for _ in 0..300 {
+            machine.step();
+        }
+        assert_word_is_late(&mut machine, seed);
+    }
 }

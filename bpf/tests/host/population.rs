@@ -8,29 +8,7 @@ use fastrand::Rng;
 
 use crate::host::Host;
 use crate::host::machine::Task as Body;
-
-pub(crate) const KTHREAD: u32 = 0x0020_0000;
-/// `PF_FORKNOEXEC`: a child that has executed nothing yet.
-pub(crate) const NO_EXEC: u32 = 0x40;
-/// Inode numbers of the tool's PID namespace, and of one beside it.
-pub(crate) const NAMESPACES: [u32; 2] = [7, 8];
-
-/// `struct host_facts` of host/targets.h.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Facts {
-    pub(crate) pid: u32,
-    pub(crate) tgid: u32,
-    pub(crate) inner_pid: u32,
-    pub(crate) inner_namespace: u32,
-    pub(crate) flags: u32,
-    live: u32,
-    pub(crate) start_time: u64,
-    leader: Body,
-    parent: Body,
-    cgroup: *mut c_void,
-    pub(crate) comm: [u8; 16],
-}
+use crate::tasks::{Facts, KTHREAD, NAMESPACES, NO_EXEC, dress_as};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
@@ -123,7 +101,7 @@ impl Population {
     fn add_cgroup(&mut self, parent: Option<usize>) {
         let id = 100 + self.cgroups.len() as u64;
         let above = parent.map_or(ptr::null_mut(), |parent| self.cgroups[parent].at);
-        // SAFETY: the type of host/targets.h.
+        // SAFETY: the type of host/tasks.h.
         let at = unsafe {
             type Make = unsafe extern "C" fn(*mut c_void, u64) -> *mut c_void;
             self.host.function::<Make>("host_cgroup")(above, id)
@@ -132,7 +110,7 @@ impl Population {
     }
 
     fn body(&mut self) -> Body {
-        // SAFETY: the type of host/targets.h.
+        // SAFETY: the type of host/tasks.h.
         self.freed.pop().unwrap_or_else(|| unsafe {
             self.host
                 .function::<unsafe extern "C" fn() -> Body>("host_body")()
@@ -389,9 +367,5 @@ impl Population {
 }
 
 fn dress(host: &Host, task: &Task) {
-    // SAFETY: the type of host/targets.h.
-    unsafe {
-        type Dress = unsafe extern "C" fn(Body, *const Facts);
-        host.function::<Dress>("host_dress")(task.body, &raw const task.facts);
-    }
+    dress_as(host, task.body, &task.facts);
 }

@@ -28,7 +28,7 @@ const GROUPINGS: [GroupBy; 5] = [
 ];
 
 /// `HIST_BUCKETS`: 16 in every power of two below 2^48, and one each below 16.
-const BUCKETS: u32 = 45 * 16;
+pub(crate) const BUCKETS: u32 = 45 * 16;
 
 /// Waits of the very length that is asked for are many.
 const TICK_NS: u64 = 500_000;

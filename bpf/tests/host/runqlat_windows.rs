@@ -1,11 +1,13 @@
 //! runqlat's collection in windows: what begins between two of them is found by the kernel's stamps.
 
 use std::collections::HashSet;
+use std::ptr;
 
 use fastrand::Rng;
 
 use crate::asked::{Counted, Waiting, call, told_count};
-use crate::host::machine::{Machine, State, Task, play};
+use crate::host;
+use crate::host::machine::{Machine, State, Task, Thread, play};
 use crate::waiting_ns;
 
 /// `HOST_CLOCK_OFFSET`
@@ -66,6 +68,7 @@ fn pass_on(machine: &mut Machine, waiting: &mut Waiting, rng: &mut Rng) {
     let from_ns = machine.now;
     step(machine, rng.u32(0..50));
     see(machine, from_ns, waiting);
+    assert_waiting(machine, waiting);
     wait_unseen(machine, waiting);
     let from_ns = machine.now + 1;
     step(machine, rng.u32(0..20));
@@ -80,6 +83,11 @@ fn assert_window_ends(machine: &mut Machine, from_ns: u64, half: u32, waiting: &
     machine.now += 1;
     at(machine, "host_end", machine.now);
     assert_eq!(Counted::whole(machine, half), counted);
+    assert_waiting(machine, waiting);
+}
+
+/// Whoever waits now, inside a window or not.
+fn assert_waiting(machine: &Machine, waiting: &Waiting) {
     for thread in machine.alive() {
         let since = waiting.since.get(&thread.tid);
         let open = since.filter(|_| thread.state == State::Queued);
@@ -116,4 +124,82 @@ fn assert_windows(machine: &mut Machine, seed: u64) {
 #[test]
 fn each_window_knows_what_began_before() {
     play("runqlat", assert_windows);
+}
+
+/// The kernel calls an iterator once more when there is no task left.
+#[test]
+fn iterators_end_without_a_task() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let machine = Machine::new(&host::compile(dir.path(), "runqlat"), 1, 0);
+    for name in ["host_seed", "host_find_wait"] {
+        // SAFETY: the type of such functions of host/runqlat.c and host/scheduler.h.
+        unsafe { machine.host.function::<unsafe extern "C" fn(Task)>(name)(ptr::null_mut()) };
+    }
+    // SAFETY: the type of host/runqlat.c.
+    let told = unsafe {
+        type Waiting = unsafe extern "C" fn(Task) -> u64;
+        machine.host.function::<Waiting>("host_waiting")(ptr::null_mut())
+    };
+    assert_eq!(told, 0);
+}
+
+/// No program is attached for a time. Gives the threads that wait then, and left their CPUs meanwhile.
+fn queued_unseen(machine: &mut Machine) -> Vec<(u32, Task)> {
+    let left: Vec<usize> = (0..=machine.last_tid)
+        .map(|tid| machine.times_left(tid))
+        .collect();
+    machine.is_detached = true;
+    step(machine, 200);
+    machine.is_detached = false;
+    let waits = |thread: &&Thread| {
+        let has_left = machine.times_left(thread.tid) > left[thread.tid as usize];
+        thread.state == State::Queued && has_left
+    };
+    let waiting = machine.alive().filter(waits);
+    waiting.map(|thread| (thread.tid, thread.task)).collect()
+}
+
+/// Waits that are found after stamps of that time, as they are told 100 ns later.
+fn told_later(machine: &mut Machine, waiting: &[(u32, Task)], stamp_ns: u64) -> Vec<u64> {
+    machine.leave_to_user_space();
+    for (_, task) in waiting {
+        // SAFETY: the types of host/threads.h and host/runqlat.c; the task lives.
+        unsafe {
+            type Queued = unsafe extern "C" fn(Task, u64);
+            type Find = unsafe extern "C" fn(Task);
+            machine.host.function::<Queued>("host_queued")(*task, stamp_ns);
+            machine.host.function::<Find>("host_find_wait")(*task);
+        }
+    }
+    machine.now += 100;
+    let is_one = |thread: &&Thread| waiting.iter().any(|(tid, _)| *tid == thread.tid);
+    let waiting = machine.alive().filter(is_one);
+    waiting.map(|thread| waiting_ns(machine, thread)).collect()
+}
+
+/// Without a clock, or a stamp, nothing is known of a wait; one that seems to come has just begun.
+#[test]
+fn stamps_are_worth_what_is_known_of_their_clock() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "runqlat");
+    for seed in 0..50 {
+        let mut machine = Machine::new(&object, seed, 0);
+        call(&machine, "host_begin_windows");
+        let waiting = queued_unseen(&mut machine);
+        let stamp_ns = machine.now - 50;
+        let told = told_later(&mut machine, &waiting, stamp_ns);
+        assert_eq!(told, vec![0; waiting.len()], "seed {seed}: no clock");
+        step(&mut machine, 300);
+        call(&machine, "host_next_clock");
+        for (after_ns, truth_ns) in [(None, 0), (Some(10), 100)] {
+            let waiting = queued_unseen(&mut machine);
+            let stamp_ns = after_ns.map_or(0, |after_ns| machine.now + after_ns);
+            let told = told_later(&mut machine, &waiting, stamp_ns);
+            assert_eq!(
+                told,
+                vec![truth_ns; waiting.len()],
+                "seed {seed}, {after_ns:?}"
+            );
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use fastrand::Rng;
 
 use crate::host::{self, machine::Task as Body};
-use crate::population::{KTHREAD, NAMESPACES, NO_EXEC, Population, Process, TOOL, Task, Wanted};
+use crate::population::{Population, Process, TOOL, Task, Wanted};
+use crate::tasks::{KTHREAD, NAMESPACES, NO_EXEC, dress_as};
 
 /// `struct target_config` of targets.bpf.h.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +23,7 @@ struct Config {
 
 /// `struct glob` of glob.bpf.h.
 #[repr(C)]
-struct Glob {
+pub(crate) struct Glob {
     accept: [u32; 256],
     star: u32,
     final_mask: u32,
@@ -30,7 +31,7 @@ struct Glob {
 
 impl Glob {
     /// Every character is a position: a letter, any letter or any number of letters.
-    fn of(pattern: &[u8]) -> Self {
+    pub(crate) fn of(pattern: &[u8]) -> Self {
         let mut glob = Self {
             accept: [0; 256],
             star: 0,
@@ -47,15 +48,22 @@ impl Glob {
     }
 }
 
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, _) => name.is_empty(),
-        (Some((b'*', rest)), _) => (0..=name.len()).any(|taken| matches(rest, &name[taken..])),
-        (Some((letter, rest)), Some((first, others))) => {
-            (letter == first || *letter == b'?') && matches(rest, others)
+/// By the number of its first letters that the pattern's beginning takes.
+pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let mut taken = vec![false; name.len() + 1];
+    taken[0] = true;
+    for position in pattern {
+        if *position == b'*' {
+            let least = taken.iter().position(|taken| *taken);
+            taken[least.unwrap_or(name.len() + 1)..].fill(true);
+            continue;
         }
-        (Some(_), None) => false,
+        for length in (0..taken.len()).rev() {
+            let takes = |letter: u8| *position == letter || *position == b'?';
+            taken[length] = length > 0 && taken[length - 1] && takes(name[length - 1]);
+        }
     }
+    taken[name.len()]
 }
 
 const PATTERNS: [&[u8]; 7] = [b"a*", b"*b", b"*bab*", b"?a*a", b"ab?*", b"*a*b*a*", b"aab"];
@@ -296,6 +304,22 @@ fn assert_full(population: &mut Population, seed: u64) {
     assert_eq!(unsafe { full() }, lost, "seed {seed}");
 }
 
+/// The tasks that stand for CPUs that have nothing to do have the number 0, and no name would make them targets.
+fn assert_idle_is_none(population: &Population, case: &str) {
+    let mut idle = *population.processes[0].leader();
+    (idle.facts.pid, idle.facts.tgid) = (0, 0);
+    // SAFETY: the type of host/tasks.h.
+    idle.body = unsafe {
+        population
+            .host
+            .function::<unsafe extern "C" fn() -> Body>("host_body")()
+    };
+    idle.facts.leader = idle.body;
+    dress_as(&population.host, idle.body, &idle.facts);
+    population.call("host_seed", idle.body);
+    assert!(!is_told(population, idle.body), "{case}");
+}
+
 #[test]
 fn targets_are_who_was_asked_for() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -304,6 +328,7 @@ fn targets_are_who_was_asked_for() {
         let mut population = Population::new(&object, seed);
         let asked = Asked::random(&mut population);
         population.look_at_all();
+        assert_idle_is_none(&population, &format!("seed {seed}, {:?}", asked.config));
         let mut did = "nothing";
         for step in 0..200 {
             let case = format!("seed {seed}, step {step}, {did}, {:?}", asked.config);

@@ -12,7 +12,7 @@ use crate::host::machine::{BEGIN_NS, Machine, State};
 /// it closes, `check` some events later.
 pub(crate) fn play_window(
     tool: &str,
-    begin: impl Fn(&Machine),
+    begin: impl Fn(&mut Machine),
     end: impl Fn(&mut Machine),
     check: impl Fn(&Machine, Range<u64>, u64),
 ) {
@@ -22,8 +22,10 @@ pub(crate) fn play_window(
         let mut rng = Rng::with_seed(seed);
         let wait_ns = rng.u64(1..2_000_000_000);
         let mut machine = Machine::new(&object, seed, wait_ns);
-        begin(&machine);
-        for _ in 0..10_000 {
+        begin(&mut machine);
+        let told_ns = BEGIN_NS + rng.u64(0..=wait_ns);
+        machine.step_past(BEGIN_NS + wait_ns, told_ns);
+        for _ in 0..8_000 {
             machine.step();
         }
         end(&mut machine);
@@ -44,6 +46,30 @@ pub(crate) fn play_window(
 }
 
 impl Machine {
+    /// Something happens at the very moment at which the window opens, of which the programs are told before.
+    fn step_past(&mut self, opens_ns: u64, told_ns: u64) {
+        self.opens(0);
+        while self.now < opens_ns {
+            self.pass();
+            if self.now >= told_ns {
+                self.opens(opens_ns);
+            }
+            if self.now < opens_ns {
+                self.act();
+            }
+        }
+        self.now = opens_ns;
+        self.act();
+    }
+
+    fn opens(&self, ns: u64) {
+        // SAFETY: the type of host/threads.h.
+        unsafe {
+            self.host
+                .function::<unsafe extern "C" fn(u64)>("host_opens")(ns)
+        };
+    }
+
     /// Programs that run next are user space's, now.
     pub(crate) fn leave_to_user_space(&self) {
         // SAFETY: its type; the idle task lives.

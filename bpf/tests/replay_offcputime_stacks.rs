@@ -1,0 +1,269 @@
+//! Stacks of offcputime's waits: whose they are, and which are walked.
+
+#[expect(dead_code, reason = "it has more for other tests of machines")]
+mod host;
+#[path = "host/kernel_stacks.rs"]
+mod kernel_stacks;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+
+use fastrand::Rng;
+use host::machine::{BEGIN_NS, Machine, State, Task, Thread};
+use oracle::Kind;
+
+/// Sides of a thread's absence, as host/offcputime_stacks.c numbers them.
+#[derive(Clone, Copy)]
+enum Side {
+    Kernel = 1,
+    /// The kernel's, where the thread looks itself.
+    Own,
+    User,
+}
+
+fn stack(side: Side, tid: u32, switches: usize) -> u64 {
+    (side as u64) << 60 | u64::from(tid) << 32 | switches as u64
+}
+
+fn is_kernel_thread(tid: u32) -> bool {
+    tid % 4 == 3
+}
+
+/// Options that the user gives, and what the kernel has.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    no_user: bool,
+    no_kernel: bool,
+    wakers: bool,
+    /// Threads say where they leave the scheduler.
+    on_exit: bool,
+    /// Waits shorter than this go without a user stack; 0: none.
+    stacks_from_ns: u64,
+}
+
+impl Asked {
+    fn random(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let from_ns = [0, 5_000_000, 20_000_000];
+        Self {
+            no_user: rng.u32(..4) == 0,
+            no_kernel: rng.u32(..4) == 0,
+            wakers: rng.bool(),
+            on_exit: rng.bool(),
+            stacks_from_ns: rng.choice(from_ns).expect("some"),
+        }
+    }
+
+    fn tell(self, machine: &mut Machine) {
+        // SAFETY: the types of host/offcputime_stacks.c.
+        unsafe {
+            type Ask = unsafe extern "C" fn(bool, bool, bool, bool, u64);
+            let ask = machine.host.function::<Ask>("host_ask");
+            let Self {
+                no_user,
+                no_kernel,
+                wakers,
+                ..
+            } = self;
+            ask(
+                no_user,
+                no_kernel,
+                wakers,
+                self.on_exit,
+                self.stacks_from_ns,
+            );
+            type Leave = unsafe extern "C" fn(bool);
+            type Waking = unsafe extern "C" fn(Task);
+            let leave = *machine.host.function::<Leave>("host_leave_scheduler");
+            let waking = *machine.host.function::<Waking>("host_waking");
+            machine.leave_scheduler = Some(leave).filter(|_| self.on_exit);
+            machine.waking = Some(waking);
+        }
+    }
+}
+
+/// Thread, stacks, waker and system call; then times, and ns of them.
+type Rows = BTreeMap<[u64; 5], [u64; 2]>;
+
+fn add(rows: &mut Rows, [tid, kernel, user, waker, syscall, count, ns]: [u64; 7]) {
+    let row = rows.entry([tid, kernel, user, waker, syscall]).or_default();
+    row[0] += count;
+    row[1] += ns;
+}
+
+fn told(machine: &Machine) -> Rows {
+    type Row = extern "C" fn(*mut c_void, *const [u64; 7]);
+    type Take = unsafe extern "C" fn(Row, *mut c_void);
+    extern "C" fn row(to: *mut c_void, numbers: *const [u64; 7]) {
+        // SAFETY: the host hands over what it was given, and 7 numbers.
+        unsafe { add(&mut *to.cast::<Rows>(), *numbers) };
+    }
+    let mut rows = Rows::new();
+    // SAFETY: its type.
+    unsafe { machine.host.function::<Take>("host_take_rows")(row, (&raw mut rows).cast()) };
+    rows
+}
+
+/// Of a thread that has left its CPU so often, was away for so long and goes on.
+fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
+    if asked.no_user || is_kernel_thread(tid) {
+        0
+    } else if asked.on_exit && ns < asked.stacks_from_ns {
+        1
+    } else {
+        stack(Side::User, tid, switches)
+    }
+}
+
+/// Times off a CPU from being seen to leave it to being seen on one. Whoever begins has no stack yet.
+fn truth(machine: &Machine, asked: Asked) -> Rows {
+    let mut rows = Rows::new();
+    let lives = machine.lives().map(|life| (life.tid, life.begin_ns));
+    let lives: HashMap<u32, u64> = lives.collect();
+    let begun = lives.iter().map(|(tid, ns)| (*tid, (*ns, *ns > BEGIN_NS)));
+    let mut open: HashMap<u32, (u64, bool)> = begun.collect();
+    let mut switches: HashMap<u32, usize> = HashMap::new();
+    for event in &machine.events {
+        let Kind::Switch {
+            prev,
+            next,
+            runnable,
+            ..
+        } = event.kind
+        else {
+            continue;
+        };
+        let is_seen = !is_shielded(prev);
+        if is_seen {
+            open.insert(prev, (event.ns, runnable));
+            *switches.entry(prev).or_default() += 1;
+        }
+        let Some((since_ns, runnable)) = open.remove(&next).filter(|_| lives.contains_key(&next))
+        else {
+            continue;
+        };
+        let (count, ns) = (
+            switches.get(&next).copied().unwrap_or(0),
+            event.ns - since_ns,
+        );
+        let side = if is_seen { Side::Kernel } else { Side::Own };
+        let stacks = match count {
+            0 => (0, 0),
+            _ if asked.no_kernel => (0, user_stack(asked, next, count, ns)),
+            _ => (stack(side, next, count), user_stack(asked, next, count, ns)),
+        };
+        let wakings = machine.wakings.iter().rev();
+        let waker = wakings
+            .skip_while(|waking| waking.0 > event.ns)
+            .take_while(|waking| waking.0 > since_ns)
+            .find(|waking| waking.1 == next)
+            .filter(|_| !runnable && asked.wakers);
+        let waker = waker.map_or(0, |waking| u64::from(waking.2) + 1);
+        let syscall = if is_kernel_thread(next) { u64::MAX } else { 0 };
+        add(
+            &mut rows,
+            [u64::from(next), stacks.0, stacks.1, waker, syscall, 1, ns],
+        );
+    }
+    rows
+}
+
+/// Of `host::machine`.
+fn is_shielded(tid: u32) -> bool {
+    (1..=2).contains(&tid)
+}
+
+fn name(tid: u32) -> [u64; 2] {
+    let mut name = [0; 16];
+    name[0] = b't';
+    for (at, letter) in name[1..8].iter_mut().enumerate() {
+        *letter = b'a' + (tid >> (4 * at)) as u8 % 16;
+    }
+    let (first, last) = name.split_at(8);
+    [first, last].map(|half| u64::from_ne_bytes(half.try_into().expect("a half")))
+}
+
+/// Who woke a target last, with two stacks of its own.
+fn assert_waker(machine: &Machine, asked: Asked, case: &str) {
+    let of_target = |waking: &&(u64, u32, u32)| !is_shielded(waking.1);
+    let Some((ns, _, waker)) = machine.wakings.iter().rfind(of_target) else {
+        return;
+    };
+    let before = machine.events.iter().take_while(|event| event.ns < *ns);
+    let left =
+        before.filter(|event| matches!(event.kind, Kind::Switch { prev, .. } if prev == *waker));
+    let switches = left.count();
+    let mut told = [0; 9];
+    // SAFETY: the type of host/offcputime_stacks.c.
+    unsafe {
+        type Take = unsafe extern "C" fn(*mut u64);
+        machine.host.function::<Take>("host_take_waker")(told.as_mut_ptr());
+    }
+    let kernel = if asked.no_kernel {
+        0
+    } else {
+        stack(Side::Own, *waker, switches)
+    };
+    let user = match asked.no_user || is_kernel_thread(*waker) {
+        true => 0,
+        false => stack(Side::User, *waker, switches),
+    };
+    let (tid, [first, last]) = (u64::from(*waker), name(*waker));
+    assert_eq!(
+        told,
+        [tid, tid, first, last, kernel, user, 5, 1, 0],
+        "{case}"
+    );
+}
+
+/// The kernel's stack of a wait that is open at the end, unless that is not asked for.
+fn assert_open(machine: &Machine, thread: &Thread, asked: Asked, case: &str) {
+    let mut first = 0;
+    // SAFETY: the type of host/offcputime_stacks.c; the task lives.
+    let depth = unsafe {
+        (machine.calls.set)(machine.now, 0, machine.threads[0].task);
+        type Close = unsafe extern "C" fn(Task, *mut u64) -> u32;
+        machine.host.function::<Close>("host_close_depth")(thread.task, &raw mut first)
+    };
+    let truth = match asked.no_kernel {
+        true => (0, 0),
+        false => (
+            1,
+            stack(Side::Kernel, thread.tid, machine.times_left(thread.tid)),
+        ),
+    };
+    assert_eq!((depth, first), truth, "{case}, thread {}", thread.tid);
+}
+
+#[test]
+fn waits_have_their_own_stacks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let object = host::compile(dir.path(), "offcputime_stacks");
+    for seed in 0..60 {
+        let mut machine = Machine::new(&object, seed, 0);
+        let asked = Asked::random(seed);
+        asked.tell(&mut machine);
+        let case = format!("seed {seed}, {asked:?}");
+        for _ in 0..20 {
+            for _ in 0..200 {
+                machine.step();
+            }
+            assert_waker(&machine, asked, &case);
+        }
+        let truth = truth(&machine, asked);
+        let told = told(&machine);
+        let first = told.iter().zip(&truth).find(|(one, other)| one != other);
+        assert!(told == truth, "{case}: {first:x?}");
+        machine.now += 1;
+        // SAFETY: the type of host/offcputime_stacks.c.
+        unsafe {
+            machine
+                .host
+                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
+        };
+        let off = machine
+            .alive()
+            .filter(|thread| thread.state != State::Running);
+        off.for_each(|thread| assert_open(&machine, thread, asked, &case));
+    }
+}
