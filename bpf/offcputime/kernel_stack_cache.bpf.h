@@ -65,7 +65,8 @@ static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 
 	__u64 base = (__u64)BPF_CORE_READ(task, stack), top = base + KERNEL_STACK_BYTES;
 	__u64 sp = switched_out_sp(task);
 	__u64 bytes = top - sp, hash = syscall;
-	__u64 low = dispatcher_low, span = dispatcher_high - low;
+	/* Where none is known, no word is in it: 0, which stacks are full of, is none. */
+	__u64 low = dispatcher_low ?: ~0ULL, span = dispatcher_high - dispatcher_low;
 	struct stack_window *window;
 	__u32 zero = 0;
 
@@ -74,7 +75,7 @@ static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 
 		return 0;
 	if (bpf_probe_read_kernel(window->words, bytes, (void *)sp))
 		return 0;
-	hash ^= bytes;
+	/* Not its length, which the gap changes: each word changes the hash, so it has their number. */
 	for (__u32 i = 0; i < STACK_WINDOW_WORDS; i++) {
 		__u64 word = window->words[i], others;
 

@@ -60,8 +60,8 @@ static __always_inline void describe_interval(struct open_phase *open, struct me
 	if (member->phase == PHASE_BLOCKED) {
 		open->blocked_ns = up_to_end(member->off_ns);
 	} else {
-		open->blocked_ns = elapsed(member->off_ns, member->runnable_ns);
 		open->runqueue_ns = up_to_end(member->runnable_ns);
+		open->blocked_ns = open->runqueue_ns ? elapsed(member->off_ns, member->runnable_ns) : up_to_end(member->off_ns);
 	}
 	off_ns = open->blocked_ns + open->runqueue_ns;
 	open->wanted = off_ns >= config.min_ns && off_ns <= config.max_ns && is_wanted_state(member);

@@ -104,12 +104,12 @@ impl Place {
     }
 
     /// The words of a thread that blocks there. Those beside return addresses are of no account.
-    fn words(&self, rng: &mut Rng, has_zeros: bool, gap: usize) -> Vec<u64> {
+    fn words(&self, rng: &mut Rng, gap: usize) -> Vec<u64> {
         let mut words = Vec::new();
         for (at, (hole, frame)) in self.holes.iter().zip(&self.frames).enumerate() {
             if self.is_dispatched && at + 1 == self.frames.len() {
                 for _ in 0..gap {
-                    let leftover = [data(rng, has_zeros), code(rng), DISPATCHER + 0x100];
+                    let leftover = [data(rng), code(rng), DISPATCHER + 0x100];
                     words.push(*rng.choice(&leftover).expect("some"));
                 }
             }
@@ -117,27 +117,27 @@ impl Place {
                 words.push(match rng.u32(..400) {
                     // Left by another call: no place is the same but for that.
                     0 => code(rng) + 0x1000_0000,
-                    _ => data(rng, has_zeros),
+                    _ => data(rng),
                 });
             }
             words.push(*frame);
         }
         for _ in 0..REGISTERS {
-            words.push(data(rng, has_zeros));
+            words.push(data(rng));
         }
         words
     }
 }
 
-fn data(rng: &mut Rng, has_zeros: bool) -> u64 {
+fn data(rng: &mut Rng) -> u64 {
     let heap = 0xffff_8881_0000_0000 | rng.u64(..) >> 32;
     let user = 0x7fff_0000_0000 | rng.u64(..) >> 40;
-    let any = [heap, user, rng.u64(1..100), CODE - 1, u64::from(!has_zeros)];
+    let any = [heap, user, rng.u64(1..100), CODE - 1, 0];
     *rng.choice(&any).expect("some")
 }
 
-/// All that tells stacks apart: the system call, the length, and code with its place, up to the dispatcher.
-type Look = (u64, usize, Vec<u64>);
+/// All that tells stacks apart: the system call, and code with its place, up to the dispatcher.
+type Look = (u64, Vec<u64>);
 
 #[derive(Default)]
 struct Model {
@@ -157,7 +157,7 @@ impl Model {
         };
         let code = words.iter().take_while(|word| !is_end(word));
         let code = code.map(|word| if *word >= CODE { *word } else { 0 });
-        (syscall, words.len(), code.collect())
+        (syscall, code.collect())
     }
 
     fn learn(&mut self, address: u64) {
@@ -248,8 +248,7 @@ fn assert_recognised(host: &Host, seed: u64) {
         }
         let place = rng.choice(&places).expect("some");
         let gap = if has_gap { rng.usize(..4) * 2 } else { 0 };
-        // A zero would end the look as long as no dispatcher is known.
-        let words = place.words(&mut rng, model.dispatcher.is_some(), gap);
+        let words = place.words(&mut rng, gap);
         let absence = absence(place, &words, &mut rng);
         let (told, walked) = resume(host, place, &absence);
         assert!(

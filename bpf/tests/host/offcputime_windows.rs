@@ -271,9 +271,7 @@ fn assert_closed_at(machine: &Machine, end_ns: u64, case: &str) {
         assert!(told.runqueue_ns <= told.lifetime_ns, "{case}, {told:?}");
         let left = machine.left.keys().filter(|(tid, _)| *tid == thread.tid);
         let from_ns = left.map(|(_, ns)| *ns).max();
-        // Of one that got onto a queue after the end, all of the time until then is told.
-        let is_within = told.phase == 2 || told.runqueue_ns > 0;
-        if let Some(from_ns) = from_ns.filter(|_| is_within && thread.state != State::Running) {
+        if let Some(from_ns) = from_ns.filter(|_| thread.state != State::Running) {
             let off_ns = told.blocked_ns + told.runqueue_ns;
             assert_eq!(off_ns, end_ns.saturating_sub(from_ns), "{case}, {told:?}");
         }
