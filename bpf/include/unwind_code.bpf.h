@@ -47,6 +47,12 @@ static __always_inline bool is_outside_frame(__u64 code)
 	return (behind_condition(code) & 0xffff) == 0x4855;
 }
 
+/* Bytes to leave by, whole words only. */
+static __always_inline __u32 exit_by(__u32 bytes, __u32 flags)
+{
+	return bytes & 7 ? 0 : bytes + flags;
+}
+
 /* HotSpot's frames of functions that call nothing: sub $imm32,%rsp; mov %rbp,disp8(%rsp); mov %rsp,%rbp; add $imm8,%rbp.
  * Bytes as below; 0: another instruction.
  */
@@ -56,18 +62,18 @@ static __always_inline __u32 exit_of_hotspot_leaf(__u64 code)
 	if ((code & 0xffffff80ffffff) == 0xec8148)
 		return 8;
 	if ((code & 0xffffff80ffffffff) == 0xec8b4800246c8948)
-		return (code >> 32 & 0xff) + 16;
+		return exit_by((code >> 32 & 0xff) + 16, 0);
 	if ((code & 0x80ffffffffffff) == 0xc58348ec8b48)
-		return (code >> 48 & 0xff) + 16 + CODE_SAVED_BP;
+		return exit_by((code >> 48 & 0xff) + 16, CODE_SAVED_BP);
 	if ((code & 0x80ffffff) == 0xc58348)
-		return (code >> 24 & 0xff) + 16 + CODE_SAVED_BP;
+		return exit_by((code >> 24 & 0xff) + 16, CODE_SAVED_BP);
 	return 0;
 }
 
 /* By what leaves a frame: add $imm,%rsp; pop %rbp; ret. */
 static __always_inline __u32 exit_of_epilogue(__u64 code)
 {
-	__u32 popped = 0, saved = 0;
+	__u32 popped = 0, flags = 0;
 
 	if ((code & 0x80ffffff) == 0xc48348) {
 		popped = code >> 24 & 0xff;
@@ -77,11 +83,12 @@ static __always_inline __u32 exit_of_epilogue(__u64 code)
 		code >>= 56;
 	}
 	if ((code & 0xff) == 0x5d) {
-		saved = 8 + CODE_SAVED_BP;
+		popped += 8;
+		flags = CODE_SAVED_BP;
 		code >>= 8;
 	}
 	/* Also with $imm16. */
-	return (code & 0xff) == 0xc3 || (code & 0xff) == 0xc2 ? popped + saved + 8 : 0;
+	return (code & 0xff) == 0xc3 || (code & 0xff) == 0xc2 ? exit_by(popped + 8, flags) : 0;
 }
 
 /* Bytes from rsp to behind the return address, CODE_SAVED_BP added; 0: unknown. `code`: eight bytes at ip. */
@@ -95,10 +102,13 @@ static __always_inline __u32 exit_of_code(__u64 code, __u32 exact, __u8 before)
 		return 16 + CODE_SAVED_BP;
 	if (exact)
 		exit = exit_of_hotspot_leaf(code);
-	if (!exit)
-		exit = exit_of_epilogue(behind_condition(code));
-	/* Whole words only. */
-	return exit & 6 ? 0 : exit;
+	return exit ?: exit_of_epilogue(behind_condition(code));
+}
+
+/* ff /2 with an operand of this mode, and no SIB byte. */
+static __always_inline bool is_call_by(__u32 code, __u32 mode)
+{
+	return (code & 0xf8ff) == (mode << 14 | 0x10ff) && (code >> 8 & 7) != 4;
 }
 
 /* Whether the eight bytes before a return address end in a call: e8 rel32, or ff /2 with an operand of this length. */
@@ -110,8 +120,8 @@ static __always_inline bool ends_in_call(__u64 code)
 	if ((code >> 24 & 0xff) == 0xe8)
 		return true;
 	/* A register or what it points to; disp8 or SIB; both; disp32; SIB and disp32. */
-	return (two & 0xf8ff) == 0xd0ff || (two & 0xf8ff) == 0x10ff || (three & 0xf8ff) == 0x50ff || three == 0x14ff ||
-	       four == 0x54ff || (six & 0xf8ff) == 0x90ff || six == 0x15ff || seven == 0x94ff || seven == 0x14ff;
+	return (two & 0xf8ff) == 0xd0ff || (is_call_by(two, 0) && two != 0x15ff) || is_call_by(three, 1) || three == 0x14ff ||
+	       four == 0x54ff || is_call_by(six, 2) || six == 0x15ff || seven == 0x94ff || seven == 0x14ff;
 }
 
 /* As exit_of_code, for the code at `ip`, when there is a caller. Of its own, so that the verifier walks it once. */
