@@ -21,7 +21,7 @@ static bool host_slow_is_full, host_slow_is_sent;
 
 #include "../biolatency/biolatency.bpf.c"
 
-/* Of the kernel: 510 is 5.10. */
+/* Age of the kernel: 510 is 5.10. */
 static __u32 host_age;
 
 static bool host_has(const char *what)
@@ -237,7 +237,7 @@ void host_happens(enum host_event event, void *subject, __s64 error, __u64 bytes
 	programs[event][with_queue](with_queue && is_twin ? context : context + 1);
 }
 
-/* What is known of a disk: whether anything is, whether its requests need stamps, until when it was busy, its name's letter. */
+/* Knowledge of a disk: whether there is any, whether its requests need stamps, the end of its busy time, its name's letter. */
 bool host_known_disk(const struct host_disk *of, __u32 dev, __u64 told[4])
 {
 	struct disk_key key = { .disk = (__u64)&of->disk, .dev = dev };

@@ -15,7 +15,7 @@
 #undef bpf_get_task_stack
 #undef bpf_get_current_comm
 
-/* Not equal to any id of those that are interned. */
+/* Numbers that no interned stack has as its id. */
 #define HOST_USER_STACK (1ULL << 40)
 #define HOST_KERNEL_STACK (1ULL << 41)
 #define HOST_RECORDS (1 << 16)

@@ -185,7 +185,7 @@ void host_told(__u64 told[13])
 	told[12] = lock_losses.negative + host_references + host_claims + host_misnamed;
 }
 
-/* Where a thread is in user space, by its number. */
+/* The thread's place in user space, a number. */
 void host_stands(struct task_struct *task, __u64 place)
 {
 	struct pt_regs *registers = host_registers_of(task), numbered;
@@ -196,7 +196,7 @@ void host_stands(struct task_struct *task, __u64 place)
 	((__u64 *)registers)[saved_sp(&numbered) - 1] = place + 1;
 }
 
-/* What the iterator has handed over of an open wait: lock, user registers, process, thread; all 0: nothing. */
+/* The open wait that the iterator has handed over: lock, user registers, process, thread; all 0: none. */
 void host_handed(__u64 handed[9])
 {
 	const struct open_futex none = {}, *open = host_written() ?: &none;

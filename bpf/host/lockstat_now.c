@@ -83,7 +83,7 @@ void host_want(__u32 tid)
 
 /* All that a thread has, as the test has it. */
 struct host_facts {
-	/* In the initial namespace, in the tool's if that is another one, and as it knows itself. */
+	/* Numbers in the initial namespace, in the tool's if that is another one, and in its own. */
 	__u64 tids[3];
 	__u64 tgids[3];
 	__u64 level;

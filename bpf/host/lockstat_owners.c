@@ -15,7 +15,7 @@ static __u32 host_asked;
 #define bpf_get_smp_processor_id() (host_asked++)
 #define bpf_probe_read_user(to, bytes, from) (-14)
 #define bpf_get_prandom_u32() host_dice
-/* Of each word that a test rolls. */
+/* The random number that programs get, which a test rolls. */
 static __u32 host_dice;
 
 #include "maps.bpf.h"
@@ -61,7 +61,7 @@ void host_lacks(const char *field)
 	host_lacked = field;
 }
 
-/* Before the window opens. */
+/* Options, told before the window opens. */
 void host_begin(bool kernel_locks, bool holder_stacks, bool no_user, bool no_kernel)
 {
 	struct lockstat_config all = {

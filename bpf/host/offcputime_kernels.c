@@ -15,7 +15,7 @@ static __u32 host_flag_bytes;
 #define bpf_core_enum_value_exists(type, value) host_has(#value)
 #define bpf_core_field_size(field) host_flag_bytes
 
-/* As the kernel's reads, 0 of what is not there. */
+/* Reads give 0 of what is not there, as the kernel's do. */
 #undef HOST_READ1
 #undef HOST_READ2
 #undef HOST_READ3
@@ -54,7 +54,7 @@ static const char *const host_names[] = {
 	"BPF_FUNC_task_pt_regs", "BPF_FUNC_get_current_task_btf",
 };
 
-/* Of the names above. */
+/* Names of those above that the kernel lacks, a bit each. */
 static __u32 host_lacks;
 
 static bool host_has(const char *name)
@@ -76,7 +76,7 @@ static long host_read(void *to, __u64 bytes, const void *from)
 
 #define HOST_FILES 4
 
-/* What a kernel has of a thread. Fields that it lacks are something else in their places. */
+/* A thread as a kernel has it. Fields that it lacks are something else in their places. */
 struct host_kernel {
 	__u64 number;
 	__u64 arguments[3];
@@ -123,7 +123,7 @@ struct host_told {
 	bool is_current;
 };
 
-/* With room for arguments. */
+/* A thread's kernel stack, with room for arguments. */
 static __u64 host_stack[KERNEL_STACK_BYTES / sizeof(__u64) + 3];
 
 static void host_fill_registers(const struct host_kernel *kernel)
@@ -132,7 +132,7 @@ static void host_fill_registers(const struct host_kernel *kernel)
 	void *top = (void *)host_stack + KERNEL_STACK_BYTES - user_regs_bytes();
 	struct pt_regs *regs = is_helped ? host_registers() : top;
 
-	/* What lies elsewhere is another's. */
+	/* Registers that lie elsewhere are another thread's. */
 	host_enter(host_registers(), 1);
 	host_enter(top, 1);
 	host_enter(regs, kernel->number);

@@ -63,7 +63,7 @@ static long host_read(void *to, __u64 bytes, const void *from)
 #define HOST_OWN 2
 #define HOST_USER 3
 
-/* Of what a thread's absence has. */
+/* A number for a stack of a thread's absence. */
 __u64 host_stack_of(__u32 kind, __u32 tid, __u64 switches)
 {
 	return (__u64)kind << 60 | (__u64)tid << 32 | switches;
@@ -104,7 +104,7 @@ static __u64 host_user_stack(const struct task_struct *task)
 	return has_user_stack(task) ? host_stack_of(HOST_USER, task->pid, switches_of((void *)task)) : 0;
 }
 
-/* Of who is current. */
+/* The current thread's stack. */
 static __u64 host_own_kernel_stack(void)
 {
 	struct task_struct *task = host_current();
@@ -112,7 +112,7 @@ static __u64 host_own_kernel_stack(void)
 	return host_stack_of(HOST_OWN, task->pid, switches_of(task));
 }
 
-/* Who woke a thread last. */
+/* Record of the thread that woke another last. */
 static struct stack_record host_waker;
 
 static __u64 host_intern(__u32 slot)
@@ -139,7 +139,7 @@ __u64 host_resume(const struct host_absence *absence)
 	__u32 size = sizeof(host_stack_bytes) / sizeof(*host_stack_bytes);
 
 	__builtin_memcpy(&host_stack_bytes[size - absence->count], absence->words, absence->count * sizeof(__u64));
-	/* What the switch saved lies below. */
+	/* Words that the switch saved lie below. */
 	*(unsigned long *)&task.thread = (unsigned long)&host_stack_bytes[size - absence->count] - switched_out_sp(&task);
 	task.flags = absence->is_kernel_thread ? PF_KTHREAD : 0;
 	host_enter(host_registers(), absence->syscall);
@@ -152,7 +152,7 @@ __u64 host_resume(const struct host_absence *absence)
 	return resumed_kernel_stack(&task);
 }
 
-/* Whether the kernel says where the stack of a thread ends that is off its CPU. */
+/* True: the kernel says where the stack of a thread ends that is off its CPU. */
 bool host_looks(void)
 {
 	struct task_struct task = {};

@@ -97,7 +97,7 @@ static __u64 host_intern(__u32 slot, struct stack_scratch *scratch, long bytes)
 #include "../pressure/pressure.bpf.c"
 #include "scheduler.h"
 
-/* What a test says of a thread. */
+/* A thread's facts, as a test has them. */
 struct host_facts {
 	char comm[16];
 	__u64 voluntary;
@@ -269,7 +269,7 @@ bool host_take_stock(struct task_struct *task, struct task_stock *to)
 	return stock;
 }
 
-/* Of a task that has ended. */
+/* Stock of a task that has ended. */
 bool host_exited(__u64 start_time, __u32 tid, struct task_stock *to)
 {
 	struct exited_key key = { .start_ns = start_time, .tid = tid };

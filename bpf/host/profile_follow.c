@@ -21,7 +21,7 @@ void host_want(__u32 own_tgid, __u32 pid_namespace, struct task_struct *tool)
 	note_namespace(NULL);
 }
 
-/* From its exec on. */
+/* The process is meant from its exec on. */
 void host_want_process(__u32 tgid)
 {
 	__u8 wanted = 0;

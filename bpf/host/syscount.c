@@ -53,7 +53,7 @@ struct task_struct *host_thread(__u32 tid, __u32 flags, struct task_struct *lead
 	return &body->task;
 }
 
-/* What a thread is at, as the kernel has it: its name, switches that it asked for, whether it runs, and whether it is a zombie. */
+/* A thread as the kernel has it: its name, switches that it asked for, whether it runs, whether it is a zombie. */
 void host_is(struct task_struct *task, const char comm[16], __u64 sleeps, bool runs, bool dead)
 {
 	__builtin_memcpy(task->comm, comm, sizeof(task->comm));
@@ -72,7 +72,7 @@ static __u32 host_number_at(void)
 	return syscall_number(&numbered) - 1;
 }
 
-/* What the entry into the kernel has saved. */
+/* Registers that the entry into the kernel has saved. */
 void host_saved(struct task_struct *task, __s64 number, bool compat, __u64 argument)
 {
 	struct host_body *body = (void *)task;
@@ -86,7 +86,7 @@ void host_saved(struct task_struct *task, __s64 number, bool compat, __u64 argum
 #endif
 }
 
-/* Of current. */
+/* The current thread enters a call. */
 void host_enters(__s64 number)
 {
 	unsigned long long context[] = { (__u64)host_registers_of(host_current()), number };

@@ -5,7 +5,7 @@
 
 #define HOST_LEVELS 24
 
-/* Below `parent`; NULL: the root. */
+/* A cgroup below `parent`; NULL: the root. */
 struct cgroup *host_cgroup(struct cgroup *parent, __u64 id)
 {
 	struct cgroup *cgroup = host_reserve(sizeof(*cgroup) + HOST_LEVELS * sizeof(cgroup->ancestors[0]));
@@ -43,7 +43,7 @@ struct host_body {
 	struct signal_struct signal;
 	struct pid_namespace namespace;
 	struct pid pid;
-	/* Of pid.numbers. */
+	/* Second one of pid.numbers. */
 	struct upid inner;
 };
 

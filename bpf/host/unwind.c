@@ -40,7 +40,7 @@ static const void *host_registers_of(const void *task);
 #undef bpf_task_pt_regs
 #define bpf_task_pt_regs(task) ((long)host_registers_of(task))
 
-/* As the ABI passes them to a system call. */
+/* Registers in which the ABI passes arguments to a system call. */
 #undef PT_REGS_PARM1_SYSCALL
 #undef PT_REGS_PARM2_SYSCALL
 #undef PT_REGS_PARM3_SYSCALL
@@ -90,7 +90,7 @@ static __u64 host_unread;
 #include "stacks.bpf.h"
 #include "stack_limit.bpf.h"
 
-/* What the kernel that runs has not. */
+/* Names of what the kernel that runs lacks. */
 static char host_lacked[8][64];
 
 /* NULL: it has everything. */
@@ -178,7 +178,7 @@ static void *host_seek(const void *map, const struct host_shape *shape, const vo
 	return host_lookup(map, shape, key);
 }
 
-/* How often tables have been searched, in parts of a search. */
+/* Number of looks into tables, of which a search takes several. */
 __u64 host_searches(void)
 {
 	return host_seeks;
@@ -302,7 +302,7 @@ struct file *host_open(__u64 inode, __u32 device, __u64 seconds, __u32 ns)
 	return file;
 }
 
-/* When an older kernel says that the file has changed: in its inode are seconds and nanoseconds in front. */
+/* Time at which an older kernel says that the file has changed: seconds and nanoseconds in front of its inode. */
 __u64 host_changed_in_front(const struct file *file)
 {
 	const __u64 *words = (const void *)file->f_inode;

@@ -26,7 +26,7 @@ static long host_output(const void *record, __u64 bytes, __u64 flags)
 	return 0;
 }
 
-/* What was sent last, once, with its length in bytes and its flags. False: nothing. */
+/* The record that was sent last, once, with its length in bytes and its flags. False: none. */
 bool host_take_sent(struct stack_record *to, __u64 told[2])
 {
 	bool sent = host_sent_bytes;
@@ -110,7 +110,7 @@ struct host_task_facts {
 	__u32 switches[2];
 };
 
-/* What the helpers for all kernels say: state, CPU, on a CPU, queued, throttled, switches, whether it is current. */
+/* Answers of the helpers for all kernels: state, CPU, on a CPU, queued, throttled, switches, whether it is current. */
 void host_says(const struct host_task_facts *facts, __u64 told[7])
 {
 	struct task_struct *task = host_make(sizeof(*task));
@@ -161,7 +161,7 @@ void host_arguments(struct task_struct *task, bool compat, __u64 told[6])
 	__builtin_memcpy(told, arguments.args, sizeof(arguments.args));
 }
 
-/* Whether it goes on at any instruction, of the saved registers and of a copy; whether it is a 32-bit program's; ip, sp, bp. */
+/* Answers about registers: goes on at any instruction, by the saved ones and by a copy; is a 32-bit program's; ip, sp, bp. */
 void host_registers_say(struct task_struct *task, __u64 told[6])
 {
 	const struct pt_regs *saved = user_regs_of(task);

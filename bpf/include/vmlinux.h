@@ -141,6 +141,7 @@ struct address_space {
 
 struct super_block {
 	dev_t s_dev;
+	unsigned long s_magic;
 	char s_id[32];
 };
 
@@ -200,6 +201,7 @@ struct socket {
 struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr;
+	struct sock *peer;
 };
 
 struct fdtable {

@@ -48,7 +48,7 @@ struct wait_config {
 
 const volatile struct wait_config waits = {};
 
-/* Kinds of files that the kernel's types do not tell apart, above all that S_IFMT >> 12 can be. */
+/* Kinds of files that the kernel's types do not tell apart, numbered above every value of S_IFMT >> 12. */
 enum special_file {
 	FILE_EVENTFD = 16,
 	FILE_INOTIFY,
@@ -58,7 +58,9 @@ enum special_file {
 	FILE_ACCEPTED,
 };
 
+#define TYPE_REGULAR 8
 #define TYPE_SOCKET 12
+#define ANON_INODE_FS_MAGIC 0x09041934
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
@@ -134,9 +136,14 @@ static __always_inline struct file *open_file(struct task_struct *task, __u32 fd
 	return file;
 }
 
+/* Anonymous inodes have no type; they had that of regular files since cfd86ef7e8e7 (6.16), for some releases. */
 static __always_inline __u8 file_type_of(struct file *file)
 {
-	return BPF_CORE_READ(file, f_inode, i_mode) >> 12;
+	__u8 type = BPF_CORE_READ(file, f_inode, i_mode) >> 12;
+
+	if (type == TYPE_REGULAR && BPF_CORE_READ(file, f_inode, i_sb, s_magic) == ANON_INODE_FS_MAGIC)
+		return 0;
+	return type;
 }
 
 static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
@@ -161,20 +168,24 @@ static __always_inline __u8 anonymous_type_of(struct file *file)
 	return 0;
 }
 
-/* accept(2) gave it: a listening TCP socket's copies keep its backlog, which no other has, and a listening Unix socket's its name. */
+/* accept(2) gave it the socket. A listening TCP socket's copies keep its backlog, which no other has. A listening Unix socket's have
+ * its name; so may a client have one of its own, and then neither counts as accepted.
+ */
 static __always_inline bool was_accepted(struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);
 	struct sock *sock = BPF_CORE_READ(socket, sk);
-	struct unix_sock *named = (void *)sock;
+	struct unix_sock *named = (void *)sock, *peer;
 
 	switch (BPF_CORE_READ(sock, __sk_common.skc_family)) {
 	case AF_INET:
 	case AF_INET6:
 		return BPF_CORE_READ(sock, sk_max_ack_backlog);
 	case AF_UNIX:
-		return BPF_CORE_READ(sock, sk_type) != SOCK_DGRAM && bpf_core_field_exists(named->addr) &&
-		       BPF_CORE_READ(named, addr);
+		if (BPF_CORE_READ(sock, sk_type) == SOCK_DGRAM || !bpf_core_field_exists(named->addr))
+			return false;
+		peer = (void *)BPF_CORE_READ(named, peer);
+		return BPF_CORE_READ(named, addr) && peer && !BPF_CORE_READ(peer, addr);
 	default:
 		return false;
 	}

@@ -123,7 +123,6 @@ static __always_inline void end_spinning(struct futex_wait *futex, struct task_s
 {
 	if (!futex->wait.is_spinning)
 		return;
-	pass_edge(&futex->wait, task, now);
 	end_part(&futex->wait, now);
 	futex->wait.is_spinning = 0;
 	if (!bpf_ksym_exists(bpf_task_from_vpid))

@@ -238,9 +238,13 @@ static __always_inline void lock_begins(void *ctx, struct kernel_waits *waits, s
 	if (at < KERNEL_WAITS) {
 		/* The same wait goes on, sleeping instead of spinning or the other way round. */
 		__sync_fetch_and_add(&kernel_lock_losses.unended, waits->depth - at - 1);
-		waits->depth = at + 1;
 		wait = &waits->waits[at];
+		/* Out of the iterator's sight meanwhile. */
+		waits->depth = at;
+		barrier();
 		pass_edge(wait, task, now);
+		barrier();
+		waits->depth = at + 1;
 		end_part(wait, now);
 	} else {
 		wait = push_wait(waits, flags);

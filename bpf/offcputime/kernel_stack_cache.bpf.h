@@ -64,9 +64,10 @@ static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 
 {
 	__u64 base = (__u64)BPF_CORE_READ(task, stack), top = base + KERNEL_STACK_BYTES;
 	__u64 sp = switched_out_sp(task);
-	__u64 bytes = top - sp, hash = syscall;
-	/* Where none is known, no word is in it: 0, which stacks are full of, is none. */
-	__u64 low = dispatcher_low ?: ~0ULL, span = dispatcher_high - dispatcher_low;
+	/* Not 0 for any call: words that are no code would leave that as it is. */
+	__u64 bytes = top - sp, hash = ~syscall;
+	/* Empty as long as no address is known. */
+	__u64 low = dispatcher_low, span = low ? dispatcher_high - low + 1 : 0;
 	struct stack_window *window;
 	__u32 zero = 0;
 
@@ -81,7 +82,7 @@ static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 
 
 		if (i >= bytes / sizeof(__u64))
 			break;
-		if (word - low <= span)
+		if (word - low < span)
 			break;
 		/* 0 for an address of code: without a branch, which nothing could predict. */
 		others = word >> KERNEL_TEXT_SHIFT ^ ~0ULL >> KERNEL_TEXT_SHIFT;

@@ -21,7 +21,7 @@
 /* Requests that failed. */
 __u64 block_errors = 0;
 
-/* Since it was seen to begin on this CPU; not, if it was moved and neither switch was seen. */
+/* It runs here since a switch that was seen; one that was moved unseen does not. */
 static __always_inline bool has_run_on(const struct member *member, __u32 cpu)
 {
 	return member->phase == PHASE_RUNNING && member->cpu == cpu;

@@ -1,4 +1,4 @@
-//! What `lockstat --now` sees of a thread in any state, against what that thread has.
+//! Looks of `lockstat --now` at threads in any state, against what those threads have.
 
 #[expect(dead_code, reason = "it has machines for other tools, too")]
 mod host;

@@ -1,4 +1,4 @@
-//! What kernels of all ages say of a thread and of its wait, as offcputime understands it.
+//! Threads and their waits as kernels of all ages tell of them, and as offcputime understands that.
 
 #[expect(dead_code, reason = "it has more for tests of machines")]
 mod host;
@@ -6,7 +6,7 @@ mod host;
 use fastrand::Rng;
 use host::Host;
 
-/// Of what kernels lack: bits by the names in host/offcputime_kernels.c.
+/// Bits of what kernels lack, by the names in host/offcputime_kernels.c.
 mod lacks {
     pub(super) const STATE: u32 = 1;
     pub(super) const CPU: u32 = 1 << 1;
@@ -87,7 +87,7 @@ impl Kernel {
             rng.i32(-1..512)
         };
         let flag_bytes = rng.choice([1, 4]).expect("some");
-        // Behind a byte there is another field.
+        // Another field is behind a byte.
         let beside = if flag_bytes == 1 { rng.u32(..) << 8 } else { 0 };
         let fd = rng.u64(..6) | u64::from(rng.u32(..4)) << 32;
         Self {
@@ -106,7 +106,7 @@ impl Kernel {
             flags: rng.u32(..),
             signal: rng.u32(..3),
             throttle_count: rng.i32(0..2),
-            // Behind the table there are files, too.
+            // Files are behind the table, too.
             max_fds: rng.u32(..FILES as u32),
             has_files: rng.u32(..8) > 0,
             is_preempted: rng.u32(..4) == 0,
@@ -168,7 +168,7 @@ impl Kernel {
         bits.map(|(at, is_set)| u32::from(*is_set) << at).sum()
     }
 
-    /// 0 of what is not there.
+    /// The type of the call's file; 0: there is none.
     fn file_type(&self) -> u32 {
         let fd = self.arguments[0] as u32;
         if !self.has_files || fd >= self.max_fds {

@@ -104,7 +104,7 @@ fn told(machine: &Machine) -> Rows {
     rows
 }
 
-/// Of a thread that has left its CPU so often, was away for so long and goes on.
+/// The user stack of a thread that has left its CPU so often, was away for so long and goes on.
 fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
     if asked.no_user || is_kernel_thread(tid) {
         0
@@ -168,7 +168,7 @@ fn truth(machine: &Machine, asked: Asked) -> Rows {
     rows
 }
 
-/// Of `host::machine`.
+/// Threads 1 and 2, whose switches `host::machine` hides.
 fn is_shielded(tid: u32) -> bool {
     (1..=2).contains(&tid)
 }
@@ -183,7 +183,7 @@ fn name(tid: u32) -> [u64; 2] {
     [first, last].map(|half| u64::from_ne_bytes(half.try_into().expect("a half")))
 }
 
-/// Who woke a target last, with two stacks of its own.
+/// The thread that woke a target last is told with two stacks of its own.
 fn assert_waker(machine: &Machine, asked: Asked, case: &str) {
     let of_target = |waking: &&(u64, u32, u32)| !is_shielded(waking.1);
     let Some((ns, _, waker)) = machine.wakings.iter().rfind(of_target) else {

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use host::machine::{BEGIN_NS, Machine, Task, play};
 use oracle::{Event, Kind};
 
-/// Of descriptor 0 of a thread, by host/offcputime.c, which gives it.
+/// The type of a thread's descriptor 0, by host/offcputime.c, which gives it.
 fn file_type(machine: &Machine, tid: u32) -> u64 {
     // SAFETY: its type.
     let told = unsafe {

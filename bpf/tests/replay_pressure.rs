@@ -24,7 +24,7 @@ use machine::Machine;
 
 /// Each seed draws other options; in a third of them nothing is hidden, and times are held to the threads' own, too.
 #[test]
-fn stalls_are_their_victims_and_their_culprits() {
+fn stalls_count_for_their_victims_and_their_culprits() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "pressure");
     for seed in 0..150 {

@@ -36,7 +36,7 @@ struct Process {
     wanted: Wanted,
     /// Its threads that run, the leader first.
     running: Vec<(u32, Body)>,
-    /// Those that have exited, and are not freed.
+    /// Its threads that have exited, and are not freed.
     exited: Vec<(u32, Body)>,
 }
 

@@ -77,7 +77,7 @@ fn asked(rng: &mut Rng) -> Asked {
     }
 }
 
-/// What the kernel may lack without changing a walk.
+/// Helpers that the kernel may lack without changing a walk.
 const LACKED: [&str; 2] = ["BPF_FUNC_task_pt_regs", "BPF_FUNC_get_current_task_btf"];
 
 /// A thread of a program, whose process is listed, or in a list of before its exec, or in none; the kernel knows its mappings, if it
@@ -142,7 +142,7 @@ fn walk(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, generation: u32) -> Op
     Some(())
 }
 
-/// What was found in a list is not taken for what another of the same process says: here, that all code is outermost.
+/// Finds in a list are not taken for those of a later list of the same process, by which all code here is outermost.
 fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Task) {
     let process = unwinder.process_of(TGID).expect("it is listed");
     unwinder.rules(&vec![Rule::END.to_bytes(); world.rules.len()]);
@@ -160,9 +160,9 @@ fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Ta
     while unwinder.take_sent().is_some() {}
 }
 
-/// Walked twice, it is sent once.
+/// A stack that is walked twice is sent once.
 fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth, task: Task) {
-    // What the kernel keeps of a thread outside of it may be anything.
+    // Registers that the kernel keeps of a thread outside of it may be anything.
     let mut registers = truth.registers;
     if asked.outside {
         for at in [unwinder::at::IP, unwinder::at::SP, unwinder::at::BP] {
@@ -221,7 +221,7 @@ fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth
 }
 
 #[test]
-fn walks_are_those_that_the_stacks_were_made_for() {
+fn walks_find_the_frames_that_the_stacks_were_made_of() {
     let unwinder = unwinder();
     let mut made = 0;
     for seed in 0..2_000 {

@@ -24,15 +24,15 @@ pub(crate) struct Account {
     pub(crate) is_full: bool,
     pub(crate) is_ring_full: bool,
     pub(crate) wanted_devs: Vec<u32>,
-    /// By the request's memory.
+    /// Notes by the request's memory.
     pub(crate) notes: HashMap<u64, Note>,
-    /// When bios were submitted that have no request yet.
+    /// Times at which bios were submitted that have no request yet.
     pub(crate) submitted: HashMap<u64, u64>,
-    /// By place and number.
+    /// Disks by place and number.
     pub(crate) disks: BTreeMap<(usize, u32), KnownDisk>,
     pub(crate) sums: BTreeMap<(usize, u32, u32), DiskSum>,
     pub(crate) tables: Tables,
-    /// By half and phase; then by bucket.
+    /// Latencies by half and phase; then by bucket.
     pub(crate) wholes: BTreeMap<(u32, u32), (Sum, BTreeMap<u32, u64>)>,
     pub(crate) lost: [u64; 10],
     pub(crate) slow: Option<Slow>,
@@ -77,7 +77,7 @@ impl Machine {
         assert_eq!(is_sent.then_some(told), expected, "{:?}", self.asked);
     }
 
-    /// What is known of a disk's stamps, by its requests so far.
+    /// Knowledge of a disk's stamps, from its requests so far.
     pub(crate) fn assert_learnt(&self, request: &Request) {
         if let Some(dev) = self.wanted(request, true) {
             self.assert_known((request.disk, dev), "learnt");

@@ -11,7 +11,7 @@ pub(crate) const TOTAL: u32 = 3;
 /// Cgroups have numbers from here on: each is below the one before.
 pub(crate) const FIRST_CGROUP: u64 = 300;
 pub(crate) const CGROUPS: usize = 30;
-/// How far below the root the tool looks.
+/// Levels below the root at which the tool looks.
 pub(crate) const CGROUP_LEVELS: u64 = 24;
 
 /// `struct biolatency_config` of biolatency.bpf.c.
@@ -42,7 +42,7 @@ pub(crate) struct Flags {
     pub(crate) io_stat: u32,
 }
 
-/// What the kernel has.
+/// A kernel by what it has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     /// 510 is 5.10.

@@ -1,4 +1,4 @@
-//! What is to be counted of requests when they complete.
+//! Sums of requests, as they should be when these complete.
 
 use crate::asked::{BEFORE, DEVICE, FIRST_CGROUP, QUEUED, TOTAL};
 use crate::machine::{APPEND, DISCARD, FLUSH, Machine, PASSTHROUGH, Request, WRITE};

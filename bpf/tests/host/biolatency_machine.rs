@@ -15,9 +15,9 @@ pub(crate) const READ: u32 = 0;
 pub(crate) const WRITE: u32 = 1;
 pub(crate) const FLUSH: u32 = 2;
 pub(crate) const DISCARD: u32 = 3;
-/// To a zone, since 6.0; some other operation before.
+/// An append to a zone since 6.0; some other operation before.
 pub(crate) const APPEND: u32 = 7;
-/// From here on commands of drivers.
+/// Commands of drivers begin here.
 pub(crate) const PASSTHROUGH: u32 = 32;
 
 const CPUS: u32 = 8;
@@ -93,7 +93,7 @@ pub(crate) struct Request {
     pub(crate) at: Pointer,
     pub(crate) facts: Facts,
     pub(crate) disk: usize,
-    /// Of its bio.
+    /// Device of its bio.
     pub(crate) dev: u32,
     /// A place in the cgroups; none is nobody's.
     pub(crate) cgroup: Option<usize>,

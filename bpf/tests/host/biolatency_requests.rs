@@ -1,4 +1,4 @@
-//! What is to be remembered of requests until they complete.
+//! Notes on requests, which are kept until these complete.
 
 use crate::asked::{BEFORE, CGROUP_LEVELS, FIRST_CGROUP, TOTAL};
 use crate::endings::{Beginning, Ending};
@@ -19,7 +19,7 @@ pub(crate) struct Note {
     pub(crate) before_ns: u64,
     pub(crate) sector: u64,
     pub(crate) bytes: u32,
-    /// As submitted.
+    /// Flags as submitted.
     pub(crate) opf: u32,
     pub(crate) tgid: u32,
     pub(crate) tid: u32,

@@ -66,7 +66,7 @@ pub(crate) const BUSY_NS: usize = 3 * CLASSES;
 pub(crate) const PARTIAL: usize = BUSY_NS + 1;
 pub(crate) const REQUEUED: usize = BUSY_NS + 2;
 
-/// By the place in `lost`.
+/// Places in `lost`.
 pub(crate) const RING_FULL: usize = 0;
 pub(crate) const NEGATIVE: usize = 1;
 pub(crate) const UNSTAMPED: usize = 2;

@@ -44,7 +44,7 @@ pub(crate) struct Wait {
     pub(crate) queues: Vec<(u64, u64)>,
     pub(crate) queued_ns: Option<u64>,
     pub(crate) holder: Option<Holder>,
-    /// Where the lock says who that is, 0 if it does not; the word that the waiter expects.
+    /// The place in which the lock names that holder, 0 if it does not; the word that the waiter expects.
     pub(crate) evidence: [u64; 2],
     pub(crate) waker: Option<u32>,
     /// Mode, kernel stack, user stack, and the waker's record.
@@ -162,7 +162,7 @@ pub(crate) enum End {
 }
 
 impl Book {
-    /// With this process of 32-bit programs.
+    /// A book for this process of 32-bit programs.
     pub(crate) fn of(compat_tgid: Option<u32>) -> Self {
         Self {
             compat_tgid,

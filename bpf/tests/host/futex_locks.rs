@@ -141,7 +141,7 @@ impl Lock {
         }
     }
 
-    /// Whom the lock names as its owner to one who waits with this operation for this value, and where (`enum holder_place`): only
+    /// The owner that the lock names to one who waits with this operation for this value, and where (`enum holder_place`): only
     /// threads of the waiter's own process are joined. 32-bit libraries have some words in another order.
     pub(crate) fn names(&self, operation: u8, value: u32, is_compat: bool) -> Option<(u32, u64)> {
         let words = self.words;

@@ -34,7 +34,7 @@ impl Futexes {
         wait.holder = owner.map(|(holder, _)| holder);
     }
 
-    /// Whom the lock names, if that is a thread that can have it, and where.
+    /// The owner that the lock names, if that is a thread that can have it, and the place.
     fn owner(&self, at: usize, waiting: &Waiting) -> Option<(Holder, u64)> {
         let (waiter, lock) = (&self.threads[at], &self.locks[waiting.locks[0]]);
         let (number, place) =

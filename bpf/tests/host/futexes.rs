@@ -117,7 +117,7 @@ pub(crate) struct Futexes {
     is_attached: bool,
     /// Threads are found by numbers of any namespace, and when a call begins.
     has_vpid: bool,
-    /// Where the one is who is current, by a number.
+    /// The current thread's place, a number.
     here: u64,
     wakers: Wakers,
 }

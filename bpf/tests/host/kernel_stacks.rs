@@ -10,7 +10,7 @@ use crate::host::{self, Host};
 /// Code, modules and BPF programs lie above.
 const CODE: u64 = 0xffff_ffff_8000_0000;
 const DISPATCHER: u64 = CODE + 0x12_3000;
-/// What lies further apart is no part of the dispatcher.
+/// Addresses further apart are not both the dispatcher's.
 const DISPATCHER_BYTES: u64 = 4096;
 /// Words that are looked at.
 const WINDOW: usize = 256;
@@ -45,10 +45,10 @@ struct Place {
     is_dispatched: bool,
 }
 
-/// Of system calls. Their lowest bits differ: only those tell numbers from lengths where the two are mixed.
+/// Numbers of system calls. Their lowest bits differ: only those tell numbers from lengths where the two are mixed.
 const CALLS: [u64; 5] = [0, 1, 3, 511, 517];
 
-/// Of a function.
+/// An address in a function.
 fn code(rng: &mut Rng) -> u64 {
     CODE + 0x100_0000 + rng.u64(..16) * 0x1_0000
 }

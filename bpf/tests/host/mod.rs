@@ -10,7 +10,7 @@ mod hotplug;
 pub(crate) mod leaving;
 pub(crate) mod machine;
 
-/// As the kernel's sources call it. Unwind tables are x86-64's alone, and walked anywhere.
+/// The architecture's name in the kernel's sources. Unwind tables are x86-64's alone, and walked anywhere.
 fn architecture(tool: &str) -> &'static str {
     if cfg!(target_arch = "aarch64") && tool != "unwind" {
         "-D__TARGET_ARCH_arm64"

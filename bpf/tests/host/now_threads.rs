@@ -70,7 +70,7 @@ pub(crate) struct Facts {
     depth: u64,
 }
 
-/// What a lock says of itself: address, owner, count, kind, whether it is the thread's mmap_lock.
+/// A lock's word on itself: address, owner, count, kind, whether it is the thread's mmap_lock.
 type Says = [u64; 5];
 
 const NO_LOCK: Says = [0; 5];

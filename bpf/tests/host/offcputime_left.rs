@@ -129,7 +129,7 @@ fn assert_leaves_unnoticed(machine: &Machine, thread: &Thread) {
 
 /// Whoever has exited is accounted for, and what is not in the window counts for nothing.
 #[test]
-fn those_that_leave_beside_their_time_are_not() {
+fn targets_that_leave_outside_the_window_or_after_their_exit_change_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "offcputime");
     for seed in 0..20 {

@@ -332,7 +332,7 @@ fn assert_word_is_late(machine: &mut Machine, seed: u64) {
 }
 
 #[test]
-fn word_of_the_end_may_come_late() {
+fn open_waits_end_with_the_window_though_it_is_told_late() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "offcputime");
     for seed in 0..100 {

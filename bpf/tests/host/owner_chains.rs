@@ -38,7 +38,7 @@ struct Row {
     key: RowKey,
     waiter_tgid: u32,
     holder: Link,
-    /// By half: waits, their ns, ns of what is next.
+    /// Sums by half: waits, their ns, ns of what is next.
     halves: [[u64; 3]; 2],
 }
 

@@ -8,7 +8,7 @@ use crate::futex_account::{Edge, End, WAKER, Wait};
 
 /// A wait that is as long is worth a walk.
 const LONG_NS: u64 = 10_000;
-/// Of shorter ones, one in so many.
+/// One shorter wait in so many is walked, too.
 const SAMPLE: u32 = 16;
 
 impl Owners {

@@ -51,7 +51,7 @@ impl Owners {
             .waits
             .iter()
             .filter(|wait| wait.wait.begin_ns < edge.ns);
-        self.is_over() || lasting.all(|_| thread.place != Place::Queued)
+        self.is_over() || lasting.next().is_none() || thread.place != Place::Queued
     }
 
     fn comes_by(&mut self) {
@@ -106,7 +106,7 @@ impl Owners {
         [programs, model]
     }
 
-    /// Like `host_told`.
+    /// The numbers of `host_told`, as they should be.
     pub(crate) fn lost(&self) -> [u64; 15] {
         let (lost, full) = (&self.lost, &self.book.told);
         [

@@ -15,7 +15,7 @@ const RT: u32 = 8;
 const PERCPU: u32 = 16;
 pub(super) const MUTEX: u32 = 32;
 
-/// As the tool numbers them.
+/// Classes of locks, as the tool numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {
@@ -93,7 +93,7 @@ pub(super) struct Lock {
     pub(super) address: Pointer,
     pub(super) kind: u32,
     pub(super) class: Class,
-    /// Of what it says of its owner.
+    /// Number of words in which it names its owner.
     pub(super) words: u32,
     pub(super) owner: Option<usize>,
     /// A reader has it.
@@ -140,7 +140,7 @@ pub(super) fn name_of(tid: u32) -> u64 {
     letters(format!("t{tid:02}").as_bytes())
 }
 
-/// By lock: number, kernel stack, kind, type of file, slab, text, device.
+/// Names by lock: number, kernel stack, kind, type of file, slab, text, device.
 pub(super) type Names = BTreeMap<Key, [u64; 7]>;
 
 impl Owners {

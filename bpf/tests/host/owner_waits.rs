@@ -10,7 +10,7 @@ pub(super) const USER_STACK: u64 = 1 << 40;
 pub(super) const KERNEL_STACK: u64 = 1 << 41;
 
 impl Owners {
-    /// Who has the lock now, as those see it who come to wait for it.
+    /// The lock's holder now, as those see it who come to wait.
     pub(super) fn holder(&mut self, lock: usize, with_stack: bool) -> Option<Holder> {
         let (owner, is_read) = self.owner_of(lock)?;
         let (tid, tgid) = (self.threads[owner].tid, self.threads[owner].tgid);
@@ -37,7 +37,7 @@ impl Owners {
         })
     }
 
-    /// What spins on top of a thread's waits when it sleeps, or is about to, has ended unseen.
+    /// Spinning on top of a thread's waits has ended unseen when the thread sleeps, or is about to.
     pub(super) fn drop_stale_spins(&mut self, at: usize) {
         let locks = &self.locks;
         let waits = &mut self.threads[at].waits;

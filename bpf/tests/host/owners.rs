@@ -82,7 +82,7 @@ struct Thread {
     past: VecDeque<Past>,
 }
 
-/// What the programs count besides waits.
+/// Losses that the programs count besides waits.
 #[derive(Default)]
 struct Lost {
     unended: u64,
@@ -111,9 +111,9 @@ pub(crate) struct Owners {
     /// Those that sleep for a lock before tracing begins are found.
     finds: bool,
     has_holder_stacks: bool,
-    /// User's and kernel's of those that wake.
+    /// User and kernel stacks of wakers are asked for.
     has_stacks: [bool; 2],
-    /// Where the one is who is current, by a number.
+    /// The current thread's place, a number.
     place: u64,
     is_taken: bool,
     is_without: bool,
@@ -174,7 +174,7 @@ impl Owners {
             world.changes_hands(lock);
         }
         world.are_found();
-        // Before the window.
+        // These events are before the window.
         for _ in 0..world.rng.usize(0..300) {
             world.step();
         }
@@ -276,7 +276,7 @@ impl Owners {
         }
     }
 
-    /// Only those sleep that wait for nothing, or have begun to.
+    /// A thread whose uppermost wait still spins does not sleep: that wait goes on first.
     fn sleeps(&mut self, at: usize) {
         if self.threads[at]
             .waits

@@ -158,7 +158,7 @@ impl Machine {
         if let Some(at) = next {
             let thread = &mut self.threads[at];
             thread.facts.runs = true;
-            // Until then its word on what it slept for stays.
+            // Its word on what it slept for stays until then.
             thread.facts.io = false;
             thread.facts.state = RUNNING;
             thread.facts.throttled = false;
@@ -322,7 +322,7 @@ impl Machine {
         }
     }
 
-    /// What a thread does on its CPU.
+    /// A thread's doings on its CPU.
     fn runs(&mut self, at: usize) {
         let (kind, draw) = (self.rng.u32(0..RECLAIMS), self.rng.u32(0..12));
         if self.threads[at].is_ending {

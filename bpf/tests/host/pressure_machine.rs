@@ -57,7 +57,7 @@ pub(crate) struct Asked {
     pub(crate) walk_on_exit: bool,
 }
 
-/// What becomes of a thread that leaves its CPU.
+/// The fate of a thread that leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     Runnable,
@@ -289,7 +289,7 @@ impl Machine {
         }
     }
 
-    /// What runs next does so on this CPU, at that time.
+    /// Programs that run next do so on this CPU, at that time.
     pub(crate) fn set(&self, now: u64, cpu: usize) {
         let task = self.running[cpu].map_or(self.idle, |at| self.threads[at].task);
         // SAFETY: its type.

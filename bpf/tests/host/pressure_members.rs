@@ -1,4 +1,4 @@
-//! What pressure knows of a thread, and of a CPU.
+//! Threads and CPUs as pressure knows them.
 
 use crate::machine::Machine;
 use crate::stock::Account;
@@ -20,7 +20,7 @@ pub(crate) enum Phase {
 
 pub(crate) const ASLEEP: Phase = Phase::Asleep;
 
-/// How a waiting thread counts for its CPU.
+/// Ways in which a waiting thread counts for its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Waiting,
@@ -34,9 +34,9 @@ pub(crate) struct Member {
     pub(crate) lost_ns: [u64; 3],
     pub(crate) caused_ns: u64,
     pub(crate) ios: u64,
-    /// Of its CPU's, when it was switched in.
+    /// Its CPU's `waited_ns` when it was switched in.
     pub(crate) waited_at_ns: u64,
-    /// The thread's, when it left its CPU.
+    /// Switches of the thread when it left its CPU.
     pub(crate) switches: u64,
     pub(crate) cpu: usize,
     pub(crate) counted: Option<Count>,
@@ -44,7 +44,7 @@ pub(crate) struct Member {
     pub(crate) memory: bool,
     pub(crate) reclaims: u8,
     pub(crate) never_ran: bool,
-    /// What the wait has cost since the last edge, and where it is.
+    /// Cost of the wait since the last edge; then its stacks.
     pub(crate) pending_ns: [u64; 3],
     pub(crate) kernel_stack: u64,
     pub(crate) user_stack: u64,
@@ -126,7 +126,7 @@ impl Machine {
         let (has_stacks, edge_ns) = (self.asked.stacks, self.edge_ns);
         let member = self.member(at);
         let passed_ns = now.saturating_sub(member.since_ns);
-        // What lies before the edge was told there.
+        // Time before the edge was told there.
         let spans_edge = now > edge_ns && member.since_ns < edge_ns;
         let untold_ns = if spans_edge { now - edge_ns } else { passed_ns };
         for (on, is_stalled) in member.stalls().into_iter().enumerate() {

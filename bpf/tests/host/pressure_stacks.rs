@@ -1,4 +1,4 @@
-//! Where threads lose time, and where others cost it them.
+//! Stacks in which threads lose time, and stacks of those that cost it them.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -135,7 +135,7 @@ impl Machine {
         );
     }
 
-    /// Behind the switch, in its own context.
+    /// A thread comes back from the switch, in its own context.
     pub(crate) fn leaves_kernel(&mut self, at: usize, is_switch: bool) {
         let member = self.threads[at].member.as_ref();
         let Some(member) = member.filter(|it| is_switch && it.has_pending()) else {
@@ -167,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// Of a wait that goes on at the edge, the part since the one before.
+    /// A wait that goes on at the edge is told as far as it lies behind the edge before.
     pub(crate) fn reports_open(&mut self, at: usize) {
         let member = self.threads[at].member.as_ref().expect("a member");
         let from_ns = member.since_ns.max(self.previous_edge_ns);

@@ -1,4 +1,4 @@
-//! What the iterator of pressure hands out, and what it should.
+//! Stock that the iterator of pressure hands out, and stock as it should be.
 
 use crate::machine::{Machine, Pointer};
 use crate::members::{ASLEEP, CPU, IO, MEMORY, Phase};
@@ -16,7 +16,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// What has grown since the last visit, whose sums grow by it.
+    /// Growth since the last visit; the sums grow by it.
     fn grown_to(&mut self, total: &Self) -> Self {
         let grow = |from: &mut u64, to: u64| {
             let grown = to.saturating_sub(*from);
@@ -138,7 +138,7 @@ impl Machine {
         Some(stock)
     }
 
-    /// What a thread does is not what it was seen to begin: something was hidden.
+    /// A thread that does not do what it was seen to begin had an event hidden.
     fn check_phase(&mut self, at: usize, now: u64) {
         let thread = &self.threads[at];
         let member = thread.member.as_ref().expect("a member");
@@ -154,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// In its own context, as it ends.
+    /// A thread ends, in its own context.
     pub(crate) fn exits(&mut self, at: usize, now: u64) {
         let Some(member) = &self.threads[at].member else {
             return;

@@ -6,8 +6,8 @@ use crate::members::{Count, Phase};
 impl Machine {
     /// Everything but the CPU's counters.
     fn is_switched_out(&mut self, at: usize, leaves: Leaves, has_run_here: bool, now: u64) {
-        let is_seen = matches!(self.member(at).phase, Phase::Unknown | Phase::Dead);
-        if !is_seen && !has_run_here {
+        let is_unknown = matches!(self.member(at).phase, Phase::Unknown | Phase::Dead);
+        if !is_unknown && !has_run_here {
             self.drop_phase(at, now);
         } else {
             self.settles(at, now);
@@ -100,7 +100,7 @@ impl Machine {
             _ => 0,
         };
         if let Some(at) = out {
-            self.member(at).caused_ns = self.member(at).caused_ns + caused_ns;
+            self.member(at).caused_ns += caused_ns;
         }
         if let Some(at) = into {
             self.member(at).waited_at_ns = waited_ns;
@@ -151,7 +151,7 @@ impl Machine {
         }
         self.told.events += 1;
         let member = self.member(at);
-        // Not every one that it tells of is a new one, where none is marked.
+        // Unmarked reclaim is told of again while it lasts.
         member.reclaims = if is_marked { member.reclaims + 1 } else { 1 };
         self.settles(at, now);
         self.member(at).memory = true;

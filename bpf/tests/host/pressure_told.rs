@@ -18,7 +18,7 @@ pub(crate) struct Told {
 }
 
 impl Machine {
-    /// What living threads were told to have lost and caused is what they know to have.
+    /// Living threads have lost and caused what they were told to have.
     pub(crate) fn assert_truth(&self) {
         let members = self
             .threads

@@ -19,7 +19,7 @@ fn random_name(rng: &mut Rng) -> [u8; 32] {
     name
 }
 
-/// As the tool makes them: at most 30 characters, and no star behind a star.
+/// A pattern as the tool makes them: at most 30 characters, and no star behind a star.
 fn random_pattern(rng: &mut Rng) -> Vec<u8> {
     let length = rng.usize(..31).min(rng.usize(..31));
     let stars = rng.u32(..4);

@@ -179,7 +179,7 @@ fn told_later(machine: &mut Machine, waiting: &[(u32, Task)], stamp_ns: u64) -> 
 
 /// Without a clock, or a stamp, nothing is known of a wait; one that seems to come has just begun.
 #[test]
-fn stamps_are_worth_what_is_known_of_their_clock() {
+fn stamps_count_where_their_clock_is_known() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "runqlat");
     for seed in 0..50 {

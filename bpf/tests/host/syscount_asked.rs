@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     pub(crate) config: Config,
     pub(crate) whom: Whom,
     pub(crate) is_hashed: bool,
-    /// By the call's number.
+    /// Bits by the call's number.
     pub(crate) takes_fd: [u64; 8],
 }
 

@@ -152,7 +152,7 @@ impl Calls {
         });
     }
 
-    /// What becomes of the call that it was in is not seen.
+    /// The end of the call that it was in is not seen.
     pub(crate) fn leaves(&mut self, at: usize) {
         self.is_given_up(self.threads[at].member.and_then(|it| it.call));
         self.threads[at].member = None;
@@ -228,7 +228,7 @@ impl Calls {
         self.threads[at].member = Some(Member::default());
     }
 
-    /// Without a call it is one that was refused before it began.
+    /// A call of `None` was refused before it began.
     fn has_returned(&mut self, at: usize, call: Option<Call>, value: i64, ns: u64) {
         let known = call.and_then(|call| call.number);
         let Some(number) = known.or_else(|| self.threads[at].saved_call()) else {

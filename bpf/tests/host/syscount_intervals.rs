@@ -213,7 +213,7 @@ impl Calls {
         match draw {
             0..5 => {
                 if draw == 0 {
-                    // As a signal's return leaves them.
+                    // A signal's return leaves the registers so.
                     self.threads[at].number = -1;
                 }
                 // Clocks of CPUs may differ.

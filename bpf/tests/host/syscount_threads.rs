@@ -20,7 +20,7 @@ pub(crate) struct Call {
     pub(crate) slept: bool,
 }
 
-/// Of a target.
+/// A target's state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Member {
     /// It has not come back from the call that made it.
@@ -39,7 +39,7 @@ pub(crate) struct Thread {
     pub(crate) runs: bool,
     pub(crate) dead: bool,
     pub(crate) sleeps: u64,
-    /// What the entry into the kernel has saved.
+    /// The number that the entry into the kernel has saved.
     pub(crate) number: i64,
     pub(crate) is_compat: bool,
     pub(crate) fd: u32,

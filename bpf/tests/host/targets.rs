@@ -48,7 +48,7 @@ impl Glob {
     }
 }
 
-/// By the number of its first letters that the pattern's beginning takes.
+/// A step for each position: `taken` says how many first letters of the name the pattern's beginning may take.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut taken = vec![false; name.len() + 1];
     taken[0] = true;

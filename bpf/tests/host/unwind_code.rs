@@ -72,7 +72,7 @@ fn frames_in_the_making_are_recognised_by_their_code() {
 }
 
 #[test]
-fn nothing_returns_behind_what_is_no_call() {
+fn return_addresses_without_a_call_before_them_are_refused() {
     let unwinder = crate::unwinder();
     let mut rng = Rng::with_seed(2);
     for _ in 0..3_000 {
@@ -93,7 +93,7 @@ fn nothing_returns_behind_what_is_no_call() {
     }
 }
 
-/// With one byte or two of it changed, both walkers see the same.
+/// Both walkers see the same of code in which a byte or two are changed.
 #[test]
 fn both_walkers_recognise_the_same_code() {
     let unwinder = crate::unwinder();

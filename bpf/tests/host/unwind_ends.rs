@@ -74,7 +74,7 @@ impl Stack<'_> {
     fn is_unreadable(&mut self, mut plan: Plan) -> Option<Plan> {
         let count = plan.reads.len();
         let (at, bytes) = plan.reads[self.rng.choice(0..count)?];
-        // What lies in a callee's frame may have been read with it.
+        // Words in a callee's frame may have been read with it.
         if at < self.state.sp {
             return None;
         }

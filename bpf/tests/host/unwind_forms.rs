@@ -2,16 +2,16 @@
 
 use fastrand::Rng;
 
-/// What runs next, and where that has the return address: so many bytes below `exit` bytes from rsp on.
+/// Code that runs next. Its return address is 8 bytes below rsp + `exit`.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
     pub(crate) before: Vec<u8>,
     pub(crate) code: Vec<u8>,
-    /// To behind the return address.
+    /// Bytes from rsp to behind the return address.
     pub(crate) exit: u64,
     /// rbp is below the return address.
     pub(crate) saves_bp: bool,
-    /// Only where the frame is, and not where it returns to.
+    /// True of an instruction that a frame is at, and not of one that it returns to.
     pub(crate) exact: bool,
 }
 
@@ -53,7 +53,7 @@ fn epilogue(rng: &mut Rng) -> Form {
             let popped = 8 * rng.u8(0..16);
             (vec![0x48, 0x83, 0xc4, popped], u64::from(popped))
         }
-        // Of eight bytes that are looked at, seven are the addition.
+        // The addition takes seven of the eight bytes that are looked at.
         1 if !saves_bp => {
             let popped = 8 * rng.u32(0..1 << 12);
             (
@@ -67,7 +67,7 @@ fn epilogue(rng: &mut Rng) -> Form {
     let ret = [0xc3, 0xc2][rng.usize(0..2)];
     let code = bytes(&[&add, pop, &[ret]]);
     let words = if saves_bp { 16 } else { 8 };
-    // What is behind eight bytes is not looked at.
+    // Bytes behind the eighth are not looked at.
     if code.len() > 8 {
         return form(vec![ret], 8, false, false);
     }
@@ -150,7 +150,7 @@ impl Form {
 /// The last bytes of an instruction that calls, of every length.
 pub(crate) fn call(rng: &mut Rng) -> Vec<u8> {
     let any = rng.u32(..).to_le_bytes();
-    // Of the eight, 4 stands for a further byte, 5 without an offset for an address behind the instruction.
+    // Register 4 stands for a further byte, 5 without an offset for an address behind the instruction.
     let register = rng.u8(0..8);
     let plain = [0, 1, 2, 3, 6, 7][rng.usize(0..6)];
     let near = [0, 1, 2, 3, 5, 6, 7][rng.usize(0..7)];

@@ -78,7 +78,7 @@ pub(crate) mod at {
     pub(crate) const IP: usize = 16;
     pub(crate) const CS: usize = 17;
     pub(crate) const SP: usize = 19;
-    /// By DWARF number; those of rbp and rsp are not asked for.
+    /// Registers by DWARF number; those of rbp and rsp are not asked for.
     pub(crate) const DWARF: [(u8, usize); 14] = [
         (0, 10),
         (1, 12),
@@ -229,13 +229,13 @@ impl Unwinder {
         }
     }
 
-    /// How often tables have been searched, in parts of a search.
+    /// Number of looks into tables, of which a search takes several.
     pub(crate) fn searches(&self) -> u64 {
         // SAFETY: its type.
         unsafe { self.call::<unsafe extern "C" fn() -> u64>("host_searches")() }
     }
 
-    /// What lies in a scratch.
+    /// The record in a scratch.
     pub(crate) fn walked(&self, slot: u32) -> Record {
         let mut record = Record::EMPTY;
         // SAFETY: its type.
@@ -248,7 +248,7 @@ impl Unwinder {
         record
     }
 
-    /// What was sent since the last look, with its length in bytes and its flags.
+    /// The record that was sent since the last look, with its length in bytes and its flags.
     pub(crate) fn take_sent(&self) -> Option<(Record, [u64; 2])> {
         let (mut record, mut told) = (Record::EMPTY, [0; 2]);
         // SAFETY: its type.

@@ -16,7 +16,7 @@ const STACK: u64 = 0x7ffd_0000_0000;
 /// One of the stack's pages is not there.
 const STACK_PAGES: u64 = 4;
 
-/// As user space makes them: only such are both walkers made for. The caller's rbp is not said where the return address is in a
+/// A rule as user space makes it: both walkers are made for such only. The caller's rbp is not said where the return address is in a
 /// register, whole words are read, and no register has a number of rbp's, rsp's or none.
 fn any_rule(rng: &mut Rng) -> Rule {
     let general = at::DWARF[rng.usize(0..14)].0;

@@ -1,4 +1,4 @@
-//! What becomes of stacks that were walked: ids, records in the ring, losses; whose scratch is whose; and whom tables are for.
+//! Stacks that were walked: their ids, records in the ring and losses; the owners of scratches; the processes of tables.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -45,7 +45,7 @@ impl Unwinder {
     }
 }
 
-/// Whether the reader is woken for a record.
+/// The flag of a record: the reader is woken, or not.
 pub(crate) fn wakes(urgent: bool, unread: u64) -> u64 {
     if urgent || unread > HIGH_WATER {
         WAKES
@@ -60,7 +60,7 @@ type Content = (u8, u8, u64, Vec<u64>);
 struct Kept<'u> {
     unwinder: &'u Unwinder,
     rng: Rng,
-    /// What has been sent, by content.
+    /// Ids that have been sent, by content.
     sent: HashMap<Content, u64>,
     ids: HashSet<u64>,
     lost: [u64; 4],
@@ -109,7 +109,7 @@ impl Kept<'_> {
         self.told(id, (KERNEL, 0, 0, addresses), 0, false);
     }
 
-    /// By frame pointers: a leaf that keeps none, or one with a caller that is a root.
+    /// A walk by frame pointers: a leaf that keeps none, or one with a caller that is a root.
     fn user(&mut self) {
         let process = self.rng.usize(0..2);
         let ip = self.rng.u64(0x1000..0x1008);
@@ -133,7 +133,7 @@ impl Kept<'_> {
         let sent = self.unwinder.take_sent();
         if let Some(known) = self.sent.get(&content) {
             assert_eq!(id, *known, "{content:?}");
-            assert!(sent.is_none(), "twice");
+            assert!(sent.is_none(), "sent twice");
             return;
         }
         if self.is_full || self.ring_is_full {
@@ -142,7 +142,10 @@ impl Kept<'_> {
             return;
         }
         let (record, [bytes, flags]) = sent.expect("it is new");
-        assert!(id > 1 && self.ids.insert(id), "another's, or none: {id}");
+        assert!(
+            id > 1 && self.ids.insert(id),
+            "the id {id} is another stack's, or none"
+        );
         assert_eq!(
             (record.id, record.time_ns, record.tgid),
             (id, self.now, tgid)
@@ -223,7 +226,7 @@ fn tasks_without_memory_have_no_user_stack() {
 
 /// Contexts nest on a CPU, and end in any order where they are preempted.
 #[test]
-fn scratches_are_one_contexts_at_a_time() {
+fn no_two_contexts_have_one_scratch() {
     const SCRATCHES: usize = 4;
     let unwinder = crate::unwinder();
     let mut rng = Rng::with_seed(3);
@@ -249,7 +252,7 @@ fn scratches_are_one_contexts_at_a_time() {
                 own.insert(slot) && own.len() <= SCRATCHES,
                 "{slot} of {own:?}"
             ),
-            Err(_) => assert_eq!(own.len(), SCRATCHES, "there is another than {own:?}"),
+            Err(_) => assert_eq!(own.len(), SCRATCHES, "a scratch besides {own:?} is free"),
         }
     }
 }

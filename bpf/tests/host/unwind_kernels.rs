@@ -1,4 +1,4 @@
-//! What helpers make of kernels that lack this and that.
+//! Helpers on kernels that lack this and that.
 
 use fastrand::Rng;
 
@@ -9,7 +9,7 @@ use crate::unwinder::{Registers, Unwinder, at};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Facts {
-    /// What the task begins with: older kernels have its state or its CPU there, for these tests.
+    /// The task's first word: older kernels have its state or its CPU there, for these tests.
     first_word: u64,
     state: u32,
     cpu: u32,

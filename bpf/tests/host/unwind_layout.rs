@@ -43,7 +43,7 @@ impl Space {
     }
 }
 
-/// What stands in front of and behind all that is stored: numbers that would be taken for rows and pages.
+/// Numbers behind all that is stored, which would be taken for rows and pages.
 const AROUND: [u32; 4] = [0x0001_0001, 0x0001_0000, 0x0003_0001, 0x0001_0000];
 
 fn store(unwinder: &Unwinder, at: u32, words: &[u32]) {
@@ -51,7 +51,7 @@ fn store(unwinder: &Unwinder, at: u32, words: &[u32]) {
     unwinder.write(at + words.len() as u32, &AROUND);
 }
 
-/// Where the index of a module's table is.
+/// Stores a module's table, and gives the place of its index.
 fn store_table(unwinder: &Unwinder, rng: &mut Rng, space: &mut Space, module: &Module) -> u32 {
     let table = &module.table;
     let rows = space.take(rng, table.rows.len() + AROUND.len());
@@ -73,7 +73,7 @@ fn halves(word: u64) -> [u32; 2] {
 /// All of a world, of a process that is listed under this ID or not at all.
 pub(crate) struct Layout {
     space: Space,
-    /// Of each module.
+    /// Places of the indices, one of each module.
     indices: Vec<u32>,
 }
 
@@ -150,13 +150,13 @@ impl Layout {
     }
 }
 
-/// How the kernel keeps the time of a file's last change.
+/// Ways in which kernels keep the time of a file's last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changes {
     Apart,
-    /// With a bit above the nanoseconds: somebody has asked.
+    /// A bit above the nanoseconds says that somebody has asked.
     Asked,
-    /// As times of the kernel's own, in front of the inode: the older name, and the one between.
+    /// Times of the kernel's own, in front of the inode: the older name, and the one between.
     InFront,
     Named,
 }
@@ -228,7 +228,7 @@ fn mapping(
     unsafe { unwinder.call::<Map>("host_map")(of, module.begin, module.end, page, file) }
 }
 
-/// Of nodes, one above the other.
+/// Nodes one above the other, at most.
 const MOST_LEVELS: u32 = 6;
 
 /// Entries by the last address that each is for, in nodes of random sizes and kinds, to the root.

@@ -8,7 +8,7 @@ use crate::world::CHUNK;
 
 const MOST_MAPPINGS: u32 = 4096;
 const FIRST: u64 = 0x10_0000_0000;
-/// From one mapping to the next, of a mapping, of its table.
+/// Bytes from one mapping to the next, of a mapping, and of its table.
 const APART: u64 = 0x2000;
 const LONG: u64 = 0x1000;
 const COVERED: u64 = 0x400;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// Made by writing.
+/// Pages, each of which is there once something is written to it.
 #[derive(Default)]
 pub(crate) struct Memory {
     pages: BTreeMap<u64, Vec<u8>>,
@@ -43,7 +43,7 @@ impl Memory {
         at / 4..=(at.saturating_add(bytes - 1)) / 4
     }
 
-    /// Whether nobody needs any of it.
+    /// True: nobody needs any of it.
     pub(crate) fn is_free(&self, at: u64, bytes: u64) -> bool {
         at.checked_add(bytes).is_some() && self.taken.range(Self::words(at, bytes)).next().is_none()
     }
@@ -83,7 +83,7 @@ impl Memory {
     }
 }
 
-/// As the host calls it.
+/// The function that the host calls.
 pub(crate) type Reader = unsafe extern "C" fn(*const c_void, u64, u64, *mut u8) -> bool;
 
 /// # Safety

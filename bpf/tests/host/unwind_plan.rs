@@ -10,11 +10,11 @@ use crate::unwinder::at;
 const BX: u8 = 3;
 /// The rule's slot of rbx: it is where it was.
 const KEPT: u8 = 63;
-/// In the signal frame, from the stack pointer on: rbp and rbx, rsp and rip.
+/// Offsets in the signal frame, from the stack pointer on: of rbp and rbx, of rsp and rip.
 const SIGNAL_BP: u64 = 120;
 const SIGNAL_SP: u64 = 160;
 
-/// How a frame shall be left, or the stack end in it.
+/// A way to leave a frame, or to end the stack in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) rule: Option<Rule>,
@@ -23,13 +23,13 @@ pub(crate) struct Plan {
     pub(crate) low: Option<(u64, u64)>,
     pub(crate) before: Vec<u8>,
     pub(crate) code: Vec<u8>,
-    /// What a walk reads: address and bytes.
+    /// Reads of a walk: address and bytes.
     pub(crate) reads: Vec<(u64, u64)>,
     pub(crate) writes: Vec<(u64, Vec<u8>)>,
     pub(crate) registers: Vec<(usize, u64)>,
     pub(crate) next: State,
     pub(crate) back: Return,
-    /// What of it is not there.
+    /// An address that is not there.
     pub(crate) hole: Option<u64>,
     pub(crate) end: Option<u8>,
     /// It is a root by its frame pointer.
@@ -164,7 +164,7 @@ impl Stack<'_> {
         }
     }
 
-    /// In a leaf, a register has what the rule needs. `None`: it has something else.
+    /// A leaf's register gets what the rule needs. `None`: it is kept for something else.
     fn set_register(&self, plan: &mut Plan, number: u8, value: u64) -> Option<()> {
         let register = register_of(number)?;
         if self.kept.contains(&register) || value == 0 {
@@ -259,7 +259,7 @@ impl Stack<'_> {
         plan.settled(&self.world.memory)
     }
 
-    /// What a leaf has in rbx.
+    /// A leaf's rbx.
     fn keep_bx(&mut self, plan: &mut Plan, cfa: u64) -> u64 {
         let register = register_of(BX).expect("a register");
         if let Some((_, value)) = plan.registers.iter().find(|it| it.0 == register) {

@@ -20,21 +20,21 @@ pub(crate) const AUTO: u32 = 0;
 pub(crate) const FP: u32 = 1;
 pub(crate) const CFI: u32 = 2;
 
-/// How the walk is made.
+/// Options of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) mode: u32,
     pub(crate) compat: bool,
-    /// By a list of mappings, or by the kernel's.
+    /// Tables are found by a list of mappings, or by the kernel's.
     pub(crate) by_tables: bool,
     /// The kernel is asked for mappings.
     pub(crate) unlisted: bool,
     pub(crate) depth: usize,
-    /// From registers outside the kernel.
+    /// The walk begins with registers from outside the kernel.
     pub(crate) outside: bool,
 }
 
-/// Where the next frame's instruction is to be written.
+/// The place to which the next frame's instruction is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Return {
     /// It is the innermost.
@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) after_call: bool,
 }
 
-/// What a walk must find.
+/// Results that a walk must have.
 #[derive(Debug)]
 pub(crate) struct Truth {
     pub(crate) registers: Registers,
@@ -64,7 +64,7 @@ pub(crate) struct Truth {
     pub(crate) from: [u64; 3],
     pub(crate) addresses: Vec<u64>,
     pub(crate) end: u8,
-    /// How it was made.
+    /// Plans by which it was made.
     pub(crate) plans: Vec<Plan>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Stack<'w> {
     pub(crate) asked: Asked,
     pub(crate) state: State,
     pub(crate) registers: Registers,
-    /// Those that some frame needs as they are.
+    /// Registers that some frame needs as they are.
     pub(crate) kept: Vec<usize>,
     has_tables: bool,
     back: Return,
@@ -303,7 +303,7 @@ impl<'w> Stack<'w> {
         }
     }
 
-    /// By the instructions, and the call before the place that they return to.
+    /// A frame that is known by its instructions, and by the call before the place that they return to.
     fn by_code(&mut self) -> Option<Plan> {
         let form = Form::drawn(self.rng);
         if form.exact && !self.state.exact {

@@ -13,7 +13,7 @@ const TABLE_PAGE: u64 = 1024;
 /// Bytes of code around an address that belong to nobody else.
 const AROUND: u64 = 24;
 
-/// What the kernel knows of a mapping, beside its addresses.
+/// The kernel's knowledge of a mapping, beside its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     File,
@@ -33,21 +33,21 @@ pub(crate) struct Module {
     pub(crate) backing: Backing,
     /// Pages of its table; 0: it has none.
     pub(crate) pages: u64,
-    /// By offset from the table's begin: length and rule.
+    /// Lengths and rules by offset from the table's begin.
     placed: BTreeMap<u64, (u64, u16)>,
     pub(crate) table: Table,
 }
 
-/// Where an instruction shall be.
+/// The place that an instruction shall have.
 #[derive(Default)]
 pub(crate) struct Wanted {
-    /// `None`: where no rule is.
+    /// `None`: a place without rule.
     pub(crate) rule: Option<Rule>,
     /// The frame is at it, and does not return to it.
     pub(crate) exact: bool,
     pub(crate) before: Vec<u8>,
     pub(crate) code: Vec<u8>,
-    /// Where in 16 bytes: from the first on, before the second.
+    /// The address's last four bits: from the first on, before the second.
     pub(crate) low: Option<(u64, u64)>,
     /// In this module.
     pub(crate) module: Option<usize>,
@@ -55,7 +55,7 @@ pub(crate) struct Wanted {
 
 pub(crate) struct World {
     pub(crate) memory: Memory,
-    /// In the order of their addresses.
+    /// Modules in the order of their addresses.
     pub(crate) modules: Vec<Module>,
     pub(crate) rules: Vec<Rule>,
     taken: BTreeMap<u64, u64>,
@@ -125,7 +125,7 @@ impl World {
             .find(|it| (it.begin..it.end).contains(&pc))
     }
 
-    /// Whether a walk that is at this address has met a table.
+    /// True: a walk that is at this address has met a table.
     pub(crate) fn has_table(&self, pc: u64) -> bool {
         self.module_of(pc).is_some_and(Module::has_table)
     }

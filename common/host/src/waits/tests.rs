@@ -1,0 +1,165 @@
+//! Facts about waits, and the reasons that they give.
+
+use super::*;
+
+fn call(number: libc::c_long) -> Wait {
+    Wait {
+        syscall: i16::try_from(number).unwrap(),
+        ..Wait::default()
+    }
+}
+
+#[test]
+fn runnable_threads_were_preempted_or_throttled_whatever_they_were_doing() {
+    let futex = Wait {
+        flags: flags::RUNNABLE,
+        ..call(libc::SYS_futex)
+    };
+    assert_eq!(futex.reason(), Reason::Preempted);
+    let quota = Wait {
+        flags: flags::RUNNABLE | flags::THROTTLED,
+        ..futex
+    };
+    assert_eq!(quota.reason(), Reason::Throttled);
+}
+
+#[test]
+fn reads_wait_for_what_they_read() {
+    let read = call(libc::SYS_read);
+    assert_eq!(
+        Wait {
+            file_type: 1,
+            ..read
+        }
+        .reason(),
+        Reason::Pipe
+    );
+    assert_eq!(
+        Wait {
+            file_type: 12,
+            ..read
+        }
+        .reason(),
+        Reason::Socket
+    );
+    assert_eq!(
+        Wait {
+            flags: flags::BLOCK_IO,
+            file_type: 8,
+            ..read
+        }
+        .reason(),
+        Reason::BlockIo
+    );
+    assert_eq!(
+        Wait {
+            flags: flags::KERNEL_LOCK,
+            file_type: 8,
+            ..read
+        }
+        .reason(),
+        Reason::Lock
+    );
+}
+
+#[test]
+fn locks_and_queues_of_system_calls_have_reasons_of_their_own() {
+    let reason = |number, flags, file_type| {
+        let call = call(number);
+        let wait = Wait {
+            flags,
+            file_type,
+            ..call
+        };
+        wait.reason().name()
+    };
+    // The file is on a disk, which nobody waits for: neither the lock's owner nor the list of locks is there.
+    for flags in [0, flags::UNINTERRUPTIBLE] {
+        assert_eq!(reason(libc::SYS_flock, flags, 8), "file-lock");
+        assert_eq!(reason(libc::SYS_fcntl, flags, 8), "file-lock");
+    }
+    assert_eq!(reason(libc::SYS_flock, flags::BLOCK_IO, 8), "block-io");
+    assert_eq!(reason(libc::SYS_semtimedop, 0, 0), "semaphore");
+    assert_eq!(reason(libc::SYS_msgrcv, 0, 0), "msg-queue");
+    assert_eq!(reason(libc::SYS_mq_timedreceive, 0, 0), "msg-queue");
+    assert_eq!(reason(libc::SYS_read, 0, file_type::EVENTFD), "eventfd");
+    assert_eq!(reason(libc::SYS_read, 0, file_type::INOTIFY), "inotify");
+    assert_eq!(reason(libc::SYS_read, 0, file_type::TIMERFD), "sleep");
+    assert_eq!(reason(libc::SYS_read, 0, file_type::SIGNALFD), "wait");
+    assert_eq!(reason(libc::SYS_epoll_pwait, 0, 0), "epoll");
+    assert_eq!(reason(libc::SYS_ppoll, 0, 0), "poll");
+}
+
+#[test]
+fn no_system_call_means_a_fault() {
+    let fault = Wait {
+        syscall: -1,
+        flags: flags::BLOCK_IO,
+        ..Wait::default()
+    };
+    assert_eq!(fault.reason(), Reason::PageFault);
+    let kernel = Wait {
+        flags: flags::BLOCK_IO | flags::KERNEL_THREAD,
+        ..fault
+    };
+    assert_eq!(kernel.reason(), Reason::BlockIo);
+    assert_eq!(
+        Wait {
+            flags: flags::STOPPED,
+            ..fault
+        }
+        .reason(),
+        Reason::Other
+    );
+}
+
+#[test]
+fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
+    let mutex = Wait {
+        futex_op: 0,
+        futex_value: 2,
+        ..call(libc::SYS_futex)
+    };
+    assert!(!mutex.may_be_idle());
+    assert!(
+        Wait {
+            futex_op: 9,
+            futex_value: 0,
+            ..mutex
+        }
+        .may_be_idle()
+    );
+    assert!(
+        !Wait {
+            futex_op: 6,
+            futex_value: 0,
+            ..mutex
+        }
+        .may_be_idle()
+    );
+    assert!(call(libc::SYS_epoll_pwait).may_be_idle());
+    let read = |file_type| Wait {
+        file_type,
+        ..call(libc::SYS_read)
+    };
+    assert!(read(0).may_be_idle() && read(file_type::INOTIFY).may_be_idle());
+    assert!(!read(file_type::SOCKET).may_be_idle());
+    // Its client's next request.
+    assert!(read(file_type::ACCEPTED).may_be_idle());
+    let write = Wait {
+        syscall: i16::try_from(libc::SYS_write).unwrap(),
+        ..read(file_type::ACCEPTED)
+    };
+    assert!(!write.may_be_idle() && write.reason() == Reason::Socket);
+    assert!(!call(libc::SYS_nanosleep).may_be_idle());
+}
+
+#[test]
+fn the_bit_table_holds_reads_but_not_sleeps() {
+    let bits = takes_fd();
+    let has = |call: libc::c_long| {
+        let call = usize::try_from(call).unwrap();
+        bits[call / 64] >> (call % 64) & 1 == 1
+    };
+    assert!(has(libc::SYS_read) && has(libc::SYS_preadv2) && !has(libc::SYS_nanosleep));
+}
