@@ -63,10 +63,12 @@ impl Quotas {
             .map(|(root, _)| directories(root, MOST_LISTED))
             .collect();
         none.is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
-        none.with(lists.into_iter().flatten())
+        // Of the many that have never had a quota nothing is kept.
+        none.with(lists.into_iter().flatten(), |account| account.periods > 0)
     }
 
-    /// The same of the groups only that hold one of these threads.
+    /// The same of the groups only that hold one of these threads now: one that a thread enters later is not known before the next
+    /// look.
     pub fn take_above(tids: &[u32]) -> Self {
         let none = Self::none();
         let mut paths = HashSet::new();
@@ -78,7 +80,7 @@ impl Quotas {
                 paths.extend(above.map(Path::to_owned));
             }
         }
-        none.with(paths.into_iter())
+        none.with(paths.into_iter(), |_| true)
     }
 
     fn none() -> Self {
@@ -96,8 +98,8 @@ impl Quotas {
             .chain(self.v2.as_deref().map(|root| (root, "")))
     }
 
-    fn with(mut self, paths: impl Iterator<Item = PathBuf>) -> Self {
-        let accounts = paths.filter_map(|path| Some((account(&path)?, path)));
+    fn with(mut self, paths: impl Iterator<Item = PathBuf>, is_kept: fn(&Account) -> bool) -> Self {
+        let accounts = paths.filter_map(|path| Some((account(&path).filter(is_kept)?, path)));
         self.accounts = accounts.map(|(account, path)| (path, account)).collect();
         self
     }
@@ -206,11 +208,9 @@ impl UsedUp {
     }
 }
 
-/// `None`: it has never had a quota.
+/// `None`: it has no account of a quota.
 fn account(path: &Path) -> Option<Account> {
-    let stat = fs::read_to_string(path.join("cpu.stat")).ok()?;
-    let account = parse(&stat)?;
-    (account.periods > 0).then_some(account)
+    parse(&fs::read_to_string(path.join("cpu.stat")).ok()?)
 }
 
 fn parse(stat: &str) -> Option<Account> {
@@ -271,6 +271,26 @@ mod tests {
             accounts: accounts.into_iter().collect(),
             is_whole: true,
         }
+    }
+
+    #[test]
+    fn a_first_period_of_a_group_that_was_known_counts() {
+        let root = tempfile::tempdir().expect("a directory");
+        let take = || {
+            let path = root.path().join("pod/app");
+            let none = Quotas {
+                v2: Some(root.path().to_owned()),
+                ..Quotas::default()
+            };
+            none.with([path].into_iter(), |_| true)
+        };
+        group(root.path(), 0, 0, false);
+        let before = take();
+        group(root.path(), 3, 2, false);
+        let [used_up] = &take().used_up_since(&before)[..] else {
+            panic!("one group")
+        };
+        assert_eq!((used_up.periods, used_up.used_up), (3, 2));
     }
 
     #[test]
