@@ -120,7 +120,11 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
         true => format!("-d {}", disk.name),
         false => String::new(),
     };
-    let of_whom = args.targets.to_options(next::is_there);
+    // Its directory may be one of v1, which only block I/O knows.
+    let of_whom = match args.targets.cgroup {
+        Some(_) => String::new(),
+        None => args.targets.to_options(next::is_there),
+    };
     if waits_before_device(args, interval) {
         return Step::Phases.line(format!("{of_disk} {of_whom}").trim());
     }

@@ -10,8 +10,12 @@ use crate::runqlat::args::Args;
 use crate::runqlat::harvest::{Culprit, Interval};
 use crate::runqlat::quota;
 
-/// `1,159 waits for a CPU in 3.00 s, 233 ms of thread time; p50 11.0 us p99 3.87 ms; 46% behind app 27621`, in as many lines as it takes.
+/// `1,159 waits for a CPU in 3.00 s, 233 ms of thread time; p50 11.0 us p99 3.87 ms; 46% behind app 27621`, in as many lines as it
+/// takes; none where nothing was looked at.
 pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
+    if !was_looked_at(interval) {
+        return Vec::new();
+    }
     let all = all_waits(interval);
     let mut parts = vec![length(&all, interval)];
     if all.count() > 0 {
@@ -33,24 +37,39 @@ fn all_waits(interval: &Interval) -> Histogram {
     all
 }
 
+fn was_looked_at(interval: &Interval) -> bool {
+    interval
+        .estimates
+        .as_ref()
+        .is_none_or(|estimates| estimates.looked > 0.0)
+}
+
 fn length_ns(interval: &Interval) -> u64 {
     interval.end_ns - interval.start_ns
 }
 
 fn length(all: &Histogram, interval: &Interval) -> String {
     let length = units::duration(length_ns(interval));
+    let is_estimate = interval.estimates.is_some();
     if all.count() == 0 {
-        return format!("no waits for a CPU in {length}");
+        let none = if is_estimate {
+            "no waits seen"
+        } else {
+            "no waits"
+        };
+        return format!("{none} for a CPU in {length}");
     }
+    let about = if is_estimate { "about " } else { "" };
     let waits = units::counted(all.count(), "waits");
     let sum = units::thread_time(all.sum());
-    format!("{waits} for a CPU in {length}, {sum}")
+    format!("{about}{waits} for a CPU in {length}, {sum}")
 }
 
-/// The task that caused most of the waits' time, if it is known and caused some of it.
+/// The task that was waited behind longest, if it is known and that is more than a twentieth of the time.
 fn behind(interval: &Interval, sum_ns: u64) -> Option<String> {
     let most = interval.culprits.first().filter(|most| most.tid != 0)?;
-    let share = round_percent(most.caused_ns, sum_ns);
+    // Of waits that found no room in the tables the time is not in the sum.
+    let share = round_percent(most.caused_ns.min(sum_ns), sum_ns);
     let comm = terminal(&most.comm);
     (most.caused_ns > sum_ns / 20).then(|| format!("{share} behind {comm} {}", most.tgid))
 }
@@ -69,7 +88,7 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
         let answers = format!("what {} runs", terminal(&culprit.comm));
         return Step::CpuTime.line_for(&target, &answers);
     }
-    if all_waits(interval).sum() > least_ns {
+    if !was_looked_at(interval) || all_waits(interval).sum() > least_ns {
         return Step::Shortages.line("");
     }
     match args.targets.to_options(next::is_there) {

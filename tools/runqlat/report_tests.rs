@@ -1,5 +1,6 @@
 //! Reports, word for word.
 
+use budget::Estimates;
 use clap::Parser;
 use hist::Histogram;
 use hist::harvest::Group;
@@ -117,4 +118,36 @@ fn where_nobody_waited_the_next_command_looks_at_other_waits() {
     let found = text(&format!("-p {own}"), &interval);
     let next = format!("offcputime -p {own} 10   # where it waits instead\n");
     assert!(found.contains(&next), "{found}");
+}
+
+#[test]
+fn estimates_are_said_to_be_some_and_nothing_is_claimed_unseen() {
+    let mut interval = interval(0);
+    interval.quotas.clear();
+    interval.estimates = Some(Estimates {
+        looked: 0.25,
+        ..Estimates::default()
+    });
+    let found = text("", &interval);
+    assert!(
+        found.starts_with("about 10 waits for a CPU in 1.00 s, "),
+        "{found}"
+    );
+    interval.waits.clear();
+    interval.culprits.clear();
+    let found = text("", &interval);
+    assert!(
+        found.starts_with("no waits seen for a CPU in 1.00 s\n"),
+        "{found}"
+    );
+    interval.estimates = Some(Estimates::default());
+    let found = text("", &interval);
+    assert!(
+        found.starts_with("not looked at: waits are not known"),
+        "{found}"
+    );
+    assert!(
+        found.contains("pressure 5 1   # what is short\n"),
+        "{found}"
+    );
 }

@@ -168,8 +168,8 @@ impl Engine for Syscount<'_> {
         let half = bss.epoch;
         // The order counts: who sees the edge must see the half that ends there.
         store_half(&mut bss.open_epoch, half);
-        store_half(&mut bss.is_open_taken, 0);
         store(&mut bss.edge_ns, end_ns);
+        store_half(&mut bss.is_open_taken, 0);
         store(&mut bss.window_end_ns, end_ns);
         Ok(())
     }

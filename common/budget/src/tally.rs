@@ -15,7 +15,7 @@ pub(super) struct Tally {
 }
 
 /// How sure the numbers of a collection, or of an interval of it, are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Estimates {
     /// Events.
     pub count: Estimate,
