@@ -2,7 +2,7 @@
 
 use super::read;
 
-/// A page's figure with the section and the row of bench/results.md that it is of, and the figures in 1 of that row's.
+/// A page's words behind its figure, the row of bench/results.md that this is of, and how many of the row's units make one of the page's.
 const MEASURED: [(&str, &str, &str, f64); 3] = [
     (
         "offcputime",
@@ -52,7 +52,7 @@ fn numbers_of_manuals_are_those_that_were_measured() {
         let (share, _) = share
             .into_iter()
             .find(|(_, share)| (share - ratio).abs() < 0.05)
-            .expect("a word for it");
+            .unwrap_or_else(|| panic!("{tool}: no word for {ratio} of theirs"));
         let page = read(&format!("man/{tool}.8"))
             .replace('\n', " ")
             .replace('\\', "");

@@ -173,7 +173,7 @@ fn a_server_is_idle_where_its_client_has_sent_nothing_and_not_in_its_database() 
     let _machine = Machine::alone();
     for kind in ["tcp", "unix"] {
         let (report, _) = traced("offcputime", "", locks(SERVES, "").start(kind));
-        // Of the waits for a byte: all are idle, or none is.
+        // Waits for a byte are all idle, or none is.
         let assert_idle = |comm: &str, is_in_handler: bool, is_idle: bool| {
             let stacks = list(&report, "stacks").iter();
             let is_its = |stack: &&Value| {

@@ -136,8 +136,14 @@ fn a_quota_that_is_used_up_is_named_with_its_group_and_no_neighbour_is() {
     );
     assert!(!text.contains("runqlat"), "{text}");
     // Its reason is left out where the path to the tool makes the line too long.
-    let next = format!("next: {} -p {pid} 10", crate::built("profile").display());
-    assert!(text.contains(&next), "{text}");
+    let profile = crate::built("profile");
+    let is_said =
+        |target: String| text.contains(&format!("next: {} {target} 10", profile.display()));
+    // A group of v2 is a target.
+    assert!(
+        is_said(format!("-p {pid}")) || is_said(format!("--cgroup {path}")),
+        "{text}"
+    );
     let cpu = &report["resources"]["cpu"];
     let [quota] = list(cpu, "quotas") else {
         panic!("{cpu}")

@@ -6,7 +6,7 @@
 
 #define REQUESTS 50
 
-static int server, client, database[2];
+static int to_server, to_client, database[2];
 
 static void put_byte(int to)
 {
@@ -14,7 +14,7 @@ static void put_byte(int to)
 		_exit(3);
 }
 
-/* What came, 0 at the end. */
+/* Bytes that came; 0 at the end. */
 static int get_byte(int from)
 {
 	char byte;
@@ -43,11 +43,11 @@ __attribute__((noinline)) static void handle(void)
 static void *serves(void *nothing)
 {
 	prctl(PR_SET_NAME, "server");
-	while (get_byte(client) == 1) {
+	while (get_byte(to_client) == 1) {
 		handle();
-		put_byte(client);
+		put_byte(to_client);
 	}
-	close(client);
+	close(to_client);
 	return nothing;
 }
 
@@ -56,10 +56,10 @@ static void *asks(void *nothing)
 	prctl(PR_SET_NAME, "client");
 	for (int i = 0; i < REQUESTS; i++) {
 		pause_ns(17000000);
-		put_byte(server);
-		get_byte(server);
+		put_byte(to_server);
+		get_byte(to_server);
 	}
-	close(server);
+	close(to_server);
 	return nothing;
 }
 
@@ -77,11 +77,11 @@ static void connect_by(const char *kind)
 	if (bind(listening, address, length) || listen(listening, 5) ||
 	    getsockname(listening, address, is_local ? &all : &length))
 		_exit(4);
-	server = socket(address->sa_family, SOCK_STREAM, 0);
-	if (connect(server, address, is_local ? all : length))
+	to_server = socket(address->sa_family, SOCK_STREAM, 0);
+	if (connect(to_server, address, is_local ? all : length))
 		_exit(5);
-	client = accept(listening, NULL, NULL);
-	if (client < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, database))
+	to_client = accept(listening, NULL, NULL);
+	if (to_client < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, database))
 		_exit(6);
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn eventfd(stage: &mut Stage, plan: Plan) {
 pub(crate) fn inotify(stage: &mut Stage, plan: Plan) {
     let [kept, _] = file_twice();
     let path = format!("/proc/self/fd/{}", kept.as_raw_fd());
-    // Opened by name: nobody is told of changes by the first descriptor of a file that has none.
+    // A memfd's own descriptor notifies nobody, so the file is opened again by name.
     let open = File::options().write(true).open(&path);
     let mut changed = open.expect("a file in memory can be opened again");
     let path = path + "\0";
