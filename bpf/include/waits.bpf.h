@@ -151,7 +151,7 @@ static __always_inline __u8 file_type(struct task_struct *task, __u32 fd)
 	return file_type_of(open_file(task, fd));
 }
 
-/* By the name that /proc shows behind "anon_inode:", its first eight bytes. */
+/* Its name tells, which /proc shows behind "anon_inode:": the first eight bytes. */
 static __always_inline __u8 anonymous_type_of(struct file *file)
 {
 	char name[8] = {};

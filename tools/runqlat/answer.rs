@@ -68,7 +68,7 @@ fn length(all: &Histogram, interval: &Interval) -> String {
 /// The task that was waited behind longest, if it is known and that is more than a twentieth of the time.
 fn behind(interval: &Interval, sum_ns: u64) -> Option<String> {
     let most = interval.culprits.first().filter(|most| most.tid != 0)?;
-    // Of waits that found no room in the tables the time is not in the sum.
+    // Time of waits that found no room in the tables is not in the sum.
     let share = round_percent(most.caused_ns.min(sum_ns), sum_ns);
     let comm = terminal(&most.comm);
     (most.caused_ns > sum_ns / 20).then(|| format!("{share} behind {comm} {}", most.tgid))

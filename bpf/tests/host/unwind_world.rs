@@ -49,7 +49,7 @@ pub(crate) struct Wanted {
     pub(crate) code: Vec<u8>,
     /// The address's last four bits: from the first on, before the second.
     pub(crate) low: Option<(u64, u64)>,
-    /// In this module.
+    /// Its module, that of the program itself if `None`.
     pub(crate) module: Option<usize>,
 }
 

@@ -63,7 +63,7 @@ impl Quotas {
             .map(|(root, _)| directories(root, MOST_LISTED))
             .collect();
         none.is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
-        // Of the many that have never had a quota nothing is kept.
+        // Most have never had a quota: nothing of these is kept.
         none.with(lists.into_iter().flatten(), |account| account.periods > 0)
     }
 

@@ -109,7 +109,7 @@ pub(crate) fn tools_of(root: &Path, file: &Path) -> Result<Vec<String>> {
     Ok(including)
 }
 
-/// Whether `source` is `wanted`, or includes it by any way; paths are from the root.
+/// True if `source` is `wanted`, or includes it by any way; paths are from the root.
 pub(crate) fn includes(root: &Path, source: &Path, wanted: &Path, seen: &mut Vec<PathBuf>) -> bool {
     if source == wanted {
         return true;
