@@ -129,17 +129,18 @@ fn prepare(
     task
 }
 
-fn walk(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, generation: u32) -> Option<()> {
+/// True if the stack was sent: it is a new one. `None`: none could be made.
+fn walk(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, generation: u32) -> Option<bool> {
     let mut world = World::drawn(rng, asked.unlisted);
     let truth = Stack::make(&mut world, rng, asked)?;
     world.make_tables(rng);
     let task = prepare(unwinder, rng, &world, asked, generation);
     unwinder.remember(&world.memory);
-    assert_walked(unwinder, rng, asked, &truth, task);
+    let was_sent = assert_walked(unwinder, rng, asked, &truth, task);
     if asked.by_tables && !asked.unlisted {
         assert_other_list(unwinder, &world, &truth, task);
     }
-    Some(())
+    Some(was_sent)
 }
 
 /// Finds in a list are not taken for those of a later list of the same process, by which all code here is outermost.
@@ -161,7 +162,13 @@ fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Ta
 }
 
 /// A stack that is walked twice is sent once.
-fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth, task: Task) {
+fn assert_walked(
+    unwinder: &Unwinder,
+    rng: &mut Rng,
+    asked: Asked,
+    truth: &Truth,
+    task: Task,
+) -> bool {
     // Registers that the kernel keeps of a thread outside of it may be anything.
     let mut registers = truth.registers;
     if asked.outside {
@@ -197,7 +204,9 @@ fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth
     );
     let lacks_tables =
         asked.mode != FP && !asked.compat && (!asked.by_tables || truth.end == NO_TABLE);
-    if let Some((sent, [bytes, flags])) = unwinder.take_sent() {
+    let sent = unwinder.take_sent();
+    let was_sent = sent.is_some();
+    if let Some((sent, [bytes, flags])) = sent {
         assert_eq!(
             (sent.id, sent.time_ns, sent.tgid, sent.kind),
             (id, now, TGID, USER)
@@ -218,16 +227,20 @@ fn assert_walked(unwinder: &Unwinder, rng: &mut Rng, asked: Asked, truth: &Truth
     );
     let cut = unwinder.lost()[3] - before[3];
     assert_eq!(cut, if truth.end == DEPTH { 2 } else { 0 });
+    was_sent
 }
 
 #[test]
 fn walks_find_the_frames_that_the_stacks_were_made_of() {
     let unwinder = unwinder();
-    let mut made = 0;
+    let (mut made, mut sent) = (0, 0);
     for seed in 0..2_000 {
         let mut rng = Rng::with_seed(seed);
         let asked = asked(&mut rng);
-        made += u64::from(walk(&unwinder, &mut rng, asked, seed as u32 + 1).is_some());
+        let was_sent = walk(&unwinder, &mut rng, asked, seed as u32 + 1);
+        made += u64::from(was_sent.is_some());
+        sent += u64::from(was_sent == Some(true));
     }
     assert!(made > 1_500, "{made} stacks of 2000");
+    assert!(sent > 1_000, "{sent} of {made} sent");
 }

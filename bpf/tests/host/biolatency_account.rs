@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use crate::asked::{BEFORE, DEVICE, QUEUED, TOTAL};
 use crate::machine::{Machine, Request};
 use crate::requests::Note;
-use crate::told::{DISKS_FULL, DiskSum, Slow, Sum, Tables};
+use crate::told::{BUCKETS, DISKS_FULL, DiskSum, Slow, Sum, Tables};
 
 const PHASES: [u32; 4] = [DEVICE, QUEUED, BEFORE, TOTAL];
 
@@ -156,14 +156,15 @@ impl Machine {
         type Whole = unsafe extern "C" fn(u32, u32, u32, *mut u64);
         let none = Default::default();
         let (sum, buckets) = self.account.wholes.get(&(half, phase)).unwrap_or(&none);
-        for (bucket, count) in buckets.iter().chain([(&719, &0)]) {
+        for bucket in 0..BUCKETS {
+            let count = buckets.get(&bucket).copied().unwrap_or(0);
             let mut told = [0; 4];
             // SAFETY: its type.
             unsafe {
                 let whole = self.host.function::<Whole>("host_whole");
-                whole(half, phase, *bucket, told.as_mut_ptr());
+                whole(half, phase, bucket, told.as_mut_ptr());
             }
-            let expected = [sum.count, sum.total_ns, sum.max_ns, *count];
+            let expected = [sum.count, sum.total_ns, sum.max_ns, count];
             assert_eq!(told, expected, "{what}, phase {phase}");
         }
     }

@@ -78,6 +78,9 @@ pub(crate) const DISKS_FULL: usize = 7;
 pub(crate) const GROUPS_FULL: usize = 8;
 pub(crate) const BUCKETS_FULL: usize = 9;
 
+/// Buckets of a distribution.
+pub(crate) const BUCKETS: u32 = 720;
+
 /// Position of a length's bucket.
 pub(crate) fn bucket(ns: u64) -> u32 {
     let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(4);

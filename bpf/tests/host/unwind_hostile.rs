@@ -150,14 +150,14 @@ fn dwarf(registers: &Registers) -> [u64; 16] {
     all
 }
 
-/// Both walk from these registers; how many frames they have found.
+/// Both walk from these registers. Frames that they have found, and 1 if both say how the stack ended.
 fn compare(
     unwinder: &Unwinder,
     world: &World,
     task: Task,
     registers: &Registers,
     what: &str,
-) -> usize {
+) -> (usize, u32) {
     let from = [at::IP, at::SP, at::BP].map(|at| registers[at]);
     unwinder.enter(task, registers);
     unwinder.user_stack_from(0, task, TGID, from);
@@ -181,7 +181,7 @@ fn compare(
         let is_end = ends.contains(&told.end);
         assert!(is_end, "{what}: end {} for {ends:?}, {last:?}", told.end);
     }
-    addresses.len()
+    (addresses.len(), u32::from(!ends.is_empty()))
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn both_walkers_agree_about_any_memory() {
         depth: 0,
         outside: true,
     };
-    let mut frames = 0;
+    let (mut frames, mut ended) = (0, 0);
     for seed in 0..600 {
         let mut rng = Rng::with_seed(seed);
         let mut world = World::drawn(&mut rng, false);
@@ -217,10 +217,13 @@ fn both_walkers_agree_about_any_memory() {
             registers[at::IP] = code[rng.usize(0..code.len())];
             registers[at::SP] = STACK + 8 * rng.u64(0..STACK_PAGES * PAGE / 16);
             let what = format!("seed {seed}, turn {turn}");
-            frames += compare(&unwinder, &world, task, &registers, &what);
+            let found = compare(&unwinder, &world, task, &registers, &what);
+            frames += found.0;
+            ended += found.1;
         }
     }
     assert!(frames > 40_000, "{frames} frames");
+    assert!(ended > 18_000, "{ended} of 36,000 walks compared to their ends");
 }
 
 /// Words that a table's or a list's numbers may lead to.
