@@ -1,7 +1,5 @@
 //! lockstat's programs for kernel locks on random orders of events, against the model that live tests hold the tool to.
 
-#[path = "host/buckets.rs"]
-mod buckets;
 #[expect(dead_code, reason = "it has a machine for switches, too")]
 mod host;
 #[path = "host/locks.rs"]
@@ -9,8 +7,8 @@ mod locks;
 
 use std::collections::HashMap;
 
-use buckets::bucket;
 use host::Host;
+use host::buckets::bucket;
 use locks::{CPUS, Lock, Locks, Pointer};
 use oracle::{Bracket, Event, Kind, Logs, kernel_lock};
 

@@ -1,7 +1,5 @@
 //! lockstat's programs for programs' locks on random orders of events, against what threads did.
 
-#[path = "host/buckets.rs"]
-mod buckets;
 #[macro_use]
 #[path = "host/calling.rs"]
 mod calling;

@@ -1,7 +1,5 @@
 //! lockstat's programs for kernel locks that have owners and names, and waits behind waits, on random orders of events.
 
-#[path = "host/buckets.rs"]
-mod buckets;
 #[macro_use]
 #[path = "host/calling.rs"]
 mod calling;

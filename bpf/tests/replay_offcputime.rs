@@ -2,6 +2,7 @@
 
 #[path = "host/offcputime_asked.rs"]
 mod asked;
+#[expect(dead_code, reason = "it has more for other tools")]
 mod host;
 #[path = "host/offcputime_left.rs"]
 mod left;

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use asked::process_of;
+use host::buckets::bucket;
 use host::machine::{Life, Machine, THREADS, Task, Thread, play};
 use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, behind, run_queue};
@@ -102,12 +103,6 @@ fn waits_in(logs: &Logs, life: Life) -> Vec<Span> {
 
 fn length_ns(span: &Span) -> u64 {
     span.pair.early.end_ns - span.pair.early.begin_ns
-}
-
-/// 16 in every power of two, and one each below 16.
-fn bucket(ns: u64) -> u32 {
-    let shift = ns.max(16).ilog2() - 4;
-    shift * 16 + u32::try_from(ns >> shift).expect("less than 32")
 }
 
 /// What a thread's waits in the window come to: those that began and ended in it.

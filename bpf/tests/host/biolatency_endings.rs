@@ -1,11 +1,12 @@
 //! Sums of requests, as they should be when these complete.
 
 use crate::asked::{BEFORE, DEVICE, FIRST_CGROUP, QUEUED, TOTAL};
+use crate::host::buckets::bucket;
 use crate::machine::{APPEND, DISCARD, FLUSH, Machine, PASSTHROUGH, Request, WRITE};
 use crate::requests::{Note, Submitter, op};
 use crate::told::{
     BUCKETS_FULL, BUSY_NS, BYTES, DISKS_FULL, GROUPS_FULL, Group, NEGATIVE, PARTIAL, RING_FULL,
-    Slow, Sum, TOTAL_NS, UNATTRIBUTED, UNSTAMPED, bucket,
+    Slow, Sum, TOTAL_NS, UNATTRIBUTED, UNSTAMPED,
 };
 
 /// Flushes are several processes' at once.

@@ -81,12 +81,6 @@ pub(crate) const BUCKETS_FULL: usize = 9;
 /// Buckets of a distribution.
 pub(crate) const BUCKETS: u32 = 720;
 
-/// Position of a length's bucket.
-pub(crate) fn bucket(ns: u64) -> u32 {
-    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(4);
-    shift * 16 + (ns >> shift) as u32
-}
-
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     pub(crate) groups: BTreeMap<Group, Sum>,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::buckets::bucket;
+use crate::host::buckets::bucket;
 
 /// The operation that stands for the time after a requeue.
 pub(crate) const REQUEUED: u8 = 69;
@@ -186,8 +186,7 @@ impl Book {
     }
 
     fn add_bucket(&mut self, half: usize, key: Key, length_ns: u64) {
-        let (shift, top) = bucket(length_ns);
-        let key = (key, vec![(u64::from(shift) << 4) + top]);
+        let key = (key, vec![bucket(length_ns).into()]);
         match self.row(half, 1, key, 1) {
             Some(row) => row[0] += 1,
             None => self.told[4] += 1,

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use libloading::{Library, Symbol};
 
+pub(crate) mod buckets;
 mod calls;
 mod hotplug;
 pub(crate) mod leaving;

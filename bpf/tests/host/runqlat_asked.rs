@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use fastrand::Rng;
 use oracle::{Event, Kind};
 
-use crate::bucket;
+use crate::host::buckets::bucket;
 use crate::host::machine::{Machine, play};
 
 /// `enum group_by` of runqlat.bpf.c.

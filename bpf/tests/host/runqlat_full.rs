@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use oracle::{Bracket, Kind, behind};
 
 use crate::asked::{Asked, Counted, GroupBy, Waiting, call, told_count, waits};
-use crate::bucket;
+use crate::host::buckets::bucket;
 use crate::host::machine::{Machine, play};
 
 /// Waits that each task has caused until now.

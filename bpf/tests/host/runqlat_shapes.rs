@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use crate::asked::BUCKETS;
-use crate::bucket;
+use crate::host::buckets::bucket;
 use crate::host::{self, Host};
 use crate::targets::{Glob, matches};
 

@@ -6,6 +6,7 @@ use crate::asked::{
     Asked, BY_CALL, BY_PROCESS, BY_THREAD, COMMAND, Config, LETTER, NUMBERS, TOOL, Whom,
 };
 use crate::host::Host;
+use crate::host::buckets::bucket;
 use crate::host::machine::Task;
 use crate::rows::{self, EARLIER_NS, Group, OPEN, OPEN_NS, Tables};
 use crate::threads::{Call, Member, Thread};
@@ -295,9 +296,8 @@ impl Calls {
         }
         let sums = tables.groups.entry(group).or_default();
         *sums = [sums[0] + 1, sums[1] + length_ns, sums[2].max(length_ns)];
-        let shift = length_ns.checked_ilog2().unwrap_or(0).saturating_sub(4);
-        let bucket = shift * 16 + (length_ns >> shift) as u32;
-        let has_room = rows::add(&mut tables.buckets, (group, bucket), 1, self.is_full);
+        let key = (group, bucket(length_ns));
+        let has_room = rows::add(&mut tables.buckets, key, 1, self.is_full);
         self.losses[1] += u64::from(!has_room);
         if error > 0 {
             self.adds(half, (group, error), 1);

@@ -223,7 +223,10 @@ fn both_walkers_agree_about_any_memory() {
         }
     }
     assert!(frames > 40_000, "{frames} frames");
-    assert!(ended > 18_000, "{ended} of 36,000 walks compared to their ends");
+    assert!(
+        ended > 18_000,
+        "{ended} of 36,000 walks compared to their ends"
+    );
 }
 
 /// Words that a table's or a list's numbers may lead to.
