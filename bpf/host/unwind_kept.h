@@ -103,55 +103,6 @@ void host_executes(struct task_struct *task)
 	unwind_exec(context);
 }
 
-struct host_task_facts {
-	__u64 first_word;
-	__u32 state, cpu, on_cpu, on_rq, delayed, throttled;
-	__s32 throttle_count;
-	__u32 switches[2];
-};
-
-/* Answers of the helpers for all kernels: state, CPU, on a CPU, queued, throttled, switches, whether it is current. */
-void host_says(const struct host_task_facts *facts, __u64 told[7])
-{
-	struct task_struct *task = host_make(sizeof(*task));
-
-	*(__u64 *)task = facts->first_word;
-	task->__state = facts->state;
-	task->thread_info.cpu = facts->cpu;
-	task->on_cpu = facts->on_cpu;
-	task->on_rq = facts->on_rq;
-	task->se.sched_delayed = facts->delayed;
-	task->throttled = facts->throttled;
-	task->se.cfs_rq = host_make(sizeof(*task->se.cfs_rq));
-	task->se.cfs_rq->throttle_count = facts->throttle_count;
-	task->nvcsw = facts->switches[0];
-	task->nivcsw = facts->switches[1];
-	host_set(0, 0, task);
-	told[0] = task_state(task);
-	told[1] = task_cpu(task);
-	told[2] = is_on_cpu(task);
-	told[3] = is_queued(task);
-	told[4] = is_throttled(task);
-	told[5] = switches_of(task);
-	told[6] = current_task() == task;
-}
-
-/* ID of the cgroup that lies so deep above one whose ancestors' IDs are these, by this kernel's way to keep them. */
-__u64 host_ancestor(const __u64 *ids, __u32 count, int level)
-{
-	struct cgroup *cgroup = host_make(sizeof(*cgroup) + count * sizeof(__u64));
-
-	/* Older ones have the IDs in front. */
-	if (!host_has("cgroup->ancestors"))
-		__builtin_memcpy(cgroup, ids, count * sizeof(*ids));
-	for (__u32 at = 0; at < count && host_has("cgroup->ancestors"); at++) {
-		cgroup->ancestors[at] = host_make(sizeof(*cgroup));
-		cgroup->ancestors[at]->kn = host_make(sizeof(*cgroup->kn));
-		cgroup->ancestors[at]->kn->id = ids[at];
-	}
-	return cgroup_ancestor_id(cgroup, level);
-}
-
 /* A call's arguments, from what the thread entered the kernel with. */
 void host_arguments(struct task_struct *task, bool compat, __u64 told[6])
 {
