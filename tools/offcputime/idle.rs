@@ -1,10 +1,11 @@
 //! Detects the waits of threads with nothing to do.
 //!
 //! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
-//! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a client's next request, a
-//! read of an eventfd or its like, a condition variable, a child, a parked kernel thread). So is one at which its thread spends nine tenths of its time off the CPU, as
-//! threads of Go park in several places. It is not below another wait that is never idle, or one for a client; and not where work comes within 100 us on average: two threads
-//! that pass a token to and fro have something to do.
+//! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a client's next
+//! request, a read of an eventfd or its like, a condition variable, a child, a parked kernel thread). So is one at which its
+//! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait
+//! that is never idle, or one for a client; and not where work comes within 100 us on average: two threads that pass a token to
+//! and fro have something to do.
 
 use std::collections::HashMap;
 use std::sync::Arc;

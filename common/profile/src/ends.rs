@@ -39,7 +39,7 @@ impl fmt::Display for Ends {
     }
 }
 
-/// The same of a profile; `None` when there are none.
+/// Completeness of a profile's user stacks; `None` when it has none.
 pub fn describe(profile: &Profile) -> Option<Ends> {
     let weights = weights(profile);
     let all: u64 = weights.values().sum();
