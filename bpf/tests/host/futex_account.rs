@@ -254,7 +254,7 @@ impl Book {
         }
     }
 
-    /// Whoever is about to raise a maximum does not go on.
+    /// A program that is about to raise a maximum does not go on.
     pub(crate) fn stalls(&mut self) {
         for half in 0..2 {
             let keys = self.tables[half][0].keys();

@@ -127,7 +127,7 @@ fn assert_leaves_unnoticed(machine: &Machine, thread: &Thread) {
     assert_eq!(Account::told(machine), before, "thread {}", thread.tid);
 }
 
-/// Whoever has exited is accounted for, and what is not in the window counts for nothing.
+/// Targets that have exited are accounted for; nothing outside the window counts.
 #[test]
 fn targets_that_leave_outside_the_window_or_after_their_exit_change_nothing() {
     let dir = tempfile::tempdir().expect("a directory");

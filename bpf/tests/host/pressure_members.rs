@@ -96,7 +96,7 @@ impl Machine {
         self.threads[at].member.as_mut().expect("a member")
     }
 
-    /// Whoever has the lock of a CPU and was interrupted is not waited for.
+    /// The lock of a CPU is not waited for if its owner was interrupted.
     pub(crate) fn locks(&mut self, cpu: usize) {
         self.told.unlocked += u64::from(self.hash_locks && self.held[cpu]);
     }

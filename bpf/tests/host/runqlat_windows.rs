@@ -86,7 +86,7 @@ fn assert_window_ends(machine: &mut Machine, from_ns: u64, half: u32, waiting: &
     assert_waiting(machine, waiting);
 }
 
-/// Whoever waits now, inside a window or not.
+/// Threads that wait now are told, inside a window or not.
 fn assert_waiting(machine: &Machine, waiting: &Waiting) {
     for thread in machine.alive() {
         let since = waiting.since.get(&thread.tid);
