@@ -4,13 +4,15 @@
 mod host;
 #[path = "host/kernel_stacks.rs"]
 mod kernel_stacks;
+#[path = "host/taken_rows.rs"]
+mod taken_rows;
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::c_void;
+use std::collections::HashMap;
 
 use fastrand::Rng;
 use host::machine::{BEGIN_NS, Machine, State, Task, Thread};
 use oracle::Kind;
+use taken_rows::{add, told};
 
 /// Sides of a thread's absence, as host/offcputime_stacks.c numbers them.
 #[derive(Clone, Copy)]
@@ -82,27 +84,8 @@ impl Asked {
     }
 }
 
-/// Thread, stacks, waker and system call; then times, and ns of them.
-type Rows = BTreeMap<[u64; 5], [u64; 2]>;
-
-fn add(rows: &mut Rows, [tid, kernel, user, waker, syscall, count, ns]: [u64; 7]) {
-    let row = rows.entry([tid, kernel, user, waker, syscall]).or_default();
-    row[0] += count;
-    row[1] += ns;
-}
-
-fn told(machine: &Machine) -> Rows {
-    type Row = extern "C" fn(*mut c_void, *const [u64; 7]);
-    type Take = unsafe extern "C" fn(Row, *mut c_void);
-    extern "C" fn row(to: *mut c_void, numbers: *const [u64; 7]) {
-        // SAFETY: the host hands over what it was given, and 7 numbers.
-        unsafe { add(&mut *to.cast::<Rows>(), *numbers) };
-    }
-    let mut rows = Rows::new();
-    // SAFETY: its type.
-    unsafe { machine.host.function::<Take>("host_take_rows")(row, (&raw mut rows).cast()) };
-    rows
-}
+/// Keys are thread, stacks, waker and system call.
+type Rows = taken_rows::Rows<5>;
 
 /// The user stack of a thread that has left its CPU so often, was away for so long and goes on.
 fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
@@ -162,7 +145,8 @@ fn truth(machine: &Machine, asked: Asked) -> Rows {
         let syscall = if is_kernel_thread(next) { u64::MAX } else { 0 };
         add(
             &mut rows,
-            [u64::from(next), stacks.0, stacks.1, waker, syscall, 1, ns],
+            [u64::from(next), stacks.0, stacks.1, waker, syscall],
+            [1, ns],
         );
     }
     rows

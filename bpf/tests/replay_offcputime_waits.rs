@@ -2,12 +2,14 @@
 
 #[expect(dead_code, reason = "it has more for other tests of machines")]
 mod host;
+#[path = "host/taken_rows.rs"]
+mod taken_rows;
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::c_void;
+use std::collections::HashMap;
 
 use host::machine::{BEGIN_NS, Machine, Task, play};
 use oracle::{Event, Kind};
+use taken_rows::{add, told};
 
 /// The type of a thread's descriptor 0, by host/offcputime.c, which gives it.
 fn file_type(machine: &Machine, tid: u32) -> u64 {
@@ -24,27 +26,8 @@ fn is_kernel_thread(tid: u32) -> bool {
     tid % 4 == 3
 }
 
-/// Thread, who woke it, whether it is the kernel's, the file's type; then times, and ns of them.
-type Rows = BTreeMap<[u64; 4], [u64; 2]>;
-
-fn add(rows: &mut Rows, [tid, waker, is_kernel, file, count, ns]: [u64; 6]) {
-    let row = rows.entry([tid, waker, is_kernel, file]).or_default();
-    row[0] += count;
-    row[1] += ns;
-}
-
-fn told(machine: &Machine) -> Rows {
-    type Row = extern "C" fn(*mut c_void, *const [u64; 6]);
-    type Take = unsafe extern "C" fn(Row, *mut c_void);
-    extern "C" fn row(to: *mut c_void, numbers: *const [u64; 6]) {
-        // SAFETY: the host hands over what it was given, and 6 numbers.
-        unsafe { add(&mut *to.cast::<Rows>(), *numbers) };
-    }
-    let mut rows = Rows::new();
-    // SAFETY: its type.
-    unsafe { machine.host.function::<Take>("host_take_rows")(row, (&raw mut rows).cast()) };
-    rows
-}
+/// Keys are thread, who woke it, whether it is the kernel's, the file's type.
+type Rows = taken_rows::Rows<4>;
 
 /// Times off a CPU from being seen to leave it to being seen on one. Who ended it woke the thread last meanwhile; nobody, if it could
 /// have gone on.
@@ -80,7 +63,7 @@ fn truth(machine: &Machine) -> Rows {
             .find(|waking| waking.1 == next)
             .filter(|_| !runnable);
         let is_kernel = is_kernel_thread(next);
-        let numbers = [
+        let key = [
             u64::from(next),
             waker.map_or(0, |waking| u64::from(waking.2) + 1),
             u64::from(is_kernel),
@@ -89,10 +72,8 @@ fn truth(machine: &Machine) -> Rows {
             } else {
                 file_type(machine, next)
             },
-            1,
-            event.ns - since_ns,
         ];
-        add(&mut rows, numbers);
+        add(&mut rows, key, [1, event.ns - since_ns]);
     }
     rows
 }
