@@ -29,6 +29,10 @@ struct stack_record {
 
 struct stack_scratch {
 	struct stack_record record;
+	struct {
+		__u64 outer_sp;
+		__u32 inside;
+	} unwind;
 };
 
 static inline struct stack_scratch *scratch_at(__u32 slot)

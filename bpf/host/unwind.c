@@ -353,6 +353,16 @@ void host_walked(__u32 slot, struct stack_record *to)
 	*to = scratch_at(slot)->record;
 }
 
+void host_compare(__u32 slot, __u64 outer_sp)
+{
+	scratch_at(slot)->unwind.outer_sp = outer_sp;
+}
+
+__u32 host_inside(__u32 slot)
+{
+	return scratch_at(slot)->unwind.inside;
+}
+
 __u32 host_find_exit(__u64 ip, __u64 sp, __u32 exact)
 {
 	return find_exit(ip, sp, exact);

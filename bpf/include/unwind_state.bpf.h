@@ -79,6 +79,10 @@ struct unwind {
 	__u64 pivots[MOST_PIVOTS];
 	/* Twice as long as it is used, for the verifier, which knows a length by its mask only. */
 	__u64 frame[2 * FRAME_WORDS];
+	/* A place on the same stack, by the stack pointer that the thread had there; 0: none is asked about. */
+	__u64 outer_sp;
+	/* Frames, from the leaf on, that lie inside of that place: the thread was there without them. */
+	__u32 inside;
 	/* `ip` is where the thread is, not where a call returns to. */
 	__u8 exact;
 	/* No frame was left yet: all registers are known. */

@@ -198,6 +198,13 @@ static __always_inline struct unwind_rule rule_by_code(const struct unwind *at)
 	return rule;
 }
 
+/* The stack grows downwards. */
+static __always_inline void compare_with_outer(struct unwind *at, __u32 frames)
+{
+	if (at->sp <= at->outer_sp)
+		at->inside = frames;
+}
+
 /* Notes the frame that the walk is at and goes to its caller; STEP_ON, or how the stack ended. */
 static __always_inline int unwind_step(__u32 slot, struct stack_scratch *scratch, struct rule_cache *cache)
 {
@@ -216,6 +223,7 @@ static __always_inline int unwind_step(__u32 slot, struct stack_scratch *scratch
 	/* The stub was not called: it begins at the return address. */
 	scratch->record.addresses[depth] = rule.cfa == CFA_SIGNAL ? at->ip : pc;
 	scratch->record.depth = depth + 1;
+	compare_with_outer(at, depth + 1);
 	switch (rule.cfa) {
 	case CFA_UNCOVERED:
 		return step_by_frame_pointer(at);
@@ -264,6 +272,7 @@ __noinline int unwind_frame_pointers(__u32 slot)
 	for (__u32 depth = 0; depth < MAX_STACK_DEPTH; depth++) {
 		scratch->record.addresses[depth] = at->ip - !at->exact;
 		scratch->record.depth = depth + 1;
+		compare_with_outer(at, depth + 1);
 		end = step_by_frame_pointer(at);
 		if (end != STEP_ON)
 			return end;

@@ -5,6 +5,7 @@
 
 #include "futex_call.bpf.h"
 #include "lock_tables.bpf.h"
+#include "outer_wait.bpf.h"
 
 /* The futex word and what follows it. */
 #define LOCK_WORDS 8
@@ -57,6 +58,7 @@ struct futex_wait {
 	__u64 requeued_to;
 	/* Time on run queues by then. */
 	__u64 queued_before_ns;
+	struct outer_wait outer;
 	/* Voluntary switches that were seen, by the kernel's count. */
 	__u64 switches_seen;
 	__u8 phase;

@@ -84,8 +84,12 @@ static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct t
 		identify_futex(futex, task);
 		return;
 	}
-	if (!leaves_out_stack())
+	if (!leaves_out_stack()) {
+		scratch->unwind.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns);
 		futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
+		futex->wait.inside = scratch->unwind.inside;
+		scratch->unwind.outer_sp = 0;
+	}
 	identify_futex(futex, task);
 	describe_lock(futex, task, slot, scratch);
 	release_scratch(scratch);
@@ -138,10 +142,13 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	if (!runnable)
 		futex->switches_seen = task->nvcsw;
 	drop_unreturned(futex);
-	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD ||
-					   !waits_on_futex(futex, task, true)))
+	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD))
 		return;
 	now = bpf_ktime_get_ns();
+	if (futex->phase == FUTEX_IDLE && !waits_on_futex(futex, task, true)) {
+		outer_wait_begins(&futex->outer, task, now);
+		return;
+	}
 	if (window_end_ns && now >= window_end_ns)
 		return;
 	if (futex->phase != FUTEX_IDLE) {
@@ -187,6 +194,7 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 {
 	__u64 now;
 
+	outer_wait_ends(&futex->outer);
 	if (futex->phase == FUTEX_IDLE)
 		return;
 	now = bpf_ktime_get_ns();
@@ -293,6 +301,7 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	__u32 waker_pid = futex->wait.waker_pid;
 	__u64 released_ns = futex->wait.released_ns;
 	__u64 waker = futex->wait.waker, stack = futex->wait.user_stack;
+	__u32 inside = futex->wait.inside;
 	/* Time on run queues since the requeue. */
 	__u64 run_queue_ns = larger_of(futex->wait.run_queue_ns, futex->queued_before_ns) - futex->queued_before_ns;
 	__u64 from = larger_of(futex->requeued_ns, futex->wait.reported_ns);
@@ -314,6 +323,7 @@ static __always_inline void count_requeued(struct futex_wait *futex, struct task
 	futex->call.address = futex->requeued_to;
 	futex->call.operation = FUTEX_REQUEUED;
 	futex->wait.user_stack = stack;
+	futex->wait.inside = inside;
 	futex->wait.waker = waker;
 	futex->wait.waker_pid = waker_pid;
 	futex->wait.released_ns = released_ns;
@@ -377,8 +387,10 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || is_on_cpu(task) || is_queued(task))
 		return;
-	if (!waits_on_futex(futex, task, false))
+	if (!waits_on_futex(futex, task, false)) {
+		outer_wait_begins(&futex->outer, task, bpf_ktime_get_ns());
 		return;
+	}
 	begin_futex_wait(futex, bpf_ktime_get_ns());
 	/* The word itself is the waiter's to read. */
 	futex->evidence.value = futex->call.value;

@@ -107,6 +107,9 @@ static __noinline void add_to_waiter(struct lock_wait *wait, struct task_struct 
 	if (wait->run_queue_ns)
 		__sync_fetch_and_add(&value->run_queue_ns, wait->run_queue_ns);
 	raise_to(&value->max_ns, &value->raising, length_ns);
+	/* A thread adds to its own rows. */
+	if (wait->inside > value->inside)
+		value->inside = wait->inside;
 }
 
 static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 total_ns)

@@ -105,7 +105,8 @@ struct lock_wait {
 	/* When it was released last, and by whom, in the initial namespace; 0: it was not. */
 	__u64 released_ns;
 	__u32 waker_pid;
-	__u32 pad_pid;
+	/* Frames of user_stack, from the leaf on, that lie inside of where the thread waits for work. */
+	__u32 inside;
 	struct lock_holder holder;
 	/* enum wait_mode */
 	__u8 mode;
@@ -165,6 +166,8 @@ struct waiter_value {
 	__u64 max_ns;
 	/* Who is about to raise max_ns. */
 	__u64 raising;
+	/* Most frames, from the leaf on, that lay inside of where the thread waits for work; 0: none, or nobody knows. */
+	__u64 inside;
 };
 
 struct holder_key {

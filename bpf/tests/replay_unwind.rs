@@ -162,6 +162,14 @@ fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Ta
 }
 
 /// A stack that is walked twice is sent once.
+/// A place in one of the frames or beside it, on no stack, or none.
+fn drawn_outer(rng: &mut Rng, pointers: &[u64]) -> u64 {
+    let near = pointers[rng.usize(..pointers.len())]
+        .wrapping_sub(8)
+        .wrapping_add(rng.u64(0..3) * 8);
+    [near, near, near, rng.u64(..), 0][rng.usize(0..5)]
+}
+
 fn assert_walked(
     unwinder: &Unwinder,
     rng: &mut Rng,
@@ -182,6 +190,8 @@ fn assert_walked(
     let (now, cpu, slot) = (rng.u64(..), rng.u32(0..8), rng.u32(0..4));
     unwinder.set(now, cpu, task);
     let before = unwinder.lost();
+    let outer_sp = drawn_outer(rng, &truth.pointers);
+    unwinder.compare(slot, outer_sp);
     let walk = || {
         if asked.outside {
             unwinder.user_stack_from(slot, task, TGID, truth.from)
@@ -202,6 +212,10 @@ fn assert_walked(
         truth.end,
         &truth.plans[same.saturating_sub(2)..same]
     );
+    let is_inside = |sp: &u64| *sp <= outer_sp;
+    let inside = truth.pointers.iter().rposition(is_inside);
+    let frames = inside.map_or(0, |at| at as u32 + 1);
+    assert_eq!(unwinder.inside(slot), frames, "{asked:?}: {outer_sp:x}");
     let lacks_tables =
         asked.mode != FP && !asked.compat && (!asked.by_tables || truth.end == NO_TABLE);
     let sent = unwinder.take_sent();

@@ -63,6 +63,8 @@ pub(crate) struct Truth {
     /// Instruction, stack and frame.
     pub(crate) from: [u64; 3],
     pub(crate) addresses: Vec<u64>,
+    /// Stack pointer in each of those.
+    pub(crate) pointers: Vec<u64>,
     pub(crate) end: u8,
     /// Plans by which it was made.
     pub(crate) plans: Vec<Plan>,
@@ -79,6 +81,7 @@ pub(crate) struct Stack<'w> {
     has_tables: bool,
     back: Return,
     addresses: Vec<u64>,
+    pointers: Vec<u64>,
     plans: Vec<Plan>,
     /// Code that calls itself: where it returns to.
     again: Vec<(u64, Rule)>,
@@ -115,6 +118,7 @@ impl<'w> Stack<'w> {
             has_tables: false,
             back: Return::Here,
             addresses: Vec::new(),
+            pointers: Vec::new(),
             plans: Vec::new(),
             again: Vec::new(),
         };
@@ -134,6 +138,7 @@ impl<'w> Stack<'w> {
             registers: stack.registers,
             from,
             addresses: stack.addresses,
+            pointers: stack.pointers,
             end,
             plans: stack.plans,
         })
@@ -202,6 +207,7 @@ impl<'w> Stack<'w> {
             }
             let pc = ip - u64::from(!self.state.exact);
             self.deliver(ip);
+            self.pointers.push(self.state.sp);
             self.addresses.push(if plan.is_signal() { ip } else { pc });
             self.has_tables |=
                 self.asked.by_tables && (!self.asked.unlisted || self.world.has_table(pc));
