@@ -11,26 +11,14 @@ use profile::units;
 use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, like, worst};
 use crate::lockstat::row::{LockRow, SURE};
 use crate::lockstat::table::label;
-use crate::lockstat::user::LeftOut;
 
 /// Columns of a lock's name below which it gets a line of its own.
 const LEAST_NAME: usize = 16;
 
 /// The answer in lines. `rows`: those of a table, longest total wait first; `window_ns`: length of the interval.
-pub(crate) fn lines(rows: &[LockRow], left_out: &[LeftOut], window_ns: u64) -> Vec<String> {
-    let unknown = left_out.iter().find(|sum| sum.class == UNKNOWN);
+pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     let Some(worst) = worst(rows) else {
-        return match unknown {
-            None => vec!["No thread waited for a lock.".into()],
-            Some(sum) => {
-                let time = units::thread_time(sum.total_ns);
-                let parts = [
-                    "No known lock was waited for".into(),
-                    format!("{time} in futexes of unknown kind"),
-                ];
-                sentence(&parts, ";", WIDTH)
-            }
-        };
+        return vec!["No thread waited for a lock, or for another thread.".into()];
     };
     let is_lock = is_contention(worst);
     let alike = like(rows, worst);
@@ -48,7 +36,6 @@ pub(crate) fn lines(rows: &[LockRow], left_out: &[LeftOut], window_ns: u64) -> V
         }
     }
     let of = match (locks, is_lock) {
-        (1, true) if unknown.is_some() => "the only known lock waited for".into(),
         (1, true) => "the only lock waited for".into(),
         (1, false) => "the only futex of the classes asked for".into(),
         _ => {

@@ -5,9 +5,8 @@ use crate::lockstat::answer::lines;
 use crate::lockstat::args::Args;
 use crate::lockstat::headline::worst;
 use crate::lockstat::next::next;
-use crate::lockstat::row::tests::row;
-use crate::lockstat::row::{Holder, HolderKind, LockName, LockRow, Side, Waiter};
-use crate::lockstat::user::LeftOut;
+use crate::lockstat::row::tests::{row, waiter};
+use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side};
 use profile::text::WIDTH;
 
 fn task(tgid: u32, tid: u32) -> Task {
@@ -27,19 +26,9 @@ fn lock(class: &'static str, own: &str, threads: &[(u32, u32)], total_ns: u64) -
         own: own.into(),
         kind: String::new(),
     };
-    let waiters = threads.iter().map(|&(tgid, tid)| Waiter {
-        task: task(tgid, tid),
-        caller: None,
-        in_interrupt: false,
-        is_shared: false,
-        kernel: 0,
-        user: 0,
-        waker: 0,
-        count: 1,
-        total_ns: 1 + u64::from(tgid),
-        run_queue_ns: 0,
-        max_ns: 1,
-    });
+    let waiters = threads
+        .iter()
+        .map(|&(tgid, tid)| waiter(task(tgid, tid), 1 + u64::from(tgid)));
     lock.waiters = waiters.collect();
     lock
 }
@@ -52,20 +41,23 @@ fn the_first_line_names_the_lock_the_threads_and_their_time() {
         lock("rust", "[heap]", &[(7, 8)], 2_000_000_000),
     ];
     assert_eq!(
-        lines(&rows, &[], 4_000_000_000),
+        lines(&rows, 4_000_000_000),
         [
             "2 threads of PID 7 (app) waited 6.00 thread-seconds for mutex app.bss: queue",
             "  75.0% of 8.00 thread-seconds for 2 locks in 4.00 s; 2.0 threads at any time"
         ]
     );
     assert_eq!(
-        lines(&rows[1..], &[], 1_000_000_000_000),
+        lines(&rows[1..], 1_000_000_000_000),
         [
             "app 8 waited 2.00 thread-seconds for Rust lock [heap]",
             "  the only lock waited for in 1000 s; less than 0.1 threads at any time"
         ]
     );
-    assert_eq!(lines(&[], &[], 1), ["No thread waited for a lock."]);
+    assert_eq!(
+        lines(&[], 1),
+        ["No thread waited for a lock, or for another thread."]
+    );
 }
 
 #[test]
@@ -73,7 +65,7 @@ fn a_guess_is_said_to_be_one_beside_what_is_known() {
     let mut guess = lock("mutex", "app+0x10", &[(7, 8)], 900_000);
     guess.confidence = 60;
     let known = lock("rwlock", "app.bss: table", &[(7, 8)], 100_000);
-    let said = lines(&[guess, known], &[], 1_000_000).join("\n");
+    let said = lines(&[guess, known], 1_000_000).join("\n");
     assert!(
         said.starts_with("app 8 waited 900 us of thread time for what is perhaps a mutex, app+0x10\n  a guess, 60% sure; most of a known kind: 10.0%, app.bss: table;"),
         "{said}"
@@ -84,29 +76,18 @@ fn a_guess_is_said_to_be_one_beside_what_is_known() {
 #[test]
 fn a_lock_comes_before_work() {
     let rows = [
-        lock("cond", "idle", &[(7, 8)], 9_000),
+        work("idle", 9_000),
         lock("mutex", "queue", &[(7, 8)], 1_000),
     ];
     assert_eq!(worst(&rows).unwrap().name.own, "queue");
     assert_eq!(worst(&rows[..1]).unwrap().name.own, "idle");
 }
 
-/// Futexes that are perhaps locks.
-const UNKNOWN: LeftOut = LeftOut {
-    class: "unknown",
-    waits: 1,
-    total_ns: 5_000_000_000,
-};
-
-#[test]
-fn locks_are_known_ones_beside_futexes_of_unknown_kind() {
-    assert_eq!(
-        lines(&[], &[UNKNOWN], 1_000_000_000),
-        ["No known lock was waited for; 5.00 thread-seconds in futexes of unknown kind"]
-    );
-    let only = [lock("mutex", "queue", &[(7, 8)], 1_000)];
-    let said = lines(&only, &[UNKNOWN], 1_000_000_000);
-    assert!(said[1].starts_with("  the only known lock waited for in 1.00 s;"));
+/// A wait of a thread that has nothing to do.
+fn work(name: &str, total_ns: u64) -> LockRow {
+    let mut row = lock("cond", name, &[(7, 8)], total_ns);
+    row.what = For::Work;
+    row
 }
 
 /// Nothing is guessed of what nothing is known of.
@@ -115,10 +96,10 @@ fn an_unknown_kind_is_no_guess() {
     let mut unknown = lock("unknown", "app+0x10", &[(7, 8)], 1_000);
     unknown.confidence = 0;
     assert_eq!(
-        lines(&[unknown], &[], 1_000),
+        lines(&[unknown], 1_000),
         [
             "app 8 waited 1.00 us of thread time for futex of unknown kind app+0x10",
-            "  the only futex of the classes asked for in 1.00 us; 1.0 threads at any time"
+            "  the only lock waited for in 1.00 us; 1.0 threads at any time"
         ]
     );
 }
@@ -127,11 +108,11 @@ fn an_unknown_kind_is_no_guess() {
 #[test]
 fn shares_are_of_what_the_line_names() {
     let rows = [
-        lock("cond", "idle", &[(7, 8)], 9_000),
+        work("idle", 9_000),
         lock("mutex", "queue", &[(7, 8)], 750),
         lock("rust", "[heap]", &[(7, 8)], 250),
     ];
-    let said = lines(&rows, &[], 1_000);
+    let said = lines(&rows, 1_000);
     let share = "  75.0% of 1.00 us of thread time for 2 locks in 1.00 us;";
     assert!(said[1].starts_with(share), "{said:?}");
 }
@@ -168,7 +149,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
                 }
                 let mut known = lock("mutex", name, threads, 1_000);
                 known.locks = 12_345;
-                for line in lines(&[long, known], &[], 123_456_000_000_000) {
+                for line in lines(&[long, known], 123_456_000_000_000) {
                     assert!(
                         line.chars().count() <= WIDTH && !line.contains('\u{1b}'),
                         "{line:?}"
@@ -184,7 +165,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
     }
     let rest = lock("mutex", "queue", &threads, 2_400_000);
     assert_eq!(
-        lines(&[many, rest], &[], 2_000_000_000),
+        lines(&[many, rest], 2_000_000_000),
         [
             "29 threads of 22 processes (mostly after 4194006)",
             "  waited 653 us of thread time for spinlock run queue of CPU 1",
@@ -195,9 +176,9 @@ fn no_line_is_too_long_whatever_the_names_are() {
 }
 
 /// The command after `next:`.
-fn next_of(line: &str, rows: &[LockRow], left_out: &[LeftOut]) -> String {
+fn next_of(line: &str, rows: &[LockRow]) -> String {
     let args = Args::parse_from(line.split_whitespace());
-    let line = next(&args, rows, left_out, 1_000, |pid| pid != 0 && pid != 66);
+    let line = next(&args, rows, 1_000, |pid| pid != 0 && pid != 66);
     let command = line.strip_prefix("next: ").unwrap();
     command.split("   #").next().unwrap().to_owned()
 }
@@ -216,7 +197,7 @@ fn a_holder_is_looked_at_by_what_it_did() {
             blocked,
             stack: 0,
         }];
-        next_of("lockstat", &[held], &[])
+        next_of("lockstat", &[held])
     };
     assert_eq!(with(3, 1, 2, HolderKind::Owner), "profile -p 11 10");
     assert_eq!(with(1, 1, 2, HolderKind::Owner), "offcputime -p 11 10");
@@ -228,26 +209,21 @@ fn a_holder_is_looked_at_by_what_it_did() {
 fn there_is_always_a_next_command() {
     let mut hung = lock("mutex", "queue", &[(7, 8)], 500);
     assert_eq!(
-        next_of("lockstat", &[hung.clone()], &[]),
+        next_of("lockstat", &[hung.clone()]),
         "lockstat -s 3 -p 7 10"
     );
-    let with_stacks = next_of("lockstat -s 3", &[hung.clone()], &[]);
+    let with_stacks = next_of("lockstat -s 3", &[hung.clone()]);
     assert_eq!(with_stacks, "offcputime --waker -p 7 10");
     hung.open = 1;
-    assert_eq!(next_of("lockstat", &[hung], &[]), "lockstat --now -p 7");
+    assert_eq!(next_of("lockstat", &[hung]), "lockstat --now -p 7");
     let small = [lock("mutex", "queue", &[(7, 8)], 10)];
-    assert_eq!(
-        next_of("lockstat -p 1,2", &small, &[]),
-        "offcputime -p 1,2 10"
-    );
-    assert_eq!(next_of("lockstat", &[], &[]), "offcputime 10");
-    let next = next_of("lockstat", &[], &[UNKNOWN]);
-    assert_eq!(next, "lockstat --class unknown 10");
+    assert_eq!(next_of("lockstat -p 1,2", &small), "offcputime -p 1,2 10");
+    assert_eq!(next_of("lockstat", &[]), "offcputime 10");
     // Many small waits are as much as a long one.
     let many = vec![small[0].clone(), small[0].clone()];
-    assert_eq!(next_of("lockstat", &many, &[]), "lockstat -s 3 -p 7 10");
-    let idle = lock("cond", "idle", &[(7, 8)], 500);
-    let next = next_of("lockstat --class cond", &[idle, small[0].clone()], &[]);
+    assert_eq!(next_of("lockstat", &many), "lockstat -s 3 -p 7 10");
+    let idle = work("idle", 500);
+    let next = next_of("lockstat --class cond", &[idle, small[0].clone()]);
     assert_eq!(next, "offcputime 10", "work is no contention");
 }
 
@@ -256,17 +232,14 @@ fn no_next_command_names_what_has_ended_or_was_interrupted() {
     let mut row = lock("mutex", "queue", &[(66, 66), (5, 5), (7, 8)], 500);
     row.waiters[1].in_interrupt = true;
     assert_eq!(
-        next_of("lockstat", std::slice::from_ref(&row), &[]),
+        next_of("lockstat", std::slice::from_ref(&row)),
         "lockstat -s 3 -p 7 10"
     );
     row.waiters.truncate(2);
     let rows = [row];
-    assert_eq!(
-        next_of("lockstat -p 66,9", &rows, &[]),
-        "lockstat -s 3 -p 9 10"
-    );
-    let next = next_of("lockstat -t 66 --comm app", &rows, &[]);
+    assert_eq!(next_of("lockstat -p 66,9", &rows), "lockstat -s 3 -p 9 10");
+    let next = next_of("lockstat -t 66 --comm app", &rows);
     assert_eq!(next, "lockstat -s 3 --comm app 10");
-    let next = next_of("lockstat --cgroup /a/b.slice", &[], &[]);
+    let next = next_of("lockstat --cgroup /a/b.slice", &[]);
     assert_eq!(next, "offcputime --cgroup /a/b.slice 10");
 }

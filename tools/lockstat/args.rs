@@ -1,8 +1,10 @@
 //! What can be asked of lockstat.
 
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bpf::lockstat::types::{lockstat_config, rodata, stack_config};
 use budget::Budget;
 use clap::{Parser, ValueEnum};
@@ -15,7 +17,7 @@ use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 use stacks::unwind::Method;
 
-use crate::lockstat::futex::Class;
+use crate::lockstat::futex::{Class, Rules};
 use crate::lockstat::row::Side;
 
 const EXAMPLES: &str = "\
@@ -30,13 +32,14 @@ Examples:
 Folded values are microseconds.";
 
 /// Options that mean nothing to `--now`, which looks once.
-const NOT_WITH_NOW: [&str; 13] = [
+const NOT_WITH_NOW: [&str; 14] = [
     "duration",
     "interval",
     "command",
     "kernel",
     "user",
     "class",
+    "rules",
     "hist",
     "folded",
     "waker",
@@ -75,17 +78,27 @@ pub(crate) struct Args {
     #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
     pub(crate) user: bool,
 
-    /// Also what is no contention as a rule: condition variables,
-    /// semaphores, …
+    /// Also waits for work, at which threads have nothing to do
     #[arg(
         long,
         value_name = "CLASS",
         value_delimiter = ',',
         conflicts_with = "kernel",
         help_heading = "Locks",
-        help = "Also waits of programs that are no contention: cond, sem, join, barrier, park, unknown, or all"
+        help = "Also threads that wait for work, in these classes: cond, sem, join, barrier, park, unknown, or all"
     )]
     pub(crate) class: Vec<ExtraClass>,
+
+    /// What waiting in a function means, in front of the built-in rules
+    /// (repeatable)
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_parser = read_rules,
+        conflicts_with = "kernel",
+        help_heading = "Locks"
+    )]
+    pub(crate) rules: Vec<Rules>,
 
     /// Show N locks (default: those with 1 % of all waiting, at most 20)
     #[arg(short = 'n', long, value_name = "N", help_heading = "Report")]
@@ -182,6 +195,19 @@ impl ExtraClass {
         }
     }
 }
+/// Longest file of rules, bytes.
+const LONGEST_RULES: u64 = 1 << 20;
+
+/// `--rules`
+fn read_rules(file: &str) -> Result<Rules> {
+    let mut text = String::new();
+    let opened = File::open(file).with_context(|| format!("open {file}"))?;
+    let read = opened.take(LONGEST_RULES + 1).read_to_string(&mut text);
+    let bytes = read.with_context(|| format!("read {file}"))?;
+    ensure!(bytes as u64 <= LONGEST_RULES, "{file} is longer than 1 MiB");
+    Rules::parse(&text).map_err(|mistake| anyhow!("{file}: {mistake}"))
+}
+
 /// Features of newer kernels, and what happens without.
 const NEEDS: [Need; 8] = [
     needs::TASK_STORAGE,
@@ -207,11 +233,18 @@ const NEEDS: [Need; 8] = [
 ];
 
 impl Args {
-    /// Classes of programs' locks that are shown.
+    /// Classes of programs' locks that are shown even where threads wait for work.
     pub(crate) fn classes(&self) -> Vec<Class> {
         let asked = |class: &Class| self.class.iter().any(|extra| extra.includes(*class));
-        let shown = |class: &Class| class.is_contention() || asked(class);
-        Class::FAMILIES.into_iter().filter(shown).collect()
+        Class::FAMILIES.into_iter().filter(asked).collect()
+    }
+
+    /// The user's, then ours.
+    pub(crate) fn rules(&self) -> Rules {
+        let users = self.rules.iter().cloned();
+        users
+            .fold(Rules::default(), |all, file| all.then(&file))
+            .then(Rules::ours())
     }
 
     /// Whether locks of this side are traced.
@@ -257,6 +290,7 @@ impl Args {
         rodata.targets = bpf::target_config!(bpf::lockstat::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::lockstat::types, &targets.comm);
         rodata.unwind_mode = self.unwind as u32;
+        rodata.calls_for_work = host::waits::for_work();
         rodata.config = lockstat_config {
             interrupts: self.is_everybody().into(),
             holder_stacks: (self.stacks > 0 || self.common.json).into(),

@@ -81,6 +81,7 @@ impl Tool for Args {
             stacks,
             names: Names {
                 classes: self.classes(),
+                rules: self.rules(),
                 ..Names::default()
             },
             futexes,

@@ -21,10 +21,10 @@ use stacks::StackTable;
 use symbols::places::Places;
 
 use crate::lockstat::chains::{self, Chain, Chains, Labels};
-use crate::lockstat::futex::Class;
+use crate::lockstat::futex::{Class, Rules};
 use crate::lockstat::kernel::{self, symbols::Symbols};
 use crate::lockstat::merge;
-use crate::lockstat::row::{Holder, HolderKind, Identity, LockName, LockRow, Waiter};
+use crate::lockstat::row::{For, Holder, HolderKind, Identity, LockName, LockRow, Waiter};
 use crate::lockstat::user::{self, LeftOut};
 
 /// What names locks.
@@ -32,8 +32,9 @@ use crate::lockstat::user::{self, LeftOut};
 pub(crate) struct Names {
     pub(crate) symbols: Symbols,
     pub(crate) places: Places,
-    /// Classes of programs' locks that are shown.
+    /// Classes of programs' locks that are shown even where threads wait for work.
     pub(crate) classes: Vec<Class>,
+    pub(crate) rules: Rules,
     pub(crate) chains: Chains,
 }
 
@@ -74,17 +75,11 @@ impl Harvest {
     ) -> Result<Self> {
         let mut rows = raw_rows(skel, ended.half)?;
         user::add_open_stacks(&mut rows, &ended.open, stacks, ended.window_ns.end)?;
+        let window_ns = ended.window_ns.end.saturating_sub(ended.window_ns.start);
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
         let mut labels = Labels::new();
         chains::label_kernel(&rows, &mut labels);
-        let left_out = user::name(
-            &mut rows,
-            skel,
-            stacks,
-            &names.places,
-            &names.classes,
-            &mut labels,
-        )?;
+        let left_out = user::name(&mut rows, skel, stacks, names, &mut labels, window_ns)?;
         let chains = names.chains.take(skel, ended.half, labels)?;
         rows.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {
@@ -172,6 +167,7 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
         seen_as: vec![identity],
         name: LockName::default(),
         class: "",
+        what: For::Others,
         confidence,
         locks: 1,
         contentions: sum.contentions,
@@ -207,6 +203,7 @@ fn waiter(key: &waiter_key, value: &waiter_value) -> Waiter {
         total_ns: value.total_ns,
         run_queue_ns: value.run_queue_ns,
         max_ns: value.max_ns,
+        inside: value.inside,
     }
 }
 

@@ -1,7 +1,6 @@
 //! The lock that a report begins with.
 
-use crate::lockstat::futex::Class;
-use crate::lockstat::row::{LockRow, SURE, Side};
+use crate::lockstat::row::{For, LockRow, SURE};
 
 /// Class of futexes that nothing is known of.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -22,10 +21,9 @@ pub(crate) fn like<'a>(
     rows.iter().filter(move |row| is_contention(row) == is_lock)
 }
 
-/// Looks whether threads wait for each other, and not for work.
+/// Looks whether threads wait for each other, and not for work, as far as anyone can tell.
 pub(crate) fn is_contention(row: &LockRow) -> bool {
-    let is_it = |class: &Class| class.word() == row.class && class.is_contention();
-    row.identity.side == Side::Kernel || Class::FAMILIES.iter().any(is_it)
+    row.what != For::Work
 }
 
 /// Looks whether a class was taken for the likeliest. Nothing is known of an unknown one, and nothing guessed.

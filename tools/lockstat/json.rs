@@ -54,6 +54,7 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
     json!({
         "side": row.identity.side.word(),
         "class": row.class,
+        "for": row.what.word(),
         "confidence": row.confidence,
         "name": row.name.own,
         "kind": row.name.kind,

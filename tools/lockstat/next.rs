@@ -4,16 +4,14 @@ use profile::escape::terminal;
 use session::next::Step;
 
 use crate::lockstat::args::Args;
-use crate::lockstat::headline::{UNKNOWN, like, worst};
+use crate::lockstat::headline::{like, worst};
 use crate::lockstat::row::{Holder, LockRow};
 use crate::lockstat::table::by_thread;
-use crate::lockstat::user::LeftOut;
 
 /// The command that looks further, and what it answers.
 pub(crate) fn next(
     args: &Args,
     rows: &[LockRow],
-    left_out: &[LeftOut],
     window_ns: u64,
     is_there: fn(u32) -> bool,
 ) -> String {
@@ -22,11 +20,7 @@ pub(crate) fn next(
     // Less than a hundredth of one thread's time is nobody's trouble.
     let least_ns = window_ns / 100;
     let Some(row) = worst(rows).filter(|worst| all_ns(worst) > least_ns) else {
-        let unknown = left_out.iter().find(|sum| sum.class == UNKNOWN);
-        return match unknown.filter(|sum| sum.total_ns > least_ns) {
-            Some(_) => Step::UnknownFutexes.line(&chosen),
-            None => Step::Waits.line_for(&chosen, "where threads wait instead"),
-        };
+        return Step::Waits.line_for(&chosen, "where threads wait instead");
     };
     let held = by_thread(row.holders.iter());
     if let Some(step) = held.first().and_then(|holder| of_holder(holder, is_there)) {

@@ -132,7 +132,7 @@ fn write_human(
     let merged = merge::merge(&harvest.rows);
     let left_out = &harvest.left_out;
     let window_ns = nanoseconds(harvest.window());
-    for line in answer::lines(&merged, left_out, window_ns) {
+    for line in answer::lines(&merged, window_ns) {
         writeln!(out, "{line}")?;
     }
     if !merged.is_empty() {
@@ -143,7 +143,7 @@ fn write_human(
     })?;
     chains::text::write(&harvest.chains, look.style, out)?;
     table::write_left_out(left_out, out)?;
-    let next = next::next(args, &merged, left_out, window_ns, is_there);
+    let next = next::next(args, &merged, window_ns, is_there);
     writeln!(out, "\n{next}\n")?;
     Ok(())
 }

@@ -67,6 +67,26 @@ pub(crate) struct LockName {
     pub(crate) kind: String,
 }
 
+/// What waits are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum For {
+    Work,
+    Others,
+    /// Nobody can tell.
+    Unclear,
+}
+
+impl For {
+    /// A stable lower-case word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Others => "others",
+            Self::Unclear => "unclear",
+        }
+    }
+}
+
 /// A class that is less sure than this, in per cent, is a guess.
 pub(crate) const SURE: u8 = 80;
 
@@ -81,6 +101,8 @@ pub(crate) struct LockRow {
     pub(crate) class: &'static str,
     /// That it is of this class, in per cent.
     pub(crate) confidence: u8,
+    /// What its waits are for.
+    pub(crate) what: For,
     /// Locks that this row stands for.
     pub(crate) locks: u64,
     /// Waits that ended in the interval, and those that are still open.
@@ -138,6 +160,8 @@ pub(crate) struct Waiter {
     pub(crate) total_ns: u64,
     pub(crate) run_queue_ns: u64,
     pub(crate) max_ns: u64,
+    /// Most frames, from the leaf on, that lay inside of where the thread waits for work in other calls; 0: none, or nobody knows.
+    pub(crate) inside: u64,
 }
 
 /// How it is known who had the lock.
@@ -218,6 +242,7 @@ pub(crate) mod tests {
             seen_as: Vec::new(),
             name: LockName::default(),
             class: "mutex",
+            what: For::Others,
             confidence: 100,
             locks: 1,
             contentions: 1,
@@ -233,6 +258,24 @@ pub(crate) mod tests {
             first_caller: None,
             waiters: Vec::new(),
             holders: Vec::new(),
+        }
+    }
+
+    /// One wait.
+    pub(crate) fn waiter(task: Task, total_ns: u64) -> Waiter {
+        Waiter {
+            task,
+            caller: None,
+            in_interrupt: false,
+            is_shared: false,
+            kernel: 0,
+            user: 0,
+            waker: 0,
+            count: 1,
+            total_ns,
+            run_queue_ns: 0,
+            max_ns: total_ns,
+            inside: 0,
         }
     }
 }

@@ -15,8 +15,8 @@ use profile::text::{WIDTH, cut, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
-use crate::lockstat::headline::{is_guess, worst};
-use crate::lockstat::row::{Holder, HolderKind, LockRow, Side};
+use crate::lockstat::headline::{UNKNOWN, is_guess, worst};
+use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Side};
 use crate::lockstat::user::LeftOut;
 
 /// Of the lines about a lock.
@@ -128,11 +128,18 @@ fn locks<'a>(rows: &[&'a LockRow]) -> Table<'a> {
             units::duration(row.max_ns),
         ];
         table.fitted(numbers, move |room| {
-            let room = room.saturating_sub(row.class.len() + 1);
-            format!("{} {}", row.class, fit(&label(row), room.max(1)))
+            let class = class(row);
+            let room = room.saturating_sub(class.len() + 1);
+            format!("{class} {}", fit(&label(row), room.max(1)))
         });
     }
     table
+}
+
+/// With a question mark where either it or that its threads wait for others is not sure.
+fn class(row: &LockRow) -> String {
+    let is_sure = row.what != For::Unclear && !is_guess(row) || row.class == UNKNOWN;
+    format!("{}{}", row.class, if is_sure { "" } else { "?" })
 }
 
 /// A lock's name, or that of a kind and their number.
@@ -219,6 +226,9 @@ fn how(row: &LockRow) -> Vec<String> {
     if row.run_queue_ns > 0 && row.run_queue_ns >= parts_ns / 100 {
         let share = percent(row.run_queue_ns, parts_ns);
         parts.push(format!("{share} of the time woken, without a CPU"));
+    }
+    if row.what == For::Unclear {
+        parts.push("perhaps for work".into());
     }
     if is_guess(row) {
         parts.push(format!("class is a guess, {}% sure", row.confidence));
@@ -309,28 +319,17 @@ pub(crate) fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Ho
     threads
 }
 
-/// Says what was seen and not asked for.
+/// Says how long threads waited for work, which was not asked for.
 pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::Result<()> {
     if classes.is_empty() {
         return Ok(());
     }
-    let (unknown, others): (Vec<&LeftOut>, Vec<&LeftOut>) =
-        classes.iter().partition(|sum| sum.class == "unknown");
-    let list = |classes: &[&LeftOut]| -> String {
-        let parts = classes
-            .iter()
-            .map(|sum| format!("{} {}", sum.class, units::duration(sum.total_ns)));
-        parts.collect::<Vec<String>>().join(", ")
-    };
-    let mut parts = Vec::new();
-    if !others.is_empty() {
-        parts.push(format!("no contention as a rule: {}", list(&others)));
-    }
-    if !unknown.is_empty() {
-        parts.push(format!("perhaps locks: {}", list(&unknown)));
-    }
-    writeln!(out, "\nleft out, thread time (--class all shows it):")?;
-    for line in sentence(&parts, ";", WIDTH - 2) {
+    let of_class = |sum: &LeftOut| format!("{} {}", sum.class, units::duration(sum.total_ns));
+    let parts: Vec<String> = classes.iter().map(of_class).collect();
+    let all_ns = classes.iter().map(|sum| sum.total_ns).sum();
+    let idle = format!("idle: {}, waiting for work", units::thread_time(all_ns));
+    writeln!(out, "\n{idle} (--class all shows it):")?;
+    for line in sentence(&parts, ",", WIDTH - 2) {
         writeln!(out, "  {line}")?;
     }
     Ok(())

@@ -2,7 +2,7 @@ use profile::model::Task;
 use profile::style::Style;
 
 use crate::lockstat::row::tests::row;
-use crate::lockstat::row::{Holder, HolderKind, LockName, LockRow, Side, Waiter};
+use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side, Waiter};
 use crate::lockstat::table::{Look, write};
 
 fn task(comm: &str, tid: u32) -> Task {
@@ -15,17 +15,9 @@ fn task(comm: &str, tid: u32) -> Task {
 
 fn waiter(tid: u32, caller: &str, total_ns: u64) -> Waiter {
     Waiter {
-        task: task("app", tid),
         caller: Some(caller.into()),
-        in_interrupt: false,
-        is_shared: false,
         kernel: 1,
-        user: 0,
-        waker: 0,
-        count: 1,
-        total_ns,
-        run_queue_ns: 0,
-        max_ns: total_ns,
+        ..crate::lockstat::row::tests::waiter(task("app", tid), total_ns)
     }
 }
 
@@ -143,6 +135,7 @@ fn the_lock_of_the_answer_is_in_the_table() {
     let mut idle = named(row(990_000), "idle");
     idle.identity.side = Side::User;
     idle.class = "cond";
+    idle.what = For::Work;
     let mut rows = vec![idle; 30];
     rows.push(named(row(10), "queue"));
     rows.push(named(row(5), "other"));

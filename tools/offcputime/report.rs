@@ -5,10 +5,9 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use budget::Estimate;
 use budget::cost::Cost;
-use profile::brief::is_own;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
-use profile::model::{Profile, Sample, StackEnd, ValueType};
+use profile::model::{Profile, Sample, ValueType};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
@@ -94,11 +93,7 @@ fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
     if row.wait.is_of_kernel_thread() {
         return Some(stacks.kernel_names(row.kernel).len()).filter(|frames| *frames > 0);
     }
-    let is_complete = stacks.user_end(row.user) == Some(StackEnd::Root);
-    let frames = is_complete.then(|| stacks.user_names(row.user))?;
-    let called = frames.iter().filter(|frame| !frame.inlined);
-    let own = called.enumerate().filter(|(_, frame)| is_own(frame));
-    Some(own.last().map_or(0, |(at, _)| at + 1))
+    stacks.own_depth(row.user)
 }
 
 /// Facts of the run for other programs.

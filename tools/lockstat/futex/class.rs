@@ -19,6 +19,8 @@ pub(crate) enum Class {
     /// A thread without work.
     Park,
     Unknown,
+    /// Made of others, with a name in a rule: a lock of a database's.
+    Named,
     /// glibc's own locks, of malloc and stdio.
     LibraryLock,
     RwlockRead,
@@ -26,10 +28,12 @@ pub(crate) enum Class {
     RustMutex,
     RustRwlock,
     RustOnce,
+    /// parking_lot's, of which nobody knows yet which: callers do.
+    ParkingCore,
 }
 
 impl Class {
-    pub(crate) const FAMILIES: [Self; 12] = [
+    pub(crate) const FAMILIES: [Self; 13] = [
         Self::Mutex,
         Self::Rwlock,
         Self::Pi,
@@ -42,7 +46,34 @@ impl Class {
         Self::Barrier,
         Self::Park,
         Self::Unknown,
+        Self::Named,
     ];
+
+    /// Words of rules for a library's own, beside those of families.
+    const OF_RULES: [(&'static str, Self); 7] = [
+        ("library-lock", Self::LibraryLock),
+        ("rwlock-read", Self::RwlockRead),
+        ("rwlock-write", Self::RwlockWrite),
+        ("rust-mutex", Self::RustMutex),
+        ("rust-rwlock", Self::RustRwlock),
+        ("rust-once", Self::RustOnce),
+        ("parking-core", Self::ParkingCore),
+    ];
+
+    /// The class that a rule means; `None`: it is none of ours.
+    pub(super) fn of_word(word: &str) -> Option<Self> {
+        let ours = Self::OF_RULES.into_iter().find(|(ours, _)| *ours == word);
+        let known = Self::FAMILIES.into_iter();
+        let mut known = known.filter(|class| *class != Self::Named);
+        ours.map(|(_, class)| class)
+            .or_else(|| known.find(|class| class.word() == word))
+    }
+
+    /// Looks whether a function further up the stack that says `other` knows better.
+    pub(super) fn gives_way_to(self, other: Self) -> bool {
+        other == Self::Named && self != Self::Named
+            || self == Self::ParkingCore && other != Self::ParkingCore
+    }
 
     /// That which rows of traced waits are kept by: one lock may be waited for in all its ways.
     pub(crate) fn family(self) -> Self {
@@ -50,6 +81,7 @@ impl Class {
             Self::LibraryLock => Self::Mutex,
             Self::RwlockRead | Self::RwlockWrite => Self::Rwlock,
             Self::RustMutex | Self::RustRwlock | Self::RustOnce => Self::Rust,
+            Self::ParkingCore => Self::ParkingLot,
             family => family,
         }
     }
@@ -61,7 +93,7 @@ impl Class {
             Self::Rwlock | Self::RwlockRead | Self::RwlockWrite => "rwlock",
             Self::Pi => "pi",
             Self::Rust | Self::RustMutex | Self::RustRwlock | Self::RustOnce => "rust",
-            Self::ParkingLot => "parking_lot",
+            Self::ParkingLot | Self::ParkingCore => "parking_lot",
             Self::Go => "go",
             Self::Cond => "cond",
             Self::Sem => "sem",
@@ -69,11 +101,12 @@ impl Class {
             Self::Barrier => "barrier",
             Self::Park => "park",
             Self::Unknown => "unknown",
+            Self::Named => "named",
         }
     }
 
-    /// Looks whether waiting for it is contention, and not waiting for work.
-    pub(crate) fn is_contention(self) -> bool {
+    /// Looks whether it is a lock, for which threads wait for each other whatever the shape of their waits.
+    pub(crate) fn is_lock(self) -> bool {
         self.family() <= Self::Go
     }
 

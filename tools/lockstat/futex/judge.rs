@@ -3,9 +3,11 @@
 //! The functions on the waiter's stack say it best. Where they have no names, the call and what the lock's memory held say
 //! it with less certainty.
 
+use profile::frame::Frame;
+
 use super::class::Class;
-use super::functions::{MAX_FRAMES, bare, waited_in};
 use super::operation::Operation;
+use super::rules::{MAX_FRAMES, Meaning, Role, Rules, bare};
 
 /// `enum holder_place` of the BPF side: where the ID of a living thread was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,32 +52,70 @@ pub(crate) const BY_NAME: u8 = 95;
 /// Confidence that a call alone gives which hardly anything else makes, per cent.
 pub(crate) const BY_CALL: u8 = 60;
 
-/// A class, and how sure it is, per cent.
+/// What a futex is, and how sure that is, per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    pub(crate) class: Class,
+    pub(crate) meaning: Meaning,
     pub(crate) confidence: u8,
+}
+
+impl Verdict {
+    /// Without a name: a lock is taken for one unless that is half a guess.
+    fn of(class: Class, confidence: u8) -> Self {
+        let role = match class.is_lock() && confidence >= BY_CALL {
+            true => Role::Trouble,
+            false => Role::Unsaid,
+        };
+        Self {
+            meaning: Meaning {
+                class,
+                word: class.word(),
+                role,
+                is_own: false,
+            },
+            confidence,
+        }
+    }
+}
+
+/// A function, and the file that it is in.
+pub(crate) type Call<'a> = (&'a str, Option<&'a str>);
+
+/// A stack's functions, leaf first.
+pub(crate) fn calls(frames: &[Frame]) -> impl Iterator<Item = Call<'_>> + Clone {
+    let leaf_first = frames.iter().rev();
+    leaf_first.map(|frame| (&*frame.name, frame.module.as_deref()))
 }
 
 /// Judges by the call and by the functions of the waiter's stack, leaf first.
 pub(crate) fn classify<'a>(
+    rules: &Rules,
     evidence: &Evidence,
-    functions: impl Iterator<Item = &'a str>,
+    functions: impl Iterator<Item = Call<'a>>,
 ) -> Verdict {
-    let verdict = |class, confidence| Verdict { class, confidence };
     let by_call = by_call(evidence);
     if evidence.operation == Operation::LockPi {
         return by_call;
     }
     let mut functions = functions.peekable();
     let leaf = functions.peek().copied();
-    match waited_in(functions) {
+    match rules.waited_in(functions) {
         // The kernel moved it to a lock: it is no longer in what its stack says.
-        Some(Class::Cond) if evidence.operation == Operation::Requeued => verdict(Class::Mutex, 80),
-        Some(class) if class.family() == by_call.class.family() => verdict(class, 99),
-        Some(class) => verdict(class, BY_NAME),
-        None if leaf.is_some_and(|leaf| is_nameless_semaphore(evidence, leaf)) => {
-            verdict(Class::Sem, 50)
+        Some((
+            _,
+            Meaning {
+                class: Class::Cond, ..
+            },
+        )) if evidence.operation == Operation::Requeued => Verdict::of(Class::Mutex, 80),
+        Some((_, meaning)) => Verdict {
+            meaning,
+            confidence: match meaning.class.family() == by_call.meaning.class.family() {
+                true => 99,
+                false => BY_NAME,
+            },
+        },
+        None if leaf.is_some_and(|(leaf, _)| is_nameless_semaphore(evidence, leaf)) => {
+            Verdict::of(Class::Sem, 50)
         }
         None => by_call,
     }
@@ -112,7 +152,7 @@ fn by_call(evidence: &Evidence) -> Verdict {
         (WaitBitset, _, 2) if !evidence.shared => (Class::Mutex, 50),
         _ => (Class::Unknown, 0),
     };
-    Verdict { class, confidence }
+    Verdict::of(class, confidence)
 }
 
 /// Beginnings of names, and files, of what implements locks.
@@ -137,13 +177,30 @@ const LIBRARY: &[&str] = &[
     "internal/",
 ];
 
-/// First function outside the lock's own code; `frames` are (name, file), leaf first.
+/// Frames among which one with a name is worth more than the first.
+const NEAR: usize = 6;
+
+/// `module+0x12`
+fn is_nameless(name: &str) -> bool {
+    name.rsplit_once("+0x")
+        .is_some_and(|(_, offset)| offset.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// First function outside the lock's own code, with a name if one near it has; `frames` are leaf first.
 pub(crate) fn first_caller<'a>(
-    frames: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    rules: &Rules,
+    frames: impl Iterator<Item = Call<'a>> + Clone,
 ) -> Option<&'a str> {
-    let mut frames = frames.take(MAX_FRAMES * 2);
-    let caller = frames.find(|(name, file)| !is_library(name, *file))?;
-    Some(caller.0)
+    let within = rules.waited_in(frames.clone()).map_or(0, |(at, _)| at + 1);
+    let is_ours = |(name, file): &Call<'_>| is_library(name, *file) || rules.know(name, *file);
+    let mut callers = frames
+        .take(MAX_FRAMES * 2)
+        .skip(within)
+        .skip_while(is_ours)
+        .map(|(name, _)| name);
+    let first = callers.next()?;
+    let mut near = [first].into_iter().chain(callers).take(NEAR);
+    Some(near.find(|name| !is_nameless(name)).unwrap_or(first))
 }
 
 /// Who asked for a lock of Go's runtime that a thread waits for on a word of its own, not the lock's: lock_spinbit.go does so since

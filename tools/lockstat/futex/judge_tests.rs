@@ -1,8 +1,9 @@
 use super::*;
 
 fn judge(evidence: Evidence, functions: &[&str]) -> (Class, u8) {
-    let verdict = classify(&evidence, functions.iter().copied());
-    (verdict.class.family(), verdict.confidence)
+    let functions = functions.iter().map(|name| (*name, None));
+    let verdict = classify(Rules::ours(), &evidence, functions);
+    (verdict.meaning.class.family(), verdict.confidence)
 }
 
 fn call(operation: Operation, value: u32, place: Place) -> Evidence {
@@ -205,15 +206,28 @@ fn callers_are_outside_the_lock_library() {
         ("Cache::insert", Some("/usr/bin/app")),
         ("main", Some("/usr/bin/app")),
     ];
-    assert_eq!(first_caller(frames.into_iter()), Some("Cache::insert"));
-    assert_eq!(first_caller(frames[..2].iter().copied()), None);
+    assert_eq!(
+        first_caller(Rules::ours(), frames.into_iter()),
+        Some("Cache::insert")
+    );
+    let caller = |frames: &[Call<'static>]| first_caller(Rules::ours(), frames.iter().copied());
+    assert_eq!(caller(&frames[..2]), None);
+    // One with a name, where one is near.
+    let nameless = [
+        frames[1],
+        ("app+0x12ab", None),
+        ("app+0x4f", None),
+        frames[4],
+    ];
+    assert_eq!(caller(&nameless), Some("main"));
+    assert_eq!(caller(&nameless[..3]), Some("app+0x12ab"));
 }
 
 #[test]
 fn contention_is_what_the_table_shows_unasked() {
     let contention: Vec<&str> = Class::FAMILIES
         .into_iter()
-        .filter(|class| class.is_contention())
+        .filter(|class| class.is_lock())
         .map(Class::word)
         .collect();
     assert_eq!(

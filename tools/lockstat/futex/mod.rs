@@ -1,12 +1,13 @@
 //! Kinds of futexes, whoever found them: tracing, or a look at who waits now.
 
 mod class;
-mod functions;
 mod judge;
 mod operation;
+mod rules;
 
 pub(crate) use class::Class;
 pub(crate) use judge::{
-    BY_CALL, BY_NAME, Evidence, Place, Verdict, classify, first_caller, go_caller,
+    BY_CALL, BY_NAME, Call, Evidence, Place, Verdict, calls, classify, first_caller, go_caller,
 };
 pub(crate) use operation::Operation;
+pub(crate) use rules::{Role, Rules};

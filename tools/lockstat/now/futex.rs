@@ -2,7 +2,7 @@
 
 use super::thread::Thread;
 use crate::lockstat::futex::{
-    BY_CALL, BY_NAME, Class, Evidence, Operation, Place, Verdict, classify,
+    BY_CALL, BY_NAME, Call, Class, Evidence, Operation, Place, Rules, classify,
 };
 
 /// A futex wait in progress.
@@ -112,7 +112,7 @@ impl Futex {
     pub(crate) fn class<'a>(
         &self,
         word: Option<u32>,
-        functions: impl Iterator<Item = &'a str>,
+        functions: impl Iterator<Item = Call<'a>>,
     ) -> Class {
         let evidence = Evidence {
             operation: self.operation,
@@ -121,7 +121,8 @@ impl Futex {
             value: self.value,
             place: Place::Nowhere,
         };
-        let Verdict { class, confidence } = classify(&evidence, functions);
+        let verdict = classify(Rules::ours(), &evidence, functions);
+        let (class, confidence) = (verdict.meaning.class, verdict.confidence);
         let stands = word == Some(self.value) || self.operation == Operation::LockPi;
         let is_named = confidence >= BY_NAME && class != Class::LibraryLock;
         if is_named || confidence >= BY_CALL && stands {
@@ -163,7 +164,7 @@ mod tests {
             timed: false,
         };
         assert!(futex.may_be_lock());
-        futex.class(Some(value), functions.iter().copied())
+        futex.class(Some(value), functions.iter().map(|name| (*name, None)))
     }
 
     #[test]

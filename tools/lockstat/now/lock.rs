@@ -34,6 +34,8 @@ impl Waited {
                 | Class::Sem
                 | Class::Barrier
                 | Class::Park
+                | Class::Named
+                | Class::ParkingCore
                 | Class::Unknown => "event",
             },
             Self::Kernel(KernelKind::Mutex) => "kernel mutex",
@@ -57,7 +59,7 @@ impl Waited {
     /// Somebody else has what is waited for, as opposed to: nobody has it yet.
     pub(crate) fn is_lock(self) -> bool {
         match self {
-            Self::Program(class) => class.is_contention() && class != Class::RustOnce,
+            Self::Program(class) => class.is_lock() && class != Class::RustOnce,
             Self::Kernel(_) => true,
         }
     }

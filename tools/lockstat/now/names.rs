@@ -7,6 +7,8 @@ use profile::frame::Frame;
 use symbols::places::Address;
 use symbols::places::Places;
 
+use crate::lockstat::futex::{Rules, calls, first_caller};
+
 use super::lock::{Identity, Wait, Waited};
 use super::thread::{Stack, Threads};
 
@@ -70,7 +72,5 @@ pub(crate) fn name(
 }
 
 fn outside_library(frames: &[Frame]) -> Option<String> {
-    let leaf_first = frames.iter().rev();
-    let leaf_first = leaf_first.map(|frame| (&*frame.name, frame.module.as_deref()));
-    crate::lockstat::futex::first_caller(leaf_first).map(str::to_owned)
+    first_caller(Rules::ours(), calls(frames)).map(str::to_owned)
 }

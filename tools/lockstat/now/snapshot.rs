@@ -25,6 +25,7 @@ use super::lock::Wait;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
 use super::{PROGRAMS, names};
+use crate::lockstat::futex::calls;
 
 /// How long an address space must be locked until it is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -216,9 +217,7 @@ fn name(
     }
     for mut found in found {
         let stack = snapshot.stacks.get(&found.wait.waiter);
-        let functions = stack
-            .iter()
-            .flat_map(|stack| stack.user.iter().rev().map(|frame| &*frame.name));
+        let functions = stack.iter().flat_map(|stack| calls(&stack.user));
         if let Some((futex, word)) = found.unsure {
             found.wait.settle(&futex, word, functions);
         }

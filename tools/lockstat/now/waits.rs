@@ -10,7 +10,7 @@ use super::lock::{Holder, Identity, Wait, Waited};
 use super::shared::SharedMemory;
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
 use super::words::{self, Known, Layout, Named};
-use crate::lockstat::futex::Class;
+use crate::lockstat::futex::{Call, Class};
 
 /// Flags in the low bits of the kernel's owner fields: up to three for mutexes and rwsems, one for rt-mutexes.
 const OWNER_FLAGS: u64 = 7;
@@ -220,7 +220,7 @@ impl Wait {
         &mut self,
         futex: &Futex,
         word: Option<u32>,
-        functions: impl Iterator<Item = &'a str>,
+        functions: impl Iterator<Item = Call<'a>>,
     ) {
         let mut functions = functions.peekable();
         if !self.kind.is_event() && functions.peek().is_none() {

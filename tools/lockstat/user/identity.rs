@@ -11,13 +11,14 @@ use profile::rank::Rank;
 use symbols::places::Place as Memory;
 
 use super::add_to_same;
-use crate::lockstat::futex::{Class, Evidence, Place};
+use crate::lockstat::futex::{Class, Evidence, Place, Role};
 use crate::lockstat::row::{Identity, LockName, LockRow, SURE};
 
 /// A futex that has been judged.
 pub(super) struct Lock {
     pub(super) row: LockRow,
     pub(super) class: Class,
+    pub(super) role: Role,
     pub(super) evidence: Evidence,
     /// The words waited on are the waiters', not the lock's, which is nowhere to be seen.
     pub(super) is_hidden: bool,
@@ -35,22 +36,22 @@ const RWLOCK_WRITERS: u64 = 12;
 const COND_GROUPS: std::ops::Range<u64> = 32..48;
 
 /// One row per lock, named; waits first seen in one way come with those seen in another.
-pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, LockRow)> {
+pub(super) fn unite(mut locks: Vec<Lock>) -> Vec<(Class, Role, LockRow)> {
     settle_classes(&mut locks);
     // Those who know where their lock begins come before those who have to guess.
     locks.rank_by_key(|lock| (lock.evidence.place == Place::Nowhere, lock.row.identity));
-    let mut united: HashMap<Identity, (Class, LockRow)> = HashMap::new();
+    let mut united: HashMap<Identity, (Class, Role, LockRow)> = HashMap::new();
     for mut lock in locks {
         let inside = offset_inside(&lock, &united);
         lock.row.identity = identity(&lock, inside);
         lock.row.name = name(&lock, inside);
         match united.get_mut(&lock.row.identity) {
-            Some((_, sum)) => add_to_same(sum, &lock.row),
-            None => drop(united.insert(lock.row.identity, (lock.class, lock.row))),
+            Some((_, _, sum)) => add_to_same(sum, &lock.row),
+            None => drop(united.insert(lock.row.identity, (lock.class, lock.role, lock.row))),
         }
     }
-    let mut rows: Vec<(Class, LockRow)> = united.into_values().collect();
-    for (_, row) in &mut rows {
+    let mut rows: Vec<(Class, Role, LockRow)> = united.into_values().collect();
+    for (_, _, row) in &mut rows {
         row.waiters
             .rank_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
     }
@@ -63,6 +64,7 @@ struct Settled {
     confidence: u8,
     total_ns: u64,
     class: Class,
+    role: Role,
     word: &'static str,
     is_hidden: bool,
 }
@@ -77,6 +79,7 @@ fn settle_classes(locks: &mut [Lock]) {
             confidence: lock.row.confidence,
             total_ns: lock.row.total_ns,
             class: lock.class,
+            role: lock.role,
             word: lock.row.class,
             is_hidden: lock.is_hidden,
         };
@@ -88,14 +91,14 @@ fn settle_classes(locks: &mut [Lock]) {
         let best = surest[&at];
         let only_raced = lock.row.contentions == 0 && lock.row.total_ns == 0;
         if only_raced || lock.row.confidence < SURE {
-            (lock.class, lock.is_hidden) = (best.class, best.is_hidden);
+            (lock.class, lock.role, lock.is_hidden) = (best.class, best.role, best.is_hidden);
             (lock.row.class, lock.row.confidence) = (best.word, best.confidence);
         }
     }
 }
 
 /// How far the futex word is behind the lock's beginning.
-fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, LockRow)>) -> u64 {
+fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, Role, LockRow)>) -> u64 {
     let address = lock.row.identity.address;
     match (lock.class, lock.evidence.place) {
         (Class::Rwlock, Place::Phase) => RWLOCK_PHASE,

@@ -19,6 +19,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
     Lock {
         row,
         class,
+        role: Role::Unsaid,
         evidence: Evidence {
             place,
             ..Evidence::default()
@@ -40,7 +41,7 @@ fn both_words_of_a_rwlock_are_one_lock() {
         futex(0x100c, Class::Rwlock, Place::Writers, 3),
         futex(0x1008, Class::Rwlock, Place::Nowhere, 5),
     ]);
-    let [(Class::Rwlock, row)] = &rows[..] else {
+    let [(Class::Rwlock, _, row)] = &rows[..] else {
         panic!("one lock, not {}", rows.len())
     };
     assert_eq!(row.identity.address, 0x1000);
@@ -54,7 +55,7 @@ fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
     let cond = |address: u64| futex(address, Class::Cond, Place::Nowhere, 1);
     for words in [[0x1020, 0x1024], [0x1028, 0x102c]] {
         let rows = unite(words.map(cond).into());
-        let [(Class::Cond, row)] = &rows[..] else {
+        let [(Class::Cond, _, row)] = &rows[..] else {
             panic!("one condition variable, not {}", rows.len())
         };
         assert_eq!(row.identity.address, 0x1000);
@@ -63,7 +64,7 @@ fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
     // Somewhere in a structure, or on the heap.
     for words in [[0x1048, 0x104c], [0x1050, 0x1054]] {
         let rows = unite(words.map(cond).into());
-        let [(Class::Cond, row)] = &rows[..] else {
+        let [(Class::Cond, _, row)] = &rows[..] else {
             panic!("one condition variable, not {}", rows.len())
         };
         assert_eq!(row.identity.address, words[0]);
@@ -77,7 +78,7 @@ fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
         });
         let rows = unite(heap.into());
         assert_eq!(rows.len(), 1);
-        assert_eq!(rows[0].1.name.own, format!("[heap] {:#x}", words[0]));
+        assert_eq!(rows[0].2.name.own, format!("[heap] {:#x}", words[0]));
     }
 }
 
@@ -86,7 +87,7 @@ fn a_race_belongs_to_the_lock_at_its_address() {
     let mut race = futex(0x1000, Class::Unknown, Place::Nowhere, 0);
     race.row.raced = 11;
     let rows = unite(vec![race, futex(0x1000, Class::Mutex, Place::Mutex, 3)]);
-    let [(Class::Mutex, row)] = &rows[..] else {
+    let [(Class::Mutex, _, row)] = &rows[..] else {
         panic!("one mutex, not {}", rows.len())
     };
     assert_eq!((row.raced, row.contentions), (11, 3));
@@ -112,7 +113,7 @@ fn waits_carried_over_keep_their_own_class_whatever_else_the_thread_waits_for() 
         let in_order = order.map(|n| locks[n].take().expect("each once"));
         let mut rows: Vec<_> = unite(in_order.into())
             .into_iter()
-            .map(|(class, row)| (class, row.contentions, row.open, row.raced, row.total_ns))
+            .map(|(class, _, row)| (class, row.contentions, row.open, row.raced, row.total_ns))
             .collect();
         rows.sort_unstable();
         assert_eq!(
@@ -145,9 +146,9 @@ fn processes_share_a_lock_by_device_file_and_offset() {
     };
     let rows = unite(vec![shared(1, 0x2040, 40), shared(2, 0x9040, 40)]);
     assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].1.identity.device, Some((0, 40)));
-    assert_eq!(rows[0].1.name.own, "pool+0x40");
-    assert_eq!(rows[0].1.identity.object, 4711);
+    assert_eq!(rows[0].2.identity.device, Some((0, 40)));
+    assert_eq!(rows[0].2.name.own, "pool+0x40");
+    assert_eq!(rows[0].2.identity.object, 4711);
     // Another container's file of the same number.
     let rows = unite(vec![shared(1, 0x2040, 40), shared(2, 0x9040, 41)]);
     assert_eq!(rows.len(), 2);
@@ -182,7 +183,7 @@ fn meet(class: Class, is_hidden: bool, expected: &[(&str, u64)]) {
     ]);
     let mut names: Vec<_> = rows
         .iter()
-        .map(|(_, row)| (row.name.own.as_str(), row.contentions))
+        .map(|(_, _, row)| (row.name.own.as_str(), row.contentions))
         .collect();
     names.sort_unstable();
     assert_eq!(names, expected);

@@ -2,6 +2,7 @@
 
 mod holder;
 mod identity;
+mod idle;
 mod open;
 
 use std::cmp::Reverse;
@@ -14,17 +15,20 @@ use bpf::lockstat::types::{futex_lock, lock_id};
 use loader::maps;
 use profile::rank::Rank;
 use stacks::StackTable;
-use symbols::places::Places;
 
 use crate::lockstat::chains::{Label, Labels};
-use crate::lockstat::futex::{self, BY_NAME, Class, Evidence, Verdict, classify};
+use crate::lockstat::futex::{
+    self, BY_NAME, Class, Evidence, Role, Rules, Verdict, calls, classify,
+};
+use crate::lockstat::harvest::Names;
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
-use crate::lockstat::row::{Identity, LockRow, Side};
+use crate::lockstat::row::{For, Identity, LockRow, Side};
 use identity::Lock;
+use idle::{Depth, Seen};
 pub(crate) use open::add_stacks as add_open_stacks;
 
-/// Waits that were not asked for: not contention, as a rule.
+/// Waits for work that were not asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     pub(crate) class: &'static str,
@@ -38,9 +42,9 @@ pub(crate) fn name(
     rows: &mut Vec<LockRow>,
     skel: &LockstatSkel<'_>,
     stacks: &mut StackTable,
-    places: &Places,
-    wanted: &[Class],
+    names: &Names,
     labels: &mut Labels,
+    window_ns: u64,
 ) -> Result<Vec<LeftOut>> {
     let known = maps::entries::<lock_id, futex_lock>(&skel.maps.futex_locks)?;
     let used = rows.iter().map(|row| row.identity);
@@ -56,23 +60,51 @@ pub(crate) fn name(
         .into_iter()
         .map(|row| {
             let known = known.get(&row.identity);
-            judge(row, known, stacks, places)
+            judge(row, known, stacks, names)
         })
         .collect();
-    let united = identity::unite(judged);
-    for (class, row) in &united {
+    let mut united = identity::unite(judged);
+    for (class, _, row) in &mut united {
+        holder::settle(row, *class, stacks);
+    }
+    say_what_for(&mut united, stacks, window_ns);
+    for (class, _, row) in &united {
         let label = Label::of(row, class.names_holder());
         labels.extend(row.seen_as.iter().map(|seen| (*seen, label.clone())));
     }
     let (shown, hidden): (Vec<_>, Vec<_>) = united
         .into_iter()
-        .partition(|(class, _)| wanted.contains(class));
+        .partition(|(class, _, row)| row.what != For::Work || names.classes.contains(class));
     *rows = others;
-    for (class, mut row) in shown {
-        holder::settle(&mut row, class, stacks);
-        rows.push(row);
-    }
+    rows.extend(shown.into_iter().map(|(_, _, row)| row));
     Ok(left_out(&hidden))
+}
+
+/// Tells waits for work from those for others, by all waits of each thread.
+fn say_what_for(locks: &mut [(Class, Role, LockRow)], stacks: &mut StackTable, window_ns: u64) {
+    let mut seen = Vec::new();
+    for (class, role, row) in locks.iter() {
+        let depths = row.waiters.iter().map(|waiter| depth(waiter.user, stacks));
+        let (class, role) = (*class, *role);
+        let depths = depths.collect();
+        seen.push(Seen {
+            row,
+            class,
+            role,
+            depths,
+        });
+    }
+    let what = idle::judge(&seen, window_ns);
+    for ((_, _, row), what) in locks.iter_mut().zip(what) {
+        row.what = what;
+    }
+}
+
+fn depth(stack: u64, stacks: &mut StackTable) -> Option<Depth> {
+    let own = stacks.own_depth(stack)?;
+    let frames = stacks.user_names(stack);
+    let all = frames.iter().filter(|frame| !frame.inlined).count();
+    Some(Depth { own, all })
 }
 
 /// Class, name and callers of one futex.
@@ -80,37 +112,39 @@ fn judge(
     mut row: LockRow,
     known: Option<&futex_lock>,
     stacks: &mut StackTable,
-    places: &Places,
+    names: &Names,
 ) -> Lock {
     let evidence = evidence(&row, known);
     let first_walked = known.map_or(0, |known| known.user_stack);
-    let verdict = verdict(&row, &evidence, first_walked, stacks);
+    let rules = &names.rules;
+    let verdict = verdict(rules, &row, &evidence, first_walked, stacks);
+    let meaning = verdict.meaning;
     for waiter in &mut row.waiters {
-        waiter.caller = caller(waiter.user, verdict.class, stacks);
+        waiter.caller = caller(rules, waiter.user, meaning.class, stacks);
     }
     let mut callers = row
         .waiters
         .iter()
         .filter_map(|waiter| waiter.caller.clone());
-    let first = || caller(first_walked, verdict.class, stacks);
+    let first = || caller(rules, first_walked, meaning.class, stacks);
     row.first_caller = callers.next().or_else(first);
-    row.class = verdict.class.word();
+    row.class = meaning.word;
     row.confidence = verdict.confidence;
     let stacks_of_row = row.waiters.iter().map(|waiter| waiter.user);
     let ids = stacks_of_row.chain([first_walked]).filter(|id| *id != 0);
     let in_glibc = ids.clone().next().is_some_and(|id| is_glibc(id, stacks));
-    let is_hidden = match verdict.class {
-        Class::ParkingLot => true,
+    let is_hidden = match meaning.class {
         Class::Go => ids.clone().any(|id| go_caller(id, stacks).is_some()),
-        _ => false,
+        _ => meaning.is_own,
     };
     Lock {
         in_glibc,
         is_hidden,
         place: known
-            .and_then(|known| places.get(known.address_id))
+            .and_then(|known| names.places.get(known.address_id))
             .cloned(),
-        class: verdict.class.family(),
+        class: meaning.class.family(),
+        role: meaning.role,
         evidence,
         row,
     }
@@ -131,13 +165,18 @@ const FUTEX_IS_SHARED: u8 = 1;
 const FUTEX_IS_REALTIME: u8 = 2;
 
 /// The verdict on the heaviest stack that says anything.
-fn verdict(row: &LockRow, evidence: &Evidence, first: u64, stacks: &mut StackTable) -> Verdict {
-    let mut best = classify(evidence, [].into_iter());
+fn verdict(
+    rules: &Rules,
+    row: &LockRow,
+    evidence: &Evidence,
+    first: u64,
+    stacks: &mut StackTable,
+) -> Verdict {
+    let mut best = classify(rules, evidence, [].into_iter());
     let ids = row.waiters.iter().map(|waiter| waiter.user).chain([first]);
     for id in ids.filter(|id| *id != 0) {
         let frames = stacks.user_names(id);
-        let functions = frames.iter().rev().map(|frame| &*frame.name);
-        let verdict = classify(evidence, functions);
+        let verdict = classify(rules, evidence, calls(&frames));
         if verdict.confidence >= BY_NAME {
             return verdict;
         }
@@ -148,16 +187,14 @@ fn verdict(row: &LockRow, evidence: &Evidence, first: u64, stacks: &mut StackTab
     best
 }
 
-fn caller(stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {
+fn caller(rules: &Rules, stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {
     if class == Class::Go
         && let Some(caller) = go_caller(stack, stacks)
     {
         return Some(caller);
     }
     let frames = stacks.user_names(stack);
-    let leaf_first = frames.iter().rev();
-    let caller = futex::first_caller(leaf_first.map(|f| (&*f.name, f.module.as_deref())));
-    caller.map(Into::into)
+    futex::first_caller(rules, calls(&frames)).map(Into::into)
 }
 
 fn go_caller(stack: u64, stacks: &mut StackTable) -> Option<Arc<str>> {
@@ -172,11 +209,11 @@ fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {
         .is_some_and(|base| base.starts_with("libc.so") || base.starts_with("libpthread"))
 }
 
-fn left_out(hidden: &[(Class, LockRow)]) -> Vec<LeftOut> {
-    let mut classes: HashMap<Class, LeftOut> = HashMap::new();
-    for (class, row) in hidden {
-        let sum = classes.entry(*class).or_insert(LeftOut {
-            class: class.word(),
+fn left_out(hidden: &[(Class, Role, LockRow)]) -> Vec<LeftOut> {
+    let mut classes: HashMap<&str, LeftOut> = HashMap::new();
+    for (_, _, row) in hidden {
+        let sum = classes.entry(row.class).or_insert(LeftOut {
+            class: row.class,
             waits: 0,
             total_ns: 0,
         });

@@ -264,8 +264,20 @@ impl Wait {
 
 /// The bit table the BPF side consults: bit `n` says that system call `n` waits on its first argument, a descriptor.
 pub fn takes_fd() -> [u64; 8] {
+    bits(&[syscalls::TAKES_FD])
+}
+
+/// The bit table of system calls in which threads wait for work, but for futexes: `poll` and its like, `accept`, `wait`, reads,
+/// sleep.
+pub fn for_work() -> [u64; 8] {
+    use syscalls::{ACCEPT, EPOLL, POLL, RECEIVE, SLEEP, WAIT};
+    bits(&[POLL, EPOLL, ACCEPT, WAIT, RECEIVE, SLEEP])
+}
+
+/// Bit `n` says that system call `n` is one of them.
+fn bits(calls: &[&[libc::c_long]]) -> [u64; 8] {
     let mut bits = [0_u64; 8];
-    for &call in syscalls::TAKES_FD {
+    for &call in calls.iter().copied().flatten() {
         let call = usize::try_from(call).expect("system call numbers are not negative");
         bits[call / 64] |= 1 << (call % 64);
     }

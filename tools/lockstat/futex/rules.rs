@@ -1,0 +1,246 @@
+//! Rules that say what waiting in a function means: `rules.txt`, and files of the user's in front of it.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use super::class::Class;
+
+/// What a function says of those who wait in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// They wait for others: for a lock, the last at a barrier, input or output that another thread does.
+    Trouble,
+    /// They have nothing to do.
+    Work,
+    /// Nobody can tell by the function alone.
+    Unsaid,
+}
+
+impl Role {
+    fn of_word(word: &str) -> Option<Self> {
+        match word {
+            "contention" | "barrier" | "io" => Some(Self::Trouble),
+            "work" => Some(Self::Work),
+            "-" => Some(Self::Unsaid),
+            _ => None,
+        }
+    }
+}
+
+/// A name, or the beginning of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    text: String,
+    is_prefix: bool,
+}
+
+impl Pattern {
+    fn of(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self {
+                text: prefix.into(),
+                is_prefix: true,
+            },
+            None => Self {
+                text: text.into(),
+                is_prefix: false,
+            },
+        }
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self.is_prefix {
+            true => name.starts_with(&self.text),
+            false => name == self.text,
+        }
+    }
+}
+
+/// What waiting in a function means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    function: Pattern,
+    library: Option<Pattern>,
+    meaning: Meaning,
+}
+
+/// What a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    pub(crate) class: Class,
+    /// The class as it is shown.
+    pub(crate) word: &'static str,
+    pub(crate) role: Role,
+    /// The futex stands for the waiter and not for the lock.
+    pub(crate) is_own: bool,
+}
+
+/// A mistake in a file of rules, at a line and column, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    line: usize,
+    column: usize,
+    what: &'static str,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "line {}, column {}: {}",
+            self.line, self.column, self.what
+        )
+    }
+}
+
+/// Rules in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    rules: Vec<Rule>,
+}
+
+/// The rules that come with the tool.
+static OURS: LazyLock<Rules> = LazyLock::new(|| {
+    Rules::parse(include_str!("rules.txt")).expect("a test reads the tool's own rules")
+});
+
+/// Lock functions are at the leaf: further up is who calls them.
+pub(super) const MAX_FRAMES: usize = 16;
+/// Longest word of a class of the user's own.
+const LONGEST_WORD: usize = 16;
+
+impl Rules {
+    /// Reads a file's text.
+    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
+        let mut rules = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let said = line.split('#').next().unwrap_or_default();
+            if !said.trim().is_empty() {
+                let mistake = |(column, what)| Mistake {
+                    line: at + 1,
+                    column,
+                    what,
+                };
+                rules.push(rule(said).map_err(mistake)?);
+            }
+        }
+        Ok(Self { rules })
+    }
+
+    /// The same, with `more` behind them.
+    pub(crate) fn then(mut self, more: &Self) -> Self {
+        self.rules.extend_from_slice(&more.rules);
+        self
+    }
+
+    /// The tool's own.
+    pub(crate) fn ours() -> &'static Self {
+        &OURS
+    }
+
+    /// Meaning of a stack's functions, leaf first, each with its file, and the place of the function that says so; `None`: none is
+    /// known. What is made of locks is further up than they are.
+    pub(super) fn waited_in<'a>(
+        &self,
+        functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> Option<(usize, Meaning)> {
+        let mut found: Option<(usize, Meaning)> = None;
+        for (at, (function, file)) in functions.take(MAX_FRAMES).enumerate() {
+            let Some(meaning) = self.meaning(function, file) else {
+                continue;
+            };
+            let is_better = match found {
+                None => true,
+                Some((_, inner)) => inner.class.gives_way_to(meaning.class),
+            };
+            if is_better {
+                found = Some((at, meaning));
+            }
+        }
+        if let Some((_, meaning)) = &mut found
+            && meaning.class == Class::ParkingCore
+        {
+            meaning.class = Class::ParkingLot;
+        }
+        found
+    }
+
+    /// Looks whether a rule knows a function.
+    pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
+        self.meaning(function, file).is_some()
+    }
+
+    fn meaning(&self, function: &str, file: Option<&str>) -> Option<Meaning> {
+        let name = bare(function);
+        let file = file.map(|file| file.rsplit('/').next().unwrap_or(file));
+        let fits = |rule: &&Rule| {
+            let in_library = match &rule.library {
+                None => true,
+                Some(library) => file.is_some_and(|file| library.fits(file)),
+            };
+            in_library && rule.function.fits(name)
+        };
+        self.rules.iter().find(fits).map(|rule| rule.meaning)
+    }
+}
+
+/// One line's rule; else the column, counted from 1, and what is wrong there.
+fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
+    let mut words = line.split_whitespace().map(|word| {
+        // Both are of one line.
+        let column = word.as_ptr() as usize - line.as_ptr() as usize + 1;
+        (column, word)
+    });
+    let end = line.trim_end().len() + 1;
+    let mut next = |missing| words.next().ok_or((end, missing));
+    let (_, function) = next("a function is missing")?;
+    let (_, library) = next("a library is missing, or '-' for any")?;
+    let (class_at, class) = next("a class is missing")?;
+    let (role_at, role) = next("a role is missing: contention, barrier, io, work or '-'")?;
+    let own = words.next();
+    if let Some((column, _)) = own.filter(|(_, word)| *word != "own") {
+        return Err((column, "only the word 'own' may stand here"));
+    }
+    if let Some((column, _)) = words.next() {
+        return Err((column, "nothing may follow"));
+    }
+    let role =
+        Role::of_word(role).ok_or((role_at, "a role is contention, barrier, io, work or '-'"))?;
+    let (class, word) = class_of(class).ok_or((
+        class_at,
+        "a class is a word of at most 16 small letters, digits and hyphens",
+    ))?;
+    Ok(Rule {
+        function: Pattern::of(bare(function)),
+        library: (library != "-").then(|| Pattern::of(library)),
+        meaning: Meaning {
+            class,
+            word,
+            role,
+            is_own: own.is_some(),
+        },
+    })
+}
+
+fn class_of(word: &str) -> Option<(Class, &'static str)> {
+    if let Some(class) = Class::of_word(word) {
+        return Some((class, class.word()));
+    }
+    let may_stand = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_word = word.starts_with(|first: char| first.is_ascii_lowercase())
+        && word.len() <= LONGEST_WORD
+        && word.bytes().all(may_stand);
+    // Rules are read once and live as long as the tool.
+    is_word.then(|| (Class::Named, &*String::leak(word.to_owned())))
+}
+
+/// Without what compilers put in front of `impl` blocks, and glibc of its aliases.
+pub(super) fn bare(function: &str) -> &str {
+    let name = function.trim_start_matches(['_', '<']);
+    let name = name.strip_prefix("GI_").unwrap_or(name);
+    name.trim_start_matches('_')
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+use super::*;
+
+fn meaning(rules: &Rules, stack: &[(&str, Option<&str>)]) -> Option<(usize, Meaning)> {
+    rules.waited_in(stack.iter().copied())
+}
+
+#[test]
+fn the_tools_own_rules_are_right() {
+    let rules = Rules::ours();
+    assert!(rules.rules.len() > 80);
+    // A rule that another one hides says nothing.
+    for (at, rule) in rules.rules.iter().enumerate() {
+        let hides = |other: &&Rule| {
+            other.function.fits(&rule.function.text)
+                && (other.function.is_prefix || !rule.function.is_prefix)
+                && (other.library.is_none() || other.library == rule.library)
+        };
+        let hidden = rules.rules[..at].iter().find(hides);
+        assert_eq!(hidden, None, "{rule:?}");
+    }
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place() {
+    let mistake = |text: &str| Rules::parse(text).unwrap_err().to_string();
+    assert_eq!(
+        mistake("# a remark\n\nf"),
+        "line 3, column 2: a library is missing, or '-' for any"
+    );
+    assert_eq!(mistake("  f -   "), "line 1, column 6: a class is missing");
+    assert_eq!(
+        mistake("f - mutex"),
+        "line 1, column 10: a role is missing: contention, barrier, io, work or '-'"
+    );
+    assert_eq!(
+        mistake("f - mutex lock"),
+        "line 1, column 11: a role is contention, barrier, io, work or '-'"
+    );
+    let class = "a class is a word of at most 16 small letters, digits and hyphens";
+    for wrong in [
+        "Row",
+        "-",
+        "row_lock",
+        "a-very-long-class",
+        "1st",
+        "r\u{1b}",
+    ] {
+        let said = mistake(&format!("f - {wrong} work"));
+        assert_eq!(said, format!("line 1, column 5: {class}"));
+    }
+    assert_eq!(
+        mistake("f - mutex work mine"),
+        "line 1, column 16: only the word 'own' may stand here"
+    );
+    assert_eq!(
+        mistake("f - mutex work own 1 # 2"),
+        "line 1, column 20: nothing may follow"
+    );
+}
+
+#[test]
+fn the_users_rules_come_first_and_fit_names_and_libraries() {
+    let users = Rules::parse("pool_take* libpool.so* pool contention own\nsem_wait - sem work\n");
+    let rules = users.unwrap().then(Rules::ours());
+    let in_pool = [
+        ("futex_wait", Some("/lib/libc.so.6")),
+        ("pthread_cond_wait", Some("/lib/libc.so.6")),
+        ("pool_take_slow", Some("/opt/libpool.so.3")),
+        ("serve", Some("/opt/app")),
+    ];
+    let (at, found) = meaning(&rules, &in_pool).unwrap();
+    assert_eq!((at, found.class, found.word), (2, Class::Named, "pool"));
+    assert!(found.role == Role::Trouble && found.is_own);
+    // Of another library, it is what it is made of.
+    let elsewhere = in_pool.map(|(name, _)| (name, Some("/opt/app")));
+    let (at, found) = meaning(&rules, &elsewhere).unwrap();
+    assert_eq!(
+        (at, found.class, found.role),
+        (1, Class::Cond, Role::Unsaid)
+    );
+    let role = |name| meaning(&rules, &[(name, None)]).map(|(_, found)| found.role);
+    assert_eq!(role("__sem_wait"), Some(Role::Work));
+    assert_eq!(role("sem_waiting_list"), Some(Role::Unsaid), "ours");
+    assert_eq!(role("my_sem_wait"), None);
+}
+
+#[test]
+fn what_is_made_of_locks_is_further_up() {
+    let rules = Rules::ours();
+    let lwlock = [
+        ("do_futex_wait.constprop.0", Some("/lib/libc.so.6")),
+        ("sem_wait", Some("/lib/libc.so.6")),
+        (
+            "PGSemaphoreLock",
+            Some("/usr/lib/postgresql/15/bin/postgres"),
+        ),
+        ("LWLockAcquire", Some("/usr/lib/postgresql/15/bin/postgres")),
+        ("XLogFlush", Some("/usr/lib/postgresql/15/bin/postgres")),
+    ];
+    let (at, found) = meaning(rules, &lwlock).unwrap();
+    assert_eq!((at, found.word, found.is_own), (3, "lwlock", true));
+    // Beyond the frames that are looked at nobody waits.
+    let mut deep = [("f", None); MAX_FRAMES + 1];
+    deep[MAX_FRAMES] = ("LWLockAcquire", None);
+    assert_eq!(meaning(rules, &deep), None);
+    // A nameless frame of GNU's OpenMP library, and a lock of it further up.
+    let gomp = Some("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0");
+    let barrier = [("libgomp.so.1.0.0+0x1f0a", gomp), ("work", None)];
+    assert_eq!(meaning(rules, &barrier).unwrap().1.class, Class::Barrier);
+    let critical = [
+        ("libgomp.so.1.0.0+0x1f0a", gomp),
+        ("GOMP_critical_start", gomp),
+    ];
+    assert_eq!(meaning(rules, &critical).unwrap().1.word, "openmp-lock");
+}

@@ -1,0 +1,168 @@
+//! Tells waits for work from waits for others, where the function alone does not say.
+//!
+//! A thread waits for work at its home, where it comes back to between all else that it does: where it has the fewest frames of its
+//! program. It waits for others where it is further in. Where it waits in other calls (poll, recv, …) the BPF side has seen how far out
+//! that is (`outer_wait.bpf.h`); a server with more requests than it can serve never waits there. Where those who wait also release
+//! each other, home says nothing: they may pass a resource on, or work. A thread that hardly did anything else than wait in one place has nothing to do either, nor has one
+//! whose waits end by themselves. It has something to do where work comes within 100 us: two threads pass it to and fro.
+
+use std::collections::HashMap;
+
+use crate::lockstat::futex::{Class, Role};
+use crate::lockstat::row::{For, Holder, LockRow, SURE, Waiter};
+
+/// Share of the interval that makes a wait its thread's habit.
+const HABIT: f64 = 0.9;
+/// Share of a thread's waiting below which a place says nothing of where the thread comes back to.
+const SELDOM: f64 = 0.01;
+/// Mean length of waits in which a thread has work again at once, ns.
+const BRISK_NS: u64 = 100_000;
+
+/// How far in its program a thread waits, where its stack is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Depth {
+    /// Frames up to the program's last function, from the root on.
+    pub(super) own: usize,
+    /// All frames.
+    pub(super) all: usize,
+}
+
+/// Share of the waiting that those who wait in the same place end.
+const AMONG_THEMSELVES: f64 = 0.5;
+
+/// A row to be judged: what its function says, and how deep each of its waiters is.
+pub(super) struct Seen<'a> {
+    pub(super) row: &'a LockRow,
+    pub(super) class: Class,
+    pub(super) role: Role,
+    /// In the order of the row's waiters.
+    pub(super) depths: Vec<Option<Depth>>,
+}
+
+impl Seen<'_> {
+    /// Its waits may be for work, as far as their function says.
+    fn may_be_idle(&self) -> bool {
+        let is_guess = self.row.confidence < SURE && self.role == Role::Unsaid;
+        self.role == Role::Work || !self.class.is_lock() && self.role == Role::Unsaid || is_guess
+    }
+}
+
+type Thread = (u32, u32);
+
+/// Fewest frames of a thread's waits that may be for work, and of those that are not.
+#[derive(Clone, Copy, Default)]
+struct Outermost {
+    idle: Option<usize>,
+    busy: Option<usize>,
+}
+
+/// Tells of each row what its waits are for, in order. `window_ns`: length of the interval.
+pub(super) fn judge(rows: &[Seen<'_>], window_ns: u64) -> Vec<For> {
+    let outermost = outermost(rows);
+    let of_row = |seen: &Seen<'_>| match seen.role {
+        Role::Work => For::Work,
+        Role::Trouble => For::Others,
+        Role::Unsaid if !seen.may_be_idle() => For::Others,
+        Role::Unsaid => of_shape(seen, &outermost, window_ns),
+    };
+    rows.iter().map(of_row).collect()
+}
+
+fn outermost(rows: &[Seen<'_>]) -> HashMap<Thread, Outermost> {
+    let mut per_thread: HashMap<Thread, u64> = HashMap::new();
+    for waiter in rows.iter().flat_map(|seen| &seen.row.waiters) {
+        *per_thread.entry(thread(waiter)).or_default() += waiter.total_ns;
+    }
+    let mut outermost: HashMap<Thread, Outermost> = HashMap::new();
+    for seen in rows {
+        for (waiter, depth) in seen.row.waiters.iter().zip(&seen.depths) {
+            let of_ns = per_thread[&thread(waiter)];
+            let says = waiter.total_ns as f64 >= SELDOM * of_ns as f64;
+            let Some(depth) = depth.filter(|_| says) else {
+                continue;
+            };
+            let outermost = outermost.entry(thread(waiter)).or_default();
+            let least = match seen.may_be_idle() {
+                true => &mut outermost.idle,
+                false => &mut outermost.busy,
+            };
+            *least = Some(least.map_or(depth.own, |least| least.min(depth.own)));
+        }
+    }
+    outermost
+}
+
+/// By most of the time that was waited.
+fn of_shape(seen: &Seen<'_>, outermost: &HashMap<Thread, Outermost>, window_ns: u64) -> For {
+    let mut sums = [0; 3];
+    for (waiter, depth) in seen.row.waiters.iter().zip(&seen.depths) {
+        let outermost = outermost.get(&thread(waiter)).copied().unwrap_or_default();
+        let what = of_waiter(seen, waiter, *depth, outermost, window_ns);
+        sums[what as usize] += waiter.total_ns;
+    }
+    // Whoever waits for work is no trouble to the others there.
+    let [work, others, unclear] = sums;
+    if others > 0 && others >= unclear && others >= work / 10 {
+        For::Others
+    } else if unclear > work {
+        For::Unclear
+    } else {
+        For::Work
+    }
+}
+
+fn of_waiter(
+    seen: &Seen<'_>,
+    waiter: &Waiter,
+    depth: Option<Depth>,
+    outermost: Outermost,
+    window_ns: u64,
+) -> For {
+    let row = seen.row;
+    let is_habit = waiter.total_ns as f64 >= HABIT * window_ns as f64;
+    if seen.class == Class::Barrier {
+        // Nobody came to it.
+        return match is_habit && waiter.count <= 1 {
+            true => For::Work,
+            false => For::Others,
+        };
+    }
+    if depth.is_some_and(|depth| waiter.inside as usize > depth.all.saturating_sub(depth.own)) {
+        return For::Others;
+    }
+    let is_below = |depth: Depth| outermost.busy.is_some_and(|busy| busy < depth.own);
+    if depth.is_some_and(is_below) {
+        return For::Others;
+    }
+    // They end by themselves.
+    if row.timed_out > 0 && row.timed_out.saturating_add(row.open) >= row.contentions {
+        return For::Work;
+    }
+    let is_brisk = waiter.count > 0 && waiter.total_ns / waiter.count < BRISK_NS;
+    let is_home = depth.is_some_and(|depth| outermost.idle == Some(depth.own));
+    match (is_home && !is_brisk || is_habit) && !release_each_other(row) {
+        true => For::Work,
+        false => For::Unclear,
+    }
+}
+
+/// Looks whether those who wait there are those who release others from there.
+fn release_each_other(row: &LockRow) -> bool {
+    let waits = |holder: &&Holder| {
+        let mut waiters = row.waiters.iter();
+        waiters.any(|waiter| thread(waiter) == (holder.task.tgid, holder.task.tid))
+    };
+    let by = |holders: &mut dyn Iterator<Item = &Holder>| -> u64 {
+        holders.map(|holder| holder.caused_ns).sum()
+    };
+    let theirs = by(&mut row.holders.iter().filter(waits));
+    theirs > 0 && theirs as f64 >= AMONG_THEMSELVES * by(&mut row.holders.iter()) as f64
+}
+
+fn thread(waiter: &Waiter) -> Thread {
+    (waiter.task.tgid, waiter.task.tid)
+}
+
+#[cfg(test)]
+#[path = "idle_tests.rs"]
+mod tests;

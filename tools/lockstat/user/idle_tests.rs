@@ -1,0 +1,176 @@
+use profile::model::Task;
+
+use super::*;
+use crate::lockstat::row::HolderKind;
+use crate::lockstat::row::tests::{row, waiter};
+
+const MS: u64 = 1_000_000;
+const WINDOW_NS: u64 = 1_000 * MS;
+
+/// Waits of some threads: each its number, its depth in the program, its time and its number of waits.
+fn waits(class: Class, role: Role, threads: &[(u32, usize, u64, u64)]) -> (Class, Role, LockRow) {
+    let mut lock = row(threads.iter().map(|(_, _, ns, _)| ns).sum());
+    lock.class = class.word();
+    lock.contentions = threads.iter().map(|(_, _, _, count)| count).sum();
+    let waiters = threads.iter().map(|&(tid, depth, ns, count)| Waiter {
+        count,
+        // Stacks are called by their depths.
+        user: depth as u64,
+        ..waiter(task(tid), ns)
+    });
+    lock.waiters = waiters.collect();
+    (class, role, lock)
+}
+
+fn task(tid: u32) -> Task {
+    Task {
+        comm: "app".into(),
+        tgid: 1,
+        tid,
+    }
+}
+
+/// Two frames of the C library are at each leaf.
+fn judged(rows: &[(Class, Role, LockRow)]) -> Vec<For> {
+    let depth = |waiter: &Waiter| Depth {
+        own: waiter.user as usize,
+        all: waiter.user as usize + 2,
+    };
+    let seen = rows.iter().map(|(class, role, row)| Seen {
+        row,
+        class: *class,
+        role: *role,
+        depths: row.waiters.iter().map(|it| Some(depth(it))).collect(),
+    });
+    judge(&seen.collect::<Vec<_>>(), WINDOW_NS)
+}
+
+#[test]
+fn a_function_that_says_what_it_waits_for_is_believed() {
+    let all = [(1, 3, 999 * MS, 1)];
+    let rows = [
+        waits(Class::Mutex, Role::Trouble, &all),
+        waits(Class::Named, Role::Trouble, &all),
+        waits(Class::Park, Role::Work, &[(2, 9, MS, 5)]),
+        // The kernel's word, without a name.
+        waits(Class::Pi, Role::Unsaid, &all),
+    ];
+    assert_eq!(
+        judged(&rows),
+        [For::Others, For::Others, For::Work, For::Others]
+    );
+}
+
+#[test]
+fn a_worker_waits_for_work_at_home_and_for_others_below() {
+    let rows = [
+        waits(Class::Cond, Role::Unsaid, &[(1, 3, 700 * MS, 20)]),
+        waits(Class::Cond, Role::Unsaid, &[(1, 7, 100 * MS, 20)]),
+        waits(Class::Mutex, Role::Trouble, &[(1, 8, 100 * MS, 20)]),
+    ];
+    assert_eq!(judged(&rows), [For::Work, For::Unclear, For::Others]);
+    // A lock further out is taken while there is work.
+    let rows = [
+        waits(Class::Cond, Role::Unsaid, &[(1, 7, 700 * MS, 20)]),
+        waits(Class::Mutex, Role::Trouble, &[(1, 3, 100 * MS, 20)]),
+    ];
+    assert_eq!(judged(&rows), [For::Others, For::Others]);
+    // Once at the start is no coming back.
+    let rows = [
+        waits(Class::Cond, Role::Unsaid, &[(1, 7, 700 * MS, 20)]),
+        waits(Class::Mutex, Role::Trouble, &[(1, 3, MS, 1)]),
+    ];
+    assert_eq!(judged(&rows), [For::Work, For::Others]);
+}
+
+#[test]
+fn a_server_that_polls_further_out_waits_for_others() {
+    let mut pool = waits(Class::Cond, Role::Unsaid, &[(1, 5, 950 * MS, 20)]);
+    assert_eq!(judged(&[pool.clone()]), [For::Work]);
+    // The two of the C library, and the function that calls them, which the next one was without.
+    pool.2.waiters[0].inside = 2;
+    assert_eq!(
+        judged(&[pool.clone()]),
+        [For::Work],
+        "it polls in the same function"
+    );
+    pool.2.waiters[0].inside = 3;
+    assert_eq!(judged(&[pool]), [For::Others]);
+}
+
+#[test]
+fn those_who_release_each_other_may_share_something() {
+    let threads = [(1, 3, 400 * MS, 20), (2, 3, 950 * MS, 20)];
+    let mut pool = waits(Class::Sem, Role::Unsaid, &threads);
+    let holder = |tid, caused_ns| Holder {
+        task: task(tid),
+        kind: HolderKind::Waker,
+        waits: 20,
+        caused_ns,
+        on_cpu: 0,
+        runnable: 0,
+        blocked: 0,
+        stack: 0,
+    };
+    pool.2.holders = vec![holder(2, 500 * MS), holder(9, 500 * MS)];
+    assert_eq!(judged(&[pool.clone()]), [For::Unclear]);
+    pool.2.holders = vec![holder(2, 500 * MS), holder(9, 501 * MS)];
+    assert_eq!(judged(&[pool]), [For::Work]);
+}
+
+#[test]
+fn threads_that_pass_work_to_and_fro_are_not_idle() {
+    let rows = [waits(Class::Cond, Role::Unsaid, &[(1, 3, 50 * MS, 600)])];
+    assert_eq!(judged(&rows), [For::Unclear]);
+    let rows = [waits(Class::Cond, Role::Unsaid, &[(1, 3, 50 * MS, 400)])];
+    assert_eq!(judged(&rows), [For::Work]);
+}
+
+#[test]
+fn a_barrier_that_nobody_comes_to_is_left() {
+    let rows = [
+        waits(Class::Barrier, Role::Unsaid, &[(1, 0, 1_000 * MS, 1)]),
+        waits(
+            Class::Barrier,
+            Role::Unsaid,
+            &[(2, 0, 950 * MS, 20), (3, 0, 10 * MS, 20)],
+        ),
+    ];
+    assert_eq!(judged(&rows), [For::Work, For::Others]);
+}
+
+#[test]
+fn a_guess_is_no_lock_where_its_thread_is_at_home() {
+    let mut guess = waits(Class::Rwlock, Role::Unsaid, &[(1, 2, 900 * MS, 1)]);
+    guess.2.confidence = 50;
+    assert_eq!(judged(&[guess.clone()]), [For::Work]);
+    guess.2.waiters[0].inside = 9;
+    assert_eq!(judged(&[guess]), [For::Others]);
+}
+
+#[test]
+fn waits_that_end_by_themselves_are_for_nobody() {
+    let mut timed = waits(Class::Unknown, Role::Unsaid, &[(1, 6, 300 * MS, 3)]);
+    let outer = waits(Class::Cond, Role::Unsaid, &[(1, 3, 300 * MS, 3)]);
+    timed.2.timed_out = 2;
+    assert_eq!(judged(&[timed.clone(), outer.clone()])[0], For::Unclear);
+    timed.2.open = 1;
+    assert_eq!(judged(&[timed, outer])[0], For::Work);
+}
+
+#[test]
+fn one_who_waits_for_others_is_not_hidden_by_many_who_do_not() {
+    let mut shared = waits(
+        Class::Cond,
+        Role::Unsaid,
+        &[
+            (1, 3, 800 * MS, 9),
+            (2, 3, 800 * MS, 9),
+            (3, 9, 200 * MS, 9),
+        ],
+    );
+    shared.2.waiters[2].inside = 9;
+    assert_eq!(judged(&[shared.clone()]), [For::Others]);
+    shared.2.waiters[2].total_ns = 100 * MS;
+    assert_eq!(judged(&[shared]), [For::Work]);
+}
