@@ -42,6 +42,7 @@ mod limit;
 mod lockstat;
 mod lockstat_chains;
 mod lockstat_fights;
+mod lockstat_first_row;
 mod lockstat_handed_over;
 mod lockstat_hung;
 mod lockstat_kernel;

@@ -94,7 +94,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "FILE",
-        value_parser = read_rules,
+        value_parser = rules_of,
         conflicts_with = "kernel",
         help_heading = "Locks"
     )]
@@ -199,13 +199,17 @@ impl ExtraClass {
 const LONGEST_RULES: u64 = 1 << 20;
 
 /// `--rules`
+fn rules_of(file: &str) -> Result<Rules, String> {
+    read_rules(file).map_err(|error| format!("{error:#}"))
+}
+
 fn read_rules(file: &str) -> Result<Rules> {
     let mut text = String::new();
     let opened = File::open(file).with_context(|| format!("open {file}"))?;
     let read = opened.take(LONGEST_RULES + 1).read_to_string(&mut text);
     let bytes = read.with_context(|| format!("read {file}"))?;
     ensure!(bytes as u64 <= LONGEST_RULES, "{file} is longer than 1 MiB");
-    Rules::parse(&text).map_err(|mistake| anyhow!("{file}: {mistake}"))
+    Rules::parse(&text).map_err(|mistake| anyhow!("{mistake}"))
 }
 
 /// Features of newer kernels, and what happens without.

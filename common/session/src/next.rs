@@ -36,8 +36,6 @@ pub enum Step {
     LockStacks,
     /// Holders at this instant.
     LocksNow,
-    /// Futexes that are perhaps locks.
-    UnknownFutexes,
     /// Requests to disks, by process.
     Disks,
     /// Their time on the way to the device and in it.
@@ -54,7 +52,7 @@ pub enum Step {
 
 impl Step {
     /// Every one.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 19] = [
         Self::CpuTime,
         Self::CpuPicture,
         Self::KernelTime,
@@ -68,7 +66,6 @@ impl Step {
         Self::Locks,
         Self::LockStacks,
         Self::LocksNow,
-        Self::UnknownFutexes,
         Self::Disks,
         Self::Phases,
         Self::Groups,
@@ -105,10 +102,6 @@ impl Step {
                 "stacks of who waits and who releases",
             ),
             Self::LocksNow => ("lockstat --now TARGET", "who holds it now"),
-            Self::UnknownFutexes => (
-                "lockstat --class unknown TARGET 10",
-                "futex waits of unknown kind",
-            ),
             Self::Disks => ("biolatency TARGET -P 5 1", "how long I/O takes, and whose"),
             Self::Phases => (
                 "biolatency TARGET --phases 5 1",

@@ -113,3 +113,12 @@ fn what_is_made_of_locks_is_further_up() {
     ];
     assert_eq!(meaning(rules, &critical).unwrap().1.word, "openmp-lock");
 }
+
+#[test]
+fn the_manuals_example_is_right() {
+    let manual = include_str!("../../../man/lockstat.8");
+    let from = manual.find(".nf\n# FUNCTION").expect("an example") + 4;
+    let example = manual[from..].split("\n.fi").next().expect("its end");
+    let rules = Rules::parse(example).expect("rules");
+    assert_eq!(rules.rules.len(), 9);
+}

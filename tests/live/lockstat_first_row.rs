@@ -1,0 +1,120 @@
+//! What lockstat's report begins with: the program's trouble, whatever it is made of, and not its idleness.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use oracle::futex::waits;
+use oracle::{Bracket, Engine};
+
+use crate::lockstat_played::waited;
+use crate::prelude::*;
+use crate::traced::logged;
+
+fn program(source: &str, flags: &str) -> Program {
+    Program::c("locks", source, format!("-pthread {flags}"))
+}
+
+const TEAM: &str = include_str!("../workloads/locks/team.c");
+const POOL: &str = include_str!("../workloads/locks/pool.c");
+
+/// The library has no names for its barrier, and the last one to come is the one that the others wait for.
+#[test]
+fn a_team_waits_at_its_barrier_for_the_one_with_more_to_do() {
+    let _machine = Machine::alone();
+    let program = program(TEAM, "-fopenmp");
+    let mut command = program.command("");
+    command.env("OMP_WAIT_POLICY", "passive");
+    let mut team = Workload::spawn("locks", command);
+    let pid = team.pid();
+    let start = || Tool::start("lockstat", format!("-j -p {pid}"));
+    let (output, results, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut team);
+    team.finish();
+    let report = output.report();
+    let first = &list(&report, "locks")[0];
+    assert_eq!(
+        (&first["class"], &first["for"]),
+        (&"barrier".into(), &"others".into())
+    );
+    let slow = number(&results[0], "slow");
+    let last = &list(first, "holders")[0];
+    assert_eq!(number(last, "tid"), slow, "{first:#}");
+    assert!(
+        number(last, "caused_ns") * 10 > number(first, "total_ns") * 9,
+        "{first:#}"
+    );
+    // A thread's waits are all at barriers, and all are told of.
+    let locks = list(&report, "locks").iter();
+    let barriers: Vec<&Value> = locks.filter(|lock| lock["class"] == "barrier").collect();
+    let waiters = list(first, "waiters").iter();
+    for tid in waiters
+        .map(|waiter| number(waiter, "tid"))
+        .collect::<BTreeSet<_>>()
+    {
+        let thread = u32::try_from(tid).expect("a thread ID");
+        let log = waits(&logs, thread, number(&report, "end_ns")).expect("agreement");
+        let truth: Bracket = log.iter().map(|wait| wait.pair).collect();
+        let found = waited(barriers.iter().copied(), tid);
+        assert_bracketed(tid, found, &truth, &report["losses"]);
+    }
+}
+
+/// Both wait for a condition variable: servers further in than where they poll, workers where they have nothing to do.
+#[test]
+fn servers_wait_for_a_connection_and_workers_for_work() {
+    let _machine = Machine::alone();
+    let (report, _) = traced("lockstat", "", program(POOL, "").start(""));
+    let first = &list(&report, "locks")[0];
+    assert_eq!(first["class"], "cond", "{first:#}");
+    assert!(text(first, "name").contains("returned"), "{first:#}");
+    assert_eq!(
+        (&first["for"], &first["caller"]),
+        (&"others".into(), &"take_connection".into())
+    );
+    let is_idle = |lock: &&Value| text(lock, "name").contains("queued");
+    assert_eq!(list(&report, "locks").iter().find(is_idle), None);
+    let idle = only(&report, "left_out");
+    let length = number(&report, "end_ns") - number(&report, "start_ns");
+    assert_eq!(idle["class"], "cond", "{idle:#}");
+    assert!(
+        number(idle, "total_ns") > 3 * length,
+        "four workers: {idle:#}"
+    );
+}
+
+#[test]
+fn a_program_of_idle_threads_waits_for_no_lock() {
+    let _machine = Machine::alone();
+    let program = program(POOL, "");
+    let (output, _) = observed("lockstat", "-U", &mut program.start("0"));
+    let said = "No thread waited for a lock, or for another thread.\n\nidle: ";
+    assert!(output.stdout.starts_with(said), "{}", output.stdout);
+    let (report, _) = reported("lockstat", "-U --class cond", &mut program.start("0"));
+    let first = &list(&report, "locks")[0];
+    assert_eq!(
+        (&first["class"], &first["for"]),
+        (&"cond".into(), &"work".into())
+    );
+}
+
+#[test]
+fn a_users_rule_names_a_lock_of_the_programs_own() {
+    let _machine = Machine::alone();
+    let program = program(POOL, "");
+    let file = program.dir().join("rules");
+    fs::write(
+        &file,
+        "take_connection - pool contention own\nwork locks worker contention\n",
+    )
+    .expect("a file");
+    let options = format!("-U --rules {}", file.display());
+    let (report, _) = traced("lockstat", &options, program.start(""));
+    let of_class = |class: &str| {
+        list(&report, "locks")
+            .iter()
+            .find(|lock| lock["class"] == class)
+    };
+    let pool = of_class("pool").unwrap_or_else(|| panic!("{report:#}"));
+    assert_eq!(pool["caller"], "handle", "{pool:#}");
+    assert!(of_class("worker").is_some(), "{report:#}");
+    assert_eq!(list(&report, "left_out").len(), 0, "{report:#}");
+}
