@@ -1,5 +1,7 @@
 //! The command that looks further: at who holds the lock, else at who waits for it, else where time is lost instead.
 
+use std::collections::BTreeSet;
+
 use profile::escape::terminal;
 use session::next::Step;
 
@@ -27,9 +29,13 @@ pub(crate) fn next(
         return step;
     }
     let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
-    let mut waiters = waiters.map(|waiter| waiter.task.tgid);
-    let waiter = waiters.find(|tgid| is_there(*tgid));
-    let target = waiter.map_or(chosen, |tgid| format!("-p {tgid}"));
+    let waiters: BTreeSet<u32> = waiters.map(|waiter| waiter.task.tgid).collect();
+    let mut there = waiters.iter().filter(|tgid| is_there(**tgid));
+    // Of many processes the chosen ones are better than one of them.
+    let target = match there.next() {
+        Some(tgid) if waiters.len() == 1 || chosen.is_empty() => format!("-p {tgid}"),
+        _ => chosen,
+    };
     if held.is_empty() && row.open > 0 {
         return Step::LocksNow.line(&target);
     }

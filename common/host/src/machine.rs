@@ -4,7 +4,7 @@
 //! tables for x86-64 only, and says of other files that they are for another machine.
 
 #[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, WAIT};
+pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 /// A system call of a 32-bit program.
 #[cfg(target_arch = "aarch64")]
 pub use syscalls::arm::Sysno as CompatCall;
@@ -12,7 +12,7 @@ pub use syscalls::arm::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, WAIT};
+pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!(
@@ -47,11 +47,9 @@ mod x86_64 {
         libc::SYS_pause,
         libc::SYS_rt_sigsuspend,
         libc::SYS_rt_sigtimedwait,
-        // A vfork parent waits for its child's exec.
-        libc::SYS_vfork,
-        libc::SYS_clone,
-        libc::SYS_clone3,
     ];
+    /// A parent may wait there for its child's exec.
+    pub(crate) const VFORK: &[c_long] = &[libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3];
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -77,7 +75,7 @@ mod aarch64 {
         libc::SYS_waitid,
         libc::SYS_rt_sigsuspend,
         libc::SYS_rt_sigtimedwait,
-        libc::SYS_clone,
-        libc::SYS_clone3,
     ];
+    /// A parent may wait there for its child's exec.
+    pub(crate) const VFORK: &[c_long] = &[libc::SYS_clone, libc::SYS_clone3];
 }

@@ -140,12 +140,14 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
         // A thread's word is that of all locks that it waits for: which waits are for one lock, nothing says.
         _ if lock.is_hidden && lock.class == Class::Go => Identity {
             address: 0,
-            object: hash(None),
+            object: hash(&lock.row, None),
             ..private
         },
         _ if lock.is_hidden => Identity {
             address: 0,
-            object: hash(lock.row.first_caller.as_deref()),
+            object: hash(&lock.row, lock.row.first_caller.as_deref()),
+            // Processes that share it have a word each.
+            tgid: if lock.evidence.shared { 0 } else { futex.tgid },
             ..private
         },
         Some(at) if lock.evidence.shared => Identity {
@@ -159,9 +161,9 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
     }
 }
 
-fn hash(caller: Option<&str>) -> u64 {
+fn hash(row: &LockRow, caller: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    caller.hash(&mut hasher);
+    (row.class, caller).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -198,6 +198,7 @@ impl Wait {
             (syscalls::SEMAPHORE, Reason::Semaphore),
             (syscalls::MESSAGE_QUEUE, Reason::MessageQueue),
             (syscalls::WAIT, Reason::Wait),
+            (syscalls::VFORK, Reason::Wait),
             (syscalls::SYNC, Reason::BlockIo),
         ] {
             if self.calls(table) {
@@ -257,6 +258,7 @@ impl Wait {
             || self.calls(syscalls::EPOLL)
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
+            || self.calls(syscalls::VFORK)
             || (self.calls(&[libc::SYS_read]) && self.is_on_anonymous_inode())
             || self.is_for_client()
     }
@@ -268,7 +270,7 @@ pub fn takes_fd() -> [u64; 8] {
 }
 
 /// The bit table of system calls in which threads wait for work, but for futexes: `poll` and its like, `accept`, `wait`, reads,
-/// sleep.
+/// sleep. A thread that has not run yet has its parent's registers, which is in a call that makes threads.
 pub fn for_work() -> [u64; 8] {
     use syscalls::{ACCEPT, EPOLL, POLL, RECEIVE, SLEEP, WAIT};
     bits(&[POLL, EPOLL, ACCEPT, WAIT, RECEIVE, SLEEP])

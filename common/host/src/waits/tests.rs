@@ -163,3 +163,26 @@ fn the_bit_table_holds_reads_but_not_sleeps() {
     };
     assert!(has(libc::SYS_read) && has(libc::SYS_preadv2) && !has(libc::SYS_nanosleep));
 }
+
+#[test]
+fn calls_for_work_are_those_that_a_thread_comes_back_to() {
+    let bits = for_work();
+    let has = |call: libc::c_long| bits[call as usize / 64] >> (call % 64) & 1 == 1;
+    for call in [
+        libc::SYS_ppoll,
+        libc::SYS_accept4,
+        libc::SYS_read,
+        libc::SYS_nanosleep,
+    ] {
+        assert!(has(call), "{call}");
+    }
+    // A new thread seems to be in its parent's call, with a stack of its own.
+    for call in [
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_futex,
+        libc::SYS_write,
+    ] {
+        assert!(!has(call), "{call}");
+    }
+}
