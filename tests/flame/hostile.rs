@@ -39,8 +39,8 @@ fn damage_is_named_with_its_place() {
     assert_refused(&cut[..cut.len() / 2], "byte");
     for (input, why) in [
         (
-            "app;main 5\napp;main five\n",
-            "line 2 (byte 11): no number at the end",
+            "main 5\nmain five\nmain six\n",
+            "2 malformed lines; line 2 (byte 7): no number at the end",
         ),
         (
             "app;main 18446744073709551616\n",

@@ -131,10 +131,14 @@ fn say_left_out(path: &Path, header: &Header, is_chosen: bool) {
         );
     }
     if left_out.malformed > 0 {
+        let lines = counted(left_out.malformed, "malformed lines");
+        let with = match left_out.with_events {
+            true => ", each with its event",
+            false => "",
+        };
         profile::say!(
-            "flame: {}: {} left out, each with its event; {}",
+            "flame: {}: {lines} left out{with}; {}",
             name(path),
-            counted(left_out.malformed, "malformed lines"),
             left_out.first
         );
     }

@@ -3,6 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 use std::io;
 
+use crate::recording::LeftOut;
+use crate::units::counted;
+
 /// Why a file could not be read; one line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
@@ -21,6 +24,12 @@ impl ReadError {
             line: None,
             offset: None,
         }
+    }
+
+    /// Of a format, but next to nothing of it can be read.
+    pub(super) fn unreadable(format: &str, left_out: &LeftOut) -> Self {
+        let lines = counted(left_out.malformed, "malformed lines");
+        Self::whole(format!("is no {format}: {lines}; {}", left_out.first))
     }
 
     pub(super) fn at(what: impl Into<String>, offset: u64) -> Self {

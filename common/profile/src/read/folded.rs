@@ -22,63 +22,68 @@ struct Previous {
     key: Option<RowKey>,
 }
 
+/// Rows of the stacks that were there before.
+#[derive(Default)]
+struct Rows {
+    previous: Previous,
+    /// By two hashes of 64 bits with seeds that nobody knows, instead of the text.
+    seen: Map<[u64; 2], u32>,
+    hashers: [RandomState; 2],
+}
+
+impl Rows {
+    fn of(&mut self, stack: &[u8], recording: &mut Recording) -> Result<u32, &'static str> {
+        let hash = self.hashers.each_ref();
+        let hash = hash.map(|hasher| hasher.hash_one(stack));
+        if let Some(row) = self.seen.get(&hash) {
+            return Ok(*row);
+        }
+        let key = self.previous.key(stack, recording)?;
+        let row = recording.row(&key);
+        self.seen.insert(hash, row);
+        Ok(row)
+    }
+}
+
 /// Reads all lines. The first frame is the thread's name, as in all tools that fold.
 pub(super) fn read(
     input: &mut impl BufRead,
     options: &ReadOptions,
 ) -> Result<Recording, ReadError> {
     let (unit, factor) = unit(options.unit.as_deref().unwrap_or_default())?;
-    let name = match unit {
-        "ns" => "time",
-        "bytes" => "bytes",
-        "" | "count" => "samples",
-        _ => "value",
-    };
-    let value = Value {
-        name: name.into(),
-        unit: unit.into(),
-    };
-    let mut recording = Recording::new(Header {
-        values: vec![value],
-        has_counts: matches!(unit, "" | "count"),
-        ..Header::default()
-    });
-    let mut previous = Previous::default();
-    // Rows of stacks that were there before. By two hashes of 64 bits with seeds that nobody knows, instead of the text.
-    let mut seen: Map<[u64; 2], u32> = Map::default();
-    let hashers = [RandomState::default(), RandomState::default()];
+    let mut recording = Recording::new(header(unit));
+    let is_count = factor == 1 && unit != "ns";
+    let mut rows = Rows::default();
+    let mut values = Values { factor, rest: 0.0 };
     let mut lines = Lines::new(input);
-    let (mut stacks, mut differences) = (0_u64, 0_u64);
+    let (mut stacks, mut paths, mut differences) = (0_u64, 0_u64, 0_u64);
     while lines.advance()? {
         let line = lines.line().trim_ascii();
         if line.is_empty() || line.starts_with(b"# ") || line == b"#" {
             continue;
         }
-        let (stack, number) = split(line).ok_or_else(|| lines.error("no number at the end"))?;
-        let value = parse(number, factor).ok_or_else(|| {
-            let number = String::from_utf8_lossy(number);
-            lines.error(format!(
-                "not a value below 2^64: {}",
-                crate::escape::terminal(&number)
-            ))
-        })?;
-        stacks += 1;
-        differences += u64::from(has_number(stack));
-        let count = if factor == 1 && unit != "ns" {
-            value
-        } else {
-            0
-        };
-        let row = match seen.get(&hash(&hashers, stack)) {
-            Some(row) => *row,
-            None => {
-                let key = previous.key(stack, &mut recording);
-                let row = recording.row(&key.map_err(|what| lines.error(what))?);
-                seen.insert(hash(&hashers, stack), row);
-                row
+        let found = split(line).ok_or_else(|| "no number at the end".to_owned());
+        let found = found.and_then(|(stack, number)| {
+            let value = values.next(number)?;
+            Ok((stack, rows.of(stack, &mut recording)?, value))
+        });
+        match found {
+            Ok((stack, row, value)) => {
+                stacks += 1;
+                paths += u64::from(stack.contains(&b';'));
+                differences += u64::from(has_number(stack));
+                recording.add_to(row, if is_count { value } else { 0 }, &[value]);
             }
-        };
-        recording.add_to(row, count, &[value]);
+            Err(what) => {
+                let left_out = &mut recording.header.left_out;
+                left_out.add_malformed(|| lines.error(what).to_string());
+            }
+        }
+    }
+    // Prose may have a line that ends in a number.
+    let left_out = &recording.header.left_out;
+    if left_out.malformed > stacks && paths == 0 {
+        return Err(ReadError::unreadable("folded profile", left_out));
     }
     // One such name may end in a number.
     if stacks > 1 && differences == stacks {
@@ -90,8 +95,22 @@ pub(super) fn read(
     Ok(recording)
 }
 
-fn hash(hashers: &[RandomState; 2], stack: &[u8]) -> [u64; 2] {
-    hashers.each_ref().map(|hasher| hasher.hash_one(stack))
+fn header(unit: &str) -> Header {
+    let name = match unit {
+        "ns" => "time",
+        "bytes" => "bytes",
+        "" | "count" => "samples",
+        _ => "value",
+    };
+    let value = Value {
+        name: name.into(),
+        unit: unit.into(),
+    };
+    Header {
+        values: vec![value],
+        has_counts: matches!(unit, "" | "count"),
+        ..Header::default()
+    }
 }
 
 /// A unit as recordings have it, and what values are multiplied by.
@@ -122,22 +141,52 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Looks whether a line has another number before its last.
 fn has_number(stack: &[u8]) -> bool {
-    split(stack).is_some_and(|(_, number)| parse(number, 1).is_some())
+    split(stack).is_some_and(|(_, number)| parse(number).is_some())
 }
 
-/// Fractions are allowed, as flamegraph.pl allows them, and rounded in the unit that is kept.
-fn parse(number: &[u8], factor: u64) -> Option<u64> {
+/// A line with a path of functions and a number, as no prose has it.
+pub(super) fn is_path(line: &[u8]) -> bool {
+    split(line).is_some_and(|(stack, number)| stack.contains(&b';') && parse(number).is_some())
+}
+
+/// A number's whole part and its fraction, which flamegraph.pl allows, too.
+fn parse(number: &[u8]) -> Option<(u64, f64)> {
     let text = std::str::from_utf8(number).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(fraction) {
         return None;
     }
-    let whole: u64 = whole.parse().ok()?;
-    let part: f64 = format!("0.{fraction}").parse().unwrap_or(0.0);
-    whole
-        .checked_mul(factor)?
-        .checked_add((part * factor as f64).round() as u64)
+    let part = format!("0.{fraction}").parse().unwrap_or(0.0);
+    Some((whole.parse().ok()?, part))
+}
+
+/// Values in the unit that is kept.
+struct Values {
+    factor: u64,
+    /// What rounding has left of the numbers before, so that their sum is right however many have a fraction.
+    rest: f64,
+}
+
+impl Values {
+    fn next(&mut self, number: &[u8]) -> Result<u64, String> {
+        let value = parse(number).and_then(|(whole, part)| {
+            let part = part * self.factor as f64 + self.rest;
+            let rounded = (part + 0.5).floor();
+            let value = whole
+                .checked_mul(self.factor)?
+                .checked_add(rounded as u64)?;
+            self.rest = part - rounded;
+            Some(value)
+        });
+        value.ok_or_else(|| {
+            let number = String::from_utf8_lossy(number);
+            format!(
+                "not a value below 2^64: {}",
+                crate::escape::terminal(&number)
+            )
+        })
+    }
 }
 
 impl Previous {

@@ -162,18 +162,30 @@ fn recognise(start: &[u8]) -> Option<Kind> {
     if is_pprof(start) {
         return Some(Kind::Pprof);
     }
-    let mut lines = head
+    let lines = text
         .split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii_end);
-    let line = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"))?;
-    let line = String::from_utf8_lossy(line);
-    if perf::is_header(&line) {
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let line = lines.next()?;
+    if perf::header(&String::from_utf8_lossy(line)).is_some() {
         return Some(Kind::Perf);
     }
-    let last = line.rsplit(char::is_whitespace).next().unwrap_or_default();
-    let is_number = last.starts_with(|c: char| c.is_ascii_digit());
+    let last = line.rsplit(u8::is_ascii_whitespace).next()?;
+    let [begins, ends] = [last.first()?, last.last()?].map(u8::is_ascii_digit);
+    let is_number = begins && (ends || last.ends_with(b"."));
     // A line that is longer than what was looked at.
-    (is_number || head.len() == 4096 && !head.contains(&b'\n')).then_some(Kind::Folded)
+    let is_cut = line.len() >= 4096 && !text.contains(&b'\n') && !text.contains(&0);
+    if is_number || is_cut {
+        return Some(Kind::Folded);
+    }
+    // It may be a line that is damaged.
+    lines.find_map(|line| {
+        let event = || perf::header(&String::from_utf8_lossy(line)).and_then(|event| event.time);
+        match folded::is_path(line) {
+            true => Some(Kind::Folded),
+            false => event().map(|_| Kind::Perf),
+        }
+    })
 }
 
 /// A Profile begins with the tag of any of its fields, and soon has bytes that no text has.

@@ -64,13 +64,15 @@ pub struct Header {
     pub has_counts: bool,
 }
 
-/// Events that a reader met and did not take.
+/// What a reader met and did not take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Other kinds of events, and how many of each.
     pub events: std::collections::BTreeMap<String, u64>,
-    /// Malformed lines, each of which took the event with it that it was in.
+    /// Malformed lines.
     pub malformed: u64,
+    /// Each of them took the event with it that it was in.
+    pub with_events: bool,
     /// The first of them: its place, and what is wrong.
     pub first: String,
 }
@@ -88,6 +90,14 @@ impl LeftOut {
         events.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         events.truncate(NAMED_EVENTS);
         events
+    }
+
+    /// Counts a malformed line; only of the first it is asked what is wrong.
+    pub(crate) fn add_malformed(&mut self, what: impl FnOnce() -> String) {
+        if self.malformed == 0 {
+            self.first = what();
+        }
+        self.malformed += 1;
     }
 
     /// Counts an event of a kind that is not asked for.

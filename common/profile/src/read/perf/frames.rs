@@ -126,6 +126,7 @@ fn frame(
 fn kind(module: &str, address: u64) -> FrameKind {
     // What was inlined has the next frame's.
     let module = if module == "inlined" { "" } else { module };
+    let base = module.rsplit('/').next().unwrap_or_default();
     let is_upper_half = address & UPPER_HALF != 0;
     match module {
         "[vdso]" | "[vsyscall]" | "[heap]" | "[stack]" => FrameKind::User,
@@ -133,9 +134,11 @@ fn kind(module: &str, address: u64) -> FrameKind {
         _ if module.starts_with("[kernel") || module.starts_with("[guest.kernel") => {
             FrameKind::Kernel
         }
-        _ if module.ends_with("/vmlinux") || module.contains(".ko") => FrameKind::Kernel,
+        // With its version, and without: vmlinux-6.1.0-13-amd64.
+        _ if base.starts_with("vmlinux") || module.contains(".ko") => FrameKind::Kernel,
         _ if is_upper_half && !module.starts_with('/') => FrameKind::Kernel,
         _ if module.contains("/perf-") && module.ends_with(".map") => FrameKind::Jit,
+        _ if base.starts_with("jitted-") && base.ends_with(".so") => FrameKind::Jit,
         _ if module.starts_with("[JIT]") => FrameKind::Jit,
         _ => FrameKind::User,
     }

@@ -7,7 +7,6 @@ mod sum;
 
 use std::io::Read;
 
-pub(super) use lines::is_header;
 pub use lines::{Event, StackLine, header, stack_line};
 pub(super) use sum::read;
 

@@ -6,7 +6,7 @@ use super::frames::Frames;
 use super::lines::{Event, header, is_header, stack_line};
 use super::stacks::Stacks;
 use crate::read::{DEEPEST, Lines, ReadError, ReadOptions};
-use crate::recording::{Header, NameId, Recording, RowKey, TaskKey, Value};
+use crate::recording::{Header, LeftOut, NameId, Recording, RowKey, TaskKey, Value};
 
 /// Reads all events into one recording.
 pub(in crate::read) fn read(
@@ -59,6 +59,10 @@ impl<'a> Sum<'a> {
                     unit: "count".into(),
                 }],
                 has_counts: true,
+                left_out: LeftOut {
+                    with_events: true,
+                    ..LeftOut::default()
+                },
                 ..Header::default()
             }),
             frames: Frames::new(options.names_only),
@@ -78,11 +82,12 @@ impl<'a> Sum<'a> {
 
     /// Adds the next line; says what is wrong with it.
     fn line(&mut self, line: &[u8]) -> Result<(), String> {
-        // Stacks are indented by a tab; names of threads by blanks, and one may look like an address: cafe.
+        // Stacks are indented by a tab; names of threads by blanks, and one may look like an address: cafe. Text that was pasted may
+        // have lost what it was indented by.
         let may_be_frame = match line.first() {
             Some(b'\t') => true,
             Some(b' ') => !is_header(&String::from_utf8_lossy(line)),
-            _ => false,
+            _ => line.ends_with(b")") && !is_header(&String::from_utf8_lossy(line)),
         };
         if self.is_inside
             && may_be_frame
@@ -112,10 +117,12 @@ impl<'a> Sum<'a> {
             if self.is_malformed {
                 return Ok(());
             }
-            return Err(format!(
-                "neither an event nor a line of its stack: {}",
-                crate::escape::terminal(&text.chars().take(60).collect::<String>())
-            ));
+            let what = match stack_line(line) {
+                Some(frame) if !frame.module.is_empty() => "a stack without its event",
+                _ => "neither an event nor a line of its stack",
+            };
+            let text: String = text.trim().chars().take(60).collect();
+            return Err(format!("{what}: {}", crate::escape::terminal(&text)));
         };
         self.finish();
         self.is_inside = true;
@@ -131,11 +138,7 @@ impl<'a> Sum<'a> {
 
     /// Leaves out the event with a line that says nothing, up to the next one.
     fn leave_out(&mut self, what: impl FnOnce() -> String) {
-        let left_out = &mut self.recording.header.left_out;
-        if left_out.malformed == 0 {
-            left_out.first = what();
-        }
-        left_out.malformed += 1;
+        self.recording.header.left_out.add_malformed(what);
         self.is_inside = false;
         self.is_malformed = true;
         self.open = None;
@@ -230,6 +233,12 @@ impl<'a> Sum<'a> {
 
     fn end(mut self) -> Result<Recording, ReadError> {
         self.finish();
+        let left_out = &self.recording.header.left_out;
+        let has_events = self.recording.rows().len() > 0 || !left_out.events.is_empty();
+        let is_whole = (self.options.from, self.options.to) == (None, None);
+        if left_out.malformed > 0 && !has_events && is_whole {
+            return Err(ReadError::unreadable("perf script text", left_out));
+        }
         let name = self.event.map(|name| self.recording.text(name).to_owned());
         let header = &mut self.recording.header;
         if let Some((first, last)) = self.times
@@ -278,7 +287,6 @@ impl<'a> Sum<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::LeftOut;
 
     #[test]
     fn what_is_wrong_has_its_line_and_byte() {
