@@ -9,6 +9,8 @@ mod hostile;
 mod memory;
 mod oracles;
 mod perf_script;
+mod refusals;
+mod shapes;
 mod speedscope;
 mod windows;
 

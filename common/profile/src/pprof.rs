@@ -110,8 +110,11 @@ pub(crate) struct Function {
     pub(crate) filename: u64,
 }
 
-/// A location without a name: `libc.so.6+0x8ef04`.
+/// A location without a name: `libc.so.6+0x8ef04`; `0x8ef04` where the file has none, either.
 pub(crate) fn place(module: &str, address: u64) -> String {
     let base = module.rsplit('/').next().unwrap_or_default();
-    format!("{base}+{address:#x}")
+    match base {
+        "" => format!("{address:#x}"),
+        base => format!("{base}+{address:#x}"),
+    }
 }

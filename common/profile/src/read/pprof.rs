@@ -132,7 +132,11 @@ impl<'a> Parts<'a> {
             return Err(ReadError::at(what, at));
         }
         if sample.value.len() != self.header.sample_type.len() {
-            let what = "a sample's values are not as many as their types";
+            // Tables of strings begin with an empty one.
+            let what = match self.strings.iter().skip(1).any(|text| text.is_empty()) {
+                true => "several profiles in one file: give each one by itself",
+                false => "a sample's values are not as many as their types",
+            };
             return Err(ReadError::at(what, at));
         }
         Ok(sample)
