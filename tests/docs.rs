@@ -1,6 +1,8 @@
 //! Man pages, examples and README say what the tools do.
 
 mod numbers;
+mod pieces;
+mod printed;
 mod programs;
 mod tools;
 
@@ -318,17 +320,27 @@ fn no_report_spells_out_a_command_that_the_table_lacks() {
 
 /// Every source below these directories, as one text.
 fn sources(dirs: &[&str]) -> String {
-    let mut text = String::new();
+    let files = files(dirs, &["rs"]).into_iter();
+    files.map(|(_, text)| text).collect()
+}
+
+/// Files below directories that end so.
+fn files(dirs: &[&str], endings: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
     let mut left: Vec<PathBuf> = dirs.iter().map(|dir| root().join(dir)).collect();
     while let Some(path) = left.pop() {
         if path.is_dir() {
             let entries = fs::read_dir(&path).expect("a directory").flatten();
             left.extend(entries.map(|entry| entry.path()));
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            text += &fs::read_to_string(&path).expect("UTF-8");
+        } else if endings
+            .iter()
+            .any(|ending| path.extension().is_some_and(|own| own == *ending))
+        {
+            let text = fs::read_to_string(&path).expect("UTF-8");
+            files.push((path, text));
         }
     }
-    text
+    files
 }
 
 #[test]

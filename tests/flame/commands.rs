@@ -50,6 +50,8 @@ fn what_is_idle_is_one_box_at_the_root_and_its_amount_is_said() {
 #[test]
 fn peek_adds_up_callers_and_callees() {
     let text = flame("peek - ^run$", STACKS).ok();
+    let titles = "             SELF              TOTAL  CALLERS, FUNCTION, CALLEES\n";
+    assert!(text.starts_with(titles), "{text}");
     let lines = text.lines().skip(1);
     let lines: Vec<Vec<&str>> = lines
         .map(|line| line.split_whitespace().collect())

@@ -153,6 +153,8 @@ fn diff_says_the_direction_in_words() {
     let new = files.file("new.folded", "a;main;f 1200\na;main;g 1400\n");
     let svg = files.path("diff.svg");
     let table = flame(format!("diff {base} {new} -o {svg}"), "").ok();
+    let titles = "       SELF      BASE       NEW        TOTAL      BASE       NEW  FUNCTION\n";
+    assert_has(&table, [titles]);
     let line = |name: &str| {
         let line = table.lines().find(|line| line.contains(name));
         line.unwrap_or_else(|| panic!("{table}"))

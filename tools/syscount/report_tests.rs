@@ -95,6 +95,9 @@ fn who_fails_most_comes_first_where_failures_are_asked_for() {
         text.contains("\nnext: syscount -p 7 10 1   # all calls, "),
         "{text}"
     );
+    let text = written(&["--by-call"]);
+    let titles = "   TIME   CALLS     P99 OPEN  CALL            ERRORS\n";
+    assert!(text.contains(titles), "{text}");
     let text = written(&["-T", "1"]);
     let rest = "6.00 us       3               1 more row\n";
     assert!(text.contains(rest), "{text}");
