@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use profile::escape::terminal;
 use profile::rank::Rank;
-use profile::text::{WIDTH, cut, fit, sentence};
+use profile::text::{WIDTH, columns, cut, fit, sentence};
 use profile::units;
 
 use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, like, worst};
@@ -67,11 +67,11 @@ fn who_waited(row: &LockRow) -> Vec<String> {
     let whose = whose(row);
     let name = label(row);
     let all = format!("{whose} {waited}");
-    let room = |begin: &str| (WIDTH - 1).saturating_sub(begin.chars().count());
+    let room = |begin: &str| (WIDTH - 1).saturating_sub(columns(begin));
     if room(&all) >= LEAST_NAME {
         return vec![format!("{all} {}", fit(&name, room(&all)))];
     }
-    if all.chars().count() <= WIDTH {
+    if columns(&all) <= WIDTH {
         return vec![all, format!("  {}", fit(&name, WIDTH - 2))];
     }
     let waited = format!("  {waited}");

@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, cut, shorten};
+use profile::text::{self, WIDTH, cut, shorten};
 use profile::units;
 use serde_json::{Map, Value, json};
 
@@ -98,7 +98,7 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
             cells.push(who(row, names));
         }
         table.fitted(cells, |room| match errors(row) {
-            errors if errors.chars().count() <= room => errors,
+            errors if text::columns(&errors) <= room => errors,
             // JSON has them all.
             errors => format!("{} …", shorten(&errors, room.saturating_sub(2))),
         });
@@ -143,7 +143,7 @@ fn widths(args: &Args, rows: &[&Row], numbers: &[[String; 4]]) -> (usize, usize)
     if args.by_call {
         return (room, 0);
     }
-    let width = |row: &&Row| who(row, WIDEST_NAME).chars().count();
+    let width = |row: &&Row| text::columns(&who(row, WIDEST_NAME));
     let wanted = rows.iter().map(width).max().unwrap_or(0).max(NAME_WIDTH);
     let calls = room.saturating_sub(wanted + 1).max(CALL_WIDTH);
     (calls, wanted.min(room.saturating_sub(CALL_WIDTH + 1)))

@@ -11,7 +11,7 @@ use crate::recording::Recording;
 use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
-use crate::text::{cut, percent};
+use crate::text::{columns, cut, percent};
 use crate::units;
 
 /// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
@@ -96,6 +96,6 @@ fn name(entry: &Entry, room: usize) -> String {
         return cut(&name, room);
     }
     let module = cut(&terminal(&entry.place), room / 2);
-    let name = cut(&name, room.saturating_sub(module.chars().count() + 2));
+    let name = cut(&name, room.saturating_sub(columns(&module) + 2));
     format!("{name}  {module}")
 }

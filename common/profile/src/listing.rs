@@ -10,7 +10,7 @@ use crate::frame::Frame;
 use crate::heaviest::{Heavy, heaviest, in_view};
 use crate::model::{Profile, Sample, Waker};
 use crate::style::Style;
-use crate::text::{percent, wrap};
+use crate::text::{columns, percent, wrap};
 use crate::units;
 
 /// How the list looks.
@@ -174,8 +174,8 @@ impl<W: Write> List<'_, W> {
     fn path(&mut self, mut line: String, words: &[String]) -> io::Result<()> {
         for (at, word) in words.iter().enumerate() {
             let arrow = if at == 0 { "" } else { "> " };
-            let columns = line.chars().count() + arrow.len() + word.chars().count();
-            if at > 0 && columns > self.width {
+            let used = columns(&line) + arrow.len() + columns(word);
+            if at > 0 && used > self.width {
                 writeln!(self.out, "{}", line.trim_end())?;
                 line = " ".repeat(6);
             }

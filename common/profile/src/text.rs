@@ -1,4 +1,6 @@
-//! Shares, and text cut to fit into columns. One character is taken for one column.
+//! Shares, and text cut to fit into columns of a terminal, of which a character takes none, one or two.
+
+use unicode_width::UnicodeWidthChar;
 
 /// A share with one decimal; of nothing it is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
@@ -32,12 +34,30 @@ pub(crate) fn share(share: f64) -> String {
     }
 }
 
-/// A name cut to a width in characters, its end marked.
+/// Columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// The selector of emoji makes what is before it wider.
+fn columns_of(c: char) -> usize {
+    match c {
+        '\u{fe0f}' => 1,
+        _ => c.width().unwrap_or(1),
+    }
+}
+
+/// A name cut to so many columns, its end marked.
 pub fn cut(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
+    if columns(name) <= width {
         return name.to_owned();
     }
-    let head: String = name.chars().take(width.saturating_sub(1)).collect();
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += columns_of(*c);
+        used <= width
+    };
+    let head: String = name.chars().take_while(fits).collect();
     format!("{head}…")
 }
 
@@ -50,7 +70,7 @@ pub fn cut_start(path: &str, width: usize) -> String {
 /// A description cut to a width: what follows the last commas goes first, and whole.
 pub fn shorten(description: &str, width: usize) -> String {
     let mut kept = description;
-    while kept.chars().count() > width {
+    while columns(kept) > width {
         match kept.rsplit_once(", ") {
             Some((head, _)) => kept = head,
             None => break,
@@ -61,10 +81,8 @@ pub fn shorten(description: &str, width: usize) -> String {
 
 /// A name of the form `file: variable` cut to a width: the file gives way.
 pub fn fit(name: &str, width: usize) -> String {
-    let parts = name
-        .split_once(": ")
-        .filter(|_| name.chars().count() > width);
-    let room = |variable: &str| width.checked_sub(variable.chars().count() + 2);
+    let parts = name.split_once(": ").filter(|_| columns(name) > width);
+    let room = |variable: &str| width.checked_sub(columns(variable) + 2);
     match parts.map(|(file, variable)| (file, variable, room(variable))) {
         Some((file, variable, Some(room))) if room > 3 => {
             format!("{}: {variable}", cut(file, room))
@@ -82,9 +100,7 @@ pub fn sentence(parts: &[String], mark: &str, width: usize) -> Vec<String> {
     for (at, part) in parts.iter().enumerate() {
         let end = if at + 1 < parts.len() { mark } else { "" };
         match lines.last_mut() {
-            Some(line)
-                if (line.chars().count() + part.chars().count() + 1 + end.len()) <= width =>
-            {
+            Some(line) if (columns(line) + columns(part) + 1 + end.len()) <= width => {
                 *line += &format!(" {part}{end}");
             }
             Some(_) => lines.push(format!("  {part}{end}")),
@@ -100,14 +116,14 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let width = width.max(indent + 8);
     let mut lines = Vec::new();
     let mut line = String::new();
-    let mut columns = 0;
+    let mut used = 0;
     for c in text.chars() {
-        if columns == width {
+        used += columns_of(c);
+        if used > width {
             lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-            columns = indent;
+            used = indent + columns_of(c);
         }
         line.push(c);
-        columns += 1;
     }
     lines.push(line);
     lines
@@ -139,6 +155,20 @@ mod tests {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("abcdefg", 6), "abcde…");
         assert_eq!(cut_start("abcdefg", 6), "…cdefg");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns_and_marks_none() {
+        assert_eq!(columns("日本"), 4);
+        assert_eq!(columns("e\u{301}"), 1);
+        assert_eq!(cut("日本語", 6), "日本語");
+        assert_eq!(cut("日本語a", 6), "日本…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut_start("日本語", 4), "…語");
+        assert_eq!(wrap("日本語日本語", 12, 4), ["日本語日本語"]);
+        assert_eq!(wrap("a日本語日本語", 12, 4), ["a日本語日本", "    語"]);
+        let parts = ["日本", "語"].map(String::from);
+        assert_eq!(sentence(&parts, ";", 7), ["日本;", "  語"]);
     }
 
     #[test]

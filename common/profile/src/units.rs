@@ -69,7 +69,9 @@ pub fn counted(n: u64, plural: &str) -> String {
 fn singular(phrase: &str) -> String {
     let end = |word: &str| {
         let word = word.trim_end_matches(':');
-        let ending = ["ches", "sses"].iter().any(|ending| word.ends_with(ending));
+        let ending = ["ches", "shes", "sses"]
+            .iter()
+            .any(|ending| word.ends_with(ending));
         (word.ends_with('s')).then_some(if ending { "es" } else { "s" })
     };
     let mut is_done = false;

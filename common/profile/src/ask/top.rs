@@ -9,7 +9,7 @@ use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{cut, cut_start, percent};
+use crate::text::{columns, cut, cut_start, percent};
 use crate::units;
 
 /// What is counted.
@@ -328,7 +328,7 @@ pub(crate) fn table<'a>(
 /// Name of the counted things, cut so that more about it fits behind it.
 fn fit(entry: &Entry, is_line: bool, room: usize, style: Style) -> String {
     let place = cut(&terminal(&entry.place), room / 2);
-    let room = room.saturating_sub(place.chars().count() + 2);
+    let room = room.saturating_sub(columns(&place) + 2);
     let name = terminal(&entry.name);
     // The end of a file's path says more than its beginning.
     let name = if is_line {
