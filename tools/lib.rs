@@ -4,6 +4,8 @@
 pub mod biolatency;
 #[path = "lockstat/main.rs"]
 pub mod lockstat;
+#[cfg(test)]
+mod narrow;
 #[path = "offcputime/main.rs"]
 pub mod offcputime;
 #[path = "pressure/main.rs"]

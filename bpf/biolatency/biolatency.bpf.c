@@ -31,7 +31,6 @@ enum phase {
 	PHASE_BEFORE,
 	/* From the request's start to its completion. */
 	PHASE_TOTAL,
-	PHASES,
 };
 
 /* What a histogram is of; what was not asked for is 0. */
@@ -40,13 +39,12 @@ struct group_id {
 	__u64 cgroup;
 	/* The partition, if partitions were asked for, else the disk. */
 	__u32 dev;
-	/* Operation and flags. */
+	/* Operation, and flags where these were asked for. */
 	__u32 opf;
 	__u32 tgid;
 	__u32 phase;
 };
 
-#define WHOLES PHASES
 /* Whose flushes are: several submitters' at once. */
 #define TGID_FLUSH 0xffffffff
 

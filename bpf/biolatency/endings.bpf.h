@@ -80,11 +80,6 @@ static __always_inline __u64 queued_ns(const struct ending *end)
 	return end->start_ns && end->issue_ns > end->start_ns ? end->issue_ns - end->start_ns : 0;
 }
 
-static __always_inline bool is_grouped(void)
-{
-	return config.by_disk || config.by_flags || config.by_process || config.by_cgroup;
-}
-
 static __always_inline void add_to_group_of(const struct ending *end, enum phase phase, __u64 ns)
 {
 	struct group_key key = { .epoch = end->epoch, .id.phase = phase };
@@ -94,8 +89,9 @@ static __always_inline void add_to_group_of(const struct ending *end, enum phase
 		key.id.disk = end->disk.disk;
 		key.id.dev = end->disk.dev;
 	}
-	if (config.by_flags)
-		key.id.opf = opf_of(end);
+	key.id.opf = opf_of(end);
+	if (!config.by_flags)
+		key.id.opf &= REQ_OP_MASK;
 	if (config.by_cgroup)
 		key.id.cgroup = request_cgroup(end->rq)->kn->id;
 	if (config.by_process)
@@ -147,12 +143,8 @@ static __always_inline void send_slow_io(const struct ending *end, enum phase ph
 static __always_inline void record(const struct ending *end, enum phase phase, __u64 ns)
 {
 	send_slow_io(end, phase, ns);
-	if (!(config.phases & 1 << phase))
-		return;
-	if (is_grouped())
+	if (config.phases & 1 << phase)
 		add_to_group_of(end, phase, ns);
-	else
-		add_to_whole(end->epoch, phase, ns);
 }
 
 /* The device has done its part. */

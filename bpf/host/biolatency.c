@@ -332,25 +332,6 @@ void host_look(void (*row)(void *to, const struct group_key *key, const struct s
 	host_visit(&errors, host_looks_at_error, &looking);
 }
 
-/* Latencies of the whole machine in a phase: how many, ns, the longest, those in a bucket. */
-void host_whole(__u32 half, __u32 phase, __u32 bucket, __u64 told[4])
-{
-	__u32 index = half * WHOLES + phase;
-
-	__builtin_memset(told, 0, 4 * sizeof(*told));
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		const struct hist *hist;
-
-		host_set(0, cpu, NULL);
-		hist = bpf_map_lookup_elem(&wholes, &index);
-		told[0] += hist->sum.count;
-		told[1] += hist->sum.total_ns;
-		if (hist->sum.max_ns > told[2])
-			told[2] = hist->sum.max_ns;
-		told[3] += hist->buckets[bucket];
-	}
-}
-
 void host_lost(__u64 lost[10])
 {
 	lost[0] = losses.slow_ring_full;

@@ -3,8 +3,8 @@
  *
  * What is recorded goes into the half named by `epoch`; user space switches halves, waits until nobody writes into the
  * old one any more, and reads it at leisure (common/hist/src/harvest.rs). The tool defines, before it
- * includes this file, `struct group_id` (what tells groups apart; a multiple of 8 bytes, no padding) and `WHOLES`, the
- * number of its histograms of everything.
+ * includes this file, `struct group_id` (what tells groups apart; a multiple of 8 bytes, no padding) and, where it has
+ * histograms of everything, `WHOLES`, their number.
  */
 #ifndef __GROUPS_BPF_H__
 #define __GROUPS_BPF_H__
@@ -34,14 +34,6 @@ struct sum {
 	__u8 comm[16];
 };
 
-struct hist {
-	struct sum sum;
-	__u64 buckets[HIST_BUCKETS];
-};
-
-/* epoch × histogram → everything */
-MAP(PERCPU_ARRAY, wholes, __u32, struct hist, EPOCHS * WHOLES);
-
 struct group_key {
 	struct group_id id;
 	__u32 epoch;
@@ -65,6 +57,15 @@ static __always_inline void add_to_sum(struct sum *sum, __u64 ns)
 		sum->max_ns = ns;
 }
 
+#ifdef WHOLES
+struct hist {
+	struct sum sum;
+	__u64 buckets[HIST_BUCKETS];
+};
+
+/* epoch × histogram → everything */
+MAP(PERCPU_ARRAY, wholes, __u32, struct hist, EPOCHS * WHOLES);
+
 static __always_inline void add_to_whole(__u32 now_epoch, __u32 which, __u64 ns)
 {
 	__u32 index = now_epoch * WHOLES + which;
@@ -77,6 +78,7 @@ static __always_inline void add_to_whole(__u32 now_epoch, __u32 which, __u64 ns)
 	if (bucket < HIST_BUCKETS)
 		hist->buckets[bucket]++;
 }
+#endif
 
 static __always_inline void add_to_bucket(const struct group_key *key)
 {

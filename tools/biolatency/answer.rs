@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use hist::Histogram;
 use profile::escape::terminal;
 use profile::rank::Rank;
-use profile::text::{WIDTH, round_percent, sentence};
+use profile::text::{WIDTH, cut, round_percent, sentence};
 use profile::units;
 use session::next::{self, Step};
 
@@ -14,6 +14,8 @@ use crate::biolatency::disk_use::{DISCARD, DiskUse, READ, WRITE};
 use crate::biolatency::harvest::Interval;
 use crate::biolatency::latencies;
 
+/// Columns of a disk's name.
+const NAME: usize = 32;
 /// Requests in flight for so long are worth a word.
 const STUCK_NS: u64 = 1_000_000_000;
 
@@ -26,9 +28,13 @@ pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
     let wall_ns = interval.wall_ns();
     if let Some(disk) = busiest(interval) {
         let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
-        parts.push(format!("{} {busy:.0}% busy", terminal(&disk.name)));
+        parts.push(format!("{} {busy:.0}% busy", name(disk)));
     }
     sentence(&parts, ";", WIDTH)
+}
+
+fn name(disk: &DiskUse) -> String {
+    cut(&terminal(&disk.name), NAME)
 }
 
 /// Failures, and requests that do not end.
@@ -38,7 +44,7 @@ fn wrong(interval: &Interval) -> Vec<String> {
         let failed: u64 = disk.failures.iter().map(|failures| failures.count).sum();
         if failed > 0 {
             let count = units::counted(failed, "requests");
-            wrong.push(format!("{count} failed on {}", terminal(&disk.name)));
+            wrong.push(format!("{count} failed on {}", name(disk)));
         }
     }
     if let Some((count, oldest_ns @ STUCK_NS..)) = interval.under_way {
@@ -51,7 +57,7 @@ fn wrong(interval: &Interval) -> Vec<String> {
     wrong
 }
 
-/// Percentiles of reads and of writes, or where these are not told apart, of all; in the phase that took longest.
+/// Percentiles of reads and of writes, or where there were neither, of all; in the phase that took longest.
 fn latencies(args: &Args, interval: &Interval) -> String {
     let phases = by_share(args, interval);
     let Some((phase, _)) = phases.first().copied() else {
@@ -68,15 +74,17 @@ fn latencies(args: &Args, interval: &Interval) -> String {
         Some(spell(what, &found.histogram))
     };
     let both = [of(READ, "reads"), of(WRITE, "writes")].into_iter();
-    let both: Vec<String> = both.flatten().collect();
+    let mut both: Vec<String> = both.flatten().collect();
+    if both.is_empty() {
+        both.push(spell(
+            "requests",
+            &latencies::in_phase(&interval.groups, phase),
+        ));
+    }
     // The table below has the phase where there is only one.
-    match (both.is_empty(), args.phases) {
-        (true, _) => {
-            let all = latencies::in_phase(&interval.groups, phase);
-            spell("requests", &all) + " " + phase.title()
-        }
-        (false, true) => format!("{} {}", both.join(", "), phase.title()),
-        (false, false) => both.join(", "),
+    match args.phases {
+        true => format!("{} {}", both.join(", "), phase.title()),
+        false => both.join(", "),
     }
 }
 
@@ -180,11 +188,8 @@ mod tests {
             of(READ, &[54_000, 54_000, 176_000]),
             of(WRITE, &[7_000_000]),
         ];
-        let groups = vec![hist::harvest::Group {
-            id: bpf::biolatency::types::group_id::default(),
-            comm: "".into(),
-            histogram: histogram(&[54_000, 54_000, 176_000, 7_000_000]),
-        }];
+        let all = histogram(&[54_000, 54_000, 176_000, 7_000_000]);
+        let groups = vec![latencies::tests::of_group(Phase::Device, all)];
         Interval {
             end_ns: 2_000_000_000,
             groups,
@@ -206,10 +211,11 @@ mod tests {
             said("", &interval),
             ["reads p50 54.3 us p99 176 us, writes p50 6.95 ms p99 6.95 ms; nvme0n1 75% busy"]
         );
+        assert_eq!(said("-D", &interval), said("", &interval));
         interval.by_class.clear();
         assert_eq!(
-            said("-D", &interval),
-            ["requests p50 54.3 us p99 6.95 ms in the device; nvme0n1 75% busy"]
+            said("", &interval),
+            ["requests p50 54.3 us p99 6.95 ms; nvme0n1 75% busy"]
         );
         interval.groups.clear();
         interval.disks.pop();
@@ -225,14 +231,8 @@ mod tests {
             phase: Phase::Queued,
             histogram: queued.clone(),
         });
-        interval.groups.push(hist::harvest::Group {
-            id: bpf::biolatency::types::group_id {
-                phase: Phase::Queued as u32,
-                ..Default::default()
-            },
-            comm: "".into(),
-            histogram: queued,
-        });
+        let queued = latencies::tests::of_group(Phase::Queued, queued);
+        interval.groups.push(queued);
         assert_eq!(
             said("--phases", &interval),
             [

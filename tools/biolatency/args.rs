@@ -147,9 +147,9 @@ impl Args {
         self.by_disk || self.by_flags || self.by_process || self.by_cgroup
     }
 
-    /// Looks whether reads and writes are told apart: other groups would be split by it, and there may be many.
-    pub(crate) fn tells_operations(&self) -> bool {
-        self.by_flags || !self.is_grouped()
+    /// Looks whether a group may have both reads and writes, and is not all there is.
+    pub(crate) fn splits_groups(&self) -> bool {
+        self.is_grouped() && !self.by_flags
     }
 
     /// Whether submitters are chosen.
@@ -218,7 +218,7 @@ impl Args {
                 .map(|measured| 1 << (*measured as u32))
                 .sum(),
             by_disk: self.by_disk.into(),
-            by_flags: self.tells_operations().into(),
+            by_flags: self.by_flags.into(),
             by_process: self.by_process.into(),
             by_cgroup: self.by_cgroup.into(),
             by_dev: (!self.disks.is_empty()).into(),

@@ -30,9 +30,9 @@ use crate::biolatency::slow;
 /// Advice for runs that cost too much.
 const REMEDY: &str = "raise it, or ask for fewer histograms";
 
-/// Room for operations with their flags, of which a machine has some dozens, and for the rows of their histograms.
-const OPERATIONS: u32 = 1024;
-const OPERATIONS_ROWS: u32 = 32_768;
+/// Room for operations, of which there are a dozen, and for the rows of their histograms.
+const OPERATIONS: u32 = 128;
+const OPERATIONS_ROWS: u32 = 16_384;
 
 /// The tool at work.
 pub(crate) struct Biolatency<'a> {
@@ -64,7 +64,6 @@ impl<'a> Biolatency<'a> {
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
             );
             // All are preallocated; there are always groups, if only of operations.
-            open.maps.wholes.set_max_entries(1)?;
             if !args.is_grouped() {
                 let phases = u32::try_from(args.measured().len())?;
                 open.maps.groups.set_max_entries(phases * OPERATIONS)?;

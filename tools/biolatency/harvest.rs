@@ -4,11 +4,9 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use bpf::biolatency::BiolatencySkel;
-use bpf::biolatency::types::{
-    disk, disk_epoch, disk_key, disk_sum, error_key, group_id, started, submitter,
-};
+use bpf::biolatency::types::{disk, disk_epoch, disk_key, disk_sum, error_key, started, submitter};
 use budget::meter::count_skipped;
-use hist::harvest::{Group, take_groups, wait_for_running_programs};
+use hist::harvest::{take_groups, wait_for_running_programs};
 use host::clock::monotonic_ns;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
@@ -24,7 +22,7 @@ use crate::biolatency::args::Args;
 use crate::biolatency::completions::Completions;
 use crate::biolatency::disk_use::{DiskUse, Failures, add_up, add_whole};
 use crate::biolatency::disks::{self, Stat};
-use crate::biolatency::latencies::{self, OfClass};
+use crate::biolatency::latencies::{self, OfClass, OfGroup};
 
 /// One report's worth.
 #[derive(Default)]
@@ -32,8 +30,8 @@ pub(crate) struct Interval {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     /// Per group and phase; by phase only unless grouping was asked for.
-    pub(crate) groups: Vec<Group<group_id>>,
-    /// Reads, writes and so on, where they are told apart.
+    pub(crate) groups: Vec<OfGroup>,
+    /// Reads, writes and so on.
     pub(crate) by_class: Vec<OfClass>,
     /// By name.
     pub(crate) disks: Vec<DiskUse>,
@@ -91,12 +89,8 @@ impl Harvest {
         Ok(Interval {
             start_ns,
             end_ns,
-            by_class: latencies::by_class(args, &found),
-            groups: if args.is_grouped() {
-                found
-            } else {
-                latencies::wholes(args.measured(), &found)
-            },
+            by_class: latencies::by_class(args.measured(), &found),
+            groups: latencies::groups(args, found),
             disks,
             under_way: under_way(args, skel, end_ns)?,
             begun_before,

@@ -8,7 +8,7 @@ use crate::biolatency::disk_use::{CLASSES, DiskUse};
 use crate::biolatency::disks::dev_text;
 use crate::biolatency::harvest::Interval;
 use crate::biolatency::labels;
-use crate::biolatency::latencies::OfClass;
+use crate::biolatency::latencies::{OfClass, OfGroup};
 use crate::biolatency::names::Names;
 
 /// `{"tool", "version", "start_ns", "end_ns", "groups": […], "by_op": […], "disks": […], "under_way", "begun_before", "losses": {…},
@@ -17,7 +17,7 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &C
     let groups: Vec<Value> = interval
         .groups
         .iter()
-        .map(|group| labels::group_json(args, names, interval, group))
+        .map(|group| group_json(args, names, interval, group))
         .collect();
     let by_op: Vec<Value> = interval.by_class.iter().map(class_json).collect();
     let wall_ns = interval.wall_ns();
@@ -39,6 +39,15 @@ pub(crate) fn interval(args: &Args, names: &Names, interval: &Interval, cost: &C
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),
     })
+}
+
+/// Its latencies, what it is of, and where that was asked for `by_op`.
+fn group_json(args: &Args, names: &Names, interval: &Interval, group: &OfGroup) -> Value {
+    let mut object = labels::group_json(args, names, interval, &group.whole);
+    if args.splits_groups() {
+        object["by_op"] = group.by_class.iter().map(class_json).collect();
+    }
+    object
 }
 
 fn class_json(of: &OfClass) -> Value {

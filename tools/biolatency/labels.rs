@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bpf::biolatency::types::group_id;
 use hist::harvest::Group;
 use serde_json::{Value, json};
+use session::cgroups;
 
 use crate::biolatency::args::{Args, Phase};
 use crate::biolatency::harvest::Interval;
@@ -24,21 +25,24 @@ pub(crate) fn operation(names: &Names, opf: u32) -> String {
     }
 }
 
-/// A group's identity without its phase: groups that differ in phase only share a heading.
+/// A group's identity in parts, without its phase: groups that differ in phase only share a heading. A path takes what `width`
+/// columns leave for it.
 pub(crate) fn group(
     args: &Args,
     names: &Names,
     interval: &Interval,
     group: &Group<group_id>,
-    cgroups: &HashMap<u64, PathBuf>,
-) -> String {
+    (paths, width): (&HashMap<u64, PathBuf>, usize),
+) -> Vec<String> {
     let id = &group.id;
     let mut parts = Vec::new();
     if args.by_disk {
         parts.push(format!("disk = {}", disk_name(interval, id)));
     }
     if args.by_flags {
-        parts.push(format!("op = {}", operation(names, id.opf)));
+        // A line may end behind each of its flags.
+        let operation = format!("op = {}", operation(names, id.opf));
+        parts.extend(operation.split(", ").map(str::to_owned));
     }
     if args.by_process {
         parts.push(match (id.tgid, group.comm.is_empty()) {
@@ -48,16 +52,12 @@ pub(crate) fn group(
         });
     }
     if args.by_cgroup {
-        parts.push(match (id.cgroup, cgroups.get(&id.cgroup)) {
-            (0, _) => "cgroup = none".into(),
-            (_, Some(path)) => format!("cgroup = {}", path.display()),
-            (id, None) if cgroups.is_empty() => {
-                format!("cgroup = {id} (cgroup v2 is not mounted here)")
-            }
-            (id, None) => format!("cgroup = {id} (removed, or outside this mount)"),
+        parts.push(match id.cgroup {
+            0 => "cgroup = none".into(),
+            id => cgroups::heading(id, paths, width),
         });
     }
-    parts.join(", ")
+    parts
 }
 
 /// The same as fields of a JSON object.

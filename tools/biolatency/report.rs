@@ -6,24 +6,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bpf::biolatency::types::group_id;
 use budget::cost::Cost;
-use hist::harvest::Group;
 use hist::hdr::HdrLog;
 use hist::text;
 use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, sentence};
+use profile::text::{WIDTH, cut, sentence};
 use profile::units::{self, three_digits};
 use session::cgroups;
 
-use crate::biolatency::args::{Args, Phase};
+use crate::biolatency::args::Args;
 use crate::biolatency::disk_use::{
     CLASSES, Class, DISCARD, DiskUse, FLUSH, PASSTHROUGH, PLURALS, READ, WRITE,
 };
 use crate::biolatency::harvest::Interval;
+use crate::biolatency::latencies::{OfClass, OfGroup};
 use crate::biolatency::names::Names;
 use crate::biolatency::{answer, json, labels};
 
@@ -44,16 +43,17 @@ impl Report<'_> {
         let interval = self.interval;
         let offset = Duration::from_nanos(interval.start_ns - run_start_ns);
         let length = Duration::from_nanos(interval.end_ns - interval.start_ns);
-        for (heading, group) in self.groups(&HashMap::new()) {
+        for (heading, group) in self.groups((&HashMap::new(), usize::MAX)) {
+            let heading = heading.join(", ");
             let tag = match (heading.is_empty(), self.args.phases) {
                 (true, false) => None,
                 (false, false) => Some(heading),
                 (_, true) => {
-                    let phase = Phase::of(group.id.phase).key();
+                    let phase = group.phase().key();
                     Some(format!("{heading} {phase}").trim().to_owned())
                 }
             };
-            hdr.write(offset, length, tag.as_deref(), &group.histogram)?;
+            hdr.write(offset, length, tag.as_deref(), &group.whole.histogram)?;
         }
         Ok(())
     }
@@ -72,64 +72,85 @@ impl Report<'_> {
     }
 
     /// Groups with their headings, sorted by those; a group's phases in the order of a request's life.
-    fn groups(&self, cgroups: &HashMap<u64, PathBuf>) -> Vec<(String, &Group<group_id>)> {
+    fn groups(&self, paths: (&HashMap<u64, PathBuf>, usize)) -> Vec<(Vec<String>, &OfGroup)> {
         let (args, interval) = (self.args, self.interval);
-        let order = |group: &Group<group_id>| {
-            let phase = Phase::of(group.id.phase);
-            args.measured()
-                .iter()
-                .position(|measured| *measured == phase)
+        let order = |group: &OfGroup| {
+            let phases = args.measured().iter();
+            let id = &group.whole.id;
+            let place = phases.take_while(|phase| **phase != group.phase()).count();
+            (id.disk, id.dev, id.cgroup, id.tgid, place)
         };
-        let mut groups: Vec<(String, &Group<group_id>)> = interval
-            .groups
-            .iter()
-            .map(|group| {
-                (
-                    labels::group(args, self.names, interval, group, cgroups),
-                    group,
-                )
-            })
-            .collect();
-        groups.rank_by(|(a, group_a), (b, group_b)| {
-            (a, group_a.id.tgid, order(group_a)).cmp(&(b, group_b.id.tgid, order(group_b)))
-        });
+        let heading = |group| labels::group(args, self.names, interval, group, paths);
+        let groups = interval.groups.iter();
+        let mut groups: Vec<(Vec<String>, &OfGroup)> =
+            groups.map(|group| (heading(&group.whole), group)).collect();
+        groups.rank_by(|(a, group_a), (b, group_b)| (a, order(group_a)).cmp(&(b, order(group_b))));
         groups
     }
 
     fn write_human(&self, out: &mut impl Write) -> Result<()> {
-        let paths = if self.args.by_cgroup {
+        let args = self.args;
+        let paths = if args.by_cgroup {
             cgroups::block_paths()
         } else {
             HashMap::new()
         };
-        for line in answer::answer(self.args, self.interval) {
+        for line in answer::answer(args, self.interval) {
             writeln!(out, "{line}")?;
         }
         write_classes(self.interval, out)?;
         write_disks(self.names, self.interval, out)?;
-        if !self.args.is_grouped() {
+        self.write_groups(&paths, out)?;
+        Ok(writeln!(out, "\n{}\n", answer::next(args, self.interval))?)
+    }
+
+    fn write_groups(&self, paths: &HashMap<u64, PathBuf>, out: &mut impl Write) -> Result<()> {
+        let args = self.args;
+        if !args.is_grouped() {
             writeln!(out)?;
         }
-        let mut last = String::new();
-        for (heading, group) in self.groups(&paths) {
+        let width = match args.common.verbose {
+            true => usize::MAX,
+            false => WIDTH - 2,
+        };
+        let mut last = Vec::new();
+        for (heading, group) in self.groups((paths, width)) {
             if heading != last {
-                writeln!(out, "\n{}", terminal(&heading))?;
+                writeln!(out)?;
+                write_heading(&heading, width, out)?;
                 last = heading;
             }
-            if self.args.phases {
-                writeln!(out, "{}:", Phase::of(group.id.phase).title())?;
+            if args.phases {
+                writeln!(out, "{}:", group.phase().title())?;
             }
-            text::write(&group.histogram, self.args.histograms.unit(), out)?;
+            let kinds: Vec<String> = group.by_class.iter().map(of_kind).collect();
+            for line in sentence(&kinds, ",", WIDTH - 2) {
+                writeln!(out, "  {line}")?;
+            }
+            text::write(&group.whole.histogram, args.histograms.unit(), out)?;
         }
         if self.interval.groups.is_empty() {
             writeln!(out, "\n     nothing recorded")?;
         }
-        Ok(writeln!(
-            out,
-            "\n{}\n",
-            answer::next(self.args, self.interval)
-        )?)
+        Ok(())
     }
+}
+
+fn write_heading(heading: &[String], width: usize, out: &mut impl Write) -> Result<()> {
+    // Room for a comma behind each.
+    let fit = |part: &String| cut(&terminal(part), width.saturating_sub(1));
+    let parts: Vec<String> = heading.iter().map(fit).collect();
+    for line in sentence(&parts, ",", WIDTH) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// `3,004 reads p50 54.3 us p99 176 us`
+fn of_kind(of: &OfClass) -> String {
+    let [p50, p99] = [50.0, 99.0].map(|at| units::duration(of.histogram.percentile(at)));
+    let requests = units::counted(of.histogram.count(), PLURALS[of.class]);
+    format!("{requests} p50 {p50} p99 {p99}")
 }
 
 /// A row a kind of request and phase.
@@ -138,7 +159,7 @@ fn write_classes(interval: &Interval, out: &mut impl Write) -> Result<()> {
         return Ok(());
     }
     let mut table = Table::new([
-        Column::left("", 31),
+        Column::left("", 31).yielding(),
         Column::right("REQUESTS", 9),
         Column::right("AVG", 8),
         Column::right("P50", 8),
@@ -161,7 +182,7 @@ fn write_classes(interval: &Interval, out: &mut impl Write) -> Result<()> {
         table.row(cells);
     }
     writeln!(out)?;
-    Ok(table.write(usize::MAX, Style::Plain, out)?)
+    Ok(table.write(WIDTH, Style::Plain, out)?)
 }
 
 fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Result<()> {
@@ -169,7 +190,7 @@ fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Resu
         return Ok(());
     }
     let mut table = Table::new([
-        Column::left("DISK", 12),
+        Column::left("DISK", 12).yielding(),
         Column::right("READ/s", 8),
         Column::right("rMiB/s", 7),
         Column::right("WRITE/s", 8),
@@ -183,7 +204,7 @@ fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Resu
     for disk in &interval.disks {
         table.row(cells(disk, wall_ns));
     }
-    let (title, lines) = table.lines(usize::MAX);
+    let (title, lines) = table.lines(WIDTH);
     writeln!(out, "\n{title}")?;
     for (disk, line) in interval.disks.iter().zip(lines) {
         writeln!(out, "{line}")?;

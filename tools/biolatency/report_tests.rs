@@ -4,8 +4,11 @@ use clap::Parser;
 use hist::Histogram;
 
 use super::*;
+use crate::biolatency::args::Phase;
 use crate::biolatency::disk_use::{Failures, Whole};
 use crate::biolatency::latencies::OfClass;
+use crate::biolatency::latencies::tests::of_group;
+use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -63,11 +66,7 @@ fn example() -> Interval {
     };
     Interval {
         end_ns: 2 * SECOND_NS,
-        groups: vec![Group {
-            id: group_id::default(),
-            comm: "".into(),
-            histogram: all,
-        }],
+        groups: vec![of_group(Phase::Device, all)],
         by_class: vec![of(READ, reads), of(WRITE, writes)],
         disks: vec![disk()],
         ..Interval::default()
@@ -116,7 +115,7 @@ next: biolatency -d sda --phases 5 1   # where requests wait before the device
 ";
     let text = text(&["-m"], &example());
     assert_eq!(text, expected);
-    assert!(text.lines().all(|line| line.chars().count() <= 80));
+    assert_narrow(&text);
 }
 
 #[test]
@@ -128,6 +127,87 @@ fn groups_have_headings_below_the_answer() {
     interval.groups.clear();
     let nothing = "\n\n     nothing recorded\n\nnext: ";
     assert!(self::text(&["-F"], &interval).contains(nothing));
+}
+
+#[test]
+fn a_group_has_its_reads_and_its_writes_above_its_histogram() {
+    let mut interval = example();
+    interval.groups[0].whole.id.tgid = 7;
+    interval.groups[0].whole.comm = "db".into();
+    interval.groups[0].by_class = example().by_class;
+    let text = text(&["-m", "-P"], &interval);
+    let expected = "
+
+pid = 7 db
+  3 reads p50 3.01 us p99 9.47 us, 2 writes p50 2.56 ms p99 6.95 ms
+     msecs ";
+    assert!(text.contains(expected), "{text}");
+    let answer = "\n  reads p50 3.01 us p99 9.47 us, writes p50 2.56 ms p99 6.95 ms; sda";
+    assert!(text.contains(answer), "{text}");
+}
+
+#[test]
+fn no_line_is_too_long_whatever_the_names_are() {
+    let disks = [
+        "nvme0n1",
+        "a-name-of-thirty-one-bytes-as-is",
+        &"\u{1b}".repeat(31),
+    ];
+    for (comm, (path, disk_name)) in COMMS.iter().flat_map(|comm| {
+        let both = PATHS.iter().zip(disks);
+        both.map(move |both| (comm, both))
+    }) {
+        let mut interval = example();
+        interval.under_way = Some((MANY, LONG_NS));
+        let mut sum = Histogram::default();
+        sum.add_exact(MANY, LONG_NS, LONG_NS);
+        sum.add(700, MANY);
+        interval.by_class = (0..CLASSES.len())
+            .map(|class| OfClass {
+                class,
+                phase: Phase::Total,
+                histogram: sum.clone(),
+            })
+            .collect();
+        let group = &mut interval.groups[0];
+        group.by_class = (0..CLASSES.len())
+            .map(|class| OfClass {
+                class,
+                phase: Phase::Total,
+                histogram: sum.clone(),
+            })
+            .collect();
+        let whole = &mut group.whole;
+        (whole.id.tgid, whole.id.cgroup, whole.id.opf) = (4_194_304, 9, u32::MAX);
+        whole.id.phase = Phase::Total as u32;
+        whole.comm = (*comm).into();
+        whole.histogram = sum;
+        let disk = &mut interval.disks[0];
+        disk.name = disk_name.into();
+        disk.classes[READ].requests = MANY;
+        disk.classes[WRITE].bytes = 1 << 45;
+        (disk.partial, disk.requeued, disk.failures[0].count) = (MANY, MANY, 1_234);
+        for options in [
+            &["-Q"][..],
+            &["-Q", "-D", "-P", "--by-cgroup"],
+            &["-F", "-P"],
+        ] {
+            assert_narrow(&text(options, &interval));
+        }
+        let paths = HashMap::from([(9, PathBuf::from(path))]);
+        let line = ["biolatency", "-Q", "-P", "--by-cgroup"];
+        let report = Report {
+            args: &Args::parse_from(line),
+            names: &Names::none(),
+            interval: &interval,
+            cost: Cost::default(),
+        };
+        let mut out = Vec::new();
+        report.write_groups(&paths, &mut out).expect("a vector");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("\n  cgroup = …"), "{text}");
+        assert_narrow(&text);
+    }
 }
 
 #[test]
@@ -145,4 +225,10 @@ fn json_has_reads_and_writes_beside_all_of_them() {
         found,
         [r#""read" "device" 3 9500"#, r#""write" "device" 2 7000000"#]
     );
+    assert_eq!(object["groups"][0]["by_op"], serde_json::Value::Null);
+    let args = Args::parse_from(["biolatency", "-P"]);
+    let mut interval = example();
+    interval.groups[0].by_class = example().by_class;
+    let object = json::interval(&args, &Names::none(), &interval, &Cost::default());
+    assert_eq!(object["groups"][0]["by_op"], object["by_op"]);
 }

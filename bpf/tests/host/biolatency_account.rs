@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 
-use crate::asked::{BEFORE, DEVICE, QUEUED, TOTAL};
 use crate::machine::{Machine, Request};
 use crate::requests::Note;
-use crate::told::{BUCKETS, DISKS_FULL, DiskSum, Slow, Sum, Tables};
-
-const PHASES: [u32; 4] = [DEVICE, QUEUED, BEFORE, TOTAL];
+use crate::told::{DISKS_FULL, DiskSum, Slow, Tables};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KnownDisk {
@@ -32,8 +29,6 @@ pub(crate) struct Account {
     pub(crate) disks: BTreeMap<(usize, u32), KnownDisk>,
     pub(crate) sums: BTreeMap<(usize, u32, u32), DiskSum>,
     pub(crate) tables: Tables,
-    /// Latencies by half and phase; then by bucket.
-    pub(crate) wholes: BTreeMap<(u32, u32), (Sum, BTreeMap<u32, u64>)>,
     pub(crate) lost: [u64; 10],
     pub(crate) slow: Option<Slow>,
 }
@@ -102,12 +97,6 @@ impl Machine {
         for (dev, disk) in devs.flat_map(|dev| (0..self.disks.len()).map(move |disk| (dev, disk))) {
             self.assert_disk((disk, dev), &what);
         }
-        for (half, phase) in [0, 1]
-            .into_iter()
-            .flat_map(|half| PHASES.map(|phase| (half, phase)))
-        {
-            self.assert_whole(half, phase, &what);
-        }
     }
 
     fn assert_known(&self, key: (usize, u32), what: &str) {
@@ -149,23 +138,6 @@ impl Machine {
             };
             let expected = self.account.sums.get(&(key.0, key.1, half)).copied();
             assert_eq!(is_there.then_some(told), expected, "{what}, {key:?}");
-        }
-    }
-
-    fn assert_whole(&self, half: u32, phase: u32, what: &str) {
-        type Whole = unsafe extern "C" fn(u32, u32, u32, *mut u64);
-        let none = Default::default();
-        let (sum, buckets) = self.account.wholes.get(&(half, phase)).unwrap_or(&none);
-        for bucket in 0..BUCKETS {
-            let count = buckets.get(&bucket).copied().unwrap_or(0);
-            let mut told = [0; 4];
-            // SAFETY: its type.
-            unsafe {
-                let whole = self.host.function::<Whole>("host_whole");
-                whole(half, phase, bucket, told.as_mut_ptr());
-            }
-            let expected = [sum.count, sum.total_ns, sum.max_ns, count];
-            assert_eq!(told, expected, "{what}, phase {phase}");
         }
     }
 }

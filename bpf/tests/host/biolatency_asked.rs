@@ -165,17 +165,6 @@ impl Asked {
         self.config.phases >> phase & 1 > 0
     }
 
-    pub(crate) fn is_grouped(&self) -> bool {
-        let Config {
-            by_disk,
-            by_flags,
-            by_process,
-            by_cgroup,
-            ..
-        } = self.config;
-        by_disk + by_flags + by_process + by_cgroup > 0
-    }
-
     /// A look at the queue tells whether the kernel stamps what is needed.
     pub(crate) fn sees_stamps(&self) -> bool {
         self.config.stats_flag > 0 && !self.measures(TOTAL)

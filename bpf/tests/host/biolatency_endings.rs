@@ -12,6 +12,8 @@ use crate::told::{
 /// Flushes are several processes' at once.
 const EVERYBODY: u32 = u32::MAX;
 const FLUSH_CLASS: usize = 3;
+/// Bits of the operation, apart from its flags.
+const OPERATION: u32 = 0xff;
 
 /// 0: not known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -266,13 +268,6 @@ impl Machine {
         if !self.asked.measures(phase) {
             return;
         }
-        let half = self.account.half;
-        if !self.asked.is_grouped() {
-            let (sum, buckets) = self.account.wholes.entry((half, phase)).or_default();
-            sum.add(ns);
-            *buckets.entry(bucket(ns)).or_default() += 1;
-            return;
-        }
         let key = self.group(ending, phase);
         let account = &mut self.account;
         let groups = &mut account.tables.groups;
@@ -318,7 +313,10 @@ impl Machine {
             disk: u64::from(config.by_disk) * self.disks[ending.request.disk].at as u64,
             dev: config.by_disk * ending.dev,
             cgroup: u64::from(config.by_cgroup) * cgroup,
-            opf: config.by_flags * Self::opf(ending),
+            opf: match config.by_flags {
+                0 => Self::opf(ending) & OPERATION,
+                _ => Self::opf(ending),
+            },
             tgid: config.by_process * process,
             phase,
             half: self.account.half,

@@ -78,9 +78,6 @@ pub(crate) const DISKS_FULL: usize = 7;
 pub(crate) const GROUPS_FULL: usize = 8;
 pub(crate) const BUCKETS_FULL: usize = 9;
 
-/// Buckets of a distribution.
-pub(crate) const BUCKETS: u32 = 720;
-
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     pub(crate) groups: BTreeMap<Group, Sum>,

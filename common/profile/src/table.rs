@@ -14,6 +14,7 @@ use tabled::settings::{Alignment, Padding, Style as Borders, Width};
 
 use crate::escape::terminal;
 use crate::style::Style;
+use crate::text;
 
 /// Layout of the cells under a title.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub struct Column {
     title: String,
     width: usize,
     is_left: bool,
+    yields: bool,
     /// Blanks before it, unless it is the first.
     gap: Option<usize>,
 }
@@ -32,6 +34,7 @@ impl Column {
             title: inert(title.into()),
             width,
             is_left: true,
+            yields: false,
             gap: None,
         }
     }
@@ -49,6 +52,15 @@ impl Column {
     pub fn gap(self, blanks: usize) -> Self {
         Self {
             gap: Some(blanks),
+            ..self
+        }
+    }
+
+    /// Gives way: where rows would be wider than the terminal its cells are cut, down to a few columns.
+    #[must_use]
+    pub fn yielding(self) -> Self {
+        Self {
+            yields: true,
             ..self
         }
     }
@@ -109,14 +121,14 @@ impl<'a> Table<'a> {
         self.last.push(Box::new(last));
     }
 
-    /// Lines without their ends: that of the titles, then a line a row. `width` is the terminal's; it binds only what
-    /// [`Self::fitted`] makes.
+    /// Lines without their ends: that of the titles, then a line a row. `width` is the terminal's; it binds what
+    /// [`Self::fitted`] makes, and columns that are [`Column::yielding`].
     pub fn lines(self, width: usize) -> (String, Vec<String>) {
         let gap = self
             .open
             .as_ref()
             .map_or(0, |open| open.gap_behind(self.columns.last()));
-        let (heads, used) = lay_out(&self.columns, self.rows);
+        let (heads, used) = lay_out(&self.columns, self.rows, width);
         let room = width.saturating_sub(used + gap);
         let title = self.open.map_or_else(String::new, |open| open.title);
         let last: Last<'_> = Box::new(|_| title);
@@ -145,8 +157,26 @@ impl<'a> Table<'a> {
     }
 }
 
+/// Columns of a column that gives way, at least.
+const LEAST: usize = 8;
+
 /// Lines of titles and rows, all of one width.
-fn lay_out(columns: &[Column], rows: Vec<Vec<String>>) -> (String, usize) {
+fn lay_out(columns: &[Column], mut rows: Vec<Vec<String>>, width: usize) -> (String, usize) {
+    let yielding = columns.iter().position(|column| column.yields);
+    if let Some(yielding) = yielding {
+        let widest = |at: usize| {
+            let cells = rows.iter().map(|row| text::columns(&row[at]));
+            cells.max().unwrap_or(0).max(columns[at].width)
+        };
+        let others = (0..columns.len()).map(|at| {
+            let own = if at == yielding { 0 } else { widest(at) };
+            gap_of(at, columns) + own
+        });
+        let room = width.saturating_sub(others.sum()).max(LEAST);
+        for row in &mut rows {
+            row[yielding] = text::cut(&row[yielding], room);
+        }
+    }
     let mut builder = Builder::with_capacity(rows.len() + 1, columns.len());
     builder.push_record(columns.iter().map(|column| &column.title));
     for row in rows {
@@ -156,7 +186,7 @@ fn lay_out(columns: &[Column], rows: Vec<Vec<String>>) -> (String, usize) {
     table.with(Borders::empty());
     let mut least = Vec::new();
     for (index, column) in columns.iter().enumerate() {
-        let gap = column.gap_behind(index.checked_sub(1).map(|before| &columns[before]));
+        let gap = gap_of(index, columns);
         let alignment = if column.is_left {
             Alignment::left()
         } else {
@@ -172,6 +202,11 @@ fn lay_out(columns: &[Column], rows: Vec<Vec<String>>) -> (String, usize) {
     let used = widths.iter().sum();
     table.with(Width::list(widths));
     (table.to_string(), used)
+}
+
+fn gap_of(index: usize, columns: &[Column]) -> usize {
+    let before = index.checked_sub(1).map(|before| &columns[before]);
+    columns[index].gap_behind(before)
 }
 
 /// A cell that cannot break its row: names are escaped before they are cut, this is for those that were not.
@@ -248,6 +283,25 @@ mod tests {
         assert_eq!(rows[0], "        1      2  mutex        01234…");
         assert_eq!(rows[1], "        1      2  percpu-rwsem 01234…");
         assert_eq!(rows[2], "123456789                      6");
+    }
+
+    #[test]
+    fn a_column_that_gives_way_is_cut_where_rows_are_too_wide() {
+        let lines = |width| {
+            let mut table = Table::new([
+                Column::left("DISK", 4).yielding(),
+                Column::right("READ/s", 8),
+                Column::right("BUSY", 5),
+            ]);
+            table.row(cells(["a-long-name-日本", "123,456,789", "5%"]));
+            table.row(cells(["sda", "1", "5%"]));
+            table.lines(width).1
+        };
+        assert_eq!(lines(34)[0], "a-long-name-日本 123,456,789    5%");
+        assert_eq!(lines(33)[0], "a-long-name-日… 123,456,789    5%");
+        assert_eq!(lines(32)[0], "a-long-name-… 123,456,789    5%");
+        assert_eq!(lines(32)[1], "sda                     1    5%");
+        assert_eq!(lines(9)[0], "a-long-… 123,456,789    5%");
     }
 
     #[test]

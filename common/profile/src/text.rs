@@ -2,6 +2,8 @@
 
 use unicode_width::UnicodeWidthChar;
 
+use crate::escape::terminal;
+
 /// A share with one decimal; of nothing it is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1}%", 100.0 * part as f64 / whole.max(1) as f64)
@@ -65,6 +67,11 @@ pub fn cut(name: &str, width: usize) -> String {
 pub fn cut_start(path: &str, width: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();
     reversed(&cut(&reversed(path), width))
+}
+
+/// A thread's name, escaped, in the columns of the longest one that has nothing to escape.
+pub fn comm(name: &str) -> String {
+    cut(&terminal(name), 15)
 }
 
 /// A description cut to a width: what follows the last commas goes first, and whole.

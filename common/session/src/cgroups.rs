@@ -8,8 +8,13 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use host::procs;
+use profile::escape::terminal;
+use profile::text::cut_start;
 
 use crate::targets::{cgroup_id, cgroup2_mount};
+
+/// Before a group's path.
+const HEADING: &str = "cgroup = ";
 
 /// cgroup v2 directories by ID, which is their inode number.
 pub fn paths() -> HashMap<u64, PathBuf> {
@@ -19,6 +24,20 @@ pub fn paths() -> HashMap<u64, PathBuf> {
 /// The directories of the hierarchy that block I/O is charged in, by ID.
 pub fn block_paths() -> HashMap<u64, PathBuf> {
     v1_mount("blkio").map_or_else(paths, |mount| by_id(&mount))
+}
+
+/// Heading of a group by its ID, escaped: `cgroup = /sys/fs/cgroup/a`, or why it has no path. A path that is wider than `width`
+/// columns leaves for it has its beginning cut: its end says more.
+pub fn heading(id: u64, paths: &HashMap<u64, PathBuf>, width: usize) -> String {
+    let name = match paths.get(&id) {
+        Some(path) => {
+            let path = path.display().to_string();
+            cut_start(&terminal(&path), width.saturating_sub(HEADING.len()))
+        }
+        None if paths.is_empty() => format!("{id} (cgroup v2 is not mounted here)"),
+        None => format!("{id} (removed, or outside this mount)"),
+    };
+    format!("{HEADING}{name}")
 }
 
 /// The ID of a directory of the hierarchy that block I/O is charged in: v2, or on older set-ups v1's `blkio`.
@@ -114,6 +133,20 @@ mod tests {
         assert_eq!(of("0::/../other\n", "", Path::new("/cg")), None);
         assert!(is_in(lines, "cpu", Path::new("/cg"), Path::new("/cg/pod")));
         assert!(!is_in(lines, "cpu", Path::new("/cg"), Path::new("/cg/po")));
+    }
+
+    #[test]
+    fn a_group_is_named_by_its_path_or_told_why_it_has_none() {
+        let paths = HashMap::from([(7, "/sys/fs/cgroup/a\nb".into())]);
+        let said = |id, paths| [80, 20].map(|width| heading(id, paths, width));
+        let path = [r"cgroup = /sys/fs/cgroup/a\x0ab", r"cgroup = …oup/a\x0ab"];
+        assert_eq!(said(7, &paths), path);
+        assert_eq!(
+            said(8, &paths),
+            ["cgroup = 8 (removed, or outside this mount)"; 2]
+        );
+        let nothing = "cgroup = 8 (cgroup v2 is not mounted here)";
+        assert_eq!(said(8, &HashMap::new()), [nothing; 2]);
     }
 
     #[test]
