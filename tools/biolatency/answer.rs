@@ -1,18 +1,19 @@
 //! The answer in a sentence, and the command that looks further.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use hist::Histogram;
 use profile::escape::terminal;
 use profile::rank::Rank;
-use profile::text::{WIDTH, cut, round_percent, sentence};
+use profile::text::{WIDTH, comm, cut, round_percent, sentence};
 use profile::units;
 use session::next::{self, Step};
 
 use crate::biolatency::args::{Args, Phase};
 use crate::biolatency::disk_use::{DISCARD, DiskUse, READ, WRITE};
 use crate::biolatency::harvest::Interval;
-use crate::biolatency::latencies;
+use crate::biolatency::{labels, latencies};
 
 /// Columns of a disk's name.
 const NAME: usize = 32;
@@ -25,6 +26,7 @@ pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
     let mut parts = wrong(interval);
     parts.push(latencies(args, interval));
     parts.extend(shares(args, interval));
+    parts.extend(whose(args, interval));
     let wall_ns = interval.wall_ns();
     if let Some(disk) = busiest(interval) {
         let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
@@ -110,6 +112,28 @@ fn shares(args: &Args, interval: &Interval) -> Option<String> {
     };
     let shares: Vec<String> = sums.iter().map(share).collect();
     (args.phases && all > 0).then(|| format!("of their time {}", shares.join(", ")))
+}
+
+/// Whose requests took most of the time, where processes are told apart.
+fn whose(args: &Args, interval: &Interval) -> Option<String> {
+    let mut processes: HashMap<u32, (u64, &str)> = HashMap::new();
+    for group in interval.groups.iter().filter(|_| args.by_process) {
+        let whole = &group.whole;
+        let process = processes.entry(whole.id.tgid).or_insert((0, &*whole.comm));
+        process.0 += whole.histogram.sum();
+    }
+    let all_ns = processes.values().map(|(ns, _)| ns).sum();
+    let most = processes
+        .into_iter()
+        .max_by_key(|(tgid, (ns, _))| (*ns, *tgid));
+    let (tgid, (ns, name)) = most.filter(|(_, (ns, _))| *ns > 0)?;
+    let who = match tgid {
+        labels::TGID_FLUSH => "flushes".into(),
+        0 => "submitters not seen".into(),
+        tgid => format!("{} {tgid}", comm(name)),
+    };
+    let share = round_percent(ns, all_ns);
+    Some(format!("{share} of their time for {who}"))
 }
 
 fn busiest(interval: &Interval) -> Option<&DiskUse> {
@@ -212,6 +236,13 @@ mod tests {
             ["reads p50 54.3 us p99 176 us, writes p50 6.95 ms p99 6.95 ms; nvme0n1 75% busy"]
         );
         assert_eq!(said("-D", &interval), said("", &interval));
+        interval.groups[0].whole.comm = "db".into();
+        interval.groups[0].whole.id.tgid = 7;
+        let whose = said("-P", &interval).join("");
+        assert!(
+            whose.contains(";  100% of their time for db 7; nvme0n1 75%"),
+            "{whose}"
+        );
         interval.by_class.clear();
         assert_eq!(
             said("", &interval),

@@ -147,6 +147,11 @@ impl Args {
         self.by_disk || self.by_flags || self.by_process || self.by_cgroup
     }
 
+    /// Looks whether groups are disks, which have an order that people know.
+    pub(crate) fn is_by_disk_only(&self) -> bool {
+        !(self.by_flags || self.by_process || self.by_cgroup)
+    }
+
     /// Looks whether a group may have both reads and writes, and is not all there is.
     pub(crate) fn splits_groups(&self) -> bool {
         self.is_grouped() && !self.by_flags

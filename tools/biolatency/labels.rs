@@ -13,7 +13,7 @@ use crate::biolatency::harvest::Interval;
 use crate::biolatency::names::Names;
 
 /// `TGID_FLUSH` of the BPF side: flushes serve several submitters at once.
-const TGID_FLUSH: u32 = u32::MAX;
+pub(crate) const TGID_FLUSH: u32 = u32::MAX;
 
 /// `write (sync, fua)`.
 pub(crate) fn operation(names: &Names, opf: u32) -> String {

@@ -1,5 +1,6 @@
 //! What biolatency says about an interval.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ impl Report<'_> {
             .context("write to stdout")
     }
 
-    /// Groups with their headings, sorted by those; a group's phases in the order of a request's life.
+    /// Groups with their headings: what took longest first, disks by name; a group's phases in the order of a request's life.
     fn groups(&self, paths: (&HashMap<u64, PathBuf>, usize)) -> Vec<(Vec<String>, &OfGroup)> {
         let (args, interval) = (self.args, self.interval);
         let order = |group: &OfGroup| {
@@ -84,7 +85,16 @@ impl Report<'_> {
         let groups = interval.groups.iter();
         let mut groups: Vec<(Vec<String>, &OfGroup)> =
             groups.map(|group| (heading(&group.whole), group)).collect();
-        groups.rank_by(|(a, group_a), (b, group_b)| (a, order(group_a)).cmp(&(b, order(group_b))));
+        let mut sums: HashMap<Vec<String>, u64> = HashMap::new();
+        for (heading, group) in &groups {
+            let ns = group.whole.histogram.sum();
+            *sums.entry(heading.clone()).or_default() += ns;
+        }
+        let is_by_name = args.is_by_disk_only();
+        let rank = |heading: &Vec<String>| Reverse(if is_by_name { 0 } else { sums[heading] });
+        groups.rank_by(|(a, group_a), (b, group_b)| {
+            (rank(a), a, order(group_a)).cmp(&(rank(b), b, order(group_b)))
+        });
         groups
     }
 

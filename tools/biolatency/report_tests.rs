@@ -142,7 +142,7 @@ pid = 7 db
   3 reads p50 3.01 us p99 9.47 us, 2 writes p50 2.56 ms p99 6.95 ms
      msecs ";
     assert!(text.contains(expected), "{text}");
-    let answer = "\n  reads p50 3.01 us p99 9.47 us, writes p50 2.56 ms p99 6.95 ms; sda";
+    let answer = "writes p50 2.56 ms p99 6.95 ms;\n  100% of their time for db 7; sda";
     assert!(text.contains(answer), "{text}");
 }
 

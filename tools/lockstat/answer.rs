@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use profile::escape::terminal;
 use profile::rank::Rank;
-use profile::text::{WIDTH, columns, cut, fit, sentence};
+use profile::text::{WIDTH, columns, comm, fit, sentence};
 use profile::units;
 
 use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, like, worst};
@@ -93,15 +92,14 @@ fn whose(row: &LockRow) -> String {
     }
     let mut processes: Vec<(u32, (u64, &str))> = processes.into_iter().collect();
     processes.rank_by_key(|(tgid, (ns, _))| (Reverse(*ns), *tgid));
-    let (Some((tgid, (_, comm))), Some((_, tid))) = (processes.first(), threads.first()) else {
+    let (Some((tgid, (_, name))), Some((_, tid))) = (processes.first(), threads.first()) else {
         return if row.waiters.is_empty() {
             "Threads".into()
         } else {
             "Interrupts".into()
         };
     };
-    // A name where no byte of it is escaped is no wider.
-    let comm = cut(&terminal(comm), 15);
+    let comm = comm(name);
     match (threads.len(), processes.len()) {
         (1, _) => format!("{comm} {tid}"),
         (n, 1) => format!("{n} threads of PID {tgid} ({comm})"),

@@ -7,7 +7,7 @@ use crate::lockstat::headline::worst;
 use crate::lockstat::next::next;
 use crate::lockstat::row::tests::{row, waiter};
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side};
-use profile::text::WIDTH;
+use crate::narrow::{COMMS, LONG_NS, assert_narrow};
 
 fn task(tgid: u32, tid: u32) -> Task {
     Task {
@@ -130,11 +130,10 @@ fn no_line_is_too_long_whatever_the_names_are() {
         "unknown",
         "park",
     ];
-    let comms = ["\u{1b}".repeat(15), "fifteen-letters".into()];
     let names = ["dir \u{1b}[31m: ".repeat(20), "run queue of CPU 1".into()];
     for (class, comm) in classes
         .iter()
-        .flat_map(|class| comms.iter().map(move |comm| (class, comm)))
+        .flat_map(|class| COMMS.map(|comm| (class, comm)))
     {
         for (name, confidence) in names.iter().flat_map(|name| [(name, 100), (name, 60)]) {
             for threads in [
@@ -145,16 +144,11 @@ fn no_line_is_too_long_whatever_the_names_are() {
                 let mut long = lock(class, name, threads, 999_000_000);
                 long.confidence = confidence;
                 for waiter in &mut long.waiters {
-                    waiter.task.comm = comm.as_str().into();
+                    waiter.task.comm = comm.into();
                 }
                 let mut known = lock("mutex", name, threads, 1_000);
                 known.locks = 12_345;
-                for line in lines(&[long, known], 123_456_000_000_000) {
-                    assert!(
-                        line.chars().count() <= WIDTH && !line.contains('\u{1b}'),
-                        "{line:?}"
-                    );
-                }
+                assert_narrow(&lines(&[long, known], LONG_NS).join("\n"));
             }
         }
     }

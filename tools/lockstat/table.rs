@@ -11,7 +11,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, cut, fit, round_percent as percent, sentence};
+use profile::text::{WIDTH, comm, cut, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
@@ -107,7 +107,11 @@ fn write_rest(
     };
     let time = units::duration(rest_ns);
     let locks = units::counted(locks, "other locks");
-    writeln!(out, "{time:>7} in {locks}{each} (-n {all} shows all)")
+    let begin = format!("{time:>7} in {locks}{each}");
+    for line in sentence(&[begin, format!("(-n {all} shows all)")], "", WIDTH) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
 }
 
 fn locks<'a>(rows: &[&'a LockRow]) -> Table<'a> {
@@ -274,11 +278,7 @@ fn who(holder: &Holder) -> String {
         HolderKind::Reader => "reader ",
         HolderKind::Owner | HolderKind::Waker => "",
     };
-    format!(
-        "{reader}{} {}",
-        terminal(&holder.task.comm),
-        holder.task.tid
-    )
+    format!("{reader}{} {}", comm(&holder.task.comm), holder.task.tid)
 }
 
 /// Activities of holders when others began to wait, in shares of these waits.

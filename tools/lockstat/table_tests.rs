@@ -3,7 +3,9 @@ use profile::style::Style;
 
 use crate::lockstat::row::tests::row;
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side, Waiter};
-use crate::lockstat::table::{Look, write};
+use crate::lockstat::table::{Look, write, write_left_out};
+use crate::lockstat::user::LeftOut;
+use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 
 fn task(comm: &str, tid: u32) -> Task {
     Task {
@@ -92,14 +94,22 @@ fn no_line_is_longer_than_80_columns_and_no_name_reaches_the_terminal_raw() {
     long.locks = 10_000;
     let callers = ["a", "b", "c"].map(|letter| letter.repeat(80));
     long.waiters = callers.iter().map(|name| waiter(1, name, 5)).collect();
-    long.holders = (0..9)
-        .map(|tid| holder("\u{1b}]0;x\u{7}name", tid, HolderKind::Owner, 7))
-        .collect();
-    let text = text(&[long], 20);
-    assert!(!text.contains('\u{1b}'), "{text:?}");
-    for line in text.lines() {
-        assert!(line.chars().count() <= 80, "{line}");
+    for comm in COMMS {
+        let holders = 4_194_295..4_194_304;
+        long.holders = holders
+            .map(|tid| holder(comm, tid, HolderKind::Reader, 7))
+            .collect();
+        let many = vec![long.clone(); 30];
+        assert_narrow(&text(&many, 20));
     }
+    let left_out = ["cond", "sem", "join", "park", "unknown"].map(|class| LeftOut {
+        class,
+        waits: MANY,
+        total_ns: LONG_NS,
+    });
+    let mut out = Vec::new();
+    write_left_out(&left_out, &mut out).unwrap();
+    assert_narrow(&String::from_utf8(out).unwrap());
 }
 
 /// Without a number of locks to show, those with a hundredth of all waiting have rows.

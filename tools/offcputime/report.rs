@@ -8,6 +8,7 @@ use budget::cost::Cost;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
+use profile::text::{WIDTH, sentence};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
@@ -150,8 +151,10 @@ fn write_human(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let idle_ns = idle_ns(profile);
-    let headline = headline(&harvest.accounting, idle_ns, harvest.estimates.as_ref());
-    writeln!(out, "{headline}\n")?;
+    for line in headline(&harvest.accounting, idle_ns, harvest.estimates.as_ref()) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
     if profile.samples.is_empty() {
         return writeln!(out, "No thread waited.");
     }
@@ -179,28 +182,36 @@ fn idle_ns(profile: &Profile) -> u64 {
     idle.fold(0, |sum: u64, sample| sum.saturating_add(sample.values[0]))
 }
 
-/// What threads did, and how sure that is.
-fn headline(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> String {
+/// What threads did, and how sure that is, in lines.
+fn headline(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> Vec<String> {
     let margin = |of: fn(&Estimates) -> Estimate| {
         errors.map_or(String::new(), |errors| {
             format!(" {}", of(errors).describe())
         })
     };
     let lifetime = units::thread_time(accounting.lifetime_ns);
-    let idle = match idle_ns {
-        0 => String::new(),
-        ns => format!(", {} of it idle", units::duration(ns)),
-    };
-    format!(
-        "{}, {lifetime}: on CPU {}{}, waiting for a CPU {}{}, blocked {}{}{idle}",
-        units::counted(accounting.threads, "threads"),
-        units::duration(accounting.oncpu_ns),
-        margin(|errors| errors.oncpu),
-        units::duration(accounting.runqueue_ns),
-        margin(|errors| errors.runqueue),
-        units::duration(accounting.blocked_ns),
-        margin(|errors| errors.blocked),
-    )
+    let threads = units::counted(accounting.threads, "threads");
+    let mut parts = vec![
+        format!(
+            "{threads}, {lifetime}: on CPU {}{}",
+            units::duration(accounting.oncpu_ns),
+            margin(|errors| errors.oncpu)
+        ),
+        format!(
+            "waiting for a CPU {}{}",
+            units::duration(accounting.runqueue_ns),
+            margin(|errors| errors.runqueue)
+        ),
+        format!(
+            "blocked {}{}",
+            units::duration(accounting.blocked_ns),
+            margin(|errors| errors.blocked)
+        ),
+    ];
+    if idle_ns > 0 {
+        parts.push(format!("{} of it idle", units::duration(idle_ns)));
+    }
+    sentence(&parts, ",", WIDTH)
 }
 
 fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
@@ -285,8 +296,14 @@ fn check(accounting: &Accounting, open: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use budget::Series;
+    use clap::Parser;
+    use host::clock::Edges;
+    use profile::losses::Losses;
+    use profile::model::Task;
+
+    use super::*;
+    use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 
     #[test]
     fn what_is_not_sure_is_said_in_words() {
@@ -312,8 +329,60 @@ mod tests {
         };
         assert_eq!(
             headline(&accounting, 100, Some(&errors)),
-            "1 thread, 100 us of thread time: on CPU 100 us \u{b1}? (a single look), waiting for a CPU 0 ns \u{b1}? (nothing seen), \
-             blocked 200 ns \u{b1}2.5%, 100 ns of it idle"
+            [
+                "1 thread, 100 us of thread time: on CPU 100 us \u{b1}? (a single look),",
+                "  waiting for a CPU 0 ns \u{b1}? (nothing seen), blocked 200 ns \u{b1}2.5%,",
+                "  100 ns of it idle",
+            ]
         );
+    }
+
+    #[test]
+    fn no_line_is_too_long_whatever_the_names_are() {
+        let accounting = Accounting {
+            threads: MANY,
+            lifetime_ns: LONG_NS,
+            oncpu_ns: LONG_NS,
+            runqueue_ns: LONG_NS,
+            blocked_ns: LONG_NS,
+            ..Accounting::default()
+        };
+        let harvest = Harvest {
+            rows: Vec::new(),
+            accounting,
+            losses: Losses::default(),
+            window: Edges::default(),
+            open: MANY,
+            estimates: None,
+        };
+        let samples = reasons::WORDS.iter().flat_map(|reason| {
+            COMMS.map(|comm| Sample {
+                task: Task {
+                    comm: comm.into(),
+                    tgid: 4_194_304,
+                    tid: 4_194_303,
+                },
+                reason: Some(reason),
+                user: [].into(),
+                user_end: None,
+                kernel: [].into(),
+                waker: None,
+                idle: *reason == "poll",
+                count: MANY,
+                values: vec![LONG_NS, LONG_NS],
+            })
+        });
+        let profile = Profile {
+            tool: "offcputime",
+            values: VALUES.to_vec(),
+            samples: samples.collect(),
+            duration_ns: LONG_NS,
+        };
+        for options in ["offcputime", "offcputime --split"] {
+            let args = Args::parse_from(options.split_whitespace());
+            let mut out = Vec::new();
+            write_human(&args, &harvest, &profile, &mut out).expect("a vector");
+            assert_narrow(&String::from_utf8(out).expect("text"));
+        }
     }
 }

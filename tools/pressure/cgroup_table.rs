@@ -42,7 +42,7 @@ pub(crate) fn write(
             some(cgroup, Resource::Cpu),
             some(cgroup, Resource::Memory),
             some(cgroup, Resource::Io),
-            terminal(&cut_start(&path, PATH)).into_owned(),
+            cut_start(&terminal(&path), PATH),
         ]);
     }
     let rest = cgroups.len() - pressed.len().min(TOP);

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use profile::escape::terminal;
 use profile::rank::Rank;
+use profile::text::comm;
 use profile::units;
 
 use crate::pressure::harvest::{ON_CPU, ON_IO};
@@ -122,7 +122,7 @@ fn describe(party: &Party) -> String {
 }
 
 fn describe_briefly(party: &Party) -> String {
-    let comm = terminal(&party.comm);
+    let comm = comm(&party.comm);
     match party.tgid {
         Some(tgid) => format!("{comm} {tgid}"),
         None => format!("{comm}, {} ended", party.processes),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use profile::escape::terminal;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, sentence};
+use profile::text::{WIDTH, cut, cut_start, sentence};
 use profile::units;
 
 use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
@@ -13,6 +13,9 @@ use crate::pressure::psi::Resource;
 use crate::pressure::waits::Waiting;
 use crate::pressure::{sections, stacks};
 
+/// Columns of a cgroup's path, and of a disk's name.
+const PATH: usize = 40;
+const NAME: usize = 10;
 /// Pressed from this share of the time on, percent: below, nobody would notice.
 const LEAST_PERCENT: f64 = 1.0;
 
@@ -39,30 +42,31 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
     let clock = units::duration(interval.length_ns());
     let time = clock_time(interval.ended_unix_s);
     let whose = interval.cgroup.as_ref().map_or(String::new(), |path| {
-        format!(" in {}", terminal(&path.display().to_string()))
+        let path = path.display().to_string();
+        format!(" in {}", cut_start(&terminal(&path), PATH))
     });
-    let short: Vec<String> = pressed
-        .iter()
-        .map(|resource| {
-            format!(
-                "{} ({})",
-                at_fault(interval, *resource),
-                extent(interval, *resource)
-            )
-        })
-        .collect();
-    let short = match short.is_empty() {
-        true => "nothing is short".into(),
-        false => format!("short of {}", short.join(", ")),
-    };
-    let mut parts = vec![format!("{time}  {clock}{whose}: {short}")];
     let is_much = |row: &&Waiting| row.at_a_time >= LEAST_THREADS;
     let waiting = match pressed.is_empty() {
         true => interval.waits.rows.first().filter(is_much),
         false => interval.locks(),
     };
-    parts.extend(waiting.map(sections::waits_for));
-    sentence(&parts, ";", WIDTH)
+    let short = pressed.iter().map(|&resource| {
+        let (what, extent) = (at_fault(interval, resource), extent(interval, resource));
+        format!("{what} ({extent})")
+    });
+    let mut parts: Vec<String> = short.collect();
+    match parts.first_mut() {
+        Some(first) => first.insert_str(0, "short of "),
+        None => parts.push("nothing is short".into()),
+    }
+    let last = parts.len() - 1;
+    parts[..last].iter_mut().for_each(|part| part.push(','));
+    if let Some(waiting) = waiting {
+        parts[last].push(';');
+        parts.push(sections::waits_for(waiting));
+    }
+    parts.insert(0, format!("{time}  {clock}{whose}:"));
+    sentence(&parts, "", WIDTH)
 }
 
 /// Name of what is short: the CPU's name is that of the quota where that is why.
@@ -118,14 +122,14 @@ fn write_table(
     };
     let resources: Vec<Resource> = Resource::ALL.into_iter().filter(has_row).collect();
     for &resource in &resources {
-        table.row([
+        let cells = [
             resource.name().into(),
             utilisation(interval, resource),
             percent(interval, resource, 0),
             percent(interval, resource, 1),
             avg10(interval, resource),
-            errors(interval, resource),
-        ]);
+        ];
+        table.fitted(cells, move |room| cut(&errors(interval, resource), room));
     }
     let (title, rows) = table.lines(WIDTH);
     writeln!(out, "{title}")?;
@@ -189,7 +193,7 @@ fn utilisation(interval: &Interval, resource: Resource) -> String {
         Resource::Io => match usage.disks.first() {
             Some(disk) => format!(
                 "{} {:.0}% busy, {:.1} in flight",
-                terminal(&disk.name),
+                cut(&terminal(&disk.name), NAME),
                 disk.busy_percent,
                 disk.queue
             ),

@@ -1,9 +1,13 @@
 //! The report of an interval made by hand.
 
+use std::path::PathBuf;
+
 use host::waits::Reason;
 use session::quotas::UsedUp;
 
 use super::*;
+use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
+use crate::pressure::cgroups::CgroupPressure;
 use crate::pressure::interval::Quota;
 use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Share};
@@ -199,22 +203,26 @@ fn nothing_short_is_said_in_as_many_words_and_what_to_ask() {
     assert!(text.contains("    next: offcputime -p 7 10 "), "{text}");
 }
 
+fn quota(path: PathBuf) -> Quota {
+    Quota {
+        group: UsedUp {
+            path,
+            quota_ns: 20_000_000,
+            period_ns: 100_000_000,
+            periods: 24,
+            used_up: 18,
+            ..UsedUp::default()
+        },
+        victim: Some(7),
+        most_ns: 0,
+    }
+}
+
 #[test]
 fn a_quota_is_named_in_place_of_neighbours() {
     let root = tempfile::tempdir().expect("a directory");
     let mut interval = Interval {
-        quotas: vec![Quota {
-            group: UsedUp {
-                path: root.path().join("pod"),
-                quota_ns: 20_000_000,
-                period_ns: 100_000_000,
-                periods: 24,
-                used_up: 18,
-                ..UsedUp::default()
-            },
-            victim: Some(7),
-            most_ns: 0,
-        }],
+        quotas: vec![quota(root.path().join("pod"))],
         ..example()
     };
     let text = |interval: &Interval, is_filtered| {
@@ -272,8 +280,9 @@ fn without_psi_waiting_tasks_rank() {
     };
     assert_eq!(
         &line("short of")[8..],
-        "  2.00 s: short of CPU (1.50 threads waiting), memory (0.01 threads waiting)"
+        "  2.00 s: short of CPU (1.50 threads waiting),"
     );
+    assert_eq!(line("memory ("), "  memory (0.01 threads waiting)");
     assert_eq!(
         line("100% of 2 CPUs"),
         "CPU     100% of 2 CPUs                       -       -       -   -"
@@ -282,4 +291,56 @@ fn without_psi_waiting_tasks_rank() {
         line("CPU: "),
         "CPU: threads lost 3.00 s waiting for a CPU, 1.50 at a time"
     );
+}
+
+#[test]
+fn no_line_is_too_long_whatever_the_names_are() {
+    let disks = ["nvme0n1", &"\u{1b}".repeat(31)];
+    for (comm, (path, disk)) in COMMS.iter().flat_map(|comm| {
+        let both = PATHS.iter().zip(disks);
+        both.map(move |both| (comm, both))
+    }) {
+        let mut interval = with_waits(example());
+        interval.psi = [lost(SECOND_NS, SECOND_NS); 4];
+        interval.task_ns = [LONG_NS; 3];
+        interval.throttled_ns = LONG_NS;
+        interval.cgroup = Some(path.into());
+        interval.quotas = [0; 9].map(|_| quota(path.into())).into();
+        interval.usage.disks[0].name = disk.into();
+        interval.usage.disks[0].busy_percent = 100.0;
+        (interval.usage.steal_percent, interval.usage.cpus) = (99.0, 1_024);
+        interval.usage.swapped_bytes = 1_000 << 20;
+        interval.usage.oom_kills = Some(MANY);
+        interval.block_errors = Some(1_234);
+        for row in &mut interval.waits.rows {
+            (row.comm, row.at_a_time) = ((*comm).into(), 1_234.5);
+        }
+        let party = |tgid| Party {
+            comm: (*comm).into(),
+            tgid,
+            processes: MANY,
+            threads: MANY,
+            lost_ns: [LONG_NS; 3],
+            caused_ns: LONG_NS,
+            ios: MANY,
+            read_bytes: 1 << 50,
+            written_bytes: 1 << 50,
+            faults: MANY,
+            open_ns: [LONG_NS; 3],
+            ..Party::default()
+        };
+        interval.victims = (0..9)
+            .map(|at| party((at % 2 == 0).then_some(4_194_304)))
+            .collect();
+        interval.culprits = interval.victims.clone();
+        interval.cgroups = vec![CgroupPressure {
+            path: path.into(),
+            lost: interval.psi,
+        }];
+        let look = Look {
+            legend: true,
+            ..Look::default()
+        };
+        assert_narrow(&text(&interval, look));
+    }
 }

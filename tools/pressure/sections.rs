@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, shorten};
+use profile::text::{WIDTH, comm, shorten};
 use profile::units;
 use session::next;
 
@@ -129,7 +128,7 @@ fn write_hints(hints: &[Hint], look: Look, out: &mut impl Write) -> io::Result<(
 /// `db 7 waits for locks (1.80 threads at a time)`
 pub(crate) fn waits_for(waiting: &Waiting) -> String {
     let at_a_time = units::three_digits(waiting.at_a_time);
-    let who = terminal(&waiting.comm);
+    let who = comm(&waiting.comm);
     let what = what(waiting);
     format!(
         "{who} {} waits for {what} ({at_a_time} threads at a time)",
@@ -183,7 +182,7 @@ pub(crate) fn write_waits(
             Column::left("PROCESS", 0),
         ]);
         for row in wanted.iter().take(TOP) {
-            let process = format!("{} {}", terminal(&row.comm), row.tgid);
+            let process = format!("{} {}", comm(&row.comm), row.tgid);
             let mean = units::three_digits(row.at_a_time);
             table.row([mean, what(row).into(), process]);
         }

@@ -294,3 +294,76 @@ fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cos
         details: vec![stacks.describe_unnamed()],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use profile::frame::{Frame, FrameKind};
+    use profile::losses::Losses;
+    use profile::model::Task;
+
+    use super::*;
+    use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
+    use crate::profile::harvest::Totals;
+
+    #[test]
+    fn no_line_is_too_long_whatever_the_names_are() {
+        let harvest = Harvest {
+            rows: Vec::new(),
+            totals: Totals::default(),
+            losses: Losses::default(),
+            window: Edges {
+                start_ns: 0,
+                end_ns: LONG_NS,
+            },
+            expected: None,
+            estimates: None,
+        };
+        let frame = |name: &str, module: &str| Frame {
+            name: name.into(),
+            kind: FrameKind::User,
+            inlined: false,
+            module: Some(module.into()),
+            address: 1,
+            line: None,
+        };
+        let samples = COMMS.iter().flat_map(|comm| {
+            PATHS.map(|path| Sample {
+                task: Task {
+                    comm: (*comm).into(),
+                    tgid: 4_194_304,
+                    tid: 4_194_303,
+                },
+                reason: None,
+                user: [frame(path, path), frame(comm, comm)].into(),
+                user_end: None,
+                kernel: [].into(),
+                waker: None,
+                idle: false,
+                count: MANY,
+                values: vec![MANY],
+            })
+        });
+        let samples: Vec<Sample> = samples.collect();
+        let options = [
+            "profile",
+            "profile -e page-faults",
+            "profile -e uprobe:libc:malloc --weight arg1",
+        ];
+        for options in options {
+            let args = Args::parse_from(options.split_whitespace());
+            let profile = Profile {
+                tool: "profile",
+                values: vec![ValueType {
+                    name: args.event.value_name(args.weight.as_deref()),
+                    unit: unit(&args),
+                }],
+                samples: samples.clone(),
+                duration_ns: LONG_NS,
+            };
+            let mut out = Vec::new();
+            write_human(&args, &harvest, &profile, &mut out).expect("a vector");
+            assert_narrow(&String::from_utf8(out).expect("text"));
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use hist::Histogram;
 use profile::escape::terminal;
-use profile::text::{WIDTH, round_percent, sentence};
+use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 use session::next::{self, Step};
 
@@ -70,7 +70,7 @@ fn behind(interval: &Interval, sum_ns: u64) -> Option<String> {
     let most = interval.culprits.first().filter(|most| most.tid != 0)?;
     // Time of waits that found no room in the tables is not in the sum.
     let share = round_percent(most.caused_ns.min(sum_ns), sum_ns);
-    let comm = terminal(&most.comm);
+    let comm = comm(&most.comm);
     (most.caused_ns > sum_ns / 20).then(|| format!("{share} behind {comm} {}", most.tgid))
 }
 

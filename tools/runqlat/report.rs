@@ -16,6 +16,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
+use profile::text::{WIDTH, comm, cut};
 use profile::units;
 use serde_json::{Value, json};
 use session::cgroups;
@@ -46,7 +47,7 @@ pub(crate) fn write(
         let length = Duration::from_nanos(interval.end_ns - interval.start_ns);
         for waits in &interval.waits {
             let tag = (args.group() != Group::Machine)
-                .then(|| label(args.group(), waits, &HashMap::new()));
+                .then(|| label(args.group(), waits, (&HashMap::new(), usize::MAX)));
             hdr.write(offset, length, tag.as_deref(), &waits.histogram)?;
         }
     }
@@ -70,6 +71,10 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
     } else {
         HashMap::new()
     };
+    let width = match args.common.verbose {
+        true => usize::MAX,
+        false => WIDTH,
+    };
     let waited = |waits: &&Waits<group_id>| waits.histogram.count() > 0;
     let mut groups: Vec<_> = interval.waits.iter().filter(waited).collect();
     // CPUs have an order that people know; of the rest the one that waited longest matters most.
@@ -78,7 +83,8 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
     }
     for waits in groups {
         if args.group() != Group::Machine {
-            writeln!(out, "\n{}", terminal(&label(args.group(), waits, &cgroups)))?;
+            let label = label(args.group(), waits, (&cgroups, width));
+            writeln!(out, "\n{}", cut(&terminal(&label), width))?;
         }
         text::write(&waits.histogram, args.histograms.unit(), out)?;
     }
@@ -90,7 +96,7 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
         writeln!(
             out,
             "still waiting: {} {} for {}",
-            terminal(&open.comm),
+            comm(&open.comm),
             open.tid,
             units::duration(open.wait_ns)
         )?;
@@ -119,9 +125,9 @@ fn write_culprits(args: &Args, interval: &Interval, out: &mut impl Write) -> Res
         Column::left(title, 0),
     ]);
     for culprit in interval.culprits.iter().take(TOP_CULPRITS) {
-        let comm = terminal(&culprit.comm);
+        let comm = comm(&culprit.comm);
         let who = match (culprit.tid, culprit.tgid) {
-            (0, _) => comm.into_owned(),
+            (0, _) => terminal(&culprit.comm).into_owned(),
             (tid, tgid) if tid == tgid => format!("{comm} (pid {tgid})"),
             (tid, tgid) => format!("{comm} (pid {tgid}, tid {tid})"),
         };
@@ -138,19 +144,18 @@ fn write_culprits(args: &Args, interval: &Interval, out: &mut impl Write) -> Res
     Ok(table.write(usize::MAX, Style::Plain, out)?)
 }
 
-fn label(group: Group, waits: &Waits<group_id>, cgroups: &HashMap<u64, PathBuf>) -> String {
+/// A group's heading. A path takes what `width` columns leave for it.
+fn label(
+    group: Group,
+    waits: &Waits<group_id>,
+    (paths, width): (&HashMap<u64, PathBuf>, usize),
+) -> String {
     match group {
         Group::Machine => String::new(),
         Group::Process => format!("pid = {} {}", waits.id.id, waits.comm),
         Group::Thread => format!("tid = {} {}", waits.id.id, waits.comm),
         Group::Cpu => format!("cpu = {}", waits.id.id),
-        Group::Cgroup => match cgroups.get(&waits.id.id) {
-            Some(path) => format!("cgroup = {}", path.display()),
-            None if cgroups.is_empty() => {
-                format!("cgroup = {} (cgroup v2 is not mounted here)", waits.id.id)
-            }
-            None => format!("cgroup = {} (removed, or outside this mount)", waits.id.id),
-        },
+        Group::Cgroup => cgroups::heading(waits.id.id, paths, width),
     }
 }
 

@@ -7,8 +7,9 @@ use hist::harvest::Group;
 
 use session::quotas::UsedUp;
 
+use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 use crate::runqlat::args::Args;
-use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::harvest::{Culprit, Interval, OpenWait};
 use crate::runqlat::report::write_human;
 
 const MS: u64 = 1_000_000;
@@ -152,4 +153,35 @@ fn estimates_are_said_to_be_some_and_nothing_is_claimed_unseen() {
         found.contains("pressure 5 1   # what is short\n"),
         "{found}"
     );
+}
+
+#[test]
+fn no_line_is_too_long_whatever_the_names_are() {
+    for (comm, path) in COMMS.iter().flat_map(|comm| PATHS.map(|path| (comm, path))) {
+        let mut interval = interval(LONG_NS);
+        let waits = &mut interval.waits[0];
+        waits.comm = (*comm).into();
+        waits.id.id = 4_194_304;
+        waits.histogram.add_exact(MANY, LONG_NS, LONG_NS);
+        waits.histogram.add(700, MANY);
+        let culprits = (0..99).map(|_| Culprit {
+            tgid: 4_194_304,
+            tid: 4_194_303,
+            comm: (*comm).into(),
+            caused_ns: LONG_NS,
+            waits: MANY,
+        });
+        interval.culprits = culprits.collect();
+        let open = (0..99).map(|_| OpenWait {
+            comm: (*comm).into(),
+            tid: 4_194_304,
+            wait_ns: LONG_NS,
+        });
+        interval.open = open.collect();
+        interval.quotas[0].path = path.into();
+        interval.quotas[0].quota_ns = LONG_NS;
+        for options in ["", "-P", "-L", "-m", "-n", "--by-cgroup", "-p 7"] {
+            assert_narrow(&text(options, &interval));
+        }
+    }
 }

@@ -3,12 +3,12 @@ use clap::Parser;
 use profile::losses::Losses;
 use serde_json::{Value, json};
 
+use crate::narrow::{COMMS, assert_narrow};
 use crate::syscount::answer;
 use crate::syscount::args::Args;
 use crate::syscount::harvest::Row;
 use crate::syscount::interval::Interval;
 use crate::syscount::report::write;
-use profile::text::WIDTH;
 
 fn row(comm: &str, id: u32, call: libc::c_long, latencies: &[u64]) -> Row {
     let mut row = Row {
@@ -77,8 +77,7 @@ next: offcputime -p 123 10   # what fsync does
 
 ";
     assert_eq!(written(&[]), expected);
-    let is_short = |line: &str| line.chars().count() <= WIDTH;
-    assert!(expected.lines().all(is_short));
+    assert_narrow(expected);
 }
 
 #[test]
@@ -168,14 +167,9 @@ fn no_next_command_names_what_has_ended() {
 fn no_line_is_too_long_whatever_the_names_are() {
     // The longest name in the tables: sched_rr_get_interval_time64.
     let long = 423 | 1 << 31;
-    let names = [
-        "fifteen-letters",
-        "\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}",
-        "ä",
-    ];
     for (flags, by) in [("", 4_194_304), ("-x", 4_194_304), ("--by-call", 0)] {
         let args = Args::parse_from(format!("syscount {flags}").split_whitespace());
-        let rows = names.map(|name| {
+        let rows = COMMS.map(|name| {
             let mut row = row(name, by, 0, &[9_000_000; 9]);
             (row.call, row.time_ns) = (long, 123_456_700_000_000);
             row.open = 1_000;
@@ -192,12 +186,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
         };
         let mut out = Vec::new();
         write(&args, interval, is_there, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(!text.contains('\u{1b}'), "{text:?}");
-        let lines = text.lines().filter(|line| !line.starts_with("next: "));
-        for line in lines {
-            assert!(line.chars().count() <= WIDTH, "{line}\n{text}");
-        }
+        assert_narrow(&String::from_utf8(out).unwrap());
     }
 }
 

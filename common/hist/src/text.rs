@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use profile::text::WIDTH;
+use profile::text::{WIDTH, sentence};
 use profile::units::{count, three_digits};
 
 use crate::{Histogram, middle};
@@ -11,14 +11,6 @@ use crate::{Histogram, middle};
 const STARS: u64 = 40;
 /// Of the closing line.
 const INDENT: usize = 5;
-/// Nanoseconds in units of the closing line, and their symbols.
-const SCALES: [(u64, &str); 5] = [
-    (1, "ns"),
-    (1_000, "us"),
-    (1_000_000, "ms"),
-    (1_000_000_000, "s"),
-    (3_600_000_000_000, "h"),
-];
 
 /// Unit of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +31,15 @@ impl Unit {
             Self::Nanoseconds => 1,
             Self::Microseconds => 1_000,
             Self::Milliseconds => 1_000_000,
+        }
+    }
+
+    /// Its symbol.
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
+            Self::Milliseconds => "ms",
         }
     }
 
@@ -74,7 +75,10 @@ pub fn write(histogram: &Histogram, unit: Unit, out: &mut impl Write) -> io::Res
         let stars = "*".repeat(usize::try_from(n * STARS / widest).unwrap_or(0));
         writeln!(out, "{low:>10} -> {high:<10} : {n:<8} |{stars:<40}|")?;
     }
-    writeln!(out, "{:INDENT$}{}", "", summary(histogram, unit))
+    for line in summary(histogram, unit) {
+        writeln!(out, "{:INDENT$}{line}", "")?;
+    }
+    Ok(())
 }
 
 fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
@@ -91,34 +95,23 @@ fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
     rows
 }
 
-/// `count`, and in the unit, or the next one in which they fit a line, `avg p50 p90 p99 p99.9 max`.
-fn summary(histogram: &Histogram, unit: Unit) -> String {
-    let mut line = String::new();
-    let scales = SCALES.iter().filter(|(ns, _)| *ns >= unit.ns());
-    // Millions of values leave no room for wide gaps.
-    for (&(ns, symbol), gap) in scales.flat_map(|scale| [(scale, "  "), (scale, " ")]) {
-        let is_other = ns != unit.ns();
-        let value = |value: u64| match value as f64 / ns as f64 {
-            value if value < 0.9995 && is_other => format!("{value:.3}"),
-            value if value < 999.5 => three_digits(value),
-            value => count(value.round() as u64),
-        };
-        let percentile = |at: f64| format!("p{at} {}", value(histogram.percentile(at)));
-        let parts = [
-            format!("count {}", count(histogram.count())),
-            format!("{symbol}: avg {}", value(histogram.mean())),
-            percentile(50.0),
-            percentile(90.0),
-            percentile(99.0),
-            percentile(99.9),
-            format!("max {}", value(histogram.max())),
-        ];
-        line = parts.join(gap);
-        if line.len() <= WIDTH - INDENT {
-            break;
-        }
-    }
-    line
+/// `count`, and in the unit `avg p50 p90 p99 p99.9 max`, percentiles with the digits they have; more lines where one is too narrow.
+fn summary(histogram: &Histogram, unit: Unit) -> Vec<String> {
+    let value = |ns: u64| match ns as f64 / unit.ns() as f64 {
+        value if value < 999.5 => three_digits(value),
+        value => count(value.round() as u64),
+    };
+    let percentile = |at: f64| format!(" p{at} {}", value(histogram.percentile(at)));
+    let parts = [
+        format!("count {}", count(histogram.count())),
+        format!(" {}: avg {}", unit.symbol(), value(histogram.mean())),
+        percentile(50.0),
+        percentile(90.0),
+        percentile(99.0),
+        percentile(99.9),
+        format!(" max {}", value(histogram.max())),
+    ];
+    sentence(&parts, "", WIDTH - INDENT)
 }
 
 #[cfg(test)]
@@ -160,25 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_line_fits_in_whatever_unit_that_takes() {
-        let of = |ns: [u64; 3]| {
-            let mut histogram = Histogram::default();
-            ns.into_iter().for_each(|ns| histogram.record(ns));
-            histogram
-        };
-        let line = |ns, unit| summary(&of(ns), unit);
-        let us = "count 3 us: avg 3,166 p50 13.1 p90 9,471 p99 9,471 p99.9 9,471 max 9,471";
-        let near = [13_000, 13_000, 9_471_000];
-        assert_eq!(line(near, Unit::Microseconds), us);
-        assert_eq!(line(near, Unit::Nanoseconds), us);
-        let ms = "count 3  ms: avg 37.4  p50 0.013  p90 111  p99 111  p99.9 111  max 112";
-        let far = [13_000, 13_000, 112_219_000];
-        assert_eq!(line(far, Unit::Microseconds), ms);
-        let mut many = of(far);
-        many.add_exact(12_345_678, 0, 0);
-        many.add(1, 12_345_678);
-        let ms = "count 12,345,681 ms: avg 0.00 p50 0.00 p90 0.00 p99 0.00 p99.9 0.00 max 112";
-        assert_eq!(summary(&many, Unit::Milliseconds), ms);
+    fn a_closing_line_that_is_too_wide_is_two() {
+        let mut histogram = Histogram::default();
+        histogram.add_exact(1_110_576, 17_900_000_000, 1_011_234_000);
+        histogram.add(200, 1_110_576);
+        let lines = summary(&histogram, Unit::Microseconds);
+        let expected = [
+            "count 1,110,576  us: avg 16.1  p50 50.2  p90 50.2  p99 50.2  p99.9 50.2",
+            "   max 1,011,234",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(summary(&histogram, Unit::Milliseconds).len(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::frame::Frame;
 use crate::heaviest::{Heavy, heaviest, in_view};
 use crate::model::{Profile, Sample, Waker};
 use crate::style::Style;
-use crate::text::{columns, percent, wrap};
+use crate::text::{columns, percent, sentence, wrap};
 use crate::units;
 
 /// How the list looks.
@@ -207,6 +207,15 @@ impl<W: Write> List<'_, W> {
         Ok(())
     }
 
+    /// A remark below the list, after an empty line.
+    fn note(&mut self, parts: [String; 2]) -> io::Result<()> {
+        writeln!(self.out)?;
+        for line in sentence(&parts, "", self.width) {
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
+    }
+
     fn rest(&mut self, rest: &[Heavy<'_>], all: u64) -> io::Result<()> {
         let weight = sum(rest.iter().map(Heavy::total));
         let (value, share) = (units::value(weight, self.unit), percent(weight, all));
@@ -216,10 +225,8 @@ impl<W: Write> List<'_, W> {
             true => "-f or -j",
             false => "-v shows stacks whole; -f or -j",
         };
-        writeln!(
-            self.out,
-            "\n… {n} more stack{plural}: {value}, {share} ({how} has all)"
-        )
+        let rest = format!("… {n} more stack{plural}: {value}, {share}");
+        self.note([rest, format!("({how} has all)")])
     }
 
     fn idle(&mut self, idle: &[&Sample]) -> io::Result<()> {
@@ -230,9 +237,7 @@ impl<W: Write> List<'_, W> {
         let value = units::value(sum(idle.iter().map(|sample| sample.total())), self.unit);
         let n = units::count(threads.len() as u64);
         let plural = if threads.len() == 1 { "" } else { "s" };
-        writeln!(
-            self.out,
-            "\n[idle] {value} in {n} thread{plural} with nothing to do (--idle show lists them)"
-        )
+        let idle = format!("[idle] {value} in {n} thread{plural} with nothing to do");
+        self.note([idle, "(--idle show lists them)".into()])
     }
 }

@@ -8,12 +8,17 @@ use std::path::{Path, PathBuf};
 use host::procs;
 use profile::escape::terminal;
 use profile::rank::Rank;
+use profile::text::{cut, cut_start};
 use profile::units;
 use serde_json::{Value, json};
 
 use crate::cgroups::{self, MOST_LISTED, directories, v1_mount};
 use crate::next;
 use crate::targets::cgroup2_mount;
+
+/// Columns of a group's name, and of its path.
+const NAME: usize = 32;
+const PATH: usize = 36;
 
 /// The accounts of all groups that have a quota, at one moment.
 #[derive(Default)]
@@ -157,13 +162,14 @@ impl UsedUp {
         self.path.starts_with(directory) || directory.starts_with(&self.path)
     }
 
-    /// Name of its directory without those above.
+    /// Name of its directory without those above, cut where it is long.
     pub fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
-        terminal(&name.to_string_lossy()).into_owned()
+        cut(&terminal(&name.to_string_lossy()), NAME)
     }
 
-    /// Two lines: `CPU quota of /sys/fs/cgroup/a` and `20.0 ms per 100 ms, used up in 18 of 24 periods`.
+    /// Two lines: `CPU quota of /sys/fs/cgroup/a` and `20.0 ms per 100 ms, used up in 18 of 24 periods`. The beginning of a long path
+    /// is cut.
     pub fn describe(&self) -> [String; 2] {
         let used_up = format!(
             "used up in {} of {}",
@@ -180,7 +186,7 @@ impl UsedUp {
             ),
         };
         [
-            format!("CPU quota of {}", terminal(&path)),
+            format!("CPU quota of {}", cut_start(&terminal(&path), PATH)),
             format!("{limit}{used_up}"),
         ]
     }

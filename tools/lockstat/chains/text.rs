@@ -7,7 +7,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, cut, sentence};
+use profile::text::{WIDTH, comm, cut, sentence};
 use profile::units;
 
 use super::{Chain, Link};
@@ -101,8 +101,8 @@ fn beginnings(groups: &[Group]) -> Table<'_> {
     for group in groups.iter().take(SHOWN) {
         let first = &group.links[0];
         let who = match group.threads {
-            1 => format!("{} {}", terminal(&first.waiter.comm), first.waiter.tid),
-            n => format!("{}, {n} chains", terminal(&first.waiter.comm)),
+            1 => format!("{} {}", comm(&first.waiter.comm), first.waiter.tid),
+            n => format!("{}, {n} chains", comm(&first.waiter.comm)),
         };
         let numbers = [units::duration(first.ns), units::count(group.waits)];
         table.fitted(numbers, move |room| {
@@ -137,8 +137,8 @@ fn lock(link: &Link) -> String {
 
 fn held(link: &Link, threads: usize) -> String {
     match &link.holder {
-        Some(task) if threads == 1 => format!("held by {} {}", terminal(&task.comm), task.tid),
-        Some(task) => format!("held by {}", terminal(&task.comm)),
+        Some(task) if threads == 1 => format!("held by {} {}", comm(&task.comm), task.tid),
+        Some(task) => format!("held by {}", comm(&task.comm)),
         None => "holder not recorded".into(),
     }
 }
