@@ -104,7 +104,7 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
 fn submitted(party: &Party) -> String {
     let ios = units::counted(party.ios, "I/Os");
     match (party.ios, party.read_bytes, party.written_bytes) {
-        (_, 0, 0) => format!("{ios}, no data of its own (write-back, flush, discard)"),
+        (_, 0, 0) => format!("{ios}, no data of its own (write-back/flush/discard)"),
         (0, 0, _) => "dirtied only, written by others".into(),
         (0, ..) => "not through a disk of this machine".into(),
         _ => ios,
@@ -184,7 +184,7 @@ mod tests {
             name(1, 0),
             pair(
                 "0 B",
-                "db 1, 1 I/O, no data of its own (write-back, flush, discard)"
+                "db 1, 1 I/O, no data of its own (write-back/flush/discard)"
             )
         );
         assert_eq!(

@@ -127,7 +127,7 @@ fn write_culprits(args: &Args, interval: &Interval, out: &mut impl Write) -> Res
     for culprit in interval.culprits.iter().take(TOP_CULPRITS) {
         let comm = comm(&culprit.comm);
         let who = match (culprit.tid, culprit.tgid) {
-            (0, _) => terminal(&culprit.comm).into_owned(),
+            (0, _) => format!("{comm} (not recorded)"),
             (tid, tgid) if tid == tgid => format!("{comm} (pid {tgid})"),
             (tid, tgid) => format!("{comm} (pid {tgid}, tid {tid})"),
         };

@@ -97,11 +97,7 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
         if !args.by_call {
             cells.push(who(row, names));
         }
-        table.fitted(cells, |room| match errors(row) {
-            errors if text::columns(&errors) <= room => errors,
-            // JSON has them all.
-            errors => format!("{} …", shorten(&errors, room.saturating_sub(2))),
-        });
+        table.fitted(cells, |room| fit(&errors(row), room));
     }
     let rest = rows.get(args.top..).unwrap_or_default();
     if !rest.is_empty() {
@@ -114,6 +110,20 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
         ]);
     }
     Ok(table.write(WIDTH, style, out)?)
+}
+
+/// As many errors as there is room for, the first one without its count where that has none; JSON has them all.
+fn fit(errors: &str, room: usize) -> String {
+    if text::columns(errors) <= room {
+        return errors.to_owned();
+    }
+    let room = room.saturating_sub(2);
+    let first = errors.split(',').next().unwrap_or_default();
+    let kept = match first.split_once(' ') {
+        Some((name, _)) if first.len() > room => cut(name, room),
+        _ => shorten(errors, room),
+    };
+    format!("{kept} …")
 }
 
 fn numbers(row: &Row) -> [String; 4] {

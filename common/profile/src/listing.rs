@@ -133,7 +133,7 @@ impl<W: Write> List<'_, W> {
             (1, Some(tid)) => format!(", tid {tid}"),
             (n, _) => format!(", {n} threads"),
         };
-        let value = units::value(total, self.unit);
+        let value = self.value(total);
         let share = percent(total, all);
         let comm = terminal(&task.comm);
         let mut heading = format!("{value}  {share}  {comm} (pid {pid}{threads})");
@@ -148,6 +148,14 @@ impl<W: Write> List<'_, W> {
             heading += &format!("  {} wait{plural}", units::count(stack.count));
         }
         heading
+    }
+
+    /// With its unit; how often something was seen is in numbers of that.
+    fn value(&self, value: u64) -> String {
+        match self.profile.values.first() {
+            Some(kind) if self.unit == "count" => units::counted(value, kind.name),
+            _ => units::value(value, self.unit),
+        }
     }
 
     fn waker(&mut self, waker: &Waker) -> io::Result<()> {
@@ -218,7 +226,7 @@ impl<W: Write> List<'_, W> {
 
     fn rest(&mut self, rest: &[Heavy<'_>], all: u64) -> io::Result<()> {
         let weight = sum(rest.iter().map(Heavy::total));
-        let (value, share) = (units::value(weight, self.unit), percent(weight, all));
+        let (value, share) = (self.value(weight), percent(weight, all));
         let n = units::count(rest.len() as u64);
         let plural = if rest.len() == 1 { "" } else { "s" };
         let how = match self.options.whole {

@@ -93,7 +93,7 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         Column::right("SHARE", 7),
         Column::right("WAITS", 10),
         Column::right("AVG", 8),
-        Column::left("REASON", 0),
+        Column::left("REASON (shares are of time not idle)", 0),
     ]);
     for (reason, line) in lines {
         let [time, share, waits, mean] = line.cells(percent(line.ns, all.ns));
