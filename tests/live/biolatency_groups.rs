@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use oracle::Step;
 use oracle::requests::{self, Class};
 
-use crate::biolatency::{disk as disk_of, groups, is_all, trace, unseen};
+use crate::biolatency::{assert_apart, disk as disk_of, groups, is_all, trace, unseen};
 use crate::biolatency_logged::{Logged, assert_inside, logged, logged_as, window};
 use crate::disk::{LoopDisk, fio, run};
 use crate::prelude::*;
@@ -40,12 +40,33 @@ fn submitters_have_what_they_submitted() {
         let own: Vec<&Value> = own.collect();
         is_all(&report, sum(own.iter().copied(), "count"), count);
         assert_eq!(own[0]["comm"], "dd");
+        let [reads] = &list(own[0], "by_op")[..] else {
+            panic!("more than reads: {report}")
+        };
+        let found = (&reads["op"], &reads["count"], &reads["sum_ns"]);
+        let group = (&"read".into(), &own[0]["count"], &own[0]["sum_ns"]);
+        assert_eq!(found, group);
     }
     let report = trace(&disk.name, "--comm no-such-name", || {
         read_blocks(&disk.path, 101);
     });
     assert_eq!(number(&groups(&report)[0], "count"), 0);
     assert_eq!(report["disks"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_groups_reads_and_writes_are_those_of_the_kernels_account() {
+    let _machine = Machine::alone();
+    let disk = LoopDisk::new(16);
+    let report = trace(&disk.name, "-D", || {
+        let options = "--rw=randrw --bs=4k --ioengine=psync --number_ios=997";
+        fio(&disk.path, options);
+    });
+    assert_apart(&report, &disk.name);
+    let [group] = &groups(&report)[..] else {
+        panic!("one disk: {report}")
+    };
+    assert_eq!(group["by_op"], report["by_op"]);
 }
 
 #[test]
