@@ -67,4 +67,13 @@ struct futex_wait {
 	__u8 pad[6];
 };
 
+static __always_inline void begin_futex_wait(struct futex_wait *futex, __u64 now)
+{
+	__builtin_memset(&futex->wait, 0, sizeof(futex->wait));
+	futex->wait.begin_ns = futex->wait.part_ns = now;
+	futex->phase = FUTEX_BLOCKED;
+	futex->requeued_ns = 0;
+	futex->restarts = 0;
+}
+
 #endif

@@ -24,7 +24,6 @@
 #include "waits.bpf.h"
 #include "wakers.bpf.h"
 
-#define EINTR 4
 #define EAGAIN 11
 #define ETIMEDOUT 110
 /* include/linux/errno.h, before the signal's delivery turns it into EINTR or another try. */
@@ -37,15 +36,6 @@ __u64 futex_events = 0;
 __u64 futex_compat_tasks = 0;
 /* User space has attached those. */
 __u32 futex_compat_calls = 0;
-
-static __always_inline void begin_futex_wait(struct futex_wait *futex, __u64 now)
-{
-	__builtin_memset(&futex->wait, 0, sizeof(futex->wait));
-	futex->wait.begin_ns = futex->wait.part_ns = now;
-	futex->phase = FUTEX_BLOCKED;
-	futex->requeued_ns = 0;
-	futex->restarts = 0;
-}
 
 /* Decodes the call that the thread sleeps in; a restarted one has kept its arguments. */
 static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task_struct *task, bool is_current)

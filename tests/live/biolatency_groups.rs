@@ -40,7 +40,7 @@ fn submitters_have_what_they_submitted() {
         let own: Vec<&Value> = own.collect();
         is_all(&report, sum(own.iter().copied(), "count"), count);
         assert_eq!(own[0]["comm"], "dd");
-        let [reads] = &list(own[0], "by_op")[..] else {
+        let [reads] = list(own[0], "by_op") else {
             panic!("more than reads: {report}")
         };
         let found = (&reads["op"], &reads["count"], &reads["sum_ns"]);
@@ -63,7 +63,7 @@ fn a_groups_reads_and_writes_are_those_of_the_kernels_account() {
         fio(&disk.path, options);
     });
     assert_apart(&report, &disk.name);
-    let [group] = &groups(&report)[..] else {
+    let [group] = groups(&report) else {
         panic!("one disk: {report}")
     };
     assert_eq!(group["by_op"], report["by_op"]);

@@ -23,8 +23,9 @@ use stacks::StackTable;
 use symbols::Origin;
 
 use crate::lockstat::args::Args;
-use crate::lockstat::harvest::{Ended, Harvest, Names};
+use crate::lockstat::harvest::{Ended, Harvest};
 use crate::lockstat::losses::Ledger;
+use crate::lockstat::names::Names;
 use crate::lockstat::report::Interval;
 use crate::lockstat::row::Side;
 use crate::lockstat::setup::{self, FutexHooks};

@@ -18,25 +18,13 @@ use plain::Plain;
 use profile::model::Task;
 use profile::rank::Rank;
 use stacks::StackTable;
-use symbols::places::Places;
 
-use crate::lockstat::chains::{self, Chain, Chains, Labels};
-use crate::lockstat::futex::{Class, Rules};
-use crate::lockstat::kernel::{self, symbols::Symbols};
+use crate::lockstat::chains::{self, Chain, Labels};
+use crate::lockstat::kernel;
 use crate::lockstat::merge;
+use crate::lockstat::names::Names;
 use crate::lockstat::row::{For, Holder, HolderKind, Identity, LockName, LockRow, Waiter};
 use crate::lockstat::user::{self, LeftOut};
-
-/// What names locks.
-#[derive(Default)]
-pub(crate) struct Names {
-    pub(crate) symbols: Symbols,
-    pub(crate) places: Places,
-    /// Classes of programs' locks that are shown even where threads wait for work.
-    pub(crate) classes: Vec<Class>,
-    pub(crate) rules: Rules,
-    pub(crate) chains: Chains,
-}
 
 /// An interval that is over.
 pub(crate) struct Ended {

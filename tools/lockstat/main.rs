@@ -23,6 +23,7 @@ mod kernel;
 mod known;
 mod losses;
 mod merge;
+mod names;
 mod next;
 mod now;
 mod report;

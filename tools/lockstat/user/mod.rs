@@ -20,9 +20,9 @@ use crate::lockstat::chains::{Label, Labels};
 use crate::lockstat::futex::{
     self, BY_NAME, Class, Evidence, Role, Rules, Verdict, calls, classify,
 };
-use crate::lockstat::harvest::Names;
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
+use crate::lockstat::names::Names;
 use crate::lockstat::row::{For, Identity, LockRow, Side};
 use identity::Lock;
 use idle::{Depth, Seen};

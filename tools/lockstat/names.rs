@@ -1,0 +1,18 @@
+//! What names locks, over all intervals of a run.
+
+use symbols::places::Places;
+
+use crate::lockstat::chains::Chains;
+use crate::lockstat::futex::{Class, Rules};
+use crate::lockstat::kernel::symbols::Symbols;
+
+/// What names locks.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) symbols: Symbols,
+    pub(crate) places: Places,
+    /// Classes of programs' locks that are shown even where threads wait for work.
+    pub(crate) classes: Vec<Class>,
+    pub(crate) rules: Rules,
+    pub(crate) chains: Chains,
+}
