@@ -18,6 +18,9 @@ struct task_struct___pre_5_16 {
 struct cgroup___pre_6_1 {
 	u64 ancestor_ids[0];
 };
+struct cfs_rq___pre_5_19 {
+	u64 throttled_clock_task_time;
+};
 #pragma clang attribute pop
 
 /* User registers of a thread inside the kernel, to be read by helpers. dd6e10fbd9fb (5.15) added the helper; before, they
@@ -104,6 +107,26 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	if (bpf_core_field_exists(task->se.cfs_rq))
 		return BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
 	return false;
+}
+
+/* The run queue above a task that the kernel does not throttle by itself: it may come to stand still while the task waits. */
+static __always_inline struct cfs_rq *queue_above(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled) || !bpf_core_field_exists(task->se.cfs_rq))
+		return NULL;
+	return BPF_CORE_READ(task, se.cfs_rq);
+}
+
+/* Time that it has stood still for want of quota, by a clock of its own, counted when it goes on. 64eaf50731ac (5.19) has the new name. */
+static __always_inline __u64 stood_still_of(struct cfs_rq *queue)
+{
+	struct cfs_rq___pre_5_19 *old = (void *)queue;
+
+	if (bpf_core_field_exists(queue->throttled_clock_pelt_time))
+		return BPF_CORE_READ(queue, throttled_clock_pelt_time);
+	if (bpf_core_field_exists(old->throttled_clock_task_time))
+		return BPF_CORE_READ(old, throttled_clock_task_time);
+	return 0;
 }
 
 /* How often it has left a CPU: the same number means the same stay, or the same absence. */

@@ -220,6 +220,7 @@ struct rq {
 
 struct cfs_rq {
 	int throttle_count;
+	u64 throttled_clock_pelt_time;
 	struct rq *rq;
 };
 
@@ -305,6 +306,7 @@ struct task_struct {
 	int on_cpu;
 	int on_rq;
 	struct sched_entity se;
+	struct task_group *sched_task_group;
 	struct mm_struct *mm;
 	unsigned int in_iowait : 1;
 	unsigned int in_memstall : 1;
@@ -334,6 +336,19 @@ struct task_struct {
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+};
+
+struct cfs_bandwidth {
+	u64 quota;
+	int nr_periods;
+	int nr_throttled;
+	u64 throttled_time;
+};
+
+struct task_group {
+	struct cgroup_subsys_state css;
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
 };
 
 struct blkcg {

@@ -26,6 +26,9 @@ struct slice {
 	__u32 tgid;
 };
 
+/* In place of a thread: the quota that a wait was for. */
+#define QUOTA_TID (~0U)
+
 /* What ran on a CPU lately, a ring. */
 struct cpu_history {
 	__u64 last_switch_ns;

@@ -30,6 +30,10 @@ struct member {
 	__u64 switches;
 	/* For how long it had waited when the window closed, if that wait is over; else 0. */
 	__u64 outlasted_ns;
+	/* The run queue that the wait began in where that may be throttled as a whole, else 0. */
+	__u64 queue;
+	/* For how long that had stood still by then, or WITHOUT_QUOTA. */
+	__u64 stood_still;
 };
 
 /* A process, thread, CPU or cgroup. */
@@ -46,6 +50,7 @@ struct group_id {
 #include "culprits.bpf.h"
 #include "queue_clock.bpf.h"
 #include "queue_open.bpf.h"
+#include "quotas.bpf.h"
 #include "switches.bpf.h"
 
 enum group_by {
@@ -96,7 +101,8 @@ struct slow_wait {
 	__u32 prev_tid;
 	/* Nobody was on the CPU. A thread ID of 0 does not tell: tasks outside the tool's PID namespace have it, too. */
 	__u32 prev_idle;
-	__u32 pad;
+	/* Whoever was on the CPU had no part in it. */
+	__u32 without_quota;
 	__u8 comm[16];
 	__u8 prev_comm[16];
 };
@@ -109,6 +115,9 @@ const struct slow_wait *unused_slow_wait __attribute__((unused));
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
 	member->unseen = origin != MEMBER_FORKED;
+	/* Whoever is found is looked at with all others, at an edge or after a move. */
+	if (origin != MEMBER_FOUND)
+		note_quotas(task, true);
 }
 
 static __always_inline struct runqlat_totals *totals_here(void)
@@ -168,7 +177,7 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 	slow->prev_tgid = tgid_of(targets.pid_namespace, prev);
 	slow->prev_tid = tid_of(targets.pid_namespace, prev);
 	slow->prev_idle = BPF_CORE_READ(prev, pid) == 0;
-	slow->pad = 0;
+	slow->without_quota = was_without_quota(member, next);
 	bpf_core_read(&slow->comm, sizeof(slow->comm), &next->comm);
 	bpf_core_read(&slow->prev_comm, sizeof(slow->prev_comm), &prev->comm);
 	bpf_ringbuf_submit(slow, 0);
@@ -197,6 +206,7 @@ static __always_inline void begin_wait(struct member *member, struct task_struct
 	member->runnable_ns = now;
 	member->cause = cause;
 	member->unseen = 0;
+	begin_without_quota(member, task);
 }
 
 static __always_inline void made_runnable(struct task_struct *task)
@@ -253,7 +263,10 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 		add_to_whole(now_epoch, 0, wait_ns);
 	else
 		add_to_group_of(now_epoch, next, wait_ns);
-	blame_history(cpu, prev, now_epoch, since, now);
+	if (was_without_quota(member, next))
+		blame(now_epoch, QUOTA_TID, 0, wait_ns, NULL);
+	else
+		blame_history(cpu, prev, now_epoch, since, now);
 	if (config.slower_ns && wait_ns >= config.slower_ns)
 		send_slow_wait(member, prev, next, wait_ns, now);
 }
@@ -271,6 +284,9 @@ static __always_inline void leave_cpu(struct task_struct *task, bool runnable, _
 	drop_stale_wait(member, task, now);
 	if (runnable)
 		begin_wait(member, task, CAUSE_PREEMPTED, now);
+	else
+		/* The last that is seen of a group may be its end. */
+		note_quotas(task, false);
 }
 
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next,
@@ -326,6 +342,7 @@ int open_waits(struct bpf_iter__task *ctx)
 	member->switches = switches;
 	member->cause = CAUSE_WAKEUP;
 	member->unseen = !since;
+	begin_without_quota(member, task);
 	return 0;
 }
 

@@ -12,7 +12,7 @@ use crate::runqlat::quota;
 
 /// `1,159 waits for a CPU in 3.00 s, 233 ms of thread time; p50 11.0 us p99 3.87 ms; 46% behind app 27621`, in as many lines as it
 /// takes; none where nothing was looked at.
-pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
+pub(crate) fn answer(interval: &Interval) -> Vec<String> {
     if !was_looked_at(interval) {
         return Vec::new();
     }
@@ -23,7 +23,7 @@ pub(crate) fn answer(args: &Args, interval: &Interval) -> Vec<String> {
         parts.push(format!("p50 {p50} p99 {p99}"));
     }
     // Nobody is waited behind for a quota.
-    if quota::at_fault(args, interval).is_none() {
+    if !quota::is_at_fault(interval) {
         parts.extend(behind(interval, all.sum()));
     }
     sentence(&parts, ";", WIDTH)
@@ -76,7 +76,7 @@ fn behind(interval: &Interval, sum_ns: u64) -> Option<String> {
 
 /// The line of the command that looks further: at the quota, at whom others waited behind, or where nobody waited for long, at other waits.
 pub(crate) fn next(args: &Args, interval: &Interval) -> String {
-    if let Some(quota) = quota::at_fault(args, interval) {
+    if let Some(quota) = quota::at_fault(interval) {
         return quota::next(args, quota);
     }
     // A hundredth of the time is worth a look.

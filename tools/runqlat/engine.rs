@@ -19,14 +19,14 @@ use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
 use session::closing::{self, Closing};
 use session::progress::State;
-use session::quotas::Quotas;
 use session::sampling::{Collector, Sampling};
 use session::{Options, Setup, Tool};
 
 use crate::runqlat::args::{Args, Group};
 use crate::runqlat::harvest::{self, Interval};
 use crate::runqlat::windows::{GATED, Sums};
-use crate::runqlat::{quota, report, slow};
+use crate::runqlat::quota::Quotas;
+use crate::runqlat::{report, slow};
 
 /// The tool at work.
 pub struct Runqlat<'a> {
@@ -119,8 +119,7 @@ impl<'a> Runqlat<'a> {
     pub fn harvest(&mut self, window: Edges) -> Result<Interval> {
         let sums = std::mem::take(&mut self.sums);
         let mut interval = sums.interval((&self.skel, &self.counters), window)?;
-        let before = std::mem::replace(&mut self.quotas, quota::accounts(&self.args.targets));
-        interval.quotas = quota::used_up(&self.args.targets, &self.quotas, &before);
+        interval.quotas = self.quotas.used_up(&self.skel)?;
         Ok(interval)
     }
 
@@ -145,7 +144,7 @@ impl Windowed for Runqlat<'_> {
 
     fn prepare(&mut self, _length_ns: Option<u64>, first: bool) -> Result<()> {
         if first {
-            self.quotas = quota::accounts(&self.args.targets);
+            self.quotas.look(&self.skel)?;
         }
         if self.is_limited() {
             self.take_stock()?;
@@ -200,7 +199,9 @@ impl Collector for Runqlat<'_> {
         slow::print(self.args, &self.slow_waits, &mut io::stdout().lock())?;
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
-        self.reseeding.follow(moves, seed)?;
+        if self.reseeding.follow(moves, seed)? {
+            iterate::run(self.skel.links.read_quotas.as_ref())?;
+        }
         harvest::progress(&self.skel, &self.counters)
     }
 

@@ -21,6 +21,7 @@ use session::progress::State;
 use session::quotas::UsedUp;
 
 use crate::runqlat::args::{Args, Group};
+use crate::runqlat::quota::{self, WithoutQuota};
 
 /// A task that others waited behind.
 pub struct Culprit {
@@ -55,8 +56,10 @@ pub struct Interval {
     pub end_ns: u64,
     /// By id; a single one unless grouping was asked for.
     pub waits: Vec<Waits<group_id>>,
-    /// Most time caused first.
+    /// Most time caused first, by waits that were not for want of quota.
     pub culprits: Vec<Culprit>,
+    /// Waits that were behind nobody.
+    pub without_quota: WithoutQuota,
     /// Groups of those asked for whose CPU quota was used up.
     pub quotas: Vec<UsedUp>,
     /// Longest first.
@@ -110,6 +113,8 @@ pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit
 fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
     match comm_text(&culprit.comm) {
         _ if tid == 0 => "[earlier]".into(),
+        // A row of its own in the end.
+        _ if tid == quota::TID => "".into(),
         unknown if unknown.is_empty() => comm_of(tid).unwrap_or_else(|| "[exited]".into()),
         comm => comm,
     }
@@ -158,7 +163,7 @@ pub(crate) fn progress(skel: &RunqlatSkel<'_>, counters: &Counters) -> Result<St
 }
 
 /// Counters of what was not counted.
-pub(crate) const LOSSES: [Words; 6] = [
+pub(crate) const LOSSES: [Words; 7] = [
     ("groups_full", "groups_full", "waits: too many groups"),
     ("buckets_full", "buckets_full", "waits: table full"),
     (
@@ -166,6 +171,7 @@ pub(crate) const LOSSES: [Words; 6] = [
         "culprits_full",
         "tasks waited behind: table full",
     ),
+    ("quotas_full", "quotas_full", "groups with a CPU quota: table full"),
     (
         "losses.slow_ring_full",
         "slow_ring_full",

@@ -1,73 +1,100 @@
 //! CPU quotas: who waits for one waits behind no neighbour.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Result;
+use bpf::runqlat::RunqlatSkel;
+use bpf::runqlat::types::{quota, quota_account};
+use loader::{iterate, maps};
 use profile::units;
 use session::next::Step;
-use session::quotas::{Quotas, UsedUp};
-use session::targets::Targets;
+use session::quotas::{Account, Names, UsedUp};
 
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::Interval;
 
-/// The accounts of groups that [`used_up`] can name, which takes a file of each.
-pub(crate) fn accounts(targets: &Targets) -> Quotas {
-    let tids = ids(targets);
-    match (&targets.cgroup, targets.comm.is_some()) {
-        _ if targets.kernel_threads => Quotas::default(),
-        (None, _) if !tids.is_empty() => Quotas::take_above(&tids),
-        (None, true) => Quotas::default(),
-        _ => Quotas::take(),
+/// In place of the thread that a wait was behind; the BPF side's.
+pub(crate) const TID: u32 = u32::MAX;
+
+/// Waits that were for a quota, for some of their time at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WithoutQuota {
+    /// Number of them.
+    pub waits: u64,
+    /// Their length, ns.
+    pub sum_ns: u64,
+}
+
+/// Accounts of the groups that targets are in, or have been.
+#[derive(Default)]
+pub(crate) struct Quotas {
+    /// At the last look.
+    accounts: HashMap<u64, Account>,
+    names: Names,
+}
+
+impl Quotas {
+    /// Looks at them. Returns what was spent since the last look, by the group's ID; of a group that targets came into meanwhile, since
+    /// then.
+    pub(crate) fn look(&mut self, skel: &RunqlatSkel<'_>) -> Result<Vec<(u64, Account)>> {
+        iterate::run(skel.links.read_quotas.as_ref())?;
+        let entries = maps::entries::<u64, quota>(&skel.maps.quotas)?;
+        let spent = entries.into_iter().filter_map(|(id, quota)| {
+            let now = account(&quota.now);
+            let before = self.accounts.insert(id, now);
+            let spent = now.since(before.unwrap_or_else(|| account(&quota.began)))?;
+            Some((id, spent))
+        });
+        Ok(spent.collect())
+    }
+
+    /// Those that were used up since the last look.
+    pub(crate) fn used_up(&mut self, skel: &RunqlatSkel<'_>) -> Result<Vec<UsedUp>> {
+        let spent = self.look(skel)?;
+        Ok(self.names.used_up(spent))
     }
 }
 
-/// Groups that those asked for are in, which of `now` were used up since `before`.
-pub(crate) fn used_up(targets: &Targets, now: &Quotas, before: &Quotas) -> Vec<UsedUp> {
-    let mut used_up = now.used_up_since(before);
-    let tids = ids(targets);
-    used_up.retain(|group| match &targets.cgroup {
-        Some(directory) => group.is_related(directory),
-        None => tids.is_empty() || tids.iter().any(|tid| group.holds(*tid)),
-    });
-    used_up
-}
-
-/// Processes and threads asked for; a command begins where this tool is.
-fn ids(targets: &Targets) -> Vec<u32> {
-    match targets.command.is_empty() {
-        true => targets.pids.iter().chain(&targets.tids).copied().collect(),
-        false => vec![std::process::id()],
+fn account(account: &quota_account) -> Account {
+    Account {
+        periods: account.periods,
+        used_up: account.used_up,
+        throttled_ns: account.throttled_ns,
     }
 }
 
-/// The group whose quota is what threads waited for: it stood still for most of their waits' time, or where
-/// threads of it were asked for, in most of its periods. Several of them wait while one run queue stands still.
-pub(crate) fn at_fault<'a>(args: &Args, interval: &'a Interval) -> Option<&'a UsedUp> {
+/// The group whose quota is what threads waited for, most of the time.
+pub(crate) fn at_fault(interval: &Interval) -> Option<&UsedUp> {
+    interval.quotas.first().filter(|_| is_at_fault(interval))
+}
+
+/// Looks whether most of the time was waited for quota, whoever's.
+pub(crate) fn is_at_fault(interval: &Interval) -> bool {
     let groups = interval.waits.iter();
     let waited_ns: u64 = groups.map(|waits| waits.histogram.sum()).sum();
-    let throttled_ns: u64 = interval.quotas.iter().map(|one| one.throttled_ns).sum();
-    let first = interval.quotas.first().filter(|_| waited_ns > 0)?;
-    let targets = &args.targets;
-    let has_ids = !targets.pids.is_empty() || !targets.tids.is_empty();
-    let is_chosen = has_ids || targets.cgroup.is_some() || !targets.command.is_empty();
-    let length_ns = interval.end_ns - interval.start_ns;
-    let is_most = throttled_ns > 0 && throttled_ns >= waited_ns / 2;
-    let is_usual = 2 * first.used_up >= first.periods && first.throttled_ns >= length_ns / 10;
-    (is_most || is_chosen && is_usual).then_some(first)
+    let without_ns = interval.without_quota.sum_ns;
+    without_ns > 0 && without_ns >= waited_ns / 2
 }
 
-/// Writes what is known of the first group, if there is one.
-pub(crate) fn write(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
-    let Some(quota) = interval.quotas.first() else {
+/// Writes what is known of the first group, if any wait was for want of quota.
+pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
+    let without = interval.without_quota;
+    if without.waits == 0 {
         return Ok(());
+    }
+    let who = match is_at_fault(interval) {
+        true => "threads waited",
+        false => "some waits are",
+    };
+    let Some(quota) = interval.quotas.first() else {
+        writeln!(out, "{who} for want of CPU quota of a group that is not seen from here:")?;
+        let waits = units::counted(without.waits, "waits");
+        return Ok(writeln!(out, "  {waits}, {}", units::thread_time(without.sum_ns))?);
     };
     let [whose, how] = quota.describe();
     let time = units::duration(quota.throttled_ns);
-    match at_fault(args, interval) {
-        Some(_) => writeln!(out, "threads waited for want of {whose}:")?,
-        None => writeln!(out, "some waits are for want of {whose}:")?,
-    }
+    writeln!(out, "{who} for want of {whose}:")?;
     writeln!(out, "  {how}, {time} in all")?;
     match interval.quotas.len() {
         1 => Ok(()),

@@ -62,8 +62,8 @@ pub(crate) fn write(
 }
 
 pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
-    quota::write(args, interval, out)?;
-    for line in answer::answer(args, interval) {
+    quota::write(interval, out)?;
+    for line in answer::answer(interval) {
         writeln!(out, "{line}")?;
     }
     let cgroups = if args.group() == Group::Cgroup {
@@ -91,7 +91,7 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
     if let Some(estimates) = &interval.estimates {
         writeln!(out, "{}", estimates.describe("waits"))?;
     }
-    write_culprits(args, interval, out)?;
+    write_culprits(interval, out)?;
     for open in interval.open.iter().take(TOP_OPEN) {
         writeln!(
             out,
@@ -111,13 +111,13 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
     Ok(writeln!(out, "\n{}\n", answer::next(args, interval))?)
 }
 
-fn write_culprits(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
+fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     if interval.culprits.is_empty() {
         return Ok(());
     }
-    let title = match quota::at_fault(args, interval) {
-        Some(_) => "RAN MEANWHILE",
-        None => "WAITED BEHIND",
+    let title = match quota::is_at_fault(interval) {
+        true => "RAN MEANWHILE",
+        false => "WAITED BEHIND",
     };
     let mut table = Table::new([
         Column::right("TIME", 10),
@@ -160,7 +160,7 @@ fn label(
 }
 
 /// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […], "quotas": […],
-/// "still_waiting": […], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since the start of the run.
+/// "without_quota": {"waits", "sum_ns"}, "still_waiting": […], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since the start of the run.
 fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
         .waits
@@ -189,6 +189,10 @@ fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
         "groups": groups,
         "behind": behind,
         "quotas": quotas,
+        "without_quota": {
+            "waits": interval.without_quota.waits,
+            "sum_ns": interval.without_quota.sum_ns,
+        },
         "still_waiting": open,
         "under_way_at_start": interval.under_way_at_start,
         "losses": interval.losses.to_json(),

@@ -10,11 +10,13 @@ use session::quotas::UsedUp;
 use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::{Culprit, Interval, OpenWait};
+use crate::runqlat::quota::WithoutQuota;
 use crate::runqlat::report::write_human;
 
 const MS: u64 = 1_000_000;
 
-fn interval(throttled_ns: u64) -> Interval {
+/// Ten waits of 80 ms, some of them for want of quota.
+fn interval(without_ns: u64) -> Interval {
     let mut histogram = Histogram::default();
     (0..10).for_each(|_| histogram.record(80 * MS));
     let quota = UsedUp {
@@ -23,7 +25,7 @@ fn interval(throttled_ns: u64) -> Interval {
         period_ns: 100 * MS,
         periods: 24,
         used_up: 18,
-        throttled_ns,
+        throttled_ns: 400 * MS,
         ..UsedUp::default()
     };
     let culprit = Culprit {
@@ -41,6 +43,10 @@ fn interval(throttled_ns: u64) -> Interval {
             histogram,
         }],
         culprits: vec![culprit],
+        without_quota: WithoutQuota {
+            waits: without_ns / (80 * MS),
+            sum_ns: without_ns,
+        },
         quotas: vec![quota],
         ..Interval::default()
     }
@@ -66,16 +72,26 @@ fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
     assert!(found.contains(titles), "{found}");
     let next = "profile -p 7 10   # what uses up the quota\n";
     assert!(found.contains(next), "{found}");
-    let of_several = text("-p 7", &interval(399 * MS));
-    assert!(of_several.starts_with("threads waited for"), "{of_several}");
-    let rare = text("-p 7", &interval(99 * MS));
-    assert!(rare.starts_with("some waits are for"), "{rare}");
-    let other = text("", &interval(399 * MS));
+    let other = text("", &interval(320 * MS));
     assert!(other.starts_with("some waits are for want of CPU quota of /cg/pod:\n"));
     let titles = "      TIME     WAITS  WAITED BEHIND\n";
     assert!(other.contains(titles), "{other}");
     assert!(other.contains(";\n  88% behind neighbour "), "{other}");
     assert!(other.contains("# what neighbour runs\n"), "{other}");
+    let none = text("-p 7", &interval(0));
+    assert!(none.starts_with("10 waits for a CPU in"), "{none}");
+}
+
+#[test]
+fn a_quota_whose_group_cannot_be_seen_is_said_to_be_one() {
+    let mut interval = interval(400 * MS);
+    interval.quotas.clear();
+    let found = text("-p 7", &interval);
+    let head = "threads waited for want of CPU quota of a group that is not seen from here:
+  5 waits, 400 ms of thread time
+10 waits for a CPU in 1.00 s, ";
+    assert!(found.starts_with(head), "{found}");
+    assert!(!found.contains("% behind"), "{found}");
 }
 
 #[test]

@@ -40,8 +40,11 @@ fn cause(wait: &slow_wait) -> &'static str {
     }
 }
 
-/// Who was on that CPU. Nobody, as often as not: then the CPU took its time to wake up.
+/// Who was on that CPU, if the wait was for the CPU. Nobody, as often as not: then the CPU took its time to wake up.
 fn behind(wait: &slow_wait) -> String {
+    if wait.without_quota != 0 {
+        return "CPU quota".into();
+    }
     if wait.prev_idle != 0 {
         return "idle".into();
     }
@@ -84,6 +87,7 @@ fn write_json(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
         "cause": cause(wait),
         "wait_ns": wait.wait_ns,
         "behind": behind,
+        "without_quota": wait.without_quota != 0,
     }});
     Ok(writeln!(out, "{line}")?)
 }
@@ -116,5 +120,8 @@ mod tests {
         (wait.prev_idle, wait.prev_tid, wait.prev_tgid) = (0, 7, 7);
         let task = line(&wait);
         assert!(task.ends_with(" behind swapper/1 7\n"), "{task}");
+        wait.without_quota = 1;
+        let quota = line(&wait);
+        assert!(quota.ends_with(" behind CPU quota\n"), "{quota}");
     }
 }

@@ -11,6 +11,7 @@ use loader::counters::Counters;
 use profile::rank::Rank;
 
 use crate::runqlat::harvest::{self, Culprit, Interval};
+use crate::runqlat::quota::{self, WithoutQuota};
 
 /// What events run, and what is detached between windows.
 pub(crate) const GATED: [&str; 4] = [
@@ -85,12 +86,14 @@ impl Sums {
         let scale = self.groups.scale(elapsed_ns);
         let (mut waits, estimates) = self.groups.finish(elapsed_ns);
         waits.rank_by_key(|waits| waits.id.id);
-        let culprits = ranked(self.culprits.drain().map(|(_, caused)| caused), scale);
+        let mut culprits = ranked(self.culprits.drain().map(|(_, caused)| caused), scale);
+        let without_quota = without_quota(&mut culprits);
         Ok(Interval {
             start_ns,
             end_ns,
             waits,
             culprits,
+            without_quota,
             quotas: Vec::new(),
             open: harvest::open_waits(skel)?,
             under_way_at_start: harvest::totals(skel)?.under_way_at_start,
@@ -98,6 +101,16 @@ impl Sums {
             estimates,
         })
     }
+}
+
+/// Takes out what no task has caused.
+fn without_quota(culprits: &mut Vec<Culprit>) -> WithoutQuota {
+    let place = culprits.iter().position(|one| one.tid == quota::TID);
+    let quota = place.map(|place| culprits.remove(place));
+    quota.map_or_else(WithoutQuota::default, |quota| WithoutQuota {
+        waits: quota.waits,
+        sum_ns: quota.caused_ns,
+    })
 }
 
 /// What all have caused in the interval, the most first.
@@ -146,6 +159,16 @@ mod tests {
         let found = ranked(sums.culprits.drain().map(|(_, caused)| caused), 1.0);
         assert_eq!((found.len(), found[0].waits.abs_diff(246) <= 1), (1, true));
         assert!(found[0].caused_ns.abs_diff(246_000) <= 1);
+    }
+
+    #[test]
+    fn waits_for_quota_are_behind_nobody() {
+        let mut culprits = vec![one_wait(7), one_wait(quota::TID), one_wait(8)];
+        let without = without_quota(&mut culprits);
+        assert_eq!((without.waits, without.sum_ns), (1, 1_000));
+        let tids: Vec<u32> = culprits.iter().map(|one| one.tid).collect();
+        assert_eq!(tids, [7, 8]);
+        assert_eq!(without_quota(&mut culprits), WithoutQuota::default());
     }
 
     #[test]

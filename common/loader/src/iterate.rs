@@ -12,16 +12,17 @@ pub struct Reseeding {
 }
 
 impl Reseeding {
-    /// `moves`: the BPF side's count of moves; `seed`: its iterator over all tasks.
+    /// `moves`: the BPF side's count of moves; `seed`: its iterator over all tasks. Returns whether there were some.
     ///
     /// # Errors
     ///
     /// As for [`run`].
-    pub fn follow(&mut self, moves: u64, seed: Option<&Link>) -> Result<()> {
-        if std::mem::replace(&mut self.seen, moves) != moves {
+    pub fn follow(&mut self, moves: u64, seed: Option<&Link>) -> Result<bool> {
+        let have_moved = std::mem::replace(&mut self.seen, moves) != moves;
+        if have_moved {
             run(seed)?;
         }
-        Ok(())
+        Ok(have_moved)
     }
 }
 

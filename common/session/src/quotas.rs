@@ -1,7 +1,7 @@
 //! CPU quotas of control groups, and which were used up in an interval.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use profile::text::{cut, cut_start};
 use profile::units;
 use serde_json::{Value, json};
 
-use crate::cgroups::{self, MOST_LISTED, directories, v1_mount};
+use crate::cgroups::{self, MOST_LISTED, by_id, directories, v1_mount};
 use crate::next;
 use crate::targets::cgroup2_mount;
 
@@ -30,12 +30,26 @@ pub struct Quotas {
     is_whole: bool,
 }
 
-/// `cpu.stat`, since the group was made.
+/// `cpu.stat`, since the group was made, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Account {
-    periods: u64,
-    used_up: u64,
-    throttled_ns: u64,
+pub struct Account {
+    /// Periods in which it ran.
+    pub periods: u64,
+    /// Those in which the quota was used up.
+    pub used_up: u64,
+    /// Time that its run queues, one a CPU, stood still for that, ns.
+    pub throttled_ns: u64,
+}
+
+impl Account {
+    /// The difference; `None`: not the same group's.
+    pub fn since(self, before: Self) -> Option<Self> {
+        Some(Self {
+            periods: self.periods.saturating_sub(before.periods),
+            used_up: self.used_up.checked_sub(before.used_up)?,
+            throttled_ns: self.throttled_ns.saturating_sub(before.throttled_ns),
+        })
+    }
 }
 
 /// A group whose quota did not suffice.
@@ -62,51 +76,21 @@ pub struct UsedUp {
 impl Quotas {
     /// Reads them, of v1 and of v2, of 4,096 groups each at most.
     pub fn take() -> Self {
-        let mut none = Self::none();
-        let lists: Vec<Vec<PathBuf>> = none
-            .roots()
-            .map(|(root, _)| directories(root, MOST_LISTED))
-            .collect();
-        none.is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
-        // Most have never had a quota: nothing of these is kept.
-        none.with(lists.into_iter().flatten(), |account| account.periods > 0)
-    }
-
-    /// The same of the groups only that hold one of these threads now: one that a thread enters later is not known before the next
-    /// look.
-    pub fn take_above(tids: &[u32]) -> Self {
-        let none = Self::none();
-        let mut paths = HashSet::new();
-        for tid in tids {
-            let lines = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
-            for (root, controller) in none.roots() {
-                let own = cgroups::of(&lines, controller, root).unwrap_or_default();
-                let above = own.ancestors().take_while(|path| path.starts_with(root));
-                paths.extend(above.map(Path::to_owned));
-            }
-        }
-        none.with(paths.into_iter(), |_| true)
-    }
-
-    fn none() -> Self {
-        Self {
+        let mut quotas = Self {
             v1: v1_mount("cpu"),
             v2: cgroup2_mount().map(PathBuf::from),
             ..Self::default()
-        }
-    }
-
-    /// Mounts with what `/proc/PID/cgroup` calls them.
-    fn roots(&self) -> impl Iterator<Item = (&Path, &'static str)> {
-        let v1 = self.v1.as_deref().map(|root| (root, "cpu"));
-        v1.into_iter()
-            .chain(self.v2.as_deref().map(|root| (root, "")))
-    }
-
-    fn with(mut self, paths: impl Iterator<Item = PathBuf>, is_kept: fn(&Account) -> bool) -> Self {
-        let accounts = paths.filter_map(|path| Some((account(&path).filter(is_kept)?, path)));
-        self.accounts = accounts.map(|(account, path)| (path, account)).collect();
-        self
+        };
+        let roots = quotas.v1.iter().chain(&quotas.v2);
+        let lists: Vec<Vec<PathBuf>> = roots.map(|root| directories(root, MOST_LISTED)).collect();
+        quotas.is_whole = lists.iter().all(|list| list.len() < MOST_LISTED);
+        // Most have never had a quota: nothing of these is kept.
+        let accounts = lists.into_iter().flatten().filter_map(|path| {
+            let account = account(&path).filter(|account| account.periods > 0)?;
+            Some((path, account))
+        });
+        quotas.accounts = accounts.collect();
+        quotas
     }
 
     /// Those that were used up between `before` and now, the longest first.
@@ -118,48 +102,85 @@ impl Quotas {
             .filter_map(|(path, now)| {
                 // A group that is new began at 0, unless it was there and not read.
                 let began = Some(&zero).filter(|_| before.is_whole);
-                self.used_up(path, now, before.accounts.get(path).or(began)?)
+                let spent = now.since(*before.accounts.get(path).or(began)?)?;
+                let root = self.v1.as_ref().filter(|root| path.starts_with(root));
+                let is_v2 = root.is_none();
+                UsedUp::of(path, (root.or(self.v2.as_ref())?, is_v2), spent)
             })
             .collect();
-        found.rank_by_key(|group| (Reverse(group.throttled_ns), group.path.clone()));
+        longest_first(&mut found);
         found
-    }
-
-    fn used_up(&self, path: &Path, now: &Account, before: &Account) -> Option<UsedUp> {
-        let used_up = now.used_up.checked_sub(before.used_up)?;
-        let root = self.v1.as_ref().filter(|root| path.starts_with(root));
-        let is_v2 = root.is_none();
-        let root = root.or(self.v2.as_ref())?.clone();
-        let (quota_ns, period_ns) = limit(path, is_v2).unwrap_or_default();
-        (used_up > 0).then(|| UsedUp {
-            path: path.to_owned(),
-            root,
-            is_v2,
-            quota_ns,
-            period_ns,
-            periods: now.periods.saturating_sub(before.periods),
-            used_up,
-            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
-        })
     }
 }
 
-impl UsedUp {
-    /// Looks whether a process, or a thread, is in the group or below.
-    pub fn holds(&self, tid: u32) -> bool {
-        let lines = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
-        self.is_in(&lines)
+/// Names of groups whose accounts are known by their ID, which is their directory's inode number.
+#[derive(Default)]
+pub struct Names {
+    /// `None`: it cannot be seen from here, or was gone when it was looked for.
+    paths: HashMap<u64, Option<PathBuf>>,
+}
+
+impl Names {
+    /// Those of `spent` that were used up, the longest first. Groups without a name are left out.
+    pub fn used_up(&mut self, spent: impl IntoIterator<Item = (u64, Account)>) -> Vec<UsedUp> {
+        let spent = spent.into_iter();
+        let spent: Vec<_> = spent.filter(|(_, spent)| spent.used_up > 0).collect();
+        if spent.is_empty() {
+            return Vec::new();
+        }
+        let v1 = v1_mount("cpu");
+        let is_v2 = v1.is_none();
+        let Some(root) = v1.or_else(|| cgroup2_mount().map(PathBuf::from)) else {
+            return Vec::new();
+        };
+        self.look_up(&root, spent.iter().map(|(id, _)| *id));
+        let named = spent.into_iter().filter_map(|(id, spent)| {
+            let path = self.paths.get(&id)?.as_ref()?;
+            UsedUp::of(path, (&root, is_v2), spent)
+        });
+        let mut found: Vec<UsedUp> = named.collect();
+        longest_first(&mut found);
+        found
     }
 
-    /// The same of the lines of a `/proc/PID/cgroup`.
+    /// Looks through the hierarchy, if one is new.
+    fn look_up(&mut self, root: &Path, ids: impl Iterator<Item = u64>) {
+        let new: Vec<u64> = ids.filter(|id| !self.paths.contains_key(id)).collect();
+        if !new.is_empty() {
+            let mut all = by_id(root);
+            let found = new.into_iter().map(|id| (id, all.remove(&id)));
+            self.paths.extend(found);
+        }
+    }
+}
+
+fn longest_first(groups: &mut [UsedUp]) {
+    groups.rank_by_key(|group| (Reverse(group.throttled_ns), group.path.clone()));
+}
+
+impl UsedUp {
+    /// `None`: the quota has sufficed.
+    fn of(path: &Path, (root, is_v2): (&Path, bool), spent: Account) -> Option<Self> {
+        if spent.used_up == 0 {
+            return None;
+        }
+        let (quota_ns, period_ns) = limit(path, is_v2).unwrap_or_default();
+        Some(Self {
+            path: path.to_owned(),
+            root: root.to_owned(),
+            is_v2,
+            quota_ns,
+            period_ns,
+            periods: spent.periods,
+            used_up: spent.used_up,
+            throttled_ns: spent.throttled_ns,
+        })
+    }
+
+    /// Looks whether lines of a `/proc/PID/cgroup` are of the group or below.
     pub fn is_in(&self, lines: &str) -> bool {
         let controller = if self.is_v2 { "" } else { "cpu" };
         cgroups::is_in(lines, controller, &self.root, &self.path)
-    }
-
-    /// Looks whether it is this directory, above it or below.
-    pub fn is_related(&self, directory: &Path) -> bool {
-        self.path.starts_with(directory) || directory.starts_with(&self.path)
     }
 
     /// Name of its directory without those above, cut where it is long.
@@ -280,23 +301,30 @@ mod tests {
     }
 
     #[test]
-    fn a_first_period_of_a_group_that_was_known_counts() {
+    fn groups_have_names_by_their_inodes_and_are_looked_for_once() {
+        use std::os::unix::fs::MetadataExt;
+
         let root = tempfile::tempdir().expect("a directory");
-        let take = || {
-            let path = root.path().join("pod/app");
-            let none = Quotas {
-                v2: Some(root.path().to_owned()),
-                ..Quotas::default()
-            };
-            none.with([path].into_iter(), |_| true)
-        };
-        group(root.path(), 0, 0, false);
-        let before = take();
         group(root.path(), 3, 2, false);
-        let [used_up] = &take().used_up_since(&before)[..] else {
-            panic!("one group")
+        let path = root.path().join("pod/app");
+        let id = fs::metadata(&path).expect("there").ino();
+        let mut names = Names::default();
+        names.look_up(root.path(), [id, 1].into_iter());
+        assert_eq!((&names.paths[&id], &names.paths[&1]), (&Some(path), &None));
+        names.look_up(Path::new("/nowhere"), [id, 1].into_iter());
+        assert!(names.paths[&id].is_some());
+    }
+
+    #[test]
+    fn accounts_differ_unless_they_are_of_different_groups() {
+        let account = |periods, used_up, throttled_ns| Account {
+            periods,
+            used_up,
+            throttled_ns,
         };
-        assert_eq!((used_up.periods, used_up.used_up), (3, 2));
+        let (then, now) = (account(10, 3, 70), account(13, 5, 95));
+        assert_eq!(now.since(then), Some(account(3, 2, 25)));
+        assert_eq!(then.since(now), None);
     }
 
     #[test]
@@ -348,8 +376,5 @@ mod tests {
         assert!(of(true).is_in("4:cpu:/\n0::/pod\n"));
         assert!(!of(true).is_in("0::/pod2\n"));
         assert!(!of(true).is_in(""));
-        assert!(of(true).is_related(Path::new("/cg/pod/app")));
-        assert!(of(true).is_related(Path::new("/cg")));
-        assert!(!of(true).is_related(Path::new("/cg/other")));
     }
 }
