@@ -51,7 +51,7 @@ static bool host_is_trusted;
 static const char *const host_names[] = {
 	"task->__state",  "task->thread_info.cpu", "cgroup->ancestors",	 "task->se.sched_delayed",
 	"task->throttled", "task->se.cfs_rq",	    "task->blocked_on",	 "task->blocker",
-	"BPF_FUNC_task_pt_regs", "BPF_FUNC_get_current_task_btf",
+	"BPF_FUNC_task_pt_regs", "BPF_FUNC_get_current_task_btf", "queue->throttle_count",
 };
 
 /* Names of those above that the kernel lacks, a bit each. */
@@ -99,6 +99,7 @@ struct host_kernel {
 	bool is_preempted;
 	bool is_delayed;
 	bool is_throttled;
+	bool is_real_time;
 	bool has_queue;
 	bool is_io;
 	bool is_blocked_on;
@@ -161,7 +162,7 @@ static void host_open_files(struct task_struct *task, const struct host_kernel *
 void host_ask(const struct host_kernel *kernel, struct host_told *told)
 {
 	static struct cfs_rq queue;
-	struct task_struct task = { .stack = host_stack };
+	struct task_struct task = { .stack = host_stack, .prio = FAIR_PRIO - kernel->is_real_time };
 	struct wait_config what = { .futex_syscall = kernel->futex_syscall };
 	struct wait_call call;
 	__u32 *first = (__u32 *)&task;

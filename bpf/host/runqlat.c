@@ -10,9 +10,18 @@ static void host_slow_keep(void *slow);
 #undef bpf_ringbuf_submit
 #define bpf_ringbuf_reserve(map, bytes, flags) host_slow_reserve(bytes)
 #define bpf_ringbuf_submit(slow, flags) host_slow_keep(slow)
+
+#include <bpf/bpf_core_read.h>
+
+/* The kernel throttles tasks by themselves; else queues, of which threads have none unless a test gives them some. */
+static bool host_throttles_tasks;
+#undef bpf_core_field_exists
+#define bpf_core_field_exists(field) \
+	((void)sizeof(field), host_throttles_tasks || __builtin_strcmp(#field, "task->throttled"))
 #include "../runqlat/runqlat.bpf.c"
 #include "threads.h"
 #include "runqlat_threads.h"
+#include "runqlat_quotas.h"
 #include "targets.h"
 
 #define HOST_SLOW_WAITS (1 << 16)

@@ -99,22 +99,28 @@ static __always_inline bool is_queued(struct task_struct *task)
 	return true;
 }
 
-/* 2cd571245b43 (6.18) throttles tasks one by one; before, the whole queue above them is. */
-static __always_inline bool is_throttled(struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->throttled))
-		return BPF_CORE_READ(task, throttled);
-	if (bpf_core_field_exists(task->se.cfs_rq))
-		return BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
-	return false;
-}
+/* Below are real-time tasks, which need no quota. */
+#define FAIR_PRIO 100
 
-/* The run queue above a task that the kernel does not throttle by itself: it may come to stand still while the task waits. */
+/* The run queue that a task waits in where the kernel throttles whole queues; 2cd571245b43 (6.18) throttles tasks one by one. */
 static __always_inline struct cfs_rq *queue_above(struct task_struct *task)
 {
-	if (bpf_core_field_exists(task->throttled) || !bpf_core_field_exists(task->se.cfs_rq))
+	struct cfs_rq *queue = NULL;
+
+	if (bpf_core_field_exists(task->throttled) || !bpf_core_field_exists(task->se.cfs_rq) ||
+	    !bpf_core_field_exists(queue->throttle_count))
 		return NULL;
-	return BPF_CORE_READ(task, se.cfs_rq);
+	return task->prio < FAIR_PRIO ? NULL : BPF_CORE_READ(task, se.cfs_rq);
+}
+
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	struct cfs_rq *queue;
+
+	if (bpf_core_field_exists(task->throttled))
+		return BPF_CORE_READ(task, throttled);
+	queue = queue_above(task);
+	return queue && BPF_CORE_READ(queue, throttle_count) > 0;
 }
 
 /* Time that it has stood still for want of quota, by a clock of its own, counted when it goes on. 64eaf50731ac (5.19) has the new name. */

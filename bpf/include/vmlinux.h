@@ -305,6 +305,7 @@ struct task_struct {
 	unsigned int flags;
 	int on_cpu;
 	int on_rq;
+	int prio;
 	struct sched_entity se;
 	struct task_group *sched_task_group;
 	struct mm_struct *mm;

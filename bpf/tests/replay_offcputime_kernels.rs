@@ -48,6 +48,7 @@ struct Kernel {
     is_preempted: bool,
     is_delayed: bool,
     is_throttled: bool,
+    is_real_time: bool,
     has_queue: bool,
     is_io: bool,
     is_blocked_on: bool,
@@ -112,6 +113,7 @@ impl Kernel {
             is_preempted: rng.u32(..4) == 0,
             is_delayed: rng.bool(),
             is_throttled: rng.bool(),
+            is_real_time: rng.u32(0..4) == 0,
             has_queue: rng.u32(..4) > 0,
             is_io: rng.bool(),
             is_blocked_on: rng.u32(..4) == 0,
@@ -138,7 +140,8 @@ impl Kernel {
         if self.has(lacks::THROTTLED) {
             self.is_throttled
         } else {
-            self.has(lacks::QUEUE) && self.has_queue && self.throttle_count > 0
+            let is_fair = !self.is_real_time;
+            is_fair && self.has(lacks::QUEUE) && self.has_queue && self.throttle_count > 0
         }
     }
 

@@ -11,6 +11,8 @@ mod inside;
 mod no_state;
 #[path = "host/population.rs"]
 mod population;
+#[path = "host/runqlat_quotas.rs"]
+mod quotas;
 #[path = "host/runqlat_shapes.rs"]
 mod shapes;
 #[path = "host/targets.rs"]

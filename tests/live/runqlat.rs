@@ -124,9 +124,12 @@ fn assert_quota_is_named(threads: u32) {
     let text = Tool::attached("runqlat", format!("-p {pid}"));
     let json = Tool::attached("runqlat", format!("-j -p {pid}"));
     let other = Tool::attached("runqlat", format!("-j -p {}", std::process::id()));
+    let by_name = Tool::attached("runqlat", "--comm spinner");
+    let whole = Tool::attached("runqlat", "-j");
     workload.work();
     let (text, report) = (text.end().stdout, json.end().report());
-    let of_others = other.end().report();
+    let (of_others, whole) = (other.end().report(), whole.end().report());
+    let by_name = by_name.end().stdout;
     let most = cgroup.throttled_periods() - before;
     let head = format!(
         "threads waited for want of CPU quota of {}:\n  5.00 ms per 50.0 ms, used up in ",
@@ -134,8 +137,14 @@ fn assert_quota_is_named(threads: u32) {
     );
     let path = cgroup.path().to_owned();
     workload.finish();
-    assert!(text.starts_with(&head), "{text}");
-    assert!(!text.contains("WAITED BEHIND"), "{text}");
+    for text in [&text, &by_name] {
+        assert!(text.starts_with(&head), "{text}");
+        assert!(!text.contains("WAITED BEHIND"), "{text}");
+    }
+    assert!(
+        by_name.contains("# what uses up the quota\n"),
+        "{by_name}"
+    );
     let profile = crate::built("profile");
     let is_said = |target: String| {
         let next = format!(
@@ -162,4 +171,15 @@ fn assert_quota_is_named(threads: u32) {
         quota,
     );
     assert!(list(&of_others, "quotas").is_empty(), "{of_others}");
+    assert_eq!(number(&of_others, "without_quota.waits"), 0, "{of_others}");
+    // A wait is for want of quota or behind somebody.
+    let without = number(&report, "without_quota.sum_ns");
+    let behind = list(&report, "behind").iter();
+    let behind: u64 = behind.map(|one| number(one, "caused_ns")).sum();
+    assert_within("without quota", without, waited / 2..=waited - behind, &report);
+    let mut quotas = list(&whole, "quotas").iter();
+    let own = quotas.find(|quota| quota["cgroup"] == path.as_str());
+    let own = own.unwrap_or_else(|| panic!("{whole}"));
+    assert_within("periods", number(own, "used_up"), 10..=most, own);
+    assert!(number(&whole, "without_quota.waits") >= 10, "{whole}");
 }

@@ -328,7 +328,9 @@ impl Capture {
         }
         Ok(Interval {
             quotas,
-            waits: self.looks.take(self.filter.is_choice()),
+            waits: self.looks.take(self.filter.is_choice(), &|tgid, tid| {
+                filter.chooses(tgid, tid)
+            }),
             start_ns: before.ns,
             end_ns: now.ns,
             ended_unix_s: SystemTime::now()

@@ -103,7 +103,7 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
     object
 }
 
-/// Estimates: from looks at all threads.
+/// Estimates: from looks at threads.
 fn waits(waits: &Waits) -> Value {
     let rows = waits.rows.iter().map(|row| {
         let hint = hints::of_waits(row);
@@ -111,7 +111,8 @@ fn waits(waits: &Waits) -> Value {
                "threads": row.threads, "at_a_time": row.at_a_time,
                "next": {"command": hint.command, "answers": hint.answers}})
     });
-    json!({"looks": waits.rounds, "not_idle": rows.collect::<Vec<Value>>()})
+    json!({"looks": waits.looks, "not_looked_at": waits.not_looked_at,
+           "not_idle": rows.collect::<Vec<Value>>()})
 }
 
 fn party(party: &Party) -> Value {

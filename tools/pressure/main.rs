@@ -26,6 +26,7 @@ mod parties;
 mod psi;
 mod ranking;
 mod report;
+mod rounds;
 mod sections;
 mod stacks;
 mod task;

@@ -122,7 +122,8 @@ fn with_waits(interval: Interval) -> Interval {
     let own = std::process::id();
     Interval {
         waits: Waits {
-            rounds: 18,
+            looks: 18,
+            not_looked_at: 0,
             rows: vec![
                 waiting(own, Reason::Socket, false, 2.5),
                 waiting(own, Reason::Futex, true, 1.25),

@@ -158,6 +158,18 @@ fn what(waiting: &Waiting) -> &'static str {
     }
 }
 
+/// Says that the list may lack some.
+fn write_not_looked_at(threads: u64, out: &mut impl Write) -> io::Result<()> {
+    match threads {
+        0 => Ok(()),
+        1 => writeln!(out, "  1 thread was not looked at, for the sake of cost"),
+        n => {
+            let threads = units::count(n);
+            writeln!(out, "  {threads} threads were not looked at, for the sake of cost")
+        }
+    }
+}
+
 /// Waits of threads for what is no resource: all of it where nothing is short (`is_all`), locks otherwise.
 pub(crate) fn write_waits(
     interval: &Interval,
@@ -169,12 +181,16 @@ pub(crate) fn write_waits(
     let wanted = rows.filter(|row| row.at_a_time >= LEAST_THREADS && (is_all || row.is_lock));
     let wanted: Vec<&Waiting> = wanted.collect();
     if !wanted.is_empty() {
-        let looks = units::counted(interval.waits.rounds, "looks");
+        let looks = units::counted(interval.waits.looks, "looks");
         let which = match is_all {
             true => "waits that are not idle",
             false => "waits for locks and semaphores",
         };
-        let heading = format!("{which}, from {looks} at all threads:");
+        let whom = match interval.waits.not_looked_at {
+            0 => "all threads",
+            _ => "threads",
+        };
+        let heading = format!("{which}, from {looks} at {whom}:");
         writeln!(out, "\n{}", look.style.bold(heading))?;
         let mut table = Table::new([
             Column::right("THREADS", 10),
@@ -194,6 +210,9 @@ pub(crate) fn write_waits(
         table.write(WIDTH, Style::Plain, out)?;
     } else if is_all {
         writeln!(out)?;
+    }
+    if is_all || !wanted.is_empty() {
+        write_not_looked_at(interval.waits.not_looked_at, out)?;
     }
     if wanted.is_empty() && !is_all {
         return Ok(());

@@ -6,27 +6,18 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
 
-use hist::random::uniform;
 use host::clock::monotonic_ns;
-use host::procs;
-use host::task::{all_processes, comm_of};
+use host::task::comm_of;
 use host::waits::Reason;
 use profile::rank::Rank;
 
 use crate::pressure::calls::{self, Blocked};
+use crate::pressure::rounds::Rounds;
 
-/// Shortest time from one round to the next, ns, on average.
-const PAUSE_NS: f64 = 1e8;
-/// Rounds are so many times their cost apart.
-const RARELY: u64 = 100;
-/// Longest look at a stretch, ns: other work waits meanwhile.
-const AT_ONCE_NS: u64 = 10_000_000;
 /// Bytes of stack that are a frame deeper: less is two calls in one function.
 const DEEPER: u64 = 256;
 /// Bytes beyond which it is another stack, which says nothing: coroutines have their own.
 const ANOTHER: u64 = 64 << 20;
-/// Threads of a process that are looked at.
-const MOST_THREADS: usize = 4096;
 /// Kinds of waits of a thread that are told apart by how deep they are.
 const MOST_KINDS: usize = 64;
 /// Moves in an interval that a thread has to make to be at work: one that reads this tool's reports makes one in each.
@@ -51,28 +42,21 @@ pub(crate) struct Waiting {
 /// An interval's waits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
-    /// Number of times that every thread was looked at.
-    pub(crate) rounds: u64,
+    /// Number of times that threads were looked at.
+    pub(crate) looks: u64,
+    /// Threads that were not, there being too many.
+    pub(crate) not_looked_at: u64,
     /// The most first; none of threads with nothing to do.
     pub(crate) rows: Vec<Waiting>,
 }
 
 /// Chooses a thread, by its process and ID.
-type Chooses<'a> = &'a dyn Fn(u32, u32) -> bool;
+pub(crate) type Chooses<'a> = &'a dyn Fn(u32, u32) -> bool;
 
 /// Looks.
 pub(crate) struct Looks {
-    own_tgid: u32,
-    /// Processes that are still to be looked at in this round.
-    round: Vec<u32>,
-    round_ns: u64,
-    spent_ns: u64,
-    due_ns: u64,
-    rounds: u64,
-    random: u64,
+    rounds: Rounds,
     threads: HashMap<(u32, u32), Thread>,
-    /// Processes by whether they are programs, not kernel threads.
-    programs: HashMap<u32, bool>,
 }
 
 /// Knowledge of a thread.
@@ -83,6 +67,8 @@ struct Thread {
     looked_ns: u64,
     now: Option<Blocked>,
     seen: Vec<Seen>,
+    /// Looks at it since the interval began.
+    looks: u64,
     /// Looks between which it has got a CPU, since the interval began.
     moves: u64,
 }
@@ -97,95 +83,60 @@ struct Seen {
 impl Looks {
     pub(crate) fn new() -> Self {
         Self {
-            own_tgid: std::process::id(),
-            round: Vec::new(),
-            round_ns: 0,
-            spent_ns: 0,
-            due_ns: 0,
-            rounds: 0,
-            random: monotonic_ns() | 1,
+            rounds: Rounds::new(std::process::id()),
             threads: HashMap::new(),
-            programs: HashMap::new(),
         }
     }
 
     /// Goes on with a round, or begins one that is due; some 20 times a second.
     pub(crate) fn step(&mut self, chooses: Chooses<'_>) {
-        let now_ns = monotonic_ns();
-        if self.round.is_empty() {
-            if now_ns < self.due_ns {
-                return;
+        let mut slice = self.rounds.slice();
+        while let Some(tgid) = slice.next() {
+            let (tids, listed) = slice.threads(tgid, chooses);
+            if let Some(listed) = listed {
+                self.threads.retain(|(of, tid), _| *of != tgid || listed.contains(tid));
             }
-            self.round = all_processes();
-            (self.round_ns, self.spent_ns) = (now_ns, 0);
-        }
-        let mut end_ns = now_ns;
-        while end_ns < now_ns + AT_ONCE_NS {
-            let Some(tgid) = self.round.pop() else {
-                break;
-            };
-            let is_program = || procs::stack_start(tgid).is_some();
-            if tgid != self.own_tgid && *self.programs.entry(tgid).or_insert_with(is_program) {
-                self.look_at(tgid, end_ns, chooses);
+            let now_ns = monotonic_ns();
+            for tid in tids {
+                let thread = self.threads.entry((tgid, tid)).or_default();
+                thread.look_again(tgid, tid, now_ns);
             }
-            end_ns = monotonic_ns();
         }
-        self.spent_ns += end_ns - now_ns;
-        if self.round.is_empty() {
-            self.rounds += 1;
-            // At random times: those of a period would keep step with loads that have one.
-            let pause_ns = (PAUSE_NS * (0.5 + uniform(&mut self.random))) as u64;
-            self.due_ns = self.round_ns + pause_ns.max(RARELY * self.spent_ns);
-        }
-    }
-
-    fn look_at(&mut self, tgid: u32, now_ns: u64, chooses: Chooses<'_>) {
-        let tids = fs::read_dir(format!("/proc/{tgid}/task"));
-        let tids = tids.into_iter().flatten().flatten();
-        let tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        for tid in tids.take(MOST_THREADS) {
-            if !chooses(tgid, tid) {
-                continue;
-            }
-            let slices = slices(tgid, tid);
-            let thread = self.threads.entry((tgid, tid)).or_default();
-            let found = match thread.now {
-                // It has not run since.
-                Some(blocked) if slices > 0 && slices == thread.slices => Some(blocked),
-                _ => calls::of(tgid, tid),
-            };
-            thread.look(slices, now_ns, found);
-        }
+        slice.end();
     }
 
     /// Ends an interval and begins the next. `shows_still`: also threads that did not move in all of it, though what they wait for be
     /// no lock.
-    pub(crate) fn take(&mut self, shows_still: bool) -> Waits {
-        let rounds = std::mem::take(&mut self.rounds);
-        if rounds == 0 {
-            return Waits::default();
-        }
-        self.programs.clear();
-        let mut sums: HashMap<(u32, Reason, bool), (u64, HashSet<u32>)> = HashMap::new();
-        for ((tgid, tid), thread) in &mut self.threads {
+    pub(crate) fn take(&mut self, shows_still: bool, chooses: Chooses<'_>) -> Waits {
+        let looked = self.threads.iter().filter(|(_, thread)| thread.looks > 0);
+        let not_looked_at = self
+            .rounds
+            .not_looked_at(looked.map(|((tgid, _), _)| *tgid), chooses);
+        let looks = self.rounds.looks();
+        let mut sums: HashMap<(u32, Reason, bool), (f64, HashSet<u32>)> = HashMap::new();
+        for ((tgid, tid), thread) in &self.threads {
+            let looks = self.rounds.looks_at(*tgid).unwrap_or(thread.looks).max(1);
             for (blocked, times) in thread.busy(shows_still) {
                 let is_lock = is_lock(&blocked);
                 let sum = sums.entry((*tgid, blocked.wait.reason(), is_lock));
                 let sum = sum.or_default();
-                sum.0 += times;
+                sum.0 += times as f64 / looks as f64;
                 sum.1.insert(*tid);
             }
         }
-        self.threads.retain(|_, thread| thread.begin_interval());
+        let rounds = &self.rounds;
+        self.threads
+            .retain(|(tgid, _), thread| thread.begin_interval() && rounds.knows(*tgid));
+        self.rounds.begin_interval();
         let rows = sums
             .into_iter()
-            .map(|((tgid, reason, is_lock), (times, tids))| Waiting {
+            .map(|((tgid, reason, is_lock), (at_a_time, tids))| Waiting {
                 tgid,
                 comm: comm_of(tgid).unwrap_or_else(|| "[exited]".into()),
                 reason,
                 is_lock,
                 threads: tids.len() as u64,
-                at_a_time: times as f64 / rounds as f64,
+                at_a_time,
             });
         let mut rows: Vec<Waiting> = rows.collect();
         rows.rank_by(|a, b| {
@@ -194,16 +145,31 @@ impl Looks {
                 .total_cmp(&a.at_a_time)
                 .then_with(|| key(a).cmp(&key(b)))
         });
-        Waits { rounds, rows }
+        Waits {
+            looks,
+            not_looked_at,
+            rows,
+        }
     }
 }
 
 impl Thread {
+    fn look_again(&mut self, tgid: u32, tid: u32, now_ns: u64) {
+        let slices = slices(tgid, tid);
+        let found = match self.now {
+            // It has not run since.
+            Some(blocked) if slices > 0 && slices == self.slices => Some(blocked),
+            _ => calls::of(tgid, tid),
+        };
+        self.look(slices, now_ns, found);
+    }
+
     fn look(&mut self, slices: u64, now_ns: u64, found: Option<Blocked>) {
         let got = slices.saturating_sub(self.slices) as f64;
         let passed_s = now_ns.saturating_sub(self.looked_ns) as f64 / 1e9;
         let is_first = self.looked_ns == 0;
         let has_moved = !is_first && (slices == 0 || got > 0.0 || found.is_none());
+        self.looks += 1;
         self.moves += u64::from(has_moved);
         let is_brisk = !is_first && got > BRISK * passed_s;
         (self.slices, self.looked_ns, self.now) = (slices, now_ns, found);
@@ -227,12 +193,12 @@ impl Thread {
         }
     }
 
-    /// Forgets what it was seen in; whether it has been seen at all.
+    /// Forgets what it was seen in; whether it may be there still.
     fn begin_interval(&mut self) -> bool {
-        let is_there = !self.seen.is_empty() || self.moves > 0;
+        let may_be_there = !self.seen.is_empty() || self.moves > 0 || self.looks == 0;
         self.seen.clear();
-        self.moves = 0;
-        is_there
+        (self.looks, self.moves) = (0, 0);
+        may_be_there
     }
 
     /// The waits that are not idle, and how often each was seen.

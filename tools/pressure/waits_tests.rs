@@ -110,11 +110,12 @@ fn a_thread_that_waits_for_a_lock_is_seen() {
     let waiter = told.recv().expect("its ID");
     let own_tgid = std::process::id();
     let mut looks = Looks::new();
-    looks.own_tgid = 0;
+    looks.rounds.own_tgid = 0;
     let found = loop {
-        looks.due_ns = 0;
-        looks.step(&|tgid, tid| (tgid, tid) == (own_tgid, waiter));
-        let waits = looks.take(false);
+        let chooses = |tgid, tid| (tgid, tid) == (own_tgid, waiter);
+        looks.rounds.due_ns = 0;
+        looks.step(&chooses);
+        let waits = looks.take(false, &chooses);
         if let Some(row) = waits.rows.first() {
             break row.clone();
         }

@@ -8,7 +8,7 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{quota, quota_account};
 use loader::{iterate, maps};
 use profile::units;
-use session::next::Step;
+use session::next::{self, Step};
 use session::quotas::{Account, Names, UsedUp};
 
 use crate::runqlat::args::Args;
@@ -104,7 +104,10 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
 
 /// The line of the command that tells what spends it.
 pub(crate) fn next(args: &Args, quota: &UsedUp) -> String {
-    match quota.target(args.targets.pids.first().copied()) {
+    let asked = args.targets.to_options(next::is_there);
+    let asked = Some(asked).filter(|asked| !asked.is_empty());
+    let target = quota.target(args.targets.pids.first().copied());
+    match target.or(asked) {
         Some(target) => Step::CpuTime.line_for(&target, "what uses up the quota"),
         None if quota.is_v2 => Step::Groups.line(""),
         None => Step::Shortages.line(""),

@@ -1,0 +1,241 @@
+//! Rounds of looks at the machine's threads: in slices, at random times, and for a hundredth of a CPU at most, after a first one that
+//! may take longer.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use hist::random::uniform;
+use host::clock::{clock_ns, monotonic_ns};
+use host::procs;
+use host::task::all_processes;
+
+use crate::pressure::waits::Chooses;
+
+/// Shortest time from one round to the next, ns, on average.
+const PAUSE_NS: f64 = 1e8;
+/// Slices are so many times their cost apart.
+const RARELY: u64 = 100;
+/// Longest look at a stretch, ns: other work waits meanwhile.
+const AT_ONCE_NS: u64 = 10_000_000;
+/// Time that a first round takes without pause, ns.
+const FIRST_NS: u64 = 100_000_000;
+/// Time of a round in which processes with many threads are looked at again, ns.
+const AGAIN_NS: u64 = 5_000_000;
+/// Threads of a process that are looked at before others have their turn.
+const MANY: usize = 256;
+
+/// Whose turn it is, and when.
+pub(crate) struct Rounds {
+    pub(crate) own_tgid: u32,
+    /// Processes that are still to be looked at in this round.
+    round: VecDeque<u32>,
+    /// CPU time of it until now.
+    spent_ns: u64,
+    is_first: bool,
+    pub(crate) due_ns: u64,
+    random: u64,
+    processes: HashMap<u32, Process>,
+}
+
+/// Knowledge of a process.
+#[derive(Default)]
+struct Process {
+    /// Not a kernel thread; `None`: not known yet.
+    is_program: Option<bool>,
+    /// Looks at it since the interval began.
+    looks: u64,
+    /// Those of its threads, when they were listed, that are still to be looked at.
+    left: Vec<u32>,
+    /// Number of those that are wanted, when they were listed or counted.
+    listed: u64,
+}
+
+impl Process {
+    fn is_program(&mut self, tgid: u32) -> bool {
+        let ask = || procs::stack_start(tgid).is_some();
+        *self.is_program.get_or_insert_with(ask)
+    }
+
+    /// Its threads are too many for one look.
+    fn is_large(&self) -> bool {
+        self.listed > MANY as u64
+    }
+}
+
+impl Rounds {
+    pub(crate) fn new(own_tgid: u32) -> Self {
+        Self {
+            own_tgid,
+            round: VecDeque::new(),
+            spent_ns: 0,
+            is_first: true,
+            due_ns: 0,
+            random: monotonic_ns() | 1,
+            processes: HashMap::new(),
+        }
+    }
+
+    /// A part of a round, if it is due.
+    pub(crate) fn slice(&mut self) -> Slice<'_> {
+        let now_ns = monotonic_ns();
+        let start_cpu_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        let is_due = now_ns >= self.due_ns;
+        if is_due && self.round.is_empty() {
+            let all = all_processes();
+            let alive: HashSet<u32> = all.iter().copied().collect();
+            self.processes.retain(|tgid, _| alive.contains(tgid));
+            self.round = all.into_iter().rev().collect();
+            self.spent_ns = 0;
+        }
+        Slice {
+            rounds: self,
+            start_ns: now_ns,
+            start_cpu_ns,
+            is_due,
+        }
+    }
+
+    /// Most looks at a process since the interval began.
+    pub(crate) fn looks(&self) -> u64 {
+        let small = self.processes.values().filter(|process| !process.is_large());
+        small.map(|process| process.looks).max().unwrap_or(0)
+    }
+
+    /// Looks at each of a process's threads since the interval began; `None`: not all were looked at each time.
+    pub(crate) fn looks_at(&self, tgid: u32) -> Option<u64> {
+        let process = self.processes.get(&tgid)?;
+        (!process.is_large()).then_some(process.looks)
+    }
+
+    /// Looks whether a process was there when the round began.
+    pub(crate) fn knows(&self, tgid: u32) -> bool {
+        self.processes.contains_key(&tgid)
+    }
+
+    /// Number of threads that were there and have not been looked at since the interval began. `looked`: those that have, by process.
+    pub(crate) fn not_looked_at(
+        &mut self,
+        looked: impl Iterator<Item = u32>,
+        chooses: Chooses<'_>,
+    ) -> u64 {
+        let mut by_process: HashMap<u32, u64> = HashMap::new();
+        looked.for_each(|tgid| *by_process.entry(tgid).or_default() += 1);
+        for tgid in self.round.iter().filter(|tgid| **tgid != self.own_tgid) {
+            let process = self.processes.entry(*tgid).or_default();
+            if process.listed == 0 && chooses(*tgid, *tgid) && process.is_program(*tgid) {
+                process.listed = threads_of(*tgid);
+            }
+        }
+        let missed = self.processes.iter().map(|(tgid, process)| {
+            let looked = by_process.get(tgid).copied().unwrap_or(0);
+            match process.is_large() || process.looks == 0 {
+                true => process.listed.saturating_sub(looked),
+                false => 0,
+            }
+        });
+        missed.sum()
+    }
+
+    pub(crate) fn begin_interval(&mut self) {
+        self.processes
+            .values_mut()
+            .for_each(|process| process.looks = 0);
+    }
+}
+
+/// Its number of threads.
+fn threads_of(tgid: u32) -> u64 {
+    let links = fs::metadata(format!("/proc/{tgid}/task")).map_or(0, |task| task.nlink());
+    // The directory itself has two.
+    links.saturating_sub(2)
+}
+
+/// A part of a round.
+pub(crate) struct Slice<'a> {
+    rounds: &'a mut Rounds,
+    start_ns: u64,
+    start_cpu_ns: u64,
+    is_due: bool,
+}
+
+impl Slice<'_> {
+    /// The next process whose turn it is.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        let Rounds {
+            round,
+            processes,
+            own_tgid,
+            ..
+        } = self.rounds;
+        if !self.is_due || monotonic_ns() >= self.start_ns + AT_ONCE_NS {
+            return None;
+        }
+        while let Some(tgid) = round.pop_front() {
+            if tgid != *own_tgid && processes.entry(tgid).or_default().is_program(tgid) {
+                return Some(tgid);
+            }
+        }
+        None
+    }
+
+    /// Threads of that process that are to be looked at, and all of them if they were listed anew and are many.
+    pub(crate) fn threads(
+        &mut self,
+        tgid: u32,
+        chooses: Chooses<'_>,
+    ) -> (Vec<u32>, Option<HashSet<u32>>) {
+        let process = self.rounds.processes.entry(tgid).or_default();
+        process.looks += 1;
+        let mut listed = None;
+        if process.left.is_empty() {
+            let tids = fs::read_dir(format!("/proc/{tgid}/task"));
+            let tids = tids.into_iter().flatten().flatten();
+            let tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            process.left = tids.filter(|tid| chooses(tgid, *tid)).collect();
+            process.listed = process.left.len() as u64;
+            listed = process
+                .is_large()
+                .then(|| process.left.iter().copied().collect());
+        }
+        let rest = process.left.len().saturating_sub(MANY);
+        let now = process.left.split_off(rest);
+        if rest > 0 && self.has_time() {
+            self.rounds.round.push_back(tgid);
+        }
+        (now, listed)
+    }
+
+    /// CPU time that it has taken: on a busy machine more passes.
+    fn spent_ns(&self) -> u64 {
+        clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(self.start_cpu_ns)
+    }
+
+    /// Those with many threads have them looked at as long as this is short.
+    fn has_time(&self) -> bool {
+        let most_ns = match self.rounds.is_first {
+            true => FIRST_NS,
+            false => AGAIN_NS,
+        };
+        self.rounds.spent_ns + self.spent_ns() < most_ns
+    }
+
+    /// Says when it goes on.
+    pub(crate) fn end(self) {
+        if !self.is_due {
+            return;
+        }
+        let (spent_ns, is_hasty) = (self.spent_ns(), self.rounds.is_first && self.has_time());
+        let rounds = self.rounds;
+        rounds.spent_ns += spent_ns;
+        let is_over = rounds.round.is_empty();
+        if is_hasty && !is_over {
+            return;
+        }
+        rounds.is_first = false;
+        // At random times: those of a period would keep step with loads that have one.
+        let pause_ns = (PAUSE_NS * (0.5 + uniform(&mut rounds.random))) as u64;
+        let pause_ns = if is_over { pause_ns } else { 0 };
+        rounds.due_ns = self.start_ns + pause_ns.max(RARELY * spent_ns);
+    }
+}
