@@ -105,12 +105,12 @@ static __always_inline bool is_queued(struct task_struct *task)
 /* The run queue that a task waits in where the kernel throttles whole queues; 2cd571245b43 (6.18) throttles tasks one by one. */
 static __always_inline struct cfs_rq *queue_above(struct task_struct *task)
 {
-	struct cfs_rq *queue = NULL;
+	struct cfs_rq *queue;
 
-	if (bpf_core_field_exists(task->throttled) || !bpf_core_field_exists(task->se.cfs_rq) ||
-	    !bpf_core_field_exists(queue->throttle_count))
+	if (bpf_core_field_exists(task->throttled) || !bpf_core_field_exists(task->se.cfs_rq) || task->prio < FAIR_PRIO)
 		return NULL;
-	return task->prio < FAIR_PRIO ? NULL : BPF_CORE_READ(task, se.cfs_rq);
+	queue = BPF_CORE_READ(task, se.cfs_rq);
+	return bpf_core_field_exists(queue->throttle_count) ? queue : NULL;
 }
 
 static __always_inline bool is_throttled(struct task_struct *task)

@@ -81,12 +81,13 @@ __attribute__((noinline)) int note_quotas_from(__u64 address, bool may_be_new)
  */
 static __always_inline void note_quotas(struct task_struct *task, bool may_be_new)
 {
-	struct task_group *group = NULL;
+	struct task_group *group;
 
-	if (!bpf_core_field_exists(task->sched_task_group) || !bpf_core_field_exists(group->cfs_bandwidth.nr_periods))
+	if (!bpf_core_field_exists(task->sched_task_group) || !(may_be_new || quotas_known))
 		return;
-	if (may_be_new || quotas_known)
-		note_quotas_from((__u64)BPF_CORE_READ(task, sched_task_group), may_be_new);
+	group = BPF_CORE_READ(task, sched_task_group);
+	if (bpf_core_field_exists(group->cfs_bandwidth.nr_periods))
+		note_quotas_from((__u64)group, may_be_new);
 }
 
 /* Run at each edge. Groups that have no target any more may have other tasks. */

@@ -3,7 +3,7 @@
 use crate::cgroup::Cgroup;
 use crate::prelude::*;
 use crate::pressure::party;
-use crate::shortages::program;
+use crate::shortages::{DISK, program};
 
 /// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `sysv`.
 const QUEUE: &str = r#"
@@ -105,6 +105,71 @@ fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
         let command = row["next"]["command"].as_str();
         assert_eq!(command, Some(next.as_str()), "{row}");
     }
+}
+
+/// Threads that sleep; by their number.
+const CROWD: &str = r#"
+#include <pthread.h>
+static void *rest(void *arg)
+{
+	for (;;)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 16384);
+	for (int i = 0; i < atoi(argv[2]); i++)
+		if (pthread_create(&thread, &small, rest, NULL))
+			_exit(3);
+	ready();
+	say("{}\n");
+	finished();
+	return 0;
+}
+"#;
+
+#[test]
+fn among_thousands_of_sleepers_one_who_waits_is_seen_and_the_unseen_are_counted() {
+    let _machine = Machine::alone();
+    let (mut crowd, _crowd) = program(CROWD, "crowd", "5000");
+    let (mut queue, _queue) = program(QUEUE, "queue", "mutex");
+    let (mut reader, on) = program(DISK, "reader", "read");
+    let disk = Cgroup::on_a_slow_disk(reader.pid(), on.dir());
+    let whole = Tool::attached("pressure", "-j");
+    let often = Tool::attached("pressure", "-j 300ms");
+    let of_crowd = Tool::attached("pressure", format!("-j -p {}", crowd.pid()));
+    queue.go();
+    reader.go();
+    queue.results();
+    reader.results();
+    let (whole, of_crowd) = (whole.end().report(), of_crowd.end().report());
+    let often = often.end().reports();
+    drop(disk);
+    let (queue_pid, reader_pid) = (queue.pid(), reader.pid());
+    queue.finish();
+    reader.finish();
+    for (pid, reason) in [(queue_pid, "futex"), (reader_pid, "block-io")] {
+        let is_own = |row: &&Value| row["pid"] == pid && row["reason"] == reason;
+        let seen = list(&whole, "waits.not_idle").iter().find(is_own);
+        assert!(seen.is_some(), "{pid} {reason}: {whole}");
+    }
+    let looks = |report: &Value| number(report, "waits.looks");
+    let missed = |report: &Value| number(report, "waits.not_looked_at");
+    assert!(looks(&whole) > 1, "{whole}");
+    // A first round may see all of them; a hundredth of a CPU is too little for that in 300 ms.
+    for report in &often[1..often.len() - 1] {
+        assert_within("not looked at", missed(report), 1_000..=6_000, report);
+    }
+    let all = 0..=5_001;
+    assert_within("of the crowd", missed(&of_crowd), all, &of_crowd);
+    assert!(looks(&of_crowd) > 1, "{of_crowd}");
+    crowd.work();
+    crowd.finish();
 }
 
 /// Nobody else has to want the CPU.

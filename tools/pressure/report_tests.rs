@@ -187,6 +187,22 @@ fn where_nothing_is_short_the_largest_wait_is_the_answer() {
 }
 
 #[test]
+fn threads_that_were_not_looked_at_are_counted() {
+    let mut calm = with_waits(Interval {
+        end_ns: SECOND_NS,
+        ..Interval::default()
+    });
+    calm.waits.not_looked_at = 3_012;
+    let some = text(&calm, Look::default());
+    assert!(some.contains(" 18 looks at threads:\n"), "{some}");
+    let missed = "\n  3,012 threads were not looked at, for the sake of cost\n    next: ";
+    assert!(some.contains(missed), "{some}");
+    calm.waits.rows.clear();
+    let none = text(&calm, Look::default());
+    assert!(none.contains(missed), "{none}");
+}
+
+#[test]
 fn nothing_short_is_said_in_as_many_words_and_what_to_ask() {
     let calm = Interval {
         end_ns: SECOND_NS,

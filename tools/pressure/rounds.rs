@@ -98,7 +98,10 @@ impl Rounds {
 
     /// Most looks at a process since the interval began.
     pub(crate) fn looks(&self) -> u64 {
-        let small = self.processes.values().filter(|process| !process.is_large());
+        let small = self
+            .processes
+            .values()
+            .filter(|process| !process.is_large());
         small.map(|process| process.looks).max().unwrap_or(0)
     }
 
@@ -237,5 +240,91 @@ impl Slice<'_> {
         let pause_ns = (PAUSE_NS * (0.5 + uniform(&mut rounds.random))) as u64;
         let pause_ns = if is_over { pause_ns } else { 0 };
         rounds.due_ns = self.start_ns + pause_ns.max(RARELY * spent_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: u32 = u32::MAX;
+    const SMALL: u32 = u32::MAX - 1;
+
+    /// Two processes, of which one has 600 threads; neither is there.
+    fn rounds() -> Rounds {
+        let mut rounds = Rounds::new(0);
+        let process = |threads: u32| Process {
+            is_program: Some(true),
+            left: (1..=threads).collect(),
+            listed: threads.into(),
+            ..Process::default()
+        };
+        rounds.processes = HashMap::from([(LARGE, process(600)), (SMALL, process(3))]);
+        rounds.round = VecDeque::from([LARGE, SMALL]);
+        rounds
+    }
+
+    fn all(_: u32, _: u32) -> bool {
+        true
+    }
+
+    #[test]
+    fn many_threads_are_looked_at_by_turns() {
+        let mut rounds = rounds();
+        let mut slice = rounds.slice();
+        let mut turns = Vec::new();
+        let mut seen = HashSet::new();
+        // A slice is as long as it is; this one goes on.
+        while slice.rounds.processes[&LARGE].left.len() > 0 {
+            slice.start_ns = monotonic_ns();
+            let tgid = slice.next().expect("whose turn it is");
+            let (tids, listed) = slice.threads(tgid, &all);
+            assert!(listed.is_none());
+            turns.push((tgid, tids.len()));
+            if tgid == LARGE {
+                seen.extend(tids);
+            }
+        }
+        assert_eq!(turns, [(LARGE, 256), (SMALL, 3), (LARGE, 256), (LARGE, 88)]);
+        assert_eq!(seen.len(), 600);
+        assert_eq!((rounds.looks(), rounds.looks_at(SMALL)), (1, Some(1)));
+        assert_eq!((rounds.looks_at(LARGE), rounds.looks_at(7)), (None, None));
+    }
+
+    #[test]
+    fn a_later_round_has_one_turn_for_each_if_that_takes_long() {
+        let mut rounds = rounds();
+        (rounds.is_first, rounds.spent_ns) = (false, AGAIN_NS);
+        let mut slice = rounds.slice();
+        slice.threads(LARGE, &all);
+        let turns: Vec<u32> = std::iter::from_fn(|| slice.next()).collect();
+        assert_eq!(turns, [LARGE, SMALL], "as it was before");
+        slice.end();
+        // It is not due again.
+        assert!(rounds.slice().next().is_none());
+    }
+
+    #[test]
+    fn who_was_not_looked_at_is_counted() {
+        let mut rounds = rounds();
+        rounds.round.clear();
+        assert_eq!(rounds.not_looked_at([].into_iter(), &all), 603);
+        let looked = [LARGE; 256].into_iter().chain([SMALL; 3]);
+        for process in rounds.processes.values_mut() {
+            process.looks = 1;
+        }
+        // One of the small one's came later, or has gone.
+        assert_eq!(rounds.not_looked_at(looked, &all), 344);
+        rounds.begin_interval();
+        assert_eq!(rounds.looks(), 0);
+        assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &all), 3);
+        // One that nothing is known of yet: this one.
+        let own = std::process::id();
+        rounds.round.push_back(own);
+        let more = rounds.not_looked_at([LARGE; 600].into_iter(), &all);
+        assert!(more > 3, "{more}");
+        let others = |tgid: u32, _| tgid != own;
+        rounds.processes.remove(&own);
+        assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &others), 3);
     }
 }

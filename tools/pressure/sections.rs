@@ -165,7 +165,10 @@ fn write_not_looked_at(threads: u64, out: &mut impl Write) -> io::Result<()> {
         1 => writeln!(out, "  1 thread was not looked at, for the sake of cost"),
         n => {
             let threads = units::count(n);
-            writeln!(out, "  {threads} threads were not looked at, for the sake of cost")
+            writeln!(
+                out,
+                "  {threads} threads were not looked at, for the sake of cost"
+            )
         }
     }
 }

@@ -94,7 +94,8 @@ impl Looks {
         while let Some(tgid) = slice.next() {
             let (tids, listed) = slice.threads(tgid, chooses);
             if let Some(listed) = listed {
-                self.threads.retain(|(of, tid), _| *of != tgid || listed.contains(tid));
+                self.threads
+                    .retain(|(of, tid), _| *of != tgid || listed.contains(tid));
             }
             let now_ns = monotonic_ns();
             for tid in tids {

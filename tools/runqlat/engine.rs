@@ -24,8 +24,8 @@ use session::{Options, Setup, Tool};
 
 use crate::runqlat::args::{Args, Group};
 use crate::runqlat::harvest::{self, Interval};
-use crate::runqlat::windows::{GATED, Sums};
 use crate::runqlat::quota::Quotas;
+use crate::runqlat::windows::{GATED, Sums};
 use crate::runqlat::{report, slow};
 
 /// The tool at work.

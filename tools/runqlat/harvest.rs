@@ -171,7 +171,11 @@ pub(crate) const LOSSES: [Words; 7] = [
         "culprits_full",
         "tasks waited behind: table full",
     ),
-    ("quotas_full", "quotas_full", "groups with a CPU quota: table full"),
+    (
+        "quotas_full",
+        "quotas_full",
+        "groups with a CPU quota: table full",
+    ),
     (
         "losses.slow_ring_full",
         "slow_ring_full",

@@ -88,9 +88,16 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
         false => "some waits are",
     };
     let Some(quota) = interval.quotas.first() else {
-        writeln!(out, "{who} for want of CPU quota of a group that is not seen from here:")?;
+        writeln!(
+            out,
+            "{who} for want of CPU quota of a group that is not seen from here:"
+        )?;
         let waits = units::counted(without.waits, "waits");
-        return Ok(writeln!(out, "  {waits}, {}", units::thread_time(without.sum_ns))?);
+        return Ok(writeln!(
+            out,
+            "  {waits}, {}",
+            units::thread_time(without.sum_ns)
+        )?);
     };
     let [whose, how] = quota.describe();
     let time = units::duration(quota.throttled_ns);

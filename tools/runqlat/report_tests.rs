@@ -72,6 +72,9 @@ fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
     assert!(found.contains(titles), "{found}");
     let next = "profile -p 7 10   # what uses up the quota\n";
     assert!(found.contains(next), "{found}");
+    let named = text("--comm web", &interval(400 * MS));
+    let next = "profile --comm web 10   # what uses up the quota\n";
+    assert!(named.contains(next), "{named}");
     let other = text("", &interval(320 * MS));
     assert!(other.starts_with("some waits are for want of CPU quota of /cg/pod:\n"));
     let titles = "      TIME     WAITS  WAITED BEHIND\n";
