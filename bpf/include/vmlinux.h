@@ -64,19 +64,7 @@ struct pid {
 	struct upid numbers[1];
 };
 
-struct kernfs_node {
-	u64 id;
-};
-
-struct cgroup {
-	int level;
-	struct kernfs_node *kn;
-	struct cgroup *ancestors[0];
-};
-
-struct css_set {
-	struct cgroup *dfl_cgrp;
-};
+#include "vmlinux_cgroups.h"
 
 typedef struct {
 	s64 counter;
@@ -333,23 +321,6 @@ struct task_struct {
 	struct css_set *cgroups;
 	bool throttled;
 	struct thread_struct thread;
-};
-
-struct cgroup_subsys_state {
-	struct cgroup *cgroup;
-};
-
-struct cfs_bandwidth {
-	u64 quota;
-	int nr_periods;
-	int nr_throttled;
-	u64 throttled_time;
-};
-
-struct task_group {
-	struct cgroup_subsys_state css;
-	struct task_group *parent;
-	struct cfs_bandwidth cfs_bandwidth;
 };
 
 struct blkcg {

@@ -116,6 +116,20 @@ fn a_quota_that_is_used_up_is_named_in_place_of_neighbours() {
     }
 }
 
+/// For want of quota, or behind somebody.
+fn assert_each_wait_is_for_one(report: &Value) {
+    let waited = number(only(report, "groups"), "sum_ns");
+    let without = number(report, "without_quota.sum_ns");
+    let behind = list(report, "behind").iter();
+    let behind: u64 = behind.map(|one| number(one, "caused_ns")).sum();
+    assert_within(
+        "without quota",
+        without,
+        waited / 2..=waited - behind,
+        report,
+    );
+}
+
 fn assert_quota_is_named(threads: u32) {
     let mut workload = Workload::spinners(threads, 2);
     let pid = workload.pid();
@@ -168,16 +182,7 @@ fn assert_quota_is_named(threads: u32) {
     );
     assert!(list(&of_others, "quotas").is_empty(), "{of_others}");
     assert_eq!(number(&of_others, "without_quota.waits"), 0, "{of_others}");
-    // A wait is for want of quota or behind somebody.
-    let without = number(&report, "without_quota.sum_ns");
-    let behind = list(&report, "behind").iter();
-    let behind: u64 = behind.map(|one| number(one, "caused_ns")).sum();
-    assert_within(
-        "without quota",
-        without,
-        waited / 2..=waited - behind,
-        &report,
-    );
+    assert_each_wait_is_for_one(&report);
     let mut quotas = list(&whole, "quotas").iter();
     let own = quotas.find(|quota| quota["cgroup"] == path.as_str());
     let own = own.unwrap_or_else(|| panic!("{whole}"));

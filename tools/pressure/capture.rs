@@ -328,9 +328,7 @@ impl Capture {
         }
         Ok(Interval {
             quotas,
-            waits: self.looks.take(self.filter.is_choice(), &|tgid, tid| {
-                filter.chooses(tgid, tid)
-            }),
+            waits: self.looks.take(&self.filter),
             start_ns: before.ns,
             end_ns: now.ns,
             ended_unix_s: SystemTime::now()

@@ -10,7 +10,8 @@ use host::clock::{clock_ns, monotonic_ns};
 use host::procs;
 use host::task::all_processes;
 
-use crate::pressure::waits::Chooses;
+/// Chooses a thread, by its process and ID.
+pub(crate) type Chooses<'a> = &'a dyn Fn(u32, u32) -> bool;
 
 /// Shortest time from one round to the next, ns, on average.
 const PAUSE_NS: f64 = 1e8;
@@ -275,7 +276,7 @@ mod tests {
         let mut turns = Vec::new();
         let mut seen = HashSet::new();
         // A slice is as long as it is; this one goes on.
-        while slice.rounds.processes[&LARGE].left.len() > 0 {
+        while !slice.rounds.processes[&LARGE].left.is_empty() {
             slice.start_ns = monotonic_ns();
             let tgid = slice.next().expect("whose turn it is");
             let (tids, listed) = slice.threads(tgid, &all);

@@ -12,7 +12,8 @@ use host::waits::Reason;
 use profile::rank::Rank;
 
 use crate::pressure::calls::{self, Blocked};
-use crate::pressure::rounds::Rounds;
+use crate::pressure::rounds::{Chooses, Rounds};
+use crate::pressure::victims::Filter;
 
 /// Bytes of stack that are a frame deeper: less is two calls in one function.
 const DEEPER: u64 = 256;
@@ -49,9 +50,6 @@ pub(crate) struct Waits {
     /// The most first; none of threads with nothing to do.
     pub(crate) rows: Vec<Waiting>,
 }
-
-/// Chooses a thread, by its process and ID.
-pub(crate) type Chooses<'a> = &'a dyn Fn(u32, u32) -> bool;
 
 /// Looks.
 pub(crate) struct Looks {
@@ -106,9 +104,11 @@ impl Looks {
         slice.end();
     }
 
-    /// Ends an interval and begins the next. `shows_still`: also threads that did not move in all of it, though what they wait for be
-    /// no lock.
-    pub(crate) fn take(&mut self, shows_still: bool, chooses: Chooses<'_>) -> Waits {
+    /// Ends an interval and begins the next. Of a choice of threads those are there, too, that did not move in all of it, though what
+    /// they wait for be no lock.
+    pub(crate) fn take(&mut self, filter: &Filter) -> Waits {
+        let shows_still = filter.is_choice();
+        let chooses: Chooses<'_> = &|tgid, tid| filter.chooses(tgid, tid);
         let looked = self.threads.iter().filter(|(_, thread)| thread.looks > 0);
         let not_looked_at = self
             .rounds

@@ -112,10 +112,13 @@ fn a_thread_that_waits_for_a_lock_is_seen() {
     let mut looks = Looks::new();
     looks.rounds.own_tgid = 0;
     let found = loop {
-        let chooses = |tgid, tid| (tgid, tid) == (own_tgid, waiter);
+        let filter = Filter {
+            tids: vec![waiter],
+            ..Filter::default()
+        };
         looks.rounds.due_ns = 0;
-        looks.step(&chooses);
-        let waits = looks.take(false, &chooses);
+        looks.step(&|tgid, tid| filter.chooses(tgid, tid));
+        let waits = looks.take(&filter);
         if let Some(row) = waits.rows.first() {
             break row.clone();
         }

@@ -21,7 +21,18 @@ use session::progress::State;
 use session::quotas::UsedUp;
 
 use crate::runqlat::args::{Args, Group};
-use crate::runqlat::quota::{self, WithoutQuota};
+
+/// In place of the thread that a wait was behind; the BPF side's.
+pub(crate) const QUOTA_TID: u32 = u32::MAX;
+
+/// Waits that were for a quota, for some of their time at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WithoutQuota {
+    /// Number of them.
+    pub waits: u64,
+    /// Their length, ns.
+    pub sum_ns: u64,
+}
 
 /// A task that others waited behind.
 pub struct Culprit {
@@ -114,7 +125,7 @@ fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
     match comm_text(&culprit.comm) {
         _ if tid == 0 => "[earlier]".into(),
         // A row of its own in the end.
-        _ if tid == quota::TID => "".into(),
+        _ if tid == QUOTA_TID => "".into(),
         unknown if unknown.is_empty() => comm_of(tid).unwrap_or_else(|| "[exited]".into()),
         comm => comm,
     }

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 pub use args::Args;
 pub use engine::Runqlat;
-pub use harvest::{Culprit, Interval, OpenWait};
-pub use quota::WithoutQuota;
+pub use harvest::{Culprit, Interval, OpenWait, WithoutQuota};
 
 mod answer;
 mod args;

@@ -14,18 +14,6 @@ use session::quotas::{Account, Names, UsedUp};
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::Interval;
 
-/// In place of the thread that a wait was behind; the BPF side's.
-pub(crate) const TID: u32 = u32::MAX;
-
-/// Waits that were for a quota, for some of their time at least.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WithoutQuota {
-    /// Number of them.
-    pub waits: u64,
-    /// Their length, ns.
-    pub sum_ns: u64,
-}
-
 /// Accounts of the groups that targets are in, or have been.
 #[derive(Default)]
 pub(crate) struct Quotas {

@@ -9,8 +9,7 @@ use session::quotas::UsedUp;
 
 use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 use crate::runqlat::args::Args;
-use crate::runqlat::harvest::{Culprit, Interval, OpenWait};
-use crate::runqlat::quota::WithoutQuota;
+use crate::runqlat::harvest::{Culprit, Interval, OpenWait, WithoutQuota};
 use crate::runqlat::report::write_human;
 
 const MS: u64 = 1_000_000;

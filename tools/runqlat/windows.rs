@@ -10,8 +10,7 @@ use host::clock::Edges;
 use loader::counters::Counters;
 use profile::rank::Rank;
 
-use crate::runqlat::harvest::{self, Culprit, Interval};
-use crate::runqlat::quota::{self, WithoutQuota};
+use crate::runqlat::harvest::{self, Culprit, Interval, QUOTA_TID, WithoutQuota};
 
 /// What events run, and what is detached between windows.
 pub(crate) const GATED: [&str; 4] = [
@@ -105,7 +104,7 @@ impl Sums {
 
 /// Takes out what no task has caused.
 fn without_quota(culprits: &mut Vec<Culprit>) -> WithoutQuota {
-    let place = culprits.iter().position(|one| one.tid == quota::TID);
+    let place = culprits.iter().position(|one| one.tid == QUOTA_TID);
     let quota = place.map(|place| culprits.remove(place));
     quota.map_or_else(WithoutQuota::default, |quota| WithoutQuota {
         waits: quota.waits,
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn waits_for_quota_are_behind_nobody() {
-        let mut culprits = vec![one_wait(7), one_wait(quota::TID), one_wait(8)];
+        let mut culprits = vec![one_wait(7), one_wait(QUOTA_TID), one_wait(8)];
         let without = without_quota(&mut culprits);
         assert_eq!((without.waits, without.sum_ns), (1, 1_000));
         let tids: Vec<u32> = culprits.iter().map(|one| one.tid).collect();
