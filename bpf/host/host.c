@@ -3,6 +3,8 @@
  *
  * Maps are empty in an object that is loaded afresh. One thread calls it: nothing here is atomic.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -207,6 +209,58 @@ void host_visit(const void *of, bool (*takes)(const void *key, const void *value
 				host_maps[i]->entries--;
 			}
 		}
+	}
+}
+
+/* NULL: nothing has used the map yet. */
+static struct host_map *host_known(const void *of)
+{
+	for (int i = 0; i < HOST_MAPS && host_maps[i]; i++)
+		if (host_maps[i]->map == of)
+			return host_maps[i];
+	return NULL;
+}
+
+const void *host_entry(const void *of, const void *key)
+{
+	struct host_map *map = host_known(of);
+	struct host_entry *entry = map ? *host_find(map, key) : NULL;
+
+	return entry ? host_value(map, entry, host_at) : NULL;
+}
+
+void host_add_up(const void *of, const void *key, __u64 *to, __u32 words)
+{
+	struct host_map *map = host_known(of);
+	struct host_entry *entry = map ? *host_find(map, key) : NULL;
+
+	for (__u32 cpu = 0; entry && cpu < (map->shape.is_per_cpu ? HOST_CPUS : 1); cpu++)
+		for (__u32 at = 0; at < words; at++)
+			to[at] += ((const __u64 *)host_value(map, entry, cpu))[at];
+}
+
+static bool host_is_empty(const struct host_map *map, const struct host_entry *entry, size_t bytes)
+{
+	for (size_t at = host_padded(map->shape.key_bytes); at < bytes; at++)
+		if (entry->bytes[at])
+			return false;
+	return map->shape.is_array;
+}
+
+void host_dump(void (*entry)(void *to, const char *map, const void *bytes, __u64 length), void *to)
+{
+	for (int i = 0; i < HOST_MAPS && host_maps[i]; i++) {
+		const struct host_map *map = host_maps[i];
+		size_t values = host_padded(map->shape.value_bytes) * (map->shape.is_per_cpu ? HOST_CPUS : 1);
+		size_t bytes = host_padded(map->shape.key_bytes) + values;
+		Dl_info info = {};
+
+		if (map->is_storage || !dladdr(map->map, &info) || !info.dli_sname)
+			continue;
+		for (int b = 0; b < HOST_BUCKETS; b++)
+			for (const struct host_entry *at = map->buckets[b]; at; at = at->next)
+				if (!host_is_empty(map, at, bytes))
+					entry(to, info.dli_sname, at->bytes, bytes);
 	}
 }
 

@@ -19,6 +19,12 @@ const void *host_written(void);
 void host_fill(void);
 /* Calls `takes` for each entry of a map, and removes those for which it returns true. */
 void host_visit(const void *map, bool (*takes)(const void *key, const void *value, void *to), void *to);
+/* A value in a map, of the present CPU; NULL: there is none. */
+const void *host_entry(const void *map, const void *key);
+/* Adds as many words of a map's value on all CPUs to others. */
+void host_add_up(const void *map, const void *key, __u64 *to, __u32 words);
+/* Calls `entry` for each entry of all maps but those of tasks: map's name, key and values. Empty ones of arrays are none. */
+void host_dump(void (*entry)(void *to, const char *map, const void *bytes, __u64 length), void *to);
 /* To be called before the object is let go. */
 void host_free(void);
 

@@ -63,9 +63,8 @@ void host_begin(__u64 now)
 /* Times of a thread off the CPU, those that were open at the window's end or the others: how many, how long, and ns of these on
  * a run queue. Rows have no stacks, and all programs' threads are in system call 0: only their flags differ.
  */
-void host_off(__u32 tid, bool is_open, __u64 *count, __u64 *sum_ns, __u64 *queued_ns)
+void host_off(__u32 tid, bool is_open, __u64 told[3])
 {
-	*count = *sum_ns = *queued_ns = 0;
 	for (int flags = 0; flags < 256; flags++) {
 		struct offcputime_key key = {
 			.tgid = tid,
@@ -80,9 +79,9 @@ void host_off(__u32 tid, bool is_open, __u64 *count, __u64 *sum_ns, __u64 *queue
 		value = bpf_map_lookup_elem(&offcpu_time, &key);
 		if (!value)
 			continue;
-		*count += value->count;
-		*sum_ns += value->blocked_ns + value->runqueue_ns;
-		*queued_ns += value->runqueue_ns;
+		told[0] += value->count;
+		told[1] += value->blocked_ns + value->runqueue_ns;
+		told[2] += value->runqueue_ns;
 	}
 }
 
@@ -139,20 +138,6 @@ void host_row(__u32 tid, __u8 wait_flags, bool is_known, struct offcputime_value
 		*to = *value;
 }
 
-/* Times that were not asked for. */
-void host_filtered(__u64 *count, __u64 *ns)
-{
-	*count = *ns = 0;
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct offcputime_totals *sums;
-
-		host_set(0, cpu, NULL);
-		sums = totals_here();
-		*count += sums->filtered;
-		*ns += sums->filtered_ns;
-	}
-}
-
 /* All that is said of a living target when the window ends. */
 bool host_close_whole(struct task_struct *task, struct open_phase *to)
 {
@@ -184,46 +169,10 @@ void host_leave_scheduler(bool is_switch)
 	sched_exit(context);
 }
 
-/* Times that found no room. */
-void host_rows_full(__u64 *count, __u64 *ns)
-{
-	*count = losses.rows_full;
-	*ns = losses.rows_full_ns;
-}
-
 /* It is no target any more. */
 void host_leave(struct task_struct *task)
 {
 	leave(task);
-}
-
-/* The targets' time by where it went, that of threads which are gone, and times that nobody is told of. */
-struct host_account {
-	__u64 oncpu_ns;
-	__u64 runqueue_ns;
-	__u64 blocked_ns;
-	__u64 unseen_ns;
-	__u64 lifetime_ns;
-	__u64 unreported;
-	__u64 unreported_ns;
-};
-
-void host_account(struct host_account *to)
-{
-	__builtin_memset(to, 0, sizeof(*to));
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct offcputime_totals *sums;
-
-		host_set(0, cpu, NULL);
-		sums = totals_here();
-		to->oncpu_ns += sums->oncpu_ns;
-		to->runqueue_ns += sums->runqueue_ns;
-		to->blocked_ns += sums->blocked_ns;
-		to->unseen_ns += sums->unseen_ns;
-		to->lifetime_ns += sums->lifetime_ns;
-	}
-	to->unreported = losses.unreported;
-	to->unreported_ns = losses.unreported_ns;
 }
 
 /* Another window of several begins. */
@@ -249,57 +198,12 @@ bool host_open(struct task_struct *task, struct open_phase *to)
 	return open;
 }
 
-/* Threads that have exited, and how long they were in the window. */
-void host_exited(__u64 *threads, __u64 *lifetime_ns)
-{
-	*threads = *lifetime_ns = 0;
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct offcputime_totals *sums;
-
-		host_set(0, cpu, NULL);
-		sums = totals_here();
-		*threads += sums->threads_exited;
-		*lifetime_ns += sums->lifetime_ns;
-	}
-}
-
-/* Time of all targets on CPUs, and in all phases together, those that no event told of included. */
-void host_phases(__u64 *oncpu_ns, __u64 *all_ns)
-{
-	*oncpu_ns = *all_ns = 0;
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct offcputime_totals *sums;
-
-		host_set(0, cpu, NULL);
-		sums = totals_here();
-		*oncpu_ns += sums->oncpu_ns;
-		*all_ns += sums->oncpu_ns + sums->blocked_ns + sums->runqueue_ns + sums->unseen_ns;
-	}
-}
-
 /* Time that a living target had been in the window when it came into the phase that it is in. */
 __u64 host_accounted(struct task_struct *task)
 {
 	struct member *member = member_of(task);
 
 	return member->since_ns - member->joined_ns;
-}
-
-/* Times that would have been negative. */
-__u64 host_negative(void)
-{
-	return losses.negative;
-}
-
-/* Events that do not follow on those before. */
-__u64 host_out_of_order(void)
-{
-	return losses.out_of_order;
-}
-
-__u64 host_unreported(void)
-{
-	return losses.unreported;
 }
 
 /* Rows tell who ended a wait, and which file it was for. */
@@ -346,31 +250,8 @@ void host_take_rows(void (*row)(void *to, const __u64 numbers[6]), void *to)
 	host_visit(&offcpu_time, host_takes_row, &taking);
 }
 
-/* Waits shorter than this go without a user stack. */
-void host_stacks_from(__u64 ns)
-{
-	stacks_from_ns = ns;
-}
-
 bool host_goes_without_stack(__u32 cpu, __u64 length_ns)
 {
 	host_set(0, cpu, NULL);
 	return goes_without_stack(length_ns);
-}
-
-/* Waits without, their time, and that of all, up to 10 ms each. */
-void host_left_out(struct left_out_sums *to)
-{
-	__u32 zero = 0;
-
-	__builtin_memset(to, 0, sizeof(*to));
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct left_out_sums *sums;
-
-		host_set(0, cpu, NULL);
-		sums = bpf_map_lookup_elem(&left_out, &zero);
-		to->waits += sums->waits;
-		to->ns += sums->ns;
-		to->of_ns += sums->of_ns;
-	}
 }

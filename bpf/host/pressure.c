@@ -240,14 +240,6 @@ void host_migrate(struct task_struct *task, __u32 cpu)
 	sched_migrate_task(context);
 }
 
-/* The tracepoint of kernels that do not tell the state. */
-void host_switch_untold(bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	unsigned long long context[] = { preempt, (__u64)prev, (__u64)next, ~0ULL };
-
-	sched_switch_pre_5_18(context);
-}
-
 void host_leaves_kernel(bool is_switch)
 {
 	unsigned long long context[] = { is_switch };

@@ -49,64 +49,12 @@ void host_begin(__u64 now)
 	window_start_ns = now;
 }
 
-/* Counted waits and their sum, of the whole machine. */
-void host_counted(__u64 *count, __u64 *sum_ns)
-{
-	__u32 whole = 0;
-
-	*count = *sum_ns = 0;
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct hist *hist;
-
-		host_set(0, cpu, NULL);
-		hist = bpf_map_lookup_elem(&wholes, &whole);
-		*count += hist->sum.count;
-		*sum_ns += hist->sum.total_ns;
-	}
-}
-
-/* Waits that a thread has caused, and ns of them. */
-void host_caused(__u32 tid, __u64 *waits, __u64 *ns)
-{
-	struct culprit_key key = { .tid = tid };
-	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
-
-	*waits = culprit ? culprit->waits : 0;
-	*ns = culprit ? culprit->caused_ns : 0;
-}
-
-/* The process of a thread that has caused waits; 0: of none. */
-__u32 host_caused_in(__u32 tid)
-{
-	struct culprit_key key = { .tid = tid };
-	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
-
-	return culprit ? culprit->tgid : 0;
-}
-
-__u64 host_unseen(void)
-{
-	return losses.unseen;
-}
-
 /* Options that the user gives. */
 void host_ask(__u32 group_by, __u32 causes, __u64 slower_ns)
 {
 	struct runqlat_config asked = { .group_by = group_by, .causes = causes, .slower_ns = slower_ns };
 
 	host_poke(&config, &asked, sizeof(asked));
-}
-
-/* Counting goes on in the other half. */
-void host_next_half(void)
-{
-	epoch = 1;
-}
-
-/* A collection in windows: the first one begins. */
-void host_begin_windows(void)
-{
-	in_windows = 1;
 }
 
 /* The next window goes by what the last one has learnt of the clock. */
@@ -145,26 +93,6 @@ void host_find_wait(struct task_struct *task)
 	open_waits(&context);
 }
 
-__u64 host_clock_offset(void)
-{
-	return clock_offset;
-}
-
-__u64 host_groups_full(void)
-{
-	return groups_full;
-}
-
-__u64 host_buckets_full(void)
-{
-	return buckets_full;
-}
-
-__u64 host_culprits_full(void)
-{
-	return culprits_full;
-}
-
 /* The ring of slow waits has no room left. */
 void host_fill_slow_waits(void)
 {
@@ -196,14 +124,6 @@ void host_group(__u64 id, __u32 half, struct sum *to)
 	}
 }
 
-__u64 host_group_bucket(__u64 id, __u32 half, __u32 bucket)
-{
-	struct group_key key = { .id.id = id, .epoch = half, .bucket = bucket };
-	__u64 *count = bpf_map_lookup_elem(&buckets, &key);
-
-	return count ? *count : 0;
-}
-
 /* Counted waits of the whole machine in one half. */
 void host_whole(__u32 half, struct sum *to)
 {
@@ -214,20 +134,6 @@ void host_whole(__u32 half, struct sum *to)
 	}
 }
 
-__u64 host_whole_bucket(__u32 half, __u32 bucket)
-{
-	__u64 count = 0;
-
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct hist *hist;
-
-		host_set(0, cpu, NULL);
-		hist = bpf_map_lookup_elem(&wholes, &half);
-		count += hist->buckets[bucket];
-	}
-	return count;
-}
-
 /* The oldest slow wait, once. False: there is none left. */
 bool host_take_slow(struct slow_wait *to)
 {
@@ -236,17 +142,6 @@ bool host_take_slow(struct slow_wait *to)
 	*to = *(struct slow_wait *)host_slow_waits[host_slow_first];
 	host_submit(host_slow_waits[host_slow_first++]);
 	return true;
-}
-
-__u64 host_slow_lost(void)
-{
-	return losses.slow_ring_full;
-}
-
-/* A clock that went backwards. */
-__u64 host_negative(void)
-{
-	return losses.negative;
 }
 
 /* Waits are counted for each thread. */
@@ -283,34 +178,9 @@ void host_thread_counted(__u32 tid, __u64 *count, __u64 *sum_ns, __u64 *max_ns)
 	}
 }
 
-/* Counted waits of a thread in one bucket. */
-__u64 host_bucket(__u32 tid, __u32 bucket)
-{
-	struct group_key key = { .id.id = tid, .bucket = bucket };
-	__u64 *count = bpf_map_lookup_elem(&buckets, &key);
-
-	return count ? *count : 0;
-}
-
 __u32 host_bucket_of(__u64 ns)
 {
 	return hist_bucket(ns);
-}
-
-void host_totals(__u64 *wakeups, __u64 *switches, __u64 *under_way_at_start)
-{
-	__u32 zero = 0;
-
-	*wakeups = *switches = *under_way_at_start = 0;
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		struct runqlat_totals *sums;
-
-		host_set(0, cpu, NULL);
-		sums = bpf_map_lookup_elem(&totals, &zero);
-		*wakeups += sums->wakeups;
-		*switches += sums->switches;
-		*under_way_at_start += sums->under_way_at_start;
-	}
 }
 
 /* For how long a thread had waited when the window closed. */

@@ -37,7 +37,7 @@ void host_switch(bool preempt, struct task_struct *prev, struct task_struct *nex
 /* The same on a kernel that leaves it to us to read the state. */
 void host_switch_pre_5_18(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
-	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next };
+	unsigned long long context[] = { preempt, (unsigned long long)prev, (unsigned long long)next, ~0ULL };
 
 	sched_switch_pre_5_18(context);
 }

@@ -97,11 +97,6 @@ void host_attach(struct task_struct *leader, struct cgroup *to)
 	cgroup_attach_task(context);
 }
 
-__u64 host_targets_full(void)
-{
-	return targets_full;
-}
-
 __u64 host_cgroup_moves(void)
 {
 	return cgroup_moves;

@@ -9,20 +9,14 @@ use std::collections::HashMap;
 
 use host::Host;
 use host::buckets::bucket;
-use locks::{CPUS, Lock, Locks, Pointer};
+use locks::{CPUS, Lock, Locks};
 use oracle::{Bracket, Event, Kind, Logs, kernel_lock};
-
-type Sums = unsafe extern "C" fn(Pointer, u32, *mut u64);
-type Bucket = unsafe extern "C" fn(Pointer, u32, u64) -> u64;
-type Waiter = unsafe extern "C" fn(Pointer, u32, u32, *mut u64);
 
 /// Compares the model with the programs for one lock.
 fn assert_lock(locks: &Locks, at: usize, lengths: &[u64], seed: u64) {
     let Lock { address, flags, .. } = locks.locks[at];
     let (parts, total_ns) = (locks.parts[at], lengths.iter().sum::<u64>());
-    let mut found = [0; 7];
-    // SAFETY: the type of host/lockstat.c.
-    unsafe { locks.host.function::<Sums>("host_sums")(address, flags, found.as_mut_ptr()) };
+    let found = locks.host.told::<[u64; 7]>("host_sums", (address, flags));
     let expected = [
         lengths.len() as u64,
         total_ns,
@@ -38,8 +32,7 @@ fn assert_lock(locks: &Locks, at: usize, lengths: &[u64], seed: u64) {
         buckets.entry(bucket(*ns)).or_insert((*ns, 0)).1 += 1;
     }
     for (ns, count) in buckets.into_values() {
-        // SAFETY: the type of host/lockstat.c.
-        let found = unsafe { locks.host.function::<Bucket>("host_bucket")(address, flags, ns) };
+        let found = locks.host.ask::<u64>("host_bucket", (address, flags, ns));
         assert_eq!(
             found, count,
             "seed {seed}, lock {at}, waits of about {ns} ns"
@@ -79,15 +72,10 @@ fn assert_the_same(locks: &mut Locks, seed: u64) {
             let mut found = [0; 3];
             // An idle task's locks are its CPU's.
             if at >= CPUS || !pairs.is_empty() {
-                // SAFETY: the type of host/lockstat.c.
-                unsafe {
-                    locks.host.function::<Waiter>("host_waiter")(
-                        lock.address,
-                        lock.flags,
-                        tid,
-                        found.as_mut_ptr(),
-                    )
-                };
+                locks.host.tell(
+                    "host_waiter",
+                    (lock.address, lock.flags, tid, found.as_mut_ptr()),
+                );
             }
             let longest_ns = pairs.iter().map(oracle::Pair::least_ns).max().unwrap_or(0);
             assert_eq!(
@@ -100,13 +88,7 @@ fn assert_the_same(locks: &mut Locks, seed: u64) {
     for at in 0..locks.locks.len() {
         assert_lock(locks, at, &by_lock[&(locks.locks[at].address as u64)], seed);
     }
-    let mut lost = [0; 3];
-    // SAFETY: the type of host/lockstat.c.
-    unsafe {
-        locks
-            .host
-            .function::<unsafe extern "C" fn(*mut u64)>("host_lost")(lost.as_mut_ptr())
-    };
+    let lost = locks.host.told::<[u64; 3]>("host_lost", ());
     assert_eq!(lost, [locks.hidden, locks.unbegun, 0], "seed {seed}");
 }
 

@@ -47,7 +47,7 @@ fn play(host: Host, seed: u64) {
             _ => world.turn(),
         };
         assert_rows(rows, seed, interval);
-        let (told, expected) = (world.programs.told(), world.book.told);
+        let (told, expected) = (world.programs.told::<[u64; 13]>(), world.book.told);
         assert_eq!(told, expected, "seed {seed}, interval {interval}");
         world.assert_known(&format!("seed {seed}, interval {interval}"));
     }

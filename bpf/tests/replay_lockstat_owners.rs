@@ -47,7 +47,11 @@ fn play(host: Host, seed: u64) -> usize {
         assert_same(&format!("{of}, chains"), &programs, &model);
         let [programs, model] = world.names();
         assert_same(&format!("{of}, names"), &programs, &model);
-        assert_eq!(world.programs.told(), world.lost(), "{of}, losses");
+        assert_eq!(
+            world.programs.told::<[u64; 15]>(),
+            world.lost(),
+            "{of}, losses"
+        );
     }
     world.chains()[0].len()
 }

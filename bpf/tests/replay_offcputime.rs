@@ -8,6 +8,8 @@ mod host;
 mod left;
 #[path = "host/no_state.rs"]
 mod no_state;
+#[path = "host/offcputime_totals.rs"]
+mod totals;
 #[path = "host/window.rs"]
 mod window;
 #[path = "host/offcputime_windows.rs"]
@@ -16,9 +18,10 @@ mod windows;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use host::machine::{Life, Machine, Task, Thread, play};
+use host::machine::{Life, Machine, Thread, play};
 use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, offcpu, run_queue};
+use totals::{Losses, Totals};
 use window::play_window;
 
 /// Of a thread: times off the CPU that are over, and that the tool can know. `sched_exit_tp` is not played.
@@ -63,24 +66,14 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
             thread,
             end_ns,
         );
-        let (mut count, mut sum_ns, mut queued_ns) = (0, 0, 0);
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            type Off = unsafe extern "C" fn(u32, bool, *mut u64, *mut u64, *mut u64);
-            machine.host.function::<Off>("host_off")(
-                thread.tid,
-                false,
-                &raw mut count,
-                &raw mut sum_ns,
-                &raw mut queued_ns,
-            );
-        }
+        let told = Off::told(machine, thread.tid, false);
         assert!(
-            truth.off.least_ns == truth.off.most_ns && truth.off.holds(count, sum_ns),
-            "seed {seed}, thread {}: {count} times, {sum_ns} ns; {:?}",
+            truth.off.least_ns == truth.off.most_ns && truth.off.holds(told.count, told.ns),
+            "seed {seed}, thread {}: {told:?}; {:?}",
             thread.tid,
             truth.off
         );
+        let queued_ns = told.queued_ns;
         assert_eq!(
             queued_ns, truth.queued_ns,
             "seed {seed}, thread {}",
@@ -88,45 +81,23 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
         );
         out_of_order += truth.out_of_order;
     }
-    // SAFETY: the type of host/offcputime.c.
-    let found = unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn() -> u64>("host_out_of_order")()
-    };
-    assert_eq!(found, out_of_order, "seed {seed}");
-    // SAFETY: the type of host/offcputime.c.
-    let unreported = unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn() -> u64>("host_unreported")()
-    };
-    assert_eq!(unreported, 0, "seed {seed}");
+    let lost = Losses::told(&machine.host);
+    let told = (lost.out_of_order, lost.unreported);
+    assert_eq!(told, (out_of_order, 0), "seed {seed}");
     assert_exits_are_counted(machine, seed);
     assert_phases_add_up(machine, seed);
 }
 
 /// Every moment of a target is in one phase, and those on a CPU are from a switch to it until the one away from it.
 fn assert_phases_add_up(machine: &Machine, seed: u64) {
-    let (mut oncpu_ns, mut all_ns) = (0, 0);
-    // SAFETY: the types of host/offcputime.c; the tasks live.
-    let (living_ns, negative) = unsafe {
-        type Phases = unsafe extern "C" fn(*mut u64, *mut u64);
-        machine.host.function::<Phases>("host_phases")(&raw mut oncpu_ns, &raw mut all_ns);
-        let accounted = machine
-            .host
-            .function::<unsafe extern "C" fn(Task) -> u64>("host_accounted");
-        let negative = machine
-            .host
-            .function::<unsafe extern "C" fn() -> u64>("host_negative");
-        let living_ns: u64 = machine.alive().map(|thread| accounted(thread.task)).sum();
-        (living_ns, negative())
-    };
+    let told = Totals::told(&machine.host);
+    let accounted = |thread: &Thread| machine.host.ask::<u64>("host_accounted", (thread.task,));
+    let living_ns: u64 = machine.alive().map(accounted).sum();
     let exited = machine.exited.iter();
     let exited_ns: u64 = exited.map(|life| life.end_ns - life.begin_ns).sum();
-    assert_eq!(oncpu_ns, model_oncpu_ns(machine), "seed {seed}");
-    assert_eq!(all_ns, exited_ns + living_ns, "seed {seed}");
-    assert_eq!(negative, 0, "seed {seed}");
+    assert_eq!(told.oncpu_ns, model_oncpu_ns(machine), "seed {seed}");
+    assert_eq!(told.all_ns(), exited_ns + living_ns, "seed {seed}");
+    assert_eq!(Losses::told(&machine.host).negative, 0, "seed {seed}");
 }
 
 fn model_oncpu_ns(machine: &Machine) -> u64 {
@@ -155,14 +126,10 @@ fn assert_exits_are_counted(machine: &Machine, seed: u64) {
 
 /// Threads that have exited, and their time in the window.
 fn assert_exits(machine: &Machine, lifetimes: &[u64], seed: u64) {
-    let (mut threads, mut lifetime_ns) = (0, 0);
-    // SAFETY: the type of host/offcputime.c.
-    unsafe {
-        type Exited = unsafe extern "C" fn(*mut u64, *mut u64);
-        machine.host.function::<Exited>("host_exited")(&raw mut threads, &raw mut lifetime_ns);
-    }
+    let told = Totals::told(&machine.host);
     let truth = (lifetimes.len() as u64, lifetimes.iter().sum());
-    assert_eq!((threads, lifetime_ns), truth, "seed {seed}");
+    let told = (told.threads_exited, told.lifetime_ns);
+    assert_eq!(told, truth, "seed {seed}");
 }
 
 #[test]
@@ -191,20 +158,12 @@ impl Off {
     }
 
     fn told(machine: &Machine, tid: u32, is_open: bool) -> Self {
-        let mut off = Self::default();
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            type Told = unsafe extern "C" fn(u32, bool, *mut u64, *mut u64, *mut u64);
-            let told = machine.host.function::<Told>("host_off");
-            told(
-                tid,
-                is_open,
-                &raw mut off.count,
-                &raw mut off.ns,
-                &raw mut off.queued_ns,
-            );
+        let [count, ns, queued_ns] = machine.host.told("host_off", (tid, is_open));
+        Self {
+            count,
+            ns,
+            queued_ns,
         }
-        off
     }
 }
 
@@ -290,18 +249,16 @@ impl Closed {
     fn told(machine: &Machine, thread: &Thread) -> Option<Self> {
         let mut closed = Self::default();
         machine.leave_to_user_space();
-        // SAFETY: the type of host/offcputime.c; the task lives.
-        let is_told = unsafe {
-            type Close = unsafe extern "C" fn(Task, *mut u64, *mut u64, *mut u64, *mut u64) -> bool;
-            let close = machine.host.function::<Close>("host_close");
-            close(
+        let is_told = machine.host.ask::<bool>(
+            "host_close",
+            (
                 thread.task,
-                &raw mut closed.phase_ns,
-                &raw mut closed.lifetime_ns,
-                &raw mut closed.off_ns,
-                &raw mut closed.queued_ns,
-            )
-        };
+                &mut closed.phase_ns,
+                &mut closed.lifetime_ns,
+                &mut closed.off_ns,
+                &mut closed.queued_ns,
+            ),
+        );
         is_told.then_some(closed)
     }
 }
@@ -349,19 +306,10 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
         assert_eq!((over, open), (truth.over, truth.open), "{case}");
         out_of_order += truth.out_of_order;
     }
-    let (mut oncpu_ns, mut all_ns) = (0, 0);
-    // SAFETY: the types of host/offcputime.c.
-    let told = unsafe {
-        type Phases = unsafe extern "C" fn(*mut u64, *mut u64);
-        machine.host.function::<Phases>("host_phases")(&raw mut oncpu_ns, &raw mut all_ns);
-        let of = |name| machine.host.function::<unsafe extern "C" fn() -> u64>(name)();
-        (
-            of("host_out_of_order"),
-            of("host_negative"),
-            of("host_unreported"),
-        )
-    };
+    let lost = Losses::told(&machine.host);
+    let told = (lost.out_of_order, lost.negative, lost.unreported);
     assert_eq!(told, (out_of_order, 0, 0), "seed {seed}");
+    let all_ns = Totals::told(&machine.host).all_ns();
     assert_eq!(all_ns + phases_ns, lifetimes_ns, "seed {seed}");
     assert_exits(machine, &exited, seed);
 }

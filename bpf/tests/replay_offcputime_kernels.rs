@@ -223,16 +223,9 @@ fn waits_are_what_the_kernel_says() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "offcputime_kernels");
     let (host, mut rng) = (Host::load(&object), Rng::with_seed(1));
-    // SAFETY: the type of host/offcputime_kernels.c.
-    let ask = unsafe {
-        type Ask = unsafe extern "C" fn(*const Kernel, *mut Told);
-        host.function::<Ask>("host_ask")
-    };
     for step in 0..100_000 {
         let kernel = Kernel::random(&mut rng);
-        let mut told = Told::default();
-        // SAFETY: its type.
-        unsafe { ask(&raw const kernel, &raw mut told) };
+        let told = host.told::<Told>("host_ask", (&kernel,));
         assert_eq!(told, kernel.told(), "step {step}, {kernel:?}");
     }
 }
@@ -242,16 +235,10 @@ fn ancestors_of_cgroups_are_known_by_level() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "offcputime_kernels");
     let (host, mut rng) = (Host::load(&object), Rng::with_seed(1));
-    // SAFETY: the type of host/offcputime_kernels.c.
-    let ancestor = unsafe {
-        type Ancestor = unsafe extern "C" fn(*const u64, u32, u32, bool) -> u64;
-        host.function::<Ancestor>("host_ancestor")
-    };
     for _ in 0..1_000 {
         let ids: [u64; 8] = std::array::from_fn(|_| rng.u64(..) & rng.u64(..2).wrapping_neg());
         let (level, is_old) = (rng.u32(..8), rng.bool());
-        // SAFETY: its type, and as many ids.
-        let id = unsafe { ancestor(ids.as_ptr(), 8, level, is_old) };
+        let id = host.ask::<u64>("host_ancestor", (&ids, 8_u32, level, is_old));
         assert_eq!(id, ids[level as usize], "{ids:?}, {level}, {is_old}");
     }
 }

@@ -10,7 +10,7 @@ mod taken_rows;
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use host::machine::{BEGIN_NS, Machine, State, Task, Thread};
+use host::machine::{BEGIN_NS, Machine, State, Thread};
 use oracle::Kind;
 use taken_rows::{add, told};
 
@@ -57,30 +57,22 @@ impl Asked {
     }
 
     fn tell(self, machine: &mut Machine) {
-        // SAFETY: the types of host/offcputime_stacks.c.
-        unsafe {
-            type Ask = unsafe extern "C" fn(bool, bool, bool, bool, u64);
-            let ask = machine.host.function::<Ask>("host_ask");
-            let Self {
-                no_user,
-                no_kernel,
-                wakers,
-                ..
-            } = self;
-            ask(
-                no_user,
-                no_kernel,
-                wakers,
-                self.on_exit,
-                self.stacks_from_ns,
-            );
-            type Leave = unsafe extern "C" fn(bool);
-            type Waking = unsafe extern "C" fn(Task);
-            let leave = *machine.host.function::<Leave>("host_leave_scheduler");
-            let waking = *machine.host.function::<Waking>("host_waking");
-            machine.leave_scheduler = Some(leave).filter(|_| self.on_exit);
-            machine.waking = Some(waking);
-        }
+        let Self {
+            no_user,
+            no_kernel,
+            wakers,
+            ..
+        } = self;
+        let asked = (
+            no_user,
+            no_kernel,
+            wakers,
+            self.on_exit,
+            self.stacks_from_ns,
+        );
+        machine.host.tell("host_ask", asked);
+        machine.tells_exits = self.on_exit;
+        machine.tells_wakers = true;
     }
 }
 
@@ -177,12 +169,7 @@ fn assert_waker(machine: &Machine, asked: Asked, case: &str) {
     let left =
         before.filter(|event| matches!(event.kind, Kind::Switch { prev, .. } if prev == *waker));
     let switches = left.count();
-    let mut told = [0; 9];
-    // SAFETY: the type of host/offcputime_stacks.c.
-    unsafe {
-        type Take = unsafe extern "C" fn(*mut u64);
-        machine.host.function::<Take>("host_take_waker")(told.as_mut_ptr());
-    }
+    let told = machine.host.told::<[u64; 9]>("host_take_waker", ());
     let kernel = if asked.no_kernel {
         0
     } else {
@@ -203,12 +190,10 @@ fn assert_waker(machine: &Machine, asked: Asked, case: &str) {
 /// The kernel's stack of a wait that is open at the end, unless that is not asked for.
 fn assert_open(machine: &Machine, thread: &Thread, asked: Asked, case: &str) {
     let mut first = 0;
-    // SAFETY: the type of host/offcputime_stacks.c; the task lives.
-    let depth = unsafe {
-        (machine.calls.set)(machine.now, 0, machine.threads[0].task);
-        type Close = unsafe extern "C" fn(Task, *mut u64) -> u32;
-        machine.host.function::<Close>("host_close_depth")(thread.task, &raw mut first)
-    };
+    let at = (machine.now, 0_u32, machine.threads[0].task);
+    machine.host.tell("host_set", at);
+    let close = (thread.task, &mut first);
+    let depth = machine.host.ask::<u32>("host_close_depth", close);
     let truth = match asked.no_kernel {
         true => (0, 0),
         false => (
@@ -239,12 +224,7 @@ fn waits_have_their_own_stacks() {
         let first = told.iter().zip(&truth).find(|(one, other)| one != other);
         assert!(told == truth, "{case}: {first:x?}");
         machine.now += 1;
-        // SAFETY: the type of host/offcputime_stacks.c.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
-        };
+        machine.host.tell("host_end", (machine.now,));
         let off = machine
             .alive()
             .filter(|thread| thread.state != State::Running);

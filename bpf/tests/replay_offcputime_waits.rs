@@ -7,19 +7,13 @@ mod taken_rows;
 
 use std::collections::HashMap;
 
-use host::machine::{BEGIN_NS, Machine, Task, play};
+use host::machine::{BEGIN_NS, Machine, play};
 use oracle::{Event, Kind};
 use taken_rows::{add, told};
 
 /// The type of a thread's descriptor 0, by host/offcputime.c, which gives it.
 fn file_type(machine: &Machine, tid: u32) -> u64 {
-    // SAFETY: its type.
-    let told = unsafe {
-        machine
-            .host
-            .function::<extern "C" fn(u32) -> u32>("host_file_told")
-    };
-    u64::from(told(tid))
+    machine.host.ask::<u32>("host_file_told", (tid,)).into()
 }
 
 fn is_kernel_thread(tid: u32) -> bool {
@@ -84,14 +78,8 @@ fn wakers_and_files_of_waits_are_the_machines() {
     let object = host::compile(dir.path(), "offcputime");
     for seed in 0..40 {
         let mut machine = Machine::new(&object, seed, 0);
-        // SAFETY: their types.
-        unsafe {
-            type Ask = unsafe extern "C" fn();
-            type Waking = unsafe extern "C" fn(Task);
-            machine.host.function::<Ask>("host_ask_whom_and_what")();
-            let waking = *machine.host.function::<Waking>("host_waking");
-            machine.waking = Some(waking);
-        }
+        machine.host.tell("host_ask_whom_and_what", ());
+        machine.tells_wakers = true;
         for _ in 0..10_000 {
             machine.step();
         }
@@ -193,11 +181,7 @@ fn clock_that_goes_backwards_is_told() {
         let (before, after) = machine.events.split_at(back);
         let early: usize = before.iter().map(|event| marks.see(event)).sum();
         let late: usize = after.iter().map(|event| marks.see(event)).sum();
-        // SAFETY: its type.
-        let told = unsafe {
-            type Told = unsafe extern "C" fn() -> u64;
-            machine.host.function::<Told>("host_negative")()
-        };
-        assert_eq!((early, told), (0, late as u64), "seed {seed}");
+        let [.., negative] = machine.host.read::<[u64; 6]>("losses");
+        assert_eq!((early, negative), (0, late as u64), "seed {seed}");
     });
 }

@@ -62,21 +62,17 @@ impl Family {
             family.add(number, is_within, Wanted::No);
         }
         let tool = family.processes[0].running[0].1;
-        // SAFETY: the types of host/profile_follow.c.
-        unsafe {
-            type Want = unsafe extern "C" fn(u32, u32, Body);
+        {
             let own_tgid = family.told_number(&family.processes[0]);
-            family.host.function::<Want>("host_want")(own_tgid, NAMESPACES[0], tool);
+            family
+                .host
+                .tell("host_want", (own_tgid, NAMESPACES[0], tool));
         }
         // The tool's command, which has executed nothing yet.
         let number = family.free_number();
         family.add(number, true, Wanted::FromExec);
         let told = family.told_number(&family.processes[5]);
-        // SAFETY: its type.
-        unsafe {
-            type Want = unsafe extern "C" fn(u32);
-            family.host.function::<Want>("host_want_process")(told);
-        }
+        family.host.tell("host_want_process", (told,));
         family
     }
 
@@ -102,11 +98,7 @@ impl Family {
     }
 
     fn body(&self) -> Body {
-        // SAFETY: the type of host/tasks.h.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn() -> Body>("host_body")()
-        }
+        self.host.ask::<Body>("host_body", ())
     }
 
     fn add(&mut self, number: u32, is_within: bool, wanted: Wanted) {
@@ -145,16 +137,11 @@ impl Family {
     }
 
     fn tell(&self, name: &str, body: Body) {
-        // SAFETY: the type of such functions of host/profile_follow.c; the task's memory is there.
-        unsafe { self.host.function::<unsafe extern "C" fn(Body)>(name)(body) }
+        self.host.tell(name, (body,))
     }
 
     fn tell_fork(&self, parent: Body, child: Body) {
-        // SAFETY: the type of host/profile_follow.c.
-        unsafe {
-            type Fork = unsafe extern "C" fn(Body, Body);
-            self.host.function::<Fork>("host_fork")(parent, child);
-        }
+        self.host.tell("host_fork", (parent, child));
     }
 
     /// One of its threads forks.
@@ -219,11 +206,7 @@ impl Family {
     }
 
     fn is_listed(&self, number: u32) -> bool {
-        // SAFETY: the type of host/profile_follow.c.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(u32) -> bool>("host_is_listed")(number)
-        }
+        self.host.ask::<bool>("host_is_listed", (number,))
     }
 
     fn assert_listed(&self, case: &str) {
@@ -236,11 +219,7 @@ impl Family {
                 process.number
             );
             for (tid, body) in process.running.iter().chain(&process.exited) {
-                // SAFETY: the type of host/profile_follow.c; the task's memory is there.
-                let is_target = unsafe {
-                    type Is = unsafe extern "C" fn(Body) -> bool;
-                    self.host.function::<Is>("host_is_target")(*body)
-                };
+                let is_target = self.host.ask::<bool>("host_is_target", (*body,));
                 assert_eq!(is_target, process.wanted == Wanted::Yes, "{case}, {tid}");
             }
         }

@@ -27,9 +27,9 @@ mod windows;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use asked::process_of;
+use asked::{Culprit, group, losses, process_of};
 use host::buckets::bucket;
-use host::machine::{Life, Machine, THREADS, Task, Thread, play};
+use host::machine::{Life, Machine, THREADS, Thread, play};
 use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, behind, run_queue};
 use window::play_window;
@@ -45,15 +45,8 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
     });
     let (hidden, seen): (Vec<_>, Vec<_>) = spans.partition(|span| span.is_hidden);
     let truth: Bracket = seen.iter().map(|span| span.pair).collect();
-    let (mut count, mut sum_ns) = (0, 0);
-    // SAFETY: the types of host/runqlat.c.
-    let unseen = unsafe {
-        type Counted = unsafe extern "C" fn(*mut u64, *mut u64);
-        machine.host.function::<Counted>("host_counted")(&raw mut count, &raw mut sum_ns);
-        machine
-            .host
-            .function::<unsafe extern "C" fn() -> u64>("host_unseen")()
-    };
+    let [count, sum_ns] = machine.host.sums("wholes", &0_u32);
+    let unseen = losses(machine).unseen;
     assert!(
         truth.least_ns == truth.most_ns && truth.holds(count, sum_ns),
         "seed {seed}: {count} waits, {sum_ns} ns; {truth:?}"
@@ -63,23 +56,13 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
     // 0 stands for turns that are too long ago.
     for tid in 0..=machine.last_tid {
         let truth = culprits.get(&tid).copied().unwrap_or_default();
-        let (mut waits, mut ns) = (0, 0);
-        // SAFETY: the type of host/runqlat.c.
-        unsafe {
-            type Caused = unsafe extern "C" fn(u32, *mut u64, *mut u64);
-            machine.host.function::<Caused>("host_caused")(tid, &raw mut waits, &raw mut ns);
-        }
+        let told = Culprit::told(machine, tid);
         assert!(
-            truth.holds(waits, ns),
-            "seed {seed}, thread {tid}: {waits} waits, {ns} ns; {truth:?}"
+            truth.holds(told.waits, told.caused_ns),
+            "seed {seed}, thread {tid}: {told:?}; {truth:?}"
         );
-        // SAFETY: the type of host/runqlat.c.
-        let process = unsafe {
-            type In = unsafe extern "C" fn(u32) -> u32;
-            machine.host.function::<In>("host_caused_in")(tid)
-        };
         let is_named = tid > 0 && truth.count > 0;
-        assert_eq!(process, if is_named { process_of(tid) } else { 0 });
+        assert_eq!(told.tgid, if is_named { process_of(tid) } else { 0 });
     }
 }
 
@@ -110,15 +93,8 @@ fn length_ns(span: &Span) -> u64 {
 /// What a thread's waits in the window come to: those that began and ended in it.
 fn assert_counted(machine: &Machine, tid: u32, lengths: &[u64], seed: u64) {
     let (mut count, mut sum_ns, mut max_ns) = (0, 0, 0);
-    // SAFETY: the types of host/runqlat.c.
-    let in_bucket = unsafe {
-        type Counted = unsafe extern "C" fn(u32, *mut u64, *mut u64, *mut u64);
-        let counted = machine.host.function::<Counted>("host_thread_counted");
-        counted(tid, &raw mut count, &raw mut sum_ns, &raw mut max_ns);
-        machine
-            .host
-            .function::<unsafe extern "C" fn(u32, u32) -> u64>("host_bucket")
-    };
+    let counted = (tid, &mut count, &mut sum_ns, &mut max_ns);
+    machine.host.tell("host_thread_counted", counted);
     let truth = (
         lengths.len() as u64,
         lengths.iter().sum(),
@@ -130,22 +106,19 @@ fn assert_counted(machine: &Machine, tid: u32, lengths: &[u64], seed: u64) {
         *buckets.entry(bucket(*length)).or_default() += 1;
     }
     for (bucket, count) in buckets {
-        // SAFETY: its type.
-        let counted = unsafe { in_bucket(tid, bucket) };
-        assert_eq!(counted, count, "seed {seed}, thread {tid}, bucket {bucket}");
+        let counted = machine.host.entry("buckets", &group(tid.into(), 0, bucket));
+        assert_eq!(
+            counted,
+            Some(count),
+            "seed {seed}, thread {tid}, bucket {bucket}"
+        );
     }
 }
 
 /// For how long it had waited when the window closed, as the tool says later.
 pub(crate) fn waiting_ns(machine: &Machine, thread: &Thread) -> u64 {
     machine.leave_to_user_space();
-    // SAFETY: the type of host/runqlat.c; the task lives.
-    unsafe {
-        let waiting = machine
-            .host
-            .function::<unsafe extern "C" fn(Task) -> u64>("host_waiting");
-        waiting(thread.task)
-    }
+    machine.host.ask::<u64>("host_waiting", (thread.task,))
 }
 
 /// Targets that were there before the window and of which nothing was seen in it before they were switched in.
@@ -212,37 +185,16 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
         .count() as u64;
     let old = machine.lives().filter(|life| life.tid <= THREADS);
     let under_way = under_way(&logs, &old.map(|life| life.tid).collect(), window.end);
-    let (mut told_wakeups, mut told_switches, mut told_under_way) = (0, 0, 0);
-    // SAFETY: the types of host/runqlat.c.
-    let told_unseen = unsafe {
-        type Totals = unsafe extern "C" fn(*mut u64, *mut u64, *mut u64);
-        let totals = machine.host.function::<Totals>("host_totals");
-        totals(
-            &raw mut told_wakeups,
-            &raw mut told_switches,
-            &raw mut told_under_way,
-        );
-        machine
-            .host
-            .function::<unsafe extern "C" fn() -> u64>("host_unseen")()
-    };
-    assert_eq!(
-        (told_wakeups, told_switches, told_under_way, told_unseen),
-        (wakeups, switches, under_way, unseen),
-        "seed {seed}"
-    );
+    let told = machine.host.sums::<_, 3>("totals", &0_u32);
+    assert_eq!(told, [wakeups, switches, under_way], "seed {seed}");
+    assert_eq!(losses(machine).unseen, unseen, "seed {seed}");
 }
 
 #[test]
 fn window_amid_events_is_the_models() {
     let by_thread = |machine: &mut Machine| {
         machine.see_dead = Some(assert_waits_not);
-        // SAFETY: the type of host/runqlat.c.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn()>("host_by_thread")()
-        }
+        machine.host.tell("host_by_thread", ())
     };
     let wake_all = |machine: &mut Machine| {
         // Those that exit after the window may have waited when it closed.

@@ -1,7 +1,6 @@
 //! Accounts of disks and requests, and whether the programs' are the same.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::c_void;
 
 use crate::machine::{Machine, Request};
 use crate::requests::Note;
@@ -63,11 +62,7 @@ impl Account {
 impl Machine {
     pub(crate) fn assert_slow(&mut self) {
         let mut told = Slow::default();
-        // SAFETY: its type.
-        let is_sent = unsafe {
-            type Take = unsafe extern "C" fn(*mut Slow) -> bool;
-            self.host.function::<Take>("host_take_slow")(&raw mut told)
-        };
+        let is_sent = self.host.ask::<bool>("host_take_slow", (&mut told,));
         let expected = self.account.slow.take();
         assert_eq!(is_sent.then_some(told), expected, "{:?}", self.asked);
     }
@@ -82,14 +77,7 @@ impl Machine {
     pub(crate) fn assert_the_same(&self, seed: u64) {
         let what = format!("seed {seed}, {:?}", self.asked);
         let account = &self.account;
-        let mut lost = [0; 10];
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(*mut u64)>("host_lost")(
-                lost.as_mut_ptr()
-            );
-        }
+        let lost = self.host.told::<[u64; 10]>("host_lost", ());
         assert_eq!(lost, account.lost, "{what}");
         assert_eq!(Tables::told(&self.host), account.tables, "{what}");
         let parts = [0, 1, 2].map(|part| self.disks.iter().map(move |it| it.dev | part));
@@ -100,14 +88,11 @@ impl Machine {
     }
 
     fn assert_known(&self, key: (usize, u32), what: &str) {
-        type Known = unsafe extern "C" fn(*mut c_void, u32, *mut u64) -> bool;
         let disk = self.disks[key.0];
         let mut told = [0; 4];
-        // SAFETY: its type.
-        let is_known = unsafe {
-            let known = self.host.function::<Known>("host_known_disk");
-            known(disk.at, key.1, told.as_mut_ptr())
-        };
+        let is_known = self
+            .host
+            .ask::<bool>("host_known_disk", (disk.at, key.1, told.as_mut_ptr()));
         let expected = self.account.disks.get(&key).map(|it| {
             let needs_stamp = it.needs_stamp.is_some_and(|needs| needs);
             let is_known = it.needs_stamp.is_some().into();
@@ -127,15 +112,13 @@ impl Machine {
     }
 
     fn assert_disk(&self, key: (usize, u32), what: &str) {
-        type Summed = unsafe extern "C" fn(*mut c_void, u32, u32, *mut u64) -> bool;
         self.assert_known(key, what);
         for half in [0, 1] {
             let mut told: DiskSum = [0; _];
-            // SAFETY: its type.
-            let is_there = unsafe {
-                let summed = self.host.function::<Summed>("host_disk_sum");
-                summed(self.disks[key.0].at, key.1, half, told.as_mut_ptr())
-            };
+            let is_there = self.host.ask::<bool>(
+                "host_disk_sum",
+                (self.disks[key.0].at, key.1, half, told.as_mut_ptr()),
+            );
             let expected = self.account.sums.get(&(key.0, key.1, half)).copied();
             assert_eq!(is_there.then_some(told), expected, "{what}, {key:?}");
         }

@@ -5,7 +5,7 @@ use std::ptr;
 use crate::asked::CGROUPS;
 use crate::machine::{
     APPEND, DISCARD, Disk, Event, FLUSH, Machine, PASSTHROUGH, Pointer, READ, REQUESTS, Stage,
-    WRITE, make,
+    WRITE,
 };
 
 const PREFLUSH: u32 = 1 << 18;
@@ -156,12 +156,10 @@ impl Machine {
     }
 
     fn dress_bio(&self, at: usize, which: usize, whole: Pointer) {
-        type Dress = unsafe extern "C" fn(Pointer, u32, Pointer, Pointer);
-        let dress: Dress = make(&self.host, "host_dress_bio");
         let request = &self.requests[at];
         let cgroup = request.cgroup.map_or(self.nobody, |at| self.cgroups[at]);
-        // SAFETY: its type; all live as long as the object.
-        unsafe { dress(request.bios[which], request.dev, cgroup, whole) };
+        let dress = (request.bios[which], request.dev, cgroup, whole);
+        self.host.tell("host_dress_bio", dress);
     }
 
     /// Its bio waits for a request; a part of it may go on alone.

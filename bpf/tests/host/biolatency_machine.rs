@@ -6,7 +6,7 @@ use std::ptr;
 use fastrand::Rng;
 
 use crate::account::Account;
-use crate::asked::{Asked, CGROUPS, Config, FIRST_CGROUP, Flags};
+use crate::asked::{Asked, CGROUPS, FIRST_CGROUP};
 use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
@@ -145,30 +145,20 @@ pub(crate) struct Machine {
     pub(crate) account: Account,
 }
 
-pub(crate) fn make<F: Copy>(host: &Host, name: &str) -> F {
-    // SAFETY: by the type that is asked for, which is that of host/biolatency.c.
-    unsafe { *host.function::<F>(name) }
-}
-
 impl Machine {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
-        type Ask = unsafe extern "C" fn(*const Config, *const Flags, u32, u32, u32);
-        type Cgroup = unsafe extern "C" fn(Pointer, u64) -> Pointer;
         let mut rng = Rng::with_seed(seed);
         let asked = Asked::drawn(&mut rng);
-        let ask: Ask = make(&host, "host_ask");
-        let cgroup: Cgroup = make(&host, "host_cgroup");
-        // SAFETY: their types.
-        let (cgroups, nobody) = unsafe {
-            let (config, flags) = (&raw const asked.config, &raw const asked.kernel.flags);
-            ask(config, flags, asked.mode, TOOL, asked.kernel.age);
-            let mut above = ptr::null_mut();
-            let cgroups = (FIRST_CGROUP..).take(CGROUPS).map(|id| {
-                above = cgroup(above, id);
-                above
-            });
-            (cgroups.collect(), cgroup(ptr::null_mut(), 0))
-        };
+        let kernel = asked.kernel;
+        let asks = (&asked.config, &kernel.flags, asked.mode, TOOL, kernel.age);
+        host.tell("host_ask", asks);
+        let cgroup = |above: Pointer, id: u64| host.ask::<Pointer>("host_cgroup", (above, id));
+        let mut above = ptr::null_mut();
+        let cgroups = (FIRST_CGROUP..).take(CGROUPS).map(|id| {
+            above = cgroup(above, id);
+            above
+        });
+        let (cgroups, nobody) = (cgroups.collect(), cgroup(ptr::null_mut(), 0));
         let mut machine = Self {
             host,
             rng,
@@ -187,16 +177,9 @@ impl Machine {
     }
 
     fn populate(&mut self) {
-        type MakeDisk = unsafe extern "C" fn(u32, u32, u8) -> Pointer;
-        type MakeThread = unsafe extern "C" fn(u32, u32, Pointer, u8) -> Pointer;
-        let disk: MakeDisk = make(&self.host, "host_disk");
-        let thread: MakeThread = make(&self.host, "host_thread");
-        let request: unsafe extern "C" fn() -> Pointer = make(&self.host, "host_request");
-        let bio: unsafe extern "C" fn() -> Pointer = make(&self.host, "host_bio");
         for (major, minor, name) in [(8, 0, b'a'), (8, 16, b'b'), (259, 0, b'n')] {
             self.disks.push(Disk {
-                // SAFETY: its type.
-                at: unsafe { disk(major, minor, name) },
+                at: self.host.ask("host_disk", (major, minor, name)),
                 major,
                 dev: major << 20 | minor,
                 name,
@@ -215,8 +198,7 @@ impl Machine {
             let first: Option<Thread> = self.threads.get(leader).copied();
             let above = first.map_or(ptr::null_mut(), |it| it.task);
             self.threads.push(Thread {
-                // SAFETY: its type.
-                task: unsafe { thread(tid, flags, above, name) },
+                task: self.host.ask("host_thread", (tid, flags, above, name)),
                 tid,
                 tgid: first.map_or(tid, |it| it.tid),
                 is_kernel: flags > 0,
@@ -225,8 +207,8 @@ impl Machine {
             });
         }
         for _ in 0..REQUESTS {
-            // SAFETY: their types.
-            let (at, bios) = unsafe { (request(), [bio(), bio()]) };
+            let at = self.host.ask("host_request", ());
+            let bios = [(); 2].map(|()| self.host.ask("host_bio", ()));
             self.requests
                 .push(Request::free(at, bios, self.disks[0].at));
         }
@@ -242,20 +224,16 @@ impl Machine {
         } else {
             self.disks[2].dev | 1
         };
-        let want: unsafe extern "C" fn(u32) = make(&self.host, "host_want");
         for dev in [self.disks[0].dev, part] {
-            // SAFETY: its type.
-            unsafe { want(dev) };
+            self.host.tell("host_want", (dev,));
             self.account.wanted_devs.push(dev);
         }
     }
 
     fn tell_window(&self) {
-        type Window = unsafe extern "C" fn(u64, u64, u32);
-        let window: Window = make(&self.host, "host_window");
         let (start_ns, end_ns) = self.account.window;
-        // SAFETY: its type.
-        unsafe { window(start_ns, end_ns, self.account.half) };
+        let window = (start_ns, end_ns, self.account.half);
+        self.host.tell("host_window", window);
     }
 
     pub(crate) fn play(&mut self) {
@@ -272,17 +250,13 @@ impl Machine {
                 _ => {}
             }
             if step == 2_500 && is_full {
-                // SAFETY: its type.
-                unsafe { make::<unsafe extern "C" fn()>(&self.host, "host_fill")() };
+                self.host.tell("host_fill", ());
                 self.account.is_full = true;
             }
             if self.rng.u32(0..300) == 0 {
                 self.account.is_ring_full = self.rng.u32(0..3) == 0;
-                // SAFETY: its type.
-                unsafe {
-                    let fill: unsafe extern "C" fn(bool) = make(&self.host, "host_fill_ring");
-                    fill(self.account.is_ring_full);
-                }
+                let is_full = self.account.is_ring_full;
+                self.host.tell("host_fill_ring", (is_full,));
             }
             // Somebody wants statistics from now on.
             if self.rng.u32(0..900) == 0 {
@@ -306,12 +280,10 @@ impl Machine {
 
     /// The flag that tells of statistics is between others, which tell the contrary.
     fn tell_queues(&self) {
-        type Queue = unsafe extern "C" fn(Pointer, u64);
-        let queue: Queue = make(&self.host, "host_set_queue");
         let flag = 1_u64 << self.asked.config.stats_flag.max(1) >> 1;
         for disk in &self.disks {
-            // SAFETY: its type.
-            unsafe { queue(disk.at, if disk.stats { flag } else { !flag }) };
+            let flags = if disk.stats { flag } else { !flag };
+            self.host.tell("host_set_queue", (disk.at, flags));
         }
     }
 
@@ -326,9 +298,6 @@ impl Machine {
         (error, bytes): (i32, u32),
         now: u64,
     ) {
-        type Dress = unsafe extern "C" fn(Pointer, *const Facts);
-        type Set = unsafe extern "C" fn(u64, u32, Pointer);
-        type Happens = unsafe extern "C" fn(u32, Pointer, i64, u64, bool);
         let attached = self.asked.attached;
         let is_attached = match event {
             Event::Start => attached.start,
@@ -344,20 +313,18 @@ impl Machine {
         }
         let thread = self.threads[self.rng.usize(0..self.threads.len())];
         let request = self.requests[at];
-        let (dress, set): (Dress, Set) =
-            (make(&self.host, "host_dress"), make(&self.host, "host_set"));
-        let happens: Happens = make(&self.host, "host_happens");
         let subject = match event {
             Event::Queue | Event::Split => request.facts.bio,
             _ => request.at,
         };
-        // SAFETY: their types; all live as long as the object.
-        unsafe {
-            dress(request.at, &raw const request.facts);
-            set(now, self.rng.u32(0..CPUS), thread.task);
-            let queue = self.asked.kernel.with_queue;
-            happens(event as u32, subject, error.into(), bytes.into(), queue);
-        }
+        let (host, cpu) = (&self.host, self.rng.u32(0..CPUS));
+        host.tell("host_dress", (request.at, &request.facts));
+        host.tell("host_set", (now, cpu, thread.task));
+        let (how, queue) = (
+            (i64::from(error), u64::from(bytes)),
+            self.asked.kernel.with_queue,
+        );
+        host.tell("host_happens", (event as u32, subject, how.0, how.1, queue));
         let whole = request.bios[0];
         self.is_told(event, &request, &thread, (error, bytes), (now, whole));
         self.assert_slow();

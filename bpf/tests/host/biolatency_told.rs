@@ -99,11 +99,10 @@ impl Tables {
             }
         }
         let mut tables = Self::default();
-        // SAFETY: its type.
-        unsafe {
-            type Look = unsafe extern "C" fn(Row, *mut c_void);
-            host.function::<Look>("host_look")(row, (&raw mut tables).cast());
-        }
+        host.tell(
+            "host_look",
+            (row as Row, (&raw mut tables).cast::<c_void>()),
+        );
         tables
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::futex_calls::Pointer;
+use crate::calling::Pointer;
 
 /// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`
 pub(crate) const PI_WAITS: [u8; 2] = [6, 13];

@@ -6,9 +6,9 @@
 
 use fastrand::Rng;
 
-use crate::calling::Wakers;
+use crate::calling::{Pointer, Programs, Wakers};
 use crate::futex_account::{Book, Edge, Key, Wait};
-use crate::futex_calls::{NO_CALL, OTHER, Pointer, Programs, RESTART};
+use crate::futex_calls::{NO_CALL, OTHER, RESTART};
 use crate::futex_locks::{FUTEX2, Lock};
 use crate::host::Host;
 
@@ -129,7 +129,7 @@ fn level(tgid: u32) -> u32 {
 
 impl Futexes {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
-        let programs = Programs::new(host);
+        let programs = Programs { host };
         let mut rng = Rng::with_seed(seed);
         let lock = |at| Lock::new(programs.page(), rng.usize(..), at % 2 == 1);
         let locks = (0..LOCKS).map(lock).collect();

@@ -208,23 +208,18 @@ fn absence(place: &Place, words: &[u64], rng: &mut Rng) -> Absence {
 
 /// Stacks that the programs tell: of the absence, and what a walk gives.
 fn resume(host: &Host, place: &Place, absence: &Absence) -> (u64, u64) {
-    // SAFETY: the types of host/offcputime_stacks.c.
-    unsafe {
-        type Resume = unsafe extern "C" fn(*const Absence) -> u64;
-        type Id = unsafe extern "C" fn(*const u64, u32) -> u64;
-        let resume = host.function::<Resume>("host_resume");
-        let walked = host.function::<Id>("host_id");
+    {
         let depth = place.frames.len() as u32;
-        (resume(absence), walked(place.frames.as_ptr(), depth))
+        (
+            host.ask::<u64>("host_resume", (absence,)),
+            host.ask::<u64>("host_id", (place.frames.as_ptr(), depth)),
+        )
     }
 }
 
 /// Walks, stacks that are remembered, and the dispatcher's lowest and highest address.
 fn cache(host: &Host) -> [u64; 4] {
-    let mut cache = [0; 4];
-    // SAFETY: the type of host/offcputime_stacks.c.
-    unsafe { host.function::<unsafe extern "C" fn(*mut u64)>("host_cache")(cache.as_mut_ptr()) };
-    cache
+    host.told::<[u64; 4]>("host_cache", ())
 }
 
 fn assert_recognised(host: &Host, seed: u64) {
@@ -236,14 +231,12 @@ fn assert_recognised(host: &Host, seed: u64) {
     }
     let has_gap = rng.bool();
     let mut model = Model {
-        // SAFETY: the type of host/offcputime_stacks.c.
-        looks: unsafe { host.function::<unsafe extern "C" fn() -> bool>("host_looks")() },
+        looks: host.ask::<bool>("host_looks", ()),
         ..Model::default()
     };
     for step in 0..2_000 {
         if step == 1_500 {
-            // SAFETY: the type of host/host.c.
-            unsafe { host.function::<unsafe extern "C" fn()>("host_fill")() };
+            host.tell("host_fill", ());
             model.is_full = true;
         }
         let place = rng.choice(&places).expect("some");

@@ -113,9 +113,9 @@ impl Machine {
     /// A thread that starts does so elsewhere.
     pub(super) fn leaves_scheduler(&mut self, cpu: u32, prev: usize, next: usize) {
         let (tid, is_shielded) = (self.threads[next].tid, self.threads[next].is_shielded);
-        let Some(leave) = self.leave_scheduler.filter(|_| !is_shielded && tid != 0) else {
+        if !self.tells_exits || is_shielded || tid == 0 {
             return;
-        };
+        }
         self.set(cpu);
         if self.times_left(tid) > 0 {
             if self.threads[prev].is_shielded {
@@ -128,11 +128,9 @@ impl Machine {
                 };
                 self.note(cpu, kind);
             }
-            // SAFETY: its type.
-            unsafe { leave(true) };
+            self.host.tell("host_leave_scheduler", (true,));
         }
         // It enters the scheduler once more, and stays.
-        // SAFETY: its type.
-        unsafe { leave(false) };
+        self.host.tell("host_leave_scheduler", (false,));
     }
 }

@@ -79,10 +79,7 @@ impl Locks {
             for place in 0..=CPUS {
                 let cpu = (place < CPUS).then_some(place as u32);
                 for _ in 0..LOCKS_OF_EACH {
-                    // SAFETY: its type.
-                    let address = unsafe {
-                        host.function::<unsafe extern "C" fn() -> Pointer>("host_lock")()
-                    };
+                    let address = host.ask::<Pointer>("host_lock", ());
                     locks.push(Lock {
                         address,
                         flags,
@@ -93,27 +90,19 @@ impl Locks {
         }
         let thread = |at: usize| Thread {
             tid: at as u32,
-            // SAFETY: its type.
-            task: unsafe {
+            task: {
                 let tid = if at < CPUS { 0 } else { at as u32 };
-                host.function::<unsafe extern "C" fn(u32) -> Pointer>("host_thread")(tid)
+                host.ask::<Pointer>("host_thread", (tid,))
             },
             cpu: (at % CPUS) as u32,
             waits: Vec::new(),
             stale: Vec::new(),
         };
         let threads: Vec<Thread> = (0..CPUS + THREADS).map(thread).collect();
-        // SAFETY: their types; the tasks live as long as this.
-        unsafe {
-            host.function::<unsafe extern "C" fn(u64, u32, Pointer)>("host_set")(
-                BEGIN_NS,
-                0,
-                threads[0].task,
-            );
-            host.function::<unsafe extern "C" fn(u64)>("host_begin")(BEGIN_NS);
-            for thread in &threads[CPUS..] {
-                host.function::<unsafe extern "C" fn(Pointer)>("host_seed")(thread.task);
-            }
+        host.tell("host_set", (BEGIN_NS, 0_u32, threads[0].task));
+        host.tell("host_begin", (BEGIN_NS,));
+        for thread in &threads[CPUS..] {
+            host.tell("host_seed", (thread.task,));
         }
         Self {
             parts: vec![Parts::default(); locks.len()],
@@ -146,15 +135,8 @@ impl Locks {
 
     fn set(&self, at: usize) {
         let thread = &self.threads[at];
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(u64, u32, Pointer)>("host_set")(
-                self.now,
-                thread.cpu,
-                thread.task,
-            );
-        }
+        self.host
+            .tell("host_set", (self.now, thread.cpu, thread.task));
     }
 
     fn note(&mut self, at: usize, kind: Kind) {
@@ -170,14 +152,8 @@ impl Locks {
         };
         self.note(at, kind);
         self.set(at);
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(Pointer, u32)>("host_begins")(
-                self.locks[lock].address,
-                flags,
-            );
-        }
+        self.host
+            .tell("host_begins", (self.locks[lock].address, flags));
     }
 
     /// Nobody sleeps who spins for a lock, nor in an interrupt, nor waits for a lock twice.
@@ -263,13 +239,8 @@ impl Locks {
             },
         );
         self.set(at);
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(Pointer, i32)>("host_ends")(
-                address, result
-            )
-        };
+        self.host
+            .tell("host_ends", (address, result.cast_unsigned()));
     }
 
     /// The window closes by the clock; half of the threads go on before the iterator comes by. The model has waits that are over.
@@ -283,8 +254,7 @@ impl Locks {
         }
         self.now += 10;
         let end_ns = self.now;
-        // SAFETY: its type.
-        unsafe { self.host.function::<unsafe extern "C" fn(u64)>("host_end")(end_ns) };
+        self.host.tell("host_end", (end_ns,));
         for at in 0..self.threads.len() {
             let Some(wait) = self.threads[at].waits.pop() else {
                 continue;
@@ -302,13 +272,7 @@ impl Locks {
                 self.note(at, Kind::Contended { tid, lock });
                 self.now += 7;
                 self.set(at);
-                // SAFETY: its type.
-                unsafe {
-                    self.host
-                        .function::<unsafe extern "C" fn(Pointer)>("host_close")(
-                        self.threads[at].task,
-                    )
-                };
+                self.host.tell("host_close", (self.threads[at].task,));
             }
         }
         Logs {
@@ -323,13 +287,7 @@ impl Drop for Locks {
     fn drop(&mut self) {
         let tasks = self.threads.iter().map(|thread| thread.task);
         for pointer in tasks.chain(self.locks.iter().map(|lock| lock.address)) {
-            // SAFETY: made by the host, and used no more.
-            unsafe {
-                self.host
-                    .function::<unsafe extern "C" fn(Pointer)>("host_free_task")(
-                    pointer
-                )
-            };
+            self.host.tell("host_free_task", (pointer,));
         }
     }
 }

@@ -73,11 +73,11 @@ pub(crate) struct Machine {
     /// No program runs, and nobody forks.
     pub(crate) is_detached: bool,
     /// Wakeups are told of before they happen: `sched_waking`.
-    pub(crate) waking: Option<unsafe extern "C" fn(Task)>,
+    pub(crate) tells_wakers: bool,
     /// Those: time, thread, and who woke it.
     pub(crate) wakings: Vec<(u64, u32, u32)>,
     /// Threads say where they leave the scheduler, and whether they were away: `sched_exit_tp`.
-    pub(crate) leave_scheduler: Option<unsafe extern "C" fn(bool)>,
+    pub(crate) tells_exits: bool,
     /// Looks at each thread between its exit and its end.
     pub(crate) see_dead: Option<fn(&Machine, &Thread)>,
 }
@@ -122,9 +122,9 @@ impl Machine {
             departures: Departures::default(),
             tick_ns: 1,
             is_detached: false,
-            waking: None,
+            tells_wakers: false,
             wakings: Vec::new(),
-            leave_scheduler: None,
+            tells_exits: false,
             see_dead: None,
         };
         // Whose first event is a switch has been queued since before the window, as far as a tool can know.
@@ -180,9 +180,8 @@ impl Machine {
         let (tid, task) = (self.threads[at].tid, self.threads[at].task);
         let runs = self.threads[at].state == State::Running;
         let told = is_seen && !self.is_detached && !self.threads[at].is_new;
-        if let Some(waking) = self.waking.filter(|_| told) {
-            // SAFETY: its type.
-            unsafe { waking(task) };
+        if self.tells_wakers && told {
+            self.host.tell("host_waking", (task,));
             let waker = self.threads[self.cpus[cpu as usize]].tid;
             self.wakings.push((self.now, tid, waker));
         }

@@ -1,10 +1,14 @@
 //! A tool's programs on this machine, instead of in the kernel: `host/NAME.c`, loaded afresh for each replay.
 
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libloading::{Library, Symbol};
 
+use arguments::{Arguments, Before};
+
+mod arguments;
 pub(crate) mod buckets;
 mod calls;
 mod hotplug;
@@ -73,6 +77,57 @@ impl Host {
     pub(crate) unsafe fn function<F>(&self, name: &str) -> Symbol<'_, F> {
         // SAFETY: by our caller's word.
         unsafe { self.library.get(name.as_bytes()) }.expect("a function of the host")
+    }
+
+    /// Calls a function that gives nothing back, with arguments of the types that it has beside it in `host/`.
+    pub(crate) fn tell(&self, name: &str, arguments: impl Arguments) {
+        self.ask(name, arguments)
+    }
+
+    /// The same for one that gives `R` back.
+    pub(crate) fn ask<R>(&self, name: &str, arguments: impl Arguments) -> R {
+        // SAFETY: the types are the function's, and tests hand over what lives as long as it is used.
+        unsafe { arguments.call(&self.library, name) }
+    }
+
+    /// What a function writes to where its last argument points.
+    pub(crate) fn told<T: Default>(&self, name: &str, arguments: impl Before) -> T {
+        let mut told = T::default();
+        self.tell(name, arguments.and(&raw mut told));
+        told
+    }
+
+    /// A map's value, which has the type `V`.
+    pub(crate) fn entry<K, V: Copy>(&self, map: &str, key: &K) -> Option<V> {
+        let map = *self.variable::<c_void>(map);
+        let value = self.ask::<*const V>("host_entry", (map, key));
+        // SAFETY: it is there until something runs.
+        unsafe { value.as_ref() }.copied()
+    }
+
+    /// The first words of a map's value, added up over all CPUs.
+    pub(crate) fn sums<K, const N: usize>(&self, map: &str, key: &K) -> [u64; N] {
+        let map = *self.variable::<c_void>(map);
+        let mut sums = [0; N];
+        self.tell("host_add_up", (map, key, &mut sums, N as u32));
+        sums
+    }
+
+    /// A variable of the programs; `T` is its type.
+    pub(crate) fn read<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: it is there as long as the object is, and nothing runs that would change it.
+        unsafe { **self.variable(name) }
+    }
+
+    /// Sets a variable of the programs, as user space does.
+    pub(crate) fn write<T: Copy>(&self, name: &str, value: T) {
+        // SAFETY: as above.
+        unsafe { **self.variable(name) = value };
+    }
+
+    fn variable<T>(&self, name: &str) -> Symbol<'_, *mut T> {
+        // SAFETY: only its address is taken.
+        unsafe { self.library.get(name.as_bytes()) }.expect("a variable of the programs")
     }
 }
 

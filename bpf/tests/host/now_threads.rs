@@ -1,6 +1,6 @@
 //! Threads in random states, and all that `lockstat --now` is to say of each.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 
 use fastrand::Rng;
 
@@ -109,15 +109,11 @@ impl Threads {
         let lacks = rng.choice(LACKED).expect("some");
         let (level, mode) = (rng.u64(0..2), rng.u32(0..3));
         let fd_syscall = rng.u64(0..FUTEX);
-        // SAFETY: their types.
-        let (has_compat, blocks) = unsafe {
-            let begin = host.function::<unsafe extern "C" fn(u32, u32, u32, u32)>("host_begin");
-            begin(level as u32, FUTEX as u32, fd_syscall as u32, mode);
-            host.function::<unsafe extern "C" fn(*const c_char)>("host_lacks")(lacks.as_ptr());
-            let block = host.function::<unsafe extern "C" fn() -> Pointer>("host_block");
-            let has_compat = host.function::<unsafe extern "C" fn() -> bool>("host_has_compat");
-            (has_compat(), (0..6).map(|_| block()).collect())
-        };
+        let begin = (level as u32, FUTEX as u32, fd_syscall as u32, mode);
+        host.tell("host_begin", begin);
+        host.tell("host_lacks", (lacks.as_ptr(),));
+        let has_compat = host.ask("host_has_compat", ());
+        let blocks = (0..6).map(|_| host.ask("host_block", ())).collect();
         let mut threads = Self {
             host,
             rng,
@@ -133,12 +129,7 @@ impl Threads {
         for _ in 0..40 {
             let tid = threads.rng.u64(1..100);
             threads.wanted.push(tid);
-            // SAFETY: its type.
-            unsafe {
-                threads
-                    .host
-                    .function::<unsafe extern "C" fn(u32)>("host_want")(tid as u32)
-            };
+            threads.host.tell("host_want", (tid as u32,));
         }
         threads
     }
@@ -217,16 +208,11 @@ impl Threads {
     /// Numbers of a look at a thread like this.
     pub(crate) fn look(&mut self, facts: &Facts) -> Vec<u64> {
         let mut numbers = [0; 256];
-        // SAFETY: their types; the host writes fewer numbers.
-        let count = unsafe {
-            let thread = self
-                .host
-                .function::<unsafe extern "C" fn(*const Facts) -> Pointer>("host_thread");
-            self.last = thread(facts);
-            let look = self
-                .host
-                .function::<unsafe extern "C" fn(Pointer, *mut u64) -> u32>("host_look");
-            look(self.last, numbers.as_mut_ptr())
+        let count = {
+            self.last = self.host.ask::<Pointer>("host_thread", (facts,));
+
+            self.host
+                .ask::<u32>("host_look", (self.last, numbers.as_mut_ptr()))
         };
         numbers[..count as usize].to_vec()
     }

@@ -8,6 +8,7 @@ use oracle::offcpu;
 
 use crate::host::leaving::Leaving;
 use crate::host::machine::{Life, Machine, THREADS, Task, play};
+use crate::totals::{Losses, Totals};
 use crate::wakeup_of;
 
 const TICK_NS: u64 = 500_000;
@@ -46,13 +47,9 @@ impl Asked {
     }
 
     fn tell(&self, machine: &Machine) {
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            type Ask = unsafe extern "C" fn(u64, u64, u32);
-            let ask = machine.host.function::<Ask>("host_ask");
-            let (least, most) = (*self.lengths_ns.start(), *self.lengths_ns.end());
-            ask(least, most, self.states.unwrap_or(u32::MAX));
-        }
+        let (least, most) = (*self.lengths_ns.start(), *self.lengths_ns.end());
+        let asked = (least, most, self.states.unwrap_or(u32::MAX));
+        machine.host.tell("host_ask", asked);
     }
 
     fn takes(&self, off: &Off) -> bool {
@@ -163,19 +160,14 @@ impl Row {
     }
 
     pub(crate) fn told(machine: &Machine, tid: u32, flags: u8, is_known: bool) -> Self {
-        let mut row = Self::default();
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            type Told = unsafe extern "C" fn(u32, u8, bool, *mut Row);
-            let told = machine.host.function::<Told>("host_row");
-            told(tid, flags, is_known, &raw mut row);
-        }
-        row
+        machine
+            .host
+            .told::<Self>("host_row", (tid, flags, is_known))
     }
 }
 
 /// `struct open_phase` of offcpu_open.bpf.h.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Open {
     pub(crate) phase_ns: u64,
@@ -198,11 +190,16 @@ pub(crate) struct Open {
     wanted: u8,
     exact: u8,
     pub(crate) depth: u32,
-    is_known: u32,
+    pub(crate) is_known: u32,
     pad: u32,
 }
 
 impl Open {
+    /// Where the walk of its user stack begins.
+    pub(crate) fn registers(&self) -> [u64; 3] {
+        [self.ip, self.sp, self.bp]
+    }
+
     pub(crate) fn told(machine: &Machine, task: Task) -> Self {
         Self::of(machine, "host_close_whole", task).expect("it lives")
     }
@@ -211,11 +208,7 @@ impl Open {
     pub(crate) fn of(machine: &Machine, name: &str, task: Task) -> Option<Self> {
         let mut open = Self::default();
         machine.leave_to_user_space();
-        // SAFETY: the type of such functions of host/offcputime.c; the task lives.
-        let is_told = unsafe {
-            type Tell = unsafe extern "C" fn(Task, *mut Open) -> bool;
-            machine.host.function::<Tell>(name)(task, &raw mut open)
-        };
+        let is_told = machine.host.ask::<bool>(name, (task, &mut open));
         is_told.then_some(open)
     }
 }
@@ -256,16 +249,10 @@ fn assert_open(machine: &Machine, asked: &Asked, offs: &HashMap<u32, Off>, case:
             (2, 0, 1),
             "{case}"
         );
-        let mut registers = [0; 3];
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            type Registers = unsafe extern "C" fn(*mut u64);
-            let registers_of = machine.host.function::<Registers>("host_registers_of_all");
-            registers_of(registers.as_mut_ptr());
-        }
+        let registers = machine.host.told::<[u64; 3]>("host_registers_of_all", ());
         let is_kernel = off.flags() & KERNEL_THREAD != 0;
         let walked = if is_kernel { [0; 3] } else { registers };
-        assert_eq!([open.ip, open.sp, open.bp], walked, "{case}");
+        assert_eq!(open.registers(), walked, "{case}");
     }
 }
 
@@ -300,16 +287,10 @@ pub(crate) fn assert_as_asked(machine: &mut Machine, seed: u64) {
         let told = Row::told(machine, tid, flags, false);
         assert_eq!(told, row, "{case}, thread {tid}, {flags:#x}");
     }
-    let (mut told, mut told_ns) = (0, 0);
-    // SAFETY: the types of host/offcputime.c.
-    unsafe {
-        type Filtered = unsafe extern "C" fn(*mut u64, *mut u64);
-        machine.host.function::<Filtered>("host_filtered")(&raw mut told, &raw mut told_ns);
-        machine
-            .host
-            .function::<unsafe extern "C" fn(u64)>("host_end")(end_ns);
-    }
-    assert_eq!((told, told_ns), (filtered, filtered_ns), "{case}");
+    let told = Totals::told(&machine.host);
+    let told = (told.filtered, told.filtered_ns);
+    assert_eq!(told, (filtered, filtered_ns), "{case}");
+    machine.host.tell("host_end", (end_ns,));
     machine.now = end_ns;
     assert_open(machine, &asked, &open, &case);
 }
@@ -317,8 +298,7 @@ pub(crate) fn assert_as_asked(machine: &mut Machine, seed: u64) {
 /// Times that have no row when no room is left are counted as lost.
 fn assert_lost(machine: &mut Machine, seed: u64) {
     let until_ns = machine.now;
-    // SAFETY: the type of host/host.c.
-    unsafe { machine.host.function::<unsafe extern "C" fn()>("host_fill")() };
+    machine.host.tell("host_fill", ());
     for _ in 0..1_000 {
         machine.step();
     }
@@ -341,13 +321,9 @@ fn assert_lost(machine: &mut Machine, seed: u64) {
         let told = Row::told(machine, tid, flags, false);
         assert_eq!(told, row, "seed {seed}, thread {tid}, {flags:#x}");
     }
-    let (mut told, mut told_ns) = (0, 0);
-    // SAFETY: the type of host/offcputime.c.
-    unsafe {
-        type Full = unsafe extern "C" fn(*mut u64, *mut u64);
-        machine.host.function::<Full>("host_rows_full")(&raw mut told, &raw mut told_ns);
-    }
-    assert_eq!((told, told_ns), (lost, lost_ns), "seed {seed}");
+    let told = Losses::told(&machine.host);
+    let told = (told.rows_full, told.rows_full_ns);
+    assert_eq!(told, (lost, lost_ns), "seed {seed}");
 }
 
 #[test]

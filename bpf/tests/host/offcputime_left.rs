@@ -6,34 +6,25 @@ use oracle::Kind;
 use crate::asked::{Off, assert_as_asked, offs};
 use crate::host::machine::{Life, Machine, Task, Thread, play};
 use crate::host::{self, Host};
+use crate::totals::{Losses, Totals};
 
-/// `struct host_account` of host/offcputime.c.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Account {
-    oncpu_ns: u64,
-    runqueue_ns: u64,
-    blocked_ns: u64,
-    unseen_ns: u64,
-    lifetime_ns: u64,
-    unreported: u64,
-    unreported_ns: u64,
+    sums: Totals,
+    lost: Losses,
 }
 
 impl Account {
     fn told(machine: &Machine) -> Self {
-        let mut account = Self::default();
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            type Told = unsafe extern "C" fn(*mut Account);
-            machine.host.function::<Told>("host_account")(&raw mut account);
+        Self {
+            sums: Totals::told(&machine.host),
+            lost: Losses::told(&machine.host),
         }
-        account
     }
 
     /// The last phase of a thread ends with its being a target.
     fn leave(&mut self, machine: &Machine, life: Life, end_ns: u64) {
-        self.lifetime_ns += end_ns - life.begin_ns;
+        self.sums.lifetime_ns += end_ns - life.begin_ns;
         let open = offs(machine, life, end_ns).pop().filter(|off| !off.is_over);
         let Some(Off {
             blocked_ns,
@@ -44,17 +35,17 @@ impl Account {
             let events = machine.logs(life.begin_ns..=life.end_ns).before;
             let is_its = |kind: Kind| matches!(kind, Kind::Switch { next, .. } if next == life.tid);
             let came = events.iter().rfind(|event| is_its(event.kind));
-            self.oncpu_ns += end_ns - came.expect("it runs").ns;
+            self.sums.oncpu_ns += end_ns - came.expect("it runs").ns;
             return;
         };
         // The sums have the blocked time before its wakeup already.
         if queued_ns > 0 {
-            self.runqueue_ns += queued_ns;
+            self.sums.runqueue_ns += queued_ns;
         } else {
-            self.blocked_ns += blocked_ns;
+            self.sums.blocked_ns += blocked_ns;
         }
-        self.unreported += 1;
-        self.unreported_ns += blocked_ns + queued_ns;
+        self.lost.unreported += 1;
+        self.lost.unreported_ns += blocked_ns + queued_ns;
     }
 }
 
@@ -71,36 +62,20 @@ fn assert_left(machine: &mut Machine, seed: u64) {
         truth.leave(machine, life, end_ns);
     }
     if seed % 2 == 1 {
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(u64)>("host_end")(end_ns)
-        };
+        machine.host.tell("host_end", (end_ns,));
         machine.now += 5_000;
     }
     machine.leave_to_user_space();
     for (_, task) in living {
-        // SAFETY: the type of host/offcputime.c; the task lives.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(Task)>("host_leave")(task)
-        };
+        machine.host.tell("host_leave", (task,));
     }
     assert_eq!(Account::told(machine), truth, "seed {seed}");
 }
 
 /// No switch to a thread is hidden where threads tell that they leave the scheduler.
 fn assert_on_exit(machine: &mut Machine, seed: u64) {
-    // SAFETY: the types of host/offcputime.c.
-    unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn()>("host_walk_on_exit")();
-        type Leave = unsafe extern "C" fn(bool);
-        machine.leave_scheduler = Some(*machine.host.function::<Leave>("host_leave_scheduler"));
-    }
+    machine.host.tell("host_walk_on_exit", ());
+    machine.tells_exits = true;
     assert_as_asked(machine, seed);
 }
 
@@ -118,12 +93,7 @@ fn those_that_leave_are_accounted_for() {
 fn assert_leaves_unnoticed(machine: &Machine, thread: &Thread) {
     let before = Account::told(machine);
     machine.leave_to_user_space();
-    // SAFETY: the type of host/offcputime.c; the task's memory is there.
-    unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn(Task)>("host_leave")(thread.task)
-    };
+    machine.host.tell("host_leave", (thread.task,));
     assert_eq!(Account::told(machine), before, "thread {}", thread.tid);
 }
 
@@ -146,12 +116,7 @@ fn targets_that_leave_outside_the_window_or_after_their_exit_change_nothing() {
             machine.step();
         }
         machine.now += 1;
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
-        };
+        machine.host.tell("host_end", (machine.now,));
         let last = machine.last_tid;
         while machine.last_tid == last {
             machine.step();
@@ -170,6 +135,13 @@ struct LeftOut {
     of_ns: u64,
 }
 
+impl LeftOut {
+    fn told(host: &Host) -> Self {
+        let [waits, ns, of_ns] = host.sums("left_out", &0_u32);
+        Self { waits, ns, of_ns }
+    }
+}
+
 /// A long wait counts for no more than 10 ms of all.
 #[test]
 fn short_waits_go_without_stack_and_are_counted() {
@@ -177,36 +149,21 @@ fn short_waits_go_without_stack_and_are_counted() {
     let object = host::compile(dir.path(), "offcputime");
     for seed in 0..100 {
         let (host, mut rng) = (Host::load(&object), Rng::with_seed(seed));
-        // SAFETY: the types of host/offcputime.c.
-        let (from, goes) = unsafe {
-            type From = unsafe extern "C" fn(u64);
-            type Goes = unsafe extern "C" fn(u32, u64) -> bool;
-            let from = host.function::<From>("host_stacks_from");
-            (from, host.function::<Goes>("host_goes_without_stack"))
-        };
         let (mut truth, mut least_ns) = (LeftOut::default(), 0);
         for _ in 0..1_000 {
             if rng.u32(0..100) == 0 {
                 least_ns = rng.choice([0, 1, 50_000, 20_000_000]).expect("some");
-                // SAFETY: its type.
-                unsafe { from(least_ns) };
+                host.write::<u64>("stacks_from_ns", least_ns);
             }
             let [short, long] = [rng.u64(0..100_000), rng.u64(0..1 << 30)];
             let ns = rng.choice([least_ns, short, long]).expect("some");
             let is_short = ns < least_ns;
-            // SAFETY: its type.
-            let has_gone = unsafe { goes(rng.u32(0..4), ns) };
+            let has_gone = host.ask::<bool>("host_goes_without_stack", (rng.u32(0..4), ns));
             assert_eq!(has_gone, is_short, "seed {seed}, {ns}");
             truth.of_ns += if least_ns > 0 { ns.min(10_000_000) } else { 0 };
             truth.waits += u64::from(is_short);
             truth.ns += if is_short { ns } else { 0 };
         }
-        let mut told = LeftOut::default();
-        // SAFETY: its type.
-        unsafe {
-            type Told = unsafe extern "C" fn(*mut LeftOut);
-            host.function::<Told>("host_left_out")(&raw mut told);
-        }
-        assert_eq!(told, truth, "seed {seed}");
+        assert_eq!(LeftOut::told(&host), truth, "seed {seed}");
     }
 }

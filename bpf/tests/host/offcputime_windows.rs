@@ -1,6 +1,7 @@
 //! offcputime's collection in windows: a wait that began before one keeps the stacks and the flags that were told then.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::path::Path;
 use std::ptr;
 
@@ -9,7 +10,8 @@ use oracle::{Kind, offcpu};
 
 use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, of_thread, said};
 use crate::host;
-use crate::host::machine::{BEGIN_NS, Machine, State, Task, Thread, play};
+use crate::host::machine::{BEGIN_NS, Machine, State, Thread, play};
+use crate::totals::Losses;
 use crate::{Off, wakeup_of};
 
 /// By thread, flags, and whether user space knows the stacks.
@@ -28,12 +30,7 @@ fn says(machine: &Machine, thread: &Thread) -> u8 {
 
 /// Closes the window, and tells by thread how often it had left a CPU when its stacks were told.
 fn close(machine: &Machine) -> HashMap<u32, usize> {
-    // SAFETY: the type of host/offcputime.c.
-    unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
-    };
+    machine.host.tell("host_end", (machine.now,));
     let mut told = HashMap::new();
     for thread in machine.alive() {
         if Open::told(machine, thread.task).phase != RUNNING {
@@ -82,12 +79,7 @@ fn assert_windows(machine: &mut Machine, seed: u64) {
         );
         machine.now += 1;
         let begin_ns = machine.now;
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(u64)>("host_begin_next")(begin_ns)
-        };
+        machine.host.tell("host_begin_next", (begin_ns,));
         for _ in 0..rng.u32(0..100) {
             machine.step();
         }
@@ -179,12 +171,7 @@ fn window_without_events_is_of_one_phase() {
         }
         let length_ns = 1_000_000;
         machine.now = BEGIN_NS + 1_000_000_000_000 + length_ns;
-        // SAFETY: the type of host/offcputime.c.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now)
-        };
+        machine.host.tell("host_end", (machine.now,));
         for thread in machine.alive() {
             let case = format!("seed {seed}, thread {}", thread.tid);
             let told = Open::told(&machine, thread.task);
@@ -215,16 +202,9 @@ fn assert_dead_are_silent(object: &Path, seed: u64) {
     let mut machine = Machine::new(object, seed, 1_000_000_000_000);
     machine.now = BEGIN_NS + 1_000_000_000_001;
     for thread in machine.alive() {
-        // SAFETY: the types of host/offcputime.c and host/threads.h; the task is there.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now);
-            let sleeps = machine
-                .host
-                .function::<unsafe extern "C" fn(Task, u32)>("host_sleeps");
-            sleeps(thread.task, DEAD);
-        }
+        machine.host.tell("host_end", (machine.now,));
+
+        machine.host.tell("host_sleeps", (thread.task, DEAD));
         assert!(Open::of(&machine, "host_close_whole", thread.task).is_none());
     }
 }
@@ -240,15 +220,8 @@ fn each_window_knows_the_waits_under_way() {
 fn iterators_end_without_a_task() {
     let dir = tempfile::tempdir().expect("a directory");
     let machine = Machine::new(&host::compile(dir.path(), "offcputime"), 1, 0);
-    // SAFETY: the types of host/scheduler.h and host/offcputime.c.
-    unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn(Task)>("host_seed")(ptr::null_mut());
-        machine
-            .host
-            .function::<unsafe extern "C" fn(u64)>("host_end")(machine.now + 1);
-    }
+    machine.host.tell("host_seed", (ptr::null_mut::<c_void>(),));
+    machine.host.tell("host_end", (machine.now + 1,));
     for name in ["host_open", "host_close_whole"] {
         assert!(
             Open::of(&machine, name, ptr::null_mut()).is_none(),
@@ -287,12 +260,7 @@ fn assert_word_is_late(machine: &mut Machine, seed: u64) {
         machine.step();
     }
     let word = machine.events.len();
-    // SAFETY: the type of host/offcputime.c.
-    unsafe {
-        machine
-            .host
-            .function::<unsafe extern "C" fn(u64)>("host_end")(end_ns)
-    };
+    machine.host.tell("host_end", (end_ns,));
     assert_closed_at(machine, end_ns, &format!("seed {seed}"));
     for _ in 0..60 {
         machine.step();
@@ -323,11 +291,7 @@ fn assert_word_is_late(machine: &mut Machine, seed: u64) {
             life.tid
         );
     }
-    // SAFETY: the type of host/offcputime.c.
-    let negative = unsafe {
-        type Negative = unsafe extern "C" fn() -> u64;
-        machine.host.function::<Negative>("host_negative")()
-    };
+    let negative = Losses::told(&machine.host).negative;
     assert_eq!(negative, 0, "seed {seed}");
 }
 

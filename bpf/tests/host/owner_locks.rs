@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use super::Owners;
-use super::calls::{Pointer, Programs};
+use crate::calling::{Pointer, Programs};
 use crate::futex_account::Key;
 
 /// Flags of include/trace/events/lock.h: `LCB_F_SPIN`, `LCB_F_READ`, `LCB_F_WRITE`, `LCB_F_RT`, `LCB_F_PERCPU`, `LCB_F_MUTEX`

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use fastrand::Rng;
 
-use crate::calling::Wakers;
+use crate::calling::{Pointer, Programs, Wakers};
 use crate::futex_account::{Book, Edge, Key, Wait};
 use crate::host::Host;
 
@@ -25,7 +25,6 @@ mod others;
 #[path = "owner_waits.rs"]
 mod waits;
 
-use calls::{Pointer, Programs};
 use chains::{Chains, Past};
 use locks::{Lock, MUTEX, Names};
 
@@ -124,7 +123,7 @@ pub(crate) struct Owners {
 
 impl Owners {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
-        let programs = Programs::new(host);
+        let programs = Programs { host };
         let mut rng = Rng::with_seed(seed);
         let lacks = rng.choice(LACKED).expect("some");
         programs.lacks(lacks);

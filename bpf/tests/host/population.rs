@@ -101,20 +101,14 @@ impl Population {
     fn add_cgroup(&mut self, parent: Option<usize>) {
         let id = 100 + self.cgroups.len() as u64;
         let above = parent.map_or(ptr::null_mut(), |parent| self.cgroups[parent].at);
-        // SAFETY: the type of host/tasks.h.
-        let at = unsafe {
-            type Make = unsafe extern "C" fn(*mut c_void, u64) -> *mut c_void;
-            self.host.function::<Make>("host_cgroup")(above, id)
-        };
+        let at = self.host.ask::<*mut c_void>("host_cgroup", (above, id));
         self.cgroups.push(Cgroup { parent, id, at });
     }
 
     fn body(&mut self) -> Body {
-        // SAFETY: the type of host/tasks.h.
-        self.freed.pop().unwrap_or_else(|| unsafe {
-            self.host
-                .function::<unsafe extern "C" fn() -> Body>("host_body")()
-        })
+        self.freed
+            .pop()
+            .unwrap_or_else(|| self.host.ask::<Body>("host_body", ()))
     }
 
     /// Numbers are used again soon.
@@ -232,16 +226,11 @@ impl Population {
     }
 
     pub(crate) fn call(&self, name: &str, body: Body) {
-        // SAFETY: the type of such functions of host/targets.h and host/threads.h; the task's memory is there.
-        unsafe { self.host.function::<unsafe extern "C" fn(Body)>(name)(body) }
+        self.host.tell(name, (body,))
     }
 
     fn forked(&self, parent: Body, child: Body) {
-        // SAFETY: the type of host/threads.h.
-        unsafe {
-            type Fork = unsafe extern "C" fn(Body, Body);
-            self.host.function::<Fork>("host_fork")(parent, child);
-        }
+        self.host.tell("host_fork", (parent, child));
     }
 
     /// The iterator that looks at all tasks.
@@ -301,11 +290,7 @@ impl Population {
     pub(crate) fn rename(&mut self, process: usize, task: usize) {
         let name = Self::random_name(&mut self.rng);
         let task = &mut self.processes[process].tasks[task];
-        // SAFETY: the type of host/targets.h.
-        unsafe {
-            type Rename = unsafe extern "C" fn(Body, *const u8);
-            self.host.function::<Rename>("host_rename")(task.body, name.as_ptr());
-        }
+        self.host.tell("host_rename", (task.body, name.as_ptr()));
         task.facts.comm = name;
         dress(&self.host, task);
     }
@@ -326,11 +311,7 @@ impl Population {
             return;
         }
         if self.rng.u32(0..3) == 0 {
-            // SAFETY: the type of host/targets.h.
-            unsafe {
-                type Waits = unsafe extern "C" fn(Body, u64);
-                self.host.function::<Waits>("host_waits_since")(task.body, 1);
-            }
+            self.host.tell("host_waits_since", (task.body, 1_u64));
         } else {
             self.call("host_freed", task.body);
         }
@@ -356,12 +337,11 @@ impl Population {
         }
         self.dress_all();
         self.cgroup_moves += 1;
-        // SAFETY: the type of host/targets.h.
-        unsafe {
-            type Attach = unsafe extern "C" fn(Body, *mut c_void);
+        {
             let leader = self.processes[process].leader();
-            let attach = self.host.function::<Attach>("host_attach");
-            attach(leader.body, self.cgroups[cgroup].at);
+
+            self.host
+                .tell("host_attach", (leader.body, self.cgroups[cgroup].at));
         }
     }
 }

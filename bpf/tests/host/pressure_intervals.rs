@@ -14,8 +14,7 @@ impl Machine {
             self.steps(800);
             if is_full && interval == INTERVALS - 1 {
                 self.is_full = true;
-                // SAFETY: its type.
-                unsafe { self.host.function::<unsafe extern "C" fn()>("host_fill")() };
+                self.host.tell("host_fill", ());
             }
             self.steps(200);
             self.turn();
@@ -30,12 +29,10 @@ impl Machine {
         self.previous_edge_ns = self.edge_ns;
         self.edge_ns = self.now;
         self.half = 1 - self.half;
-        // SAFETY: its type.
-        unsafe {
-            type Edge = unsafe extern "C" fn(u64, u64, u32);
-            let edge = self.host.function::<Edge>("host_edge");
-            edge(self.previous_edge_ns, self.edge_ns, self.half);
-        }
+        self.host.tell(
+            "host_edge",
+            (self.previous_edge_ns, self.edge_ns, self.half),
+        );
     }
 
     fn visit_all(&mut self, most_steps: u32) {

@@ -1,6 +1,6 @@
 //! Random orders of what threads do, for the replay of pressure.
 
-use crate::machine::{CPUS, Leaves, Machine, Pointer};
+use crate::machine::{CPUS, Leaves, Machine};
 
 /// `enum host_event` of host/pressure.c.
 const WAKEUP: u32 = 0;
@@ -31,18 +31,9 @@ impl Machine {
         self.lacks = (self.rng.u32(0..4) == 0, self.rng.u32(0..4) == 0);
         let cpu = self.rng.usize(0..CPUS);
         self.held[cpu] = self.hash_locks && !self.held[cpu] && self.rng.u32(0..4) == 0;
-        // SAFETY: their types.
-        unsafe {
-            let lack = self
-                .host
-                .function::<unsafe extern "C" fn(bool, bool)>("host_lack");
-            lack(self.lacks.0, self.lacks.1);
-            if self.hash_locks {
-                let hold = self
-                    .host
-                    .function::<unsafe extern "C" fn(u32, bool)>("host_hold");
-                hold(cpu as u32, self.held[cpu]);
-            }
+        self.host.tell("host_lack", (self.lacks.0, self.lacks.1));
+        if self.hash_locks {
+            self.host.tell("host_hold", (cpu as u32, self.held[cpu]));
         }
     }
 
@@ -97,11 +88,8 @@ impl Machine {
         }
         self.show_all();
         self.set(now, cpu);
-        // SAFETY: its type; it lives, or is not looked at.
-        unsafe {
-            type Happens = unsafe extern "C" fn(u32, Pointer);
-            self.host.function::<Happens>("host_happens")(event, self.threads[at].task);
-        }
+        self.host
+            .tell("host_happens", (event, self.threads[at].task));
         match event {
             WAKEUP | WAKEUP_NEW => self.is_woken(at, now),
             EXIT => self.exits(at, now),
@@ -137,17 +125,11 @@ impl Machine {
             self.show_all();
             self.set(now, cpu);
             let task = |at: Option<usize>| at.map_or(self.idle, |at| self.threads[at].task);
-            // SAFETY: their types; both live.
-            unsafe {
-                type Untold = unsafe extern "C" fn(bool, Pointer, Pointer);
-                type Switch = unsafe extern "C" fn(bool, Pointer, Pointer, u32);
-                if self.is_old {
-                    let switch = self.host.function::<Untold>("host_switch_untold");
-                    switch(preempt, task(prev), task(next));
-                } else {
-                    let switch = self.host.function::<Switch>("host_switch");
-                    switch(preempt, task(prev), task(next), state);
-                }
+            let switch = (preempt, task(prev), task(next), state);
+            if self.is_old {
+                self.host.tell("host_switch_pre_5_18", switch);
+            } else {
+                self.host.tell("host_switch", switch);
             }
             self.has_switched(cpu, (prev, leaves), next, now);
         }
@@ -214,13 +196,7 @@ impl Machine {
             if thread.tid == thread.tgid {
                 return;
             }
-            // SAFETY: its type; nobody knows it any more.
-            unsafe {
-                let free = self
-                    .host
-                    .function::<unsafe extern "C" fn(Pointer)>("host_free_task");
-                free(thread.task);
-            }
+            self.host.tell("host_free_task", (thread.task,));
         }
     }
 
@@ -232,13 +208,7 @@ impl Machine {
         let is_switch = self.is_clean || self.rng.u32(0..20) > 0;
         self.show_all();
         self.set(self.now, cpu);
-        // SAFETY: its type.
-        unsafe {
-            let leaves = self
-                .host
-                .function::<unsafe extern "C" fn(bool)>("host_leaves_kernel");
-            leaves(is_switch);
-        }
+        self.host.tell("host_leaves_kernel", (is_switch,));
         if let Some(at) = next {
             self.leaves_kernel(at, is_switch);
         }
@@ -278,11 +248,7 @@ impl Machine {
         let by = self.rng.usize(0..CPUS);
         self.show_all();
         self.set(now, by);
-        // SAFETY: its type; it lives.
-        unsafe {
-            type Migrate = unsafe extern "C" fn(Pointer, u32);
-            self.host.function::<Migrate>("host_migrate")(self.threads[at].task, cpu);
-        }
+        self.host.tell("host_migrate", (self.threads[at].task, cpu));
         self.is_migrated(at, cpu as usize, now);
     }
 
@@ -301,12 +267,10 @@ impl Machine {
         self.threads[child].is_new = true;
         self.show_all();
         self.set(self.now, cpu);
-        // SAFETY: its type; both live.
-        unsafe {
-            type Fork = unsafe extern "C" fn(Pointer, Pointer);
-            let fork = self.host.function::<Fork>("host_fork");
-            fork(self.threads[parent].task, self.threads[child].task);
-        }
+        self.host.tell(
+            "host_fork",
+            (self.threads[parent].task, self.threads[child].task),
+        );
         self.joins(child, true);
     }
 

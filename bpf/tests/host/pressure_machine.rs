@@ -143,11 +143,7 @@ impl Machine {
             stacks: asked.stacks.into(),
             walk_on_exit: asked.walk_on_exit.into(),
         };
-        // SAFETY: its type.
-        unsafe {
-            type Ask = unsafe extern "C" fn(*const Config, u32, bool);
-            host.function::<Ask>("host_ask")(&raw const config, TOOL, hash_locks);
-        }
+        host.tell("host_ask", (&config, TOOL, hash_locks));
         let is_clean = rng.u32(0..3) == 0;
         let mut machine = Self {
             host,
@@ -177,11 +173,8 @@ impl Machine {
     }
 
     fn task(&self, tid: u32, flags: u32, start: u64, cgroup: u64, leader: Pointer) -> Pointer {
-        // SAFETY: its type.
-        unsafe {
-            type Make = unsafe extern "C" fn(u32, u32, u64, u64, Pointer) -> Pointer;
-            self.host.function::<Make>("host_thread")(tid, flags, start, cgroup, leader)
-        }
+        self.host
+            .ask::<Pointer>("host_thread", (tid, flags, start, cgroup, leader))
     }
 
     /// Returns where it is.
@@ -248,13 +241,7 @@ impl Machine {
         self.show_all();
         self.set_user_space();
         for at in 0..self.threads.len() {
-            // SAFETY: its type; it lives.
-            unsafe {
-                let seed = self
-                    .host
-                    .function::<unsafe extern "C" fn(Pointer)>("host_seed");
-                seed(self.threads[at].task);
-            }
+            self.host.tell("host_seed", (self.threads[at].task,));
             if self.threads[at].tgid != TOOL {
                 self.joins(at, false);
             }
@@ -279,24 +266,15 @@ impl Machine {
 
     /// The kernel's word on all threads.
     pub(crate) fn show_all(&self) {
-        // SAFETY: its type; they live.
-        unsafe {
-            type Is = unsafe extern "C" fn(Pointer, *const Facts);
-            let is = self.host.function::<Is>("host_is");
-            for thread in self.threads.iter().filter(|it| !it.is_gone) {
-                is(thread.task, &raw const thread.facts);
-            }
+        for thread in self.threads.iter().filter(|it| !it.is_gone) {
+            self.host.tell("host_is", (thread.task, &thread.facts));
         }
     }
 
     /// Programs that run next do so on this CPU, at that time.
     pub(crate) fn set(&self, now: u64, cpu: usize) {
         let task = self.running[cpu].map_or(self.idle, |at| self.threads[at].task);
-        // SAFETY: its type.
-        unsafe {
-            type Set = unsafe extern "C" fn(u64, u32, Pointer);
-            self.host.function::<Set>("host_set")(now, cpu as u32, task);
-        }
+        self.host.tell("host_set", (now, cpu as u32, task));
     }
 
     pub(crate) fn set_user_space(&self) {

@@ -190,8 +190,7 @@ impl Machine {
     /// The interval that has ended is read.
     pub(crate) fn take_stacks(&mut self) {
         type Rows = BTreeMap<Stack, u64>;
-        type Take =
-            unsafe extern "C" fn(u32, extern "C" fn(*mut c_void, *const Stack, u64), *mut c_void);
+        type Take = extern "C" fn(*mut c_void, *const Stack, u64);
         extern "C" fn row(to: *mut c_void, key: *const Stack, weight: u64) {
             // SAFETY: the host hands over what it was given, and a key.
             let (rows, key) = unsafe { (&mut *to.cast::<Rows>(), *key) };
@@ -199,10 +198,8 @@ impl Machine {
         }
         let half = 1 - self.half;
         let mut told = Rows::new();
-        // SAFETY: its type.
-        unsafe {
-            self.host.function::<Take>("host_take_stacks")(half, row, (&raw mut told).cast())
-        };
+        let to = (&raw mut told).cast::<c_void>();
+        self.host.tell("host_take_stacks", (half, row as Take, to));
         let all = std::mem::take(&mut self.stacks);
         let (expected, left): (Rows, Rows) = all.into_iter().partition(|(key, _)| key.half == half);
         self.stacks = left;

@@ -1,6 +1,6 @@
 //! Stock that the iterator of pressure hands out, and stock as it should be.
 
-use crate::machine::{Machine, Pointer};
+use crate::machine::Machine;
 use crate::members::{ASLEEP, CPU, IO, MEMORY, Phase};
 
 /// `struct account` of stall_phases.bpf.h.
@@ -99,12 +99,9 @@ impl Machine {
         self.show_all();
         self.set_user_space();
         let mut told = Stock::default();
-        // SAFETY: its type.
-        let is_told = unsafe {
-            type Take = unsafe extern "C" fn(Pointer, *mut Stock) -> bool;
-            let take = self.host.function::<Take>("host_take_stock");
-            take(self.threads[at].task, &raw mut told)
-        };
+        let is_told = self
+            .host
+            .ask::<bool>("host_take_stock", (self.threads[at].task, &mut told));
         let expected = self.visit(at);
         assert_eq!(
             is_told.then_some(told),
@@ -169,12 +166,9 @@ impl Machine {
         self.told.exits += 1;
         let mut told = Stock::default();
         let thread = &self.threads[at];
-        // SAFETY: its type.
-        let is_told = unsafe {
-            type Exited = unsafe extern "C" fn(u64, u32, *mut Stock) -> bool;
-            let exited = self.host.function::<Exited>("host_exited");
-            exited(thread.start_time, thread.tid, &raw mut told)
-        };
+        let is_told = self
+            .host
+            .ask::<bool>("host_exited", (thread.start_time, thread.tid, &mut told));
         self.told.exited_full += u64::from(self.is_full);
         assert_eq!(
             is_told.then_some(told),

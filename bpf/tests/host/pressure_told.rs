@@ -42,12 +42,7 @@ impl Machine {
 
     pub(crate) fn assert_the_same(&self) {
         for (at, cpu) in self.cpus.iter().enumerate() {
-            let mut told = [0; 6];
-            // SAFETY: its type.
-            unsafe {
-                type Cpu = unsafe extern "C" fn(u32, *mut u64);
-                self.host.function::<Cpu>("host_cpu_told")(at as u32, told.as_mut_ptr());
-            }
+            let told = self.host.told::<[u64; 6]>("host_cpu_told", (at as u32,));
             let [waiting, throttled] = cpu.counts.map(i64::cast_unsigned);
             let since = [cpu.since_ns, cpu.waited_ns, cpu.throttled_ns];
             let expected = [
@@ -60,14 +55,7 @@ impl Machine {
             ];
             assert_eq!(told, expected, "{}, CPU {at}", self.what);
         }
-        let mut told = [0; 12];
-        // SAFETY: its type.
-        unsafe {
-            let all = self
-                .host
-                .function::<unsafe extern "C" fn(*mut u64)>("host_told");
-            all(told.as_mut_ptr());
-        }
+        let told = self.host.told::<[u64; 12]>("host_told", ());
         let sums = &self.told;
         let expected = [
             [sums.events, sums.exits, sums.exited_full],

@@ -54,16 +54,7 @@ impl Samples {
         let mut rng = Rng::with_seed(seed);
         let (asked, targets) = (Config::drawn(&mut rng), Targets::drawn(&mut rng));
         let keeps_moments = rng.bool();
-        // SAFETY: its type.
-        unsafe {
-            type Ask = unsafe extern "C" fn(*const Config, *const Targets, u32);
-            let ask = host.function::<Ask>("host_ask");
-            ask(
-                &raw const asked,
-                &raw const targets,
-                u32::from(keeps_moments),
-            );
-        }
+        host.tell("host_ask", (&asked, &targets, u32::from(keeps_moments)));
         let mut samples = Self {
             host,
             rng,
@@ -113,16 +104,14 @@ impl Samples {
         leader: Option<usize>,
         parent: Option<usize>,
     ) {
-        type Make = unsafe extern "C" fn(u32, u32, u64, Task, Task, *const u8) -> Task;
         let task = |at: Option<usize>| at.map_or(ptr::null_mut(), |at| self.threads[at].task);
         let mut comm = [0; 16];
         comm.fill_with(|| self.rng.lowercase() as u8);
         comm[15] = 0;
-        // SAFETY: its type; the tasks live as long as the object.
-        let made = unsafe {
-            let make = self.host.function::<Make>("host_thread");
-            make(tid, flags, start, task(leader), task(parent), comm.as_ptr())
-        };
+        let made = self.host.ask::<Task>(
+            "host_thread",
+            (tid, flags, start, task(leader), task(parent), comm.as_ptr()),
+        );
         self.threads.push(Thread {
             task: made,
             tid,
@@ -134,31 +123,29 @@ impl Samples {
     }
 
     pub(crate) fn step(&mut self, step: u32) {
-        self.now += self.rng.u64(1..1_000);
+        self.pass();
         if step == 500 || step > 500 && self.rng.u32(0..40) == 0 {
             self.opens_or_ends();
         }
         if step == 2_500 && self.rng.u32(0..3) == 0 {
-            // SAFETY: its type.
-            unsafe { self.host.function::<unsafe extern "C" fn()>("host_fill")() };
+            self.host.tell("host_fill", ());
             self.is_full = true;
         }
+        self.acts(step);
+    }
+
+    fn pass(&mut self) {
+        self.now += self.rng.u64(1..1_000);
+    }
+
+    fn acts(&mut self, step: u32) {
         if self.rng.u32(0..50) == 0 {
             self.lacks = (self.rng.u32(0..4) == 0, self.rng.u32(0..4) == 0);
-            // SAFETY: its type.
-            unsafe {
-                let lack = self
-                    .host
-                    .function::<unsafe extern "C" fn(bool, bool)>("host_lack");
-                lack(self.lacks.0, self.lacks.1);
-            }
+            self.host.tell("host_lack", (self.lacks.0, self.lacks.1));
         }
         let (cpu, at) = (self.rng.u32(0..CPUS), self.rng.usize(0..self.threads.len()));
-        // SAFETY: its type.
-        unsafe {
-            type Set = unsafe extern "C" fn(u64, u32, Task);
-            self.host.function::<Set>("host_set")(self.now, cpu, self.threads[at].task);
-        }
+        self.host
+            .tell("host_set", (self.now, cpu, self.threads[at].task));
         match self.rng.u32(0..3) {
             0 => self.ticks(cpu, at),
             1 => self.reaches_tracepoint(cpu, at),
@@ -180,22 +167,14 @@ impl Samples {
 
     fn opens(&mut self, window: (u64, u64)) {
         self.window = window;
-        // SAFETY: its type.
-        unsafe {
-            type Window = unsafe extern "C" fn(u64, u64);
-            self.host.function::<Window>("host_window")(window.0, window.1);
-        }
+        self.host.tell("host_window", (window.0, window.1));
     }
 
     /// Addresses in the kernel are negative.
     fn ticks(&mut self, cpu: u32, at: usize) {
         let is_inside = self.rng.bool();
         let base = self.rng.u64(1..1 << 40) | if is_inside { 1 << 63 } else { 0 };
-        // SAFETY: its type.
-        let place = unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(u64) -> u64>("host_tick")(base)
-        };
+        let place = self.host.ask::<u64>("host_tick", (base,));
         self.fires(cpu, at, if is_inside { SAVED_STACK } else { place }, None);
     }
 
@@ -207,11 +186,7 @@ impl Samples {
             record.fill(0);
             record[self.asked.weight_offset as usize] = self.rng.u8(0..3);
         }
-        // SAFETY: its type.
-        unsafe {
-            type Reach = unsafe extern "C" fn(*const u8);
-            self.host.function::<Reach>("host_tracepoint")(record.as_ptr());
-        }
+        self.host.tell("host_tracepoint", (record.as_ptr(),));
         let (size, offset) = (
             self.asked.weight_size as usize,
             self.asked.weight_offset as usize,
@@ -236,11 +211,8 @@ impl Samples {
         let mut registers = [0; 10];
         registers.fill_with(|| self.rng.u64(0..9));
         registers[7] += 1;
-        // SAFETY: its type.
-        unsafe {
-            type Reach = unsafe extern "C" fn(*const u64, bool);
-            self.host.function::<Reach>("host_probe")(registers.as_ptr(), self.rng.bool());
-        }
+        self.host
+            .tell("host_probe", (registers.as_ptr(), self.rng.bool()));
         let weight = match self.asked.weight_arg as usize {
             0 => 1,
             argument => registers[argument],
@@ -342,11 +314,9 @@ impl Samples {
 
     fn assert_moment(&mut self, step: u32) {
         let mut told = [0; 8];
-        // SAFETY: its type.
-        let is_kept = unsafe {
-            type Take = unsafe extern "C" fn(*mut u64) -> bool;
-            self.host.function::<Take>("host_take_moment")(told.as_mut_ptr())
-        };
+        let is_kept = self
+            .host
+            .ask::<bool>("host_take_moment", (told.as_mut_ptr(),));
         assert_eq!(
             is_kept.then_some(told),
             self.moment.take(),
@@ -357,8 +327,6 @@ impl Samples {
 
     pub(crate) fn assert_the_same(&self, seed: u64) {
         type Row = extern "C" fn(*mut c_void, *const [u64; 8]);
-        type Take = unsafe extern "C" fn(Row, *mut c_void);
-        type Told = unsafe extern "C" fn(u32, *mut u64);
         extern "C" fn row(to: *mut c_void, numbers: *const [u64; 8]) {
             // SAFETY: the host hands over what it was given, and 8 numbers.
             let (rows, numbers) = unsafe { (&mut *to.cast::<Rows>(), *numbers) };
@@ -367,8 +335,10 @@ impl Samples {
         }
         let what = format!("seed {seed}, {:?}, {:?}", self.asked, self.targets);
         let mut rows = Rows::new();
-        // SAFETY: its type.
-        unsafe { self.host.function::<Take>("host_take_rows")(row, (&raw mut rows).cast()) };
+        self.host.tell(
+            "host_take_rows",
+            (row as Row, (&raw mut rows).cast::<c_void>()),
+        );
         assert!(
             rows == self.rows,
             "{what}: {} rows, {}",
@@ -376,9 +346,7 @@ impl Samples {
             self.rows.len()
         );
         for cpu in 0..CPUS {
-            let mut told = [0; 9];
-            // SAFETY: its type.
-            unsafe { self.host.function::<Told>("host_told")(cpu, told.as_mut_ptr()) };
+            let told = self.host.told::<[u64; 9]>("host_told", (cpu,));
             let expected = [&self.sums[cpu as usize][..], &self.losses, &[0]].concat();
             assert_eq!(told.as_slice(), expected, "{what}, CPU {cpu}");
         }

@@ -63,7 +63,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn random(rng: &mut Rng) -> Self {
+    pub(crate) fn random(rng: &mut Rng) -> Self {
         Self {
             group_by: *rng.choice(&GROUPINGS).expect("several"),
             is_preempted_only: rng.bool(),
@@ -76,12 +76,12 @@ impl Asked {
     }
 
     pub(crate) fn tell(self, machine: &Machine) {
-        // SAFETY: the type of host/runqlat.c.
-        unsafe {
-            type Ask = unsafe extern "C" fn(u32, u32, u64);
-            let causes = if self.is_preempted_only { 4 } else { 2 | 4 };
-            let ask = machine.host.function::<Ask>("host_ask");
-            ask(self.group_by as u32, causes, self.slower_ns);
+        {
+            let causes = if self.is_preempted_only { 4_u32 } else { 2 | 4 };
+
+            machine
+                .host
+                .tell("host_ask", (self.group_by as u32, causes, self.slower_ns));
         }
     }
 
@@ -161,6 +161,18 @@ pub(crate) fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
     ended.filter(|wait| tids.contains(&wait.tid)).collect()
 }
 
+/// `struct group_key` of groups.bpf.h.
+#[repr(C)]
+pub(crate) struct Group {
+    id: u64,
+    epoch: u32,
+    bucket: u32,
+}
+
+pub(crate) fn group(id: u64, epoch: u32, bucket: u32) -> Group {
+    Group { id, epoch, bucket }
+}
+
 /// `struct sum` of groups.bpf.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -191,44 +203,31 @@ impl Counted {
     }
 
     pub(crate) fn whole(machine: &Machine, half: u32) -> Self {
-        // SAFETY: the types of host/runqlat.c.
-        unsafe {
-            type Whole = unsafe extern "C" fn(u32, *mut Sum);
-            type Bucket = unsafe extern "C" fn(u32, u32) -> u64;
-            let whole = machine.host.function::<Whole>("host_whole");
-            let in_bucket = machine.host.function::<Bucket>("host_whole_bucket");
-            Self::told(|sum| whole(half, sum), |bucket| in_bucket(half, bucket))
-        }
+        // Buckets are behind a sum.
+        let words = machine
+            .host
+            .sums::<_, { 5 + BUCKETS as usize }>("wholes", &half);
+        let in_bucket = |bucket| words[5 + bucket as usize];
+        Self::told(machine.host.told("host_whole", (half,)), in_bucket)
     }
 
     pub(crate) fn group(machine: &Machine, id: u32, half: u32) -> Self {
-        // SAFETY: the types of host/runqlat.c.
-        unsafe {
-            type Group = unsafe extern "C" fn(u64, u32, *mut Sum);
-            type Bucket = unsafe extern "C" fn(u64, u32, u32) -> u64;
-            let group = machine.host.function::<Group>("host_group");
-            let in_bucket = machine.host.function::<Bucket>("host_group_bucket");
-            let id = u64::from(id);
-            Self::told(
-                |sum| group(id, half, sum),
-                |bucket| in_bucket(id, half, bucket),
-            )
-        }
+        let (host, id) = (&machine.host, u64::from(id));
+        let in_bucket = |bucket| host.entry("buckets", &group(id, half, bucket)).unwrap_or(0);
+        Self::told(host.told("host_group", (id, half)), in_bucket)
     }
 
-    fn told(sum_to: impl Fn(&mut Sum), in_bucket: impl Fn(u32) -> u64) -> Self {
-        let mut counted = Self::default();
-        sum_to(&mut counted.sum);
+    fn told(sum: Sum, in_bucket: impl Fn(u32) -> u64) -> Self {
         let buckets = (0..BUCKETS).map(|bucket| (bucket, in_bucket(bucket)));
-        counted.buckets = buckets.filter(|(_, count)| *count > 0).collect();
-        counted
+        let buckets = buckets.filter(|(_, count)| *count > 0).collect();
+        Self { sum, buckets }
     }
 }
 
 /// `struct slow_wait` of runqlat.bpf.c.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-struct Slow {
+pub(crate) struct Slow {
     time_ns: u64,
     wait_ns: u64,
     cpu: u32,
@@ -262,24 +261,46 @@ impl Slow {
     }
 
     /// All that were sent, in order.
-    fn told(machine: &Machine) -> Vec<Self> {
+    pub(crate) fn told(machine: &Machine) -> Vec<Self> {
         let mut told = Vec::new();
         let mut slow = Self::default();
-        // SAFETY: the type of host/runqlat.c.
-        unsafe {
-            type Take = unsafe extern "C" fn(*mut Slow) -> bool;
-            let take = machine.host.function::<Take>("host_take_slow");
-            while take(&raw mut slow) {
-                told.push(slow);
-            }
+        while machine.host.ask::<bool>("host_take_slow", (&mut slow,)) {
+            told.push(slow);
         }
         told
     }
 }
 
-pub(crate) fn told_count(machine: &Machine, name: &str) -> u64 {
-    // SAFETY: the type of such functions of host/runqlat.c.
-    unsafe { machine.host.function::<unsafe extern "C" fn() -> u64>(name)() }
+/// `struct runqlat_losses` of runqlat.bpf.c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Losses {
+    slow_ring_full: u64,
+    pub(crate) negative: u64,
+    pub(crate) unseen: u64,
+}
+
+pub(crate) fn losses(machine: &Machine) -> Losses {
+    machine.host.read("losses")
+}
+
+/// `struct culprit` of culprits.bpf.h.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Culprit {
+    pub(crate) caused_ns: u64,
+    pub(crate) waits: u64,
+    pub(crate) tgid: u32,
+    pad: u32,
+    comm: [u8; 16],
+}
+
+impl Culprit {
+    /// In the first half.
+    pub(crate) fn told(machine: &Machine, tid: u32) -> Self {
+        let told = machine.host.entry("culprits", &[tid, 0]);
+        told.unwrap_or_default()
+    }
 }
 
 fn assert_counted(machine: &Machine, asked: Asked, half: u32, waits: &[Wait], case: &str) {
@@ -305,8 +326,7 @@ fn assert_counted(machine: &Machine, asked: Asked, half: u32, waits: &[Wait], ca
 }
 
 pub(crate) fn call(machine: &Machine, name: &str) {
-    // SAFETY: the type of such functions of host/runqlat.c.
-    unsafe { machine.host.function::<unsafe extern "C" fn()>(name)() }
+    machine.host.tell(name, ())
 }
 
 /// All events until now are counted by machine, in one half; the next ones as is asked, in the other one.
@@ -321,7 +341,7 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
     let asked = Asked::random(&mut rng);
     asked.tell(machine);
     machine.tick_ns = TICK_NS;
-    call(machine, "host_next_half");
+    machine.host.write("epoch", 1_u32);
     for _ in 0..2_000 {
         machine.step();
     }
@@ -344,11 +364,12 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
         .partition(|wait| wait.end_ns <= full_ns);
     let sent: Vec<Slow> = sent.into_iter().map(Slow::of).collect();
     assert_eq!(Slow::told(machine), sent, "{case}");
-    let told = (
-        told_count(machine, "host_slow_lost"),
-        told_count(machine, "host_negative"),
+    let told = losses(machine);
+    assert_eq!(
+        (told.slow_ring_full, told.negative),
+        (lost.len() as u64, 0),
+        "{case}"
     );
-    assert_eq!(told, (lost.len() as u64, 0), "{case}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use oracle::{Bracket, Kind, behind};
 
-use crate::asked::{Asked, Counted, GroupBy, Waiting, call, told_count, waits};
+use crate::asked::{Asked, Counted, GroupBy, Waiting, call, losses, waits};
 use crate::host::buckets::bucket;
 use crate::host::machine::{Machine, play};
 
@@ -30,7 +30,7 @@ fn assert_lost(machine: &mut Machine, seed: u64) {
         slower_ns: 0,
     };
     asked.tell(machine);
-    call(machine, "host_next_half");
+    machine.host.write("epoch", 1_u32);
     let (first_ns, at_first) = (machine.now, caused(machine));
     for _ in 0..60 {
         machine.step();
@@ -71,12 +71,8 @@ fn assert_lost(machine: &mut Machine, seed: u64) {
         told.sum.comm = [0; 16];
         assert_eq!(told, truth, "seed {seed}, thread {tid}");
     }
-    let told = [
-        "host_groups_full",
-        "host_buckets_full",
-        "host_culprits_full",
-    ];
-    let told = told.map(|name| told_count(machine, name));
+    let told = ["groups_full", "buckets_full", "culprits_full"];
+    let told = told.map(|name| machine.host.read::<u64>(name));
     assert_eq!(
         told,
         [groups_full, buckets_full, culprits_full],
@@ -91,7 +87,7 @@ fn assert_negative(machine: &mut Machine, seed: u64) {
     for event in &machine.events {
         waiting.see(event);
     }
-    call(machine, "host_next_half");
+    machine.host.write("epoch", 1_u32);
     machine.now -= 1_000_000_000;
     let first = machine.events.len();
     for _ in 0..100 {
@@ -116,11 +112,7 @@ fn assert_negative(machine: &mut Machine, seed: u64) {
             counted.add(wait.ns);
         }
     }
-    assert_eq!(
-        told_count(machine, "host_negative"),
-        negative,
-        "seed {seed}"
-    );
+    assert_eq!(losses(machine).negative, negative, "seed {seed}");
     assert_eq!(Counted::whole(machine, 1), counted, "seed {seed}");
 }
 

@@ -2,6 +2,7 @@
 
 use oracle::behind;
 
+use crate::asked::Culprit;
 use crate::host;
 use crate::host::machine::Machine;
 
@@ -12,18 +13,8 @@ fn inner(tid: u32) -> Option<u32> {
 
 /// Waits, ns of them, and the process, by a number in the tool's namespace.
 fn caused(machine: &Machine, tid: u32) -> (u64, u64, u32) {
-    let (mut waits, mut ns) = (0, 0);
-    // SAFETY: the types of host/runqlat.c.
-    unsafe {
-        type Caused = unsafe extern "C" fn(u32, *mut u64, *mut u64);
-        type In = unsafe extern "C" fn(u32) -> u32;
-        machine.host.function::<Caused>("host_caused")(tid, &raw mut waits, &raw mut ns);
-        (
-            waits,
-            ns,
-            machine.host.function::<In>("host_caused_in")(tid),
-        )
-    }
+    let told = Culprit::told(machine, tid);
+    (told.waits, told.caused_ns, told.tgid)
 }
 
 fn assert_inside(machine: &mut Machine, seed: u64) {
@@ -64,12 +55,7 @@ fn numbers_of_a_pid_namespace_are_the_tools() {
     let object = host::compile(dir.path(), "runqlat");
     for seed in 0..30 {
         let mut machine = Machine::new(&object, seed, 0);
-        // SAFETY: its type.
-        unsafe {
-            machine
-                .host
-                .function::<unsafe extern "C" fn()>("host_within_namespace")();
-        }
+        machine.host.tell("host_within_namespace", ());
         for _ in 0..10_000 {
             machine.step();
         }

@@ -40,11 +40,6 @@ fn names_match_the_patterns_that_take_them() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "runqlat");
     let (host, mut rng) = (Host::load(&object), Rng::with_seed(1));
-    // SAFETY: the type of host/targets.h.
-    let told = unsafe {
-        type Matches = unsafe extern "C" fn(*const Glob, *const u8) -> bool;
-        host.function::<Matches>("host_matches")
-    };
     let mut matched = 0;
     for _ in 0..20_000 {
         let pattern = random_pattern(&mut rng);
@@ -53,8 +48,7 @@ fn names_match_the_patterns_that_take_them() {
             let name = random_name(&mut rng);
             let length = name[..16].iter().take_while(|byte| **byte != 0).count();
             let is_taken = matches(&pattern, &name[..length]);
-            // SAFETY: its type.
-            let is_told = unsafe { told(&raw const glob, name.as_ptr()) };
+            let is_told = host.ask::<bool>("host_matches", (&glob, name.as_ptr()));
             assert_eq!(is_told, is_taken, "{pattern:?}, {name:?}");
             matched += u32::from(is_taken);
         }
@@ -68,8 +62,6 @@ fn lengths_have_their_buckets() {
     let dir = tempfile::tempdir().expect("a directory");
     let object = host::compile(dir.path(), "runqlat");
     let (host, mut rng) = (Host::load(&object), Rng::with_seed(1));
-    // SAFETY: the type of host/runqlat.c.
-    let told = unsafe { host.function::<unsafe extern "C" fn(u64) -> u32>("host_bucket_of") };
     let largest = (1 << 48) - 1;
     assert_eq!(bucket(largest), BUCKETS - 1);
     for _ in 0..200_000 {
@@ -78,8 +70,8 @@ fn lengths_have_their_buckets() {
             .wrapping_sub(1);
         let any = rng.u64(..) >> rng.u32(..64);
         for ns in [near, any] {
-            // SAFETY: its type.
-            assert_eq!(unsafe { told(ns) }, bucket(ns.min(largest)), "{ns}");
+            let told = host.ask::<u32>("host_bucket_of", (ns,));
+            assert_eq!(told, bucket(ns.min(largest)), "{ns}");
         }
     }
 }

@@ -1,11 +1,12 @@
 //! runqlat's collection in windows: what begins between two of them is found by the kernel's stamps.
 
 use std::collections::HashSet;
+use std::ffi::c_void;
 use std::ptr;
 
 use fastrand::Rng;
 
-use crate::asked::{Counted, Waiting, call, told_count};
+use crate::asked::{Counted, Waiting, call};
 use crate::host;
 use crate::host::machine::{Machine, State, Task, Thread, play};
 use crate::waiting_ns;
@@ -14,8 +15,7 @@ use crate::waiting_ns;
 const CLOCK_OFFSET_NS: u64 = 777;
 
 fn at(machine: &Machine, name: &str, ns: u64) {
-    // SAFETY: the type of such functions of host/runqlat.c.
-    unsafe { machine.host.function::<unsafe extern "C" fn(u64)>(name)(ns) }
+    machine.host.tell(name, (ns,))
 }
 
 /// The events that were seen from there on, of which the first ones are known already.
@@ -41,11 +41,7 @@ fn wait_unseen(machine: &mut Machine, waiting: &mut Waiting) {
     call(machine, "host_next_clock");
     machine.leave_to_user_space();
     for thread in machine.alive() {
-        // SAFETY: the type of host/runqlat.c; the task lives.
-        unsafe {
-            type Find = unsafe extern "C" fn(Task);
-            machine.host.function::<Find>("host_find_wait")(thread.task);
-        }
+        machine.host.tell("host_find_wait", (thread.task,));
         let has_stayed = machine.times_left(thread.tid) == left[thread.tid as usize];
         if thread.state != State::Queued {
             waiting.since.remove(&thread.tid);
@@ -107,13 +103,14 @@ const WINDOWS: u32 = 100;
 /// All that happened until now was before the first window of several.
 fn assert_windows(machine: &mut Machine, seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    call(machine, "host_begin_windows");
+    machine.host.write("in_windows", 1_u32);
     let mut waiting = Waiting::default();
     let mut from_ns = 0;
     for window in 0..WINDOWS {
         // Enough to learn the clock of the kernel's stamps, some of which are old when a thread is woken that waits.
         step(machine, rng.u32(150..300));
-        assert_eq!(told_count(machine, "host_clock_offset"), CLOCK_OFFSET_NS);
+        let offset_ns = machine.host.read::<u64>("clock_offset");
+        assert_eq!(offset_ns, CLOCK_OFFSET_NS);
         assert_window_ends(machine, from_ns, window % 2, &mut waiting);
         pass_on(machine, &mut waiting, &mut rng);
         from_ns = machine.now;
@@ -132,14 +129,11 @@ fn iterators_end_without_a_task() {
     let dir = tempfile::tempdir().expect("a directory");
     let machine = Machine::new(&host::compile(dir.path(), "runqlat"), 1, 0);
     for name in ["host_seed", "host_find_wait"] {
-        // SAFETY: the type of such functions of host/runqlat.c and host/scheduler.h.
-        unsafe { machine.host.function::<unsafe extern "C" fn(Task)>(name)(ptr::null_mut()) };
+        machine.host.tell(name, (ptr::null_mut::<c_void>(),));
     }
-    // SAFETY: the type of host/runqlat.c.
-    let told = unsafe {
-        type Waiting = unsafe extern "C" fn(Task) -> u64;
-        machine.host.function::<Waiting>("host_waiting")(ptr::null_mut())
-    };
+    let told = machine
+        .host
+        .ask::<u64>("host_waiting", (ptr::null_mut::<c_void>(),));
     assert_eq!(told, 0);
 }
 
@@ -163,13 +157,8 @@ fn queued_unseen(machine: &mut Machine) -> Vec<(u32, Task)> {
 fn told_later(machine: &mut Machine, waiting: &[(u32, Task)], stamp_ns: u64) -> Vec<u64> {
     machine.leave_to_user_space();
     for (_, task) in waiting {
-        // SAFETY: the types of host/threads.h and host/runqlat.c; the task lives.
-        unsafe {
-            type Queued = unsafe extern "C" fn(Task, u64);
-            type Find = unsafe extern "C" fn(Task);
-            machine.host.function::<Queued>("host_queued")(*task, stamp_ns);
-            machine.host.function::<Find>("host_find_wait")(*task);
-        }
+        machine.host.tell("host_queued", (*task, stamp_ns));
+        machine.host.tell("host_find_wait", (*task,));
     }
     machine.now += 100;
     let is_one = |thread: &&Thread| waiting.iter().any(|(tid, _)| *tid == thread.tid);
@@ -184,7 +173,7 @@ fn stamps_count_where_their_clock_is_known() {
     let object = host::compile(dir.path(), "runqlat");
     for seed in 0..50 {
         let mut machine = Machine::new(&object, seed, 0);
-        call(&machine, "host_begin_windows");
+        machine.host.write("in_windows", 1_u32);
         let waiting = queued_unseen(&mut machine);
         let stamp_ns = machine.now - 50;
         let told = told_later(&mut machine, &waiting, stamp_ns);

@@ -2,9 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::asked::{
-    Asked, BY_CALL, BY_PROCESS, BY_THREAD, COMMAND, Config, LETTER, NUMBERS, TOOL, Whom,
-};
+use crate::asked::{Asked, BY_CALL, BY_PROCESS, BY_THREAD, COMMAND, LETTER, NUMBERS, TOOL, Whom};
 use crate::host::Host;
 use crate::host::buckets::bucket;
 use crate::host::machine::Task;
@@ -52,13 +50,13 @@ impl Calls {
             Whom::Command => (COMMAND, 0),
             Whom::Named => (0, LETTER),
         };
-        // SAFETY: its type.
-        unsafe {
-            type Ask = unsafe extern "C" fn(*const Config, *const u64, u32, u32, u8, bool);
-            let ask = host.function::<Ask>("host_ask");
+        {
             let fds = asked.takes_fd.as_ptr();
             let config = &raw const asked.config;
-            ask(config, fds, TOOL, command, letter, asked.is_hashed);
+            host.tell(
+                "host_ask",
+                (config, fds, TOOL, command, letter, asked.is_hashed),
+            );
         }
         let mut calls = Self {
             host,
@@ -84,35 +82,33 @@ impl Calls {
     }
 
     pub(crate) fn call(&self, name: &str, task: Task) {
-        // SAFETY: the type of such functions of host/syscount.c; the task's memory is there.
-        unsafe { self.host.function::<unsafe extern "C" fn(Task)>(name)(task) }
+        self.host.tell(name, (task,))
     }
 
     /// The kernel's word on a thread, which is current at that time.
     pub(crate) fn show(&mut self, at: usize, ns: u64) {
         let (cpu, thread) = (self.rng.u32(0..CPUS), &self.threads[at]);
-        // SAFETY: their types.
-        unsafe {
-            type Is = unsafe extern "C" fn(Task, *const u8, u64, bool, bool);
-            type Saved = unsafe extern "C" fn(Task, i64, bool, u64);
-            type Set = unsafe extern "C" fn(u64, u32, Task);
-            let is = self.host.function::<Is>("host_is");
-            is(
+        self.host.tell(
+            "host_is",
+            (
                 thread.task,
                 thread.comm.as_ptr(),
                 thread.sleeps,
                 thread.runs,
                 thread.dead,
-            );
-            let saved = self.host.function::<Saved>("host_saved");
-            saved(
+            ),
+        );
+
+        self.host.tell(
+            "host_saved",
+            (
                 thread.task,
                 thread.number,
                 thread.is_compat,
-                thread.fd.into(),
-            );
-            self.host.function::<Set>("host_set")(ns, cpu, thread.task);
-        }
+                u64::from(thread.fd),
+            ),
+        );
+        self.host.tell("host_set", (ns, cpu, thread.task));
     }
 
     pub(crate) fn is_target(&self, thread: &Thread) -> bool {
@@ -178,11 +174,7 @@ impl Calls {
         thread.is_compat = self.rng.u32(0..8) == 0;
         thread.fd = self.rng.u32(0..16);
         self.show(at, self.now);
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(i64)>("host_enters")(number)
-        };
+        self.host.tell("host_enters", (number,));
         let thread = &mut self.threads[at];
         let number = thread.saved_call();
         if let Some(member) = &mut thread.member {
@@ -214,11 +206,7 @@ impl Calls {
         ];
         let value: i64 = self.rng.choice(values).expect("some");
         self.show(at, ns);
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(i64)>("host_returns")(value)
-        };
+        self.host.tell("host_returns", (value,));
         self.threads[at].in_call = false;
         let Some(member) = self.threads[at].member else {
             return;

@@ -32,8 +32,7 @@ impl Calls {
             self.steps(200);
             if is_last && is_full {
                 self.is_full = true;
-                // SAFETY: its type.
-                unsafe { self.host.function::<unsafe extern "C" fn()>("host_fill")() };
+                self.host.tell("host_fill", ());
             }
             if is_last {
                 self.closes_at();
@@ -63,18 +62,18 @@ impl Calls {
 
     fn tell_window(&self) {
         let (start_ns, end_ns) = self.window;
-        // SAFETY: its type.
-        unsafe {
-            type Window = unsafe extern "C" fn(u64, u64, u64, u32, u32, bool);
-            let window = self.host.function::<Window>("host_window");
+        {
             let (half, open_half) = (self.half, self.open_half);
-            window(
-                start_ns,
-                end_ns,
-                self.edge_ns,
-                half,
-                open_half,
-                self.is_open_taken,
+            self.host.tell(
+                "host_window",
+                (
+                    start_ns,
+                    end_ns,
+                    self.edge_ns,
+                    half,
+                    open_half,
+                    self.is_open_taken,
+                ),
             );
         }
     }
@@ -274,11 +273,7 @@ impl Calls {
         self.show(child, self.now);
         self.show(parent, self.now);
         let (from, to) = (self.threads[parent].task, self.threads[child].task);
-        // SAFETY: its type; both live.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(Task, Task)>("host_fork")(from, to)
-        };
+        self.host.tell("host_fork", (from, to));
         let is_wanted = match self.asked.whom {
             // A new process has no room in the list of the command's.
             Whom::Command => {
@@ -295,11 +290,8 @@ impl Calls {
         let name = self.name();
         self.show(at, self.now);
         if self.asked.whom == Whom::Named {
-            // SAFETY: its type; it lives.
-            unsafe {
-                type Rename = unsafe extern "C" fn(Task, *const u8);
-                self.host.function::<Rename>("host_rename")(self.threads[at].task, name.as_ptr());
-            }
+            self.host
+                .tell("host_rename", (self.threads[at].task, name.as_ptr()));
         }
         self.threads[at].comm = name;
         self.show(at, self.now);
@@ -333,14 +325,7 @@ impl Calls {
     }
 
     fn assert_told(&self, what: &str) {
-        let mut told = [0; 8];
-        // SAFETY: its type.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(*mut u64)>("host_told")(
-                told.as_mut_ptr()
-            )
-        };
+        let told = self.host.told::<[u64; 8]>("host_told", ());
         let expected = [&self.totals[..], &self.losses].concat();
         assert_eq!(told.as_slice(), expected, "{what}");
     }

@@ -39,7 +39,7 @@ pub(crate) struct Tables {
 impl Tables {
     /// Takes them from the programs.
     pub(crate) fn told(host: &Host, half: u32) -> Self {
-        type Take = unsafe extern "C" fn(u32, extern "C" fn(*mut c_void, *const Row), *mut c_void);
+        type Take = extern "C" fn(*mut c_void, *const Row);
         extern "C" fn row(to: *mut c_void, row: *const Row) {
             // SAFETY: the host hands over what it was given, and a row.
             let (tables, row) = unsafe { (&mut *to.cast::<Tables>(), &*row) };
@@ -54,8 +54,8 @@ impl Tables {
             }
         }
         let mut tables = Self::default();
-        // SAFETY: its type.
-        unsafe { host.function::<Take>("host_take")(half, row, (&raw mut tables).cast()) };
+        let to = (&raw mut tables).cast::<c_void>();
+        host.tell("host_take", (half, row as Take, to));
         tables
     }
 

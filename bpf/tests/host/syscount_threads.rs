@@ -96,12 +96,10 @@ impl Calls {
         leader: Option<usize>,
         parent: Option<usize>,
     ) -> usize {
-        type Make = unsafe extern "C" fn(u32, u32, Task, Task) -> Task;
         let task = |at: Option<usize>| at.map_or(ptr::null_mut(), |at| self.threads[at].task);
-        // SAFETY: its type; a leader ends after all of its threads.
-        let made = unsafe {
-            self.host.function::<Make>("host_thread")(tid, flags, task(leader), task(parent))
-        };
+        let made = self
+            .host
+            .ask::<Task>("host_thread", (tid, flags, task(leader), task(parent)));
         let tgid = leader.map_or(tid, |at| self.threads[at].tgid);
         let comm = self.name();
         self.threads.push(Thread {

@@ -17,7 +17,6 @@ pub(crate) fn add<const KEY: usize>(rows: &mut Rows<KEY>, key: [u64; KEY], [coun
 /// Rows of the programs; the host's `host_take_rows` hands over a key and two numbers for each.
 pub(crate) fn told<const KEY: usize>(machine: &Machine) -> Rows<KEY> {
     type Row = extern "C" fn(*mut c_void, *const u64);
-    type Take = unsafe extern "C" fn(Row, *mut c_void);
     extern "C" fn row<const KEY: usize>(to: *mut c_void, numbers: *const u64) {
         // SAFETY: the host hands over what it was given, a key and two numbers.
         let (rows, numbers) = unsafe {
@@ -28,7 +27,9 @@ pub(crate) fn told<const KEY: usize>(machine: &Machine) -> Rows<KEY> {
         add(rows, *key, sums.try_into().expect("two numbers"));
     }
     let mut rows = Rows::new();
-    // SAFETY: its type.
-    unsafe { machine.host.function::<Take>("host_take_rows")(row::<KEY>, (&raw mut rows).cast()) };
+    machine.host.tell(
+        "host_take_rows",
+        (row::<KEY> as Row, (&raw mut rows).cast::<c_void>()),
+    );
     rows
 }

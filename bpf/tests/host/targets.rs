@@ -108,22 +108,16 @@ impl Asked {
 
     /// Asks for some by their numbers, and tells the programs all.
     fn choose(&self, population: &mut Population) {
-        // SAFETY: the types of host/targets.h.
-        unsafe {
-            type Want = unsafe extern "C" fn(*const Config, *const Glob, u32, bool);
-            type WantProcess = unsafe extern "C" fn(u32, bool);
+        {
             let host = &population.host;
             let glob = Glob::of(self.pattern);
             let inside = population.is_inside;
-            let want = host.function::<Want>("host_want");
-            want(
-                &raw const self.config,
-                &raw const glob,
-                u32::from(inside),
-                population.is_hashed,
+
+            host.tell(
+                "host_want",
+                (&self.config, &glob, u32::from(inside), population.is_hashed),
             );
-            let want_process = host.function::<WantProcess>("host_want_process");
-            let want_thread = host.function::<unsafe extern "C" fn(u32)>("host_want_thread");
+
             for process in &mut population.processes[2..] {
                 let is_visible = number(process.leader(), inside) != 0
                     && (!inside || process.leader().facts.inner_namespace == NAMESPACES[0]);
@@ -132,7 +126,10 @@ impl Asked {
                 }
                 if self.config.by_tgid == 1 && population.rng.bool() {
                     let is_command = self.config.follow == 1;
-                    want_process(number(process.leader(), inside), !is_command);
+                    host.tell(
+                        "host_want_process",
+                        (number(process.leader(), inside), !is_command),
+                    );
                     process.wanted = if is_command {
                         Wanted::FromExec
                     } else {
@@ -141,7 +138,7 @@ impl Asked {
                 }
                 for task in &mut process.tasks {
                     if self.config.by_tid == 1 && population.rng.bool() {
-                        want_thread(number(task, inside));
+                        host.tell("host_want_thread", (number(task, inside),));
                         task.is_asked = true;
                     }
                 }
@@ -192,19 +189,11 @@ fn number(task: &Task, is_inside: bool) -> u32 {
 }
 
 fn is_told(population: &Population, body: Body) -> bool {
-    // SAFETY: the type of host/targets.h.
-    unsafe {
-        type Is = unsafe extern "C" fn(Body) -> bool;
-        population.host.function::<Is>("host_is_member")(body)
-    }
+    population.host.ask::<bool>("host_is_member", (body,))
 }
 
 fn is_listed(population: &Population, number: u32) -> bool {
-    // SAFETY: the type of host/targets.h.
-    unsafe {
-        type Is = unsafe extern "C" fn(u32) -> bool;
-        population.host.function::<Is>("host_is_listed")(number)
-    }
+    population.host.ask::<bool>("host_is_listed", (number,))
 }
 
 fn assert_targets(population: &Population, asked: &Asked, case: &str) {
@@ -217,11 +206,9 @@ fn assert_targets(population: &Population, asked: &Asked, case: &str) {
                 "{case}, {:?}, {:?}",
                 process.wanted, task.facts
             );
-            // SAFETY: the type of host/targets.h.
-            let since_ns = unsafe {
-                type Since = unsafe extern "C" fn(Body) -> u64;
-                population.host.function::<Since>("host_waiting_since")(task.body)
-            };
+            let since_ns = population
+                .host
+                .ask::<u64>("host_waiting_since", (task.body,));
             assert_eq!(
                 since_ns, 0,
                 "{case}: the state of another, {:?}",
@@ -285,35 +272,22 @@ fn act(population: &mut Population) -> &'static str {
 
 /// Children of a command that find no room are no targets, and are counted.
 fn assert_full(population: &mut Population, seed: u64) {
-    // SAFETY: the types of host/host.c and host/targets.h.
-    let full = unsafe {
-        population
-            .host
-            .function::<unsafe extern "C" fn()>("host_fill")();
-        *population
-            .host
-            .function::<unsafe extern "C" fn() -> u64>("host_targets_full")
-    };
+    population.host.tell("host_fill", ());
     let mut lost = 0;
     for process in 0..population.processes.len().min(8) {
         let is_wanted = population.processes[process].wanted == Wanted::Yes;
         population.fork(process);
         lost += u64::from(population.is_followed && is_wanted);
     }
-    // SAFETY: its type.
-    assert_eq!(unsafe { full() }, lost, "seed {seed}");
+    let full = population.host.read::<u64>("targets_full");
+    assert_eq!(full, lost, "seed {seed}");
 }
 
 /// The tasks that stand for CPUs that have nothing to do have the number 0, and no name would make them targets.
 fn assert_idle_is_none(population: &Population, case: &str) {
     let mut idle = *population.processes[0].leader();
     (idle.facts.pid, idle.facts.tgid) = (0, 0);
-    // SAFETY: the type of host/tasks.h.
-    idle.body = unsafe {
-        population
-            .host
-            .function::<unsafe extern "C" fn() -> Body>("host_body")()
-    };
+    idle.body = population.host.ask::<Body>("host_body", ());
     idle.facts.leader = idle.body;
     dress_as(&population.host, idle.body, &idle.facts);
     population.call("host_seed", idle.body);
@@ -335,11 +309,7 @@ fn targets_are_who_was_asked_for() {
             assert_targets(&population, &asked, &case);
             did = act(&mut population);
         }
-        // SAFETY: the type of host/targets.h.
-        let moves = unsafe {
-            type Moves = unsafe extern "C" fn() -> u64;
-            population.host.function::<Moves>("host_cgroup_moves")()
-        };
+        let moves = population.host.ask::<u64>("host_cgroup_moves", ());
         assert_eq!(moves, population.cgroup_moves, "seed {seed}");
         assert_full(&mut population, seed);
     }

@@ -30,9 +30,5 @@ pub(crate) struct Facts {
 
 /// Writes facts into a task's memory.
 pub(crate) fn dress_as(host: &Host, body: Body, facts: &Facts) {
-    // SAFETY: the type of host/tasks.h.
-    unsafe {
-        type Dress = unsafe extern "C" fn(Body, *const Facts);
-        host.function::<Dress>("host_dress")(body, facts);
-    }
+    host.tell("host_dress", (body, facts));
 }

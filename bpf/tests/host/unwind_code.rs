@@ -15,11 +15,8 @@ const CALLER: u64 = 0x60_0100;
 impl Unwinder {
     /// Bytes from rsp to behind the return address, 1 more if rbp is below it; 0: unknown.
     fn find_exit(&self, ip: u64, exact: bool) -> u32 {
-        // SAFETY: its type.
-        unsafe {
-            type Find = unsafe extern "C" fn(u64, u64, u32) -> u32;
-            self.call::<Find>("host_find_exit")(ip, STACK, exact.into())
-        }
+        self.host
+            .ask::<u32>("host_find_exit", (ip, STACK, u32::from(exact)))
     }
 }
 

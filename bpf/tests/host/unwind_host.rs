@@ -103,82 +103,52 @@ pub(crate) struct Unwinder {
 }
 
 impl Unwinder {
-    /// # Safety
-    ///
-    /// `F` is the function's type.
-    pub(crate) unsafe fn call<F: Copy>(&self, name: &str) -> F {
-        // SAFETY: by our caller's word; the object lives as long as it is called.
-        unsafe { *self.host.function::<F>(name) }
-    }
-
     pub(crate) fn forget(&self) {
-        // SAFETY: their types.
-        unsafe {
-            self.call::<unsafe extern "C" fn()>("host_forget")();
-            self.call::<unsafe extern "C" fn(*const i8)>("host_lack")(ptr::null());
-        }
+        self.host.tell("host_forget", ());
+        self.host
+            .tell("host_lack", (ptr::null::<std::ffi::c_char>(),));
     }
 
     pub(crate) fn lack(&self, what: &str) {
         let what = CString::new(what).expect("no zeros");
-        // SAFETY: its type.
-        unsafe {
-            self.call::<unsafe extern "C" fn(*const std::ffi::c_char)>("host_lack")(what.as_ptr())
-        };
+        self.host.tell("host_lack", (what.as_ptr(),));
     }
 
     pub(crate) fn walk_by(&self, mode: u32) {
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(u32)>("host_walk_by")(mode) };
+        self.host.tell("host_walk_by", (mode,));
     }
 
     pub(crate) fn set(&self, now: u64, cpu: u32, task: Task) {
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(u64, u32, Task)>("host_set")(now, cpu, task) };
+        self.host.tell("host_set", (now, cpu, task));
     }
 
     pub(crate) fn write(&self, at: u32, words: &[u32]) {
         let count = u32::try_from(words.len()).expect("few");
-        // SAFETY: its type.
-        unsafe {
-            type Words = unsafe extern "C" fn(u32, *const u32, u32);
-            self.call::<Words>("host_words")(at, words.as_ptr(), count);
-        }
+        self.host.tell("host_words", (at, words.as_ptr(), count));
     }
 
     pub(crate) fn rules(&self, rules: &[[u8; 8]]) {
         let count = u32::try_from(rules.len()).expect("few");
-        // SAFETY: its type, and that of a rule.
-        unsafe {
-            type Rules = unsafe extern "C" fn(*const [u8; 8], u32);
-            self.call::<Rules>("host_rules")(rules.as_ptr(), count);
-        }
+        self.host.tell("host_rules", (rules.as_ptr(), count));
     }
 
     pub(crate) fn process(&self, tgid: u32, process: Option<&Process>) {
-        // SAFETY: its type.
-        unsafe {
-            type Set = unsafe extern "C" fn(u32, *const Process);
-            self.call::<Set>("host_process")(tgid, process.map_or(ptr::null(), ptr::from_ref));
-        }
+        self.host.tell(
+            "host_process",
+            (tgid, process.map_or(ptr::null(), ptr::from_ref)),
+        );
     }
 
     pub(crate) fn process_of(&self, tgid: u32) -> Option<Process> {
         let mut process = Process::default();
-        // SAFETY: its type.
-        let is_there = unsafe {
-            type Get = unsafe extern "C" fn(u32, *mut Process) -> bool;
-            self.call::<Get>("host_process_of")(tgid, &raw mut process)
-        };
+        let is_there = self
+            .host
+            .ask::<bool>("host_process_of", (tgid, &mut process));
         is_there.then_some(process)
     }
 
     pub(crate) fn file(&self, key: &FileKey, table: &FileTable) {
-        // SAFETY: its type.
-        unsafe {
-            type Add = unsafe extern "C" fn(*const FileKey, *const FileTable);
-            self.call::<Add>("host_file")(key, table);
-        }
+        self.host.tell("host_file", (key, table));
     }
 
     pub(crate) fn thread(
@@ -189,50 +159,35 @@ impl Unwinder {
         start_stack: u64,
         vdso: u64,
     ) -> Task {
-        // SAFETY: its type.
-        unsafe {
-            type Make = unsafe extern "C" fn(u32, u32, bool, u64, u64) -> Task;
-            self.call::<Make>("host_thread")(tgid, flags, memory, start_stack, vdso)
-        }
+        self.host
+            .ask::<Task>("host_thread", (tgid, flags, memory, start_stack, vdso))
     }
 
     pub(crate) fn enter(&self, task: Task, registers: &Registers) {
-        // SAFETY: its type; the task lives until the host forgets it.
-        unsafe {
-            self.call::<unsafe extern "C" fn(Task, *const Registers)>("host_enter")(task, registers)
-        };
+        self.host.tell("host_enter", (task, registers));
     }
 
     pub(crate) fn remember(&self, memory: &Memory) {
-        // SAFETY: its type; who walks keeps the memory.
-        unsafe {
-            type Remember = unsafe extern "C" fn(Reader, *const c_void);
-            self.call::<Remember>("host_remember")(read, ptr::from_ref(memory).cast());
-        }
+        self.host.tell(
+            "host_remember",
+            (read as Reader, ptr::from_ref(memory).cast::<c_void>()),
+        );
     }
 
     /// The id of the stack.
     pub(crate) fn user_stack(&self, slot: u32, task: Task, tgid: u32) -> u64 {
-        // SAFETY: its type.
-        unsafe {
-            type Walk = unsafe extern "C" fn(u32, Task, u32) -> u64;
-            self.call::<Walk>("host_user_stack")(slot, task, tgid)
-        }
+        self.host.ask::<u64>("host_user_stack", (slot, task, tgid))
     }
 
     /// The same from an instruction, a stack and a frame.
     pub(crate) fn user_stack_from(&self, slot: u32, task: Task, tgid: u32, from: [u64; 3]) -> u64 {
-        // SAFETY: its type.
-        unsafe {
-            type Walk = unsafe extern "C" fn(u32, Task, u32, *const [u64; 3]) -> u64;
-            self.call::<Walk>("host_user_stack_from")(slot, task, tgid, &raw const from)
-        }
+        let from = (slot, task, tgid, &from);
+        self.host.ask("host_user_stack_from", from)
     }
 
     /// Number of looks into tables, of which a search takes several.
     pub(crate) fn searches(&self) -> u64 {
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn() -> u64>("host_searches")() }
+        self.host.ask::<u64>("host_searches", ())
     }
 
     /// Asks the next walks in a scratch which frames lie inside of a place on the stack.
@@ -250,24 +205,15 @@ impl Unwinder {
     /// The record in a scratch.
     pub(crate) fn walked(&self, slot: u32) -> Record {
         let mut record = Record::EMPTY;
-        // SAFETY: its type.
-        unsafe {
-            self.call::<unsafe extern "C" fn(u32, *mut Record)>("host_walked")(
-                slot,
-                &raw mut record,
-            )
-        };
+        self.host.tell("host_walked", (slot, &mut record));
         record
     }
 
     /// The record that was sent since the last look, with its length in bytes and its flags.
     pub(crate) fn take_sent(&self) -> Option<(Record, [u64; 2])> {
-        let (mut record, mut told) = (Record::EMPTY, [0; 2]);
-        // SAFETY: its type.
-        let is_sent = unsafe {
-            type Take = unsafe extern "C" fn(*mut Record, *mut [u64; 2]) -> bool;
-            self.call::<Take>("host_take_sent")(&raw mut record, &raw mut told)
-        };
+        let (mut record, mut told) = (Record::EMPTY, [0_u64; 2]);
+        let to = (&mut record, &mut told);
+        let is_sent = self.host.ask::<bool>("host_take_sent", to);
         is_sent.then_some((record, told))
     }
 }

@@ -246,8 +246,6 @@ fn any_words(unwinder: &Unwinder, rng: &mut Rng) {
 
 /// A tree of mappings in which nodes, mappings and numbers are anything.
 fn any_tree(unwinder: &Unwinder, rng: &mut Rng, task: Task) {
-    type Node = unsafe extern "C" fn(u32, *const u64, u32, *const u64, u32) -> u64;
-    type Map = unsafe extern "C" fn(*const u8, u64, u64, u64, *const u8) -> u64;
     let mut known = vec![0, 2, 1 << 40];
     for _ in 0..20 {
         let any = |rng: &mut Rng, known: &[u64]| {
@@ -260,43 +258,22 @@ fn any_tree(unwinder: &Unwinder, rng: &mut Rng, task: Task) {
                 *pivot = rng.u64(0..1 << bits);
             }
             slots.fill_with(|| any(rng, &known));
-            // SAFETY: its type, and as many as it says.
-            unsafe {
-                unwinder.call::<Node>("host_node")(
-                    rng.u32(0..16),
-                    pivots.as_ptr(),
-                    15,
-                    slots.as_ptr(),
-                    16,
-                )
-            }
+            let node = (rng.u32(0..16), &pivots, 15_u32, &slots, 16_u32);
+            unwinder.host.ask::<u64>("host_node", node)
         } else {
             let file = any(rng, &known) as *const u8;
             let of = if rng.bool() {
-                task.cast_const().cast()
+                task
             } else {
-                std::ptr::null()
+                std::ptr::null_mut()
             };
-            // SAFETY: its type; what it is given is kept, and not looked at.
-            unsafe {
-                unwinder.call::<Map>("host_map")(
-                    of,
-                    rng.u64(0..1 << 47),
-                    rng.u64(..),
-                    rng.u64(..),
-                    file,
-                )
-            }
+            let map = (of, rng.u64(0..1 << 47), rng.u64(..), rng.u64(..), file);
+            unwinder.host.ask::<u64>("host_map", map)
         };
         known.push(made);
     }
     let root = known[rng.usize(0..known.len())] | rng.u64(0..4);
-    // SAFETY: its type.
-    unsafe {
-        unwinder.call::<unsafe extern "C" fn(crate::host::machine::Task, u64)>("host_plant")(
-            task, root,
-        )
-    };
+    unwinder.host.tell("host_plant", (task, root));
     let table = FileTable {
         shift: rng.u64(..),
         pages_at: rng.u32(0..2 * CHUNK),

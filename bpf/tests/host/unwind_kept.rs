@@ -24,24 +24,17 @@ const EFAULT: i64 = 14;
 
 impl Unwinder {
     pub(crate) fn ring(&self, is_full: bool, unread: u64) {
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(bool, u64)>("host_ring")(is_full, unread) };
+        self.host.tell("host_ring", (is_full, unread));
     }
 
     /// Ring full, table full, not walked, cut.
     pub(crate) fn lost(&self) -> [u64; 4] {
-        let mut told = [0; 4];
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(*mut [u64; 4])>("host_lost")(&raw mut told) };
-        told
+        self.host.told::<[u64; 4]>("host_lost", ())
     }
 
     fn kernel_stack(&self, slot: u32, addresses: &[u64], bytes: i64) -> u64 {
-        // SAFETY: its type, and as many bytes as it says.
-        unsafe {
-            type Walk = unsafe extern "C" fn(u32, *const u64, i64) -> u64;
-            self.call::<Walk>("host_kernel_stack")(slot, addresses.as_ptr(), bytes)
-        }
+        self.host
+            .ask::<u64>("host_kernel_stack", (slot, addresses.as_ptr(), bytes))
     }
 }
 
@@ -161,8 +154,7 @@ impl Kept<'_> {
 
     /// There is no room for another.
     fn fill(&mut self) {
-        // SAFETY: its type.
-        unsafe { self.unwinder.call::<unsafe extern "C" fn()>("host_fill")() };
+        self.unwinder.host.tell("host_fill", ());
         self.is_full = true;
     }
 }
@@ -241,12 +233,10 @@ fn no_two_contexts_have_one_scratch() {
                 .nth(rng.usize(0..own.len()))
                 .expect("one of them");
             own.remove(&slot);
-            // SAFETY: its type.
-            unsafe { unwinder.call::<unsafe extern "C" fn(u32)>("host_release")(slot) };
+            unwinder.host.tell("host_release", (slot,));
             continue;
         }
-        // SAFETY: its type.
-        let slot = unsafe { unwinder.call::<unsafe extern "C" fn() -> i32>("host_claim")() };
+        let slot = unwinder.host.ask::<i32>("host_claim", ());
         match u32::try_from(slot) {
             Ok(slot) => assert!(
                 own.insert(slot) && own.len() <= SCRATCHES,
@@ -265,11 +255,9 @@ fn stacks_that_are_left_out_are_counted() {
     for _ in 0..1_000 {
         let is_short = rng.bool();
         let mut is_left_out = false;
-        // SAFETY: its type.
-        let count = unsafe {
-            type Wants = unsafe extern "C" fn(bool, *mut bool) -> u64;
-            unwinder.call::<Wants>("host_leaves_out")(is_short, &raw mut is_left_out)
-        };
+        let count = unwinder
+            .host
+            .ask::<u64>("host_leaves_out", (is_short, &mut is_left_out));
         truth += u64::from(is_short);
         assert_eq!((is_left_out, count), (is_short, truth));
     }
@@ -301,15 +289,11 @@ fn mappings_are_inherited_and_forgotten() {
                 truth.insert(tgid, process);
             }
             1 => {
-                // SAFETY: its type.
-                unsafe { unwinder.call::<unsafe extern "C" fn(Task)>("host_executes")(task) };
+                unwinder.host.tell("host_executes", (task,));
                 truth.remove(&tgid);
             }
             _ => {
-                // SAFETY: its type.
-                unsafe {
-                    unwinder.call::<unsafe extern "C" fn(Task, Task)>("host_forks")(task, child)
-                };
+                unwinder.host.tell("host_forks", (task, child));
                 if let Some(process) = truth.get(&tgid).copied()
                     && child_tgid > 0
                 {

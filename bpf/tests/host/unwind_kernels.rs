@@ -2,7 +2,6 @@
 
 use fastrand::Rng;
 
-use crate::host::machine::Task;
 use crate::unwinder::{Registers, Unwinder, at};
 
 const REGISTERS: &str = "BPF_FUNC_task_pt_regs";
@@ -41,14 +40,9 @@ fn registers_and_arguments_are_read_on_kernels_of_every_age() {
         let task = unwinder.thread(1, 0, true, 1, 0);
         unwinder.enter(task, &registers);
         let compat = rng.bool();
-        let (mut arguments, mut says) = ([0; 6], [0; 6]);
-        // SAFETY: their types.
-        unsafe {
-            type Arguments = unsafe extern "C" fn(Task, bool, *mut [u64; 6]);
-            type Says = unsafe extern "C" fn(Task, *mut [u64; 6]);
-            unwinder.call::<Arguments>("host_arguments")(task, compat, &raw mut arguments);
-            unwinder.call::<Says>("host_registers_say")(task, &raw mut says);
-        }
+        let host = &unwinder.host;
+        let arguments = host.told::<[u64; 6]>("host_arguments", (task, compat));
+        let says = host.told::<[u64; 6]>("host_registers_say", (task,));
         let passed = if compat {
             COMPAT.map(|at| registers[at] & 0xffff_ffff)
         } else {

@@ -145,8 +145,7 @@ impl Layout {
         }
         ends.push((u64::MAX, 0));
         let root = tree(unwinder, rng, ends);
-        // SAFETY: its type.
-        unsafe { unwinder.call::<unsafe extern "C" fn(Task, u64)>("host_plant")(task, root | 2) };
+        unwinder.host.tell("host_plant", (task, root | 2));
     }
 }
 
@@ -170,8 +169,6 @@ fn mapping(
     task: Task,
     changes: Changes,
 ) -> u64 {
-    type Open = unsafe extern "C" fn(u64, u32, u64, u32) -> Task;
-    type Map = unsafe extern "C" fn(Task, u64, u64, u64, Task) -> u64;
     let (inode, device, seconds, ns) = (
         rng.u64(1..),
         rng.u32(..),
@@ -194,14 +191,12 @@ fn mapping(
             device,
             pad: 0,
         };
-        // SAFETY: its type.
-        file = unsafe { unwinder.call::<Open>("host_open")(inode, device, seconds, ns | asked) };
+        file = unwinder
+            .host
+            .ask::<Task>("host_open", (inode, device, seconds, ns | asked));
     }
     if matches!(changes, Changes::InFront | Changes::Named) && !file.is_null() {
-        // SAFETY: its type.
-        key.changed_ns = unsafe {
-            unwinder.call::<unsafe extern "C" fn(Task) -> u64>("host_changed_in_front")(file)
-        };
+        key.changed_ns = unwinder.host.ask::<u64>("host_changed_in_front", (file,));
     }
     let table = FileTable {
         shift: module.skip.wrapping_neg(),
@@ -224,8 +219,9 @@ fn mapping(
     } else {
         task
     };
-    // SAFETY: its type.
-    unsafe { unwinder.call::<Map>("host_map")(of, module.begin, module.end, page, file) }
+    unwinder
+        .host
+        .ask::<u64>("host_map", (of, module.begin, module.end, page, file))
 }
 
 /// Nodes one above the other, at most.
@@ -264,7 +260,6 @@ fn tree(unwinder: &Unwinder, rng: &mut Rng, ends: Vec<(u64, u64)>) -> u64 {
 }
 
 fn node(unwinder: &Unwinder, rng: &mut Rng, kind: u32, most: usize, own: &[(u64, u64)]) -> u64 {
-    type Node = unsafe extern "C" fn(u32, *const u64, u32, *const u64, u32) -> u64;
     let mut pivots = vec![0; most - 1];
     let mut slots = vec![0; most];
     for (at, (last, entry)) in own.iter().enumerate() {
@@ -277,15 +272,7 @@ fn node(unwinder: &Unwinder, rng: &mut Rng, kind: u32, most: usize, own: &[(u64,
     if own.len() < most && rng.bool() {
         pivots[own.len() - 1] = 0;
     }
-    // SAFETY: its type, and as many as it says.
-    unsafe {
-        let node = unwinder.call::<Node>("host_node");
-        node(
-            kind,
-            pivots.as_ptr(),
-            most as u32 - 1,
-            slots.as_ptr(),
-            most as u32,
-        )
-    }
+    let (pivots, slots, most) = (pivots.as_ptr(), slots.as_ptr(), most as u32);
+    let node = (kind, pivots, most - 1, slots, most);
+    unwinder.host.ask::<u64>("host_node", node)
 }

@@ -30,11 +30,7 @@ pub(crate) fn play_window(
         }
         end(&mut machine);
         let window = BEGIN_NS + wait_ns..machine.now + 1;
-        // SAFETY: the type of such functions.
-        unsafe {
-            type End = unsafe extern "C" fn(u64);
-            machine.host.function::<End>("host_end")(window.end);
-        }
+        machine.host.tell("host_end", (window.end,));
         // The first one that is too late.
         machine.now = window.end;
         machine.act();
@@ -63,11 +59,7 @@ impl Machine {
     }
 
     fn opens(&self, ns: u64) {
-        // SAFETY: the type of host/threads.h.
-        unsafe {
-            self.host
-                .function::<unsafe extern "C" fn(u64)>("host_opens")(ns)
-        };
+        self.host.tell("host_opens", (ns,));
     }
 
     /// Programs that run next are user space's, now.
