@@ -2,12 +2,18 @@
 
 #[path = "host/offcputime_asked.rs"]
 mod asked;
+#[path = "host/entries.rs"]
+mod entries;
 #[expect(dead_code, reason = "it has more for other tools")]
 mod host;
 #[path = "host/offcputime_left.rs"]
 mod left;
 #[path = "host/no_state.rs"]
 mod no_state;
+#[path = "host/one_window.rs"]
+mod one_window;
+#[path = "host/offcputime_one_window.rs"]
+mod same_in_one;
 #[path = "host/offcputime_totals.rs"]
 mod totals;
 #[path = "host/window.rs"]

@@ -2,6 +2,8 @@
 
 #[path = "host/runqlat_asked.rs"]
 mod asked;
+#[path = "host/entries.rs"]
+mod entries;
 #[path = "host/runqlat_full.rs"]
 mod full;
 mod host;
@@ -9,10 +11,14 @@ mod host;
 mod inside;
 #[path = "host/no_state.rs"]
 mod no_state;
+#[path = "host/one_window.rs"]
+mod one_window;
 #[path = "host/population.rs"]
 mod population;
 #[path = "host/runqlat_quotas.rs"]
 mod quotas;
+#[path = "host/runqlat_one_window.rs"]
+mod same_in_one;
 #[path = "host/runqlat_shapes.rs"]
 mod shapes;
 #[path = "host/targets.rs"]

@@ -30,7 +30,7 @@ struct Thread {
 type Rows = BTreeMap<[u64; 6], [u64; 2]>;
 
 pub(crate) struct Samples {
-    host: Host,
+    pub(crate) host: Host,
     rng: Rng,
     now: u64,
     asked: Config,
@@ -136,6 +136,24 @@ impl Samples {
 
     fn pass(&mut self) {
         self.now += self.rng.u64(1..1_000);
+    }
+
+    /// A run that has one window, and goes on for a while. `end_ns`: by the clock, 0 if the run is told to end. Gives when it did.
+    pub(crate) fn play_one_window(&mut self, end_ns: u64) -> u64 {
+        let mut told_ns = (0, 0);
+        for step in 0..4_000 {
+            self.pass();
+            match step {
+                500 => told_ns = (self.now, end_ns),
+                3_500 => told_ns.1 = self.now,
+                _ => {}
+            }
+            if told_ns != self.window {
+                self.opens(told_ns);
+            }
+            self.acts(step);
+        }
+        told_ns.1
     }
 
     fn acts(&mut self, step: u32) {
