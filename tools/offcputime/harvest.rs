@@ -48,6 +48,21 @@ pub struct Row {
     pub is_open: bool,
 }
 
+impl Row {
+    /// Place among the rows of a report: those of equal runs stand in the same order.
+    pub(crate) fn place(&self) -> impl Ord + '_ {
+        let Wait {
+            flags,
+            syscall,
+            file_type,
+            futex_op,
+            futex_value,
+        } = self.wait;
+        let wait = (syscall, file_type, futex_op, futex_value, flags);
+        (&self.task, wait, self.user, self.kernel, self.waker)
+    }
+}
+
 /// Where the targets' time inside the window went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Accounting {
@@ -83,7 +98,7 @@ impl Accounting {
 
 /// Everything a run found.
 pub struct Harvest {
-    /// In no order.
+    /// By their places, once windows are added up.
     pub rows: Vec<Row>,
     /// Sums of all targets.
     pub accounting: Accounting,

@@ -295,6 +295,10 @@ fn check(accounting: &Accounting, open: u64) -> String {
 }
 
 #[cfg(test)]
+#[path = "one_window.rs"]
+mod one_window;
+
+#[cfg(test)]
 mod tests {
     use budget::Series;
     use clap::Parser;

@@ -132,8 +132,10 @@ impl Sums {
                 is_open: sum.is_open,
             }
         });
+        let mut rows: Vec<Row> = rows.collect();
+        rows.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
         Harvest {
-            rows: rows.collect(),
+            rows,
             accounting: accounting_of(self.accounting, self.threads, scale),
             losses,
             window,

@@ -34,6 +34,13 @@ pub struct Row {
     pub weight: u64,
 }
 
+impl Row {
+    /// Place among the rows of a report: those of equal runs stand in the same order.
+    pub(crate) fn place(&self) -> impl Ord + '_ {
+        (&self.task, self.user, self.kernel)
+    }
+}
+
 /// Events by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
@@ -56,7 +63,7 @@ impl Totals {
 
 /// Everything a run found.
 pub struct Harvest {
-    /// In no order.
+    /// By task and stacks, once windows are added up.
     pub rows: Vec<Row>,
     /// Sums of all.
     pub totals: Totals,

@@ -296,6 +296,10 @@ fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cos
 }
 
 #[cfg(test)]
+#[path = "one_window.rs"]
+mod one_window;
+
+#[cfg(test)]
 mod tests {
     use clap::Parser;
     use profile::frame::{Frame, FrameKind};

@@ -82,9 +82,9 @@ impl Sums {
             samples: whole(sum.0),
             weight: whole(sum.1),
         });
-        let rows = rows
-            .filter(|row| row.samples > 0 || row.weight > 0)
-            .collect();
+        let rows = rows.filter(|row| row.samples > 0 || row.weight > 0);
+        let mut rows: Vec<Row> = rows.collect();
+        rows.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
         let [events, idle, others, samples] = self.totals.map(|total| total.whole(scale));
         let mut losses = Losses::default();
         losses.count(

@@ -1,0 +1,130 @@
+//! One window that stands for itself, as a run without a budget has it or one within a budget that allows to look all the time: the
+//! report is what the programs have counted, byte for byte.
+
+use std::sync::Arc;
+
+use budget::Window;
+use fastrand::Rng;
+use host::clock::Edges;
+use host::waits::Wait;
+use profile::frame::{Frame, FrameKind};
+use profile::losses::Losses;
+use profile::model::Task;
+
+use super::*;
+use crate::offcputime::losses::Lost;
+use crate::offcputime::sampled::Sums;
+
+/// A stack that stands for an id.
+fn stack(id: u64) -> Arc<[Frame]> {
+    let frame = Frame {
+        name: format!("function {id}").into(),
+        kind: FrameKind::User,
+        inlined: false,
+        module: None,
+        address: id,
+        line: None,
+    };
+    [frame].into()
+}
+
+/// JSON but for the cost of the run, which is never the same.
+fn json_of(harvest: &Harvest) -> String {
+    let samples = harvest.rows.iter().map(|row| Sample {
+        task: row.task.clone(),
+        reason: Some(row.wait.reason().name()),
+        user: stack(row.user),
+        user_end: Some(StackEnd::Root),
+        kernel: stack(row.kernel),
+        waker: None,
+        idle: false,
+        count: row.count,
+        values: vec![row.blocked_ns, row.runqueue_ns],
+    });
+    let profile = Profile {
+        tool: "offcputime",
+        values: VALUES.to_vec(),
+        samples: samples.collect(),
+        duration_ns: harvest.window.ns(),
+    };
+    let mut extra = extra(harvest, &profile, &Cost::default());
+    extra.remove("cost");
+    let mut out = Vec::new();
+    json::write(&profile, &extra, &mut out).expect("a vector takes everything");
+    String::from_utf8(out).expect("text")
+}
+
+fn row(rng: &mut Rng, kernel: u64) -> Row {
+    let (tgid, is_open) = (rng.u32(1..9), rng.u32(0..8) == 0);
+    Row {
+        task: Task {
+            comm: format!("thread{}", rng.u32(0..3)).into(),
+            tgid,
+            tid: tgid + rng.u32(0..3),
+        },
+        wait: Wait {
+            flags: rng.u8(..),
+            syscall: rng.i16(-1..400),
+            ..Wait::default()
+        },
+        user: rng.u64(..5),
+        // No two are the same.
+        kernel,
+        waker: rng.u64(..3),
+        blocked_ns: rng.u64(..) >> rng.u32(5..64),
+        runqueue_ns: rng.u64(..) >> rng.u32(5..64),
+        count: if is_open { 1 } else { rng.u64(1..1 << 40) },
+        is_open,
+    }
+}
+
+/// What the programs tell at the end of the window.
+fn part(rng: &mut Rng, window: Edges) -> Harvest {
+    let mut number = || rng.u64(..1 << 56);
+    let accounting = Accounting {
+        threads: number(),
+        lifetime_ns: number(),
+        oncpu_ns: number(),
+        runqueue_ns: number(),
+        blocked_ns: number(),
+        unseen_ns: number(),
+        filtered: number(),
+        filtered_ns: number(),
+        events: number(),
+        lost: Lost::default(),
+    };
+    let rows: Vec<Row> = (0..rng.u64(..300)).map(|at| row(rng, at)).collect();
+    Harvest {
+        open: rows.iter().filter(|row| row.is_open).count() as u64,
+        rows,
+        accounting,
+        losses: Losses::default(),
+        window,
+        estimates: None,
+    }
+}
+
+#[test]
+fn one_window_is_the_exact_run() {
+    for seed in 0..50 {
+        let mut rng = Rng::with_seed(seed);
+        let start_ns = rng.u64(..1 << 50);
+        let end_ns = start_ns + rng.u64(1..1 << 50);
+        let edges = Edges { start_ns, end_ns };
+        let mut part = part(&mut rng, edges);
+        let window = Window {
+            start_ns,
+            end_ns,
+            stratum_ns: end_ns - start_ns,
+        };
+        let mut sums = Sums::default();
+        sums.add(&part, part.accounting, &window);
+        let mut harvest = sums.harvest(1.0, edges);
+        // As where nothing was left out.
+        harvest.estimates = None;
+        part.losses.time("windows_full", "", 0, 0);
+        part.rows
+            .sort_by(|one, other| one.place().cmp(&other.place()));
+        assert_eq!(json_of(&harvest), json_of(&part), "seed {seed}");
+    }
+}
