@@ -331,17 +331,3 @@ void host_look(void (*row)(void *to, const struct group_key *key, const struct s
 	host_visit(&buckets, host_looks_at_bucket, &looking);
 	host_visit(&errors, host_looks_at_error, &looking);
 }
-
-void host_lost(__u64 lost[10])
-{
-	lost[0] = losses.slow_ring_full;
-	lost[1] = losses.negative;
-	lost[2] = losses.unstamped;
-	lost[3] = losses.unattributed;
-	lost[4] = begun_before;
-	lost[5] = never_completed;
-	lost[6] = started_full;
-	lost[7] = disks_full;
-	lost[8] = groups_full;
-	lost[9] = buckets_full;
-}

@@ -3,15 +3,15 @@
 #ifndef __HOST_FUTEX_NUMBERS_H__
 #define __HOST_FUTEX_NUMBERS_H__
 
+#include "numbered.h"
+
 /* The register that holds a system call's number. */
 static __u32 host_number_at;
 
 static void host_learn_registers(void)
 {
-	struct pt_regs numbered;
+	struct pt_regs numbered = host_numbered();
 
-	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
-		((__u64 *)&numbered)[at] = at + 1;
 	host_number_at = (__u32)syscall_number_here(&numbered) - 1;
 }
 

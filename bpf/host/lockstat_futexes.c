@@ -21,7 +21,7 @@ static bool host_has_vpid = true;
 #include "../lockstat/lockstat.bpf.c"
 #include "futex_numbers.h"
 #include "futex_compat.h"
-#include "scheduler.h"
+#include "lock_threads.h"
 
 /* `has_vpid`: by any namespace's numbers. */
 void host_begin(__u64 now, bool has_vpid)
@@ -123,45 +123,6 @@ void host_returns(__s64 ret)
 		compat_returns(&context);
 }
 
-void host_state(struct task_struct *task, bool queued, bool runs)
-{
-	task->on_rq = queued || runs;
-	task->on_cpu = runs;
-}
-
-void host_waking(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_waking(context);
-}
-
-/* The clock closes the window there. The last interval's rows are in the half that is returned. */
-__u32 host_end(__u64 at)
-{
-	open_epoch = epoch & 1;
-	edge_ns = window_end_ns = at;
-	return open_epoch;
-}
-
-/* The iterator comes by a thread behind an interval's end. */
-void host_close(struct task_struct *task)
-{
-	struct bpf_iter_meta meta = {};
-	struct bpf_iter__task context = { .meta = &meta, .task = task };
-
-	close_waits(&context);
-}
-
-/* An interval that is not the last one ends: its rows are in the half that is returned. */
-__u32 host_turn(__u64 at)
-{
-	open_epoch = epoch & 1;
-	edge_ns = at;
-	epoch = 1 - open_epoch;
-	return open_epoch;
-}
-
 #include "lockstat_rows.h"
 
 /* Calls that slept unseen; waits that returned; what found no room in each table: locks, their ns, buckets, waiters, their ns,
@@ -188,10 +149,8 @@ void host_told(__u64 told[13])
 /* The thread's place in user space, a number. */
 void host_stands(struct task_struct *task, __u64 place)
 {
-	struct pt_regs *registers = host_registers_of(task), numbered;
+	struct pt_regs *registers = host_registers_of(task), numbered = host_numbered();
 
-	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
-		((__u64 *)&numbered)[at] = at + 1;
 	((__u64 *)registers)[saved_ip(&numbered) - 1] = place;
 	((__u64 *)registers)[saved_sp(&numbered) - 1] = place + 1;
 }

@@ -160,10 +160,8 @@ static void host_list(const struct host_facts *facts, struct task_struct *task)
 
 static void host_take_registers(const struct host_facts *facts, struct task_struct *task)
 {
-	struct pt_regs *registers = host_registers_of(task), numbered;
+	struct pt_regs *registers = host_registers_of(task), numbered = host_numbered();
 
-	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
-		((__u64 *)&numbered)[at] = at + 1;
 	host_calls(task, facts->number, facts->arguments);
 	/* Architecture: x86-64. */
 #ifdef TS_COMPAT

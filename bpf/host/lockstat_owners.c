@@ -33,7 +33,7 @@ static __u32 host_dice;
 #pragma clang diagnostic ignored "-Wunused-variable"
 #include "../lockstat/lockstat.bpf.c"
 #include "futex_numbers.h"
-#include "scheduler.h"
+#include "lock_threads.h"
 
 /* Slab caches: each has pages of its own. */
 #define HOST_PAGE 4096
@@ -107,12 +107,6 @@ void host_memory(struct task_struct *task, void *mm)
 	task->mm = mm;
 }
 
-void host_state(struct task_struct *task, bool queued, bool runs)
-{
-	task->on_rq = queued || runs;
-	task->on_cpu = runs;
-}
-
 /* All that a lock says of its owner, in so many words. */
 void host_owned(__u64 *lock, __u32 words, __u64 owner)
 {
@@ -132,33 +126,6 @@ void host_ends(void *lock, int ret)
 	unsigned long long context[] = { (unsigned long long)lock, (unsigned long long)ret };
 
 	contention_end(context);
-}
-
-void host_waking(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_waking(context);
-}
-
-void host_close(struct task_struct *task)
-{
-	struct bpf_iter_meta meta = {};
-	struct bpf_iter__task context = { .meta = &meta, .task = task };
-
-	close_waits(&context);
-}
-
-/* An interval ends then; its rows are in the half that is returned. `is_last`: so does the window, by the clock. */
-__u32 host_turn(__u64 at, bool is_last)
-{
-	open_epoch = epoch & 1;
-	edge_ns = at;
-	if (is_last)
-		window_end_ns = at;
-	else
-		epoch = 1 - open_epoch;
-	return open_epoch;
 }
 
 #include "lockstat_rows.h"

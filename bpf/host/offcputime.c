@@ -15,6 +15,7 @@ static __u64 host_intern(__u32 slot);
 #include "../offcputime/offcputime.bpf.c"
 #include "offcputime_files.h"
 #include "threads.h"
+#include "waking.h"
 
 static __u64 host_intern(__u32 slot)
 {
@@ -216,13 +217,6 @@ void host_ask_whom_and_what(void)
 	what.takes_fd[0] = 1;
 	host_poke(&config, &asked, sizeof(asked));
 	host_poke(&waits, &what, sizeof(what));
-}
-
-void host_waking(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_waking(context);
 }
 
 struct host_waits {

@@ -35,6 +35,7 @@ static __u64 host_own_kernel_stack(void);
 #define kernel_stack(ctx, slot, scratch) host_own_kernel_stack()
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
+#include "waking.h"
 #include "call_number.h"
 
 /* A quarter of the threads are the kernel's. */
@@ -211,13 +212,6 @@ void host_leave_scheduler(bool is_switch)
 	unsigned long long context[] = { is_switch };
 
 	sched_exit(context);
-}
-
-void host_waking(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_waking(context);
 }
 
 /* Thread, process, name (2), kernel and user stack, number of these, kind and end. */

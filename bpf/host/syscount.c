@@ -12,6 +12,7 @@ static void *host_registers_of(const struct task_struct *task);
 #undef bpf_task_pt_regs
 #define bpf_task_pt_regs(task) host_registers_of(task)
 #include "../syscount/syscount.bpf.c"
+#include "numbered.h"
 
 #define HOST_FILES 16
 
@@ -65,10 +66,8 @@ void host_is(struct task_struct *task, const char comm[16], __u64 sleeps, bool r
 /* The register that holds a system call's number. */
 static __u32 host_number_at(void)
 {
-	struct pt_regs numbered;
+	struct pt_regs numbered = host_numbered();
 
-	for (__u32 at = 0; at < sizeof(numbered) / sizeof(__u64); at++)
-		((__u64 *)&numbered)[at] = at + 1;
 	return syscall_number(&numbered) - 1;
 }
 

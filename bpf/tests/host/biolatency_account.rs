@@ -6,6 +6,16 @@ use crate::machine::{Machine, Request};
 use crate::requests::Note;
 use crate::told::{DISKS_FULL, DiskSum, Slow, Tables};
 
+/// Counters of what was not counted, behind `struct biolatency_losses`.
+const LOSSES: [&str; 6] = [
+    "begun_before",
+    "never_completed",
+    "started_full",
+    "disks_full",
+    "groups_full",
+    "buckets_full",
+];
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KnownDisk {
     pub(crate) needs_stamp: Option<bool>,
@@ -77,8 +87,9 @@ impl Machine {
     pub(crate) fn assert_the_same(&self, seed: u64) {
         let what = format!("seed {seed}, {:?}", self.asked);
         let account = &self.account;
-        let lost = self.host.told::<[u64; 10]>("host_lost", ());
-        assert_eq!(lost, account.lost, "{what}");
+        let lost = self.host.read::<[u64; 4]>("losses");
+        let others = LOSSES.map(|name| self.host.read::<u64>(name));
+        assert_eq!([&lost[..], &others].concat(), account.lost, "{what}");
         assert_eq!(Tables::told(&self.host), account.tables, "{what}");
         let parts = [0, 1, 2].map(|part| self.disks.iter().map(move |it| it.dev | part));
         let devs = parts.into_iter().flatten().chain([8, 259, 0]);

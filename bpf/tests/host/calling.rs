@@ -47,6 +47,8 @@ impl Programs {
         switch = "host_switch" (preempt: bool, prev: Pointer, next: Pointer, state: u32);
         waking = "host_waking" (task: Pointer);
         close = "host_close" (task: Pointer);
+        /// An interval ends, and the window if it is the last one; half of its rows.
+        turn = "host_turn" (now: u64, is_last: bool) -> u32;
         /// No table takes another row.
         fill = "host_fill" ();
         stall = "host_stall" ();

@@ -17,10 +17,6 @@ impl Programs {
         level = "host_level" (task: Pointer, level: u32);
         page = "host_page" () -> Pointer;
         returns = "host_returns" (ret: i64);
-        /// An interval ends; half of its rows.
-        turn = "host_turn" (now: u64) -> u32;
-        /// The window ends; half of its rows.
-        end = "host_end" (now: u64) -> u32;
         /// A place in user space.
         stands = "host_stands" (task: Pointer, place: u64);
         free_page = "host_free_page" (page: Pointer);

@@ -19,7 +19,7 @@ impl Futexes {
     /// model.
     pub(crate) fn turn(&mut self) -> [Vec<Vec<u64>>; 2] {
         let end_ns = self.now + 1 + self.rng.u64(0..AHEAD_NS);
-        let half = self.programs.turn(end_ns);
+        let half = self.programs.turn(end_ns, false);
         self.book.half = 1 - half as usize;
         let edge = self.is_to_end(end_ns, half);
         while self.now < edge.ns {
@@ -131,7 +131,7 @@ impl Futexes {
     /// The clock closes the window in a moment; threads go on for a while before the iterator comes by.
     pub(crate) fn close(&mut self) -> [Vec<Vec<u64>>; 2] {
         let end_ns = self.now + 1 + self.rng.u64(0..AHEAD_NS);
-        let half = self.programs.end(end_ns);
+        let half = self.programs.turn(end_ns, true);
         let edge = self.is_to_end(end_ns, half);
         loop {
             self.now += self.rng.u64(1..AHEAD_NS / 8);

@@ -18,8 +18,6 @@ impl Programs {
         lock = "host_lock" (page: Pointer, kind: u32) -> Pointer;
         owned = "host_owned" (lock: Pointer, words: u32, owner: u64);
         begins = "host_begins" (lock: Pointer, flags: u32);
-        /// An interval ends, and the window if it is the last one; half of its rows.
-        turn = "host_turn" (now: u64, is_last: bool) -> u32;
     }
 
     pub(crate) fn ends(&self, lock: Pointer, ret: i32) {
