@@ -23,8 +23,7 @@ use machine::Machine;
 /// Each seed draws other options, and another kernel.
 #[test]
 fn requests_are_timed_and_counted_as_asked() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "biolatency");
+    let object = host::compile("biolatency");
     for seed in 0..250 {
         let mut machine = Machine::new(Host::load(&object), seed);
         machine.play();

@@ -10,8 +10,7 @@ use now_threads::Threads;
 
 #[test]
 fn a_look_at_any_thread_tells_what_it_does() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "lockstat_now");
+    let object = host::compile("lockstat_now");
     let mut locks = 0;
     for seed in 0..80 {
         let mut threads = Threads::new(Host::load(&object), seed);

@@ -74,8 +74,7 @@ fn truth(machine: &Machine) -> Rows {
 
 #[test]
 fn wakers_and_files_of_waits_are_the_machines() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "offcputime");
+    let object = host::compile("offcputime");
     for seed in 0..40 {
         let mut machine = Machine::new(&object, seed, 0);
         machine.host.tell("host_ask_whom_and_what", ());

@@ -25,8 +25,7 @@ use machine::Machine;
 /// Each seed draws other options; in a third of them nothing is hidden, and times are held to the threads' own, too.
 #[test]
 fn stalls_count_for_their_victims_and_their_culprits() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "pressure");
+    let object = host::compile("pressure");
     for seed in 0..150 {
         let mut machine = Machine::new(Host::load(&object), seed);
         machine.play();

@@ -16,8 +16,7 @@ use samples::Samples;
 /// 10,000 windows for all seeds together.
 #[test]
 fn samples_are_of_whom_and_as_asked() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "profile");
+    let object = host::compile("profile");
     for seed in 0..250 {
         let mut samples = Samples::new(Host::load(&object), seed);
         for step in 0..4_000 {
@@ -30,8 +29,7 @@ fn samples_are_of_whom_and_as_asked() {
 /// A run's only window is opened and closed the same way with a budget and without one; a length that is known is told before.
 #[test]
 fn one_window_is_the_exact_run() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "profile");
+    let object = host::compile("profile");
     for seed in 0..50 {
         let mut within_budget = Samples::new(Host::load(&object), seed);
         let end_ns = within_budget.play_one_window(0);

@@ -46,8 +46,11 @@ use world::{Backing, World};
 const TGID: u32 = 77;
 
 /// Compiled once for all tests here.
-static OBJECT: LazyLock<PathBuf> =
-    LazyLock::new(|| host::compile(Path::new(env!("CARGO_TARGET_TMPDIR")), "unwind"));
+static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unwind.so");
+    host::compile("unwind").persist(&object).expect("a file");
+    object
+});
 
 fn unwinder() -> Unwinder {
     Unwinder {

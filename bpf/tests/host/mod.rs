@@ -1,10 +1,11 @@
 //! A tool's programs on this machine, instead of in the kernel: `host/NAME.c`, loaded afresh for each replay.
 
 use std::ffi::c_void;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use libloading::{Library, Symbol};
+use tempfile::{NamedTempFile, TempPath};
 
 use arguments::{Arguments, Before};
 
@@ -15,6 +16,12 @@ mod hotplug;
 pub(crate) mod leaving;
 pub(crate) mod machine;
 
+/// A file that goes with the test.
+fn temporary() -> TempPath {
+    let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    file.into_temp_path()
+}
+
 /// The architecture's name in the kernel's sources. Unwind tables are x86-64's alone, and walked anywhere.
 fn architecture(tool: &str) -> &'static str {
     if cfg!(target_arch = "aarch64") && tool != "unwind" {
@@ -24,11 +31,11 @@ fn architecture(tool: &str) -> &'static str {
     }
 }
 
-/// Compiles a tool's programs; the object is in `dir`.
-pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
+/// Compiles a tool's programs.
+pub(crate) fn compile(tool: &str) -> TempPath {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let host = package.join("host");
-    let object = dir.join(format!("{tool}.so"));
+    let object = temporary();
     let status = Command::new(env!("BPF_CLANG"))
         .args([architecture(tool), "-O1", "-g", "-fPIC", "-shared"])
         // Attributes are for relocation, headers have functions for every tool, and stacks are none.
@@ -55,14 +62,13 @@ pub(crate) fn compile(dir: &Path, tool: &str) -> PathBuf {
 pub(crate) struct Host {
     library: Library,
     // Loaded once more under the same name, it would be the same object with the same maps.
-    _copy: tempfile::TempPath,
+    _copy: TempPath,
 }
 
 impl Host {
     pub(crate) fn load(object: &Path) -> Self {
-        let copy = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
-        std::fs::copy(object, copy.path()).expect("a copy");
-        let copy = copy.into_temp_path();
+        let copy = temporary();
+        std::fs::copy(object, &copy).expect("a copy");
         // SAFETY: our own object, which runs nothing when it is loaded.
         let library = unsafe { Library::new(copy.as_os_str()) }.expect("an object");
         Self {

@@ -100,8 +100,7 @@ fn assert_leaves_unnoticed(machine: &Machine, thread: &Thread) {
 /// Targets that have exited are accounted for; nothing outside the window counts.
 #[test]
 fn targets_that_leave_outside_the_window_or_after_their_exit_change_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "offcputime");
+    let object = host::compile("offcputime");
     for seed in 0..20 {
         let mut machine = Machine::new(&object, seed, 1_000_000_000_000);
         for _ in 0..200 {
@@ -145,8 +144,7 @@ impl LeftOut {
 /// A long wait counts for no more than 10 ms of all.
 #[test]
 fn short_waits_go_without_stack_and_are_counted() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "offcputime");
+    let object = host::compile("offcputime");
     for seed in 0..100 {
         let (host, mut rng) = (Host::load(&object), Rng::with_seed(seed));
         let (mut truth, mut least_ns) = (LeftOut::default(), 0);

@@ -162,8 +162,7 @@ const DEAD: u32 = 0x80;
 /// All events were before the window: a thread has done in it what it does at its end.
 #[test]
 fn window_without_events_is_of_one_phase() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "offcputime");
+    let object = host::compile("offcputime");
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 1_000_000_000_000);
         for _ in 0..2_000 {
@@ -218,8 +217,7 @@ fn each_window_knows_the_waits_under_way() {
 /// The kernel calls an iterator once more when there is no task left.
 #[test]
 fn iterators_end_without_a_task() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let machine = Machine::new(&host::compile(dir.path(), "offcputime"), 1, 0);
+    let machine = Machine::new(&host::compile("offcputime"), 1, 0);
     machine.host.tell("host_seed", (ptr::null_mut::<c_void>(),));
     machine.host.tell("host_end", (machine.now + 1,));
     for name in ["host_open", "host_close_whole"] {
@@ -297,8 +295,7 @@ fn assert_word_is_late(machine: &mut Machine, seed: u64) {
 
 #[test]
 fn open_waits_end_with_the_window_though_it_is_told_late() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "offcputime");
+    let object = host::compile("offcputime");
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 0);
         for _ in 0..300 {

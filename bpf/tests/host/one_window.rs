@@ -37,8 +37,7 @@ pub(crate) fn play_both(
     open: impl Fn(&mut Machine, u64, bool),
     check: impl Fn(&Machine, &Machine, &str),
 ) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), tool);
+    let object = host::compile(tool);
     for seed in 0..50 {
         let play = |end_ns, is_limited| {
             let open = |machine: &mut Machine| open(machine, seed, is_limited);

@@ -126,8 +126,7 @@ fn each_window_knows_what_began_before() {
 /// The kernel calls an iterator once more when there is no task left.
 #[test]
 fn iterators_end_without_a_task() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let machine = Machine::new(&host::compile(dir.path(), "runqlat"), 1, 0);
+    let machine = Machine::new(&host::compile("runqlat"), 1, 0);
     for name in ["host_seed", "host_find_wait"] {
         machine.host.tell(name, (ptr::null_mut::<c_void>(),));
     }
@@ -169,8 +168,7 @@ fn told_later(machine: &mut Machine, waiting: &[(u32, Task)], stamp_ns: u64) -> 
 /// Without a clock, or a stamp, nothing is known of a wait; one that seems to come has just begun.
 #[test]
 fn stamps_count_where_their_clock_is_known() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "runqlat");
+    let object = host::compile("runqlat");
     for seed in 0..50 {
         let mut machine = Machine::new(&object, seed, 0);
         machine.host.write("in_windows", 1_u32);

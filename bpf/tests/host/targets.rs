@@ -296,8 +296,7 @@ fn assert_idle_is_none(population: &Population, case: &str) {
 
 #[test]
 fn targets_are_who_was_asked_for() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "runqlat");
+    let object = host::compile("runqlat");
     for seed in 0..400 {
         let mut population = Population::new(&object, seed);
         let asked = Asked::random(&mut population);
