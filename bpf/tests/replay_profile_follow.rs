@@ -62,12 +62,11 @@ impl Family {
             family.add(number, is_within, Wanted::No);
         }
         let tool = family.processes[0].running[0].1;
-        {
-            let own_tgid = family.told_number(&family.processes[0]);
-            family
-                .host
-                .tell("host_want", (own_tgid, NAMESPACES[0], tool));
-        }
+        let own_tgid = family.told_number(&family.processes[0]);
+        family
+            .host
+            .tell("host_want", (own_tgid, NAMESPACES[0], tool));
+
         // The tool's command, which has executed nothing yet.
         let number = family.free_number();
         family.add(number, true, Wanted::FromExec);

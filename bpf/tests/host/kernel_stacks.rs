@@ -208,13 +208,11 @@ fn absence(place: &Place, words: &[u64], rng: &mut Rng) -> Absence {
 
 /// Stacks that the programs tell: of the absence, and what a walk gives.
 fn resume(host: &Host, place: &Place, absence: &Absence) -> (u64, u64) {
-    {
-        let depth = place.frames.len() as u32;
-        (
-            host.ask::<u64>("host_resume", (absence,)),
-            host.ask::<u64>("host_id", (place.frames.as_ptr(), depth)),
-        )
-    }
+    let depth = place.frames.len() as u32;
+    (
+        host.ask::<u64>("host_resume", (absence,)),
+        host.ask::<u64>("host_id", (place.frames.as_ptr(), depth)),
+    )
 }
 
 /// Walks, stacks that are remembered, and the dispatcher's lowest and highest address.

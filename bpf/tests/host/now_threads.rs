@@ -208,12 +208,9 @@ impl Threads {
     /// Numbers of a look at a thread like this.
     pub(crate) fn look(&mut self, facts: &Facts) -> Vec<u64> {
         let mut numbers = [0; 256];
-        let count = {
-            self.last = self.host.ask::<Pointer>("host_thread", (facts,));
-
-            self.host
-                .ask::<u32>("host_look", (self.last, numbers.as_mut_ptr()))
-        };
+        self.last = self.host.ask("host_thread", (facts,));
+        let look = (self.last, numbers.as_mut_ptr());
+        let count = self.host.ask::<u32>("host_look", look);
         numbers[..count as usize].to_vec()
     }
 

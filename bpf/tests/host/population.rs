@@ -337,12 +337,9 @@ impl Population {
         }
         self.dress_all();
         self.cgroup_moves += 1;
-        {
-            let leader = self.processes[process].leader();
-
-            self.host
-                .tell("host_attach", (leader.body, self.cgroups[cgroup].at));
-        }
+        let leader = self.processes[process].leader();
+        self.host
+            .tell("host_attach", (leader.body, self.cgroups[cgroup].at));
     }
 }
 

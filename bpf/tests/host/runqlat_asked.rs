@@ -76,13 +76,10 @@ impl Asked {
     }
 
     pub(crate) fn tell(self, machine: &Machine) {
-        {
-            let causes = if self.is_preempted_only { 4_u32 } else { 2 | 4 };
-
-            machine
-                .host
-                .tell("host_ask", (self.group_by as u32, causes, self.slower_ns));
-        }
+        let causes = if self.is_preempted_only { 4_u32 } else { 2 | 4 };
+        machine
+            .host
+            .tell("host_ask", (self.group_by as u32, causes, self.slower_ns));
     }
 
     fn takes(self, wait: &Wait) -> bool {

@@ -50,14 +50,13 @@ impl Calls {
             Whom::Command => (COMMAND, 0),
             Whom::Named => (0, LETTER),
         };
-        {
-            let fds = asked.takes_fd.as_ptr();
-            let config = &raw const asked.config;
-            host.tell(
-                "host_ask",
-                (config, fds, TOOL, command, letter, asked.is_hashed),
-            );
-        }
+        let fds = asked.takes_fd.as_ptr();
+        let config = &raw const asked.config;
+        host.tell(
+            "host_ask",
+            (config, fds, TOOL, command, letter, asked.is_hashed),
+        );
+
         let mut calls = Self {
             host,
             rng,

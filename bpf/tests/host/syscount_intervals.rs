@@ -62,20 +62,18 @@ impl Calls {
 
     fn tell_window(&self) {
         let (start_ns, end_ns) = self.window;
-        {
-            let (half, open_half) = (self.half, self.open_half);
-            self.host.tell(
-                "host_window",
-                (
-                    start_ns,
-                    end_ns,
-                    self.edge_ns,
-                    half,
-                    open_half,
-                    self.is_open_taken,
-                ),
-            );
-        }
+        let (half, open_half) = (self.half, self.open_half);
+        self.host.tell(
+            "host_window",
+            (
+                start_ns,
+                end_ns,
+                self.edge_ns,
+                half,
+                open_half,
+                self.is_open_taken,
+            ),
+        );
     }
 
     /// Calls that begin in the very moment in which the window does.

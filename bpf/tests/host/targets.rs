@@ -108,39 +108,35 @@ impl Asked {
 
     /// Asks for some by their numbers, and tells the programs all.
     fn choose(&self, population: &mut Population) {
-        {
-            let host = &population.host;
-            let glob = Glob::of(self.pattern);
-            let inside = population.is_inside;
-
-            host.tell(
-                "host_want",
-                (&self.config, &glob, u32::from(inside), population.is_hashed),
-            );
-
-            for process in &mut population.processes[2..] {
-                let is_visible = number(process.leader(), inside) != 0
-                    && (!inside || process.leader().facts.inner_namespace == NAMESPACES[0]);
-                if !is_visible {
-                    continue;
-                }
-                if self.config.by_tgid == 1 && population.rng.bool() {
-                    let is_command = self.config.follow == 1;
-                    host.tell(
-                        "host_want_process",
-                        (number(process.leader(), inside), !is_command),
-                    );
-                    process.wanted = if is_command {
-                        Wanted::FromExec
-                    } else {
-                        Wanted::Yes
-                    };
-                }
-                for task in &mut process.tasks {
-                    if self.config.by_tid == 1 && population.rng.bool() {
-                        host.tell("host_want_thread", (number(task, inside),));
-                        task.is_asked = true;
-                    }
+        let host = &population.host;
+        let glob = Glob::of(self.pattern);
+        let inside = population.is_inside;
+        host.tell(
+            "host_want",
+            (&self.config, &glob, u32::from(inside), population.is_hashed),
+        );
+        for process in &mut population.processes[2..] {
+            let is_visible = number(process.leader(), inside) != 0
+                && (!inside || process.leader().facts.inner_namespace == NAMESPACES[0]);
+            if !is_visible {
+                continue;
+            }
+            if self.config.by_tgid == 1 && population.rng.bool() {
+                let is_command = self.config.follow == 1;
+                host.tell(
+                    "host_want_process",
+                    (number(process.leader(), inside), !is_command),
+                );
+                process.wanted = if is_command {
+                    Wanted::FromExec
+                } else {
+                    Wanted::Yes
+                };
+            }
+            for task in &mut process.tasks {
+                if self.config.by_tid == 1 && population.rng.bool() {
+                    host.tell("host_want_thread", (number(task, inside),));
+                    task.is_asked = true;
                 }
             }
         }
