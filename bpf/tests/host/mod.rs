@@ -53,6 +53,8 @@ pub(crate) fn compile(tool: &str) -> TempPath {
         .arg("-o")
         .arg(&object)
         .args([host.join(format!("{tool}.c")), host.join("host.c")])
+        // Names of maps; older C libraries have that apart.
+        .arg("-ldl")
         .status();
     assert!(status.expect("clang").success(), "{tool} does not compile");
     object
