@@ -295,8 +295,8 @@ fn check(accounting: &Accounting, open: u64) -> String {
 }
 
 #[cfg(test)]
-#[path = "one_window.rs"]
-mod one_window;
+#[path = "one_window_tests.rs"]
+mod one_window_tests;
 
 #[cfg(test)]
 mod tests {

@@ -296,8 +296,8 @@ fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cos
 }
 
 #[cfg(test)]
-#[path = "one_window.rs"]
-mod one_window;
+#[path = "one_window_tests.rs"]
+mod one_window_tests;
 
 #[cfg(test)]
 mod tests {
