@@ -71,7 +71,7 @@ struct cfs_rq *host_queue(void)
 }
 
 /* Queues above it stand still, or go on, after so long. */
-void host_throttle_queue(struct cfs_rq *queue, __s32 throttle_count, __u64 stood_still)
+void host_throttle_queue(struct cfs_rq *queue, __u32 throttle_count, __u64 stood_still)
 {
 	queue->throttle_count = throttle_count;
 	queue->throttled_clock_pelt_time += stood_still;

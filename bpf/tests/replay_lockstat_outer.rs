@@ -1,9 +1,5 @@
 //! lockstat's memory of how far out a thread waits for work, on random waits, against what it did.
 
-#[macro_use]
-#[expect(dead_code, reason = "it hands over rows for others, too")]
-#[path = "host/calling.rs"]
-mod calling;
 #[expect(dead_code, reason = "it has machines for tools, too")]
 mod host;
 
@@ -13,20 +9,6 @@ use host::Host;
 
 /// A place that a thread has not been at for so long is forgotten, ns.
 const KEPT_NS: u64 = 10_000_000_000;
-
-struct Programs {
-    host: Host,
-}
-
-impl Programs {
-    calls! {
-        begin = "host_begin" (calls: *const u64);
-        has_compat = "host_has_compat" () -> bool;
-        sleeps = "host_sleeps" (now: u64, number: u64, sp: u64, is_compat: bool);
-        runs = "host_runs" (now: u64);
-        outer_sp = "host_outer_sp" (now: u64) -> u64;
-    }
-}
 
 /// A wait for work: where, and when it was over.
 struct Wait {
@@ -47,15 +29,15 @@ fn outermost(waits: &[Wait], now: u64) -> u64 {
     recent.map_or(0, |(sp, _)| sp)
 }
 
-fn play(programs: &Programs, seed: u64) {
+fn play(host: &Host, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let calls: [u64; 8] = std::array::from_fn(|_| rng.u64(..));
-    programs.begin(calls.as_ptr());
+    host.tell("host_begin", (&calls,));
     let mut now = rng.u64(1..1 << 40);
     let mut waits = Vec::new();
     for _ in 0..200 {
         let number = [rng.u64(0..512), rng.u64(510..600), rng.u64(..)][rng.usize(0..3)];
-        let is_compat = programs.has_compat() && rng.u32(0..8) == 0;
+        let is_compat = host.ask::<bool>("host_has_compat", ()) && rng.u32(0..8) == 0;
         let is_for_work = number < 512 && calls[number as usize / 64] >> (number % 64) & 1 == 1;
         let sp = 0x7ff0_0000_0000 + rng.u64(0..20) * 64;
         let length = [
@@ -65,9 +47,9 @@ fn play(programs: &Programs, seed: u64) {
             KEPT_NS + 1,
         ];
         let begin_ns = now;
-        programs.sleeps(now, number, sp, is_compat);
+        host.tell("host_sleeps", (now, number, sp, is_compat));
         now += length[rng.usize(0..4)];
-        programs.runs(now);
+        host.tell("host_runs", (now,));
         if is_for_work && !is_compat {
             waits.push(Wait {
                 sp,
@@ -77,7 +59,7 @@ fn play(programs: &Programs, seed: u64) {
         }
         now += length[rng.usize(0..4)];
         assert_eq!(
-            programs.outer_sp(now),
+            host.ask::<u64>("host_outer_sp", (now,)),
             outermost(&waits, now),
             "seed {seed}"
         );
@@ -88,12 +70,9 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn a_thread_comes_back_to_where_it_waits_for_work() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "lockstat_outer");
-    let programs = Programs {
-        host: Host::load(&object),
-    };
+    let object = host::compile("lockstat_outer");
+    let host = Host::load(&object);
     for seed in 0..2_000 {
-        play(&programs, seed);
+        play(&host, seed);
     }
 }

@@ -173,6 +173,13 @@ fn drawn_outer(rng: &mut Rng, pointers: &[u64]) -> u64 {
     [near, near, near, rng.u64(..), 0][rng.usize(0..5)]
 }
 
+/// Frames, from the leaf on, are told up to the last that begins inside of a place.
+fn assert_inside(told: u32, outer_sp: u64, pointers: &[u64]) {
+    let inside = pointers.iter().rposition(|sp| *sp <= outer_sp);
+    let frames = inside.map_or(0, |at| at as u32 + 1);
+    assert_eq!(told, frames, "{outer_sp:x} on {pointers:x?}");
+}
+
 fn assert_walked(
     unwinder: &Unwinder,
     rng: &mut Rng,
@@ -215,10 +222,7 @@ fn assert_walked(
         truth.end,
         &truth.plans[same.saturating_sub(2)..same]
     );
-    let is_inside = |sp: &u64| *sp <= outer_sp;
-    let inside = truth.pointers.iter().rposition(is_inside);
-    let frames = inside.map_or(0, |at| at as u32 + 1);
-    assert_eq!(unwinder.inside(slot), frames, "{asked:?}: {outer_sp:x}");
+    assert_inside(unwinder.inside(slot), outer_sp, &truth.pointers);
     let lacks_tables =
         asked.mode != FP && !asked.compat && (!asked.by_tables || truth.end == NO_TABLE);
     let sent = unwinder.take_sent();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 
+use crate::asked::Culprit;
 use crate::host::machine::Task;
 use crate::host::{self, Host};
 
@@ -99,21 +100,14 @@ impl Cpu {
             return;
         };
         self.set();
-        // SAFETY: the type of host/threads.h.
-        unsafe {
-            type Wakeup = unsafe extern "C" fn(Task);
-            self.host.function::<Wakeup>("host_wakeup")(self.tasks[tid]);
-        }
+        self.host.tell("host_wakeup", (self.tasks[tid],));
         self.begin(tid);
     }
 
-    fn throttle(&mut self, queue: usize, throttle_count: i32, stood_still_ns: u64) {
-        // SAFETY: the type of host/runqlat_quotas.h.
-        unsafe {
-            type Throttle = unsafe extern "C" fn(Task, i32, u64);
-            let throttle = self.host.function::<Throttle>("host_throttle_queue");
-            throttle(self.queues[queue].0, throttle_count, stood_still_ns);
-        }
+    fn throttle(&mut self, queue: usize, throttle_count: u32, stood_still_ns: u64) {
+        let queue = self.queues[queue].0;
+        let told = (queue, throttle_count, stood_still_ns);
+        self.host.tell("host_throttle_queue", told);
     }
 
     /// A queue gets quota again; all that waited in it meanwhile had none.
@@ -165,20 +159,14 @@ impl Cpu {
     }
 
     fn caused(&self, tid: u32) -> (u64, u64) {
-        let (mut waits, mut ns) = (0, 0);
-        // SAFETY: the type of host/runqlat.c.
-        unsafe {
-            type Caused = unsafe extern "C" fn(u32, *mut u64, *mut u64);
-            self.host.function::<Caused>("host_caused")(tid, &raw mut waits, &raw mut ns);
-        }
-        (waits, ns)
+        let told: Culprit = self.host.entry("culprits", &[tid, 0]).unwrap_or_default();
+        (told.waits, told.caused_ns)
     }
 }
 
 #[test]
 fn waits_without_quota_are_behind_nobody_and_others_are_not_for_quota() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "runqlat");
+    let object = host::compile("runqlat");
     for (seed, throttles_queues) in (0..40).flat_map(|seed| [(seed, false), (seed, true)]) {
         let mut cpu = Cpu::new(&object, seed, throttles_queues);
         for _ in 0..2_000 {
@@ -230,8 +218,7 @@ fn known(host: &Host, id: u64) -> Option<Known> {
 
 #[test]
 fn accounts_are_of_groups_with_a_quota_that_targets_are_in() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let object = host::compile(dir.path(), "runqlat");
+    let object = host::compile("runqlat");
     let host = Host::load(&object);
     let account = |n| Account {
         periods: 3 * n,

@@ -192,14 +192,12 @@ impl Unwinder {
 
     /// Asks the next walks in a scratch which frames lie inside of a place on the stack.
     pub(crate) fn compare(&self, slot: u32, outer_sp: u64) {
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(u32, u64)>("host_compare")(slot, outer_sp) };
+        self.host.tell("host_compare", (slot, outer_sp));
     }
 
     /// Frames inside of it, from the leaf on.
     pub(crate) fn inside(&self, slot: u32) -> u32 {
-        // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(u32) -> u32>("host_inside")(slot) }
+        self.host.ask("host_inside", (slot,))
     }
 
     /// The record in a scratch.
