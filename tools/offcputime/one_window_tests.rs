@@ -9,7 +9,7 @@ use host::clock::Edges;
 use host::waits::Wait;
 use profile::frame::{Frame, FrameKind};
 use profile::losses::Losses;
-use profile::model::Task;
+use profile::model::{StackEnd, Task};
 
 use super::*;
 use crate::offcputime::losses::Lost;

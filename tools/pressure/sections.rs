@@ -189,11 +189,11 @@ pub(crate) fn write_waits(
             true => "waits that are not idle",
             false => "waits for locks and semaphores",
         };
-        let whom = match interval.waits.not_looked_at {
-            0 => "all threads",
-            _ => "threads",
+        let at = match interval.waits.not_looked_at {
+            0 => "at all threads",
+            _ => "at threads",
         };
-        let heading = format!("{which}, from {looks} at {whom}:");
+        let heading = format!("{which}, from {looks} {at}:");
         writeln!(out, "\n{}", look.style.bold(heading))?;
         let mut table = Table::new([
             Column::right("THREADS", 10),
