@@ -50,7 +50,7 @@ void host_runs(__u64 now)
 	outer_wait_ends(&host_outer);
 }
 
-__u64 host_outer_sp(__u64 now)
+__u64 host_outer_sp(__u64 now, __u64 sp)
 {
-	return outer_sp(&host_outer, now);
+	return outer_sp(&host_outer, now, sp);
 }

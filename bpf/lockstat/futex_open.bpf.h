@@ -12,6 +12,8 @@ struct open_futex {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
+	/* Stack pointer at which the thread waits for work; 0: nobody knows. */
+	__u64 outer_sp;
 	__u32 tgid;
 	__u32 tid;
 };
@@ -27,6 +29,7 @@ static __always_inline void hand_over_registers(struct futex_wait *futex, struct
 		.ip = saved_ip(regs),
 		.sp = saved_sp(regs),
 		.bp = saved_fp(regs),
+		.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns, saved_sp(regs)),
 		.tgid = tgid_of(targets.pid_namespace, task),
 		.tid = tid_of(targets.pid_namespace, task),
 	};

@@ -75,7 +75,7 @@ static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct t
 		return;
 	}
 	if (!leaves_out_stack()) {
-		scratch->unwind.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns);
+		scratch->unwind.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns, saved_sp(user_regs_of(task)));
 		futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
 		futex->wait.inside = scratch->unwind.inside;
 		scratch->unwind.outer_sp = 0;

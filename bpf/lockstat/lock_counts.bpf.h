@@ -106,10 +106,10 @@ static __noinline void add_to_waiter(struct lock_wait *wait, struct task_struct 
 	__sync_fetch_and_add(&value->total_ns, total_ns);
 	if (wait->run_queue_ns)
 		__sync_fetch_and_add(&value->run_queue_ns, wait->run_queue_ns);
-	raise_to(&value->max_ns, &value->raising, length_ns);
 	/* A thread adds to its own rows. */
-	if (wait->inside > value->inside)
+	if (length_ns >= value->max_ns)
 		value->inside = wait->inside;
+	raise_to(&value->max_ns, &value->raising, length_ns);
 }
 
 static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 total_ns)

@@ -166,7 +166,7 @@ struct waiter_value {
 	__u64 max_ns;
 	/* Who is about to raise max_ns. */
 	__u64 raising;
-	/* Most frames, from the leaf on, that lay inside of where the thread waits for work; 0: none, or nobody knows. */
+	/* Frames of the longest wait, from the leaf on, that lay inside of where the thread waits for work; 0: none, or nobody knows. */
 	__u64 inside;
 };
 

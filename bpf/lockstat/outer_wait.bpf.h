@@ -16,10 +16,13 @@
 /* A place that a thread has not come back to for so long is not where it waits for work: it was there when it began. */
 #define OUTER_WAIT_KEPT_NS 10000000000ULL
 
+/* Places further apart are not on one stack: a program was replaced by another one, or runs a coroutine's. */
+#define STACK_BYTES (8ULL << 20)
+
 struct outer_wait {
 	/* Stack pointer of the outermost; 0: none was seen. */
 	__u64 sp;
-	/* When the thread was there last. */
+	/* The last time that the thread was there. */
 	__u64 seen_ns;
 	/* It is there. */
 	__u64 is_there;
@@ -28,7 +31,7 @@ struct outer_wait {
 /* Bit n: system call n waits for work, of all that have numbers so low. */
 const volatile __u64 calls_for_work[8] = {};
 
-static __always_inline bool waits_for_work(struct task_struct *task, const struct pt_regs *regs)
+static __always_inline bool waits_for_work(const struct pt_regs *regs)
 {
 	__u64 number = saved_syscall_number(regs);
 
@@ -43,7 +46,7 @@ static __always_inline void outer_wait_begins(struct outer_wait *outer, struct t
 	const struct pt_regs *regs = user_regs_of(task);
 	__u64 sp;
 
-	if (!waits_for_work(task, regs))
+	if (!waits_for_work(regs))
 		return;
 	sp = saved_sp(regs);
 	if (sp < outer->sp && now - outer->seen_ns <= OUTER_WAIT_KEPT_NS)
@@ -61,10 +64,14 @@ static __always_inline void outer_wait_ends(struct outer_wait *outer)
 	outer->seen_ns = bpf_ktime_get_ns();
 }
 
-/* Stack pointer at which the thread waits for work when it has none, as far as known at `now`; 0: nobody knows. */
-static __always_inline __u64 outer_sp(const struct outer_wait *outer, __u64 now)
+/* Stack pointer at which the thread waits for work when it has none, as far as known at `now`, where its own is `sp`; 0: nobody
+ * knows.
+ */
+static __always_inline __u64 outer_sp(const struct outer_wait *outer, __u64 now, __u64 sp)
 {
-	return outer->seen_ns + OUTER_WAIT_KEPT_NS >= now ? outer->sp : 0;
+	if (outer->seen_ns + OUTER_WAIT_KEPT_NS < now || outer->sp - sp > STACK_BYTES)
+		return 0;
+	return outer->sp;
 }
 
 #endif

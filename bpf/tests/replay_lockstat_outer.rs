@@ -9,6 +9,8 @@ use host::Host;
 
 /// A place that a thread has not been at for so long is forgotten, ns.
 const KEPT_NS: u64 = 10_000_000_000;
+/// Places of one stack are no further apart, bytes.
+const STACK_BYTES: u64 = 8 << 20;
 
 /// A wait for work: where, and when it was over.
 struct Wait {
@@ -17,8 +19,9 @@ struct Wait {
     end_ns: u64,
 }
 
-/// The outermost place by all that happened: a place is taken by one further out, or by another one when it is forgotten.
-fn outermost(waits: &[Wait], now: u64) -> u64 {
+/// The outermost place by all that happened: a place is taken by one further out, or by another one when it is forgotten. It is on
+/// another stack if it is further away from `own_sp`, or further in.
+fn outermost(waits: &[Wait], now: u64, own_sp: u64) -> u64 {
     let mut outermost: Option<(u64, u64)> = None;
     for wait in waits {
         let stays =
@@ -26,7 +29,8 @@ fn outermost(waits: &[Wait], now: u64) -> u64 {
         outermost = outermost.filter(stays).or(Some((wait.sp, wait.end_ns)));
     }
     let recent = outermost.filter(|(_, seen_ns)| now - seen_ns <= KEPT_NS);
-    recent.map_or(0, |(sp, _)| sp)
+    let is_near = |sp: &u64| (own_sp..=own_sp + STACK_BYTES).contains(sp);
+    recent.map(|(sp, _)| sp).filter(is_near).unwrap_or(0)
 }
 
 fn play(host: &Host, seed: u64) {
@@ -58,9 +62,11 @@ fn play(host: &Host, seed: u64) {
             });
         }
         now += length[rng.usize(0..4)];
+        let near = sp + rng.u64(0..20) * 64 - 640;
+        let own_sp = [near, sp - STACK_BYTES, sp - STACK_BYTES - 1][rng.usize(0..3)];
         assert_eq!(
-            host.ask::<u64>("host_outer_sp", (now,)),
-            outermost(&waits, now),
+            host.ask::<u64>("host_outer_sp", (now, own_sp)),
+            outermost(&waits, now, own_sp),
             "seed {seed}"
         );
     }

@@ -8,7 +8,7 @@ use profile::text::{WIDTH, columns, comm, fit, sentence};
 use profile::units;
 
 use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, like, worst};
-use crate::lockstat::row::{LockRow, SURE};
+use crate::lockstat::row::{For, LockRow, SURE};
 use crate::lockstat::table::label;
 
 /// Columns of a lock's name below which it gets a line of its own.
@@ -33,6 +33,9 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
             let share = share(known);
             parts.push(format!("most of a known kind: {share:.1}%, {name}"));
         }
+    }
+    if worst.what == For::Unclear {
+        parts.push("perhaps for work".into());
     }
     let of = match (locks, is_lock) {
         (1, true) => "the only lock waited for".into(),

@@ -64,12 +64,27 @@ fn the_first_line_names_the_lock_the_threads_and_their_time() {
 fn a_guess_is_said_to_be_one_beside_what_is_known() {
     let mut guess = lock("mutex", "app+0x10", &[(7, 8)], 900_000);
     guess.confidence = 60;
-    let known = lock("rwlock", "app.bss: table", &[(7, 8)], 100_000);
+    let known = lock("rwlock", "app.bss: table", &[(7, 8)], 80_000);
     let said = lines(&[guess, known], 1_000_000).join("\n");
     assert!(
-        said.starts_with("app 8 waited 900 us of thread time for what is perhaps a mutex, app+0x10\n  a guess, 60% sure; most of a known kind: 10.0%, app.bss: table;"),
+        said.starts_with("app 8 waited 900 us of thread time for what is perhaps a mutex, app+0x10\n  a guess, 60% sure; most of a known kind: 8.2%, app.bss: table;"),
         "{said}"
     );
+}
+
+#[test]
+fn a_guess_comes_behind_what_is_known_unless_it_is_much_longer() {
+    let mut guess = lock("rwlock", "app+0x10", &[(7, 8)], 10_000);
+    guess.confidence = 50;
+    let mut unclear = lock("cond", "app+0x20", &[(7, 8)], 9_000);
+    unclear.what = For::Unclear;
+    let of = |known_ns| {
+        let known = lock("mutex", "queue", &[(7, 8)], known_ns);
+        let rows = [guess.clone(), unclear.clone(), known];
+        worst(&rows).unwrap().name.own.clone()
+    };
+    assert_eq!(of(1_000), "queue");
+    assert_eq!(of(999), "app+0x10");
 }
 
 /// Threads that wait for work, shown with `--class`, are not the answer where others wait for locks.

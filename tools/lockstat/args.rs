@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
     pub(crate) user: bool,
 
-    /// Also waits for work, at which threads have nothing to do
+    /// Also waits for work
     #[arg(
         long,
         value_name = "CLASS",
@@ -89,7 +89,7 @@ pub(crate) struct Args {
     )]
     pub(crate) class: Vec<ExtraClass>,
 
-    /// What waiting in a function means, in front of the built-in rules
+    /// Rules of what waiting in a function means, before the built-in ones
     /// (repeatable)
     #[arg(
         long,
@@ -195,6 +195,7 @@ impl ExtraClass {
         }
     }
 }
+
 /// Longest file of rules, bytes.
 const LONGEST_RULES: u64 = 1 << 20;
 

@@ -42,7 +42,7 @@ pub(crate) struct Harvest {
     pub(crate) rows: Vec<LockRow>,
     /// Of the interval, on the clock of the BPF side, ns.
     pub(crate) window_ns: Range<u64>,
-    /// Programs' waits of classes that were not asked for.
+    /// Programs' waits for work of classes that were not asked for.
     pub(crate) left_out: Vec<LeftOut>,
     /// Those that cost most first.
     pub(crate) chains: Vec<Chain>,

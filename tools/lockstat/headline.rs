@@ -5,11 +5,17 @@ use crate::lockstat::row::{For, LockRow, SURE};
 /// Class of futexes that nothing is known of.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// The lock to speak of: the one with most waiting that is contention.
+/// Share of the most waiting that is enough for a row that nothing is guessed of to be spoken of instead.
+const ENOUGH: f64 = 0.1;
+
+/// The lock to speak of: the one with most waiting that is contention. One that is known comes before a guess, unless that is by far
+/// the longer wait.
 pub(crate) fn worst(rows: &[LockRow]) -> Option<&LockRow> {
-    rows.iter()
-        .find(|row| is_contention(row))
-        .or_else(|| rows.first())
+    let mut waits = rows.iter().filter(|row| is_contention(row)).peekable();
+    let most = *waits.peek().or(rows.first().as_ref())?;
+    let is_sure = |row: &&LockRow| row.what == For::Others && row.confidence >= SURE;
+    let is_enough = |row: &&LockRow| row.total_ns as f64 >= ENOUGH * most.total_ns as f64;
+    Some(waits.filter(is_enough).find(is_sure).unwrap_or(most))
 }
 
 /// Rows of the same sort as the one to speak of: waits for work are no part of the sums of those for locks.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use profile::rank::Rank;
 
-use crate::lockstat::row::{LockRow, Side};
+use crate::lockstat::row::{For, LockRow, Side};
 
 /// A lock with less of its kind's waiting than this is not shown by itself, where there are more than [`FEW`].
 const OWN_LINE: f64 = 0.1;
@@ -14,17 +14,17 @@ const FEW: usize = 3;
 
 /// Puts together what is small and alike; longest total wait first.
 pub(crate) fn merge(rows: &[LockRow]) -> Vec<LockRow> {
-    let mut kinds: HashMap<(Side, &str, &str), Vec<&LockRow>> = HashMap::new();
+    let mut kinds: HashMap<(Side, &str, For, &str), Vec<&LockRow>> = HashMap::new();
     let mut merged: Vec<LockRow> = Vec::new();
     for row in rows {
         if row.name.kind.is_empty() {
             merged.push(row.clone());
         } else {
-            let kind = (row.identity.side, row.class, &*row.name.kind);
+            let kind = (row.identity.side, row.class, row.what, &*row.name.kind);
             kinds.entry(kind).or_default().push(row);
         }
     }
-    for ((_, _, kind), locks) in kinds {
+    for ((_, _, _, kind), locks) in kinds {
         let total_ns: u64 = locks.iter().map(|row| row.total_ns).sum();
         // Without names of their own nobody could tell them apart.
         let (by_themselves, together): (Vec<&LockRow>, Vec<&LockRow>) =

@@ -1,4 +1,4 @@
-//! What names locks, over all intervals of a run.
+//! Sources of locks' names, over all intervals of a run.
 
 use symbols::places::Places;
 
@@ -6,7 +6,7 @@ use crate::lockstat::chains::Chains;
 use crate::lockstat::futex::{Class, Rules};
 use crate::lockstat::kernel::symbols::Symbols;
 
-/// What names locks.
+/// Sources of locks' names.
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) symbols: Symbols,

@@ -31,7 +31,7 @@ pub(crate) fn next(
     let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
     let waiters: BTreeSet<u32> = waiters.map(|waiter| waiter.task.tgid).collect();
     let mut there = waiters.iter().filter(|tgid| is_there(**tgid));
-    // Of many processes the chosen ones are better than one of them.
+    // The choice is better than one of many processes.
     let target = match there.next() {
         Some(tgid) if waiters.len() == 1 || chosen.is_empty() => format!("-p {tgid}"),
         _ => chosen,

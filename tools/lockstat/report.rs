@@ -20,6 +20,7 @@ use crate::lockstat::args::Args;
 use crate::lockstat::chains;
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::losses::Ledger;
+use crate::lockstat::row::Side;
 use crate::lockstat::table::Look;
 use crate::lockstat::waits::{self, DELAY};
 use crate::lockstat::{answer, json, merge, next, stacks as listing, table};
@@ -71,7 +72,7 @@ fn meta(interval: &Interval) -> Meta {
     closing::meta(&ledger.losses, losses_of_ns, &ledger.cost, window)
 }
 
-/// The time waited, in classes that were not asked for, too.
+/// The time waited, for work that was not asked for, too.
 pub(crate) fn waited_ns(harvest: &Harvest) -> u64 {
     let shown: u64 = harvest.rows.iter().map(|row| row.total_ns).sum();
     let left_out: u64 = harvest.left_out.iter().map(|sum| sum.total_ns).sum();
@@ -132,8 +133,13 @@ fn write_human(
     let merged = merge::merge(&harvest.rows);
     let left_out = &harvest.left_out;
     let window_ns = nanoseconds(harvest.window());
-    for line in answer::lines(&merged, window_ns) {
-        writeln!(out, "{line}")?;
+    match merged.is_empty() && !args.traces(Side::User) {
+        true => writeln!(out, "No thread waited for a lock of the kernel.")?,
+        false => {
+            for line in answer::lines(&merged, window_ns) {
+                writeln!(out, "{line}")?;
+            }
+        }
     }
     if !merged.is_empty() {
         writeln!(out)?;

@@ -67,8 +67,8 @@ pub(crate) struct LockName {
     pub(crate) kind: String,
 }
 
-/// What waits are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Things that threads wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum For {
     Work,
     Others,
@@ -101,7 +101,7 @@ pub(crate) struct LockRow {
     pub(crate) class: &'static str,
     /// That it is of this class, in per cent.
     pub(crate) confidence: u8,
-    /// What its waits are for.
+    /// Thing that they wait for.
     pub(crate) what: For,
     /// Locks that this row stands for.
     pub(crate) locks: u64,

@@ -15,7 +15,7 @@ use profile::text::{WIDTH, comm, cut, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
-use crate::lockstat::headline::{UNKNOWN, is_guess, worst};
+use crate::lockstat::headline::{is_guess, worst};
 use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Side};
 use crate::lockstat::user::LeftOut;
 
@@ -142,7 +142,7 @@ fn locks<'a>(rows: &[&'a LockRow]) -> Table<'a> {
 
 /// With a question mark where either it or that its threads wait for others is not sure.
 fn class(row: &LockRow) -> String {
-    let is_sure = row.what != For::Unclear && !is_guess(row) || row.class == UNKNOWN;
+    let is_sure = row.what != For::Unclear && !is_guess(row);
     format!("{}{}", row.class, if is_sure { "" } else { "?" })
 }
 

@@ -1,7 +1,8 @@
 //! A stack in few words, root → leaf: the program's own functions, what they call, and where the kernel is.
 //!
 //! Functions that every stack has are left out: how threads start, and the standard library between a program's functions. Names
-//! tell which those are, so this is for lists that people read, and never for what programs read.
+//! tell which those are, so this is for lists that people read, and for how deep in its program a thread waits; never for stacks that
+//! programs read.
 
 use std::borrow::Cow;
 

@@ -96,7 +96,7 @@ pub const SYMPTOMS: [Symptom; 17] = [
         symptom: "More threads, no more throughput",
         command: "`sudo lockstat -p PID -s 3 10`",
         reading: "the lock with most thread-seconds, and what its holder does: `sudo profile -p PID 10`, `sudo offcputime -p PID 10`",
-        trap: "thread-seconds add up over threads: 8 in 1 s are 8 that wait, which one holder may cause; a `?` behind a class means that threads may wait for work there",
+        trap: "thread-seconds add up over threads: 8 in 1 s are 8 that wait, which one holder may cause; a `?` behind a class means that it, or that threads do not wait for work there, is not sure",
     },
     Symptom {
         symptom: "It hangs",

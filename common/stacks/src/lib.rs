@@ -179,19 +179,31 @@ impl StackTable {
 
     /// Adds the user stack of a thread that is blocked in the kernel; returns its id, 0 when there is no room for it.
     pub fn insert_blocked(&mut self, tgid: u32, time_ns: u64, registers: Registers) -> u64 {
+        self.insert_inside(tgid, time_ns, registers, 0).0
+    }
+
+    /// The same, and how many frames, from the leaf on, lie inside of a place on the same stack, by the stack pointer that the thread
+    /// had there; 0: none is asked about.
+    pub fn insert_inside(
+        &mut self,
+        tgid: u32,
+        time_ns: u64,
+        registers: Registers,
+        outer_sp: u64,
+    ) -> (u64, usize) {
         self.unwinder.follow(tgid, &mut self.symbolizer);
-        let (addresses, end) = self.unwinder.walk(tgid, registers);
-        let id = self.outside_id(&addresses, tgid);
+        let walk = self.unwinder.walk(tgid, registers, outer_sp);
+        let id = self.outside_id(&walk.addresses, tgid);
         // A pool's threads wait in one place, by the thousand.
         if self.user.contains_key(&id) {
-            return id;
+            return (id, walk.inside);
         }
         if !self.has_room_outside() {
-            return 0;
+            return (0, 0);
         }
-        let stack = self.user_stack(tgid, time_ns, &addresses, end);
+        let stack = self.user_stack(tgid, time_ns, &walk.addresses, walk.end);
         self.user.insert(id, stack);
-        id
+        (id, walk.inside)
     }
 
     /// Adds a kernel stack that came by another way than the ring; returns its id, 0 when there is no room for it.

@@ -69,10 +69,9 @@ impl Class {
             .or_else(|| known.find(|class| class.word() == word))
     }
 
-    /// Looks whether a function further up the stack that says `other` knows better.
-    pub(super) fn gives_way_to(self, other: Self) -> bool {
-        other == Self::Named && self != Self::Named
-            || self == Self::ParkingCore && other != Self::ParkingCore
+    /// Looks whether a lock is made of it, or a queue of work, which a function further up the stack says.
+    pub(super) fn is_material(self) -> bool {
+        !self.is_lock() && self != Self::Named
     }
 
     /// That which rows of traced waits are kept by: one lock may be waited for in all its ways.

@@ -52,7 +52,7 @@ pub(crate) const BY_NAME: u8 = 95;
 /// Confidence that a call alone gives which hardly anything else makes, per cent.
 pub(crate) const BY_CALL: u8 = 60;
 
-/// What a futex is, and how sure that is, per cent.
+/// Meaning of a futex, and how sure that is, per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) meaning: Meaning,

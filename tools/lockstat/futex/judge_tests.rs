@@ -224,7 +224,7 @@ fn callers_are_outside_the_lock_library() {
 }
 
 #[test]
-fn contention_is_what_the_table_shows_unasked() {
+fn locks_are_these_families() {
     let contention: Vec<&str> = Class::FAMILIES
         .into_iter()
         .filter(|class| class.is_lock())

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::class::Class;
 
-/// What a function says of those who wait in it.
+/// Reason for which threads wait in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// They wait for others: for a lock, the last at a barrier, input or output that another thread does.
@@ -56,7 +56,7 @@ impl Pattern {
     }
 }
 
-/// What waiting in a function means.
+/// A function, and what waiting in it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     function: Pattern,
@@ -64,7 +64,13 @@ struct Rule {
     meaning: Meaning,
 }
 
-/// What a rule says.
+impl Rule {
+    fn is_of_any(&self) -> bool {
+        self.function.is_prefix && self.function.text.is_empty()
+    }
+}
+
+/// Meaning of waits in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meaning {
     pub(crate) class: Class,
@@ -73,6 +79,17 @@ pub(crate) struct Meaning {
     pub(crate) role: Role,
     /// The futex stands for the waiter and not for the lock.
     pub(crate) is_own: bool,
+}
+
+impl Meaning {
+    /// Looks whether a function knows better than one nearer the leaf: it has a lock of its own, or a queue of work, that is made of
+    /// what is waited for there.
+    fn knows_better_than(self, inner: Self) -> bool {
+        let is_said = inner.role == Role::Unsaid && self.role != Role::Unsaid;
+        let is_made = self.class == Class::Named || is_said && !self.class.is_lock();
+        inner.class.is_material() && is_made
+            || inner.class == Class::ParkingCore && self.class != Class::ParkingCore
+    }
 }
 
 /// A mistake in a file of rules, at a line and column, counted from 1.
@@ -114,7 +131,7 @@ impl Rules {
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         let mut rules = Vec::new();
         for (at, line) in text.lines().enumerate() {
-            let said = line.split('#').next().unwrap_or_default();
+            let said = &line[..remark_at(line)];
             if !said.trim().is_empty() {
                 let mistake = |(column, what)| Mistake {
                     line: at + 1,
@@ -145,15 +162,16 @@ impl Rules {
         functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     ) -> Option<(usize, Meaning)> {
         let mut found: Option<(usize, Meaning)> = None;
+        let mut is_outside = false;
         for (at, (function, file)) in functions.take(MAX_FRAMES).enumerate() {
-            let Some(meaning) = self.meaning(function, file) else {
+            let rule = self.rule(function, file);
+            // Any function of a library waits in it only if nothing else is between.
+            let rule = rule.filter(|rule| !(rule.is_of_any() && is_outside));
+            is_outside |= rule.is_none() && !is_libc(file);
+            let Some(meaning) = rule.map(|rule| rule.meaning) else {
                 continue;
             };
-            let is_better = match found {
-                None => true,
-                Some((_, inner)) => inner.class.gives_way_to(meaning.class),
-            };
-            if is_better {
+            if found.is_none_or(|(_, inner)| meaning.knows_better_than(inner)) {
                 found = Some((at, meaning));
             }
         }
@@ -167,12 +185,12 @@ impl Rules {
 
     /// Looks whether a rule knows a function.
     pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
-        self.meaning(function, file).is_some()
+        self.rule(function, file).is_some()
     }
 
-    fn meaning(&self, function: &str, file: Option<&str>) -> Option<Meaning> {
+    fn rule(&self, function: &str, file: Option<&str>) -> Option<&Rule> {
         let name = bare(function);
-        let file = file.map(|file| file.rsplit('/').next().unwrap_or(file));
+        let file = file.map(base);
         let fits = |rule: &&Rule| {
             let in_library = match &rule.library {
                 None => true,
@@ -180,8 +198,29 @@ impl Rules {
             };
             in_library && rule.function.fits(name)
         };
-        self.rules.iter().find(fits).map(|rule| rule.meaning)
+        self.rules.iter().find(fits)
     }
+}
+
+/// Bytes in front of a remark, which begins where a word would.
+fn remark_at(line: &str) -> usize {
+    let begins = |at: &usize| {
+        at.checked_sub(1)
+            .is_none_or(|at| line.as_bytes()[at].is_ascii_whitespace())
+    };
+    let mut marks = line.match_indices('#').map(|(at, _)| at);
+    marks.find(begins).unwrap_or(line.len())
+}
+
+fn base(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+fn is_libc(file: Option<&str>) -> bool {
+    let base = file.map_or("", base);
+    ["libc.so", "libpthread", "ld-musl"]
+        .iter()
+        .any(|start| base.starts_with(start))
 }
 
 /// One line's rule; else the column, counted from 1, and what is wrong there.

@@ -71,7 +71,7 @@ fn the_users_rules_come_first_and_fit_names_and_libraries() {
     let (at, found) = meaning(&rules, &in_pool).unwrap();
     assert_eq!((at, found.class, found.word), (2, Class::Named, "pool"));
     assert!(found.role == Role::Trouble && found.is_own);
-    // Of another library, it is what it is made of.
+    // A function of another library is what it is made of.
     let elsewhere = in_pool.map(|(name, _)| (name, Some("/opt/app")));
     let (at, found) = meaning(&rules, &elsewhere).unwrap();
     assert_eq!(
@@ -121,4 +121,57 @@ fn the_manuals_example_is_right() {
     let example = manual[from..].split("\n.fi").next().expect("its end");
     let rules = Rules::parse(example).expect("rules");
     assert_eq!(rules.rules.len(), 9);
+}
+
+/// Whatever it is made of.
+#[test]
+fn every_rule_with_a_role_is_heard_above_a_condition_variable() {
+    let rules = Rules::ours();
+    for rule in &rules.rules {
+        let library = rule
+            .library
+            .as_ref()
+            .map(|library| format!("/usr/lib/{}", library.text));
+        let name = format!("{}_x", rule.function.text);
+        let name = if rule.function.is_prefix {
+            &name
+        } else {
+            &rule.function.text
+        };
+        let stack = [
+            ("__futex_abstimed_wait_common", Some("/usr/lib/libc.so.6")),
+            ("pthread_cond_wait", Some("/usr/lib/libc.so.6")),
+            (name.as_str(), library.as_deref()),
+        ];
+        let (_, heard) = meaning(rules, &stack).unwrap();
+        let is_made = rule.meaning.role != Role::Unsaid && !rule.meaning.class.is_lock();
+        let expected = if is_made {
+            rule.meaning.role
+        } else {
+            Role::Unsaid
+        };
+        assert_eq!(heard.role, expected, "{rule:?}");
+    }
+}
+
+#[test]
+fn a_lock_inside_of_another_is_the_one_that_is_waited_for() {
+    let rules = Rules::ours();
+    let mutex = [("pthread_mutex_lock", None), ("take_gil", None)];
+    assert_eq!(meaning(rules, &mutex).unwrap().1.class, Class::Mutex);
+    // A futex of the program's own, in a function that GNU's OpenMP library calls.
+    let gomp = Some("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0");
+    let own = [
+        ("syscall", Some("/usr/lib/libc.so.6")),
+        ("spin", Some("/opt/app")),
+        ("GOMP_parallel", gomp),
+    ];
+    assert_eq!(meaning(rules, &own), None);
+}
+
+#[test]
+fn a_remark_begins_where_a_word_would() {
+    let rules = Rules::parse("app::{closure#0} - pool contention # own\n#\n").unwrap();
+    let (_, found) = meaning(&rules, &[("app::{closure#0}", None)]).unwrap();
+    assert!(found.word == "pool" && !found.is_own);
 }

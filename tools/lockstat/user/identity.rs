@@ -177,7 +177,7 @@ fn name(lock: &Lock, inside: u64) -> LockName {
         };
     }
     if lock.is_hidden {
-        let unknown = || format!("[{}]", lock.class.word());
+        let unknown = || format!("[{}]", lock.row.class);
         let own = caller.map_or_else(unknown, |name| format!("in {name}"));
         return LockName {
             own,

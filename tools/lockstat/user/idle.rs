@@ -3,8 +3,9 @@
 //! A thread waits for work at its home, where it comes back to between all else that it does: where it has the fewest frames of its
 //! program. It waits for others where it is further in. Where it waits in other calls (poll, recv, …) the BPF side has seen how far out
 //! that is (`outer_wait.bpf.h`); a server with more requests than it can serve never waits there. Where those who wait also release
-//! each other, home says nothing: they may pass a resource on, or work. A thread that hardly did anything else than wait in one place has nothing to do either, nor has one
-//! whose waits end by themselves. It has something to do where work comes within 100 us: two threads pass it to and fro.
+//! each other, home says nothing: they may pass a resource on, or work. A thread that hardly did anything else than wait in one place
+//! has nothing to do either, nor has one whose waits end by themselves. It has something to do where work comes within 100 us: two
+//! threads pass it to and fro.
 
 use std::collections::HashMap;
 
@@ -18,8 +19,8 @@ const SELDOM: f64 = 0.01;
 /// Mean length of waits in which a thread has work again at once, ns.
 const BRISK_NS: u64 = 100_000;
 
-/// How far in its program a thread waits, where its stack is complete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Depth in its program at which a thread waits, where its stack is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Depth {
     /// Frames up to the program's last function, from the root on.
     pub(super) own: usize,
@@ -35,7 +36,7 @@ pub(super) struct Seen<'a> {
     pub(super) row: &'a LockRow,
     pub(super) class: Class,
     pub(super) role: Role,
-    /// In the order of the row's waiters.
+    /// One for each of the row's waiters, in their order.
     pub(super) depths: Vec<Option<Depth>>,
 }
 
@@ -68,6 +69,39 @@ pub(super) fn judge(rows: &[Seen<'_>], window_ns: u64) -> Vec<For> {
     rows.iter().map(of_row).collect()
 }
 
+/// Waits of a thread for one lock at one depth, whoever ended them and whatever led there.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    ns: u64,
+    count: u64,
+    depth: Option<Depth>,
+    /// Frames inside of where the thread waits for work in other calls, and the time of the waits that say so.
+    inside: (u64, u64),
+}
+
+impl Place {
+    /// Looks whether the function of the program that waits is inside of that.
+    fn is_inside(&self) -> bool {
+        let of_libraries = self.depth.map(|depth| depth.all.saturating_sub(depth.own));
+        of_libraries.is_some_and(|frames| self.inside.1 as usize > frames)
+    }
+}
+
+impl Seen<'_> {
+    fn places(&self) -> HashMap<(Thread, Option<usize>), Place> {
+        let mut places: HashMap<_, Place> = HashMap::new();
+        for (waiter, depth) in self.row.waiters.iter().zip(&self.depths) {
+            let own = depth.map(|depth| depth.own);
+            let place = places.entry((thread(waiter), own)).or_default();
+            place.ns += waiter.total_ns;
+            place.count += waiter.count;
+            place.depth = place.depth.max(*depth);
+            place.inside = place.inside.max((waiter.total_ns, waiter.inside));
+        }
+        places
+    }
+}
+
 fn outermost(rows: &[Seen<'_>]) -> HashMap<Thread, Outermost> {
     let mut per_thread: HashMap<Thread, u64> = HashMap::new();
     for waiter in rows.iter().flat_map(|seen| &seen.row.waiters) {
@@ -75,18 +109,17 @@ fn outermost(rows: &[Seen<'_>]) -> HashMap<Thread, Outermost> {
     }
     let mut outermost: HashMap<Thread, Outermost> = HashMap::new();
     for seen in rows {
-        for (waiter, depth) in seen.row.waiters.iter().zip(&seen.depths) {
-            let of_ns = per_thread[&thread(waiter)];
-            let says = waiter.total_ns as f64 >= SELDOM * of_ns as f64;
-            let Some(depth) = depth.filter(|_| says) else {
+        for ((thread, own), place) in seen.places() {
+            let says = place.ns as f64 >= SELDOM * per_thread[&thread] as f64;
+            let Some(own) = own.filter(|_| says) else {
                 continue;
             };
-            let outermost = outermost.entry(thread(waiter)).or_default();
+            let outermost = outermost.entry(thread).or_default();
             let least = match seen.may_be_idle() {
                 true => &mut outermost.idle,
                 false => &mut outermost.busy,
             };
-            *least = Some(least.map_or(depth.own, |least| least.min(depth.own)));
+            *least = Some(least.map_or(own, |least| least.min(own)));
         }
     }
     outermost
@@ -95,13 +128,14 @@ fn outermost(rows: &[Seen<'_>]) -> HashMap<Thread, Outermost> {
 /// By most of the time that was waited.
 fn of_shape(seen: &Seen<'_>, outermost: &HashMap<Thread, Outermost>, window_ns: u64) -> For {
     let mut sums = [0; 3];
-    for (waiter, depth) in seen.row.waiters.iter().zip(&seen.depths) {
-        let outermost = outermost.get(&thread(waiter)).copied().unwrap_or_default();
-        let what = of_waiter(seen, waiter, *depth, outermost, window_ns);
-        sums[what as usize] += waiter.total_ns;
+    for ((thread, _), place) in seen.places() {
+        let outermost = outermost.get(&thread).copied().unwrap_or_default();
+        sums[of_place(seen, place, outermost, window_ns) as usize] += place.ns;
     }
-    // Whoever waits for work is no trouble to the others there.
+    // Those who wait for work are no trouble to the others there.
     let [work, others, unclear] = sums;
+    // Waiters that found no room.
+    let unclear = unclear + seen.row.total_ns.saturating_sub(work + others + unclear);
     if others > 0 && others >= unclear && others >= work / 10 {
         For::Others
     } else if unclear > work {
@@ -111,36 +145,28 @@ fn of_shape(seen: &Seen<'_>, outermost: &HashMap<Thread, Outermost>, window_ns: 
     }
 }
 
-fn of_waiter(
-    seen: &Seen<'_>,
-    waiter: &Waiter,
-    depth: Option<Depth>,
-    outermost: Outermost,
-    window_ns: u64,
-) -> For {
+fn of_place(seen: &Seen<'_>, place: Place, outermost: Outermost, window_ns: u64) -> For {
     let row = seen.row;
-    let is_habit = waiter.total_ns as f64 >= HABIT * window_ns as f64;
+    let is_habit = place.ns as f64 >= HABIT * window_ns as f64;
     if seen.class == Class::Barrier {
         // Nobody came to it.
-        return match is_habit && waiter.count <= 1 {
+        return match is_habit && place.count <= 1 {
             true => For::Work,
             false => For::Others,
         };
     }
-    if depth.is_some_and(|depth| waiter.inside as usize > depth.all.saturating_sub(depth.own)) {
-        return For::Others;
-    }
-    let is_below = |depth: Depth| outermost.busy.is_some_and(|busy| busy < depth.own);
-    if depth.is_some_and(is_below) {
+    let own = place.depth.map(|depth| depth.own);
+    let is_below = |own: usize| outermost.busy.is_some_and(|busy| busy < own);
+    if place.is_inside() || own.is_some_and(is_below) {
         return For::Others;
     }
     // They end by themselves.
     if row.timed_out > 0 && row.timed_out.saturating_add(row.open) >= row.contentions {
         return For::Work;
     }
-    let is_brisk = waiter.count > 0 && waiter.total_ns / waiter.count < BRISK_NS;
-    let is_home = depth.is_some_and(|depth| outermost.idle == Some(depth.own));
-    match (is_home && !is_brisk || is_habit) && !release_each_other(row) {
+    let is_brisk = place.count > 0 && place.ns / place.count < BRISK_NS;
+    let is_home = own.is_some() && own == outermost.idle;
+    match (is_home || is_habit) && !is_brisk && !release_each_other(row) {
         true => For::Work,
         false => For::Unclear,
     }

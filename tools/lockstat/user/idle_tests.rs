@@ -98,6 +98,39 @@ fn a_server_that_polls_further_out_waits_for_others() {
     assert_eq!(judged(&[pool]), [For::Others]);
 }
 
+/// A worker's entries differ by whoever wakes it.
+#[test]
+fn a_place_is_one_however_many_entries_it_has() {
+    let entries: Vec<_> = (0..200).map(|_| (1, 3, 5 * MS - 1, 1)).collect();
+    let rows = [
+        waits(Class::Cond, Role::Unsaid, &entries),
+        waits(Class::Cond, Role::Unsaid, &[(1, 7, MS, 1)]),
+    ];
+    assert_eq!(judged(&rows), [For::Work, For::Unclear]);
+    // The entry of the longest time says if they lie inside.
+    let mut moved = waits(
+        Class::Cond,
+        Role::Unsaid,
+        &[(1, 5, 2 * MS, 1), (1, 5, MS, 1)],
+    );
+    moved.2.waiters[1].inside = 9;
+    assert_eq!(judged(&[moved.clone()]), [For::Work]);
+    moved.2.waiters[0].inside = 9;
+    assert_eq!(judged(&[moved]), [For::Others]);
+}
+
+#[test]
+fn nobody_can_tell_of_those_that_were_not_seen() {
+    let mut unseen = waits(Class::Cond, Role::Unsaid, &[(1, 3, 10 * MS, 9)]);
+    unseen.2.total_ns = 21 * MS;
+    assert_eq!(judged(&[unseen]), [For::Unclear]);
+    assert_eq!(
+        judged(&[waits(Class::Sem, Role::Unsaid, &[])]),
+        [For::Work],
+        "none at all"
+    );
+}
+
 #[test]
 fn those_who_release_each_other_may_share_something() {
     let threads = [(1, 3, 400 * MS, 20), (2, 3, 950 * MS, 20)];

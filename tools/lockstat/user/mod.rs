@@ -36,7 +36,7 @@ pub(crate) struct LeftOut {
     pub(crate) total_ns: u64,
 }
 
-/// Judges and names the futexes among `rows`, puts together what is one lock, and takes out the classes that are not shown.
+/// Judges and names the futexes among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
 /// `labels` get all of them.
 pub(crate) fn name(
     rows: &mut Vec<LockRow>,

@@ -45,7 +45,8 @@ pub(crate) fn add_stacks(
                 bp: open.bp,
                 exact: false,
             };
-            waiter.user = stacks.insert_blocked(open.tgid, end_ns, registers);
+            let (stack, inside) = stacks.insert_inside(open.tgid, end_ns, registers, open.outer_sp);
+            (waiter.user, waiter.inside) = (stack, inside as u64);
         }
     }
     Ok(())

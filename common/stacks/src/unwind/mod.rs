@@ -216,9 +216,9 @@ impl Unwinder {
         })
     }
 
-    /// Code addresses of a blocked thread, leaf first, and how the walk ended.
-    pub fn walk(&self, tgid: u32, registers: Registers) -> outside::Walk {
-        outside::walk(tgid, registers, self.method, |address| {
+    /// The stack of a blocked thread.
+    pub(crate) fn walk(&self, tgid: u32, registers: Registers, outer_sp: u64) -> outside::Walk {
+        outside::walk(tgid, registers, outer_sp, self.method, |address| {
             self.rule(tgid, address)
         })
     }

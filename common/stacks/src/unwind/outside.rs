@@ -27,16 +27,24 @@ pub struct Registers {
     pub exact: bool,
 }
 
-/// Code addresses, leaf first, and how the walk ended.
-pub(super) type Walk = (Vec<u64>, StackEnd);
+/// A stack that was walked.
+pub(crate) struct Walk {
+    /// Code addresses, leaf first.
+    pub(crate) addresses: Vec<u64>,
+    pub(crate) end: StackEnd,
+    /// Frames, from the leaf on, that lie inside of the place that was asked about.
+    pub(crate) inside: usize,
+}
 
 /// Walks the stack of a thread of process `tgid` with the rules that `rule_at` gives for its code.
 ///
 /// The stack is the process's own memory and may hold anything: the walk goes up, stays bounded, and ends at the first
-/// address that cannot be read. Addresses are those inside the calls, not those behind them.
+/// address that cannot be read. Addresses are those inside the calls, not those behind them. `outer_sp`: a place on the same stack,
+/// by the stack pointer that the thread had there; 0: none is asked about.
 pub(super) fn walk(
     tgid: u32,
     registers: Registers,
+    outer_sp: u64,
     method: Method,
     rule_at: impl Fn(u64) -> Rule,
 ) -> Walk {
@@ -50,9 +58,15 @@ pub(super) fn walk(
         bx: None,
     };
     let mut stack = Vec::new();
+    let mut inside = 0;
+    let ended = |addresses, end, inside| Walk {
+        addresses,
+        end,
+        inside,
+    };
     loop {
         if stack.len() == MAX_DEPTH {
-            return (stack, StackEnd::Depth);
+            return ended(stack, StackEnd::Depth, inside);
         }
         let address = frame.lookup_address();
         let rule = rule_at(address);
@@ -62,10 +76,13 @@ pub(super) fn walk(
         } else {
             address
         });
+        if frame.sp <= outer_sp {
+            inside = stack.len();
+        }
         // A leaf whose frame pointer is 0 keeps none, most likely; that it is the outermost frame does not follow.
         let lost = method == Method::Cfi || stack.len() == 1 && frame.bp == Some(0);
         if rule.cfa == Cfa::Uncovered && lost {
-            return (stack, StackEnd::NoTable);
+            return ended(stack, StackEnd::NoTable, inside);
         }
         let read = |address| memory.read(address);
         let caller = match method {
@@ -74,7 +91,7 @@ pub(super) fn walk(
         };
         frame = match caller {
             Ok(caller) => caller,
-            Err(end) => return (stack, how(end)),
+            Err(end) => return ended(stack, how(end), inside),
         };
     }
 }
@@ -126,12 +143,21 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn own(registers: Registers) -> Walk {
+    fn inside(registers: Registers, outer_sp: u64) -> Walk {
         // The process that reads memory is no ancestor of the test, and some kernels let only these look.
         let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
-        walk(std::process::id(), registers, Method::Auto, |_| {
-            Rule::UNCOVERED
-        })
+        walk(
+            std::process::id(),
+            registers,
+            outer_sp,
+            Method::Auto,
+            |_| Rule::UNCOVERED,
+        )
+    }
+
+    fn own(registers: Registers) -> (Vec<u64>, StackEnd) {
+        let walk = inside(registers, 0);
+        (walk.addresses, walk.end)
     }
 
     #[test]
@@ -156,6 +182,11 @@ mod tests {
         let found = own(registers);
         std::hint::black_box(&memory);
         assert_eq!(found, (vec![0x1000, 0x1fff, 0x2fff], StackEnd::Root));
+        // The caller's frame begins behind the words of the first one.
+        let insides =
+            [sp - 8, sp, second - 8, second, second + 16].map(|outer| inside(registers, outer));
+        std::hint::black_box(&memory);
+        assert_eq!(insides.map(|walk| walk.inside), [0, 1, 1, 2, 3]);
     }
 
     #[test]
