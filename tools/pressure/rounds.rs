@@ -26,7 +26,7 @@ const AGAIN_NS: u64 = 5_000_000;
 /// Threads of a process that are looked at before others have their turn.
 const MANY: usize = 256;
 
-/// Whose turn it is, and when.
+/// Turns of processes, and when they are due.
 pub(crate) struct Rounds {
     pub(crate) own_tgid: u32,
     /// Processes that are still to be looked at in this round.
@@ -97,19 +97,29 @@ impl Rounds {
         }
     }
 
-    /// Most looks at a process since the interval began.
+    /// Most looks at a process since the interval began; where all have many threads, at some of them.
     pub(crate) fn looks(&self) -> u64 {
-        let small = self
-            .processes
-            .values()
-            .filter(|process| !process.is_large());
-        small.map(|process| process.looks).max().unwrap_or(0)
+        let most = |is_large: bool| {
+            let all = self.processes.values();
+            let alike = all.filter(|process| process.is_large() == is_large);
+            alike.map(|process| process.looks).max().unwrap_or(0)
+        };
+        match most(false) {
+            0 => most(true),
+            looks => looks,
+        }
     }
 
     /// Looks at each of a process's threads since the interval began; `None`: not all were looked at each time.
     pub(crate) fn looks_at(&self, tgid: u32) -> Option<u64> {
         let process = self.processes.get(&tgid)?;
         (!process.is_large()).then_some(process.looks)
+    }
+
+    /// Looks whether threads of a process may be there that were not looked at since the interval began.
+    pub(crate) fn may_miss_threads_of(&self, tgid: u32) -> bool {
+        let process = self.processes.get(&tgid);
+        process.is_some_and(|process| process.is_large() || process.looks == 0)
     }
 
     /// Looks whether a process was there when the round began.
@@ -125,11 +135,18 @@ impl Rounds {
     ) -> u64 {
         let mut by_process: HashMap<u32, u64> = HashMap::new();
         looked.for_each(|tgid| *by_process.entry(tgid).or_default() += 1);
+        let start_ns = monotonic_ns();
         for tgid in self.round.iter().filter(|tgid| **tgid != self.own_tgid) {
             let process = self.processes.entry(*tgid).or_default();
-            if process.listed == 0 && chooses(*tgid, *tgid) && process.is_program(*tgid) {
-                process.listed = threads_of(*tgid);
+            if process.listed > 0 || !chooses(*tgid, *tgid) {
+                continue;
             }
+            // Each that is not known yet costs some reads: of the rest, no more is said than that it is there.
+            process.listed = match monotonic_ns() < start_ns + AT_ONCE_NS {
+                true if process.is_program(*tgid) => threads_of(*tgid),
+                true => 0,
+                false => 1,
+            };
         }
         let missed = self.processes.iter().map(|(tgid, process)| {
             let looked = by_process.get(tgid).copied().unwrap_or(0);
@@ -197,7 +214,12 @@ impl Slice<'_> {
             let tids = tids.into_iter().flatten().flatten();
             let tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
             process.left = tids.filter(|tid| chooses(tgid, *tid)).collect();
+            let was_large = process.is_large();
             process.listed = process.left.len() as u64;
+            if process.is_large() != was_large {
+                // Looks at some threads are no looks at all of them.
+                process.looks = 1;
+            }
             listed = process
                 .is_large()
                 .then(|| process.left.iter().copied().collect());
@@ -250,6 +272,8 @@ mod tests {
 
     const LARGE: u32 = u32::MAX;
     const SMALL: u32 = u32::MAX - 1;
+    /// A time that no test is long enough for to be over.
+    const LATER_NS: u64 = 1 << 62;
 
     /// Two processes, of which one has 600 threads; neither is there.
     fn rounds() -> Rounds {
@@ -275,9 +299,9 @@ mod tests {
         let mut slice = rounds.slice();
         let mut turns = Vec::new();
         let mut seen = HashSet::new();
-        // A slice is as long as it is; this one goes on.
+        // A slice is as long as it is, however long this test takes: this one goes on.
         while !slice.rounds.processes[&LARGE].left.is_empty() {
-            slice.start_ns = monotonic_ns();
+            slice.start_ns = LATER_NS;
             let tgid = slice.next().expect("whose turn it is");
             let (tids, listed) = slice.threads(tgid, &all);
             assert!(listed.is_none());
@@ -297,6 +321,7 @@ mod tests {
         let mut rounds = rounds();
         (rounds.is_first, rounds.spent_ns) = (false, AGAIN_NS);
         let mut slice = rounds.slice();
+        slice.start_ns = LATER_NS;
         slice.threads(LARGE, &all);
         let turns: Vec<u32> = std::iter::from_fn(|| slice.next()).collect();
         assert_eq!(turns, [LARGE, SMALL], "as it was before");
@@ -314,6 +339,11 @@ mod tests {
         for process in rounds.processes.values_mut() {
             process.looks = 1;
         }
+        assert!(rounds.may_miss_threads_of(LARGE));
+        assert!(
+            !rounds.may_miss_threads_of(SMALL),
+            "those that were not seen have ended"
+        );
         // One of the small one's came later, or has gone.
         assert_eq!(rounds.not_looked_at(looked, &all), 344);
         rounds.begin_interval();

@@ -91,7 +91,10 @@ fn write_quotas(interval: &Interval, look: Look, out: &mut impl Write) -> io::Re
     writeln!(out, "  {how}")?;
     match interval.quotas.len() {
         1 => Ok(()),
-        n => writeln!(out, "  (and of {} groups more)", n - 1),
+        n => {
+            let more = units::counted(n as u64 - 1, "more groups");
+            writeln!(out, "  (and of {more})")
+        }
     }
 }
 

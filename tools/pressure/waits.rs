@@ -126,8 +126,10 @@ impl Looks {
             }
         }
         let rounds = &self.rounds;
-        self.threads
-            .retain(|(tgid, _), thread| thread.begin_interval() && rounds.knows(*tgid));
+        self.threads.retain(|(tgid, _), thread| {
+            let may_be_there = thread.begin_interval() || rounds.may_miss_threads_of(*tgid);
+            may_be_there && rounds.knows(*tgid)
+        });
         self.rounds.begin_interval();
         let rows = sums
             .into_iter()
@@ -194,9 +196,9 @@ impl Thread {
         }
     }
 
-    /// Forgets what it was seen in; whether it may be there still.
+    /// Forgets what it was seen in; tells if it was looked at.
     fn begin_interval(&mut self) -> bool {
-        let may_be_there = !self.seen.is_empty() || self.moves > 0 || self.looks == 0;
+        let may_be_there = self.looks > 0;
         self.seen.clear();
         (self.looks, self.moves) = (0, 0);
         may_be_there
