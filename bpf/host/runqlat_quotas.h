@@ -28,7 +28,7 @@ struct task_group *host_quota_group(struct task_group *parent, __u64 id)
 	return &made->group;
 }
 
-/* What the kernel says of a group now. */
+/* The kernel's account of a group, as it is now. */
 void host_spend(struct task_group *group, bool is_limited, const struct quota_account *account)
 {
 	group->cfs_bandwidth.quota = is_limited ? 20000000 : NO_QUOTA;

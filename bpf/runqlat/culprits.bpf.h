@@ -26,7 +26,7 @@ struct slice {
 	__u32 tgid;
 };
 
-/* In place of a thread: the quota that a wait was for. */
+/* Stands for the quota that a wait was for, in place of a thread. */
 #define QUOTA_TID (~0U)
 
 /* What ran on a CPU lately, a ring. */

@@ -57,10 +57,11 @@ static __always_inline void note_quota(struct task_group *group, bool may_be_new
 		return;
 	read_account(group, &first.began);
 	first.now = first.began;
-	if (bpf_map_update_elem(&quotas, &id, &first, BPF_NOEXIST))
-		__sync_fetch_and_add(&quotas_full, 1);
-	else
+	if (!bpf_map_update_elem(&quotas, &id, &first, BPF_NOEXIST))
 		__sync_fetch_and_add(&quotas_known, 1);
+	/* Another CPU may have been faster. */
+	else if (!bpf_map_lookup_elem(&quotas, &id))
+		__sync_fetch_and_add(&quotas_full, 1);
 }
 
 /* Verified by itself, and not on every path of every caller. */
@@ -101,7 +102,7 @@ int read_quotas(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Of `member->stood_still`: it had no quota when its wait began. */
+/* A value of `member->stood_still`: it had no quota when its wait began. */
 #define WITHOUT_QUOTA (~0ULL)
 
 /* A wait begins. Where whole queues are throttled, one may be while the task waits in it. */

@@ -79,6 +79,14 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     if let Some(quota) = quota::at_fault(interval) {
         return quota::next(args, quota);
     }
+    let asked = args.targets.to_options(next::is_there);
+    if quota::is_at_fault(interval) {
+        // Its group has no name, and nobody that ran meanwhile is to blame.
+        return match asked.is_empty() {
+            true => Step::Shortages.line(""),
+            false => Step::CpuTime.line_for(&asked, "what uses up the quota"),
+        };
+    }
     // A hundredth of the time is worth a look.
     let least_ns = length_ns(interval) / 100;
     let is_one = |culprit: &&Culprit| culprit.tid != 0 && next::is_there(culprit.tgid);
@@ -91,7 +99,7 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     if !was_looked_at(interval) || all_waits(interval).sum() > least_ns {
         return Step::Shortages.line("");
     }
-    match args.targets.to_options(next::is_there) {
+    match asked {
         none if none.is_empty() => Step::Shortages.line_for("", "what else is short"),
         targets => Step::Waits.line_for(&targets, "where it waits instead"),
     }

@@ -22,7 +22,7 @@ use session::quotas::UsedUp;
 
 use crate::runqlat::args::{Args, Group};
 
-/// In place of the thread that a wait was behind; the BPF side's.
+/// Stands for the thread that a wait was behind; the BPF side's.
 pub(crate) const QUOTA_TID: u32 = u32::MAX;
 
 /// Waits that were for a quota, for some of their time at least.

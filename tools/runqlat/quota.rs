@@ -78,7 +78,7 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
     let Some(quota) = interval.quotas.first() else {
         writeln!(
             out,
-            "{who} for want of CPU quota of a group that is not seen from here:"
+            "{who} for want of CPU quota of a group whose name is not known:"
         )?;
         let waits = units::counted(without.waits, "waits");
         return Ok(writeln!(
@@ -93,7 +93,10 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
     writeln!(out, "  {how}, {time} in all")?;
     match interval.quotas.len() {
         1 => Ok(()),
-        n => Ok(writeln!(out, "  (and of {} groups more)", n - 1)?),
+        n => {
+            let more = units::counted(n as u64 - 1, "more groups");
+            Ok(writeln!(out, "  (and of {more})")?)
+        }
     }
 }
 

@@ -89,11 +89,13 @@ fn a_quota_whose_group_cannot_be_seen_is_said_to_be_one() {
     let mut interval = interval(400 * MS);
     interval.quotas.clear();
     let found = text("-p 7", &interval);
-    let head = "threads waited for want of CPU quota of a group that is not seen from here:
+    let head = "threads waited for want of CPU quota of a group whose name is not known:
   5 waits, 400 ms of thread time
 10 waits for a CPU in 1.00 s, ";
     assert!(found.starts_with(head), "{found}");
     assert!(!found.contains("% behind"), "{found}");
+    let next = "next: profile -p 7 10   # what uses up the quota\n";
+    assert!(found.contains(next), "{found}");
 }
 
 #[test]

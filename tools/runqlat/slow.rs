@@ -40,7 +40,7 @@ fn cause(wait: &slow_wait) -> &'static str {
     }
 }
 
-/// Who was on that CPU, if the wait was for the CPU. Nobody, as often as not: then the CPU took its time to wake up.
+/// The task that was on that CPU, if the wait was for the CPU. Nobody, as often as not: then the CPU took its time to wake up.
 fn behind(wait: &slow_wait) -> String {
     if wait.without_quota != 0 {
         return "CPU quota".into();
