@@ -26,7 +26,7 @@ impl ReadError {
         }
     }
 
-    /// Of a format, but next to nothing of it can be read.
+    /// A format is known, but next to nothing can be read.
     pub(super) fn unreadable(format: &str, left_out: &LeftOut) -> Self {
         let lines = counted(left_out.malformed, "malformed lines");
         Self::whole(format!("is no {format}: {lines}; {}", left_out.first))

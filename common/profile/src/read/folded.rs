@@ -164,7 +164,7 @@ fn parse(number: &[u8]) -> Option<(u64, f64)> {
 /// Values in the unit that is kept.
 struct Values {
     factor: u64,
-    /// What rounding has left of the numbers before, so that their sum is right however many have a fraction.
+    /// The rest that rounding has left of the numbers before, so that their sum is right however many have a fraction.
     rest: f64,
 }
 
@@ -214,6 +214,10 @@ impl Previous {
             self.frames.push((end, frame, None));
             start = end + 1;
             if self.frames.len() > DEEPEST {
+                // The next line has nothing in common with what was found of this one.
+                self.frames.clear();
+                self.line.clear();
+                self.key = None;
                 return Err("more than 16,384 frames");
             }
         }

@@ -64,7 +64,7 @@ pub struct Header {
     pub has_counts: bool,
 }
 
-/// What a reader met and did not take.
+/// Lines and records that a reader met and did not take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Other kinds of events, and how many of each.
