@@ -134,7 +134,7 @@ fn no_tool_uses_another() {
             let text = fs::read_to_string(&file).expect("text");
             for path in text.split("crate::").skip(1) {
                 let module = path.split("::").next();
-                // What all their tests hold reports to is no tool.
+                // The room that all their tests hold reports to is no tool.
                 let is_allowed = module == Some(*tool) || module == Some("narrow");
                 assert!(is_allowed, "{}: {module:?}", file.display());
             }

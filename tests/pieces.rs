@@ -1,4 +1,4 @@
-//! What lines are made of: the strings of sources, cut into pieces where a value is put in.
+//! Lines are made of the strings of sources, cut into pieces where a value is put in.
 
 use std::collections::{HashMap, HashSet};
 
@@ -106,7 +106,7 @@ impl Program<'_> {
     pub(super) fn odd_word<'a>(&self, line: &'a str) -> Option<&'a str> {
         let words = Words::of(line);
         let mut farthest = 0;
-        // Whether a word can be reached, and whether behind a piece of one word.
+        // Tells if a word can be reached, and if so behind a piece of one word.
         let mut reached = vec![[false; 2]; words.all.len() + 1];
         reached[0][0] = true;
         for at in 0..words.all.len() {
@@ -171,7 +171,7 @@ impl<'a> Words<'a> {
             || is_behind_number && is_one_of(word, UNITS)
     }
 
-    /// Whether a piece of this word may stand behind another one of one word.
+    /// Looks whether a piece of this word may stand behind another one of one word.
     fn may_join(&self, at: usize) -> bool {
         let is_here = |pair: &str| pair.split_once(' ') == Some((self.all[at - 1], self.all[at]));
         !self.joined[at] || PAIRS.split(", ").any(is_here)

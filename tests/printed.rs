@@ -57,7 +57,7 @@ fn told(tool: &str) -> HashSet<String> {
     told
 }
 
-/// What flame printed: the paragraph below a command, and those behind it that are tables.
+/// Lines that flame printed: the paragraph below a command, and those behind it that are tables.
 fn printed_by_flame() -> Vec<Line> {
     let mut printed = Vec::new();
     let (mut is_run, mut begins) = (false, false);
@@ -116,7 +116,7 @@ fn single_blanks(dirs: &[&str]) -> String {
     text
 }
 
-/// Whether a line of an expected output has these titles and no other behind them.
+/// Looks whether a line of an expected output has these titles and no other behind them.
 fn is_expected(titles: &str, text: &str) -> bool {
     let mut ends = text
         .match_indices(titles)

@@ -1,4 +1,4 @@
-//! What tests of all tools hold reports to: they fit a terminal, whatever processes, disks and cgroups are called.
+//! Tests of all tools hold reports to this: they fit a terminal, whatever processes, disks and cgroups are called.
 
 use profile::text::{WIDTH, columns};
 

@@ -1,4 +1,4 @@
-//! What is no profile that flame reads is refused on one line, by name: what FlameGraph, inferno, speedscope and pprof have in their
+//! Files that are no profiles that flame reads are refused on one line, by name: what FlameGraph, inferno, speedscope and pprof have in their
 //! own tests, among others.
 
 use crate::flame;

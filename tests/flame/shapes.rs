@@ -292,7 +292,7 @@ fn one_value() -> Vec<u8> {
     field(2, &[0x0a, 2, 1, 2, 0x12, 1, 9])
 }
 
-/// What `flame merge` makes of a document, compressed or not, and how what it says beside it begins.
+/// Result of `flame merge` for a document, compressed or not, and how what it says beside it begins.
 #[track_caller]
 fn assert_merged(input: &[u8], stacks: &str, said: &str) {
     for input in [input, &gzip(input)] {

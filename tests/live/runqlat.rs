@@ -116,7 +116,7 @@ fn a_quota_that_is_used_up_is_named_in_place_of_neighbours() {
     }
 }
 
-/// For want of quota, or behind somebody.
+/// Waits for want of quota, or behind somebody.
 fn assert_each_wait_is_for_one(report: &Value) {
     let waited = number(only(report, "groups"), "sum_ns");
     let without = number(report, "without_quota.sum_ns");

@@ -114,7 +114,7 @@ fn shares(args: &Args, interval: &Interval) -> Option<String> {
     (args.phases && all > 0).then(|| format!("of their time {}", shares.join(", ")))
 }
 
-/// Whose requests took most of the time, where processes are told apart.
+/// The process whose requests took most of the time, where processes are told apart.
 fn whose(args: &Args, interval: &Interval) -> Option<String> {
     let mut processes: HashMap<u32, (u64, &str)> = HashMap::new();
     for group in interval.groups.iter().filter(|_| args.by_process) {

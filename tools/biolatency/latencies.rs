@@ -194,7 +194,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// Of each group its process, flags, phase, name and sum, then each kind with its sum.
+    /// Each group's process, flags, phase, name and sum, then each kind with its sum.
     fn told(line: &str, groups: Vec<Group<group_id>>) -> Vec<String> {
         let args = Args::parse_from(line.split_whitespace());
         let told = super::groups(&args, groups).into_iter().map(|group| {
@@ -242,7 +242,7 @@ pub(crate) mod tests {
                 "9 0 device op1 32000; write 32000",
             ]
         );
-        // Where a group is of one operation there is nothing to tell apart.
+        // A group of one operation has nothing to tell apart.
         let by_flags = told("biolatency -P -F", groups());
         assert!(
             by_flags.contains(&"7 9 device op9 4000".into()),

@@ -78,7 +78,7 @@ fn row(rng: &mut Rng, kernel: u64) -> Row {
     }
 }
 
-/// What the programs tell at the end of the window.
+/// All that the programs tell at the end of the window.
 fn part(rng: &mut Rng, window: Edges) -> Harvest {
     let mut number = || rng.u64(..1 << 56);
     let accounting = Accounting {
@@ -120,7 +120,7 @@ fn one_window_is_the_exact_run() {
         let mut sums = Sums::default();
         sums.add(&part, part.accounting, &window);
         let mut harvest = sums.harvest(1.0, edges);
-        // As where nothing was left out.
+        // The same as where nothing was left out.
         harvest.estimates = None;
         part.losses.time("windows_full", "", 0, 0);
         part.rows

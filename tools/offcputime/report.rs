@@ -182,7 +182,7 @@ fn idle_ns(profile: &Profile) -> u64 {
     idle.fold(0, |sum: u64, sample| sum.saturating_add(sample.values[0]))
 }
 
-/// What threads did, and how sure that is, in lines.
+/// Threads' time by what they did, and how sure that is, in lines.
 fn headline(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> Vec<String> {
     let margin = |of: fn(&Estimates) -> Estimate| {
         errors.map_or(String::new(), |errors| {

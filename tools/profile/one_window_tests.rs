@@ -100,7 +100,7 @@ fn one_window_is_the_exact_run() {
         };
         sums.add(rows(&mut rng.clone()), totals, &one);
         let mut harvest = sums.harvest(1.0, window);
-        // As where nothing was left out.
+        // The same as where nothing was left out.
         harvest.estimates = None;
         let mut losses = Losses::default();
         losses.count("windows_full", "", 0);

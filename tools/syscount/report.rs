@@ -112,7 +112,7 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
     Ok(table.write(WIDTH, style, out)?)
 }
 
-/// As many errors as there is room for, the first one without its count where that has none; JSON has them all.
+/// Errors, as many as there is room for, the first one without its count where that has none; JSON has them all.
 fn fit(errors: &str, room: usize) -> String {
     if text::columns(errors) <= room {
         return errors.to_owned();

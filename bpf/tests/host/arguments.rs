@@ -4,7 +4,7 @@ use std::any::type_name;
 
 use libloading::{Library, Symbol};
 
-/// What a function takes as a number or a pointer. Numbers whose type nobody has said are `i32`: none is.
+/// A number or a pointer that a function takes. Numbers whose type nobody has said are `i32`: none is.
 pub(crate) trait Argument: Sized {
     fn is_typed() -> bool {
         !type_name::<Self>().contains("i32")

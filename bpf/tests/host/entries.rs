@@ -32,6 +32,7 @@ pub(crate) fn assert_same(exact: &Entries, within_budget: &Entries, case: &str) 
         let names = of.difference(less).map(|(table, _)| table.as_str());
         names.collect::<Vec<_>>()
     });
+    assert!(!exact.is_empty(), "{case}: there is nothing to compare");
     assert!(
         missing.is_empty() && added.is_empty(),
         "{case}: {missing:?}, {added:?}"

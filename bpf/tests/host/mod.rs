@@ -98,7 +98,7 @@ impl Host {
         unsafe { arguments.call(&self.library, name) }
     }
 
-    /// What a function writes to where its last argument points.
+    /// Gives what a function writes to where its last argument points.
     pub(crate) fn told<T: Default>(&self, name: &str, arguments: impl Before) -> T {
         let mut told = T::default();
         self.tell(name, arguments.and(&raw mut told));

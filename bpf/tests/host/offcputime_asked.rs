@@ -195,7 +195,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Where the walk of its user stack begins.
+    /// Place at which the walk of its user stack begins.
     pub(crate) fn registers(&self) -> [u64; 3] {
         [self.ip, self.sp, self.bp]
     }

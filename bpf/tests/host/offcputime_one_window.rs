@@ -75,13 +75,13 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
 }
 
-/// What is told of all phases that are open now.
+/// All that is told of phases that are open now.
 fn opens(machine: &Machine, under_way: &UnderWay) -> Vec<Option<Open>> {
     let close = |task| Open::of(machine, "host_close_whole", task);
     let opens = machine.alive().map(|thread| {
         let mut open = close(thread.task)?;
         if open.is_known != 0 {
-            // What was told of it before.
+            // All that was told of it before.
             let stacks = under_way.get(&thread.tid)?.as_ref()?;
             (open.is_known, open.depth) = (0, stacks.depth);
             assert_eq!(

@@ -293,7 +293,7 @@ pub(crate) struct Culprit {
 }
 
 impl Culprit {
-    /// In the first half.
+    /// Reads the first half.
     pub(crate) fn told(machine: &Machine, tid: u32) -> Self {
         let told = machine.host.entry("culprits", &[tid, 0]);
         told.unwrap_or_default()

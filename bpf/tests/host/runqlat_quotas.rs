@@ -9,7 +9,7 @@ use crate::host::machine::Task;
 use crate::host::{self, Host};
 
 const THREADS: usize = 6;
-/// In place of a thread: `QUOTA_TID`.
+/// `QUOTA_TID`, in place of a thread.
 const QUOTA: u32 = u32::MAX;
 const INTERRUPTIBLE: u32 = 1;
 
@@ -274,7 +274,7 @@ fn accounts_are_of_groups_with_a_quota_that_targets_are_in() {
             now: account(4),
         };
         assert_eq!(known(&host, 4), Some(of_late));
-        // Who moves there later finds it known.
+        // Others that move there later find it known.
         spend(pod, true, &account(9));
         put(other, pod);
         read(other);

@@ -9,7 +9,7 @@ use crate::{Histogram, middle};
 
 /// Width of the longest bar.
 const STARS: u64 = 40;
-/// Of the closing line.
+/// Parts of the closing line.
 const INDENT: usize = 5;
 
 /// Unit of the rows.
