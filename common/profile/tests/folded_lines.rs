@@ -176,3 +176,19 @@ fn perl_counts_the_same_total() {
         }
     }
 }
+
+#[test]
+fn a_line_that_is_too_deep_leaves_nothing_to_the_next() {
+    let deep = ["a", &"x;".repeat(20_000)].join(";");
+    let text = format!("a;bbbb;c 1\n{deep}y 1\na;bbbb;d 1\n");
+    let recording = fixtures::recording(text);
+    let stack = |row: profile::recording::Row<'_>| {
+        let frames = recording.root_first(row.key.stack).into_iter();
+        let names: Vec<&str> = frames.map(|frame| recording.text(frame.name)).collect();
+        names.join(";")
+    };
+    let mut stacks: Vec<String> = recording.rows().map(stack).collect();
+    stacks.sort();
+    assert_eq!(stacks, ["bbbb;c", "bbbb;d"], "below the task");
+    assert_eq!(recording.total(), 2);
+}
