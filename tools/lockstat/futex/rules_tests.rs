@@ -123,7 +123,7 @@ fn the_manuals_example_is_right() {
     assert_eq!(rules.rules.len(), 9);
 }
 
-/// Whatever it is made of.
+/// A queue of work may be made of a condition variable.
 #[test]
 fn every_rule_with_a_role_is_heard_above_a_condition_variable() {
     let rules = Rules::ours();

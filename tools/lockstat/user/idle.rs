@@ -7,10 +7,10 @@
 //! has nothing to do either, nor has one whose waits end by themselves. It has something to do where work comes within 100 us: two
 //! threads pass it to and fro.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::lockstat::futex::{Class, Role};
-use crate::lockstat::row::{For, Holder, LockRow, SURE, Waiter};
+use crate::lockstat::row::{For, LockRow, SURE, Waiter};
 
 /// Share of the interval that makes a wait its thread's habit.
 const HABIT: f64 = 0.9;
@@ -128,9 +128,11 @@ fn outermost(rows: &[Seen<'_>]) -> HashMap<Thread, Outermost> {
 /// By most of the time that was waited.
 fn of_shape(seen: &Seen<'_>, outermost: &HashMap<Thread, Outermost>, window_ns: u64) -> For {
     let mut sums = [0; 3];
+    let is_shared = release_each_other(seen.row);
     for ((thread, _), place) in seen.places() {
         let outermost = outermost.get(&thread).copied().unwrap_or_default();
-        sums[of_place(seen, place, outermost, window_ns) as usize] += place.ns;
+        let what = of_place(seen, place, outermost, window_ns, is_shared);
+        sums[what as usize] += place.ns;
     }
     // Those who wait for work are no trouble to the others there.
     let [work, others, unclear] = sums;
@@ -145,7 +147,14 @@ fn of_shape(seen: &Seen<'_>, outermost: &HashMap<Thread, Outermost>, window_ns: 
     }
 }
 
-fn of_place(seen: &Seen<'_>, place: Place, outermost: Outermost, window_ns: u64) -> For {
+/// `is_shared`: those who wait there release each other.
+fn of_place(
+    seen: &Seen<'_>,
+    place: Place,
+    outermost: Outermost,
+    window_ns: u64,
+    is_shared: bool,
+) -> For {
     let row = seen.row;
     let is_habit = place.ns as f64 >= HABIT * window_ns as f64;
     if seen.class == Class::Barrier {
@@ -160,29 +169,32 @@ fn of_place(seen: &Seen<'_>, place: Place, outermost: Outermost, window_ns: u64)
     if place.is_inside() || own.is_some_and(is_below) {
         return For::Others;
     }
-    // They end by themselves.
-    if row.timed_out > 0 && row.timed_out.saturating_add(row.open) >= row.contentions {
+    if ends_by_itself(row) {
         return For::Work;
     }
     let is_brisk = place.count > 0 && place.ns / place.count < BRISK_NS;
     let is_home = own.is_some() && own == outermost.idle;
-    match (is_home || is_habit) && !is_brisk && !release_each_other(row) {
+    match (is_home || is_habit) && !is_brisk && !is_shared {
         true => For::Work,
         false => For::Unclear,
     }
 }
 
+/// Looks whether no wait was ended by another thread.
+fn ends_by_itself(row: &LockRow) -> bool {
+    row.timed_out > 0 && row.timed_out.saturating_add(row.open) >= row.contentions
+}
+
 /// Looks whether those who wait there are those who release others from there.
 fn release_each_other(row: &LockRow) -> bool {
-    let waits = |holder: &&Holder| {
-        let mut waiters = row.waiters.iter();
-        waiters.any(|waiter| thread(waiter) == (holder.task.tgid, holder.task.tid))
-    };
-    let by = |holders: &mut dyn Iterator<Item = &Holder>| -> u64 {
-        holders.map(|holder| holder.caused_ns).sum()
-    };
-    let theirs = by(&mut row.holders.iter().filter(waits));
-    theirs > 0 && theirs as f64 >= AMONG_THEMSELVES * by(&mut row.holders.iter()) as f64
+    let waiters: HashSet<Thread> = row.waiters.iter().map(thread).collect();
+    let (mut theirs, mut all) = (0, 0);
+    for holder in &row.holders {
+        let waits = waiters.contains(&(holder.task.tgid, holder.task.tid));
+        theirs += if waits { holder.caused_ns } else { 0 };
+        all += holder.caused_ns;
+    }
+    theirs > 0 && theirs as f64 >= AMONG_THEMSELVES * all as f64
 }
 
 fn thread(waiter: &Waiter) -> Thread {

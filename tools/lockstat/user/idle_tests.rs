@@ -1,8 +1,8 @@
 use profile::model::Task;
 
 use super::*;
-use crate::lockstat::row::HolderKind;
 use crate::lockstat::row::tests::{row, waiter};
+use crate::lockstat::row::{Holder, HolderKind};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 1_000 * MS;
