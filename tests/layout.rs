@@ -1,10 +1,12 @@
 //! Every tool has all its files, under one stem; files stay small; no modules use each other in a circle, and no tool another;
-//! a header of one tool's programs lies beside them.
+//! a header of one tool's programs lies beside them; no script ends by luck.
 
 #[path = "layout/circles.rs"]
 mod circles;
 #[path = "layout/headers.rs"]
 mod headers;
+#[path = "layout/scripts.rs"]
+mod scripts;
 mod tools;
 
 use std::fs;
@@ -148,6 +150,17 @@ fn headers_of_one_tool_lie_beside_its_programs() {
     assert!(users.len() > 20, "{users:?}");
     for (header, tools) in users {
         assert!(tools.len() > 1, "bpf/include/{header}: {tools:?}");
+    }
+}
+
+#[test]
+fn no_pipe_of_a_script_breaks_by_luck() {
+    let mut found = Vec::new();
+    scripts::with_pipefail(&root(), &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    for (path, script) in found {
+        let broken = scripts::pipes_that_break(&script);
+        assert!(broken.is_empty(), "{}: {broken:#?}", path.display());
     }
 }
 
