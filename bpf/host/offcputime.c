@@ -185,7 +185,27 @@ void host_begin_next(__u64 now)
 	window_start_ns = now;
 }
 
-/* Before that: whether the stacks of a task's wait are told of. */
+/* The same, and no late event closes a wait. */
+void host_end_within_budget(__u64 now)
+{
+	window_end_ns = now;
+}
+
+/* After the end: whether the stacks of a task's wait are told of. */
+bool host_stacks(struct task_struct *task, struct open_phase *to)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+	const struct open_phase *open;
+
+	waiting_members(&context);
+	open = host_written();
+	if (open)
+		*to = *open;
+	return open;
+}
+
+/* Before another window: whether the stacks of a task's wait are told of. */
 bool host_open(struct task_struct *task, struct open_phase *to)
 {
 	struct bpf_iter_meta meta = {};

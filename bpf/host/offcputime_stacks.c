@@ -252,8 +252,21 @@ void host_take_rows(void (*row)(void *to, const __u64 numbers[7]), void *to)
 	host_visit(&offcpu_time, host_takes_row, &taking);
 }
 
-/* Kernel addresses that are told of a living target when the window ends, and the first one. */
-__u32 host_close_depth(struct task_struct *task, __u64 *first)
+/* Kernel addresses that are told of a living target after the window's end, and the first one. */
+__u32 host_open_depth(struct task_struct *task, __u64 *first)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+	const struct open_phase_record *record;
+
+	waiting_members(&context);
+	record = host_written();
+	*first = record && record->open.depth ? record->addresses[0] : 0;
+	return record ? record->open.depth : 0;
+}
+
+/* The user stack that a living target walked before it began the wait that is open at the window's end. */
+__u64 host_left_stack(struct task_struct *task)
 {
 	struct bpf_iter_meta meta = {};
 	struct bpf_iter__task context = { .meta = &meta, .task = task };
@@ -261,6 +274,5 @@ __u32 host_close_depth(struct task_struct *task, __u64 *first)
 
 	close_members(&context);
 	record = host_written();
-	*first = record && record->open.depth ? record->addresses[0] : 0;
-	return record ? record->open.depth : 0;
+	return record ? record->open.user_stack : 0;
 }

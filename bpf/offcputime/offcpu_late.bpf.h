@@ -19,6 +19,15 @@ static __always_inline void clip(__u64 *ns)
 		*ns = window_end_ns;
 }
 
+/* The wait that was open at the window's end is over, and the thread's stacks are no longer those of it. */
+static __always_inline void runs_on(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	if (member)
+		member->ran_after_ns = window_end_ns;
+}
+
 /* The target behind a task; NULL if it was none in the window. */
 static __always_inline struct member *late_member_of(struct task_struct *task)
 {

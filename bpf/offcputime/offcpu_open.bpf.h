@@ -10,7 +10,7 @@
 #include "offcpu_phases.bpf.h"
 #include "stacks.bpf.h"
 
-/* What the closing iterator says of a target: the phase that is open when the window ends. */
+/* What an iterator says of a target: the phase that is open when the window ends, or the stacks of a wait. */
 struct open_phase {
 	/* Length of the phase, all of which is inside the window. */
 	__u64 phase_ns;
@@ -19,6 +19,8 @@ struct open_phase {
 	__u64 blocked_ns;
 	__u64 runqueue_ns;
 	__u64 waker;
+	/* The user stack, where the thread walked it before it left; 0: it did not. */
+	__u64 user_stack;
 	/* User registers: the user stack of a task that is not current is walked from outside. */
 	__u64 ip;
 	__u64 sp;
@@ -35,9 +37,10 @@ struct open_phase {
 	__u8 exact;
 	/* Number of kernel addresses that follow, leaf first. */
 	__u32 depth;
-	/* The same wait as in the window before: user space knows its stacks. */
+	/* User space has been told of this wait's stacks. */
 	__u32 is_known;
-	__u32 pad;
+	/* It has run since the window's end. */
+	__u32 ran_on;
 };
 
 struct open_phase_record {
@@ -69,15 +72,18 @@ static __always_inline void describe_interval(struct open_phase *open, struct me
 
 static __always_inline void describe_wait(struct open_phase *open, struct member *member, struct task_struct *task)
 {
-	const struct pt_regs *regs = user_regs_of(task);
-	struct user_regs copied;
-
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;
 	open->call.syscall = NO_SYSCALL;
-	if (member->wait_flags & WAIT_KERNEL_THREAD)
-		return;
-	open->call = wait_call_of(task);
+	if (!(member->wait_flags & WAIT_KERNEL_THREAD))
+		open->call = wait_call_of(task);
+}
+
+static __always_inline void describe_registers(struct open_phase *open, struct task_struct *task)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+	struct user_regs copied;
+
 	bpf_probe_read_kernel(&copied, sizeof(copied), regs);
 	open->ip = user_ip(&copied);
 	open->sp = user_sp(&copied);
@@ -105,14 +111,10 @@ static __always_inline long open_kernel_stack(struct task_struct *task, struct o
 	return bytes > 0 ? bytes : 0;
 }
 
-/* User space is told of the stacks of a wait once. Returns whether that is done. */
-static __always_inline bool is_described(struct member *member, struct task_struct *task)
+/* Of a wait that is told of, or was. */
+static __always_inline __u64 wait_number(struct task_struct *task)
 {
-	__u64 now = 1 + BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
-	__u64 before = member->described;
-
-	member->described = now;
-	return before == now;
+	return 1 + BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 }
 
 /* Hands out a record whose `addresses` hold `bytes`. */
@@ -143,7 +145,6 @@ int close_members(struct bpf_iter__task *ctx)
 	struct open_phase_record *record;
 	struct member *member;
 	__u32 zero = 0;
-	__u64 bytes = 0;
 
 	record = bpf_map_lookup_elem(&closing, &zero);
 	if (!task || !record || !window_end_ns)
@@ -162,11 +163,45 @@ int close_members(struct bpf_iter__task *ctx)
 	if (member->phase != PHASE_RUNNING) {
 		describe_interval(&record->open, member);
 		describe_wait(&record->open, member, task);
-		record->open.is_known = is_described(member, task);
-		if (!record->open.is_known)
-			bytes = open_kernel_stack(task, record);
+		record->open.user_stack = walks_on_exit() ? 0 : member->user_stack;
+		record->open.is_known = member->described == wait_number(task);
+		record->open.ran_on = member->ran_after_ns == window_end_ns;
 	}
-	write_record(ctx, record, bytes);
+	write_record(ctx, record, 0);
+	return 0;
+}
+
+/* Hands out the stacks of a target's wait, unless user space knows them. */
+static __always_inline void tell_stacks(struct bpf_iter__task *ctx, struct member *member, struct task_struct *task)
+{
+	__u64 number = wait_number(task);
+	struct open_phase_record *record;
+	__u32 zero = 0;
+
+	record = bpf_map_lookup_elem(&closing, &zero);
+	if (!record || is_on_cpu(task) || member->described == number)
+		return;
+	member->described = number;
+	name_thread(&record->open, task);
+	if (!(member->wait_flags & WAIT_KERNEL_THREAD))
+		describe_registers(&record->open, task);
+	write_record(ctx, record, open_kernel_stack(task, record));
+}
+
+/* Run between the window's end and close_members: user space walks the stacks of the waits that are open. Those of a thread that
+ * runs meanwhile may be of any moment: a late event closes its wait, or close_members says that it has run on.
+ */
+SEC("iter/task")
+int waiting_members(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member = task ? member_of(task) : NULL;
+
+	if (!member || member->phase == PHASE_DEAD || member->ran_after_ns == window_end_ns)
+		return 0;
+	/* Else its wait began after the window. */
+	if (is_unsettled(member) || member->phase != PHASE_RUNNING)
+		tell_stacks(ctx, member, task);
 	return 0;
 }
 
@@ -177,27 +212,14 @@ SEC("iter/task")
 int open_members(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct open_phase_record *record;
-	struct member *member;
-	__u32 zero = 0;
+	struct member *member = task ? member_of(task) : NULL;
 
-	record = bpf_map_lookup_elem(&closing, &zero);
-	if (!task || !record)
-		return 0;
-	member = member_of(task);
 	if (!member || member->phase == PHASE_DEAD)
 		return 0;
 	member->ended_off_ns = member->waker = member->user_stack = 0;
 	member->state = task_state(task);
-	member->wait_flags = 0;
-	if (is_on_cpu(task))
-		return 0;
-	member->wait_flags = wait_flags_of(task, is_queued(task), member->state);
-	if (is_described(member, task))
-		return 0;
-	name_thread(&record->open, task);
-	describe_wait(&record->open, member, task);
-	write_record(ctx, record, open_kernel_stack(task, record));
+	member->wait_flags = is_on_cpu(task) ? 0 : wait_flags_of(task, is_queued(task), member->state);
+	tell_stacks(ctx, member, task);
 	return 0;
 }
 

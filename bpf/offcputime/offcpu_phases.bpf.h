@@ -39,6 +39,8 @@ struct member {
 	__u64 kernel_stack;
 	/* 1 + its switches when user space was last told of its open wait. */
 	__u64 described;
+	/* The end of the window after which it has run, where late events close nothing. */
+	__u64 ran_after_ns;
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;

@@ -71,6 +71,7 @@ static __always_inline void switched_late(bool preempt, struct task_struct *prev
 	if (!takes_late) {
 		settle_late(prev, PHASE_RUNNING);
 		settle_late(next, PHASE_RUNNABLE);
+		runs_on(next);
 		return;
 	}
 	member = late_member_of(prev);

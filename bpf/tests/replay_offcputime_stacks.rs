@@ -193,7 +193,7 @@ fn assert_open(machine: &Machine, thread: &Thread, asked: Asked, case: &str) {
     let at = (machine.now, 0_u32, machine.threads[0].task);
     machine.host.tell("host_set", at);
     let close = (thread.task, &mut first);
-    let depth = machine.host.ask::<u32>("host_close_depth", close);
+    let depth = machine.host.ask::<u32>("host_open_depth", close);
     let truth = match asked.no_kernel {
         true => (0, 0),
         false => (
@@ -202,6 +202,15 @@ fn assert_open(machine: &Machine, thread: &Thread, asked: Asked, case: &str) {
         ),
     };
     assert_eq!((depth, first), truth, "{case}, thread {}", thread.tid);
+    if is_shielded(thread.tid) {
+        return;
+    }
+    let left = machine.host.ask::<u64>("host_left_stack", (thread.task,));
+    let truth = match machine.times_left(thread.tid) {
+        times if times > 0 && !asked.on_exit => user_stack(asked, thread.tid, times, 0),
+        _ => 0,
+    };
+    assert_eq!(left, truth, "{case}, thread {}", thread.tid);
 }
 
 #[test]

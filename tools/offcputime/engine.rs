@@ -88,6 +88,13 @@ impl<'a> Offcputime<'a> {
         self.args.budget.max_overhead.is_some()
     }
 
+    /// Learns the stacks of the waits that are open.
+    fn walk_waiting(&mut self) -> Result<()> {
+        let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
+        let known = &mut self.sums.known;
+        harvest::describe_waiting(self.args, &waiting, &mut self.stacks, known)
+    }
+
     /// Everything, once the collection has ended.
     ///
     /// # Errors
@@ -164,8 +171,10 @@ impl Windowed for Offcputime<'_> {
         let now = shut_edges(&mut bss.window_end_ns);
         if !self.is_limited() {
             self.stacks.absorb();
-            section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
         }
+        // The threads may go on while their stacks are walked: late events and the closing iterator tell which did.
+        self.walk_waiting()?;
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
         // Still attached: what happens to a target meanwhile tells what it did in the window.
         self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
         Ok(now)
@@ -176,7 +185,7 @@ impl Windowed for Offcputime<'_> {
         let closing = std::mem::take(&mut self.sums.closing);
         let known = &mut self.sums.known;
         let closing = (&closing[..], edges);
-        let part = Harvest::gather(self.args, &self.skel, &mut self.stacks, known, closing)?;
+        let part = Harvest::gather(self.args, &self.skel, known, closing)?;
         let totals = harvest::totals(&self.skel)?;
         self.sums.add(&part, totals, window);
         Ok(())

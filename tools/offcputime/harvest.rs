@@ -123,11 +123,11 @@ pub struct Estimates {
 }
 
 impl Harvest {
-    /// Reads the tables, and takes what every target is still waiting for from what the closing iterator said. No losses yet.
+    /// Reads the tables, and takes what every target is still waiting for from what the closing iterator said, with the stacks that
+    /// are known. No losses yet.
     pub(crate) fn gather(
         args: &Args,
         skel: &OffcputimeSkel<'_>,
-        stacks: &mut StackTable,
         known: &mut KnownStacks,
         (closing, (start_ns, end_ns)): (&[u8], (u64, u64)),
     ) -> Result<Self> {
@@ -147,7 +147,7 @@ impl Harvest {
         );
         let closed_late = harvest.rows.iter().filter(|row| row.is_open);
         harvest.open = closed_late.map(|row| row.count).sum();
-        harvest.add_open_phases(args, closing, stacks, known, end_ns)?;
+        harvest.add_open_phases(args, closing, known)?;
         Ok(harvest)
     }
 
@@ -155,12 +155,10 @@ impl Harvest {
         &mut self,
         args: &Args,
         mut bytes: &[u8],
-        stacks: &mut StackTable,
         known: &mut KnownStacks,
-        end_ns: u64,
     ) -> Result<()> {
         let mut waiting = KnownStacks::new();
-        while let Some((open, kernel)) = next_open(&mut bytes)? {
+        while let Some((open, _)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
             match open.phase {
@@ -171,18 +169,19 @@ impl Harvest {
             if open.phase == phase::RUNNING {
                 continue;
             }
-            let ids = match known.get(&open.tid) {
-                Some(ids) if open.is_known != 0 => *ids,
-                _ => open_stacks(args, &open, &kernel, stacks, end_ns),
-            };
-            waiting.insert(open.tid, ids);
+            let stacks = stacks_of(args, &open, known);
+            waiting.extend(stacks.map(|ids| (open.tid, ids)));
+            let off_ns = open.blocked_ns + open.runqueue_ns;
             if open.wanted == 0 {
                 self.accounting.filtered += 1;
-                self.accounting.filtered_ns += open.blocked_ns + open.runqueue_ns;
-                continue;
+                self.accounting.filtered_ns += off_ns;
+            } else if let Some(ids) = stacks {
+                self.open += 1;
+                self.rows.push(open_row(&open, ids));
+            } else {
+                self.accounting.lost.unreported += 1;
+                self.accounting.lost.unreported_ns += off_ns;
             }
-            self.open += 1;
-            self.rows.push(open_row(&open, ids));
         }
         // Others have run, or are gone.
         *known = waiting;
@@ -272,6 +271,16 @@ fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownSta
 /// User and kernel stack of each thread's open wait.
 pub(crate) type KnownStacks = HashMap<u32, (u64, u64)>;
 
+/// Stacks of a wait that is open at the window's end; `None`: it was over before they were walked.
+fn stacks_of(args: &Args, open: &open_phase, known: &KnownStacks) -> Option<(u64, u64)> {
+    // Without a limit a thread that ran while its stacks were walked had its wait closed by that.
+    let is_sure = args.budget.max_overhead.is_none() || open.ran_on == 0;
+    let walked = known.get(&open.tid).copied();
+    let walked = walked.filter(|_| open.is_known != 0 && is_sure);
+    let left = (open.user_stack != 0).then_some((open.user_stack, 0));
+    walked.or(left)
+}
+
 fn open_stacks(
     args: &Args,
     open: &open_phase,
@@ -297,7 +306,7 @@ fn open_stacks(
     (user, kernel)
 }
 
-/// Learns the stacks of threads that wait before a window opens, from what the opening iterator says of them.
+/// Learns the stacks of threads that wait, before a window opens or after its end, from what an iterator says of them.
 pub(crate) fn describe_waiting(
     args: &Args,
     mut bytes: &[u8],
@@ -311,7 +320,7 @@ pub(crate) fn describe_waiting(
     Ok(())
 }
 
-/// A record of the opening or the closing iterator, with its kernel addresses.
+/// An iterator's record, with its kernel addresses.
 fn next_open(bytes: &mut &[u8]) -> Result<Option<(open_phase, Vec<u64>)>> {
     if bytes.len() < size_of::<open_phase>() {
         return Ok(None);

@@ -8,7 +8,7 @@ use std::ptr;
 use fastrand::Rng;
 use oracle::{Kind, offcpu};
 
-use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, of_thread, said};
+use crate::asked::{Open, RUNNABLE, Row, of_thread, said};
 use crate::host;
 use crate::host::machine::{BEGIN_NS, Machine, State, Thread, play};
 use crate::totals::Losses;
@@ -33,7 +33,12 @@ fn close(machine: &Machine) -> HashMap<u32, usize> {
     machine.host.tell("host_end", (machine.now,));
     let mut told = HashMap::new();
     for thread in machine.alive() {
-        if Open::told(machine, thread.task).phase != RUNNING {
+        let stacks = Open::of(machine, "host_stacks", thread.task);
+        let open = Open::told(machine, thread.task);
+        let is_off = thread.state != State::Running;
+        assert!(open.is_known != 0 || open.phase == RUNNING || !is_off);
+        assert!(stacks.is_none() || open.is_known != 0);
+        if open.is_known != 0 {
             told.insert(thread.tid, machine.times_left(thread.tid));
         }
     }
@@ -111,10 +116,7 @@ fn pass_on(machine: &mut Machine, described: &HashMap<u32, usize>, case: &str) -
         let flags = says(machine, thread);
         under_way.insert(thread.tid, flags);
         if let Some(told) = told {
-            let syscall = if flags & KERNEL_THREAD == 0 { 0 } else { -1 };
-            let truth = (thread.tid, flags, syscall, 2);
-            let told = (told.tid, told.wait_flags, told.syscall, told.depth);
-            assert_eq!(told, truth, "{case}");
+            assert_eq!((told.tid, told.depth), (thread.tid, 2), "{case}");
         }
     }
     under_way
@@ -214,13 +216,62 @@ fn each_window_knows_the_waits_under_way() {
     play("offcputime", assert_windows);
 }
 
+/// Within a budget no late event closes a wait: who has run after the end has other stacks, and the next wait's are not taken for
+/// those of the one that was open.
+#[test]
+fn who_runs_on_after_the_end_is_known() {
+    let object = host::compile("offcputime");
+    let mut ran_on = 0;
+    for seed in 0..100 {
+        let mut machine = Machine::new(&object, seed, 0);
+        for _ in 0..500 {
+            machine.step();
+        }
+        machine.now += 1;
+        machine.host.tell("host_end_within_budget", (machine.now,));
+        let end_ns = machine.now;
+        let at_end: HashMap<u32, State> = machine
+            .alive()
+            .map(|thread| (thread.tid, thread.state))
+            .collect();
+        for _ in 0..100 {
+            machine.step();
+        }
+        let late = machine.logs(end_ns..=machine.now).before;
+        for thread in machine.alive() {
+            let case = format!("seed {seed}, thread {}", thread.tid);
+            let stacks = Open::of(&machine, "host_stacks", thread.task);
+            let Some(open) = Open::of(&machine, "host_close_whole", thread.task) else {
+                continue;
+            };
+            let was_off = at_end
+                .get(&thread.tid)
+                .is_some_and(|state| *state != State::Running);
+            if open.phase == RUNNING {
+                assert!(stacks.is_none(), "{case}");
+                continue;
+            }
+            if !was_off {
+                continue;
+            }
+            let has_run = late
+                .iter()
+                .any(|event| matches!(event.kind, Kind::Switch { next, .. } if next == thread.tid));
+            assert_eq!(open.ran_on != 0, has_run, "{case}");
+            assert!(stacks.is_none() || !has_run, "{case}");
+            ran_on += u32::from(has_run);
+        }
+    }
+    assert!(ran_on > 100, "{ran_on}");
+}
+
 /// The kernel calls an iterator once more when there is no task left.
 #[test]
 fn iterators_end_without_a_task() {
     let machine = Machine::new(&host::compile("offcputime"), 1, 0);
     machine.host.tell("host_seed", (ptr::null_mut::<c_void>(),));
     machine.host.tell("host_end", (machine.now + 1,));
-    for name in ["host_open", "host_close_whole"] {
+    for name in ["host_open", "host_stacks", "host_close_whole"] {
         assert!(
             Open::of(&machine, name, ptr::null_mut()).is_none(),
             "{name}"
