@@ -3,15 +3,7 @@
 #ifndef __HOST_FUTEX_REGISTERS_H__
 #define __HOST_FUTEX_REGISTERS_H__
 
-#include <bpf/bpf_tracing.h>
-
 /* Registers that hold arguments differ between architectures: here they lie behind all others. */
-#undef PT_REGS_PARM1_SYSCALL
-#undef PT_REGS_PARM2_SYSCALL
-#undef PT_REGS_PARM3_SYSCALL
-#undef PT_REGS_PARM4_SYSCALL
-#undef PT_REGS_PARM5_SYSCALL
-#undef PT_REGS_PARM6_SYSCALL
 #define HOST_PARAMETER(regs, at) (((const __u64 *)((regs) + 1))[at])
 #define PT_REGS_PARM1_SYSCALL(regs) HOST_PARAMETER(regs, 0)
 #define PT_REGS_PARM2_SYSCALL(regs) HOST_PARAMETER(regs, 1)
@@ -19,12 +11,10 @@
 #define PT_REGS_PARM4_SYSCALL(regs) HOST_PARAMETER(regs, 3)
 #define PT_REGS_PARM5_SYSCALL(regs) HOST_PARAMETER(regs, 4)
 #define PT_REGS_PARM6_SYSCALL(regs) HOST_PARAMETER(regs, 5)
-#undef PT_REGS_PARM1_CORE_SYSCALL
-#undef PT_REGS_PARM2_CORE_SYSCALL
-#undef PT_REGS_PARM3_CORE_SYSCALL
 #define PT_REGS_PARM1_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 0)
 #define PT_REGS_PARM2_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 1)
 #define PT_REGS_PARM3_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 2)
+#include <bpf/bpf_tracing.h>
 
 static void *host_registers_of(const struct task_struct *task)
 {

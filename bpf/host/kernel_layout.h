@@ -17,7 +17,7 @@
 #undef start_stack
 #undef __lock
 #undef rw_semaphore
-#include <bpf/bpf_core_read.h>
+#include "lacks.h"
 
 struct rw_semaphore {
 	u32 count;
@@ -26,20 +26,6 @@ struct rw_semaphore {
 };
 
 _Static_assert(sizeof(struct rw_semaphore) == sizeof(struct host_rw_semaphore), "others have it inside");
-
-/* Fields that a test takes from this kernel. */
-static const char *host_lacked = "";
-
-static inline bool host_has(const char *field)
-{
-	for (const char *a = field, *b = host_lacked; *a == *b; a++, b++)
-		if (!*a)
-			return false;
-	return true;
-}
-
-#undef bpf_core_field_exists
-#define bpf_core_field_exists(...) host_has(#__VA_ARGS__)
 
 /* The offset of a field behind a pointer of one of these names, which is none then. */
 #define bpf_core_field_offset(...) HOST_OFFSET(__VA_ARGS__, , )

@@ -6,6 +6,8 @@
 #include "no_futexes.h"
 #include "no_names.h"
 #include "../lockstat/lockstat.bpf.c"
+#include "contention.h"
+#include "scheduler.h"
 
 void host_begin(__u64 now)
 {
@@ -24,31 +26,10 @@ struct task_struct *host_thread(__u32 tid)
 	return task;
 }
 
-void host_seed(struct task_struct *task)
-{
-	struct bpf_iter__task context = { .task = task };
-
-	seed_members(&context);
-}
-
 /* A lock that nobody owns. */
 void *host_lock(void)
 {
 	return host_make_task(4096);
-}
-
-void host_begins(void *lock, __u32 flags)
-{
-	unsigned long long context[] = { (unsigned long long)lock, flags };
-
-	contention_begin(context);
-}
-
-void host_ends(void *lock, int ret)
-{
-	unsigned long long context[] = { (unsigned long long)lock, (unsigned long long)ret };
-
-	contention_end(context);
 }
 
 /* The clock closes the window there. */

@@ -63,11 +63,6 @@ bool host_has_compat(void)
 #endif
 }
 
-void host_lacks(const char *field)
-{
-	host_lacked = field;
-}
-
 void *host_block(void)
 {
 	return host_make_task(4096);

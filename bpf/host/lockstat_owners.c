@@ -32,6 +32,7 @@ static __u32 host_dice;
 /* Pointers that only offsets are taken of. */
 #pragma clang diagnostic ignored "-Wunused-variable"
 #include "../lockstat/lockstat.bpf.c"
+#include "contention.h"
 #include "futex_numbers.h"
 #include "lock_threads.h"
 
@@ -54,11 +55,6 @@ void *host_page(__u32 at, const char *slab, bool is_merged)
 {
 	host_slabs[at] = (struct kmem_cache){ .name = slab, .refcount = is_merged ? 2 : 1 };
 	return host_pages[at];
-}
-
-void host_lacks(const char *field)
-{
-	host_lacked = field;
 }
 
 /* Options, told before the window opens. */
@@ -112,20 +108,6 @@ void host_owned(__u64 *lock, __u32 words, __u64 owner)
 {
 	for (__u32 at = 0; at < words; at++)
 		lock[at] = owner;
-}
-
-void host_begins(void *lock, __u32 flags)
-{
-	unsigned long long context[] = { (unsigned long long)lock, flags };
-
-	contention_begin(context);
-}
-
-void host_ends(void *lock, int ret)
-{
-	unsigned long long context[] = { (unsigned long long)lock, (unsigned long long)ret };
-
-	contention_end(context);
 }
 
 #include "lockstat_rows.h"

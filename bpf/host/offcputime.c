@@ -61,23 +61,30 @@ void host_begin(__u64 now)
 	window_start_ns = now;
 }
 
+/* Rows have no stacks, and all programs' threads are in system call 0: only their flags differ. NULL: there is none. */
+static const struct offcputime_value *host_row_of(__u32 tid, __u8 wait_flags, bool is_open, bool is_known)
+{
+	struct offcputime_key key = {
+		.tgid = tid,
+		.tid = tid,
+		.wait_flags = wait_flags,
+		.is_open = is_open,
+		.is_known = is_known,
+		.call.syscall = wait_flags & WAIT_KERNEL_THREAD ? NO_SYSCALL : 0,
+	};
+
+	host_call(key.comm, 't', tid);
+	return bpf_map_lookup_elem(&offcpu_time, &key);
+}
+
 /* Times of a thread off the CPU, those that were open at the window's end or the others: how many, how long, and ns of these on
- * a run queue. Rows have no stacks, and all programs' threads are in system call 0: only their flags differ.
+ * a run queue.
  */
 void host_off(__u32 tid, bool is_open, __u64 told[3])
 {
 	for (int flags = 0; flags < 256; flags++) {
-		struct offcputime_key key = {
-			.tgid = tid,
-			.tid = tid,
-			.wait_flags = flags,
-			.is_open = is_open,
-			.call.syscall = flags & WAIT_KERNEL_THREAD ? NO_SYSCALL : 0,
-		};
-		struct offcputime_value *value;
+		const struct offcputime_value *value = host_row_of(tid, flags, is_open, false);
 
-		host_call(key.comm, 't', tid);
-		value = bpf_map_lookup_elem(&offcpu_time, &key);
 		if (!value)
 			continue;
 		told[0] += value->count;
@@ -90,24 +97,6 @@ void host_end(__u64 now)
 {
 	window_end_ns = now;
 	takes_late = 1;
-}
-
-/* The phase of a living target when the window ends, and the time off its CPU that is open then. False: nothing is said of it. */
-bool host_close(struct task_struct *task, __u64 *phase_ns, __u64 *lifetime_ns, __u64 *off_ns, __u64 *queued_ns)
-{
-	struct bpf_iter_meta meta = {};
-	struct bpf_iter__task context = { .meta = &meta, .task = task };
-	const struct open_phase *open;
-
-	close_members(&context);
-	open = host_written();
-	if (!open)
-		return false;
-	*phase_ns = open->phase_ns;
-	*lifetime_ns = open->lifetime_ns;
-	*off_ns = open->blocked_ns + open->runqueue_ns;
-	*queued_ns = open->runqueue_ns;
-	return true;
 }
 
 void host_ask(__u64 min_ns, __u64 max_ns, __u32 state_mask)
@@ -123,24 +112,13 @@ void host_ask(__u64 min_ns, __u64 max_ns, __u32 state_mask)
 /* Times that are over, of a thread that said so when it left. */
 void host_row(__u32 tid, __u8 wait_flags, bool is_known, struct offcputime_value *to)
 {
-	struct offcputime_key key = {
-		.tgid = tid,
-		.tid = tid,
-		.wait_flags = wait_flags,
-		.is_known = is_known,
-		.call.syscall = wait_flags & WAIT_KERNEL_THREAD ? NO_SYSCALL : 0,
-	};
-	struct offcputime_value *value;
+	const struct offcputime_value *value = host_row_of(tid, wait_flags, false, is_known);
 
-	host_call(key.comm, 't', tid);
-	value = bpf_map_lookup_elem(&offcpu_time, &key);
-	__builtin_memset(to, 0, sizeof(*to));
-	if (value)
-		*to = *value;
+	*to = value ? *value : (struct offcputime_value){};
 }
 
 /* All that is said of a living target when the window ends. */
-bool host_close_whole(struct task_struct *task, struct open_phase *to)
+bool host_close(struct task_struct *task, struct open_phase *to)
 {
 	struct bpf_iter_meta meta = {};
 	struct bpf_iter__task context = { .meta = &meta, .task = task };

@@ -4,6 +4,7 @@
 #include "host.h"
 #include <bpf/bpf_tracing.h>
 #include "follow.bpf.h"
+#include "processes.h"
 #include "tasks.h"
 
 /* The tool, of that number and at that depth of PID namespaces, wants a command and its children. */
@@ -29,35 +30,9 @@ void host_want_process(__u32 tgid)
 	bpf_map_update_elem(&target_tgids, &tgid, &wanted, BPF_ANY);
 }
 
-bool host_is_listed(__u32 tgid)
-{
-	return bpf_map_lookup_elem(&target_tgids, &tgid);
-}
-
 bool host_is_target(struct task_struct *task)
 {
 	return is_target(task);
-}
-
-void host_fork(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
-
-	sched_process_fork(context);
-}
-
-void host_exec(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_process_exec(context);
-}
-
-void host_exit(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_process_exit(context);
 }
 
 void host_freed(struct task_struct *task)

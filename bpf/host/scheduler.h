@@ -3,6 +3,8 @@
 #ifndef __HOST_SCHEDULER_H__
 #define __HOST_SCHEDULER_H__
 
+#include "processes.h"
+
 /* The kernel counts a switch before it tells of it. */
 void host_leaves(struct task_struct *task, bool runnable)
 {
@@ -17,14 +19,6 @@ void host_seed(struct task_struct *task)
 	struct bpf_iter__task context = { .task = task };
 
 	seed_members(&context);
-}
-
-/* `child` begins, and is not on a queue yet. */
-void host_fork(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
-
-	sched_process_fork(context);
 }
 
 void host_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)

@@ -13,6 +13,7 @@ static void *host_registers_of(const struct task_struct *task);
 #define bpf_task_pt_regs(task) host_registers_of(task)
 #include "../syscount/syscount.bpf.c"
 #include "numbered.h"
+#include "processes.h"
 
 #define HOST_FILES 16
 
@@ -107,25 +108,11 @@ void host_seed(struct task_struct *task)
 	seed_members(&context);
 }
 
-void host_fork(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (__u64)parent, (__u64)child };
-
-	sched_process_fork(context);
-}
-
 void host_rename(struct task_struct *task, const char comm[16])
 {
 	unsigned long long context[] = { (__u64)task, (__u64)comm };
 
 	task_rename(context);
-}
-
-void host_exec(struct task_struct *task)
-{
-	unsigned long long context[] = { (__u64)task };
-
-	sched_process_exec(context);
 }
 
 /* Its memory goes to nobody else. */

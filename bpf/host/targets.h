@@ -3,6 +3,7 @@
 #ifndef __HOST_TARGETS_H__
 #define __HOST_TARGETS_H__
 
+#include "processes.h"
 #include "tasks.h"
 
 void host_want(const struct target_config *wanted, const struct glob *comm, __u32 namespace_level, bool in_hash)
@@ -36,11 +37,6 @@ bool host_matches(const struct glob *glob, const char *name)
 	return glob_match(glob, name);
 }
 
-bool host_is_listed(__u32 tgid)
-{
-	return bpf_map_lookup_elem(&target_tgids, &tgid);
-}
-
 bool host_is_member(struct task_struct *task)
 {
 	return member_of(task);
@@ -62,25 +58,11 @@ __u64 host_waiting_since(struct task_struct *task)
 	return member ? member->runnable_ns : 0;
 }
 
-void host_exec(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_process_exec(context);
-}
-
 void host_rename(struct task_struct *task, const char *comm)
 {
 	unsigned long long context[] = { (unsigned long long)task, (unsigned long long)comm };
 
 	task_rename(context);
-}
-
-void host_exit(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_process_exit(context);
 }
 
 void host_freed(struct task_struct *task)

@@ -4,10 +4,8 @@
  */
 #include "vmlinux.h"
 #include "host.h"
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
+#include "lacks.h"
 
-static bool host_has(const char *what);
 static long host_read_kernel(void *to, __u64 bytes, const void *from);
 static long host_read_user(void *to, __u64 bytes, const void *from);
 static void *host_seek(const void *map, const struct host_shape *shape, const void *key);
@@ -15,10 +13,6 @@ static long host_output(const void *record, __u64 bytes, __u64 flags);
 static long host_get_stack(void *to);
 static const void *host_registers_of(const void *task);
 
-#undef bpf_core_field_exists
-#undef bpf_core_enum_value_exists
-#define bpf_core_field_exists(...) host_has(#__VA_ARGS__)
-#define bpf_core_enum_value_exists(type, value) host_has(#value)
 #define bpf_core_field_offset(type, field) __builtin_offsetof(type, field)
 
 #undef HOST_READ1
@@ -41,18 +35,6 @@ static const void *host_registers_of(const void *task);
 #define bpf_task_pt_regs(task) ((long)host_registers_of(task))
 
 /* Registers in which the ABI passes arguments to a system call. */
-#undef PT_REGS_PARM1_SYSCALL
-#undef PT_REGS_PARM2_SYSCALL
-#undef PT_REGS_PARM3_SYSCALL
-#undef PT_REGS_PARM4_SYSCALL
-#undef PT_REGS_PARM5_SYSCALL
-#undef PT_REGS_PARM6_SYSCALL
-#undef PT_REGS_PARM1_CORE_SYSCALL
-#undef PT_REGS_PARM2_CORE_SYSCALL
-#undef PT_REGS_PARM3_CORE_SYSCALL
-#undef PT_REGS_PARM4_CORE_SYSCALL
-#undef PT_REGS_PARM5_CORE_SYSCALL
-#undef PT_REGS_PARM6_CORE_SYSCALL
 #define PT_REGS_PARM1_SYSCALL(regs) ((regs)->di)
 #define PT_REGS_PARM2_SYSCALL(regs) ((regs)->si)
 #define PT_REGS_PARM3_SYSCALL(regs) ((regs)->dx)
@@ -65,6 +47,7 @@ static const void *host_registers_of(const void *task);
 #define PT_REGS_PARM4_CORE_SYSCALL(regs) HOST_READ1(regs, r10)
 #define PT_REGS_PARM5_CORE_SYSCALL(regs) HOST_READ1(regs, r8)
 #define PT_REGS_PARM6_CORE_SYSCALL(regs) HOST_READ1(regs, r9)
+#include <bpf/bpf_tracing.h>
 
 /* A map in a map is only an address. */
 struct host_inner {
@@ -89,30 +72,6 @@ static __u64 host_unread;
 
 #include "stacks.bpf.h"
 #include "stack_limit.bpf.h"
-
-/* Names of what the kernel that runs lacks. */
-static char host_lacked[8][64];
-
-/* NULL: it has everything. */
-void host_lack(const char *what)
-{
-	int at = 0;
-
-	if (!what)
-		__builtin_memset(host_lacked, 0, sizeof(host_lacked));
-	while (what && host_lacked[at][0])
-		at++;
-	if (what)
-		__builtin_strncpy(host_lacked[at], what, sizeof(host_lacked[at]) - 1);
-}
-
-static bool host_has(const char *what)
-{
-	for (int at = 0; at < 8; at++)
-		if (!__builtin_strcmp(host_lacked[at], what))
-			return false;
-	return true;
-}
 
 /* Kernel memory, in pieces that lie where nodes of the kernel's trees may. */
 #define HOST_PIECE 256

@@ -24,6 +24,7 @@ mod windows;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use asked::Open;
 use host::machine::{Life, Machine, Thread, play};
 use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, offcpu, run_queue};
@@ -242,36 +243,14 @@ fn wakeup_of(logs: &Logs, tid: u32, time: Range<u64>) -> Option<(u64, bool)> {
     })
 }
 
-/// What is told of a thread that lives when the window has ended.
-#[derive(Debug, Default)]
-struct Closed {
-    phase_ns: u64,
-    lifetime_ns: u64,
-    off_ns: u64,
-    queued_ns: u64,
-}
-
-impl Closed {
-    fn told(machine: &Machine, thread: &Thread) -> Option<Self> {
-        let mut closed = Self::default();
-        machine.leave_to_user_space();
-        let is_told = machine.host.ask::<bool>(
-            "host_close",
-            (
-                thread.task,
-                &mut closed.phase_ns,
-                &mut closed.lifetime_ns,
-                &mut closed.off_ns,
-                &mut closed.queued_ns,
-            ),
-        );
-        is_told.then_some(closed)
-    }
+/// Told of a thread that lives when the window has ended.
+fn closed(machine: &Machine, thread: &Thread) -> Option<Open> {
+    Open::of(machine, "host_close", thread.task)
 }
 
 /// A thread that has exited is not taken for one that lives as long as it is there.
 fn assert_silent(machine: &Machine, dead: &Thread) {
-    let told = Closed::told(machine, dead);
+    let told = closed(machine, dead);
     assert!(told.is_none(), "thread {}: {told:?}", dead.tid);
 }
 
@@ -284,7 +263,7 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
     for life in machine.lives().filter(|life| life.end_ns >= window.start) {
         let closed = living
             .get(&life.tid)
-            .and_then(|thread| Closed::told(machine, thread));
+            .and_then(|thread| closed(machine, thread));
         let over = Off::told(machine, life.tid, false);
         let mut open = Off::told(machine, life.tid, true);
         let case = format!("seed {seed}, thread {}, {window:?}", life.tid);
@@ -300,9 +279,10 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
             Some(closed) => {
                 assert_eq!(closed.lifetime_ns, life_ns, "{case}");
                 phases_ns += closed.phase_ns;
-                open.count += u64::from(closed.off_ns > 0);
-                open.ns += closed.off_ns;
-                open.queued_ns += closed.queued_ns;
+                let off_ns = closed.blocked_ns + closed.runqueue_ns;
+                open.count += u64::from(off_ns > 0);
+                open.ns += off_ns;
+                open.queued_ns += closed.runqueue_ns;
             }
             None => {
                 assert!(!living.contains_key(&life.tid), "{case}: nothing");

@@ -7,12 +7,10 @@ mod kernel_stacks;
 #[path = "host/taken_rows.rs"]
 mod taken_rows;
 
-use std::collections::HashMap;
-
 use fastrand::Rng;
-use host::machine::{BEGIN_NS, Machine, State, Thread};
+use host::machine::{Machine, State, Thread};
 use oracle::Kind;
-use taken_rows::{add, told};
+use taken_rows::{absences, add, told};
 
 /// Sides of a thread's absence, as host/offcputime_stacks.c numbers them.
 #[derive(Clone, Copy)]
@@ -90,56 +88,27 @@ fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
     }
 }
 
-/// Times off a CPU from being seen to leave it to being seen on one. Whoever begins has no stack yet.
+/// Whoever begins has no stack yet.
 fn truth(machine: &Machine, asked: Asked) -> Rows {
     let mut rows = Rows::new();
-    let lives = machine.lives().map(|life| (life.tid, life.begin_ns));
-    let lives: HashMap<u32, u64> = lives.collect();
-    let begun = lives.iter().map(|(tid, ns)| (*tid, (*ns, *ns > BEGIN_NS)));
-    let mut open: HashMap<u32, (u64, bool)> = begun.collect();
-    let mut switches: HashMap<u32, usize> = HashMap::new();
-    for event in &machine.events {
-        let Kind::Switch {
-            prev,
-            next,
-            runnable,
-            ..
-        } = event.kind
-        else {
-            continue;
+    for absence in absences(machine) {
+        let (tid, count) = (absence.tid, absence.departures);
+        let ns = absence.end_ns - absence.since_ns;
+        let side = if is_shielded(absence.prev) {
+            Side::Own
+        } else {
+            Side::Kernel
         };
-        let is_seen = !is_shielded(prev);
-        if is_seen {
-            open.insert(prev, (event.ns, runnable));
-            *switches.entry(prev).or_default() += 1;
-        }
-        let Some((since_ns, runnable)) = open.remove(&next).filter(|_| lives.contains_key(&next))
-        else {
-            continue;
-        };
-        let (count, ns) = (
-            switches.get(&next).copied().unwrap_or(0),
-            event.ns - since_ns,
-        );
-        let side = if is_seen { Side::Kernel } else { Side::Own };
         let stacks = match count {
             0 => (0, 0),
-            _ if asked.no_kernel => (0, user_stack(asked, next, count, ns)),
-            _ => (stack(side, next, count), user_stack(asked, next, count, ns)),
+            _ if asked.no_kernel => (0, user_stack(asked, tid, count, ns)),
+            _ => (stack(side, tid, count), user_stack(asked, tid, count, ns)),
         };
-        let wakings = machine.wakings.iter().rev();
-        let waker = wakings
-            .skip_while(|waking| waking.0 > event.ns)
-            .take_while(|waking| waking.0 > since_ns)
-            .find(|waking| waking.1 == next)
-            .filter(|_| !runnable && asked.wakers);
-        let waker = waker.map_or(0, |waking| u64::from(waking.2) + 1);
-        let syscall = if is_kernel_thread(next) { u64::MAX } else { 0 };
-        add(
-            &mut rows,
-            [u64::from(next), stacks.0, stacks.1, waker, syscall],
-            [1, ns],
-        );
+        let waker = absence.waker.filter(|_| asked.wakers);
+        let waker = waker.map_or(0, |waker| u64::from(waker) + 1);
+        let syscall = if is_kernel_thread(tid) { u64::MAX } else { 0 };
+        let key = [u64::from(tid), stacks.0, stacks.1, waker, syscall];
+        add(&mut rows, key, [1, ns]);
     }
     rows
 }

@@ -2,14 +2,15 @@
 
 #[expect(dead_code, reason = "it has more for other tests of machines")]
 mod host;
+#[expect(dead_code, reason = "it has more for stacks")]
 #[path = "host/taken_rows.rs"]
 mod taken_rows;
 
 use std::collections::HashMap;
 
-use host::machine::{BEGIN_NS, Machine, play};
+use host::machine::{Machine, play};
 use oracle::{Event, Kind};
-use taken_rows::{add, told};
+use taken_rows::{Absence, absences, add, told};
 
 /// The type of a thread's descriptor 0, by host/offcputime.c, which gives it.
 fn file_type(machine: &Machine, tid: u32) -> u64 {
@@ -23,51 +24,28 @@ fn is_kernel_thread(tid: u32) -> bool {
 /// Keys are thread, who woke it, whether it is the kernel's, the file's type.
 type Rows = taken_rows::Rows<4>;
 
-/// Times off a CPU from being seen to leave it to being seen on one. Who ended it woke the thread last meanwhile; nobody, if it could
-/// have gone on.
 fn truth(machine: &Machine) -> Rows {
     let mut rows = Rows::new();
-    let lives: HashMap<u32, u64> = machine
-        .lives()
-        .map(|life| (life.tid, life.begin_ns))
-        .collect();
-    let mut open: HashMap<u32, (u64, bool)> = lives
-        .iter()
-        .map(|(tid, begin_ns)| (*tid, (*begin_ns, *begin_ns > BEGIN_NS)))
-        .collect();
-    for event in &machine.events {
-        let Kind::Switch {
-            prev,
-            next,
-            runnable,
-            ..
-        } = event.kind
-        else {
-            continue;
-        };
-        open.insert(prev, (event.ns, runnable));
-        let Some((since_ns, runnable)) = open.remove(&next).filter(|_| lives.contains_key(&next))
-        else {
-            continue;
-        };
-        let wakings = machine.wakings.iter().rev();
-        let waker = wakings
-            .skip_while(|waking| waking.0 > event.ns)
-            .take_while(|waking| waking.0 > since_ns)
-            .find(|waking| waking.1 == next)
-            .filter(|_| !runnable);
-        let is_kernel = is_kernel_thread(next);
+    for Absence {
+        tid,
+        since_ns,
+        end_ns,
+        waker,
+        ..
+    } in absences(machine)
+    {
+        let is_kernel = is_kernel_thread(tid);
         let key = [
-            u64::from(next),
-            waker.map_or(0, |waking| u64::from(waking.2) + 1),
+            u64::from(tid),
+            waker.map_or(0, |waker| u64::from(waker) + 1),
             u64::from(is_kernel),
             if is_kernel {
                 0
             } else {
-                file_type(machine, next)
+                file_type(machine, tid)
             },
         ];
-        add(&mut rows, key, [1, event.ns - since_ns]);
+        add(&mut rows, key, [1, end_ns - since_ns]);
     }
     rows
 }

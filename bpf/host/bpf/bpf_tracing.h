@@ -25,17 +25,24 @@
 	}                                                                                      \
 	static inline int host_##name(unsigned long long *ctx, __VA_ARGS__)
 
+/* Others may have said before where arguments lie. */
+#ifndef PT_REGS_PARM1_SYSCALL
 #define PT_REGS_PARM1_SYSCALL(regs) 0
 #define PT_REGS_PARM2_SYSCALL(regs) 0
 #define PT_REGS_PARM3_SYSCALL(regs) 0
 #define PT_REGS_PARM4_SYSCALL(regs) 0
 #define PT_REGS_PARM5_SYSCALL(regs) 0
 #define PT_REGS_PARM6_SYSCALL(regs) 0
+#endif
+#ifndef PT_REGS_PARM1_CORE_SYSCALL
 #define PT_REGS_PARM1_CORE_SYSCALL(regs) 0
 #define PT_REGS_PARM2_CORE_SYSCALL(regs) 0
 #define PT_REGS_PARM3_CORE_SYSCALL(regs) 0
+#endif
+#ifndef PT_REGS_PARM4_CORE_SYSCALL
 #define PT_REGS_PARM4_CORE_SYSCALL(regs) 0
 #define PT_REGS_PARM5_CORE_SYSCALL(regs) 0
 #define PT_REGS_PARM6_CORE_SYSCALL(regs) 0
+#endif
 
 #endif

@@ -199,10 +199,8 @@ impl Futexes {
 
     /// Time, CPU and who is current; `None`: the idle task.
     fn set(&mut self, current: Option<usize>) {
-        let (cpu, task) = match current {
-            Some(at) => (at as u32 % 8, self.threads[at].task),
-            None => (0, self.idle),
-        };
+        let running = |at: usize| (at as u32 % 8, self.threads[at].task);
+        let (cpu, task) = current.map_or((0, self.idle), running);
         self.programs.set(self.now, cpu, task);
         self.here = self.rng.u64(1..4);
         self.book.is_taken = self.rng.u32(0..64) == 0;

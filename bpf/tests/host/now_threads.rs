@@ -111,7 +111,7 @@ impl Threads {
         let fd_syscall = rng.u64(0..FUTEX);
         let begin = (level as u32, FUTEX as u32, fd_syscall as u32, mode);
         host.tell("host_begin", begin);
-        host.tell("host_lacks", (lacks.as_ptr(),));
+        host.tell("host_lack", (lacks.as_ptr(),));
         let has_compat = host.ask("host_has_compat", ());
         let blocks = (0..6).map(|_| host.ask("host_block", ())).collect();
         let mut threads = Self {

@@ -202,7 +202,7 @@ impl Open {
     }
 
     pub(crate) fn told(machine: &Machine, task: Task) -> Self {
-        Self::of(machine, "host_close_whole", task).expect("it lives")
+        Self::of(machine, "host_close", task).expect("it lives")
     }
 
     /// `host_open`: `None` if its stacks need not be told.

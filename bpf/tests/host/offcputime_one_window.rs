@@ -77,7 +77,7 @@ fn word(bytes: &[u8]) -> u64 {
 
 /// All that is told of phases that are open now.
 fn opens(machine: &Machine, under_way: &UnderWay) -> Vec<Option<Open>> {
-    let close = |task| Open::of(machine, "host_close_whole", task);
+    let close = |task| Open::of(machine, "host_close", task);
     let opens = machine.alive().map(|thread| {
         let mut open = close(thread.task)?;
         if open.is_known != 0 {

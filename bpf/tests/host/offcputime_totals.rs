@@ -4,6 +4,7 @@ use crate::host::Host;
 
 /// `struct offcputime_totals` of offcpu_phases.bpf.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Totals {
     pub(crate) oncpu_ns: u64,
     pub(crate) runqueue_ns: u64,
@@ -11,33 +12,18 @@ pub(crate) struct Totals {
     pub(crate) unseen_ns: u64,
     pub(crate) lifetime_ns: u64,
     pub(crate) threads_exited: u64,
+    /// Not compared.
+    events: u64,
     pub(crate) filtered: u64,
     pub(crate) filtered_ns: u64,
 }
 
 impl Totals {
     pub(crate) fn told(host: &Host) -> Self {
-        let [
-            oncpu_ns,
-            runqueue_ns,
-            blocked_ns,
-            unseen_ns,
-            lifetime_ns,
-            threads_exited,
-            _events,
-            filtered,
-            filtered_ns,
-        ] = host.sums("totals", &0_u32);
-        Self {
-            oncpu_ns,
-            runqueue_ns,
-            blocked_ns,
-            unseen_ns,
-            lifetime_ns,
-            threads_exited,
-            filtered,
-            filtered_ns,
-        }
+        let words = host.sums::<_, 9>("totals", &0_u32);
+        // SAFETY: it consists of as many words.
+        let told = unsafe { std::mem::transmute::<[u64; 9], Self>(words) };
+        Self { events: 0, ..told }
     }
 
     /// Time in all phases.

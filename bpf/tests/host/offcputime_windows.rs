@@ -206,7 +206,7 @@ fn assert_dead_are_silent(object: &Path, seed: u64) {
         machine.host.tell("host_end", (machine.now,));
 
         machine.host.tell("host_sleeps", (thread.task, DEAD));
-        assert!(Open::of(&machine, "host_close_whole", thread.task).is_none());
+        assert!(Open::of(&machine, "host_close", thread.task).is_none());
     }
 }
 
@@ -241,7 +241,7 @@ fn who_runs_on_after_the_end_is_known() {
         for thread in machine.alive() {
             let case = format!("seed {seed}, thread {}", thread.tid);
             let stacks = Open::of(&machine, "host_stacks", thread.task);
-            let Some(open) = Open::of(&machine, "host_close_whole", thread.task) else {
+            let Some(open) = Open::of(&machine, "host_close", thread.task) else {
                 continue;
             };
             let was_off = at_end
@@ -271,7 +271,7 @@ fn iterators_end_without_a_task() {
     let machine = Machine::new(&host::compile("offcputime"), 1, 0);
     machine.host.tell("host_seed", (ptr::null_mut::<c_void>(),));
     machine.host.tell("host_end", (machine.now + 1,));
-    for name in ["host_open", "host_stacks", "host_close_whole"] {
+    for name in ["host_open", "host_stacks", "host_close"] {
         assert!(
             Open::of(&machine, name, ptr::null_mut()).is_none(),
             "{name}"

@@ -32,7 +32,7 @@ impl Programs {
 
     /// This kernel has no such field.
     pub(crate) fn lacks(&self, field: &'static CStr) {
-        self.host.tell("host_lacks", (field.as_ptr(),));
+        self.host.tell("host_lack", (field.as_ptr(),));
     }
 
     /// It is in futex(2).

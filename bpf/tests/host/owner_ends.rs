@@ -144,14 +144,8 @@ impl Owners {
         } else {
             wait.seen[1] = KERNEL_STACK - u64::from(self.threads[at].tid);
         }
-        self.threads[at].waits.push(Waiting {
-            lock,
-            wait,
-            begin_ns: self.now,
-            is_spinning: false,
-            is_walked: false,
-            released: None,
-        });
+        let waiting = Waiting::new(lock, wait, self.now);
+        self.threads[at].waits.push(waiting);
     }
 
     /// One that this field can tell of.

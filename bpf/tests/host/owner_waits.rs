@@ -146,14 +146,8 @@ impl Owners {
         wait.slept_ns = None;
         wait.tgid = self.threads[at].tgid;
         wait.seen[0] = u64::from(flags & READ != 0);
-        self.threads[at].waits.push(Waiting {
-            lock,
-            wait,
-            begin_ns: self.now,
-            is_spinning: false,
-            is_walked: false,
-            released: None,
-        });
+        let waiting = Waiting::new(lock, wait, self.now);
+        self.threads[at].waits.push(waiting);
     }
 
     /// Somebody wakes the thread, or an interrupt that hits somebody, and for some reason it may go unseen.

@@ -67,6 +67,19 @@ struct Waiting {
     released: Option<(u64, u32)>,
 }
 
+impl Waiting {
+    fn new(lock: usize, wait: Wait, begin_ns: u64) -> Self {
+        Self {
+            lock,
+            wait,
+            begin_ns,
+            is_spinning: false,
+            is_walked: false,
+            released: None,
+        }
+    }
+}
+
 struct Thread {
     task: Pointer,
     tid: u32,
@@ -216,10 +229,8 @@ impl Owners {
 
     /// Time, CPU and who is current; `None`: the idle task.
     fn set(&mut self, current: Option<usize>) {
-        let (cpu, task) = match current {
-            Some(at) => (at as u32 % 8, self.threads[at].task),
-            None => (0, self.idle),
-        };
+        let running = |at: usize| (at as u32 % 8, self.threads[at].task);
+        let (cpu, task) = current.map_or((0, self.idle), running);
         self.programs.set(self.now, cpu, task);
         self.place = self.rng.u64(1..4);
         self.is_taken = self.rng.u32(0..32) == 0;

@@ -1,10 +1,12 @@
 //! Rows that offcputime's programs tell, and the model's: by key, times and ns of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::slice;
 
-use crate::host::machine::Machine;
+use oracle::Kind;
+
+use crate::host::machine::{BEGIN_NS, Machine};
 
 pub(crate) type Rows<const KEY: usize> = BTreeMap<[u64; KEY], [u64; 2]>;
 
@@ -32,4 +34,58 @@ pub(crate) fn told<const KEY: usize>(machine: &Machine) -> Rows<KEY> {
         (row::<KEY> as Row, (&raw mut rows).cast::<c_void>()),
     );
     rows
+}
+
+/// A target's time off a CPU, from being seen to leave it to being seen on one.
+pub(crate) struct Absence {
+    pub(crate) tid: u32,
+    pub(crate) since_ns: u64,
+    pub(crate) end_ns: u64,
+    /// Who had the CPU until then.
+    pub(crate) prev: u32,
+    /// Times that it has been seen to leave one.
+    pub(crate) departures: usize,
+    /// Who woke it last meanwhile. None if it could have gone on.
+    pub(crate) waker: Option<u32>,
+}
+
+pub(crate) fn absences(machine: &Machine) -> Vec<Absence> {
+    let lives = machine.lives().map(|life| (life.tid, life.begin_ns));
+    let lives: HashMap<u32, u64> = lives.collect();
+    let begun = lives.iter().map(|(tid, ns)| (*tid, (*ns, *ns > BEGIN_NS)));
+    let mut open: HashMap<u32, (u64, bool)> = begun.collect();
+    let mut departures: HashMap<u32, usize> = HashMap::new();
+    let mut absences = Vec::new();
+    for event in &machine.events {
+        let Kind::Switch {
+            prev,
+            next,
+            runnable,
+            ..
+        } = event.kind
+        else {
+            continue;
+        };
+        open.insert(prev, (event.ns, runnable));
+        *departures.entry(prev).or_default() += 1;
+        let Some((since_ns, runnable)) = open.remove(&next).filter(|_| lives.contains_key(&next))
+        else {
+            continue;
+        };
+        let wakings = machine.wakings.iter().rev();
+        let waker = wakings
+            .skip_while(|waking| waking.0 > event.ns)
+            .take_while(|waking| waking.0 > since_ns)
+            .find(|waking| waking.1 == next)
+            .filter(|_| !runnable);
+        absences.push(Absence {
+            tid: next,
+            since_ns,
+            end_ns: event.ns,
+            prev,
+            departures: departures.get(&next).copied().unwrap_or(0),
+            waker: waker.map(|waking| waking.2),
+        });
+    }
+    absences
 }
