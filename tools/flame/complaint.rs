@@ -27,3 +27,11 @@ fn remedy(kind: ErrorKind, writes: bool) -> &'static str {
         _ => "",
     }
 }
+
+/// Looks whether nobody reads the output any more.
+pub(crate) fn is_closed_pipe(err: &anyhow::Error) -> bool {
+    let mut causes = err
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

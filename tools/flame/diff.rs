@@ -15,6 +15,7 @@ use profile::write::Format;
 
 use crate::input::Input;
 use crate::output::{self, Target, target};
+use crate::terminal;
 
 /// Columns of the table in a page.
 const PAGE_WIDTH: usize = 120;
@@ -118,8 +119,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let diff = functions(&tree, &base, &new, scale);
     let options = TableOptions {
         rows: args.number,
-        width: crate::width(),
-        style: crate::style(),
+        width: terminal::width(),
+        style: terminal::style(),
         all: args.all,
     };
     let units = [base.unit(), new.unit()];

@@ -16,6 +16,9 @@ use profile::units;
 use crate::diff::{read_both, values};
 use crate::input::Input;
 
+/// What a change that exceeds a limit exits with.
+const EXCEEDED: u8 = 4;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Profile to compare with
@@ -168,7 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     text += &verdict(args, &exceeded);
     crate::output::write(None, |out| out.write_all(text.as_bytes()))?;
     Ok(if exceeded.is_any() {
-        ExitCode::from(crate::EXCEEDED)
+        ExitCode::from(EXCEEDED)
     } else {
         ExitCode::SUCCESS
     })

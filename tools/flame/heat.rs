@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use profile::ask::heat::{Heat, svg, text};
 use profile::write::Format;
 
-use crate::input;
 use crate::output::{self, Target, target};
+use crate::{input, terminal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let path = args.output.as_ref().map(|target| &*target.path);
     output::write(path, |mut out| match path {
         Some(_) => svg(&heat, &args.title, &mut out),
-        None => text(&heat, &args.title, crate::width(), &mut out),
+        None => text(&heat, &args.title, terminal::width(), &mut out),
     })?;
     args.output.iter().for_each(output::say);
     Ok(())

@@ -5,7 +5,7 @@ use profile::ask::peek::{peek, write};
 use regex::Regex;
 
 use crate::input::One;
-use crate::output;
+use crate::{output, terminal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         write(
             &recording,
             &found,
-            (crate::width(), crate::style()),
+            (terminal::width(), terminal::style()),
             &mut out,
         )?;
         if more > 0 {

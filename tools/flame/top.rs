@@ -4,7 +4,7 @@ use anyhow::Result;
 use profile::ask::top::{By, TableOptions, write};
 
 use crate::input::One;
-use crate::output;
+use crate::{output, terminal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,8 +48,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let by = if args.lines { &By::Line } else { &args.by };
     let options = TableOptions {
         rows: args.number,
-        width: crate::width(),
-        style: crate::style(),
+        width: terminal::width(),
+        style: terminal::style(),
         by_total: args.cumulative,
     };
     output::write(None, |mut out| write(&recording, by, &options, &mut out))
