@@ -251,13 +251,7 @@ impl Options for Args {
     const NEEDS: &'static [Need] = &NEEDS;
 
     fn asked(&self) -> Asked<'_> {
-        Asked {
-            common: &self.common,
-            targets: &self.targets,
-            budget: &self.budget,
-            schedule: self.every.into(),
-            outputs: &[],
-        }
+        Asked::new(&self.targets, self.every, &self.budget, &self.common)
     }
 
     fn resolve(&self) -> Result<Settings> {

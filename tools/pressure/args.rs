@@ -8,6 +8,7 @@ use budget::Budget;
 use clap::Parser;
 use host::privileges::{Capabilities, FOR_REPETITION};
 use session::glob::Glob;
+use session::needs;
 use session::options::Common;
 use session::probe::{Feature, Kernel, Need};
 use session::schedule::{Every, Schedule};
@@ -144,18 +145,12 @@ const BRACKETS: [(&str, &str, &str, &str); 5] = [
 
 /// What newer kernels offer, and what happens without.
 const NEEDS: [Need; 8] = [
-    Need {
-        feature: Feature::TaskStorage,
-        without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
-    },
+    needs::TASK_STORAGE,
     Need {
         feature: Feature::SpinLock,
         without: "locks are entries of a hash table: slower; who finds one busy for long goes ahead and is counted",
     },
-    Need {
-        feature: Feature::SwitchState,
-        without: "the state of a thread is read at the switch, where a waker may have changed it",
-    },
+    needs::SWITCH_STATE,
     Need {
         feature: Feature::BlockErrors,
         without: "requests that fail are not counted",
@@ -230,17 +225,12 @@ impl Options for Args {
 
     fn asked(&self) -> Asked<'_> {
         let per_trigger = self.trigger.is_some();
-        Asked {
-            common: &self.common,
-            targets: &self.traced,
-            budget: &self.budget,
-            schedule: Schedule {
-                interval: self.every.interval.or(per_trigger.then_some(CAPTURE)),
-                count: self.every.count.or(per_trigger.then_some(1)),
-                duration: None,
-            },
-            outputs: &[],
-        }
+        let schedule = Schedule {
+            interval: self.every.interval.or(per_trigger.then_some(CAPTURE)),
+            count: self.every.count.or(per_trigger.then_some(1)),
+            duration: None,
+        };
+        Asked::new(&self.traced, schedule, &self.budget, &self.common)
     }
 
     fn resolve(&self) -> Result<Settings> {

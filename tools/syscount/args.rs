@@ -3,8 +3,9 @@
 use bpf::syscount::types::{group_by, rodata, syscount_config, wait_config};
 use budget::Budget;
 use clap::Parser;
+use session::needs;
 use session::options::Common;
-use session::probe::{Feature, Kernel, Need};
+use session::probe::{Kernel, Need};
 use session::schedule::Every;
 use session::targets::{Settings, Targets};
 use session::{Asked, Options};
@@ -81,10 +82,7 @@ pub(crate) enum Group {
 }
 
 /// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 1] = [Need {
-    feature: Feature::TaskStorage,
-    without: "the state of threads is in a hash table: slower, and room for 65,536 threads",
-}];
+const NEEDS: [Need; 1] = [needs::TASK_STORAGE];
 
 impl Args {
     /// Grouping of rows.
@@ -128,13 +126,7 @@ impl Options for Args {
     const NEEDS: &'static [Need] = &NEEDS;
 
     fn asked(&self) -> Asked<'_> {
-        Asked {
-            common: &self.common,
-            targets: &self.targets,
-            budget: &self.budget,
-            schedule: self.every.into(),
-            outputs: &[],
-        }
+        Asked::new(&self.targets, self.every, &self.budget, &self.common)
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
