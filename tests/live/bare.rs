@@ -75,6 +75,7 @@ int main(void)
 "#;
 
 fn assert_turns_are_seen(setup: &str) {
+    let _machine = Machine::alone();
     let dir = directory();
     let program = compile(dir.path(), "turns", TURNS, ["-pthread"]);
     let report = report_in(setup, "lockstat", &format!("-U -- {}", program.display()));
@@ -86,13 +87,11 @@ fn assert_turns_are_seen(setup: &str) {
 
 #[test]
 fn lockstat_sees_futexes_without_tracefs() {
-    let _machine = Machine::alone();
     assert_turns_are_seen(WITHOUT_TRACEFS);
 }
 
 #[test]
 fn lockstat_runs_where_hardly_anything_is_there() {
-    let _machine = Machine::alone();
     assert_turns_are_seen(POOR);
 }
 
@@ -106,6 +105,7 @@ int main(void)
 ";
 
 fn assert_calls_are_seen(setup: &str) {
+    let _machine = Machine::alone();
     let dir = directory();
     let program = compile(dir.path(), "calls", CALLS, "");
     let event = "-e tracepoint:syscalls:sys_enter_getppid";
@@ -116,13 +116,11 @@ fn assert_calls_are_seen(setup: &str) {
 
 #[test]
 fn tracepoints_are_profiled_without_tracefs() {
-    let _machine = Machine::alone();
     assert_calls_are_seen(WITHOUT_TRACEFS);
 }
 
 #[test]
 fn profile_runs_where_hardly_anything_is_there() {
-    let _machine = Machine::alone();
     assert_calls_are_seen(POOR);
 }
 

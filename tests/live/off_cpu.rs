@@ -94,8 +94,9 @@ impl<'a> Times<'a> {
 }
 
 /// Each of a workload's threads is off its CPU as often as in the log of the kernel's events, for a time inside its bracket.
-pub(crate) fn assert_all_off(workload: Workload) {
-    let found = sandwiched("offcputime", "-m 0", workload);
+pub(crate) fn assert_all_off(start: fn() -> Workload) {
+    let _machine = Machine::alone();
+    let found = sandwiched("offcputime", "-m 0", start());
     for thread in &found.results {
         let times = Times::of(&found, number(thread, "tid"), sees_hidden());
         times.assert_inside(&times.bracket(|_| true), |_| true);

@@ -95,15 +95,12 @@ fn phases_add_up_to_threads_times_wall() {
 
 #[test]
 fn spinners_are_off_their_cpu_as_long_as_the_kernel_says() {
-    let _machine = Machine::alone();
-    assert_all_off(Workload::spinners(4, 1));
+    assert_all_off(|| Workload::spinners(4, 1));
 }
 
 #[test]
 fn waiters_are_off_their_cpus_as_long_as_the_kernel_says() {
-    let _machine = Machine::alone();
-    let waiters = "--waits 23 --millis 20";
-    assert_all_off(Workload::start("waiter", waiters));
+    assert_all_off(|| Workload::start("waiter", "--waits 23 --millis 20"));
 }
 
 #[test]

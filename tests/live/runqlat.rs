@@ -10,8 +10,9 @@ use crate::run_queue::{assert_only_unseen, assert_waits, group};
 use crate::traced::assert_no_gaps;
 
 /// Traces all of a workload's threads; each has as many waits as the log of the kernel's events, in a sum inside its bracket.
-fn assert_waits_are_the_kernels(workload: Workload) {
-    let found = sandwiched("runqlat", "-L", workload);
+fn assert_waits_are_the_kernels(start: fn() -> Workload) {
+    let _machine = Machine::alone();
+    let found = sandwiched("runqlat", "-L", start());
     let (report, logs) = (&found.report, &found.logs);
     let threads = found.results.iter().map(|thread| number(thread, "tid"));
     let hidden = threads.map(|tid| assert_waits(report, logs, tid, |_| true));
@@ -20,15 +21,12 @@ fn assert_waits_are_the_kernels(workload: Workload) {
 
 #[test]
 fn spinners_on_one_cpu_wait_as_long_as_the_kernel_says() {
-    let _machine = Machine::alone();
-    assert_waits_are_the_kernels(Workload::spinners(4, 1));
+    assert_waits_are_the_kernels(|| Workload::spinners(4, 1));
 }
 
 #[test]
 fn a_storm_of_wakeups_waits_as_long_as_the_kernel_says() {
-    let _machine = Machine::alone();
-    let storm = "--storm --cpu 0 --seconds 1";
-    assert_waits_are_the_kernels(Workload::start("waker", storm));
+    assert_waits_are_the_kernels(|| Workload::start("waker", "--storm --cpu 0 --seconds 1"));
 }
 
 #[test]

@@ -66,7 +66,9 @@ fn assert_sampled(report: &Value, tid: u64, off: &[Pair], ticks: &Ticks) {
 }
 
 /// A workload from before its work to after it, its threads asleep at both edges.
-fn assert_accounts_close(mut workload: Workload) {
+fn assert_accounts_close(start: fn() -> Workload) {
+    let _machine = Machine::alone();
+    let mut workload = start();
     let pid = workload.pid();
     let start = || trio::start(&format!("-p {pid}"));
     let clock = clock(1_000_000_000 / PERIOD_NS);
@@ -112,18 +114,18 @@ fn spans_of(logs: &Logs, tid: u64) -> Vec<Span> {
 
 #[test]
 fn accounts_of_spinners_close() {
-    let _machine = Machine::alone();
-    assert_accounts_close(Workload::spinners(4, 1));
+    assert_accounts_close(|| Workload::spinners(4, 1));
 }
 
 #[test]
 fn accounts_of_waiters_close() {
-    let _machine = Machine::alone();
-    assert_accounts_close(Workload::start("waiter", "--waits 23 --millis 20"));
+    assert_accounts_close(|| Workload::start("waiter", "--waits 23 --millis 20"));
 }
 
 /// A workload that works for much longer than the window: it opens and shuts amid that.
-fn assert_one_window(mut workload: Workload) {
+fn assert_one_window(start: fn() -> Workload) {
+    let _machine = Machine::alone();
+    let mut workload = start();
     let pid = workload.pid();
     let word = tempfile::tempdir().expect("a directory");
     let word_file = word.path().join("now");
@@ -200,15 +202,12 @@ fn assert_open_wait(report: &Value, tid: u64, waits: &[Span], window: &Range<u64
 
 #[test]
 fn one_window_cuts_waits_for_a_cpu() {
-    let _machine = Machine::alone();
-    assert_one_window(Workload::spinners(4, 60));
+    assert_one_window(|| Workload::spinners(4, 60));
 }
 
 #[test]
 fn one_window_cuts_sleep() {
-    let _machine = Machine::alone();
-    let sleepers = "--kinds sleep,mutex --waits 60000 --millis 1";
-    assert_one_window(Workload::start("waiter", sleepers));
+    assert_one_window(|| Workload::start("waiter", "--kinds sleep,mutex --waits 60000 --millis 1"));
 }
 
 /// Runs the three, within a budget in percent, over a storm of wakeups.
