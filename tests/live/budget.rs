@@ -204,8 +204,7 @@ int main(void)
 #[test]
 fn a_collection_that_cannot_keep_its_budget_stops_with_what_it_has() {
     let _machine = Machine::alone();
-    let program = Program::c("sleepers", SLEEPERS, "-pthread");
-    let mut workload = program.start("");
+    let mut workload = Program::c("sleepers", SLEEPERS, "-pthread").started("");
     let tool = Tool::attached("offcputime", "--max-overhead 0.1 -j 600");
     let _pipes = Pipes::start();
     let output = tool.finish().ok();

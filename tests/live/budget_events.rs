@@ -30,8 +30,7 @@ int main(void)
 #[ignore = "statistical: make truth"]
 fn profile_under_a_storm_of_calls_keeps_its_budget_and_tells_the_truth() {
     let _machine = Machine::alone();
-    let program = Program::c("paced", PACED, "");
-    let mut workload = program.start("");
+    let mut workload = Program::c("paced", PACED, "").started("");
     let options = format!(
         "-p {} -e tracepoint:syscalls:sys_enter_getppid",
         workload.pid()

@@ -214,6 +214,13 @@ impl Program {
         command
     }
 
+    /// It waits for the word to begin, and its directory goes with it.
+    pub(crate) fn started(self, args: impl Args) -> Workload {
+        let mut workload = self.start(args);
+        workload.dir = Some(self.dir);
+        workload
+    }
+
     /// It waits for the word to begin.
     pub(crate) fn start(&self, args: impl Args) -> Workload {
         let name = self.path.file_name().expect("a name").to_string_lossy();

@@ -123,8 +123,7 @@ fn nothing_unknown_is_called_complete() {
 #[test]
 fn no_stack_of_a_32_bit_program_is_called_complete() {
     let _machine = Machine::alone();
-    let program = Program::c("narrow", BURN, "-O2 -m32 -fomit-frame-pointer");
-    let workload = program.start("300");
+    let workload = Program::c("narrow", BURN, "-O2 -m32 -fomit-frame-pointer").started("300");
     let tgid = workload.pid();
     let (found, _) = profile_workload(workload);
     let stacks = stacks_of(&found, tgid);

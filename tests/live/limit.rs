@@ -200,8 +200,7 @@ int main(void)
 
 /// Threads that fight and account for it themselves: theirs is the truth.
 fn fights(percent: &str, is_stopped: bool) {
-    let program = Program::c("fight", FIGHT, "-pthread");
-    let mut workload = program.start("");
+    let mut workload = Program::c("fight", FIGHT, "-pthread").started("");
     let pid = workload.pid();
     let options = format!("-U -p {pid} -j --strict --max-overhead {percent}");
     let tool = on_time("lockstat", &options);

@@ -69,8 +69,7 @@ pub(crate) fn only_lock(report: &Value) -> Value {
 #[test]
 fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
     let _machine = Machine::alone();
-    let program = Program::c("hand_over", HAND_OVER, "-pthread");
-    let mut workload = program.start(RUN_MS.to_string());
+    let mut workload = Program::c("hand_over", HAND_OVER, "-pthread").started(RUN_MS.to_string());
     let (report, results) = reported("lockstat", "--strict", &mut workload);
     workload.finish();
     let sleeps = number(&results[0], "sleeps");

@@ -87,8 +87,7 @@ const RUN_MS: u64 = 3_000;
 fn every_wait_of_a_storm_on_a_spinlock_is_counted_or_counted_as_lost() {
     let _machine = Machine::alone();
     let id = loader::tracefs::id("lock", "contention_begin").expect("Linux 5.19");
-    let program = Program::c("storm", BUCKET, "-pthread");
-    let mut workload = program.start(format!("{RUN_MS} {id}"));
+    let mut workload = Program::c("storm", BUCKET, "-pthread").started(format!("{RUN_MS} {id}"));
     let (output, threads) = observed("lockstat", "-K -j", &mut workload);
     workload.finish();
     let report = output.report();
@@ -179,8 +178,7 @@ int main(int argc, char **argv)
 #[test]
 fn an_allocators_only_arena_is_the_culprit_and_whoever_allocates_its_caller() {
     let _machine = Machine::alone();
-    let program = Program::c("orders", ALLOCATOR, "-pthread");
-    let mut workload = program.start("");
+    let mut workload = Program::c("orders", ALLOCATOR, "-pthread").started("");
     let (report, _) = reported("lockstat", "-U", &mut workload);
     workload.finish();
     let locks = list(&report, "locks");

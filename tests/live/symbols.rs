@@ -236,8 +236,7 @@ fn a_debug_link_leads_to_names_and_inlined_functions() {
 #[test]
 fn the_vdso_and_the_kernel_have_names() {
     let _machine = Machine::beside();
-    let program = Program::c("asks", ASKS, "");
-    let (report, _) = profile_workload(program.start(""));
+    let (report, _) = profile_workload(Program::c("asks", ASKS, "").started(""));
     let vdso = samples(&report, |frame| {
         name(frame).contains("clock_gettime") && frame["module"] == "[vdso]"
     });

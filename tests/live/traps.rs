@@ -136,8 +136,7 @@ int main(void)
 #[test]
 fn a_state_is_asked_for_by_its_bit_whatever_else_is_set() {
     let _machine = Machine::alone();
-    let program = Program::c("vforker", VFORKER, "");
-    let mut workload = program.start("");
+    let mut workload = Program::c("vforker", VFORKER, "").started("");
     let pid = workload.pid();
     let of_state = |mask| {
         let args = format!("-j -m 0 --state {mask} -p {pid}");
@@ -194,8 +193,7 @@ int main(void)
 #[test]
 fn a_new_threads_first_wait_counts() {
     let _machine = Machine::alone();
-    let program = Program::c("breeder", BREEDER, "-lpthread");
-    let mut workload = program.start("");
+    let mut workload = Program::c("breeder", BREEDER, "-lpthread").started("");
     let pid = workload.pid();
     let tools = [
         Tool::attached("runqlat", format!("-j -L --wakeup -p {pid}")),

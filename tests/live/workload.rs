@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::args::Args;
 
@@ -23,6 +24,8 @@ pub(crate) struct Workload {
     lines: Receiver<String>,
     /// Its ID by its own word; somebody else may have to translate it.
     pub(crate) tgid: u32,
+    /// Its program's, if that is the test's own.
+    pub(crate) dir: Option<TempDir>,
 }
 
 impl Workload {
@@ -72,6 +75,7 @@ impl Workload {
             stdin,
             lines,
             tgid: 0,
+            dir: None,
         };
         let line = workload.line("ready");
         let tgid = line.strip_prefix("ready ").and_then(|id| id.parse().ok());
