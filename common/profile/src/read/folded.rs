@@ -64,8 +64,10 @@ pub(super) fn read(
         }
         let found = split(line).ok_or_else(|| "no number at the end".to_owned());
         let found = found.and_then(|(stack, number)| {
-            let value = values.next(number)?;
-            Ok((stack, rows.of(stack, &mut recording)?, value))
+            let (value, rest) = values.next(number)?;
+            let row = rows.of(stack, &mut recording)?;
+            values.rest = rest;
+            Ok((stack, row, value))
         });
         match found {
             Ok((stack, row, value)) => {
@@ -169,15 +171,15 @@ struct Values {
 }
 
 impl Values {
-    fn next(&mut self, number: &[u8]) -> Result<u64, String> {
+    /// The value of a number, and the rest that it leaves if its line counts.
+    fn next(&self, number: &[u8]) -> Result<(u64, f64), String> {
         let value = parse(number).and_then(|(whole, part)| {
             let part = part * self.factor as f64 + self.rest;
             let rounded = (part + 0.5).floor();
             let value = whole
                 .checked_mul(self.factor)?
                 .checked_add(rounded as u64)?;
-            self.rest = part - rounded;
-            Some(value)
+            Some((value, part - rounded))
         });
         value.ok_or_else(|| {
             let number = String::from_utf8_lossy(number);
@@ -307,5 +309,22 @@ fn task(comm: NameId, recording: &mut Recording) -> TaskKey {
         comm: recording.names.id(&comm),
         pid,
         tid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_line_leaves_its_fraction_nowhere() {
+        let deep = "f;".repeat(DEEPEST + 1);
+        let too_large = "18446744073709551615.9";
+        let text = format!("{deep} 0.4\na;b {too_large}\na;b 1.4\n");
+        let recording = read(&mut text.as_bytes(), &ReadOptions::default()).expect("a stack");
+        assert_eq!(
+            (recording.total(), recording.header.left_out.malformed),
+            (1, 2)
+        );
     }
 }
