@@ -31,6 +31,8 @@ struct Sum<'a> {
     stacks: Stacks,
     /// Lines of an event's stack may follow.
     is_inside: bool,
+    /// A blank line was between the event and what follows.
+    has_blank: bool,
     /// They belong to an event that is left out.
     is_malformed: bool,
     /// Owner and weight of the stack that is read; `None`: the event does not count.
@@ -68,6 +70,7 @@ impl<'a> Sum<'a> {
             frames: Frames::new(options.names_only),
             stacks: Stacks::default(),
             is_inside: false,
+            has_blank: false,
             is_malformed: false,
             open: None,
             stack: Vec::new(),
@@ -101,9 +104,13 @@ impl<'a> Sum<'a> {
         }
         let text = String::from_utf8_lossy(line);
         if text.trim().is_empty() {
-            self.is_inside = false;
             self.is_malformed = false;
-            self.finish();
+            // perf has none before a stack, but texts that passed through other programs do: the stack may be still to come.
+            self.has_blank = self.is_inside && self.stack.is_empty();
+            if !self.has_blank {
+                self.is_inside = false;
+                self.finish();
+            }
             return Ok(());
         }
         if let Some(remark) = text.strip_prefix('#') {
@@ -126,6 +133,7 @@ impl<'a> Sum<'a> {
         };
         self.finish();
         self.is_inside = true;
+        self.has_blank = false;
         self.is_malformed = false;
         self.open = self.begin(&event);
         // Without a stack, the function stands behind the event's name.
@@ -139,6 +147,10 @@ impl<'a> Sum<'a> {
     /// Leaves out the event with a line that says nothing, up to the next one.
     fn leave_out(&mut self, what: impl FnOnce() -> String) {
         self.recording.header.left_out.add_malformed(what);
+        // An event without a stack ends at a blank line.
+        if self.has_blank && self.stack.is_empty() {
+            self.finish();
+        }
         self.is_inside = false;
         self.is_malformed = true;
         self.open = None;
@@ -327,6 +339,39 @@ mod tests {
         assert_eq!(
             (recording.total(), recording.header.left_out.malformed),
             (2, 1)
+        );
+    }
+
+    #[test]
+    fn a_blank_line_before_the_stack_costs_nothing() {
+        let event = "a 7/8 [000] 1.5: 100 cpu-clock: \n";
+        let stack = "\t10 f (m)\n\t11 main (m)\n\n";
+        let read = |text: String| {
+            let recording = read(&mut text.as_bytes(), &ReadOptions::default()).expect("events");
+            let depths = recording
+                .rows()
+                .map(|row| (recording.frame_ids(row.key.stack).count(), row.count));
+            let mut depths: Vec<_> = depths.collect();
+            depths.sort_unstable();
+            (depths, recording.header.left_out.malformed)
+        };
+        assert_eq!(
+            read(format!("{event}\n{stack}{event} \t\r\n\n{stack}")),
+            (vec![(2, 2)], 0)
+        );
+        // Events that have none.
+        assert_eq!(
+            read(format!("{event}\n{event}\n{event}{stack}{event}\n")),
+            (vec![(0, 3), (2, 1)], 0)
+        );
+        // What follows is no stack, or another event's.
+        assert_eq!(
+            read(format!("{event}\nwhat?\n{stack}{event}")),
+            (vec![(0, 2)], 1)
+        );
+        assert_eq!(
+            read(format!("{event}{stack}{stack}{event}")),
+            (vec![(0, 1), (2, 1)], 1)
         );
     }
 }
