@@ -2,16 +2,16 @@
 //! may take longer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use hist::random::uniform;
 use host::clock::{clock_ns, monotonic_ns};
 use host::procs;
-use host::task::all_processes;
+use host::task::{all_processes, threads_of};
 
 /// Chooses a thread, by its process and ID.
 pub(crate) type Chooses<'a> = &'a dyn Fn(u32, u32) -> bool;
+/// Counts the chosen threads of a process, until a time, ns: of the rest, no more is said than that it is there.
+pub(crate) type Counts<'a> = &'a dyn Fn(u32, u64) -> u64;
 
 /// Shortest time from one round to the next, ns, on average.
 const PAUSE_NS: f64 = 1e8;
@@ -30,7 +30,7 @@ const MANY: usize = 256;
 pub(crate) struct Rounds {
     pub(crate) own_tgid: u32,
     /// Processes that are still to be looked at in this round.
-    round: VecDeque<u32>,
+    pub(crate) round: VecDeque<u32>,
     /// CPU time of it until now.
     spent_ns: u64,
     is_first: bool,
@@ -131,22 +131,21 @@ impl Rounds {
     pub(crate) fn not_looked_at(
         &mut self,
         looked: impl Iterator<Item = u32>,
-        chooses: Chooses<'_>,
+        counts: Counts<'_>,
     ) -> u64 {
         let mut by_process: HashMap<u32, u64> = HashMap::new();
         looked.for_each(|tgid| *by_process.entry(tgid).or_default() += 1);
-        let start_ns = monotonic_ns();
+        let until_ns = monotonic_ns() + AT_ONCE_NS;
         for tgid in self.round.iter().filter(|tgid| **tgid != self.own_tgid) {
             let process = self.processes.entry(*tgid).or_default();
-            if process.listed > 0 || !chooses(*tgid, *tgid) {
+            if process.listed > 0 {
                 continue;
             }
-            // Each that is not known yet costs some reads: of the rest, no more is said than that it is there.
-            process.listed = match monotonic_ns() < start_ns + AT_ONCE_NS {
-                true if process.is_program(*tgid) => threads_of(*tgid),
-                true => 0,
-                false => 1,
-            };
+            let chosen = counts(*tgid, until_ns);
+            let is_asked = chosen > 0 && monotonic_ns() < until_ns;
+            if !is_asked || process.is_program(*tgid) {
+                process.listed = chosen;
+            }
         }
         let missed = self.processes.iter().map(|(tgid, process)| {
             let looked = by_process.get(tgid).copied().unwrap_or(0);
@@ -163,13 +162,6 @@ impl Rounds {
             .values_mut()
             .for_each(|process| process.looks = 0);
     }
-}
-
-/// Its number of threads.
-fn threads_of(tgid: u32) -> u64 {
-    let links = fs::metadata(format!("/proc/{tgid}/task")).map_or(0, |task| task.nlink());
-    // The directory itself has two.
-    links.saturating_sub(2)
 }
 
 /// A part of a round.
@@ -210,10 +202,8 @@ impl Slice<'_> {
         process.looks += 1;
         let mut listed = None;
         if process.left.is_empty() {
-            let tids = fs::read_dir(format!("/proc/{tgid}/task"));
-            let tids = tids.into_iter().flatten().flatten();
-            let tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            process.left = tids.filter(|tid| chooses(tgid, *tid)).collect();
+            let chosen = threads_of(tgid).filter(|tid| chooses(tgid, *tid));
+            process.left = chosen.collect();
             let was_large = process.is_large();
             process.listed = process.left.len() as u64;
             if process.is_large() != was_large {
@@ -293,6 +283,10 @@ mod tests {
         true
     }
 
+    fn seven(_: u32, _: u64) -> u64 {
+        7
+    }
+
     #[test]
     fn many_threads_are_looked_at_by_turns() {
         let mut rounds = rounds();
@@ -334,7 +328,7 @@ mod tests {
     fn who_was_not_looked_at_is_counted() {
         let mut rounds = rounds();
         rounds.round.clear();
-        assert_eq!(rounds.not_looked_at([].into_iter(), &all), 603);
+        assert_eq!(rounds.not_looked_at([].into_iter(), &seven), 603);
         let looked = [LARGE; 256].into_iter().chain([SMALL; 3]);
         for process in rounds.processes.values_mut() {
             process.looks = 1;
@@ -345,17 +339,12 @@ mod tests {
             "those that were not seen have ended"
         );
         // One of the small one's came later, or has gone.
-        assert_eq!(rounds.not_looked_at(looked, &all), 344);
+        assert_eq!(rounds.not_looked_at(looked, &seven), 344);
         rounds.begin_interval();
         assert_eq!(rounds.looks(), 0);
-        assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &all), 3);
-        // One that nothing is known of yet: this one.
-        let own = std::process::id();
-        rounds.round.push_back(own);
-        let more = rounds.not_looked_at([LARGE; 600].into_iter(), &all);
-        assert!(more > 3, "{more}");
-        let others = |tgid: u32, _| tgid != own;
-        rounds.processes.remove(&own);
-        assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &others), 3);
+        assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &seven), 3);
+        // One that nothing is known of yet: this one. PID 2 is the kernel's.
+        rounds.round.extend([std::process::id(), 2]);
+        assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &seven), 10);
     }
 }

@@ -1,9 +1,12 @@
 //! Whose losses are shown: the machine's pressure is everybody's, so all tasks are followed and chosen from here.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use host::task::comm_of;
+use host::clock::monotonic_ns;
+use host::task::{comm_of, threads_of};
 use session::cgroups;
 use session::glob::Glob;
 
@@ -63,6 +66,26 @@ impl Filter {
                 .is_none_or(|directory| cgroups::holds(directory, tid))
     }
 
+    /// Number of a process's user threads that it chooses, by what `/proc` says. Past that time, ns, each costs too many reads, and no
+    /// more is counted than the first.
+    pub(crate) fn count_of(&self, tgid: u32, until_ns: u64) -> u64 {
+        let is_in_time = || monotonic_ns() < until_ns;
+        let chooses = |tid: &u32| self.chooses(tgid, *tid);
+        if !is_in_time() {
+            return u64::from(chooses(&tgid));
+        }
+        if !self.tids.is_empty() {
+            let is_its = |tid: &&u32| Path::new(&format!("/proc/{tgid}/task/{tid}")).exists();
+            let chosen = self.tids.iter().filter(|tid| chooses(tid));
+            return chosen.filter(is_its).count() as u64;
+        }
+        if self.comm.is_none() && self.cgroup.is_none() {
+            return if chooses(&tgid) { number_of(tgid) } else { 0 };
+        }
+        let threads = threads_of(tgid).take_while(|_| is_in_time());
+        threads.filter(chooses).count() as u64
+    }
+
     pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {
         if let Some(many) = task.many {
             return many.is_wanted;
@@ -73,4 +96,11 @@ impl Filter {
                 .is_none_or(|wanted| wanted == task.is_kernel_thread)
             && (self.cgroup.is_none() || self.cgroup_ids.contains(&task.cgroup_id))
     }
+}
+
+/// A process's number of threads.
+fn number_of(tgid: u32) -> u64 {
+    let links = fs::metadata(format!("/proc/{tgid}/task")).map_or(0, |task| task.nlink());
+    // The directory itself has two.
+    links.saturating_sub(2)
 }

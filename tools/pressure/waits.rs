@@ -12,7 +12,7 @@ use host::waits::Reason;
 use profile::rank::Rank;
 
 use crate::pressure::calls::{self, Blocked};
-use crate::pressure::rounds::{Chooses, Rounds};
+use crate::pressure::rounds::{Chooses, Counts, Rounds};
 use crate::pressure::victims::Filter;
 
 /// Bytes of stack that are a frame deeper: less is two calls in one function.
@@ -108,11 +108,11 @@ impl Looks {
     /// they wait for be no lock.
     pub(crate) fn take(&mut self, filter: &Filter) -> Waits {
         let shows_still = filter.is_choice();
-        let chooses: Chooses<'_> = &|tgid, tid| filter.chooses(tgid, tid);
+        let counts: Counts<'_> = &|tgid, until_ns| filter.count_of(tgid, until_ns);
         let looked = self.threads.iter().filter(|(_, thread)| thread.looks > 0);
         let not_looked_at = self
             .rounds
-            .not_looked_at(looked.map(|((tgid, _), _)| *tgid), chooses);
+            .not_looked_at(looked.map(|((tgid, _), _)| *tgid), counts);
         let looks = self.rounds.looks();
         let mut sums: HashMap<(u32, Reason, bool), (f64, HashSet<u32>)> = HashMap::new();
         for ((tgid, tid), thread) in &self.threads {

@@ -141,3 +141,49 @@ fn a_thread_in_ever_new_places_takes_no_more_room() {
     let all: u64 = busy(&thread, false).iter().map(|(_, times)| times).sum();
     assert_eq!(all, 1000);
 }
+
+#[test]
+fn only_chosen_threads_are_said_to_be_missed() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let others: Vec<_> = (0..3)
+        .map(|_| {
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let tell = tell.clone();
+            let thread = std::thread::Builder::new().name("missed".into());
+            let thread = thread.spawn(move || {
+                // SAFETY: it takes nothing and cannot fail.
+                let tid = unsafe { libc::gettid() };
+                tell.send(tid.cast_unsigned()).expect("somebody listens");
+                stopped.recv().ok();
+            });
+            (stop, thread.expect("a thread"))
+        })
+        .collect();
+    let tids: Vec<u32> = told.iter().take(others.len()).collect();
+    let leader = std::process::id();
+    let missed = |filter: Filter| {
+        let mut looks = Looks::new();
+        looks.rounds.own_tgid = 0;
+        looks.rounds.round = [leader].into();
+        looks.take(&filter).not_looked_at
+    };
+    let of = |tids: &[u32]| Filter {
+        tids: tids.to_vec(),
+        ..Filter::default()
+    };
+    assert_eq!(missed(of(&[leader])), 1);
+    assert_eq!(missed(of(&tids[..2])), 2);
+    assert_eq!(missed(of(&[leader, tids[0]])), 2);
+    assert_eq!(missed(of(&[1])), 0);
+    let comm = Filter {
+        comm: Some("missed".parse().expect("a pattern")),
+        ..Filter::default()
+    };
+    assert_eq!(missed(comm), 3);
+    let all = Filter {
+        tgids: vec![leader],
+        ..Filter::default()
+    };
+    assert!(missed(all) >= 4);
+    drop(others);
+}

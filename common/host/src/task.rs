@@ -21,12 +21,17 @@ pub fn comm_of(tid: u32) -> Option<Arc<str>> {
 
 /// Every process that is visible.
 pub fn all_processes() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect()
+    ids_in("/proc").collect()
+}
+
+/// Every thread of a process; none, if it has gone.
+pub fn threads_of(tgid: u32) -> impl Iterator<Item = u32> {
+    ids_in(&format!("/proc/{tgid}/task"))
+}
+
+fn ids_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -40,5 +45,7 @@ mod tests {
         assert_eq!(&*comm_text(b"\xff\0"), "\u{fffd}");
         assert!(comm_of(std::process::id()).is_some());
         assert!(all_processes().contains(&std::process::id()));
+        assert!(threads_of(std::process::id()).any(|tid| tid == std::process::id()));
+        assert_eq!(threads_of(u32::MAX).count(), 0);
     }
 }
