@@ -8,10 +8,13 @@ static const struct {
 	/* S_IFMT >> 12; 0: an anonymous inode, and its name. */
 	__u8 mode;
 	const char *name;
-	/* A socket's family and type, the backlog that a listening one was given, whether a Unix socket and its peer have names. */
+	/* A socket's family and type, the backlog that a listening one was given, whether a Unix socket and its peer have names, and how many
+	 * sockets have its.
+	 */
 	__u16 family, type;
 	__u32 backlog;
 	bool is_named, has_named_peer;
+	int namesakes;
 	/* The file system of anonymous inodes. */
 	bool is_anonymous;
 	__u8 told;
@@ -33,8 +36,9 @@ static const struct {
 	{ .mode = 12, .family = AF_INET6, .type = 1, .backlog = 5, .told = 20 },
 	/* Every Unix socket has a backlog. */
 	{ .mode = 12, .family = AF_UNIX, .type = 1, .backlog = 10, .told = 12 },
-	{ .mode = 12, .family = AF_UNIX, .type = 5, .backlog = 10, .is_named = true, .told = 20 },
-	{ .mode = 12, .family = AF_UNIX, .type = 1, .backlog = 10, .is_named = true, .has_named_peer = true, .told = 12 },
+	{ .mode = 12, .family = AF_UNIX, .type = 5, .backlog = 10, .is_named = true, .namesakes = 1, .told = 20 },
+	{ .mode = 12, .family = AF_UNIX, .type = 1, .backlog = 10, .is_named = true, .has_named_peer = true, .namesakes = 1, .told = 12 },
+	{ .mode = 12, .family = AF_UNIX, .type = 1, .backlog = 10, .is_named = true, .has_named_peer = true, .namesakes = 2, .told = 20 },
 	{ .mode = 12, .family = AF_UNIX, .type = 1, .backlog = 10, .has_named_peer = true, .told = 12 },
 	{ .mode = 8, .is_anonymous = true, .name = "[eventfd]", .told = 16 },
 	{ .mode = 8, .name = "inotify", .told = 8 },
@@ -69,6 +73,7 @@ static void host_give(struct task_struct *task)
 	static struct fdtable tables[HOST_FILES];
 	static struct files_struct all[HOST_FILES];
 	__u32 at = host_file_of(task->pid);
+	static struct unix_address names[HOST_FILES];
 	struct unix_sock *named = &sockets[at];
 	struct sock *sock = &named->sk;
 
@@ -80,9 +85,10 @@ static void host_give(struct task_struct *task)
 	sock->__sk_common.skc_family = host_files[at].family;
 	sock->sk_type = host_files[at].type;
 	sock->sk_max_ack_backlog = host_files[at].backlog;
-	named->addr = host_files[at].is_named ? (void *)named : NULL;
+	names[at].refcnt.refs.counter = host_files[at].namesakes;
+	named->addr = host_files[at].is_named ? &names[at] : NULL;
 	named->peer = &peers[at].sk;
-	peers[at].addr = host_files[at].has_named_peer ? (void *)named : NULL;
+	peers[at].addr = host_files[at].has_named_peer ? &names[at] : NULL;
 	systems[at].s_magic = host_files[at].is_anonymous ? ANON_INODE_FS_MAGIC : 0xef53;
 	inodes[at].i_sb = &systems[at];
 	ends[at].sk = sock;

@@ -186,6 +186,18 @@ struct socket {
 	struct sock *sk;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
+struct unix_address {
+	refcount_t refcnt;
+};
+
 struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr;
@@ -253,10 +265,6 @@ struct vm_area_struct {
 	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
 
 struct signal_struct {
 	atomic_t live;

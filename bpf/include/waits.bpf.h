@@ -168,14 +168,15 @@ static __always_inline __u8 anonymous_type_of(struct file *file)
 	return 0;
 }
 
-/* accept(2) gave it the socket. A listening TCP socket's copies keep its backlog, which no other has. A listening Unix socket's have
- * its name; so may a client have one of its own, and then neither counts as accepted.
+/* accept(2) gave it the socket. A listening TCP socket's copies keep its backlog, which no other has. A listening Unix socket's share
+ * its name, counted by how many do: a client's own is its alone. Where only one copy is left, its client has to have none.
  */
 static __always_inline bool was_accepted(struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);
 	struct sock *sock = BPF_CORE_READ(socket, sk);
 	struct unix_sock *named = (void *)sock, *peer;
+	struct unix_address *name;
 
 	switch (BPF_CORE_READ(sock, __sk_common.skc_family)) {
 	case AF_INET:
@@ -184,8 +185,9 @@ static __always_inline bool was_accepted(struct file *file)
 	case AF_UNIX:
 		if (BPF_CORE_READ(sock, sk_type) == SOCK_DGRAM || !bpf_core_field_exists(named->addr))
 			return false;
+		name = BPF_CORE_READ(named, addr);
 		peer = (void *)BPF_CORE_READ(named, peer);
-		return BPF_CORE_READ(named, addr) && peer && !BPF_CORE_READ(peer, addr);
+		return name && peer && (BPF_CORE_READ(name, refcnt.refs.counter) > 1 || !BPF_CORE_READ(peer, addr));
 	default:
 		return false;
 	}

@@ -168,7 +168,7 @@ const SERVES: &str = include_str!("../workloads/locks/serves.c");
 #[test]
 fn a_server_is_idle_where_its_client_has_sent_nothing_and_not_in_its_database() {
     let _machine = Machine::alone();
-    for kind in ["tcp", "unix"] {
+    for kind in ["tcp", "unix", "unix-names"] {
         let (report, _) = traced("offcputime", "", locks(SERVES, "").start(kind));
         // Waits for a byte are all idle, or none is.
         let assert_idle = |comm: &str, is_in_handler: bool, is_idle: bool| {

@@ -69,7 +69,7 @@ static void connect_by(const char *kind)
 	struct sockaddr_in internet = { .sin_family = AF_INET, .sin_addr.s_addr = htobe32(INADDR_LOOPBACK) };
 	/* Without a name in a file system: the kernel makes one. */
 	struct sockaddr_un local = { .sun_family = AF_UNIX };
-	int is_local = !strcmp(kind, "unix");
+	int is_local = !strncmp(kind, "unix", 4);
 	struct sockaddr *address = is_local ? (void *)&local : (void *)&internet;
 	socklen_t length = is_local ? sizeof(local.sun_family) : sizeof(internet), all = sizeof(local);
 	int listening = socket(address->sa_family, SOCK_STREAM, 0);
@@ -78,6 +78,9 @@ static void connect_by(const char *kind)
 	    getsockname(listening, address, is_local ? &all : &length))
 		_exit(4);
 	to_server = socket(address->sa_family, SOCK_STREAM, 0);
+	/* A client with a name of its own, as syslog's and systemd's have. */
+	if (!strcmp(kind, "unix-names") && bind(to_server, (void *)&(struct sockaddr_un){ .sun_family = AF_UNIX }, sizeof(sa_family_t)))
+		_exit(7);
 	if (connect(to_server, address, is_local ? all : length))
 		_exit(5);
 	to_client = accept(listening, NULL, NULL);
