@@ -7,11 +7,17 @@ use bpf::biolatency::types::slow_io;
 use host::clock::wall_clock;
 use host::task::comm_text;
 use profile::escape::terminal;
+use profile::text::{self, WIDTH, columns, cut};
 use profile::units;
 use serde_json::json;
 
 use crate::biolatency::args::Args;
 use crate::biolatency::names::Names;
+
+/// Columns of names.
+const DISK: usize = 12;
+const OPERATION: usize = 12;
+const STATUS: usize = 40;
 
 /// Writes one request.
 pub(crate) fn write(
@@ -30,27 +36,30 @@ pub(crate) fn write(
 }
 
 fn write_line(names: &Names, disk: &str, io: &slow_io, out: &mut impl Write) -> Result<()> {
-    let comm = comm_text(&io.comm);
-    let submitter = if comm.is_empty() {
-        "-".into()
-    } else {
-        format!("{} {}", terminal(&comm), io.tid)
-    };
-    let status = match io.status {
-        0 => String::new(),
-        status => format!("  FAILED: {} error", terminal(&names.status(status))),
-    };
-    writeln!(
-        out,
-        "{} {:<8} queued {:>8} device {:>8} {:>8} {:<5} {submitter}{status}",
+    let begin = format!(
+        "{} {:<7} queued {:>7} device {:>7} {:>8} {:<5}",
         wall_clock(io.time_ns),
-        terminal(disk),
+        cut(&terminal(disk), DISK),
         units::duration(io.queued_ns),
         units::duration(io.device_ns),
         units::bytes(io.bytes.into()),
-        terminal(&names.op(io.opf)),
-    )?;
-    Ok(())
+        cut(&terminal(&names.op(io.opf)), OPERATION),
+    );
+    let comm = text::comm(&comm_text(&io.comm));
+    let tid = format!(" {}", io.tid);
+    let room = WIDTH.saturating_sub(columns(&begin) + 1 + columns(&tid));
+    write!(out, "{begin}")?;
+    match comm.as_str() {
+        "" => write!(out, " -")?,
+        // Less than this says nothing.
+        name if columns(name).min(4) > room => write!(out, "\n  {name}{tid}")?,
+        name => write!(out, " {}{tid}", cut(name, room))?,
+    }
+    if io.status != 0 {
+        let status = names.status(io.status);
+        write!(out, "\n  FAILED: {} error", cut(&terminal(&status), STATUS))?;
+    }
+    Ok(writeln!(out)?)
 }
 
 fn write_json(names: &Names, disk: &str, io: &slow_io, out: &mut impl Write) -> Result<()> {
@@ -77,6 +86,7 @@ fn write_json(names: &Names, disk: &str, io: &slow_io, out: &mut impl Write) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::narrow::{COMMS, LONG_NS, assert_narrow};
 
     #[test]
     fn a_line_fits_a_terminal_and_a_failure_shows() {
@@ -95,7 +105,7 @@ mod tests {
         };
         let text = line(&io);
         assert!(
-            text.contains("nvme0n1  queued  13.5 ms device   757 us  128 KiB"),
+            text.contains("nvme0n1 queued 13.5 ms device  757 us  128 KiB"),
             "{text}"
         );
         assert!(text.ends_with("fio 4194304\n"), "{text}");
@@ -103,5 +113,28 @@ mod tests {
         let text = line(&io);
         assert!(text.ends_with("FAILED: medium error\n"), "{text}");
         assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn no_line_is_too_long_whatever_the_names_are() {
+        for name in COMMS {
+            let mut comm = [0; 16];
+            let bytes = &name.as_bytes()[..name.len().min(15)];
+            comm[..bytes.len()].copy_from_slice(bytes);
+            for disk in ["vda", "nvme0n1", "nvme10n10p128", name] {
+                let io = slow_io {
+                    queued_ns: LONG_NS,
+                    device_ns: LONG_NS,
+                    bytes: u32::MAX,
+                    tid: 4_194_304,
+                    status: 7,
+                    comm,
+                    ..slow_io::default()
+                };
+                let mut out = Vec::new();
+                write_line(&Names::none(), disk, &io, &mut out).unwrap();
+                assert_narrow(&String::from_utf8(out).unwrap());
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ use loader::maps;
 use loader::section;
 use profile::losses::Losses;
 use profile::model::Task;
+use profile::text::{WIDTH, cut, sentence};
 use session::progress::State;
 use stacks::StackTable;
 
@@ -96,11 +97,12 @@ impl Estimates {
         } else {
             self.samples
         };
-        format!(
-            "estimated, looking {:.1}% of the time: all {what} {}",
-            100.0 * self.looked,
-            of.describe()
-        )
+        let looked = 100.0 * self.looked;
+        let parts = [
+            format!("estimated, looking {looked:.1}% of the time:"),
+            format!("all {} {}", cut(what, WIDTH / 2), of.describe()),
+        ];
+        sentence(&parts, "", WIDTH).join("\n")
     }
 }
 
@@ -222,4 +224,25 @@ pub(crate) fn totals(skel: &ProfileSkel<'_>) -> Result<Totals> {
         others: sum.others + cpu.others,
         samples: sum.samples + cpu.samples,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::narrow::{MANY, PATHS, assert_narrow};
+
+    #[test]
+    fn estimates_fit_a_terminal() {
+        let estimate = Estimate {
+            margin: MANY as f64,
+            ..Estimate::default()
+        };
+        let estimates = Estimates {
+            samples: estimate,
+            weight: estimate,
+            looked: 0.123,
+        };
+        assert_narrow(&estimates.describe("samples", false));
+        assert_narrow(&estimates.describe(PATHS[0], true));
+    }
 }

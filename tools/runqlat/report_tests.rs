@@ -1,6 +1,6 @@
 //! Reports, word for word.
 
-use budget::Estimates;
+use budget::{Estimate, Estimates};
 use clap::Parser;
 use hist::Histogram;
 use hist::harvest::Group;
@@ -200,6 +200,16 @@ fn no_line_is_too_long_whatever_the_names_are() {
         interval.open = open.collect();
         interval.quotas[0].path = path.into();
         interval.quotas[0].quota_ns = LONG_NS;
+        let estimate = Estimate {
+            total: 0.0,
+            margin: MANY as f64,
+            ..Estimate::default()
+        };
+        interval.estimates = Some(Estimates {
+            count: estimate,
+            time: estimate,
+            looked: 0.123,
+        });
         for options in ["", "-P", "-L", "-m", "-n", "--by-cgroup", "-p 7"] {
             assert_narrow(&text(options, &interval));
         }

@@ -7,7 +7,7 @@ use bpf::runqlat::types::slow_wait;
 use host::clock::wall_clock;
 use host::task::comm_text;
 use loader::arrivals::Arrivals;
-use profile::escape::terminal;
+use profile::text::{self, WIDTH, columns, cut};
 use profile::units;
 use serde_json::json;
 
@@ -40,35 +40,38 @@ fn cause(wait: &slow_wait) -> &'static str {
     }
 }
 
-/// The task that was on that CPU, if the wait was for the CPU. Nobody, as often as not: then the CPU took its time to wake up.
-fn behind(wait: &slow_wait) -> String {
+/// The name and ID of the task that was on that CPU, if the wait was for the CPU. Nobody, as often as not: then the CPU took its time to
+/// wake up.
+fn behind(wait: &slow_wait) -> (String, String) {
     if wait.without_quota != 0 {
-        return "CPU quota".into();
+        return ("CPU quota".into(), String::new());
     }
     if wait.prev_idle != 0 {
-        return "idle".into();
+        return ("idle".into(), String::new());
     }
-    format!(
-        "{} {}",
-        terminal(&comm_text(&wait.prev_comm)),
-        wait.prev_tid
-    )
+    let comm = text::comm(&comm_text(&wait.prev_comm));
+    (comm, format!(" {}", wait.prev_tid))
 }
 
 fn write_line(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
-    let comm = comm_text(&wait.comm);
-    writeln!(
-        out,
-        "{} cpu {:<3} {:<15} {:>7} {:<9} waited {:>8} behind {}",
+    let begin = format!(
+        "{} cpu {:<3} {:>7} {:<9}",
         wall_clock(wait.time_ns),
         wait.cpu,
-        terminal(&comm),
-        wait.tid,
-        cause(wait),
         units::duration(wait.wait_ns),
-        behind(wait),
-    )?;
-    Ok(())
+        cause(wait),
+    );
+    let (comm, tid) = (text::comm(&comm_text(&wait.comm)), wait.tid);
+    let (other, other_tid) = behind(wait);
+    // Names share what the line has left: each may have what the other one does not need.
+    let rest = format!("{begin}  {tid} behind {other_tid}");
+    let room = WIDTH.saturating_sub(columns(&rest));
+    let comm = cut(&comm, room.saturating_sub(columns(&other)).max(room / 2));
+    let other = cut(&other, room.saturating_sub(columns(&comm)));
+    Ok(writeln!(
+        out,
+        "{begin} {comm} {tid} behind {other}{other_tid}"
+    )?)
 }
 
 fn write_json(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
@@ -95,6 +98,7 @@ fn write_json(wait: &slow_wait, out: &mut impl Write) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::narrow::{COMMS, LONG_NS, assert_narrow};
 
     fn line(wait: &slow_wait) -> String {
         let mut out = Vec::new();
@@ -111,7 +115,10 @@ mod tests {
             ..slow_wait::default()
         };
         let idle = line(&wait);
-        assert!(idle.ends_with("waited  12.3 ms behind idle\n"), "{idle}");
+        assert!(
+            idle.contains(" 12.3 ms woken ") && idle.ends_with(" behind idle\n"),
+            "{idle}"
+        );
         let mut out = Vec::new();
         write_json(&wait, &mut out).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
@@ -123,5 +130,28 @@ mod tests {
         wait.without_quota = 1;
         let quota = line(&wait);
         assert!(quota.ends_with(" behind CPU quota\n"), "{quota}");
+    }
+
+    #[test]
+    fn a_line_fits_a_terminal() {
+        for name in COMMS {
+            let mut comm = [0; 16];
+            let name = &name.as_bytes()[..name.len().min(15)];
+            comm[..name.len()].copy_from_slice(name);
+            for (prev_idle, without_quota) in [(0, 0), (1, 0), (0, 1)] {
+                assert_narrow(&line(&slow_wait {
+                    wait_ns: LONG_NS,
+                    cpu: 8_191,
+                    comm,
+                    prev_comm: comm,
+                    tid: 4_194_304,
+                    prev_tid: 4_194_303,
+                    cause: PREEMPTED,
+                    prev_idle,
+                    without_quota,
+                    ..slow_wait::default()
+                }));
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Events out of windows: how many there were in all, how long they took, and how sure that is.
 
+use profile::text::{WIDTH, sentence};
 use serde_json::{Value, json};
 
 use crate::looked::Looked;
@@ -58,17 +59,20 @@ impl Tally {
 }
 
 impl Estimates {
-    /// The line below a report. `what`: the events, in the plural.
+    /// The line or two below a report. `what`: the events, in the plural.
     pub fn describe(&self, what: &str) -> String {
         if self.looked == 0.0 {
             return format!("not looked at: {what} are not known (--max-overhead)");
         }
-        format!(
-            "estimated, looking {:.1}% of the time: number of {what} {}, their time {}",
-            100.0 * self.looked,
-            self.count.describe(),
-            self.time.describe(),
-        )
+        let looked = 100.0 * self.looked;
+        let parts = [
+            format!(
+                "estimated, looking {looked:.1}% of the time: number of {what} {}",
+                self.count.describe()
+            ),
+            format!("their time {}", self.time.describe()),
+        ];
+        sentence(&parts, ",", WIDTH).join("\n")
     }
 
     /// For JSON.
@@ -106,7 +110,7 @@ mod tests {
         assert!(estimates.time.margin.is_infinite());
         assert_eq!(
             estimates.describe("waits"),
-            "estimated, looking 10.0% of the time: number of waits at most 29, their time \u{b1}? (nothing seen)"
+            "estimated, looking 10.0% of the time: number of waits at most 29,\n  their time \u{b1}? (nothing seen)"
         );
     }
 }

@@ -7,6 +7,7 @@ use host::waits::flags;
 use profile::escape::terminal;
 use profile::model::StackEnd;
 use profile::style::Style;
+use profile::text::{WIDTH, comm, cut, fit, sentence};
 use profile::units;
 
 use super::lock::{Holder, Wait, Waited};
@@ -19,6 +20,9 @@ use super::verdict::{Deadlock, Kind, Root, Tree, Verdict};
 const NAMED: usize = 8;
 /// Waits for waiters for waiters, down to here; a chain in a tree has an end, but it may be long.
 const DEEPEST: usize = 32;
+/// Columns of a lock's name, and of the deepest indentation.
+const NAME: usize = 48;
+const INDENT: usize = 24;
 
 /// How to write.
 pub(crate) struct Options {
@@ -66,11 +70,7 @@ pub(crate) fn write(
 
 /// `worker (PID 12, TID 13)`
 pub(crate) fn label(thread: &Thread) -> String {
-    let (comm, tgid, tid) = (
-        terminal(&thread.task.comm),
-        thread.task.tgid,
-        thread.task.tid,
-    );
+    let (comm, tgid, tid) = (comm(&thread.task.comm), thread.task.tgid, thread.task.tid);
     if tgid == tid {
         format!("{comm} (PID {tgid})")
     } else {
@@ -87,7 +87,7 @@ pub(crate) fn activity(thread: &Thread, stack: Option<&Stack>) -> String {
         Phase::Asleep => {
             let place = stack
                 .and_then(|stack| stack.kernel.last())
-                .map(|leaf| format!(", in {}", terminal(&leaf.name)))
+                .map(|leaf| format!(", in {}", cut(&terminal(&leaf.name), NAME)))
                 .unwrap_or_default();
             format!("asleep ({}{place})", thread.wait.reason())
         }
@@ -100,13 +100,29 @@ pub(crate) fn lock(wait: &Wait) -> String {
     match wait.name.as_str() {
         "" => kind.into(),
         _ if wait.kind.is_join() => kind.into(),
-        name => format!("{kind} {}", terminal(name)),
+        name => format!("{kind} {}", fit(&terminal(name), NAME)),
     }
 }
 
 impl<W: Write> Writer<'_, W> {
     fn thread(&self, index: usize) -> &Thread {
         &self.snapshot.threads.all[index]
+    }
+
+    /// Writes a sentence in lines that a terminal holds; it may begin with a word that stands out.
+    fn say(&mut self, indent: usize, word: &str, rest: &str) -> io::Result<()> {
+        let indent = indent.min(INDENT);
+        let text = format!("{word}{rest}");
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        for (at, line) in sentence(&words, "", WIDTH - indent).iter().enumerate() {
+            let head = if at == 0 { word } else { "" };
+            let tail = line.strip_prefix(head).unwrap_or(line);
+            match head {
+                "" => writeln!(self.out, "{:indent$}{tail}", "")?,
+                _ => writeln!(self.out, "{:indent$}{}{tail}", "", self.style.bold(head))?,
+            }
+        }
+        Ok(())
     }
 
     fn label(&self, index: usize) -> String {
@@ -134,15 +150,12 @@ impl<W: Write> Writer<'_, W> {
             n => writeln!(self.out, "{} wait for locks", units::count(n))?,
         }
         if events > 0 {
-            writeln!(
-                self.out,
-                "{} for an event (a condition, a semaphore, work) and not for a lock",
-                if events == 1 {
-                    "1 thread waits".into()
-                } else {
-                    format!("{} threads wait", units::count(events))
-                }
-            )?;
+            let who = match events {
+                1 => "1 thread waits".into(),
+                n => format!("{} threads wait", units::count(n)),
+            };
+            let what = "for an event (a condition, a semaphore, work) and not for a lock";
+            self.say(0, "", &format!("{who} {what}"))?;
         }
         if self.snapshot.passing > 0 {
             let passing = units::counted(self.snapshot.passing, "waits for locks");
@@ -174,14 +187,15 @@ impl<W: Write> Writer<'_, W> {
             (true, true) => "DEADLOCK until a time-out",
             (false, _) => "PERHAPS A DEADLOCK",
         };
-        writeln!(self.out, "\n{}: {what}", self.style.bold(word))?;
+        writeln!(self.out)?;
+        self.say(0, word, &format!(": {what}"))?;
         for &member in members {
             let line = self.wait_line(member);
-            writeln!(self.out, "  {line}")?;
+            self.say(2, "", &line)?;
         }
         if !deadlock.behind.is_empty() {
             let names = self.names(&deadlock.behind);
-            writeln!(self.out, "  behind them: {names}")?;
+            self.say(2, "", &format!("behind them: {names}"))?;
         }
         for &member in members {
             self.stack(member)?;
@@ -245,7 +259,8 @@ impl<W: Write> Writer<'_, W> {
                 format!("{}, {holder}", lock(wait))
             }
         };
-        writeln!(self.out, "\n{} behind {root}", self.style.bold(behind))?;
+        writeln!(self.out)?;
+        self.say(0, &behind, &format!(" behind {root}"))?;
         self.level(&tree.direct, 1)?;
         if stacks {
             if let Root::Thread(thread) = tree.root {
@@ -272,9 +287,9 @@ impl<W: Write> Writer<'_, W> {
                 .or_default()
                 .push(wait.waiter);
         }
-        let indent = "  ".repeat(depth);
         for (lock, waiters) in locks {
-            writeln!(self.out, "{indent}{lock}: {}", self.names(&waiters))?;
+            let names = self.names(&waiters);
+            self.say(2 * depth, "", &format!("{lock}: {names}"))?;
             for waiter in waiters.into_iter().take(NAMED) {
                 let next = self.verdict.waiters.get(&waiter).cloned();
                 let next: Vec<usize> = next
@@ -284,7 +299,8 @@ impl<W: Write> Writer<'_, W> {
                     .collect();
                 if !next.is_empty() && depth < DEEPEST {
                     let count = units::counted(next.len() as u64, "threads");
-                    writeln!(self.out, "{indent}  {count} behind {}", self.label(waiter))?;
+                    let label = self.label(waiter);
+                    self.say(2 * depth + 2, "", &format!("{count} behind {label}"))?;
                     self.level(&next, depth + 2)?;
                 }
             }
@@ -299,11 +315,11 @@ impl<W: Write> Writer<'_, W> {
             return writeln!(self.out, "    (not asleep: no stack)");
         };
         for frame in stack.kernel.iter().rev() {
-            let name = format!("{} [k]", terminal(&frame.name));
+            let name = format!("{} [k]", cut(&terminal(&frame.name), WIDTH - 8));
             writeln!(self.out, "    {}", self.style.dim(name))?;
         }
         for frame in stack.user.iter().rev() {
-            writeln!(self.out, "    {}", terminal(&frame.name))?;
+            writeln!(self.out, "    {}", cut(&terminal(&frame.name), WIDTH - 4))?;
         }
         match stack.user_end {
             None | Some(StackEnd::Root) => Ok(()),
@@ -319,3 +335,7 @@ pub(crate) fn wanted_waiters(snapshot: &Snapshot, kind: impl Fn(Waited) -> bool)
         .filter(|wait| kind(wait.kind) && snapshot.threads.all[wait.waiter].wanted)
         .count() as u64
 }
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

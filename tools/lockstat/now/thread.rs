@@ -93,6 +93,19 @@ impl Thread {
             && earlier.is_asleep()
     }
 
+    /// One of which no more is known.
+    #[cfg(test)]
+    pub(crate) fn made_up(comm: &str) -> Self {
+        let mut thread = Self::decode(&now_thread::default(), Vec::new());
+        thread.task = Task {
+            comm: comm.into(),
+            tgid: 4_194_304,
+            tid: 4_194_303,
+        };
+        thread.wanted = true;
+        thread
+    }
+
     fn decode(raw: &now_thread, kernel_stack: Vec<u64>) -> Self {
         Self {
             task: Task {
