@@ -119,7 +119,7 @@ impl<'a> Runqlat<'a> {
     pub fn harvest(&mut self, window: Edges) -> Result<Interval> {
         let sums = std::mem::take(&mut self.sums);
         let mut interval = sums.interval((&self.skel, &self.counters), window)?;
-        interval.quotas = self.quotas.used_up(&self.skel)?;
+        (interval.quotas, interval.has_nameless_quota) = self.quotas.used_up(&self.skel)?;
         Ok(interval)
     }
 

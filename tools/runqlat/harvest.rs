@@ -73,6 +73,8 @@ pub struct Interval {
     pub without_quota: WithoutQuota,
     /// Groups of those asked for whose CPU quota was used up.
     pub quotas: Vec<UsedUp>,
+    /// A quota was used up whose group has no name here.
+    pub has_nameless_quota: bool,
     /// Longest first.
     pub open: Vec<OpenWait>,
     /// Since the start of the run.

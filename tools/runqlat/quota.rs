@@ -37,10 +37,13 @@ impl Quotas {
         Ok(spent.collect())
     }
 
-    /// Those that were used up since the last look.
-    pub(crate) fn used_up(&mut self, skel: &RunqlatSkel<'_>) -> Result<Vec<UsedUp>> {
+    /// Those that were used up since the last look, and whether one more was, whose group has no name here.
+    pub(crate) fn used_up(&mut self, skel: &RunqlatSkel<'_>) -> Result<(Vec<UsedUp>, bool)> {
         let spent = self.look(skel)?;
-        Ok(self.names.used_up(spent))
+        let groups = spent.iter().filter(|(_, spent)| spent.used_up > 0).count();
+        let named = self.names.used_up(spent);
+        let has_nameless = named.len() < groups;
+        Ok((named, has_nameless))
     }
 }
 
@@ -76,10 +79,12 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
         false => "some waits are",
     };
     let Some(quota) = interval.quotas.first() else {
-        writeln!(
-            out,
-            "{who} for want of CPU quota of a group whose name is not known:"
-        )?;
+        // The kernel counts what is used up when a period ends: in a short interval, none may have.
+        let whose = match interval.has_nameless_quota {
+            true => " of a group whose name is not known",
+            false => "",
+        };
+        writeln!(out, "{who} for want of CPU quota{whose}:")?;
         let waits = units::counted(without.waits, "waits");
         return Ok(writeln!(
             out,

@@ -88,6 +88,10 @@ fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
 fn a_quota_whose_group_cannot_be_seen_is_said_to_be_one() {
     let mut interval = interval(400 * MS);
     interval.quotas.clear();
+    let unseen = text("-p 7", &interval);
+    let head = "threads waited for want of CPU quota:\n  5 waits, 400 ms of thread time\n";
+    assert!(unseen.starts_with(head), "{unseen}");
+    interval.has_nameless_quota = true;
     let found = text("-p 7", &interval);
     let head = "threads waited for want of CPU quota of a group whose name is not known:
   5 waits, 400 ms of thread time

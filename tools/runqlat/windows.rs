@@ -94,6 +94,7 @@ impl Sums {
             culprits,
             without_quota,
             quotas: Vec::new(),
+            has_nameless_quota: false,
             open: harvest::open_waits(skel)?,
             under_way_at_start: harvest::totals(skel)?.under_way_at_start,
             losses: harvest::losses(skel, counters)?,
