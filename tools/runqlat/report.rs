@@ -16,7 +16,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, comm, cut};
+use profile::text::{WIDTH, comm, cut, round_percent};
 use profile::units;
 use serde_json::{Value, json};
 use session::cgroups;
@@ -121,9 +121,17 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     };
     let mut table = Table::new([
         Column::right("TIME", 10),
+        Column::right("SHARE", 6),
         Column::right("WAITS", 9),
         Column::left(title, 0),
     ]);
+    // Time of waits that found no room in the tables is not in the sum.
+    let sum_ns: u64 = interval
+        .waits
+        .iter()
+        .map(|waits| waits.histogram.sum())
+        .sum();
+    let share = |caused_ns: u64| round_percent(caused_ns.min(sum_ns), sum_ns);
     for culprit in interval.culprits.iter().take(TOP_CULPRITS) {
         let comm = comm(&culprit.comm);
         let who = match (culprit.tid, culprit.tgid) {
@@ -132,13 +140,15 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
             (tid, tgid) => format!("{comm} (pid {tgid}, tid {tid})"),
         };
         let time = units::duration(culprit.caused_ns);
-        table.row([time, units::count(culprit.waits), who]);
+        let waits = units::count(culprit.waits);
+        table.row([time, share(culprit.caused_ns), waits, who]);
     }
     let rest = interval.culprits.get(TOP_CULPRITS..).unwrap_or_default();
     if !rest.is_empty() {
-        let time = units::duration(rest.iter().map(|culprit| culprit.caused_ns).sum());
+        let caused_ns = rest.iter().map(|culprit| culprit.caused_ns).sum();
         let waits = units::count(rest.iter().map(|culprit| culprit.waits).sum());
-        table.row([time, waits, format!("{} more tasks", rest.len())]);
+        let who = format!("{} more tasks", rest.len());
+        table.row([units::duration(caused_ns), share(caused_ns), waits, who]);
     }
     writeln!(out)?;
     Ok(table.write(usize::MAX, Style::Plain, out)?)

@@ -67,7 +67,7 @@ fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
 10 waits for a CPU in 1.00 s, 800 ms of thread time; p50 80.0 ms p99 80.0 ms
      usecs ";
     assert!(found.starts_with(head), "{found}");
-    let titles = "      TIME     WAITS  RAN MEANWHILE\n";
+    let titles = "      TIME  SHARE     WAITS  RAN MEANWHILE\n";
     assert!(found.contains(titles), "{found}");
     let next = "profile -p 7 10   # what uses up the quota\n";
     assert!(found.contains(next), "{found}");
@@ -76,7 +76,8 @@ fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
     assert!(named.contains(next), "{named}");
     let other = text("", &interval(320 * MS));
     assert!(other.starts_with("some waits are for want of CPU quota of /cg/pod:\n"));
-    let titles = "      TIME     WAITS  WAITED BEHIND\n";
+    let titles =
+        "      TIME  SHARE     WAITS  WAITED BEHIND\n    700 ms    88%         9  neighbour ";
     assert!(other.contains(titles), "{other}");
     assert!(other.contains(";\n  88% behind neighbour "), "{other}");
     assert!(other.contains("# what neighbour runs\n"), "{other}");
