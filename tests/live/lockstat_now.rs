@@ -272,7 +272,9 @@ fn a_rust_program_of_which_every_thread_waits_is_dead_though_no_lock_names_a_hol
     assert_eq!(deadlock["kind"], "process", "{report}");
     // Both, and the one that joins them.
     assert_eq!(ids(deadlock, "threads").len(), 3);
+    // Sentences go on in the next line.
     let text = told(workload.pid());
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let why = "wait for locks, and no thread is left that could release one";
     assert!(text.contains(why), "{text}");
     assert!(text.contains("whose holder is not recorded"), "{text}");
