@@ -20,9 +20,11 @@ struct call_arguments {
 
 /* System calls whose numbers differ; compat calls are those of i386 programs. */
 #define SYSCALL_EXIT 60
+#define SYSCALL_KILL 62
 #define SYSCALL_FUTEX 202
 #define SYSCALL_RESTART 219
 #define SYSCALL_EXIT_GROUP 231
+#define SYSCALL_TGKILL 234
 #define SYSCALL_COMPAT_EXIT_GROUP 252
 
 /* thread_info.flags: TIF_SIGPENDING, and since 8ba62d37949e (5.11) TIF_NOTIFY_SIGNAL. */
@@ -185,6 +187,8 @@ static __always_inline void compat_arguments(const struct pt_regs *regs, struct 
 #define SYSCALL_FUTEX 98
 #define SYSCALL_RESTART 128
 #define SYSCALL_EXIT_GROUP 94
+#define SYSCALL_KILL 129
+#define SYSCALL_TGKILL 131
 #define SYSCALL_COMPAT_EXIT_GROUP 248
 
 /* thread_info.flags: TIF_SIGPENDING, TIF_NOTIFY_SIGNAL. */

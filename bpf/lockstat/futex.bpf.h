@@ -11,6 +11,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "backend_waits.bpf.h"
 #include "futex_open.bpf.h"
 #include "futex_waits.bpf.h"
 #include "maps.bpf.h"
@@ -44,7 +45,7 @@ static __always_inline void call_returned(long ret)
 	if (is_futex_requeue(&call))
 		note_requeue(&call, task, ret);
 	else if (member && is_futex_wait(&call))
-		futex_raced(&member->futex, &call, task, ret);
+		futex_raced(&member->futex, &call, task, ret, event_of(&member->backend, task));
 	else if (member && ret != -ERESTART_RESTARTBLOCK)
 		/* It had been taken up again, and is over. */
 		member->futex.restarts = 0;

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "backend_state.bpf.h"
 #include "futex_state.bpf.h"
 #include "maps.bpf.h"
 #include "stacks.bpf.h"
@@ -45,6 +46,10 @@ static __always_inline void identify_futex(struct futex_wait *futex, struct task
 {
 	struct lock_id *lock = &futex->wait.lock;
 
+	if (futex->event) {
+		identify_event(lock, futex->event, futex->server);
+		return;
+	}
 	__builtin_memset(lock, 0, sizeof(*lock));
 	lock->address = futex->call.address;
 	lock->object = is_parked(&futex->call) ? futex->wait.user_stack : 0;
@@ -74,6 +79,9 @@ static __always_inline void describe_lock(struct futex_wait *futex, struct task_
 	struct futex_lock *known = bpf_map_lookup_elem(&futex_locks, &futex->wait.lock), first = {};
 	long error;
 
+	/* User space knows the event. */
+	if (futex->event)
+		return;
 	if (known) {
 		if (futex->evidence.place && !known->evidence.place)
 			known->evidence = futex->evidence;

@@ -21,15 +21,16 @@ struct open_futex {
 /* The iterator's output has no map that would name its type. */
 const struct open_futex *unused_open_futex __attribute__((unused));
 
-static __always_inline void hand_over_registers(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
+static __always_inline void hand_over_registers(const struct lock_wait *wait, const struct outer_wait *outer, struct task_struct *task,
+						struct seq_file *seq)
 {
 	const struct pt_regs *regs = user_regs_of(task);
 	struct open_futex open = {
-		.lock = futex->wait.lock,
+		.lock = wait->lock,
 		.ip = saved_ip(regs),
 		.sp = saved_sp(regs),
 		.bp = saved_fp(regs),
-		.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns, saved_sp(regs)),
+		.outer_sp = outer_sp(outer, wait->begin_ns, saved_sp(regs)),
 		.tgid = tgid_of(targets.pid_namespace, task),
 		.tid = tid_of(targets.pid_namespace, task),
 	};
@@ -48,7 +49,7 @@ static __always_inline void count_open_futex_wait(struct futex_wait *futex, stru
 	identify_futex(futex, task);
 	describe_here(futex, task);
 	count_open_wait(&futex->wait, task);
-	hand_over_registers(futex, task, seq);
+	hand_over_registers(&futex->wait, &futex->outer, task, seq);
 }
 
 #endif

@@ -59,6 +59,9 @@ struct futex_wait {
 	/* Time on run queues by then. */
 	__u64 queued_before_ns;
 	struct outer_wait outer;
+	/* A PostgreSQL process's wait event, and its server: backend_state.bpf.h; 0: none. */
+	__u32 event;
+	__u32 server;
 	/* Voluntary switches that were seen, by the kernel's count. */
 	__u64 switches_seen;
 	__u8 phase;

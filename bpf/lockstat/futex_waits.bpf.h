@@ -103,6 +103,7 @@ static __always_inline void futex_entered(struct futex_wait *futex, struct task_
 	if (!is_pi_wait(&call))
 		return;
 	futex->call = call;
+	futex->event = 0;
 	begin_futex_wait(futex, now);
 	futex->phase = FUTEX_RUNNING;
 	futex->wait.is_spinning = 1;
@@ -123,8 +124,9 @@ static __always_inline void end_spinning(struct futex_wait *futex, struct task_s
 		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
 
-/* The thread leaves its CPU. */
-static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state)
+/* The thread leaves its CPU; `event`: what a PostgreSQL process sleeps for. */
+static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state,
+					       __u32 event)
 {
 	bool runnable = stays_runnable(task, preempt, state);
 	__u64 now;
@@ -136,7 +138,8 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 		return;
 	now = bpf_ktime_get_ns();
 	if (futex->phase == FUTEX_IDLE && !waits_on_futex(futex, task, true)) {
-		outer_wait_begins(&futex->outer, task, now);
+		if (!event || is_idle_event(event))
+			outer_wait_begins(&futex->outer, task, now);
 		return;
 	}
 	if (window_end_ns && now >= window_end_ns)
@@ -148,6 +151,7 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 		futex->runnable_ns = now;
 		return;
 	}
+	futex->event = event;
 	begin_futex_wait(futex, now);
 	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_calls)
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
@@ -256,7 +260,7 @@ static __always_inline void describe_here(struct futex_wait *futex, struct task_
 
 /* A call that returned without sleeping, as far as was seen. */
 static __always_inline void futex_raced(struct futex_wait *futex, const struct futex_call *call, struct task_struct *task,
-					long ret)
+					long ret, __u32 event)
 {
 	__u64 now = bpf_ktime_get_ns(), switches = BPF_CORE_READ(task, nvcsw);
 	bool slept = switches != futex->switches_seen;
@@ -275,6 +279,7 @@ static __always_inline void futex_raced(struct futex_wait *futex, const struct f
 	if (ret != -EAGAIN && ret != -ETIMEDOUT && (ret < 0 || is_pi_wait(&futex->call)))
 		return;
 	note_woken_entry(task, &futex->call, ret);
+	futex->event = event;
 	begin_futex_wait(futex, now);
 	futex->phase = FUTEX_IDLE;
 	identify_futex(futex, task);
@@ -368,7 +373,7 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 }
 
 /* A task that is found by the iterator may have been waiting for long. */
-static __always_inline void futex_found(struct futex_wait *futex, struct task_struct *task)
+static __always_inline void futex_found(struct futex_wait *futex, struct task_struct *task, __u32 event)
 {
 	__u64 preempted = BPF_CORE_READ(task, nivcsw);
 
@@ -381,6 +386,7 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 		outer_wait_begins(&futex->outer, task, bpf_ktime_get_ns());
 		return;
 	}
+	futex->event = event;
 	begin_futex_wait(futex, bpf_ktime_get_ns());
 	/* The word itself is the waiter's to read. */
 	futex->evidence.value = futex->call.value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* lockstat: which locks make threads wait, for how long, and who holds them.
  *
- * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h. Nothing runs for a lock that is free. Switches and wakeups, which
+ * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h; PostgreSQL's: backend_waits.bpf.h. Nothing runs for a lock that is free. Switches and wakeups, which
  * tell when a waiter was released and when it ran again, are seen of all threads, and cost a look at what it waits for.
  */
 #include "vmlinux.h"
@@ -12,6 +12,7 @@
 #include "lock_history.bpf.h"
 #include "lock_counts.bpf.h"
 #include "futex_state.bpf.h"
+#include "backend_state.bpf.h"
 
 enum kernel_lock_class {
 	KERNEL_SEMAPHORE = 0,
@@ -45,6 +46,7 @@ struct kernel_waits {
 struct member {
 	struct kernel_waits kernel;
 	struct futex_wait futex;
+	struct backend backend;
 	struct lock_history past;
 };
 
@@ -73,11 +75,21 @@ const volatile struct lockstat_config config = {};
 
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
+	__u32 event;
+
 	/* It has not begun to wait for anything: an end without a beginning is one that we have missed. */
 	if (origin == MEMBER_FORKED)
 		member->kernel.events = 1;
-	if (config.futexes)
-		futex_found(&member->futex, task);
+	if (!config.futexes)
+		return;
+	event = backend_found(&member->backend, task);
+	member->futex.server = member->backend.server;
+	/* Its parent's memory says nothing of a process that has just been made. */
+	if (origin != MEMBER_FOUND)
+		event = 0;
+	futex_found(&member->futex, task, event);
+	if (event && member->futex.phase == FUTEX_IDLE && !is_on_cpu(task) && !is_queued(task))
+		begin_backend_wait(&member->backend, event, bpf_ktime_get_ns());
 }
 
 static __always_inline void member_left(struct member *member, struct task_struct *task)
@@ -87,21 +99,30 @@ static __always_inline void member_left(struct member *member, struct task_struc
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
 	struct member *member;
+	bool runnable;
+	__u32 event;
 
 	if (!prev->pid)
 		idle_leaves(prev);
 	member = member_of(prev);
 	if (member) {
 		drop_stale_spins(&member->kernel);
-		kernel_waiter_leaves(&member->kernel, stays_runnable(prev, preempt, state));
-		if (config.futexes)
-			futex_switched_out(&member->futex, prev, preempt, state);
+		runnable = stays_runnable(prev, preempt, state);
+		kernel_waiter_leaves(&member->kernel, runnable);
+		if (config.futexes) {
+			event = runnable ? 0 : event_of(&member->backend, prev);
+			futex_switched_out(&member->futex, prev, preempt, state, event);
+			backend_leaves(&member->backend, prev, event,
+				       member->futex.phase != FUTEX_IDLE || member->kernel.depth);
+		}
 	}
 	member = member_of(next);
 	if (member) {
 		kernel_waiter_runs(&member->kernel);
-		if (config.futexes)
+		if (config.futexes) {
 			futex_switched_in(&member->futex, next);
+			backend_runs(&member->backend, next);
+		}
 	}
 }
 
@@ -115,8 +136,10 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (!member)
 		return 0;
 	kernel_waiter_woken(ctx, &member->kernel);
-	if (config.futexes)
+	if (config.futexes) {
 		futex_woken(ctx, &member->futex, &config.releasers);
+		backend_woken(ctx, &member->backend);
+	}
 	return 0;
 }
 
@@ -140,8 +163,10 @@ int close_waits(struct bpf_iter__task *ctx)
 		return 0;
 	count_open_run_queue(&member->kernel);
 	count_open_kernel_waits(&member->kernel, task);
-	if (config.futexes)
+	if (config.futexes) {
 		count_open_futex_wait(&member->futex, task, ctx->meta->seq);
+		count_open_backend_wait(member, task, ctx->meta->seq);
+	}
 	return 0;
 }
 

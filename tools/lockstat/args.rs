@@ -18,6 +18,7 @@ use session::{Asked, Options};
 use stacks::unwind::Method;
 
 use crate::lockstat::futex::{Class, Rules};
+use crate::lockstat::postgres;
 use crate::lockstat::row::Side;
 
 const EXAMPLES: &str = "\
@@ -85,7 +86,7 @@ pub(crate) struct Args {
         value_delimiter = ',',
         conflicts_with = "kernel",
         help_heading = "Locks",
-        help = "Also threads that wait for work, in these classes: cond, sem, join, barrier, park, unknown, or all"
+        help = "Also threads that wait for work, in these classes: cond, sem, join, barrier, park, unknown, of PostgreSQL client, activity, timeout, or all"
     )]
     pub(crate) class: Vec<ExtraClass>,
 
@@ -179,6 +180,9 @@ pub(crate) enum ExtraClass {
     Barrier,
     Park,
     Unknown,
+    Client,
+    Activity,
+    Timeout,
     All,
 }
 
@@ -191,7 +195,23 @@ impl ExtraClass {
             Self::Barrier => class == Class::Barrier,
             Self::Park => class == Class::Park,
             Self::Unknown => class == Class::Unknown,
+            Self::Client | Self::Activity | Self::Timeout => false,
             Self::All => true,
+        }
+    }
+
+    /// Classes of PostgreSQL's waits for work.
+    fn of_servers(self) -> &'static [postgres::Class] {
+        match self {
+            Self::Client => &[postgres::Class::Client],
+            Self::Activity => &[postgres::Class::Activity],
+            Self::Timeout => &[postgres::Class::Timeout],
+            Self::All => &[
+                postgres::Class::Client,
+                postgres::Class::Activity,
+                postgres::Class::Timeout,
+            ],
+            _ => &[],
         }
     }
 }
@@ -242,6 +262,12 @@ impl Args {
     pub(crate) fn classes(&self) -> Vec<Class> {
         let asked = |class: &Class| self.class.iter().any(|extra| extra.includes(*class));
         Class::FAMILIES.into_iter().filter(asked).collect()
+    }
+
+    /// The same of PostgreSQL's waits.
+    pub(crate) fn server_classes(&self) -> Vec<postgres::Class> {
+        let asked = self.class.iter().flat_map(|extra| extra.of_servers());
+        asked.copied().collect()
     }
 
     /// The user's, then ours.

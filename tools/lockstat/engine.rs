@@ -26,6 +26,7 @@ use crate::lockstat::args::Args;
 use crate::lockstat::harvest::{Ended, Harvest};
 use crate::lockstat::losses::Ledger;
 use crate::lockstat::names::Names;
+use crate::lockstat::postgres::Servers;
 use crate::lockstat::report::Interval;
 use crate::lockstat::row::Side;
 use crate::lockstat::setup::{self, FutexHooks};
@@ -70,6 +71,15 @@ impl Tool for Args {
         }
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.targets.fill(tgids, tids)?;
+        let mut names = Names {
+            classes: self.classes(),
+            server_classes: self.server_classes(),
+            rules: self.rules(),
+            ..Names::default()
+        };
+        if self.traces(Side::User) {
+            names.servers = Servers::find(&skel, &mut names.places)?;
+        }
         iterate::run(skel.links.seed_members.as_ref())?;
         iterate::run(skel.links.close_waits.as_ref())?;
         if self.traces(Side::User) {
@@ -80,11 +90,7 @@ impl Tool for Args {
             counters: Counters::new(skel.object(), &losses::LOSSES, &[])?,
             skel,
             stacks,
-            names: Names {
-                classes: self.classes(),
-                rules: self.rules(),
-                ..Names::default()
-            },
+            names,
             futexes,
             reseeding: Reseeding::default(),
             meter: setup.meter,

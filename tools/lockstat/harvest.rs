@@ -23,6 +23,7 @@ use crate::lockstat::chains::{self, Chain, Labels};
 use crate::lockstat::kernel;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
+use crate::lockstat::postgres;
 use crate::lockstat::row::{For, Holder, HolderKind, Identity, LockName, LockRow, Waiter};
 use crate::lockstat::user::{self, LeftOut};
 
@@ -65,9 +66,16 @@ impl Harvest {
         user::add_open_stacks(&mut rows, &ended.open, stacks, ended.window_ns.end)?;
         let window_ns = ended.window_ns.end.saturating_sub(ended.window_ns.start);
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
+        let of_servers = postgres::take(&mut rows);
         let mut labels = Labels::new();
         chains::label_kernel(&rows, &mut labels);
-        let left_out = user::name(&mut rows, skel, stacks, names, &mut labels, window_ns)?;
+        let mut left_out = user::name(&mut rows, skel, stacks, names, &mut labels, window_ns)?;
+        let asked = &names.server_classes;
+        let (of_servers, idle) = postgres::name(of_servers, &names.servers, asked, stacks);
+        chains::label_servers(&of_servers, &mut labels);
+        rows.extend(of_servers);
+        left_out.extend(idle);
+        left_out.rank_by_key(|sum| Reverse((sum.total_ns, sum.class)));
         let chains = names.chains.take(skel, ended.half, labels)?;
         rows.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {

@@ -11,8 +11,8 @@ use stacks::StackTable;
 /// Beginnings of waits for kernel locks, and ends of those for programs', seen since the start.
 pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
     let per_cpu: Vec<u64> = maps::per_cpu(&skel.maps.lock_events, 0)?;
-    let futexes = section(skel.maps.bss_data.as_deref(), ".bss")?.futex_events;
-    Ok(per_cpu.iter().sum::<u64>() + futexes)
+    let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
+    Ok(per_cpu.iter().sum::<u64>() + bss.futex_events + bss.backend_events)
 }
 
 /// What a run was worth and what it took.
@@ -30,7 +30,7 @@ pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
 }
 
 /// Counters of what was not counted.
-pub(crate) const LOSSES: [Words; 16] = [
+pub(crate) const LOSSES: [Words; 18] = [
     (
         "lock_losses.locks_full",
         "locks_full",
@@ -106,6 +106,16 @@ pub(crate) const LOSSES: [Words; 16] = [
         "futex_losses.unwalked",
         "futex_unwalked",
         "stacks of futex waits: scratch in use",
+    ),
+    (
+        "backend_losses.unread",
+        "wait_events_unread",
+        "PostgreSQL's wait events: memory not there",
+    ),
+    (
+        "backend_losses.unwalked",
+        "backend_unwalked",
+        "stacks of PostgreSQL's waits: scratch in use",
     ),
 ];
 

@@ -26,6 +26,7 @@ mod merge;
 mod names;
 mod next;
 mod now;
+mod postgres;
 mod report;
 mod row;
 mod setup;

@@ -5,6 +5,7 @@ use symbols::places::Places;
 use crate::lockstat::chains::Chains;
 use crate::lockstat::futex::{Class, Rules};
 use crate::lockstat::kernel::symbols::Symbols;
+use crate::lockstat::postgres::{self, Servers};
 
 /// Sources of locks' names.
 #[derive(Default)]
@@ -14,5 +15,8 @@ pub(crate) struct Names {
     /// Classes of programs' locks that are shown even where threads wait for work.
     pub(crate) classes: Vec<Class>,
     pub(crate) rules: Rules,
+    pub(crate) servers: Servers,
+    /// Classes of servers' waits for work that are shown, too.
+    pub(crate) server_classes: Vec<postgres::Class>,
     pub(crate) chains: Chains,
 }

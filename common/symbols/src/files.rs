@@ -4,7 +4,7 @@
 //! inside a container are followed inside it only; file systems that do not answer are left to `opener`.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -46,6 +46,22 @@ pub(crate) fn open_mapped(tgid: u32, start: u64, end: u64) -> io::Result<Opened>
         path: path.as_bytes(),
         follow: true,
     })
+}
+
+/// The beginning, of at most `most` bytes, of a regular file that links of `/proc` lead to.
+///
+/// # Errors
+///
+/// Those of opening and reading it; `TimedOut` when its file system does not answer.
+pub fn beginning(path: &str, most: u64) -> io::Result<Vec<u8>> {
+    let opened = open(&Wanted {
+        root: None,
+        path: path.as_bytes(),
+        follow: true,
+    })?;
+    let mut bytes = Vec::new();
+    opened.file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

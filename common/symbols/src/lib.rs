@@ -12,7 +12,7 @@ pub(crate) mod debugfile;
 pub(crate) mod demangle;
 mod elf;
 mod elfnames;
-pub(crate) mod files;
+pub mod files;
 mod frames;
 mod gofile;
 mod goheader;

@@ -86,3 +86,8 @@ pub(crate) fn label_kernel(rows: &[LockRow], labels: &mut Labels) {
     let kernel = rows.iter().filter(|row| row.identity.side == Side::Kernel);
     labels.extend(kernel.map(|row| (row.identity, Label::of(row, true))));
 }
+
+/// Adds what PostgreSQL's processes wait for, which names nobody.
+pub(crate) fn label_servers(rows: &[LockRow], labels: &mut Labels) {
+    labels.extend(rows.iter().map(|row| (row.identity, Label::of(row, false))));
+}

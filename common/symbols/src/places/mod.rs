@@ -3,6 +3,7 @@
 mod variables;
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use crate::mappings::{Backing, FileKey, Mapping, maps};
@@ -83,6 +84,21 @@ impl Places {
                 None => self.missed += 1,
             }
         }
+    }
+
+    /// Address of a variable of the program that process `tgid` runs, by its name in the file's symbol table; `None`: it has none, or the
+    /// process may not be looked at.
+    pub fn variable_of_program(&mut self, tgid: u32, name: &str) -> Option<u64> {
+        let program = std::fs::read_link(format!("/proc/{tgid}/exe")).ok()?;
+        let mappings = maps::all(tgid).ok()?;
+        let mut mappings = mappings.iter().map(|(mapping, _)| mapping);
+        let mapping = mappings.find(|mapping| *mapping.path == *program.as_os_str().as_bytes())?;
+        let variables = self.variables_of(mapping, || {
+            let opened = files::open_mapped(tgid, mapping.start, mapping.end).ok()?;
+            Some(Variables::read(&opened.file, None))
+        })?;
+        let bias = variables.bias(mapping.start, mapping.offset)?;
+        Some(variables.address_of(name)?.wrapping_add(bias))
     }
 
     /// What was found for an interned address.
@@ -242,6 +258,19 @@ mod tests {
         // SAFETY: takes nothing; gives the end of the heap.
         let end = unsafe { libc::sbrk(0) }.addr();
         assert_eq!(place_of(end - 8).name, "[heap]");
+    }
+
+    #[test]
+    fn a_variable_of_a_program_is_found_by_its_name() {
+        let mut places = Places::default();
+        let own = std::process::id();
+        // Every program linked with glibc has it, and the same in it.
+        let address = places.variable_of_program(own, "_IO_stdin_used");
+        let mut bytes = [0; 4];
+        crate::memory::read(own, address.expect("a variable"), &mut bytes).expect("our own memory");
+        assert_eq!(bytes, [1, 0, 2, 0]);
+        assert_eq!(places.variable_of_program(own, "no_such_variable"), None);
+        assert_eq!(places.variable_of_program(u32::MAX, "errno"), None);
     }
 
     #[test]

@@ -121,6 +121,14 @@ impl Variables {
         self.loads.iter().any(covers)
     }
 
+    /// ELF address of the variable of this name; `None`: there is none.
+    pub(super) fn address_of(&self, name: &str) -> Option<u64> {
+        let mut variables = self.variables.iter();
+        variables
+            .find(|variable| &*variable.name == name)
+            .map(|variable| variable.address)
+    }
+
     /// The variable at an ELF address.
     pub(super) fn find(&self, address: u64) -> Found {
         let section = self
@@ -194,6 +202,15 @@ mod tests {
         let (name, offset) = found.variable.expect("a symbol");
         assert!(name.contains("LOOKED_UP"), "{name}");
         assert_eq!(offset, 8);
+        let name = symbol_of(&variables, "LOOKED_UP");
+        assert_eq!(variables.address_of(&name), Some(address - bias - 8));
+        assert_eq!(variables.address_of("no_such_variable"), None);
+    }
+
+    fn symbol_of(variables: &Variables, part: &str) -> String {
+        let mut all = variables.variables.iter();
+        let found = all.find(|variable| variable.name.contains(part));
+        found.expect("a symbol").name.to_string()
     }
 
     #[test]
