@@ -6,10 +6,17 @@
 #define __FUTEX_BPF_H__
 
 #define bpf_get_current_pid_tgid() 0
-#define futex_found(wait, task) ((void)(wait))
+#define futex_found(wait, task, event) ((void)(wait))
 #define futex_switched_in(wait, task) ((void)(wait))
-#define futex_switched_out(wait, task, preempt, state) ((void)(wait))
+#define futex_switched_out(wait, task, preempt, state, event) ((void)(wait))
 #define futex_woken(ctx, wait, releasers) ((void)(wait))
 #define count_open_futex_wait(wait, task, seq) ((void)(wait))
+#define backend_found(backend, task) ((void)(backend), 0)
+#define begin_backend_wait(backend, event, now) ((void)(backend))
+#define event_of(backend, task) ((void)(backend), 0)
+#define backend_leaves(backend, task, event, is_other) ((void)(backend))
+#define backend_runs(backend, task) ((void)(backend))
+#define backend_woken(ctx, backend) ((void)(backend))
+#define count_open_backend_wait(member, task, seq) ((void)(member))
 
 #endif

@@ -95,6 +95,12 @@ static __always_inline void backend_leaves(struct backend *backend, struct task_
 		walk_backend(&backend->wait, task);
 }
 
+/* Input and output is done by the kernel, and work comes from elsewhere. */
+static __always_inline bool has_releaser(__u32 event)
+{
+	return !is_idle_event(event) && event >> 24 != EVENT_IO;
+}
+
 /* Whether the task that is current, of the same server, is in a call that sets a latch, and not just hit by the interrupt that ends
  * the wait.
  */
@@ -122,7 +128,7 @@ static __always_inline void backend_woken(void *ctx, struct backend *backend)
 		return;
 	backend->phase = FUTEX_RUNNABLE;
 	backend->runnable_ns = now;
-	if (is_idle_event(backend->wait.lock.address) || !is_latch_set(backend))
+	if (!has_releaser(backend->wait.lock.address) || !is_latch_set(backend))
 		return;
 	backend->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	backend->wait.released_ns = now;

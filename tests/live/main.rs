@@ -55,6 +55,7 @@ mod lockstat_postgres;
 mod lockstat_shared;
 mod lockstat_storms;
 mod lockstat_user;
+mod lockstat_wait_events;
 mod moments;
 mod neighbours;
 mod off_cpu;
@@ -64,6 +65,7 @@ mod outputs;
 mod overload;
 
 mod perf_dwarf;
+mod postgres;
 mod prelude;
 mod pressure;
 mod pressure_triggers;
