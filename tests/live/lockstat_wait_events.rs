@@ -198,15 +198,31 @@ fn shares_of_wait_events_are_those_of_pg_stat_activity() {
     let _ = load.wait();
     assert_eq!(clients_there.len() as u64, CLIENTS);
 
-    let window_ns = number(&report, "end_ns") - number(&report, "start_ns");
+    let shares = shares(&report, &clients_there);
+    let first = compare(&shares, &looks);
+    let locks = list(&report, "locks").iter();
+    let mut others = locks.filter(|lock| lock["for"] == "others");
+    let others = others.next().expect("a lock");
+    let most = format!("{} {}", text(others, "class"), text(others, "name"));
+    assert_eq!(most, first);
+}
+
+/// Shares of these clients' time in which they waited for each event.
+fn shares(report: &Value, clients: &[u64]) -> BTreeMap<String, f64> {
+    let window_ns = number(report, "end_ns") - number(report, "start_ns");
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
-    for lock in list(&report, "locks") {
+    for lock in list(report, "locks") {
         let waiters = list(lock, "waiters").iter();
-        let ours = waiters.filter(|waiter| clients_there.contains(&number(waiter, "pid")));
+        let ours = waiters.filter(|waiter| clients.contains(&number(waiter, "pid")));
         let ns: u64 = ours.map(|waiter| number(waiter, "total_ns")).sum();
         let event = format!("{} {}", text(lock, "class"), text(lock, "name"));
         *shares.entry(event).or_default() += ns as f64 / (window_ns * CLIENTS) as f64;
     }
+    shares
+}
+
+/// Holds shares to what was looked at. Gives the event that was waited for most, clients left aside.
+fn compare(shares: &BTreeMap<String, f64>, looks: &[BTreeMap<String, f64>]) -> String {
     let mut events: Vec<&String> = looks.iter().flat_map(BTreeMap::keys).collect();
     events.extend(shares.keys());
     events.sort_unstable();
@@ -225,13 +241,7 @@ fn shares_of_wait_events_are_those_of_pg_stat_activity() {
             largest = (mean, event);
         }
     }
-    let first = &list(&report, "locks")[0];
-    let others = list(&report, "locks")
-        .iter()
-        .find(|lock| lock["for"] == "others");
-    let first = others.unwrap_or(first);
-    let first = format!("{} {}", text(first, "class"), text(first, "name"));
-    assert_eq!(first, largest.1);
+    largest.1.into()
 }
 
 /// Mean of what follows each other, and its standard error, by means of batches: looks close in time are alike.

@@ -24,8 +24,9 @@ use crate::lockstat::kernel;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
 use crate::lockstat::postgres;
+use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::{For, Holder, HolderKind, Identity, LockName, LockRow, Waiter};
-use crate::lockstat::user::{self, LeftOut};
+use crate::lockstat::user;
 
 /// An interval that is over.
 pub(crate) struct Ended {

@@ -7,8 +7,8 @@ use stacks::StackTable;
 
 use crate::lockstat::chains::{Chain, Link};
 use crate::lockstat::harvest::Harvest;
+use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::{Holder, LockRow, Waiter};
-use crate::lockstat::user::LeftOut;
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
 pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {

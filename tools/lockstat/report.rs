@@ -157,8 +157,8 @@ fn write_human(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lockstat::row::LeftOut;
     use crate::lockstat::row::tests::row;
-    use crate::lockstat::user::LeftOut;
 
     #[test]
     fn losses_of_time_are_shares_of_all_that_was_waited() {

@@ -164,6 +164,14 @@ pub(crate) struct Waiter {
     pub(crate) inside: u64,
 }
 
+/// Waits for work that were not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) class: &'static str,
+    pub(crate) waits: u64,
+    pub(crate) total_ns: u64,
+}
+
 /// How it is known who had the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum HolderKind {

@@ -16,8 +16,8 @@ use profile::units;
 
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
+use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Side};
-use crate::lockstat::user::LeftOut;
 
 /// Of the lines about a lock.
 const INDENT: usize = 8;

@@ -1,10 +1,10 @@
 use profile::model::Task;
 use profile::style::Style;
 
+use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::tests::row;
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side, Waiter};
 use crate::lockstat::table::{Look, write, write_left_out};
-use crate::lockstat::user::LeftOut;
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 
 fn task(comm: &str, tid: u32) -> Task {

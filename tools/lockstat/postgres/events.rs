@@ -158,7 +158,7 @@ mod tests {
             (15, 0x0500_0001, "activity", "AutoVacuumMain"),
             (15, 0x0600_0000, "client", "ClientRead"),
             (15, 0x0700_0000, "extension", "Extension"),
-            (15, 0x0800_0026, "ipc", "ProcArrayGroupUpdate"),
+            (15, 0x0800_0024, "ipc", "ProcArrayGroupUpdate"),
             (15, 0x0900_0002, "timeout", "PgSleep"),
             (15, 0x0a00_0000, "io", "BaseBackupRead"),
         ] {

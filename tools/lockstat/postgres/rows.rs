@@ -6,8 +6,8 @@ use profile::frame::Frame;
 use stacks::StackTable;
 
 use crate::lockstat::futex::{Call, calls};
+use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::{For, LockName, LockRow, Side};
-use crate::lockstat::user::LeftOut;
 
 use super::events::{self, Class};
 use super::servers::Servers;
@@ -116,6 +116,8 @@ fn caller(frames: &[Frame]) -> Option<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
+    use profile::frame::FrameKind;
+
     use super::*;
     use crate::lockstat::row::tests::row;
 
@@ -146,7 +148,10 @@ mod tests {
             let frames = names.iter().map(|(name, module)| Frame {
                 name: (*name).into(),
                 module: Some((*module).into()),
-                ..Frame::default()
+                kind: FrameKind::User,
+                inlined: false,
+                address: 0,
+                line: None,
             });
             frames.collect()
         };

@@ -23,18 +23,10 @@ use crate::lockstat::futex::{
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
-use crate::lockstat::row::{For, Identity, LockRow, Side};
+use crate::lockstat::row::{For, Identity, LeftOut, LockRow, Side};
 use identity::Lock;
 use idle::{Depth, Seen};
 pub(crate) use open::add_stacks as add_open_stacks;
-
-/// Waits for work that were not asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeftOut {
-    pub(crate) class: &'static str,
-    pub(crate) waits: u64,
-    pub(crate) total_ns: u64,
-}
 
 /// Judges and names the futexes among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
 /// `labels` get all of them.

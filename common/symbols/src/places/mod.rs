@@ -264,11 +264,12 @@ mod tests {
     fn a_variable_of_a_program_is_found_by_its_name() {
         let mut places = Places::default();
         let own = std::process::id();
-        // Every program linked with glibc has it, and the same in it.
-        let address = places.variable_of_program(own, "_IO_stdin_used");
-        let mut bytes = [0; 4];
-        crate::memory::read(own, address.expect("a variable"), &mut bytes).expect("our own memory");
-        assert_eq!(bytes, [1, 0, 2, 0]);
+        // The C compiler's start of every program has this one, with its own address in it.
+        let found = places.variable_of_program(own, "__dso_handle");
+        let address = found.expect("a variable");
+        let mut bytes = [0; 8];
+        crate::memory::read(own, address, &mut bytes).expect("our own memory");
+        assert_eq!(u64::from_ne_bytes(bytes), address);
         assert_eq!(places.variable_of_program(own, "no_such_variable"), None);
         assert_eq!(places.variable_of_program(u32::MAX, "errno"), None);
     }
