@@ -42,7 +42,7 @@ static __always_inline __u32 event_of(const struct backend *backend, struct task
 	__u64 at = 0;
 	__u32 event = 0;
 
-	if (!backend->pointer_at || backend->mm != (__u64)task->mm)
+	if (!backend->pointer_at || backend->mm != (__u64)BPF_CORE_READ(task, mm))
 		return 0;
 	if (bpf_probe_read_user(&at, sizeof(at), (void *)backend->pointer_at) ||
 	    bpf_probe_read_user(&event, sizeof(event), (void *)at)) {
