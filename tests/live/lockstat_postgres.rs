@@ -73,11 +73,11 @@ fn assert_semaphores(report: &Value, logs: &Logs, processes: &BTreeSet<u32>) -> 
     total.1
 }
 
-/// These are waited for on semaphores, all others in other calls.
+/// These are waited for on semaphores, all others in other calls. A process that takes itself out of a queue sleeps without an event,
+/// so that its futex has whatever class it is taken for.
 fn is_semaphore(lock: &&Value) -> bool {
     let groups = ["ProcArrayGroupUpdate", "XactGroupUpdate"];
+    let others = ["lock", "bufferpin", "io", "ipc", "extension"];
     let is_group = groups.iter().any(|group| lock["name"] == *group);
-    // A process that takes itself out of a queue sleeps without an event.
-    let classes = ["lwlock", "sem", "unknown"];
-    is_group || classes.iter().any(|class| lock["class"] == *class)
+    is_group || others.iter().all(|class| lock["class"] != *class)
 }
