@@ -14,6 +14,7 @@ static long host_read_user(void *to, __u32 bytes, const void *from);
 static bool host_has_vpid = true;
 #include "lock_stacks.h"
 #include "no_names.h"
+#define bpf_core_field_offset(field) ((__u64)(void *)&(field))
 #undef claim_scratch
 #undef release_scratch
 #undef bpf_probe_read_user

@@ -21,8 +21,12 @@ struct call_arguments {
 /* System calls whose numbers differ; compat calls are those of i386 programs. */
 #define SYSCALL_EXIT 60
 #define SYSCALL_KILL 62
+#define SYSCALL_SEMOP 65
+#define SYSCALL_FCNTL 72
+#define SYSCALL_FLOCK 73
 #define SYSCALL_FUTEX 202
 #define SYSCALL_RESTART 219
+#define SYSCALL_SEMTIMEDOP 220
 #define SYSCALL_EXIT_GROUP 231
 #define SYSCALL_TGKILL 234
 #define SYSCALL_COMPAT_EXIT_GROUP 252
@@ -183,9 +187,13 @@ static __always_inline void compat_arguments(const struct pt_regs *regs, struct 
 #elif defined(__TARGET_ARCH_arm64)
 
 /* Compat calls are those of ARM programs. */
+#define SYSCALL_FCNTL 25
+#define SYSCALL_FLOCK 32
 #define SYSCALL_EXIT 93
 #define SYSCALL_FUTEX 98
 #define SYSCALL_RESTART 128
+#define SYSCALL_SEMTIMEDOP 192
+#define SYSCALL_SEMOP 193
 #define SYSCALL_EXIT_GROUP 94
 #define SYSCALL_KILL 129
 #define SYSCALL_TGKILL 131

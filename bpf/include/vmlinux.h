@@ -268,6 +268,7 @@ struct vm_area_struct {
 
 struct signal_struct {
 	atomic_t live;
+	int nr_threads;
 };
 
 struct kmem_cache {

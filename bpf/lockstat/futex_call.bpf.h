@@ -46,6 +46,11 @@ enum futex_operation {
 	FUTEX_BY_EXIT,
 	/* Ours: the second part of a wait that was requeued. */
 	FUTEX_REQUEUED,
+	/* Ours, and no futexes: see call_locks.bpf.h. */
+	CALL_FLOCK = 128,
+	CALL_POSIX_LOCK,
+	CALL_OFD_LOCK,
+	CALL_SYSV_SEMAPHORE,
 	/* Not a futex call. */
 	FUTEX_NONE = 0xff,
 };

@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "backend_state.bpf.h"
+#include "call_locks.bpf.h"
 #include "futex_state.bpf.h"
 #include "maps.bpf.h"
 #include "stacks.bpf.h"
@@ -52,6 +53,12 @@ static __always_inline void identify_futex(struct futex_wait *futex, struct task
 	}
 	__builtin_memset(lock, 0, sizeof(*lock));
 	lock->address = futex->call.address;
+	if (is_call_lock(&futex->call)) {
+		lock->object = futex->call.address2;
+		lock->side = LOCK_USER;
+		lock->class = futex->call.operation;
+		return;
+	}
 	lock->object = is_parked(&futex->call) ? futex->wait.user_stack : 0;
 	lock->tgid = tgid_of(targets.pid_namespace, task);
 	lock->side = LOCK_USER;
@@ -82,6 +89,10 @@ static __always_inline void describe_lock(struct futex_wait *futex, struct task_
 	/* User space knows the event. */
 	if (futex->event)
 		return;
+	if (is_call_lock(&futex->call)) {
+		describe_call_lock(futex, task);
+		return;
+	}
 	if (known) {
 		if (futex->evidence.place && !known->evidence.place)
 			known->evidence = futex->evidence;

@@ -46,6 +46,8 @@ static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task
 	if (futex->restarts && saved_syscall_number(regs) == restart)
 		return true;
 	futex_call_of(task, is_current, &futex->call);
+	if (is_lock_call(saved_syscall_number(regs)))
+		return call_lock_of(&futex->call, task);
 	return is_futex_wait(&futex->call);
 }
 
@@ -155,7 +157,10 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	begin_futex_wait(futex, now);
 	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_calls)
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
-	find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
+	if (is_call_lock(&futex->call))
+		find_call_holder(futex, task);
+	else
+		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
 
 static __always_inline void end_run_queue(struct futex_wait *futex, __u64 now)
@@ -202,6 +207,9 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 /* Whether the task that is current is releasing what `futex` waits for, and not just hit by the interrupt that ends it. */
 static __always_inline bool is_release(struct futex_wait *futex, struct futex_call *by)
 {
+	/* Whoever ends it without a release is forgotten when the call returns: it has failed. */
+	if (is_call_lock(&futex->call))
+		return true;
 	if (!is_futex_wake(by))
 		return false;
 	if (by->operation == FUTEX_BY_EXIT || by->address == futex->call.address || by->address2 == futex->call.address)

@@ -42,6 +42,7 @@ mod limit;
 mod lockstat;
 mod lockstat_chains;
 mod lockstat_fights;
+mod lockstat_files;
 mod lockstat_first_row;
 mod lockstat_handed_over;
 mod lockstat_hung;

@@ -144,6 +144,8 @@ fn no_line_is_too_long_whatever_the_names_are() {
         "spinlock",
         "unknown",
         "park",
+        "posix",
+        "sysv-sem",
     ];
     let names = ["dir \u{1b}[31m: ".repeat(20), "run queue of CPU 1".into()];
     for (class, comm) in classes

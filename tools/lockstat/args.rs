@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(short = 'K', long, help_heading = "Locks")]
     pub(crate) kernel: bool,
 
-    /// Only locks of programs (futexes)
+    /// Only locks of programs: futexes, of files, System V's semaphores
     #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
     pub(crate) user: bool,
 
@@ -86,7 +86,7 @@ pub(crate) struct Args {
         value_delimiter = ',',
         conflicts_with = "kernel",
         help_heading = "Locks",
-        help = "Also threads that wait for work, in these classes: cond, sem, join, barrier, park, unknown, of PostgreSQL client, activity, timeout, or all"
+        help = "Also threads that wait for work, in these classes: cond, sem, sysv-sem, join, barrier, park, unknown, of PostgreSQL client, activity, timeout, or all"
     )]
     pub(crate) class: Vec<ExtraClass>,
 
@@ -176,6 +176,7 @@ pub(crate) struct Args {
 pub(crate) enum ExtraClass {
     Cond,
     Sem,
+    SysvSem,
     Join,
     Barrier,
     Park,
@@ -191,6 +192,7 @@ impl ExtraClass {
         match self {
             Self::Cond => class == Class::Cond,
             Self::Sem => class == Class::Sem,
+            Self::SysvSem => class == Class::SysvSem,
             Self::Join => class == Class::Join,
             Self::Barrier => class == Class::Barrier,
             Self::Park => class == Class::Park,

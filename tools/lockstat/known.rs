@@ -7,16 +7,14 @@ use libbpf_rs::MapCore;
 
 use crate::lockstat::row::Identity;
 
-/// Half of what the BPF side's tables of what is known about locks hold.
-const CROWDED: usize = 8192;
-
 /// Makes room in such a table for later intervals' locks; one that comes back is described again. `used`: locks of this interval.
 pub(crate) fn forget_unused<V>(
     map: &impl MapCore,
     known: &[(lock_id, V)],
     used: impl Iterator<Item = Identity>,
 ) {
-    if known.len() < CROWDED {
+    let is_crowded = known.len() >= map.max_entries() as usize / 2;
+    if !is_crowded {
         return;
     }
     let used: HashSet<Identity> = used.collect();

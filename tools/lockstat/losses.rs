@@ -30,7 +30,7 @@ pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
 }
 
 /// Counters of what was not counted.
-pub(crate) const LOSSES: [Words; 18] = [
+pub(crate) const LOSSES: [Words; 19] = [
     (
         "lock_losses.locks_full",
         "locks_full",
@@ -116,6 +116,11 @@ pub(crate) const LOSSES: [Words; 18] = [
         "backend_losses.unwalked",
         "backend_unwalked",
         "stacks of PostgreSQL's waits: scratch in use",
+    ),
+    (
+        "lock_files_full",
+        "files_full",
+        "locked files without paths: table full",
     ),
 ];
 

@@ -37,12 +37,17 @@ pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'stat
     Ok((skel, hooks))
 }
 
-/// Calls in which threads wait for futexes, but for futex(2) itself: of Linux 5.16, of 6.7, and what takes up timed waits.
-const MORE_CALLS: [&str; 4] = [
+/// Calls in which threads wait for locks of programs, but for futex(2) itself: of Linux 5.16, of 6.7, what takes up timed waits, and those
+/// of file locks and of semaphores.
+const MORE_CALLS: [&str; 8] = [
     "futex_waitv",
     "futex_wait",
     "futex_requeue",
     "restart_syscall",
+    "flock",
+    "fcntl",
+    "semop",
+    "semtimedop",
 ];
 
 /// The hooks at futex calls and their returns. One program serves all returns: each takes the verifier long.

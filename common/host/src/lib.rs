@@ -12,6 +12,7 @@ pub mod privileges;
 pub mod procs;
 pub mod remedies;
 pub mod scheduling;
+pub mod semaphores;
 pub mod sharing;
 pub mod signals;
 pub mod task;

@@ -1,4 +1,4 @@
-//! Kinds of things that a thread may wait for on a futex.
+//! Kinds of things that a thread may wait for on a futex, or in a call of its own.
 
 /// Things that a thread waits for: families, and their members where somebody can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,8 +12,15 @@ pub(crate) enum Class {
     ParkingLot,
     /// The Go runtime's own locks; its sync.Mutex parks goroutines, not threads.
     Go,
+    /// Of files, each sort with a system call of its own.
+    Flock,
+    Posix,
+    /// Of open file descriptions.
+    Ofd,
     Cond,
     Sem,
+    /// A set of System V's.
+    SysvSem,
     Join,
     Barrier,
     /// A thread without work.
@@ -33,15 +40,19 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub(crate) const FAMILIES: [Self; 13] = [
+    pub(crate) const FAMILIES: [Self; 17] = [
         Self::Mutex,
         Self::Rwlock,
         Self::Pi,
         Self::Rust,
         Self::ParkingLot,
         Self::Go,
+        Self::Flock,
+        Self::Posix,
+        Self::Ofd,
         Self::Cond,
         Self::Sem,
+        Self::SysvSem,
         Self::Join,
         Self::Barrier,
         Self::Park,
@@ -94,8 +105,12 @@ impl Class {
             Self::Rust | Self::RustMutex | Self::RustRwlock | Self::RustOnce => "rust",
             Self::ParkingLot | Self::ParkingCore => "parking_lot",
             Self::Go => "go",
+            Self::Flock => "flock",
+            Self::Posix => "posix",
+            Self::Ofd => "ofd",
             Self::Cond => "cond",
             Self::Sem => "sem",
+            Self::SysvSem => "sysv-sem",
             Self::Join => "join",
             Self::Barrier => "barrier",
             Self::Park => "park",
@@ -106,14 +121,14 @@ impl Class {
 
     /// Looks whether it is a lock, for which threads wait for each other whatever the shape of their waits.
     pub(crate) fn is_lock(self) -> bool {
-        self.family() <= Self::Go
+        self.family() <= Self::Ofd
     }
 
-    /// Looks whether the lock's own memory can say who holds it.
+    /// Looks whether the lock itself can say who holds it.
     pub(crate) fn names_holder(self) -> bool {
         matches!(
             self.family(),
-            Self::Mutex | Self::Rwlock | Self::Pi | Self::Join
+            Self::Mutex | Self::Rwlock | Self::Pi | Self::Join | Self::Flock | Self::Posix
         )
     }
 }

@@ -232,6 +232,16 @@ fn locks_are_these_families() {
         .collect();
     assert_eq!(
         contention,
-        ["mutex", "rwlock", "pi", "rust", "parking_lot", "go"]
+        [
+            "mutex",
+            "rwlock",
+            "pi",
+            "rust",
+            "parking_lot",
+            "go",
+            "flock",
+            "posix",
+            "ofd"
+        ]
     );
 }

@@ -183,6 +183,16 @@ impl Rules {
         found
     }
 
+    /// Role of a lock of a program's own, by a rule, that a stack's functions are in, leaf first; unsaid where there is none.
+    pub(crate) fn role_of_named<'a>(
+        &self,
+        functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> Role {
+        let meaning = self.waited_in(functions).map(|(_, meaning)| meaning);
+        let named = meaning.filter(|meaning| meaning.class == Class::Named);
+        named.map_or(Role::Unsaid, |meaning| meaning.role)
+    }
+
     /// Looks whether a rule knows a function.
     pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
         self.rule(function, file).is_some()

@@ -28,6 +28,10 @@ impl Waited {
                 Class::Go => "Go runtime lock",
                 Class::LibraryLock => "library lock",
                 Class::Join => "end of thread",
+                Class::Flock => "flock",
+                Class::Posix => "POSIX lock",
+                Class::Ofd => "OFD lock",
+                Class::SysvSem => "System V semaphore",
                 Class::Rust
                 | Class::RustOnce
                 | Class::Cond

@@ -1,5 +1,6 @@
-//! Locks of programs: what the futexes of an interval are, what they are called, and who held them.
+//! Locks of programs: what those of an interval are, what they are called, and who held them.
 
+mod calls;
 mod holder;
 mod identity;
 mod idle;
@@ -28,7 +29,7 @@ use identity::Lock;
 use idle::{Depth, Seen};
 pub(crate) use open::add_stacks as add_open_stacks;
 
-/// Judges and names the futexes among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
+/// Judges and names the programs' locks among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
 /// `labels` get all of them.
 pub(crate) fn name(
     rows: &mut Vec<LockRow>,
@@ -45,9 +46,11 @@ pub(crate) fn name(
         .into_iter()
         .map(|(id, lock)| (Identity::from(&id), lock))
         .collect();
-    let (futexes, others): (Vec<LockRow>, Vec<LockRow>) = std::mem::take(rows)
+    let (users, others): (Vec<LockRow>, Vec<LockRow>) = std::mem::take(rows)
         .into_iter()
         .partition(|row| row.identity.side == Side::User);
+    let (called, futexes): (Vec<LockRow>, Vec<LockRow>) =
+        users.into_iter().partition(calls::is_one);
     let judged = futexes
         .into_iter()
         .map(|row| {
@@ -56,6 +59,7 @@ pub(crate) fn name(
         })
         .collect();
     let mut united = identity::unite(judged);
+    united.extend(calls::judge(called, skel, stacks, &names.rules)?);
     for (class, _, row) in &mut united {
         holder::settle(row, *class, stacks);
     }

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* file_lists.bpf.h: what the kernel knows of a locked file: its locks, and its path. */
+#ifndef __FILE_LISTS_BPF_H__
+#define __FILE_LISTS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "lock_tables.bpf.h"
+#include "maps.bpf.h"
+
+/* Locks of a file that are looked at. */
+#define MAX_LISTED_LOCKS 128
+#define LAST_BYTE 0x7fffffffffffffffLL
+/* include/uapi/asm-generic/fcntl.h; the kernel's locks of any sort are of these types. */
+#define F_RDLCK 0
+#define SEEK_CUR 1
+#define SEEK_END 2
+
+#define PATH_NAMES 20
+#define PATH_NAME 64
+#define MAX_LOCK_FILES 1024
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct file_lock_context {
+	struct list_head flc_flock;
+	struct list_head flc_posix;
+};
+struct inode___locked {
+	struct file_lock_context *i_flctx;
+	s64 i_size;
+};
+struct file___positioned {
+	s64 f_pos;
+};
+struct file_lock_core {
+	struct list_head flc_list;
+	void *flc_owner;
+	unsigned char flc_type;
+	pid_t flc_pid;
+	struct file *flc_file;
+};
+struct file_lock {
+	struct file_lock_core c;
+	s64 fl_start;
+	s64 fl_end;
+};
+/* Before 6.9. */
+struct file_lock___flat {
+	struct list_head fl_list;
+	void *fl_owner;
+	unsigned char fl_type;
+	unsigned int fl_pid;
+	struct file *fl_file;
+	s64 fl_start;
+	s64 fl_end;
+};
+struct dentry___placed {
+	struct dentry___placed *d_parent;
+	struct qstr d_name;
+};
+struct vfsmount {
+	struct dentry___placed *mnt_root;
+};
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry___placed *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+struct path___mounted {
+	struct dentry___placed *dentry;
+	struct vfsmount *mnt;
+};
+struct file___mounted {
+	struct path___mounted f_path;
+};
+#pragma clang attribute pop
+
+/* What fcntl(2) is told; UAPI. */
+struct user_flock {
+	__s16 l_type;
+	__s16 l_whence;
+	__u32 pad;
+	__s64 l_start;
+	__s64 l_len;
+};
+
+struct file_lock_request {
+	struct file *file;
+	/* Whoever owns a lock of fcntl's: a table of descriptors or an open file. */
+	__u64 owner;
+	/* Both included. */
+	__s64 start;
+	__s64 end;
+	bool is_flock;
+	bool is_shared;
+};
+
+/* One that is in its way. */
+struct held_file_lock {
+	__u64 owner;
+	struct file *file;
+	__s64 start;
+	__s64 end;
+	/* Process that asked for it, in the initial namespace; not positive: nobody knows. */
+	__s32 pid;
+	bool is_shared;
+};
+
+/* A locked file's path, leaf first, as far as there is room. Empty names are no part of it: mounts leave them. */
+struct lock_file {
+	/* The names reach up to the root. */
+	__u64 is_whole;
+	/* Words, for user space has no long arrays of bytes. */
+	__u64 names[PATH_NAMES][PATH_NAME / 8];
+};
+
+const struct lock_file no_lock_file = {};
+
+/* Files that found no room: they have no paths. */
+__u64 lock_files_full = 0;
+
+/* lock → where its file is */
+MAP(HASH, lock_files, struct lock_id, struct lock_file, MAX_LOCK_FILES);
+
+/* What fcntl(2)'s caller, which is current, asks for; false: that is gone. */
+static __always_inline bool read_range(struct file_lock_request *request, __u64 address)
+{
+	struct file *file = request->file;
+	struct inode___locked *inode = (void *)BPF_CORE_READ(file, f_inode);
+	struct file___positioned *positioned = (void *)file;
+	struct user_flock asked;
+
+	if (bpf_probe_read_user(&asked, sizeof(asked), (void *)address))
+		return false;
+	request->is_shared = asked.l_type == F_RDLCK;
+	request->start = asked.l_start;
+	if (asked.l_whence == SEEK_CUR)
+		request->start += BPF_CORE_READ(positioned, f_pos);
+	if (asked.l_whence == SEEK_END)
+		request->start += BPF_CORE_READ(inode, i_size);
+	request->end = LAST_BYTE;
+	if (asked.l_len > 0) {
+		request->end = request->start + asked.l_len - 1;
+	} else if (asked.l_len < 0) {
+		request->end = request->start - 1;
+		request->start += asked.l_len;
+	}
+	return true;
+}
+
+static __always_inline void read_file_lock(struct held_file_lock *held, void *entry)
+{
+	struct file_lock___flat *flat = NULL;
+	struct file_lock *lock = NULL;
+
+	if (bpf_core_type_exists(struct file_lock_core)) {
+		lock = entry - bpf_core_field_offset(lock->c) - bpf_core_field_offset(lock->c.flc_list);
+		held->owner = (__u64)BPF_CORE_READ(lock, c.flc_owner);
+		held->file = BPF_CORE_READ(lock, c.flc_file);
+		held->start = BPF_CORE_READ(lock, fl_start);
+		held->end = BPF_CORE_READ(lock, fl_end);
+		held->pid = BPF_CORE_READ(lock, c.flc_pid);
+		held->is_shared = BPF_CORE_READ(lock, c.flc_type) == F_RDLCK;
+		return;
+	}
+	flat = entry - bpf_core_field_offset(flat->fl_list);
+	held->owner = (__u64)BPF_CORE_READ(flat, fl_owner);
+	held->file = BPF_CORE_READ(flat, fl_file);
+	held->start = BPF_CORE_READ(flat, fl_start);
+	held->end = BPF_CORE_READ(flat, fl_end);
+	held->pid = (__s32)BPF_CORE_READ(flat, fl_pid);
+	held->is_shared = BPF_CORE_READ(flat, fl_type) == F_RDLCK;
+}
+
+static __always_inline bool is_in_the_way(const struct file_lock_request *request, const struct held_file_lock *held)
+{
+	if (request->is_shared && held->is_shared)
+		return false;
+	if (request->is_flock)
+		return held->file != request->file;
+	return held->owner != request->owner && held->start <= request->end && request->start <= held->end;
+}
+
+/* The first lock that keeps a request from being granted, of an open file by its address: twice the process, and 1 if that only reads;
+ * 0: there is none. `how`: 1 for flock(2), and 2 for a reader. Not static: the verifier goes through it once, not for each caller.
+ */
+__noinline __u64 lock_in_the_way(__u64 file, __u64 owner, __s64 start, __s64 end, __u32 how)
+{
+	struct file *open = (struct file *)file;
+	struct file_lock_request request = {
+		.file = open,
+		.owner = owner,
+		.start = start,
+		.end = end,
+		.is_flock = how & 1,
+		.is_shared = how >> 1 & 1,
+	};
+	struct inode___locked *inode = (void *)BPF_CORE_READ(open, f_inode);
+	struct file_lock_context *locks = BPF_CORE_READ(inode, i_flctx);
+	struct held_file_lock held = {};
+	struct list_head *head, *at;
+
+	if (!locks)
+		return 0;
+	head = request.is_flock ? &locks->flc_flock : &locks->flc_posix;
+	at = BPF_CORE_READ(head, next);
+	for (int i = 0; i < MAX_LISTED_LOCKS && at && at != head; i++) {
+		read_file_lock(&held, at);
+		if (is_in_the_way(&request, &held))
+			return held.pid > 0 ? (__u64)held.pid << 1 | held.is_shared : 0;
+		at = BPF_CORE_READ(at, next);
+	}
+	return 0;
+}
+
+/* As the waiter would see it, whatever is mounted where; that a name changes meanwhile is bad luck. */
+static __always_inline void read_path(struct lock_file *to, struct file *file)
+{
+	struct file___mounted *mounted = (void *)file;
+	struct dentry___placed *dentry = BPF_CORE_READ(mounted, f_path.dentry), *parent;
+	struct mount *mount = NULL, *above;
+
+	mount = (void *)BPF_CORE_READ(mounted, f_path.mnt) - bpf_core_field_offset(mount->mnt);
+	for (int i = 0; i < PATH_NAMES; i++) {
+		if (dentry == BPF_CORE_READ(mount, mnt.mnt_root)) {
+			above = BPF_CORE_READ(mount, mnt_parent);
+			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			if (above == mount) {
+				to->is_whole = 1;
+				return;
+			}
+			mount = above;
+			continue;
+		}
+		bpf_probe_read_kernel_str((char *)to->names[i], PATH_NAME, (const char *)BPF_CORE_READ(dentry, d_name.name));
+		parent = BPF_CORE_READ(dentry, d_parent);
+		/* One that is mounted nowhere: its name is all that there is. */
+		if (parent == dentry)
+			return;
+		dentry = parent;
+	}
+}
+
+/* Once for each lock, of an open file by its address. Not static, as above. */
+__noinline int describe_file(__u64 file, __u64 inode, __u64 device, __u32 class)
+{
+	struct lock_id lock = { .address = inode, .object = device, .side = LOCK_USER, .class = class };
+	struct lock_file *known;
+
+	bpf_map_update_elem(&lock_files, &lock, (const void *)&no_lock_file, BPF_NOEXIST);
+	known = bpf_map_lookup_elem(&lock_files, &lock);
+	if (!known) {
+		__sync_fetch_and_add(&lock_files_full, 1);
+		return 0;
+	}
+	read_path(known, (struct file *)file);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,120 @@
+//! lockstat's account of locks of files and of System V's semaphores, against programs that time their own waits.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use crate::prelude::*;
+
+const FILES: &str = include_str!("../workloads/locks/files.c");
+
+/// One row: waits, their time by the waiter's clock, and who made it wait.
+fn assert_row(lock: &Value, played: &Value) {
+    let class = text(played, "class");
+    let rounds = number(played, "rounds");
+    assert_eq!(number(lock, "contentions"), rounds, "{lock:#}");
+    assert_eq!(number(lock, "open"), 0, "{lock:#}");
+    assert_eq!(lock["confidence"], 100);
+    // It is asleep while the holder sees it so, and waits in its calls alone: a hundredth lies between, if nobody else wants CPUs.
+    let truth = number(played, "asleep_ns")..=number(played, "waited_ns");
+    assert_within(class, number(lock, "total_ns"), truth, lock);
+    let waiters = list(lock, "waiters").iter();
+    assert_eq!(
+        waiters.map(|one| number(one, "tid")).collect::<Vec<_>>()[0],
+        number(played, "waiter")
+    );
+    let holder = only(lock, "holders");
+    assert_eq!(holder["tid"], played["holder"], "{lock:#}");
+    assert_eq!(holder["comm"], "files");
+    assert_eq!(holder["waits"], lock["contentions"], "{lock:#}");
+    // Locks of open files and semaphores name no process: whoever released them is told of.
+    let known_as = match class {
+        "flock" | "posix" => "owner",
+        _ => "waker",
+    };
+    assert_eq!(holder["known_as"], known_as, "{lock:#}");
+}
+
+#[test]
+fn file_locks_and_semaphores_have_the_waits_and_holders_that_the_program_knows() {
+    let _machine = Machine::alone();
+    let program = Program::c("files", FILES, "");
+    let path = program.dir().join("a file.lock");
+    let mut workload = program.start([path.clone()]);
+    let (output, results) = during(
+        "lockstat",
+        "-U -j --strict --class all --comm files",
+        || {
+            workload.go();
+            workload.results()
+        },
+    );
+    let set = results.last().expect("a set");
+    let name_of_set = format!("set {} (key {:#x})", set["set"], number(set, "key"));
+    workload.finish();
+    let report = output.report();
+    let locks = list(&report, "locks");
+    let played = &results[..results.len() - 1];
+    assert_eq!(played.len(), 4);
+    for one in played {
+        let class = &one["class"];
+        let found: Vec<&Value> = locks
+            .iter()
+            .filter(|lock| lock["class"] == *class)
+            .collect();
+        let [lock] = found[..] else {
+            panic!("not one {class} in {locks:#?}")
+        };
+        assert_row(lock, one);
+        if class == "sysv-sem" {
+            assert_eq!(lock["name"], name_of_set);
+            continue;
+        }
+        assert_eq!(text(lock, "name"), path.to_str().expect("UTF-8"));
+        assert_eq!(lock["for"], "others");
+        assert_eq!(
+            number(lock, "inode"),
+            fs::metadata(&path).expect("a file").ino()
+        );
+    }
+}
+
+/// What a shell does with flock(1), whose processes come and go.
+#[test]
+fn the_first_row_is_the_file_that_three_loops_want() {
+    let _machine = Machine::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("lock");
+    let script = format!(
+        "for i in 1 2 3; do (for n in 1 2 3 4 5 6; do flock {} sleep 0.1; done) & done; wait",
+        file.display()
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]);
+    for options in ["", "-j"] {
+        let tool = Tool::attached("lockstat", options);
+        let status = command.status().expect("bash");
+        assert!(status.success());
+        let output = tool.end();
+        let path = file.to_str().expect("UTF-8");
+        if options.is_empty() {
+            let mut lines = output.stdout.lines();
+            let row = lines.find(|line| line.contains(" LOCK")).and(lines.next());
+            let row = row.unwrap_or_else(|| panic!("{}", output.stdout));
+            assert!(row.contains(&format!("flock {path}")), "{row}");
+            continue;
+        }
+        let report = output.report();
+        let first = &list(&report, "locks")[0];
+        assert_eq!(text(first, "name"), path, "{first:#}");
+        // Two of three wait at any time, but at the end, and each for at least what the file is held.
+        let length = number(&report, "end_ns") - number(&report, "start_ns");
+        let bounds = 15 * 100_000_000..=2 * length;
+        assert_within("waited", number(first, "total_ns"), bounds, first);
+        let holders = list(first, "holders").iter();
+        assert!(
+            holders.into_iter().all(|one| one["comm"] == "flock"),
+            "{first:#}"
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! Locks with system calls of their own: those of files, and semaphores of System V. The call says what they are.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::types::{lock_file, lock_id};
+use host::semaphores::Sets;
+use loader::maps;
+use stacks::StackTable;
+
+use super::caller;
+use crate::lockstat::futex::{Class, Role, Rules, calls};
+use crate::lockstat::known::forget_unused;
+use crate::lockstat::row::{Identity, LockName, LockRow};
+
+/// `CALL_FLOCK` and those behind it, in `enum futex_operation` of the BPF side, in its order.
+const FIRST: u8 = 128;
+const CLASSES: [Class; 4] = [Class::Flock, Class::Posix, Class::Ofd, Class::SysvSem];
+
+fn class(row: &LockRow) -> Option<Class> {
+    let at = row.identity.class.checked_sub(FIRST)?;
+    CLASSES.get(usize::from(at)).copied()
+}
+
+/// Looks whether a row of a program's lock is of such a call.
+pub(super) fn is_one(row: &LockRow) -> bool {
+    class(row).is_some()
+}
+
+/// Class, name and callers of each.
+pub(super) fn judge(
+    rows: Vec<LockRow>,
+    skel: &LockstatSkel<'_>,
+    stacks: &mut StackTable,
+    rules: &Rules,
+) -> Result<Vec<(Class, Role, LockRow)>> {
+    let known = maps::entries::<lock_id, lock_file>(&skel.maps.lock_files)?;
+    let used = rows.iter().map(|row| row.identity);
+    forget_unused(&skel.maps.lock_files, &known, used);
+    let known = known.into_iter();
+    let files: HashMap<Identity, lock_file> = known
+        .map(|(id, file)| (Identity::from(&id), file))
+        .collect();
+    let has_sets = rows.iter().any(|row| class(row) == Some(Class::SysvSem));
+    let sets = if has_sets {
+        Sets::read()
+    } else {
+        Sets::default()
+    };
+    let judged = rows.into_iter().filter_map(|row| {
+        let class = class(&row)?;
+        let name = match class {
+            Class::SysvSem => name_of_set(row.identity, &sets),
+            _ => name_of_file(row.identity, files.get(&row.identity)),
+        };
+        Some(of(row, class, name, rules, stacks))
+    });
+    Ok(judged.collect())
+}
+
+fn of(
+    mut row: LockRow,
+    class: Class,
+    name: LockName,
+    rules: &Rules,
+    stacks: &mut StackTable,
+) -> (Class, Role, LockRow) {
+    for waiter in &mut row.waiters {
+        waiter.caller = caller(rules, waiter.user, class, stacks);
+    }
+    let mut callers = row.waiters.iter().filter_map(|one| one.caller.clone());
+    row.first_caller = callers.next();
+    row.name = name;
+    row.class = class.word();
+    row.confidence = 100;
+    let role = match class {
+        Class::SysvSem => {
+            let mut waiters = row.waiters.iter().map(|waiter| waiter.user);
+            let walked = waiters.find(|stack| *stack != 0);
+            let frames = stacks.user_names(walked.unwrap_or(0));
+            rules.role_of_named(calls(&frames))
+        }
+        _ => Role::Trouble,
+    };
+    if class != Class::SysvSem {
+        row.identity = Identity {
+            address: 0,
+            object: row.identity.address,
+            device: Some(device(row.identity.object)),
+            ..row.identity
+        };
+    }
+    (class, role, row)
+}
+
+/// The kernel's numbers: MINORBITS of include/linux/kdev_t.h.
+fn device(number: u64) -> (u32, u32) {
+    let number = number as u32;
+    (number >> 20, number & 0xf_ffff)
+}
+
+fn name_of_set(lock: Identity, sets: &Sets) -> LockName {
+    let (id, namespace) = (lock.address, lock.object);
+    LockName {
+        own: match sets.key(namespace, id) {
+            None => format!("set {id}"),
+            Some(0) => format!("set {id} (private)"),
+            Some(key) => format!("set {id} (key {key:#x})"),
+        },
+        kind: String::new(),
+    }
+}
+
+/// The path, or where it cannot be had what tells the file from others.
+fn name_of_file(lock: Identity, file: Option<&lock_file>) -> LockName {
+    let (major, minor) = device(lock.object);
+    let unnamed = || LockName {
+        own: format!("inode {} on {major}:{minor}", lock.address),
+        kind: format!("files on {major}:{minor}"),
+    };
+    file.and_then(path).unwrap_or_else(unnamed)
+}
+
+/// Names come leaf first; the one of a file that is nowhere in the tree has a slash of its own, or none.
+fn path(file: &lock_file) -> Option<LockName> {
+    let names = file.names.iter().map(text);
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    let (leaf, directories) = names.split_first()?;
+    let begin = match (file.is_whole, directories) {
+        (0, []) => {
+            return Some(LockName {
+                own: leaf.clone(),
+                kind: String::new(),
+            });
+        }
+        (0, _) => "…",
+        _ => "",
+    };
+    let mut directory: Vec<&str> = directories.iter().rev().map(String::as_str).collect();
+    directory.insert(0, begin);
+    let directory = directory.join("/");
+    Some(LockName {
+        own: format!("{directory}/{leaf}"),
+        kind: format!("files in {directory}/"),
+    })
+}
+
+/// A name, up to its NUL; one that was too long is cut.
+fn text(words: &[u64; 8]) -> String {
+    let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    let is_cut = bytes.len() + 1 == size_of_val(words);
+    let text = String::from_utf8_lossy(&bytes);
+    text.chars().chain(is_cut.then_some('…')).collect()
+}
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;
