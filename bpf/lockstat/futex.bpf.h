@@ -31,7 +31,7 @@ struct syscall_return {
 };
 
 /* A futex call of any kind returns. Most are wakes, which concern nobody's wait. */
-static __always_inline void call_returned(long ret)
+static __always_inline void call_returned(__u64 number, long ret)
 {
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
@@ -41,6 +41,9 @@ static __always_inline void call_returned(long ret)
 		futex_returned(&member->futex, task, ret);
 		return;
 	}
+	/* Most calls of fcntl(2) ask for no lock, and decoding one takes 200 ns. */
+	if (is_lock_call(number))
+		return;
 	futex_call_of(task, true, &call);
 	if (is_futex_requeue(&call))
 		note_requeue(&call, task, ret);
@@ -80,7 +83,7 @@ int futex_entry(struct syscall_entry *ctx)
 SEC("?tp/syscalls/sys_exit_futex")
 int futex_exit(struct syscall_return *ctx)
 {
-	call_returned(ctx->ret);
+	call_returned(ctx->number, ctx->ret);
 	return PASS_ON;
 }
 
