@@ -163,6 +163,7 @@ impl Drop for Workload {
         // Already gone after an orderly end; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        drop(self.dir.take());
         // A killed process cannot remove its perf map itself.
         let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.tgid));
     }
