@@ -11,6 +11,7 @@ use profile::recording::Recording;
 use profile::units;
 use serde_json::Value;
 
+use crate::c_program::{BURN, Program, run};
 use crate::disk::on_full_disk;
 use crate::kernel::Machine;
 use crate::tool::Tool;
@@ -288,6 +289,28 @@ fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
 }
 
 /// Build IDs as readelf and perf see them.
+/// Who has the program with its names gives it to pprof: other files of the run have names, and lines, and this one none.
+#[test]
+fn gos_pprof_names_what_was_stripped_where_it_ran() {
+    let _machine = Machine::beside();
+    let program = Program::c("burner", BURN, "-g -O1");
+    let dir = tempfile::tempdir().expect("a directory");
+    let whole = dir.path().join("whole");
+    std::fs::copy(program.path(), &whole).expect("a copy");
+    run(Command::new("strip").arg(program.path()));
+    let file = path_in(&dir, "pb.gz").display().to_string();
+    let workload = program.started("500");
+    let (report, _) = traced("profile", &format!("-o {file}"), workload);
+    let capture = Capture {
+        dir,
+        report,
+        pid: 0,
+    };
+    let whole = whole.to_str().expect("plain");
+    let top = capture.pprof(&["-top", whole]);
+    assert_eq!(words(&top, "hot").len(), 6, "{top}");
+}
+
 #[test]
 fn mappings_have_the_build_ids_of_their_files() {
     let _machine = Machine::beside();

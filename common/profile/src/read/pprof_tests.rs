@@ -168,6 +168,15 @@ fn a_place_without_a_name_is_left_to_pprof() {
         panic!("one location");
     };
     assert_eq!((location.address, location.line.len()), (0x1234, 0));
-    assert!(!written::<Mapping>(&nameless, 3)[0].has_functions);
+    let said = |mapping: &Mapping| {
+        let (functions, lines) = (mapping.has_functions, mapping.has_line_numbers);
+        [
+            functions,
+            mapping.has_filenames,
+            lines,
+            mapping.has_inline_frames,
+        ]
+    };
+    assert_eq!(said(&written::<Mapping>(&nameless, 3)[0]), [false; 4]);
     assert_eq!(written::<Location>(&named, 4)[0].line.len(), 1);
 }

@@ -316,7 +316,6 @@ impl<'a> Encoder<'a> {
 
     fn header(&mut self) {
         let header = &self.recording.header;
-        let has_lines = self.has_lines;
         let mut profile = Profile {
             time_nanos: header.time_ns,
             duration_nanos: header.duration_ns,
@@ -331,11 +330,11 @@ impl<'a> Encoder<'a> {
                 memory_limit: module.largest_address.saturating_add(1),
                 filename,
                 build_id: build_id.map_or(0, |id| self.string(id)),
-                // The files must not be looked for where names are all here.
+                // The files must not be looked for where names are all here; one flag is enough for pprof to think so.
                 has_functions: module.has_functions,
-                has_filenames: has_lines,
-                has_line_numbers: has_lines,
-                has_inline_frames: true,
+                has_filenames: module.has_functions && self.has_lines,
+                has_line_numbers: module.has_functions && self.has_lines,
+                has_inline_frames: module.has_functions,
             });
         }
         if header.period_ns > 0 {
