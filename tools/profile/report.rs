@@ -22,7 +22,7 @@ use session::program;
 use stacks::StackTable;
 
 use crate::profile::args::{Args, Rate};
-use crate::profile::harvest::{Harvest, Row};
+use crate::profile::harvest::{Harvest, Row, Totals};
 use crate::profile::moments::Moments;
 
 /// Functions and stacks that people are shown.
@@ -271,18 +271,29 @@ fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<
 /// Of fewer that were due, one that fell just beside the window is a large part.
 const FEW_TICKS: u64 = 20;
 
+/// Share of the ticks due, from which on nothing is missing that a reader should know of.
+const ENOUGH_TICKS: f64 = 0.95;
+
+/// The samples of busy CPUs against those that were due there, and whether there were enough.
+fn ticks_due(totals: &Totals, expected: u64) -> (String, bool) {
+    let share = totals.busy() as f64 / expected as f64;
+    let text = format!(
+        "busy CPUs were sampled {} of {} times ({:.1}%), {} of these in other tasks; idle CPUs {}",
+        units::count(totals.busy()),
+        units::count(expected),
+        100.0 * share,
+        units::count(totals.others),
+        units::counted(totals.idle, "times"),
+    );
+    (text, share >= ENOUGH_TICKS)
+}
+
 fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Closing {
     let totals = &harvest.totals;
-    let worth = |expected: &u64| *expected >= FEW_TICKS;
-    let check = harvest.expected.filter(worth).map(|expected| {
-        format!(
-            "busy CPUs made {}, {:.1}% of what the clock owes them; {} of other tasks; {}",
-            units::counted(totals.busy(), "ticks"),
-            100.0 * totals.busy() as f64 / expected as f64,
-            units::count(totals.others),
-            units::counted(totals.idle, "idle ticks"),
-        )
-    });
+    let expected = harvest.expected.filter(|expected| *expected >= FEW_TICKS);
+    let due = expected.map(|expected| ticks_due(totals, expected));
+    let (enough, short): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, enough)| *enough);
+    let texts = |dues: Vec<(String, bool)>| dues.into_iter().map(|(text, _)| text);
     Closing {
         events: (totals.samples, "samples"),
         stacks: Some(stacks.len()),
@@ -290,8 +301,10 @@ fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cos
         losses: harvest.losses.clone(),
         losses_of_ns: 0,
         cost: *cost,
-        notes: check.into_iter().collect(),
-        details: vec![stacks.describe_unnamed()],
+        notes: texts(short).collect(),
+        details: std::iter::once(stacks.describe_unnamed())
+            .chain(texts(enough))
+            .collect(),
     }
 }
 
@@ -308,7 +321,6 @@ mod tests {
 
     use super::*;
     use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
-    use crate::profile::harvest::Totals;
 
     #[test]
     fn no_line_is_too_long_whatever_the_names_are() {
