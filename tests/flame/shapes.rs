@@ -226,8 +226,8 @@ const PERF: &[Row<'_>] = &[
     (
         "an empty line before a stack",
         "a 7 1.5: 1 cycles:\n\n\t1 f (/a)\n\n",
-        "a 1\n",
-        "1 malformed line left out, each with its event; line 3 (byte 20): a stack without its event: 1 f (/a)",
+        "a;f 1\n",
+        "",
     ),
     (
         "an odd line before the first event",
