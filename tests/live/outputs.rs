@@ -288,8 +288,7 @@ fn gos_pprof_has_times_labels_and_comments_of_offcputime() {
     assert!(traces.lines().any(is_pid), "{traces:.900}");
 }
 
-/// Build IDs as readelf and perf see them.
-/// Who has the program with its names gives it to pprof: other files of the run have names, and lines, and this one none.
+/// A reader who has the program with its names gives it to pprof: other files of the run have names, and lines, and this one none.
 #[test]
 fn gos_pprof_names_what_was_stripped_where_it_ran() {
     let _machine = Machine::beside();
@@ -311,6 +310,7 @@ fn gos_pprof_names_what_was_stripped_where_it_ran() {
     assert_eq!(words(&top, "hot").len(), 6, "{top}");
 }
 
+/// Build IDs as readelf and perf see them.
 #[test]
 fn mappings_have_the_build_ids_of_their_files() {
     let _machine = Machine::beside();
