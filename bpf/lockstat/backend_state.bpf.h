@@ -31,9 +31,11 @@ enum wait_event_class {
 struct server_process {
 	/* Where it has the address of its wait event. */
 	__u64 pointer_at;
+	/* Times that its main thread had left a CPU before and after it was looked at. */
+	__u64 switches;
 	/* Process that has made it; itself, where it is that one. */
 	__u32 server;
-	/* What it was waiting for when it was looked at; 0: nothing. */
+	/* What it was waiting for then; 0: nothing, or it ran meanwhile. */
 	__u32 event;
 };
 

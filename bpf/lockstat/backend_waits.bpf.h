@@ -181,14 +181,27 @@ static __always_inline void count_open_backend_wait(struct member *member, struc
 		hand_over_registers(&backend->wait, &member->futex.outer, task, seq);
 }
 
-/* The event that user space has seen in a process that the iterator has found; 0: none. */
+/* The event that user space has read, of a process that has slept since then; 0: none, or it is another one by now. */
+static __always_inline __u32 event_since(const struct server_process *known, struct task_struct *task)
+{
+	/* In this order: it may fall asleep meanwhile. */
+	if (is_on_cpu(task) || is_queued(task))
+		return 0;
+	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw) == known->switches ? known->event : 0;
+}
+
+/* A task becomes a target: the event that it was asleep for before; 0: none. Only main threads announce events. */
 static __always_inline __u32 backend_found(struct backend *backend, struct task_struct *task)
 {
 	__u32 tgid = tgid_of(targets.pid_namespace, task), parent = server_of(task);
 	struct server_process *known = bpf_map_lookup_elem(&server_processes, &tgid);
-	__u32 event = known ? known->event : 0;
+	__u32 event = 0;
 
-	if (!known)
+	if (BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid))
+		return 0;
+	if (known)
+		event = event_since(known, task);
+	else
 		known = bpf_map_lookup_elem(&server_processes, &parent);
 	/* Children of other processes than the server are none of its. */
 	if (!known || (known->server != tgid && known->server != parent))

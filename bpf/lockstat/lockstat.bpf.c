@@ -88,7 +88,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	if (origin != MEMBER_FOUND)
 		event = 0;
 	futex_found(&member->futex, task, event);
-	if (event && member->futex.phase == FUTEX_IDLE && !is_on_cpu(task) && !is_queued(task))
+	if (event && member->futex.phase == FUTEX_IDLE)
 		begin_backend_wait(&member->backend, event, bpf_ktime_get_ns());
 }
 

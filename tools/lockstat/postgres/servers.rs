@@ -51,10 +51,14 @@ impl Servers {
                 continue;
             };
             releases.entry(server).or_insert_with(|| release(server));
+            let before = switches(process.tgid);
+            let event = event(process.tgid, pointer_at).unwrap_or(0);
+            let slept = before.filter(|before| switches(process.tgid) == Some(*before));
             let value = server_process {
                 pointer_at,
+                switches: slept.unwrap_or(0),
                 server,
-                event: event(process.tgid, pointer_at).unwrap_or(0),
+                event: slept.map_or(0, |_| event),
             };
             // SAFETY: plain data is as many initialised bytes.
             let bytes = unsafe { plain::as_bytes(&value) };
@@ -102,6 +106,13 @@ fn server_of(process: &Process, all: &[Process]) -> u32 {
         Ok(at) if all[at].program == process.program => process.parent,
         _ => process.tgid,
     }
+}
+
+/// Times that a process's main thread has left a CPU; `None`: it is gone.
+fn switches(tgid: u32) -> Option<u64> {
+    let status = procs::status(tgid).ok()?;
+    let number = |name| procs::number(&status, name);
+    Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
 }
 
 /// The event that a process waits for; `None`: its memory did not say.
