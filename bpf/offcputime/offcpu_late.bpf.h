@@ -19,13 +19,16 @@ static __always_inline void clip(__u64 *ns)
 		*ns = window_end_ns;
 }
 
-/* The wait that was open at the window's end is over, and the thread's stacks are no longer those of it. */
+/* The wait that was open at the window's end is over: the thread's stacks and its call will no longer be those of it. */
 static __always_inline void runs_on(struct task_struct *task)
 {
 	struct member *member = member_of(task);
 
-	if (member)
-		member->ran_after_ns = window_end_ns;
+	if (!member || member->ran_after_ns == window_end_ns)
+		return;
+	member->ran_after_ns = window_end_ns;
+	member->was_told = is_told(member, task);
+	member->late_call = call_of(member, task);
 }
 
 /* The target behind a task; NULL if it was none in the window. */

@@ -10,7 +10,7 @@
 #include "offcpu_phases.bpf.h"
 #include "stacks.bpf.h"
 
-/* What an iterator says of a target: the phase that is open when the window ends, or the stacks of a wait. */
+/* An iterator's words on a target: the phase that is open when the window ends, or the stacks of a wait. */
 struct open_phase {
 	/* Length of the phase, all of which is inside the window. */
 	__u64 phase_ns;
@@ -39,7 +39,7 @@ struct open_phase {
 	__u32 depth;
 	/* User space has been told of this wait's stacks. */
 	__u32 is_known;
-	/* It has run since the window's end. */
+	/* It has run since the window's end, and other stacks of the wait are not to be had. */
 	__u32 ran_on;
 };
 
@@ -74,16 +74,17 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 {
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;
-	open->call.syscall = NO_SYSCALL;
-	if (!(member->wait_flags & WAIT_KERNEL_THREAD))
-		open->call = wait_call_of(task);
+	open->call = call_of(member, task);
 }
 
-static __always_inline void describe_registers(struct open_phase *open, struct task_struct *task)
+/* The place at which the walk of the user stack begins. */
+static __always_inline void describe_registers(struct open_phase *open, struct member *member, struct task_struct *task)
 {
 	const struct pt_regs *regs = user_regs_of(task);
 	struct user_regs copied;
 
+	if (member->wait_flags & WAIT_KERNEL_THREAD)
+		return;
 	bpf_probe_read_kernel(&copied, sizeof(copied), regs);
 	open->ip = user_ip(&copied);
 	open->sp = user_sp(&copied);
@@ -111,12 +112,6 @@ static __always_inline long open_kernel_stack(struct task_struct *task, struct o
 	return bytes > 0 ? bytes : 0;
 }
 
-/* Of a wait that is told of, or was. */
-static __always_inline __u64 wait_number(struct task_struct *task)
-{
-	return 1 + BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
-}
-
 /* Hands out a record whose `addresses` hold `bytes`. */
 static __always_inline void write_record(struct bpf_iter__task *ctx, struct open_phase_record *record, __u64 bytes)
 {
@@ -137,6 +132,25 @@ static __always_inline void name_thread(struct open_phase *open, struct task_str
 	open->tid = tid_of(targets.pid_namespace, task);
 }
 
+/* Of the wait that was open at the window's end. */
+static __always_inline void describe_open_wait(struct open_phase *open, struct member *member, struct task_struct *task)
+{
+	describe_wait(open, member, task);
+	open->user_stack = walks_on_exit() ? 0 : member->user_stack;
+	open->ran_on = member->ran_after_ns == window_end_ns;
+	open->is_known = open->ran_on ? member->was_told : is_told(member, task);
+	if (open->ran_on)
+		open->call = member->late_call;
+}
+
+/* User space is told once of a wait's stacks; returns the bytes of kernel addresses. */
+static __always_inline long tell_stacks(struct open_phase_record *record, struct member *member, struct task_struct *task)
+{
+	member->described = 1 + switches_of(task);
+	describe_registers(&record->open, member, task);
+	return open_kernel_stack(task, record);
+}
+
 /* Run after the window's end: intervals that are still open are the longest of all. */
 SEC("iter/task")
 int close_members(struct bpf_iter__task *ctx)
@@ -144,6 +158,7 @@ int close_members(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct open_phase_record *record;
 	struct member *member;
+	__u64 bytes = 0;
 	__u32 zero = 0;
 
 	record = bpf_map_lookup_elem(&closing, &zero);
@@ -162,34 +177,30 @@ int close_members(struct bpf_iter__task *ctx)
 	record->open.lifetime_ns = up_to_end(member->joined_ns);
 	if (member->phase != PHASE_RUNNING) {
 		describe_interval(&record->open, member);
-		describe_wait(&record->open, member, task);
-		record->open.user_stack = walks_on_exit() ? 0 : member->user_stack;
-		record->open.is_known = member->described == wait_number(task);
-		record->open.ran_on = member->ran_after_ns == window_end_ns;
+		describe_open_wait(&record->open, member, task);
+		if (!record->open.is_known && !record->open.ran_on)
+			bytes = tell_stacks(record, member, task);
 	}
-	write_record(ctx, record, 0);
+	write_record(ctx, record, bytes);
 	return 0;
 }
 
 /* Hands out the stacks of a target's wait, unless user space knows them. */
-static __always_inline void tell_stacks(struct bpf_iter__task *ctx, struct member *member, struct task_struct *task)
+static __always_inline void write_stacks(struct bpf_iter__task *ctx, struct member *member, struct task_struct *task)
 {
-	__u64 number = wait_number(task);
 	struct open_phase_record *record;
 	__u32 zero = 0;
 
 	record = bpf_map_lookup_elem(&closing, &zero);
-	if (!record || is_on_cpu(task) || member->described == number)
+	if (!record || is_on_cpu(task) || is_told(member, task))
 		return;
-	member->described = number;
 	name_thread(&record->open, task);
-	if (!(member->wait_flags & WAIT_KERNEL_THREAD))
-		describe_registers(&record->open, task);
-	write_record(ctx, record, open_kernel_stack(task, record));
+	describe_wait(&record->open, member, task);
+	write_record(ctx, record, tell_stacks(record, member, task));
 }
 
-/* Run between the window's end and close_members: user space walks the stacks of the waits that are open. Those of a thread that
- * runs meanwhile may be of any moment: a late event closes its wait, or close_members says that it has run on.
+/* Run between the window's end and close_members, where late events close waits: user space walks the stacks of those that are
+ * open. A thread that runs meanwhile may have any stack; its wait was closed by that.
  */
 SEC("iter/task")
 int waiting_members(struct bpf_iter__task *ctx)
@@ -197,11 +208,12 @@ int waiting_members(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct member *member = task ? member_of(task) : NULL;
 
-	if (!member || member->phase == PHASE_DEAD || member->ran_after_ns == window_end_ns)
+	if (!member || member->phase == PHASE_DEAD || member->joined_ns >= window_end_ns ||
+	    member->ran_after_ns == window_end_ns)
 		return 0;
 	/* Else its wait began after the window. */
 	if (is_unsettled(member) || member->phase != PHASE_RUNNING)
-		tell_stacks(ctx, member, task);
+		write_stacks(ctx, member, task);
 	return 0;
 }
 
@@ -219,7 +231,7 @@ int open_members(struct bpf_iter__task *ctx)
 	member->ended_off_ns = member->waker = member->user_stack = 0;
 	member->state = task_state(task);
 	member->wait_flags = is_on_cpu(task) ? 0 : wait_flags_of(task, is_queued(task), member->state);
-	tell_stacks(ctx, member, task);
+	write_stacks(ctx, member, task);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "compat.bpf.h"
+#include "waits.bpf.h"
 
 enum phase {
 	/* A target since before the window, no event yet: its first event tells what it has been doing. */
@@ -39,20 +40,21 @@ struct member {
 	__u64 kernel_stack;
 	/* 1 + its switches when user space was last told of its open wait. */
 	__u64 described;
-	/* The end of the window after which it has run, where late events close nothing. */
+	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
+	struct wait_call late_call;
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;
 	/* The interval to be reported was open at the window's end. */
 	__u8 is_open;
-	__u8 pad;
+	/* User space had been told of that late wait. */
+	__u8 was_told;
 };
 
 #include "maps.bpf.h"
 #include "members.bpf.h"
 #include "offcpu_config.bpf.h"
-#include "waits.bpf.h"
 
 /* Where the targets' time inside the window went, whether reported or filtered. */
 struct offcputime_totals {
@@ -139,6 +141,20 @@ static __always_inline void settle(struct member *member, enum phase implied)
 	if (member->joined_ns < window_start_ns)
 		member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = window_start_ns;
 	member->phase = implied;
+}
+
+/* Whether user space knows the stacks of the wait that the task is in, or comes from. */
+static __always_inline bool is_told(const struct member *member, struct task_struct *task)
+{
+	return member->described == 1 + switches_of(task);
+}
+
+/* The system call that the task waits in, or comes from. */
+static __always_inline struct wait_call call_of(const struct member *member, struct task_struct *task)
+{
+	struct wait_call none = { .syscall = NO_SYSCALL };
+
+	return member->wait_flags & WAIT_KERNEL_THREAD ? none : wait_call_of(task);
 }
 
 /* The first event after the window's end tells of a target without any in it, too. */

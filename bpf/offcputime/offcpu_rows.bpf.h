@@ -85,16 +85,14 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 		.user_stack = user,
 		.wait_flags = member->wait_flags,
 		.is_open = member->is_open,
-		.call = { .syscall = NO_SYSCALL },
+		.call = call_of(member, task),
 	};
 
 	if (config.wakers && !(member->wait_flags & WAIT_RUNNABLE))
 		key.waker = member->waker;
-	if (!(member->wait_flags & WAIT_KERNEL_THREAD))
-		key.call = wait_call_of(task);
 	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
 	if (walk_on_leaving && !user)
-		key.is_known = member->described == switches_of(task) + 1;
+		key.is_known = is_told(member, task);
 	add_row(&key, member->ended_off_ns, member->ended_runqueue_ns);
 	member->ended_off_ns = 0;
 }

@@ -20,7 +20,7 @@ use stacks::StackTable;
 use symbols::Origin;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::harvest::{self, Harvest};
+use crate::offcputime::harvest::{self, Harvest, Open};
 use crate::offcputime::report;
 use crate::offcputime::sampled::{GATED, Sums};
 
@@ -88,11 +88,15 @@ impl<'a> Offcputime<'a> {
         self.args.budget.max_overhead.is_some()
     }
 
-    /// Learns the stacks of the waits that are open.
+    /// Learns the stacks of the waits that are open at the end, before late events stop to close those of threads that run on.
     fn walk_waiting(&mut self) -> Result<()> {
+        self.stacks.absorb();
         let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
-        let known = &mut self.sums.known;
-        harvest::describe_waiting(self.args, &waiting, &mut self.stacks, known)
+        let walked = &mut self.sums.walked;
+        walked.clear();
+        harvest::describe_waiting(self.args, &waiting, &mut self.stacks, walked)?;
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
+        Ok(())
     }
 
     /// Everything, once the collection has ended.
@@ -145,13 +149,13 @@ impl Windowed for Offcputime<'_> {
         }))
     }
 
-    fn prepare(&mut self, length_ns: Option<u64>, first: bool) -> Result<()> {
+    fn prepare(&mut self, _length_ns: Option<u64>, first: bool) -> Result<()> {
         if self.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
             let known = &mut self.sums.known;
             harvest::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
         }
-        let takes_late = length_ns.is_some() && !self.is_limited();
+        let takes_late = !self.is_limited();
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.takes_late = takes_late.into();
         bss.walk_on_leaving = (!first).into();
@@ -170,11 +174,8 @@ impl Windowed for Offcputime<'_> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
         if !self.is_limited() {
-            self.stacks.absorb();
+            self.walk_waiting()?;
         }
-        // The threads may go on while their stacks are walked: late events and the closing iterator tell which did.
-        self.walk_waiting()?;
-        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
         // Still attached: what happens to a target meanwhile tells what it did in the window.
         self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
         Ok(now)
@@ -183,9 +184,13 @@ impl Windowed for Offcputime<'_> {
     fn take(&mut self, window: &Window) -> Result<()> {
         let edges = (window.start_ns, window.end_ns);
         let closing = std::mem::take(&mut self.sums.closing);
-        let known = &mut self.sums.known;
         let closing = (&closing[..], edges);
-        let part = Harvest::gather(self.args, &self.skel, known, closing)?;
+        let stacks = Open {
+            walked: std::mem::take(&mut self.sums.walked),
+            known: &mut self.sums.known,
+            table: &mut self.stacks,
+        };
+        let part = Harvest::gather(self.args, &self.skel, stacks, closing)?;
         let totals = harvest::totals(&self.skel)?;
         self.sums.add(&part, totals, window);
         Ok(())

@@ -128,7 +128,7 @@ impl Harvest {
     pub(crate) fn gather(
         args: &Args,
         skel: &OffcputimeSkel<'_>,
-        known: &mut KnownStacks,
+        mut open: Open<'_>,
         (closing, (start_ns, end_ns)): (&[u8], (u64, u64)),
     ) -> Result<Self> {
         let mut harvest = Self {
@@ -143,11 +143,11 @@ impl Harvest {
         harvest.rows.extend(
             entries
                 .iter()
-                .map(|(key, value)| finished_row(key, value, known)),
+                .map(|(key, value)| finished_row(key, value, open.known)),
         );
         let closed_late = harvest.rows.iter().filter(|row| row.is_open);
         harvest.open = closed_late.map(|row| row.count).sum();
-        harvest.add_open_phases(args, closing, known)?;
+        harvest.add_open_phases(args, closing, &mut open, end_ns)?;
         Ok(harvest)
     }
 
@@ -155,10 +155,11 @@ impl Harvest {
         &mut self,
         args: &Args,
         mut bytes: &[u8],
-        known: &mut KnownStacks,
+        stacks: &mut Open<'_>,
+        end_ns: u64,
     ) -> Result<()> {
         let mut waiting = KnownStacks::new();
-        while let Some((open, _)) = next_open(&mut bytes)? {
+        while let Some((open, kernel)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
             match open.phase {
@@ -169,13 +170,14 @@ impl Harvest {
             if open.phase == phase::RUNNING {
                 continue;
             }
-            let stacks = stacks_of(args, &open, known);
-            waiting.extend(stacks.map(|ids| (open.tid, ids)));
+            let ids = stacks.of(args, &open, &kernel, end_ns);
+            let goes_on = ids.filter(|_| open.ran_on == 0);
+            waiting.extend(goes_on.map(|ids| (open.tid, ids)));
             let off_ns = open.blocked_ns + open.runqueue_ns;
             if open.wanted == 0 {
                 self.accounting.filtered += 1;
                 self.accounting.filtered_ns += off_ns;
-            } else if let Some(ids) = stacks {
+            } else if let Some(ids) = ids {
                 self.open += 1;
                 self.rows.push(open_row(&open, ids));
             } else {
@@ -184,7 +186,7 @@ impl Harvest {
             }
         }
         // Others have run, or are gone.
-        *known = waiting;
+        *stacks.known = waiting;
         Ok(())
     }
 
@@ -271,14 +273,32 @@ fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownSta
 /// User and kernel stack of each thread's open wait.
 pub(crate) type KnownStacks = HashMap<u32, (u64, u64)>;
 
-/// Stacks of a wait that is open at the window's end; `None`: it was over before they were walked.
-fn stacks_of(args: &Args, open: &open_phase, known: &KnownStacks) -> Option<(u64, u64)> {
-    // Without a limit a thread that ran while its stacks were walked had its wait closed by that.
-    let is_sure = args.budget.max_overhead.is_none() || open.ran_on == 0;
-    let walked = known.get(&open.tid).copied();
-    let walked = walked.filter(|_| open.is_known != 0 && is_sure);
-    let left = (open.user_stack != 0).then_some((open.user_stack, 0));
-    walked.or(left)
+/// Where the stacks of open waits are.
+pub(crate) struct Open<'a> {
+    /// Those that were walked after the window's end.
+    pub(crate) walked: KnownStacks,
+    /// Those that were before it; afterwards all that go on.
+    pub(crate) known: &'a mut KnownStacks,
+    /// All stacks.
+    pub(crate) table: &'a mut StackTable,
+}
+
+impl Open<'_> {
+    /// Those of a wait that was open at the window's end; `None`: it was over before they were seen.
+    fn of(
+        &mut self,
+        args: &Args,
+        open: &open_phase,
+        kernel: &[u64],
+        end_ns: u64,
+    ) -> Option<(u64, u64)> {
+        if open.is_known != 0 {
+            let ids = self.walked.get(&open.tid);
+            return ids.or_else(|| self.known.get(&open.tid)).copied();
+        }
+        let is_over = open.ran_on != 0;
+        (!is_over).then(|| open_stacks(args, open, kernel, self.table, end_ns))
+    }
 }
 
 fn open_stacks(
@@ -297,6 +317,7 @@ fn open_stacks(
     let user = match open.ip {
         0 => 0,
         _ if args.stacks.kernel_stacks => 0,
+        _ if open.user_stack != 0 => open.user_stack,
         _ => stacks.insert_blocked(open.tgid, end_ns, registers),
     };
     let kernel = match kernel {

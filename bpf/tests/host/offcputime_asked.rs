@@ -201,6 +201,19 @@ impl Open {
         [self.ip, self.sp, self.bp]
     }
 
+    /// As if its stacks, which were told of before, were told of now.
+    pub(crate) fn with_stacks(self, told: &Self) -> Self {
+        Self {
+            is_known: 0,
+            depth: told.depth,
+            ip: told.ip,
+            sp: told.sp,
+            bp: told.bp,
+            exact: told.exact,
+            ..self
+        }
+    }
+
     pub(crate) fn told(machine: &Machine, task: Task) -> Self {
         Self::of(machine, "host_close", task).expect("it lives")
     }

@@ -81,9 +81,9 @@ fn opens(machine: &Machine, under_way: &UnderWay) -> Vec<Option<Open>> {
     let opens = machine.alive().map(|thread| {
         let mut open = close(thread.task)?;
         if open.is_known != 0 {
-            // Its stacks were told of before.
-            under_way.get(&thread.tid)?.as_ref()?;
-            open.is_known = 0;
+            // All that was told of it before.
+            let stacks = under_way.get(&thread.tid)?.as_ref()?;
+            open = open.with_stacks(stacks);
         }
         Some(open)
     });
