@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(short = 'K', long, help_heading = "Locks")]
     pub(crate) kernel: bool,
 
-    /// Only locks of programs: futexes, of files, System V's semaphores
+    /// Only locks of programs: futexes, file locks, System V semaphores
     #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
     pub(crate) user: bool,
 
@@ -86,7 +86,7 @@ pub(crate) struct Args {
         value_delimiter = ',',
         conflicts_with = "kernel",
         help_heading = "Locks",
-        help = "Also threads that wait for work, in these classes: cond, sem, sysv-sem, join, barrier, park, unknown, of PostgreSQL client, activity, timeout, or all"
+        help = "Also threads that wait for work, in these classes: cond, sem, sysv-sem, join, barrier, park, unknown, and PostgreSQL's client, activity, timeout, or all"
     )]
     pub(crate) class: Vec<ExtraClass>,
 
