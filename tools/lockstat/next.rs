@@ -7,7 +7,7 @@ use session::next::Step;
 
 use crate::lockstat::args::Args;
 use crate::lockstat::headline::{like, worst};
-use crate::lockstat::row::{Holder, LockRow};
+use crate::lockstat::row::{Holder, LockRow, Side};
 use crate::lockstat::table::by_thread;
 
 /// The command that looks further, and what it answers.
@@ -37,7 +37,14 @@ pub(crate) fn next(
         _ => chosen,
     };
     if held.is_empty() && row.open > 0 {
-        return Step::LocksNow.line(&target);
+        // A look at this instant knows nothing of locks of files, System V's semaphores and servers' events.
+        let is_known_now = row.identity.side == Side::Kernel || row.identity.is_futex();
+        let step = if is_known_now {
+            Step::LocksNow
+        } else {
+            Step::Waits
+        };
+        return step.line(&target);
     }
     match args.stacks {
         0 => Step::LockStacks.line(&target),
@@ -61,4 +68,37 @@ fn of_holder(holder: &Holder, is_there: fn(u32) -> bool) -> Option<String> {
         let what = format!("behind whom {comm}, which holds it, waits for a CPU");
         Step::RunQueue.line_for(&target, &what)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use profile::model::Task;
+
+    use super::*;
+    use crate::lockstat::row::tests::{row, waiter};
+
+    #[test]
+    fn a_look_at_this_instant_is_for_what_it_knows() {
+        let of = |side, class| {
+            let mut hung = row(500);
+            (hung.identity.side, hung.identity.class) = (side, class);
+            hung.open = 1;
+            let task = Task {
+                comm: "app".into(),
+                tgid: 7,
+                tid: 8,
+            };
+            hung.waiters = vec![waiter(task, 500)];
+            next(&Args::parse_from(["lockstat"]), &[hung], 1_000, |_| true)
+        };
+        let now = "lockstat --now -p 7 ";
+        assert!(of(Side::Kernel, 3).contains(now));
+        assert!(of(Side::User, 0).contains(now));
+        // A file's lock, and a wait event of PostgreSQL's.
+        for class in [128, 0xfe] {
+            let next = of(Side::User, class);
+            assert!(next.contains("offcputime -p 7 10 "), "{next}");
+        }
+    }
 }

@@ -41,6 +41,16 @@ pub(crate) struct Identity {
     pub(crate) class: u8,
 }
 
+impl Identity {
+    /// `CALL_FLOCK` in `enum futex_operation` of the BPF side: locks with calls of their own, then servers' wait events.
+    const FIRST_OF_OTHERS: u8 = 128;
+
+    /// Looks whether it is a program's lock that threads wait for in a futex call.
+    pub(crate) fn is_futex(&self) -> bool {
+        self.side == Side::User && self.class < Self::FIRST_OF_OTHERS
+    }
+}
+
 impl From<&lock_id> for Identity {
     fn from(id: &lock_id) -> Self {
         Self {
