@@ -24,6 +24,7 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     let (all_ns, locks) = alike.clone().fold((0, 0), |(ns, locks), row| {
         (ns + row.total_ns, locks + row.locks)
     });
+    let is_futex = alike.clone().all(|row| row.identity.is_futex());
     let share = |row: &LockRow| 100.0 * row.total_ns as f64 / all_ns.max(1) as f64;
     let mut parts = Vec::new();
     if is_guess(worst) {
@@ -39,10 +40,21 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     }
     let of = match (locks, is_lock) {
         (1, true) => "the only lock waited for".into(),
-        (1, false) => "the only futex of the classes asked for".into(),
+        (1, false) => {
+            let what = if is_futex {
+                "futex"
+            } else {
+                "thing waited for"
+            };
+            format!("the only {what} of the classes asked for")
+        }
         _ => {
             let time = units::thread_time(all_ns);
-            let what = if is_lock { "locks" } else { "futexes" };
+            let what = match (is_lock, is_futex) {
+                (true, _) => "locks",
+                (false, true) => "futexes",
+                (false, false) => "things waited for",
+            };
             let locks = units::counted(locks, what);
             format!("{:.1}% of {time} for {locks}", share(worst))
         }
@@ -132,5 +144,26 @@ fn noun(row: &LockRow) -> String {
         _ if !is_guess(row) => noun.into(),
         "park" => format!("what is perhaps {noun}"),
         _ => format!("what is perhaps {article}{noun},"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lockstat::row::{Side, tests::row};
+
+    /// Neither a set of System V's nor a wait for a client is a futex.
+    #[test]
+    fn work_that_is_no_futex_is_called_none() {
+        let said = |class| {
+            let mut work = row(500);
+            (work.identity.side, work.identity.class) = (Side::User, class);
+            work.what = For::Work;
+            lines(&[work], 1_000)[1].clone()
+        };
+        let futex = said(0);
+        assert!(futex.starts_with("  the only futex of"), "{futex}");
+        let set = said(131);
+        assert!(set.starts_with("  the only thing waited for of"), "{set}");
     }
 }

@@ -217,7 +217,11 @@ fn how(row: &LockRow) -> Vec<String> {
         parts.push(format!("{waits} timed out or interrupted"));
     }
     if row.raced > 0 {
-        let calls = units::counted(row.raced, "futex calls");
+        let what = match row.identity.is_futex() {
+            true => "futex calls",
+            false => "calls",
+        };
+        let calls = units::counted(row.raced, what);
         parts.push(format!("{calls} returned without waiting"));
     }
     let parts_ns = row.spin_ns + row.block_ns;
