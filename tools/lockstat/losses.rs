@@ -120,7 +120,7 @@ pub(crate) const LOSSES: [Words; 19] = [
     (
         "lock_files_full",
         "files_full",
-        "locked files without paths: table full",
+        "waits for locks of files without paths: table full",
     ),
 ];
 
