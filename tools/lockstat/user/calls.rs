@@ -76,10 +76,13 @@ fn of(
     row.confidence = 100;
     let role = match class {
         Class::SysvSem => {
-            let mut waiters = row.waiters.iter().map(|waiter| waiter.user);
-            let walked = waiters.find(|stack| *stack != 0);
-            let frames = stacks.user_names(walked.unwrap_or(0));
-            rules.role_of_named(calls(&frames))
+            let walked = row.waiters.iter().map(|waiter| waiter.user);
+            let mut roles = walked.map(|stack| {
+                let frames = stacks.user_names(stack);
+                rules.role_of_named(calls(&frames))
+            });
+            let role = roles.find(|role| *role != Role::Unsaid);
+            role.unwrap_or(Role::Unsaid)
         }
         _ => Role::Trouble,
     };
@@ -146,12 +149,16 @@ fn path(file: &lock_file) -> Option<LockName> {
     })
 }
 
-/// A name, up to its NUL; one that was too long is cut.
+/// A name, up to its NUL. One that fills its room may have been too long, and is taken for cut; no part of a character is left then.
 fn text(words: &[u64; 8]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
     let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     let is_cut = bytes.len() + 1 == size_of_val(words);
-    let text = String::from_utf8_lossy(&bytes);
+    let whole = match str::from_utf8(&bytes) {
+        Err(err) if is_cut && err.error_len().is_none() => err.valid_up_to(),
+        _ => bytes.len(),
+    };
+    let text = String::from_utf8_lossy(&bytes[..whole]);
     text.chars().chain(is_cut.then_some('…')).collect()
 }
 

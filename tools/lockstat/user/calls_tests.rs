@@ -43,6 +43,9 @@ fn a_files_path_is_put_together_from_its_names() {
     let long = "n".repeat(100);
     let cut = format!("/{}…", "n".repeat(63));
     assert_eq!(own(&file(1, &[&long])).own, cut);
+    let long = "é".repeat(100);
+    let cut = format!("/{}…", "é".repeat(31));
+    assert_eq!(own(&file(1, &[&long])).own, cut, "no half of a character");
 }
 
 #[test]
