@@ -93,10 +93,7 @@ impl Places {
         let mappings = maps::all(tgid).ok()?;
         let mut mappings = mappings.iter().map(|(mapping, _)| mapping);
         let mapping = mappings.find(|mapping| *mapping.path == *program.as_os_str().as_bytes())?;
-        let variables = self.variables_of(mapping, || {
-            let opened = files::open_mapped(tgid, mapping.start, mapping.end).ok()?;
-            Some(Variables::read(&opened.file, None))
-        })?;
+        let variables = self.variables_in(tgid, mapping)?;
         let bias = variables.bias(mapping.start, mapping.offset)?;
         Some(variables.address_of(name)?.wrapping_add(bias))
     }
@@ -154,12 +151,17 @@ impl Places {
 
     /// The variable at `address`, which lies in `mapping` or right behind it.
     fn variable(&mut self, tgid: u32, mapping: &Mapping, address: u64) -> Option<Place> {
-        let variables = self.variables_of(mapping, || {
+        let variables = self.variables_in(tgid, mapping)?;
+        named(&variables, mapping, address)
+    }
+
+    /// The data of the file that a living process maps.
+    fn variables_in(&mut self, tgid: u32, mapping: &Mapping) -> Option<Arc<Variables>> {
+        self.variables_of(mapping, || {
             let opened = files::open_mapped(tgid, mapping.start, mapping.end).ok()?;
             let debug = debugfile::of_opened(&opened, &mapping.path);
             Some(Variables::read(&opened.file, debug.as_ref()))
-        })?;
-        named(&variables, mapping, address)
+        })
     }
 
     /// The data of the file behind a mapping, which is read once.
