@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/ipc.h>
 #include <sys/sem.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define ROUNDS 7
@@ -12,7 +13,7 @@
 
 struct lock {
 	const char *name;
-	/* Gives or takes it; `wait`: until it is there. */
+	/* Waits until it is there. */
 	void (*take)(void);
 	void (*give)(void);
 };
@@ -106,7 +107,7 @@ static void await_sleep(pid_t child)
 		length = read(fd, text, sizeof(text) - 1);
 		close(fd);
 		text[length > 0 ? length : 0] = 0;
-	} while (text[0] < '0' || text[0] > '9' || !atol(text));
+	} while (text[0] < '0' || text[0] > '9' || atol(text) == SYS_read);
 }
 
 /* The child's part: each wait by its clock, and another lock that nobody has, which is no wait. */

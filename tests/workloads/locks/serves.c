@@ -78,7 +78,7 @@ static void connect_by(const char *kind)
 	    getsockname(listening, address, is_local ? &all : &length))
 		_exit(4);
 	to_server = socket(address->sa_family, SOCK_STREAM, 0);
-	/* A client with a name of its own, as syslog's and systemd's have. */
+	/* A client that binds a name of its own before it connects, as those of systemd's sd-bus do. */
 	if (!strcmp(kind, "unix-names") && bind(to_server, (void *)&(struct sockaddr_un){ .sun_family = AF_UNIX }, sizeof(sa_family_t)))
 		_exit(7);
 	if (connect(to_server, address, is_local ? all : length))
