@@ -262,6 +262,7 @@ mod tests {
 
     const LARGE: u32 = u32::MAX;
     const SMALL: u32 = u32::MAX - 1;
+    const KERNELS: u32 = u32::MAX - 2;
     /// A time that no test is long enough for to be over.
     const LATER_NS: u64 = 1 << 62;
 
@@ -343,8 +344,13 @@ mod tests {
         rounds.begin_interval();
         assert_eq!(rounds.looks(), 0);
         assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &seven), 3);
-        // One that nothing is known of yet: this one. PID 2 is the kernel's.
-        rounds.round.extend([std::process::id(), 2]);
+        // One that nothing is known of yet: this one. The other is the kernel's.
+        let of_kernel = Process {
+            is_program: Some(false),
+            ..Process::default()
+        };
+        rounds.processes.insert(KERNELS, of_kernel);
+        rounds.round.extend([std::process::id(), KERNELS]);
         assert_eq!(rounds.not_looked_at([LARGE; 600].into_iter(), &seven), 10);
     }
 }

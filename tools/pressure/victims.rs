@@ -67,12 +67,12 @@ impl Filter {
     }
 
     /// Number of a process's user threads that it chooses, by what `/proc` says. Past that time, ns, each costs too many reads, and no
-    /// more is counted than the first.
+    /// more is counted than one, where one may be chosen.
     pub(crate) fn count_of(&self, tgid: u32, until_ns: u64) -> u64 {
         let is_in_time = || monotonic_ns() < until_ns;
         let chooses = |tid: &u32| self.chooses(tgid, *tid);
         if !is_in_time() {
-            return u64::from(chooses(&tgid));
+            return u64::from(self.may_choose_in(tgid));
         }
         if !self.tids.is_empty() {
             let is_its = |tid: &&u32| Path::new(&format!("/proc/{tgid}/task/{tid}")).exists();
@@ -84,6 +84,18 @@ impl Filter {
         }
         let threads = threads_of(tgid).take_while(|_| is_in_time());
         threads.filter(chooses).count() as u64
+    }
+
+    /// Looks whether a thread of a process may be chosen, whatever their names are.
+    fn may_choose_in(&self, tgid: u32) -> bool {
+        let is_its = |tid: &u32| Path::new(&format!("/proc/{tgid}/task/{tid}")).exists();
+        self.kernel_threads != Some(true)
+            && (self.tgids.is_empty() || self.tgids.contains(&tgid))
+            && (self.tids.is_empty() || self.tids.iter().any(is_its))
+            && self
+                .cgroup
+                .as_ref()
+                .is_none_or(|directory| cgroups::holds(directory, tgid))
     }
 
     pub(crate) fn is_wanted(&self, task: &TaskStock) -> bool {

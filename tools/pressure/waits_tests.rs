@@ -161,12 +161,9 @@ fn only_chosen_threads_are_said_to_be_missed() {
         .collect();
     let tids: Vec<u32> = told.iter().take(others.len()).collect();
     let leader = std::process::id();
-    let missed = |filter: Filter| {
-        let mut looks = Looks::new();
-        looks.rounds.own_tgid = 0;
-        looks.rounds.round = [leader].into();
-        looks.take(&filter).not_looked_at
-    };
+    // However long it takes, and where there is no time to ask.
+    let missed = |filter: Filter| filter.count_of(leader, u64::MAX);
+    let unasked = |filter: Filter| filter.count_of(leader, 0);
     let of = |tids: &[u32]| Filter {
         tids: tids.to_vec(),
         ..Filter::default()
@@ -179,7 +176,10 @@ fn only_chosen_threads_are_said_to_be_missed() {
         comm: Some("missed".parse().expect("a pattern")),
         ..Filter::default()
     };
-    assert_eq!(missed(comm), 3);
+    assert_eq!(missed(comm.clone()), 3);
+    assert_eq!(unasked(comm), 1, "its first thread has another name");
+    assert_eq!(unasked(of(&tids[..2])), 1);
+    assert_eq!(unasked(of(&[1])), 0);
     let all = Filter {
         tgids: vec![leader],
         ..Filter::default()
