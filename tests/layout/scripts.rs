@@ -6,21 +6,42 @@ use std::path::{Path, PathBuf};
 
 /// Readers that leave before their input ends, in the words of a pipe's right side.
 fn leaves_early(reader: &str) -> bool {
-    let mut words = reader.split_whitespace();
+    let is_setting = |word: &&str| {
+        let name = word.split_once('=').map_or("", |(name, _)| name);
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    // `|&`, too.
+    let reader = reader.trim_start_matches('&');
+    let mut words = reader.split_whitespace().skip_while(is_setting);
     let program = words.next().unwrap_or_default();
-    let mut options = words.clone().take_while(|word| word.starts_with('-'));
+    let words: Vec<&str> = words.collect();
+    let ends = |word: &&str| ["--", "&&", "or"].contains(word);
+    let own = words.iter().position(ends).unwrap_or(words.len());
+    // The last word may be followed by another command.
+    let is_last = |word: &&str| word.ends_with([';', ')']);
+    let last = words.iter().position(is_last);
+    let own = &words[..last.map_or(own, |last| own.min(last + 1))];
+    let mut options = own.iter().filter(|word| word.starts_with('-'));
     match program {
         "head" => true,
         "grep" => options.any(|option| {
-            let letters = option.trim_start_matches('-');
+            let letters = option.trim_start_matches('-').trim_end_matches([';', ')']);
             let is_short = !option.starts_with("--");
             is_short && letters.contains(['q', 'm', 'l'])
                 || ["quiet", "silent", "max-count"].contains(&letters)
         }),
         "awk" => reader.contains("exit"),
-        "sed" => [";q", "q}", "{q", "p;q"]
-            .iter()
-            .any(|quit| reader.contains(quit)),
+        "sed" => {
+            let quits = |script: &&str| {
+                let script = script.trim_matches(['\'', '"', ';', ')']);
+                let before = script.strip_suffix('q');
+                before.is_some_and(|before| {
+                    before.ends_with(|c: char| c.is_ascii_digit() || "/$".contains(c))
+                })
+            };
+            let in_braces = [";q", "q}", "{q", "p;q"];
+            in_braces.iter().any(|quit| reader.contains(quit)) || words.iter().any(quits)
+        }
         _ => false,
     }
 }
@@ -44,8 +65,15 @@ pub(crate) fn pipes_that_break(script: &str) -> Vec<String> {
 
 /// The scripts below a directory that end where any part of a pipe fails.
 pub(crate) fn with_pipefail(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
-    for entry in fs::read_dir(directory).expect("a directory").flatten() {
+    // Others' directories are no part of this.
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
         let path = entry.path();
+        if path.is_symlink() {
+            continue;
+        }
         if path.is_dir() {
             if !path.ends_with("target") && !path.ends_with(".git") {
                 with_pipefail(&path, found);
@@ -68,6 +96,11 @@ fn readers_that_leave_early_are_known() {
         "a | awk '/b/ {print; exit}'",
         "a | sed -n '/b/{p;q}'",
         "if a | grep -m1 b; then",
+        "a |& head",
+        "a | LC_ALL=C grep -q b",
+        "a | grep b -q; then",
+        "a | sed 1q",
+        "a | sed '/b/q'",
     ] {
         assert_eq!(pipes_that_break(line).len(), 1, "{line}");
     }
@@ -76,6 +109,10 @@ fn readers_that_leave_early_are_known() {
         "a | grep -E 'quick|m' >/dev/null",
         "a || head -n 1 b",
         "grep -q a b",
+        "a | grep b && c -q",
+        "a | grep b; c -q",
+        "a | grep -e b -- -q",
+        "a | sed 's/b/q/'",
         "# a | head",
     ] {
         assert!(pipes_that_break(line).is_empty(), "{line}");
