@@ -28,7 +28,7 @@ fn remedy(kind: ErrorKind, writes: bool) -> &'static str {
     }
 }
 
-/// Looks whether nobody reads the output any more.
+/// True if nobody reads the output any more.
 pub(crate) fn is_closed_pipe(err: &anyhow::Error) -> bool {
     let mut causes = err
         .chain()

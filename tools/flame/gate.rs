@@ -16,7 +16,7 @@ use profile::units;
 use crate::diff::{read_both, values};
 use crate::input::Input;
 
-/// What a change that exceeds a limit exits with.
+/// The exit status for a change that exceeds a limit.
 const EXCEEDED: u8 = 4;
 
 #[derive(clap::Args)]

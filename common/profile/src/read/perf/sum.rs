@@ -364,7 +364,7 @@ mod tests {
             read(format!("{event}\n{event}\n{event}{stack}{event}\n")),
             (vec![(0, 3), (2, 1)], 0)
         );
-        // What follows is no stack, or another event's.
+        // The line behind it is no stack; the stack is another event's.
         assert_eq!(
             read(format!("{event}\nwhat?\n{stack}{event}")),
             (vec![(0, 2)], 1)
