@@ -12,10 +12,10 @@ pub(crate) enum Class {
     ParkingLot,
     /// The Go runtime's own locks; its sync.Mutex parks goroutines, not threads.
     Go,
-    /// Of files, each sort with a system call of its own.
+    /// A lock of a file, each sort with a system call of its own.
     Flock,
     Posix,
-    /// Of open file descriptions.
+    /// A lock of an open file description.
     Ofd,
     Cond,
     Sem,
