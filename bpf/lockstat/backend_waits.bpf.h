@@ -10,6 +10,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 #include "backend_state.bpf.h"
 #include "futex_open.bpf.h"
 #include "futex_waits.bpf.h"
@@ -18,6 +19,9 @@
 #include "lock_holders.bpf.h"
 #include "stacks.bpf.h"
 #include "wakers.bpf.h"
+
+/* include/uapi/asm-generic/signal.h: what sets another process's latch, since release 14 with its pointer to the event. */
+#define SIGURG 23
 
 struct backend_losses {
 	/* Events that could not be read: their page was not there. */
@@ -101,15 +105,19 @@ static __always_inline bool has_releaser(__u32 event)
 	return !is_idle_event(event) && event >> 24 != EVENT_IO;
 }
 
-/* Whether the task that is current, of the same server, is in a call that sets a latch, and not just hit by the interrupt that ends
- * the wait.
+/* True where the task that is current, of the same server, is in a call that sets a latch, and not just hit by the interrupt that
+ * ends the wait.
  */
 static __always_inline bool is_latch_set(const struct backend *backend)
 {
 	struct task_struct *by = current_task();
-	__u64 number = saved_syscall_number(user_regs_of(by));
+	const struct pt_regs *regs = user_regs_of(by);
+	struct call_arguments from;
 
-	if (number != SYSCALL_KILL && number != SYSCALL_TGKILL && number != SYSCALL_EXIT_GROUP)
+	if (saved_syscall_number(regs) != SYSCALL_KILL)
+		return false;
+	arguments_of(regs, false, &from);
+	if ((__u32)from.args[1] != SIGURG)
 		return false;
 	return tgid_of(targets.pid_namespace, by) == backend->server || server_of(by) == backend->server;
 }
@@ -210,6 +218,19 @@ static __always_inline __u32 backend_found(struct backend *backend, struct task_
 	backend->server = known->server;
 	backend->mm = (__u64)BPF_CORE_READ(task, mm);
 	return event;
+}
+
+/* Another process may get its number. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(server_process_exited, struct task_struct *task)
+{
+	__u32 tgid;
+
+	if (!config.futexes || !is_leader(task))
+		return 0;
+	tgid = tgid_of(targets.pid_namespace, task);
+	bpf_map_delete_elem(&server_processes, &tgid);
+	return 0;
 }
 
 #endif
