@@ -60,10 +60,16 @@ void host_lock(const __u64 lock[7])
 	list->prev = entry;
 }
 
-/* For a request: its file's place, owner, first and last byte, and how it is made. */
+/* Twice the process, and 1 if that only reads. A request is its file's place, owner, first and last byte, and how it is made. */
 __u64 host_in_the_way(const __u64 request[5])
 {
-	return lock_in_the_way((__u64)&host_files[request[0]], request[1], request[2], request[3], request[4]);
+	__u64 entry = lock_in_the_way((__u64)&host_files[request[0]], request[1], request[2], request[3], request[4]);
+	struct held_file_lock held = {};
+
+	if (!entry)
+		return 0;
+	read_file_lock(&held, (void *)entry);
+	return held.pid > 0 ? (__u64)held.pid << 1 | held.is_shared : 0;
 }
 
 /* A file that never had any lock. */

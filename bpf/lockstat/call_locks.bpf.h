@@ -38,7 +38,7 @@ static __always_inline bool is_call_lock(const struct futex_call *call)
 	return call->operation >= CALL_FLOCK && call->operation <= CALL_SYSV_SEMAPHORE;
 }
 
-/* Which lock a call is for; FUTEX_NONE: none, or it does not wait. */
+/* The lock that a call is for; FUTEX_NONE: none, or it does not wait. */
 static __always_inline __u8 call_lock_kind(__u64 number, __u64 command)
 {
 	if (number == SYSCALL_FLOCK)
@@ -87,20 +87,31 @@ static __always_inline bool is_lock_call(__u64 number)
 	return number == SYSCALL_FLOCK || number == SYSCALL_FCNTL || number == SYSCALL_SEMOP || number == SYSCALL_SEMTIMEDOP;
 }
 
-/* A process that a file's lock names. It says nothing of threads: where there are several, none of them is known to have it. */
-static __always_inline void note_process(struct lock_holder *holder, __s32 pid, bool is_reader)
+/* Whoever has ended has left the lock to those who share its open file, and its number to others. */
+static __always_inline bool still_has(struct task_struct *task, const struct held_file_lock *held, bool is_flock)
+{
+	__u64 files = (__u64)BPF_CORE_READ(task, files);
+
+	if (task->flags & PF_EXITING)
+		return false;
+	return is_flock ? has_open(files, (__u64)held->file) : files == held->owner;
+}
+
+/* The process that a file's lock names. It says nothing of threads: where there are several, none of them is known to have it. */
+static __always_inline void note_process(struct lock_holder *holder, const struct held_file_lock *held, bool is_flock)
 {
 	struct task_struct *task;
+	bool is_alone;
 
-	if (pid <= 0 || !bpf_ksym_exists(bpf_task_from_pid))
+	if (held->pid <= 0 || !bpf_ksym_exists(bpf_task_from_pid))
 		return;
-	task = bpf_task_from_pid(pid);
+	task = bpf_task_from_pid(held->pid);
 	if (!task)
 		return;
-	/* Whoever has ended has left the lock to those who share its open file. */
-	if (!(task->flags & PF_EXITING)) {
-		note_holder(holder, task, is_reader ? HOLDER_READER : HOLDER_OWNER, config.holder_stacks);
-		if (BPF_CORE_READ(task, signal, nr_threads) > 1) {
+	if (still_has(task, held, is_flock)) {
+		is_alone = BPF_CORE_READ(task, signal, nr_threads) == 1;
+		note_holder(holder, task, held->is_shared ? HOLDER_READER : HOLDER_OWNER, config.holder_stacks && is_alone);
+		if (!is_alone) {
 			holder->pid = 0;
 			holder->state = HOLDER_STATES;
 		}
@@ -113,8 +124,9 @@ static __noinline int find_call_holder(struct futex_wait *futex, struct task_str
 {
 	const struct futex_call *call = &futex->call;
 	struct file_lock_request request = {};
+	struct held_file_lock held = {};
 	struct call_arguments from;
-	__u64 by;
+	void *entry;
 
 	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
 	if (call->operation == CALL_SYSV_SEMAPHORE)
@@ -128,9 +140,12 @@ static __noinline int find_call_holder(struct futex_wait *futex, struct task_str
 	if (!request.is_flock && !read_range(&request, from.args[2]))
 		return 0;
 	futex->wait.mode = request.is_shared ? WAIT_SHARED : WAIT_EXCLUSIVE;
-	by = lock_in_the_way((__u64)request.file, request.owner, request.start, request.end,
-			     request.is_flock | request.is_shared << 1);
-	note_process(&futex->wait.holder, (__s32)(by >> 1), by & 1);
+	entry = (void *)lock_in_the_way((__u64)request.file, request.owner, request.start, request.end,
+					request.is_flock | request.is_shared << 1);
+	if (!entry)
+		return 0;
+	read_file_lock(&held, entry);
+	note_process(&futex->wait.holder, &held, request.is_flock);
 	return 0;
 }
 
@@ -138,13 +153,15 @@ static __noinline int find_call_holder(struct futex_wait *futex, struct task_str
 static __noinline int describe_call_lock(struct futex_wait *futex, struct task_struct *task)
 {
 	struct lock_id *lock = &futex->wait.lock;
+	struct inode *inode;
 	struct file *file;
 
 	if (lock->class == CALL_SYSV_SEMAPHORE || bpf_map_lookup_elem(&lock_files, lock))
 		return 0;
 	file = open_file(task, futex->call.value);
+	inode = BPF_CORE_READ(file, f_inode);
 	/* Another thread may have closed it, and opened something else. */
-	if (BPF_CORE_READ(file, f_inode, i_ino) != lock->address)
+	if (BPF_CORE_READ(inode, i_ino) != lock->address || BPF_CORE_READ(inode, i_sb, s_dev) != lock->object)
 		return 0;
 	return describe_file((__u64)file, lock->address, lock->object, lock->class);
 }

@@ -182,8 +182,8 @@ static __always_inline bool is_in_the_way(const struct file_lock_request *reques
 	return held->owner != request->owner && held->start <= request->end && request->start <= held->end;
 }
 
-/* The first lock that keeps a request from being granted, of an open file by its address: twice the process, and 1 if that only reads;
- * 0: there is none. `how`: 1 for flock(2), and 2 for a reader. Not static: the verifier goes through it once, not for each caller.
+/* The first lock that keeps a request from being granted, of an open file by its address: its entry in the list; 0: there is none.
+ * `how`: 1 for flock(2), and 2 for a reader. Not static: the verifier goes through it once, not for each caller.
  */
 __noinline __u64 lock_in_the_way(__u64 file, __u64 owner, __s64 start, __s64 end, __u32 how)
 {
@@ -208,8 +208,30 @@ __noinline __u64 lock_in_the_way(__u64 file, __u64 owner, __s64 start, __s64 end
 	for (int i = 0; i < MAX_LISTED_LOCKS && at && at != head; i++) {
 		read_file_lock(&held, at);
 		if (is_in_the_way(&request, &held))
-			return held.pid > 0 ? (__u64)held.pid << 1 | held.is_shared : 0;
+			return (__u64)at;
 		at = BPF_CORE_READ(at, next);
+	}
+	return 0;
+}
+
+/* Descriptors of a process that are looked at, and how many of them at once: tables are made of words of bits. */
+#define MAX_DESCRIPTORS 256
+#define SOME_DESCRIPTORS 16
+
+/* 1 where a process's table of descriptors has an open file, both by address. Not static, as above. */
+__noinline int has_open(__u64 table_of, __u64 file)
+{
+	struct files_struct *of = (struct files_struct *)table_of;
+	struct fdtable *table = BPF_CORE_READ(of, fdt);
+	__u64 files = (__u64)BPF_CORE_READ(table, fd), some[SOME_DESCRIPTORS];
+	__u32 descriptors = BPF_CORE_READ(table, max_fds);
+
+	for (__u32 from = 0; from < MAX_DESCRIPTORS && from < descriptors; from += SOME_DESCRIPTORS) {
+		if (bpf_probe_read_kernel(some, sizeof(some), (void *)(files + from * sizeof(some[0]))))
+			return 0;
+		for (int i = 0; i < SOME_DESCRIPTORS; i++)
+			if (some[i] == file)
+				return 1;
 	}
 	return 0;
 }
