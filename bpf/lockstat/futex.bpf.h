@@ -17,16 +17,20 @@
 #include "maps.bpf.h"
 #include "neighbours.bpf.h"
 
-/* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. */
+/* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. Numbers are as long as a pointer
+ * there, but since 6.7 nobody writes the second half.
+ */
 struct syscall_entry {
 	__u64 common;
-	__u64 number;
+	__u32 number;
+	__u32 hole;
 	__u64 args[6];
 };
 
 struct syscall_return {
 	__u64 common;
-	__u64 number;
+	__u32 number;
+	__u32 hole;
 	__s64 ret;
 };
 
