@@ -87,7 +87,7 @@ static __always_inline bool is_lock_call(__u64 number)
 	return number == SYSCALL_FLOCK || number == SYSCALL_FCNTL || number == SYSCALL_SEMOP || number == SYSCALL_SEMTIMEDOP;
 }
 
-/* Whoever has ended has left the lock to those who share its open file, and its number to others. */
+/* A process that has ended has left the lock to those who share its open file, and its number to others. */
 static __always_inline bool still_has(struct task_struct *task, const struct held_file_lock *held, bool is_flock)
 {
 	__u64 files = (__u64)BPF_CORE_READ(task, files);
@@ -119,7 +119,7 @@ static __always_inline void note_process(struct lock_holder *holder, const struc
 	bpf_task_release(task);
 }
 
-/* The waiter leaves its CPU, and is current: its file's list of locks says now what it waits for. */
+/* The waiter leaves its CPU, and is current, or waits in flock(2): its file's list of locks says now what it waits for. */
 static __noinline int find_call_holder(struct futex_wait *futex, struct task_struct *waiter)
 {
 	const struct futex_call *call = &futex->call;

@@ -79,6 +79,18 @@ static __always_inline __u64 intern_address(__u32 slot, struct stack_scratch *sc
 	return intern_stack(slot, (__u64)BPF_CORE_READ(task, mm), true);
 }
 
+/* True of what needs no description, or has one of its own. */
+static __always_inline bool describe_named(struct futex_wait *futex, struct task_struct *task)
+{
+	/* User space knows the event. */
+	if (futex->event)
+		return true;
+	if (!is_call_lock(&futex->call))
+		return false;
+	describe_call_lock(futex, task);
+	return true;
+}
+
 /* Once per lock, and again when a wait finds what none before it found: a holder. */
 static __always_inline void describe_lock(struct futex_wait *futex, struct task_struct *task, __u32 slot,
 					   struct stack_scratch *scratch)
@@ -86,13 +98,6 @@ static __always_inline void describe_lock(struct futex_wait *futex, struct task_
 	struct futex_lock *known = bpf_map_lookup_elem(&futex_locks, &futex->wait.lock), first = {};
 	long error;
 
-	/* User space knows the event. */
-	if (futex->event)
-		return;
-	if (is_call_lock(&futex->call)) {
-		describe_call_lock(futex, task);
-		return;
-	}
 	if (known) {
 		if (futex->evidence.place && !known->evidence.place)
 			known->evidence = futex->evidence;

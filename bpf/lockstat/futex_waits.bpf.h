@@ -74,6 +74,7 @@ static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct t
 	if (!scratch) {
 		__sync_fetch_and_add(&futex_losses.unwalked, 1);
 		identify_futex(futex, task);
+		describe_named(futex, task);
 		return;
 	}
 	if (!leaves_out_stack()) {
@@ -83,7 +84,8 @@ static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct t
 		scratch->unwind.outer_sp = 0;
 	}
 	identify_futex(futex, task);
-	describe_lock(futex, task, slot, scratch);
+	if (!describe_named(futex, task))
+		describe_lock(futex, task, slot, scratch);
 	release_scratch(scratch);
 }
 
@@ -157,7 +159,10 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	begin_futex_wait(futex, now);
 	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_calls)
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
-	if (is_call_lock(&futex->call))
+	if (futex->event)
+		/* No lock of glibc's: what its words mean is the server's business. */
+		__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
+	else if (is_call_lock(&futex->call))
 		find_call_holder(futex, task);
 	else
 		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
@@ -187,12 +192,14 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 	futex->phase = FUTEX_RUNNING;
 }
 
-/* With a scratch claimed for it. */
+/* With a scratch claimed, if it takes one. */
 static __always_inline void describe_here(struct futex_wait *futex, struct task_struct *task)
 {
 	struct stack_scratch *scratch;
 	__u32 slot;
 
+	if (describe_named(futex, task))
+		return;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		__sync_fetch_and_add(&futex_losses.undescribed, 1);
@@ -332,7 +339,9 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 	}
 	futex->event = event;
 	begin_futex_wait(futex, bpf_ktime_get_ns());
-	/* The word itself is the waiter's to read. */
+	/* The word itself is the waiter's to read, and so are ranges of files. */
+	if (!event && futex->call.operation == CALL_FLOCK)
+		find_call_holder(futex, task);
 	futex->evidence.value = futex->call.value;
 	/* It ran meanwhile: this may be over, and its own programs may have been at work. */
 	if (is_on_cpu(task) || BPF_CORE_READ(task, nvcsw) != futex->switches_seen || BPF_CORE_READ(task, nivcsw) != preempted)

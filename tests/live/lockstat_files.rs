@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use crate::kernel::until;
 use crate::prelude::*;
 
 const FILES: &str = include_str!("../workloads/locks/files.c");
@@ -117,4 +118,37 @@ fn the_first_row_is_the_file_that_three_loops_want() {
             "{first:#}"
         );
     }
+}
+
+#[test]
+fn the_holder_of_a_file_that_was_waited_for_before_is_there() {
+    let _machine = Machine::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("lock");
+    let flock = |command: &[&str]| {
+        let mut flock = Command::new("flock");
+        let flock = flock.arg("-o").arg(&file).args(command);
+        flock.spawn().expect("flock")
+    };
+    let inode = || fs::metadata(&file).map_or(0, |file| file.ino());
+    // A line of its own for each that has it, and for each that waits.
+    let are_there = |count| {
+        let locks = fs::read_to_string("/proc/locks").expect("locks");
+        let of_file = format!(":{} ", inode());
+        locks.lines().filter(|line| line.contains(&of_file)).count() == count
+    };
+    let mut holder = flock(&["sleep", "3"]);
+    until("it has the file", || are_there(1));
+    let mut waiter = flock(&["true"]);
+    until("it waits", || are_there(2));
+    let report = Tool::run("lockstat", "-U -j --comm flock 1").report();
+    let statuses = [&mut holder, &mut waiter].map(|child| child.wait().expect("flock"));
+    assert!(statuses.iter().all(|status| status.success()));
+    let locks = list(&report, "locks").iter();
+    let mut of_file = locks.filter(|lock| lock["class"] == "flock");
+    let lock = of_file.next().unwrap_or_else(|| panic!("{report:#}"));
+    assert_eq!((number(lock, "contentions"), number(lock, "open")), (1, 1));
+    let had_it = only(lock, "holders");
+    assert_eq!(number(had_it, "pid"), u64::from(holder.id()), "{lock:#}");
+    assert_eq!(had_it["known_as"], "owner");
 }
