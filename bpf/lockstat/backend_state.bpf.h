@@ -27,15 +27,15 @@ enum wait_event_class {
 	EVENT_IO = 0x0a,
 };
 
-/* What user space knows of a process. */
+/* User space's knowledge of a process. */
 struct server_process {
-	/* Where it has the address of its wait event. */
+	/* Address of the variable that has the address of its wait event. */
 	__u64 pointer_at;
 	/* Times that its main thread had left a CPU before and after it was looked at. */
 	__u64 switches;
 	/* Process that has made it; itself, where it is that one. */
 	__u32 server;
-	/* What it was waiting for then; 0: nothing, or it ran meanwhile. */
+	/* Event that it was waiting for then; 0: none, or it ran meanwhile. */
 	__u32 event;
 };
 
@@ -49,7 +49,7 @@ struct backend {
 	__u64 pointer_at;
 	/* The memory that this is true of: an exec makes another program of a process. */
 	__u64 mm;
-	/* When it was made runnable. */
+	/* Time when it was made runnable. */
 	__u64 runnable_ns;
 	/* Begins when the process leaves its CPU and ends when it is back. */
 	struct lock_wait wait;

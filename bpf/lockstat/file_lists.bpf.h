@@ -76,7 +76,7 @@ struct file___mounted {
 };
 #pragma clang attribute pop
 
-/* What fcntl(2) is told; UAPI. */
+/* The range that fcntl(2) is told; UAPI. */
 struct user_flock {
 	__s16 l_type;
 	__s16 l_whence;
@@ -87,7 +87,7 @@ struct user_flock {
 
 struct file_lock_request {
 	struct file *file;
-	/* Whoever owns a lock of fcntl's: a table of descriptors or an open file. */
+	/* Owner of a lock of fcntl's: a table of descriptors or an open file. */
 	__u64 owner;
 	/* Both included. */
 	__s64 start;
@@ -123,7 +123,7 @@ __u64 lock_files_full = 0;
 /* lock → where its file is */
 MAP(HASH, lock_files, struct lock_id, struct lock_file, MAX_LOCK_FILES);
 
-/* What fcntl(2)'s caller, which is current, asks for; false: that is gone. */
+/* The range that fcntl(2)'s caller, which is current, asks for; false: that is gone. */
 static __always_inline bool read_range(struct file_lock_request *request, __u64 address)
 {
 	struct file *file = request->file;
@@ -236,7 +236,7 @@ __noinline int has_open(__u64 table_of, __u64 file)
 	return 0;
 }
 
-/* As the waiter would see it, whatever is mounted where; that a name changes meanwhile is bad luck. */
+/* The path as the waiter would see it, whatever is mounted where; that a name changes meanwhile is bad luck. */
 static __always_inline void read_path(struct lock_file *to, struct file *file)
 {
 	struct file___mounted *mounted = (void *)file;

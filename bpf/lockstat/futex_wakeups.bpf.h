@@ -13,7 +13,7 @@
 #include "stacks.bpf.h"
 #include "wakers.bpf.h"
 
-/* Whether the holder stands when `waker_pid` ends the wait. A lock that processes share may name its owner as that one knows
+/* True where the holder stands when `waker_pid` ends the wait. A lock that processes share may name its owner as that one knows
  * itself in another PID namespace, where the number means somebody else: such an owner is one if it releases the lock.
  */
 static __always_inline bool is_sure(const struct futex_wait *futex, __u32 waker_pid)
@@ -30,17 +30,17 @@ static __always_inline void drop_unsure_holder(struct futex_wait *futex)
 		futex->wait.holder.kind = HOLDER_UNKNOWN;
 }
 
-/* Whether the task that is current is releasing what `futex` waits for, and not just hit by the interrupt that ends it. */
+/* True where the task that is current is releasing what `futex` waits for, and not just hit by the interrupt that ends it. */
 static __always_inline bool is_release(struct futex_wait *futex, struct futex_call *by)
 {
-	/* Whoever ends it without a release is forgotten when the call returns: it has failed. */
+	/* One who ends it without a release is forgotten when the call returns: it has failed. */
 	if (is_call_lock(&futex->call))
 		return true;
 	if (!is_futex_wake(by))
 		return false;
 	if (by->operation == FUTEX_BY_EXIT || by->address == futex->call.address || by->address2 == futex->call.address)
 		return true;
-	/* Which of several it will be is known when the call returns. */
+	/* The one of several that it will be is known when the call returns. */
 	if (futex->call.operation == FUTEX2_WAITV)
 		return true;
 	/* A shared futex may be mapped elsewhere in the waker. */
