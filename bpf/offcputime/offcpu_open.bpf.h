@@ -137,10 +137,15 @@ static __always_inline void describe_open_wait(struct open_phase *open, struct m
 {
 	describe_wait(open, member, task);
 	open->user_stack = walks_on_exit() ? 0 : member->user_stack;
-	open->ran_on = member->ran_after_ns == window_end_ns;
-	open->is_known = open->ran_on ? member->was_told : is_told(member, task);
-	if (open->ran_on)
+	if (member->ran_after_ns == window_end_ns) {
+		open->ran_on = 1;
+		open->is_known = member->was_told;
 		open->call = member->late_call;
+	} else {
+		/* Its switch to the CPU may not have been seen. */
+		open->ran_on = is_on_cpu(task);
+		open->is_known = is_told(member, task);
+	}
 }
 
 /* User space is told once of a wait's stacks; returns the bytes of kernel addresses. */

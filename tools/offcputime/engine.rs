@@ -20,7 +20,8 @@ use stacks::StackTable;
 use symbols::Origin;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::harvest::{self, Harvest, Open};
+use crate::offcputime::harvest::{self, Harvest};
+use crate::offcputime::open::{self, Open};
 use crate::offcputime::report;
 use crate::offcputime::sampled::{GATED, Sums};
 
@@ -94,9 +95,7 @@ impl<'a> Offcputime<'a> {
         let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
         let walked = &mut self.sums.walked;
         walked.clear();
-        harvest::describe_waiting(self.args, &waiting, &mut self.stacks, walked)?;
-        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
-        Ok(())
+        open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
     }
 
     /// Everything, once the collection has ended.
@@ -153,11 +152,10 @@ impl Windowed for Offcputime<'_> {
         if self.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
             let known = &mut self.sums.known;
-            harvest::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
+            open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
         }
-        let takes_late = !self.is_limited();
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.takes_late = takes_late.into();
+        bss.takes_late = 1;
         bss.walk_on_leaving = (!first).into();
         Ok(())
     }
@@ -173,9 +171,12 @@ impl Windowed for Offcputime<'_> {
     fn shut(&mut self) -> Result<u64> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let now = shut_edges(&mut bss.window_end_ns);
-        if !self.is_limited() {
+        // Later ones are short, and the threads that leave their CPUs in them walk their stacks before.
+        let is_first = bss.walk_on_leaving == 0;
+        if is_first {
             self.walk_waiting()?;
         }
+        section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
         // Still attached: what happens to a target meanwhile tells what it did in the window.
         self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
         Ok(now)
@@ -190,7 +191,8 @@ impl Windowed for Offcputime<'_> {
             known: &mut self.sums.known,
             table: &mut self.stacks,
         };
-        let part = Harvest::gather(self.args, &self.skel, stacks, closing)?;
+        let again = || iterate::run(self.skel.links.close_members.as_ref());
+        let part = Harvest::gather(self.args, &self.skel, stacks, closing, again)?;
         let totals = harvest::totals(&self.skel)?;
         self.sums.add(&part, totals, window);
         Ok(())

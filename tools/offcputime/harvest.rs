@@ -1,7 +1,6 @@
 //! What the BPF side has gathered, as plain data.
 
-use std::collections::HashMap;
-use std::mem::size_of;
+use std::collections::HashSet;
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
@@ -10,7 +9,7 @@ use bpf::offcputime::types::{
 };
 use budget::Estimate;
 use budget::meter::count_skipped;
-use host::clock::{Edges, monotonic_ns};
+use host::clock::Edges;
 use host::task::comm_text;
 use host::waits::Wait;
 use libbpf_rs::skel::Skel;
@@ -20,11 +19,11 @@ use loader::section;
 use profile::losses::Losses;
 use profile::model::Task;
 use session::progress::State;
-use stacks::unwind::Registers;
-use stacks::{StackTable, words};
+use stacks::StackTable;
 
 use crate::offcputime::args::Args;
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
+use crate::offcputime::open::{KnownStacks, Open, next_open, still_open};
 
 /// Time of one thread on one pair of stacks.
 pub struct Row {
@@ -130,6 +129,7 @@ impl Harvest {
         skel: &OffcputimeSkel<'_>,
         mut open: Open<'_>,
         (closing, (start_ns, end_ns)): (&[u8], (u64, u64)),
+        again: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Self> {
         let mut harvest = Self {
             rows: Vec::new(),
@@ -147,7 +147,7 @@ impl Harvest {
         );
         let closed_late = harvest.rows.iter().filter(|row| row.is_open);
         harvest.open = closed_late.map(|row| row.count).sum();
-        harvest.add_open_phases(args, closing, &mut open, end_ns)?;
+        harvest.add_open_phases(args, closing, &mut open, end_ns, again)?;
         Ok(harvest)
     }
 
@@ -157,8 +157,10 @@ impl Harvest {
         mut bytes: &[u8],
         stacks: &mut Open<'_>,
         end_ns: u64,
+        again: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<()> {
         let mut waiting = KnownStacks::new();
+        let mut fresh = HashSet::new();
         while let Some((open, kernel)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
@@ -180,14 +182,33 @@ impl Harvest {
             } else if let Some(ids) = ids {
                 self.open += 1;
                 self.rows.push(open_row(&open, ids));
+                if open.is_known == 0 && open.ip != 0 {
+                    fresh.insert(open.tid);
+                }
             } else {
                 self.accounting.lost.unreported += 1;
                 self.accounting.lost.unreported_ns += off_ns;
             }
         }
+        if !fresh.is_empty() {
+            let still = still_open(&again()?)?;
+            fresh.retain(|tid| !still.contains(tid));
+            waiting.retain(|tid, _| !fresh.contains(tid));
+            self.drop_overtaken(&fresh);
+        }
         // Others have run, or are gone.
         *stacks.known = waiting;
         Ok(())
+    }
+
+    /// Threads that ran while their stacks were walked have those of any moment.
+    fn drop_overtaken(&mut self, threads: &HashSet<u32>) {
+        let is_over = |row: &mut Row| row.is_open && threads.contains(&row.task.tid);
+        for row in self.rows.extract_if(.., is_over) {
+            self.open -= row.count;
+            self.accounting.lost.unreported += row.count;
+            self.accounting.lost.unreported_ns += row.blocked_ns + row.runqueue_ns;
+        }
     }
 
     pub(crate) fn count_losses(
@@ -268,89 +289,6 @@ fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownSta
         count: value.count,
         is_open: key.is_open != 0,
     }
-}
-
-/// User and kernel stack of each thread's open wait.
-pub(crate) type KnownStacks = HashMap<u32, (u64, u64)>;
-
-/// Where the stacks of open waits are.
-pub(crate) struct Open<'a> {
-    /// Those that were walked after the window's end.
-    pub(crate) walked: KnownStacks,
-    /// Those that were before it; afterwards all that go on.
-    pub(crate) known: &'a mut KnownStacks,
-    /// All stacks.
-    pub(crate) table: &'a mut StackTable,
-}
-
-impl Open<'_> {
-    /// Those of a wait that was open at the window's end; `None`: it was over before they were seen.
-    fn of(
-        &mut self,
-        args: &Args,
-        open: &open_phase,
-        kernel: &[u64],
-        end_ns: u64,
-    ) -> Option<(u64, u64)> {
-        if open.is_known != 0 {
-            let ids = self.walked.get(&open.tid);
-            return ids.or_else(|| self.known.get(&open.tid)).copied();
-        }
-        let is_over = open.ran_on != 0;
-        (!is_over).then(|| open_stacks(args, open, kernel, self.table, end_ns))
-    }
-}
-
-fn open_stacks(
-    args: &Args,
-    open: &open_phase,
-    kernel: &[u64],
-    stacks: &mut StackTable,
-    end_ns: u64,
-) -> (u64, u64) {
-    let registers = Registers {
-        ip: open.ip,
-        sp: open.sp,
-        bp: open.bp,
-        exact: open.exact != 0,
-    };
-    let user = match open.ip {
-        0 => 0,
-        _ if args.stacks.kernel_stacks => 0,
-        _ if open.user_stack != 0 => open.user_stack,
-        _ => stacks.insert_blocked(open.tgid, end_ns, registers),
-    };
-    let kernel = match kernel {
-        [] => 0,
-        kernel => stacks.insert_kernel(kernel),
-    };
-    (user, kernel)
-}
-
-/// Learns the stacks of threads that wait, before a window opens or after its end, from what an iterator says of them.
-pub(crate) fn describe_waiting(
-    args: &Args,
-    mut bytes: &[u8],
-    stacks: &mut StackTable,
-    known: &mut KnownStacks,
-) -> Result<()> {
-    while let Some((open, kernel)) = next_open(&mut bytes)? {
-        let ids = open_stacks(args, &open, &kernel, stacks, monotonic_ns());
-        known.insert(open.tid, ids);
-    }
-    Ok(())
-}
-
-/// An iterator's record, with its kernel addresses.
-fn next_open(bytes: &mut &[u8]) -> Result<Option<(open_phase, Vec<u64>)>> {
-    if bytes.len() < size_of::<open_phase>() {
-        return Ok(None);
-    }
-    let open: open_phase = maps::decode(bytes)?;
-    let rest = &bytes[size_of::<open_phase>()..];
-    let kernel: Vec<u64> = words(rest).take(open.depth as usize).collect();
-    *bytes = rest.get(kernel.len() * 8..).unwrap_or_default();
-    Ok(Some((open, kernel)))
 }
 
 fn open_row(open: &open_phase, (user, kernel): (u64, u64)) -> Row {

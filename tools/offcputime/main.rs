@@ -14,6 +14,7 @@ mod harvest;
 mod idle;
 mod losses;
 mod next;
+mod open;
 mod report;
 mod sampled;
 

@@ -7,8 +7,9 @@ use host::waits::Wait;
 use profile::losses::Losses;
 use profile::model::Task;
 
-use crate::offcputime::harvest::{Accounting, Estimates, Harvest, KnownStacks, Row};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
 use crate::offcputime::losses::Lost;
+use crate::offcputime::open::KnownStacks;
 
 /// Programs that events run, and that are detached between windows.
 pub(crate) const GATED: [&str; 6] = [

@@ -1,0 +1,107 @@
+//! Stacks of waits that are open: those under way when a window opens, and those that its end cuts.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::size_of;
+
+use anyhow::Result;
+use bpf::offcputime::types::open_phase;
+use host::clock::monotonic_ns;
+use loader::maps;
+use stacks::unwind::Registers;
+use stacks::{StackTable, words};
+
+use crate::offcputime::args::Args;
+
+/// User and kernel stack of each thread's open wait.
+pub(crate) type KnownStacks = HashMap<u32, (u64, u64)>;
+
+/// Where the stacks of open waits are.
+pub(crate) struct Open<'a> {
+    /// Those that were walked after the window's end.
+    pub(crate) walked: KnownStacks,
+    /// Those that were before it; afterwards all that go on.
+    pub(crate) known: &'a mut KnownStacks,
+    /// All stacks.
+    pub(crate) table: &'a mut StackTable,
+}
+
+impl Open<'_> {
+    /// Those of a wait that was open at the window's end; `None`: it was over before they were seen.
+    pub(crate) fn of(
+        &mut self,
+        args: &Args,
+        open: &open_phase,
+        kernel: &[u64],
+        end_ns: u64,
+    ) -> Option<(u64, u64)> {
+        if open.is_known != 0 {
+            let ids = self.walked.get(&open.tid);
+            return ids.or_else(|| self.known.get(&open.tid)).copied();
+        }
+        let is_over = open.ran_on != 0;
+        (!is_over).then(|| open_stacks(args, open, kernel, self.table, end_ns))
+    }
+}
+
+fn open_stacks(
+    args: &Args,
+    open: &open_phase,
+    kernel: &[u64],
+    stacks: &mut StackTable,
+    end_ns: u64,
+) -> (u64, u64) {
+    let registers = Registers {
+        ip: open.ip,
+        sp: open.sp,
+        bp: open.bp,
+        exact: open.exact != 0,
+    };
+    let user = match open.ip {
+        0 => 0,
+        _ if args.stacks.kernel_stacks => 0,
+        _ if open.user_stack != 0 => open.user_stack,
+        _ => stacks.insert_blocked(open.tgid, end_ns, registers),
+    };
+    let kernel = match kernel {
+        [] => 0,
+        kernel => stacks.insert_kernel(kernel),
+    };
+    (user, kernel)
+}
+
+/// Learns the stacks of threads that wait, before a window opens or after its end, from what an iterator says of them.
+pub(crate) fn describe_waiting(
+    args: &Args,
+    mut bytes: &[u8],
+    stacks: &mut StackTable,
+    known: &mut KnownStacks,
+) -> Result<()> {
+    while let Some((open, kernel)) = next_open(&mut bytes)? {
+        let ids = open_stacks(args, &open, &kernel, stacks, monotonic_ns());
+        known.insert(open.tid, ids);
+    }
+    Ok(())
+}
+
+/// Threads that have not run since they were last told of, by another pass of the closing iterator.
+pub(crate) fn still_open(mut bytes: &[u8]) -> Result<HashSet<u32>> {
+    let mut still = HashSet::new();
+    while let Some((open, _)) = next_open(&mut bytes)? {
+        if open.is_known != 0 && open.ran_on == 0 {
+            still.insert(open.tid);
+        }
+    }
+    Ok(still)
+}
+
+/// An iterator's record, with its kernel addresses.
+pub(crate) fn next_open(bytes: &mut &[u8]) -> Result<Option<(open_phase, Vec<u64>)>> {
+    if bytes.len() < size_of::<open_phase>() {
+        return Ok(None);
+    }
+    let open: open_phase = maps::decode(bytes)?;
+    let rest = &bytes[size_of::<open_phase>()..];
+    let kernel: Vec<u64> = words(rest).take(open.depth as usize).collect();
+    *bytes = rest.get(kernel.len() * 8..).unwrap_or_default();
+    Ok(Some((open, kernel)))
+}
