@@ -28,7 +28,6 @@ struct call_arguments {
 #define SYSCALL_RESTART 219
 #define SYSCALL_SEMTIMEDOP 220
 #define SYSCALL_EXIT_GROUP 231
-#define SYSCALL_TGKILL 234
 #define SYSCALL_COMPAT_EXIT_GROUP 252
 
 /* thread_info.flags: TIF_SIGPENDING, and since 8ba62d37949e (5.11) TIF_NOTIFY_SIGNAL. */
@@ -196,7 +195,6 @@ static __always_inline void compat_arguments(const struct pt_regs *regs, struct 
 #define SYSCALL_SEMOP 193
 #define SYSCALL_EXIT_GROUP 94
 #define SYSCALL_KILL 129
-#define SYSCALL_TGKILL 131
 #define SYSCALL_COMPAT_EXIT_GROUP 248
 
 /* thread_info.flags: TIF_SIGPENDING, TIF_NOTIFY_SIGNAL. */

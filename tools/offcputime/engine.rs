@@ -155,7 +155,7 @@ impl Windowed for Offcputime<'_> {
             open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
         }
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        bss.takes_late = 1;
+        bss.takes_late = first.into();
         bss.walk_on_leaving = (!first).into();
         Ok(())
     }
