@@ -6,7 +6,7 @@ use std::path::Path;
 use std::ptr;
 
 use fastrand::Rng;
-use oracle::{Kind, offcpu};
+use oracle::{Event, Kind, offcpu};
 
 use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, of_thread, said};
 use crate::host;
@@ -214,6 +214,16 @@ fn each_window_knows_the_waits_under_way() {
     play("offcputime", assert_windows);
 }
 
+/// A thread's switches that were seen: whether it came to a CPU.
+fn switches_of(log: &[Event], tid: u32) -> Vec<bool> {
+    let switches = log.iter().filter_map(|event| match event.kind {
+        Kind::Switch { next, .. } if next == tid => Some(true),
+        Kind::Switch { prev, .. } if prev == tid => Some(false),
+        _ => None,
+    });
+    switches.collect()
+}
+
 /// Late events that close no wait tell who has run since the end: other stacks, and another call, are not taken for those of the wait
 /// that was open, and what was told of it before holds.
 #[test]
@@ -262,12 +272,7 @@ fn threads_that_run_on_after_the_end_are_known() {
             if !was_off {
                 continue;
             }
-            let switches = late.iter().filter_map(|event| match event.kind {
-                Kind::Switch { next, .. } if next == thread.tid => Some(true),
-                Kind::Switch { prev, .. } if prev == thread.tid => Some(false),
-                _ => None,
-            });
-            let switched_in: Vec<bool> = switches.collect();
+            let switched_in = switches_of(&late, thread.tid);
             let has_run = switched_in.contains(&true);
             let runs = thread.state == State::Running;
             assert_eq!(open.ran_on != 0, has_run || runs, "{case}");
