@@ -143,7 +143,7 @@ fn the_holder_of_a_file_that_was_waited_for_before_is_there() {
     until("it waits", || are_there(2));
     let report = Tool::run("lockstat", "-U -j --comm flock 1").report();
     let statuses = [&mut holder, &mut waiter].map(|child| child.wait().expect("flock"));
-    assert!(statuses.iter().all(|status| status.success()));
+    assert!(statuses.iter().all(std::process::ExitStatus::success));
     let locks = list(&report, "locks").iter();
     let mut of_file = locks.filter(|lock| lock["class"] == "flock");
     let lock = of_file.next().unwrap_or_else(|| panic!("{report:#}"));
