@@ -192,7 +192,7 @@ static __always_inline void count_open_backend_wait(struct member *member, struc
 /* The event that user space has read, of a process that has slept since then; 0: none, or it is another one by now. */
 static __always_inline __u32 event_since(const struct server_process *known, struct task_struct *task)
 {
-	/* In this order: it may fall asleep meanwhile. */
+	/* The order matters: it may fall asleep meanwhile. */
 	if (is_on_cpu(task) || is_queued(task))
 		return 0;
 	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw) == known->switches ? known->event : 0;

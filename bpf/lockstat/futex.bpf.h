@@ -17,8 +17,8 @@
 #include "maps.bpf.h"
 #include "neighbours.bpf.h"
 
-/* What tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. Numbers are as long as a pointer
- * there, but since 6.7 nobody writes the second half.
+/* Records that tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. Numbers are as long
+ * as a pointer there, but since 6.7 nobody writes the second half.
  */
 struct syscall_entry {
 	__u64 common;

@@ -132,7 +132,7 @@ static __always_inline void name_thread(struct open_phase *open, struct task_str
 	open->tid = tid_of(targets.pid_namespace, task);
 }
 
-/* Of the wait that was open at the window's end. */
+/* The wait that was open at the window's end. */
 static __always_inline void describe_open_wait(struct open_phase *open, struct member *member, struct task_struct *task)
 {
 	describe_wait(open, member, task);

@@ -143,7 +143,7 @@ static __always_inline void settle(struct member *member, enum phase implied)
 	member->phase = implied;
 }
 
-/* Whether user space knows the stacks of the wait that the task is in, or comes from. */
+/* True if user space knows the stacks of the wait that the task is in, or comes from. */
 static __always_inline bool is_told(const struct member *member, struct task_struct *task)
 {
 	return member->described == 1 + switches_of(task);

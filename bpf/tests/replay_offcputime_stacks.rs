@@ -88,7 +88,7 @@ fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
     }
 }
 
-/// Whoever begins has no stack yet.
+/// A thread that begins has no stack yet.
 fn truth(machine: &Machine, asked: Asked) -> Rows {
     let mut rows = Rows::new();
     for absence in absences(machine) {

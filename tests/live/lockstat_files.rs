@@ -80,7 +80,7 @@ fn file_locks_and_semaphores_have_the_waits_and_holders_that_the_program_knows()
     }
 }
 
-/// What a shell does with flock(1), whose processes come and go.
+/// A shell's loop with flock(1), whose processes come and go.
 #[test]
 fn the_first_row_is_the_file_that_three_loops_want() {
     let _machine = Machine::alone();

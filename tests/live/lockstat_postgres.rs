@@ -36,7 +36,7 @@ fn processes_that_wait_for_one_row_are_shown_where_they_do() {
     let semaphores = through(";PGSemaphoreLock;");
     assert!(semaphores.abs_diff(total_ns / 1000) <= 1 + text.lines().count() as u64);
     assert!(update * 2 > all && through(";LWLockAcquire;") * 10 > semaphores * 9);
-    // Whatever a process sleeps in, a row is of what all of them wait for.
+    // A row is of what all of them wait for, in any call that they sleep in.
     let locks = list(&report, "locks");
     assert_eq!(locks[0]["class"], "lock");
     assert_eq!(number(&locks[0], "pid"), u64::from(server.pid()));

@@ -15,7 +15,7 @@ use crate::offcputime::args::Args;
 /// User and kernel stack of each thread's open wait.
 pub(crate) type KnownStacks = HashMap<u32, (u64, u64)>;
 
-/// Where the stacks of open waits are.
+/// The stacks of open waits.
 pub(crate) struct Open<'a> {
     /// Those that were walked after the window's end.
     pub(crate) walked: KnownStacks,

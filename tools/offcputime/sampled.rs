@@ -41,9 +41,9 @@ const MOST_ROWS: usize = 1 << 18;
 pub(crate) struct Sums {
     /// The closing iterator's records of the window that was shut last.
     pub(crate) closing: Vec<u8>,
-    /// Of waits that were under way when it opened.
+    /// Waits that were under way when it opened.
     pub(crate) known: KnownStacks,
-    /// Of waits that were open at its end.
+    /// Waits that were open at its end.
     pub(crate) walked: KnownStacks,
     rows: Bounded<Key, Sum>,
     /// Waits that found no room there, and their time, ns.

@@ -201,7 +201,7 @@ impl Open {
         [self.ip, self.sp, self.bp]
     }
 
-    /// As if its stacks, which were told of before, were told of now.
+    /// The same, with the stacks that were told of before.
     pub(crate) fn with_stacks(self, told: &Self) -> Self {
         Self {
             is_known: 0,
@@ -238,7 +238,7 @@ fn assert_open(machine: &Machine, asked: &Asked, offs: &HashMap<u32, Off>, case:
             continue;
         };
         let is_queued = off.queued_ns > 0;
-        // What is back on a CPU, unseen, has other stacks by now.
+        // A thread that is back on a CPU, unseen, has other stacks by now.
         let known = u32::from(thread.state != State::Running);
         assert_eq!(u32::from(stacks.is_some()), known, "{case}");
         let told = (

@@ -41,11 +41,11 @@ pub(crate) struct Absence {
     pub(crate) tid: u32,
     pub(crate) since_ns: u64,
     pub(crate) end_ns: u64,
-    /// Who had the CPU until then.
+    /// The thread that had the CPU until then.
     pub(crate) prev: u32,
     /// Times that it has been seen to leave one.
     pub(crate) departures: usize,
-    /// Who woke it last meanwhile. None if it could have gone on.
+    /// The thread that woke it last meanwhile. None if it could have gone on.
     pub(crate) waker: Option<u32>,
 }
 
