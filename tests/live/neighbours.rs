@@ -154,11 +154,11 @@ impl Work {
         let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
         let tools: Vec<[Tool; 8]> = (0..instances)
             .map(|_| {
+                // One by one: sixteen that load at once leave no CPU to those that trace.
                 self.tools()
-                    .map(|(tool, options)| Tool::start(tool, options))
+                    .map(|(tool, options)| Tool::attached(tool, options))
             })
             .collect();
-        tools.iter().flatten().for_each(Tool::wait_attached);
         let around = below.around().expect("the oracle");
         let done = self.act();
         let reports: Vec<[Value; 8]> = tools
