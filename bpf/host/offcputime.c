@@ -117,18 +117,24 @@ void host_row(__u32 tid, __u8 wait_flags, bool is_known, struct offcputime_value
 	*to = value ? *value : (struct offcputime_value){};
 }
 
-/* All that is said of a living target when the window ends. */
-bool host_close(struct task_struct *task, struct open_phase *to)
+/* The words of an iterator on a task. False: it has none. */
+static bool host_tells(int (*iterator)(struct bpf_iter__task *), struct task_struct *task, struct open_phase *to)
 {
 	struct bpf_iter_meta meta = {};
 	struct bpf_iter__task context = { .meta = &meta, .task = task };
 	const struct open_phase *open;
 
-	close_members(&context);
+	iterator(&context);
 	open = host_written();
 	if (open)
 		*to = *open;
 	return open;
+}
+
+/* All that is said of a living target when the window ends. */
+bool host_close(struct task_struct *task, struct open_phase *to)
+{
+	return host_tells(close_members, task, to);
 }
 
 /* Stacks are walked where a thread that has been switched to leaves the scheduler. */
@@ -172,29 +178,13 @@ void host_end_within_budget(__u64 now)
 /* After the end: whether the stacks of a task's wait are told of. */
 bool host_stacks(struct task_struct *task, struct open_phase *to)
 {
-	struct bpf_iter_meta meta = {};
-	struct bpf_iter__task context = { .meta = &meta, .task = task };
-	const struct open_phase *open;
-
-	waiting_members(&context);
-	open = host_written();
-	if (open)
-		*to = *open;
-	return open;
+	return host_tells(waiting_members, task, to);
 }
 
 /* Before another window: whether the stacks of a task's wait are told of. */
 bool host_open(struct task_struct *task, struct open_phase *to)
 {
-	struct bpf_iter_meta meta = {};
-	struct bpf_iter__task context = { .meta = &meta, .task = task };
-	const struct open_phase *open;
-
-	open_members(&context);
-	open = host_written();
-	if (open)
-		*to = *open;
-	return open;
+	return host_tells(open_members, task, to);
 }
 
 /* Time that a living target had been in the window when it came into the phase that it is in. */
