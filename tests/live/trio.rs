@@ -221,7 +221,7 @@ impl Windowed for Watch {
         Vec::new()
     }
 
-    fn prepare(&mut self, _length_ns: Option<u64>, _first: bool) -> Result<()> {
+    fn prepare(&mut self, _first: bool) -> Result<()> {
         Ok(())
     }
 

@@ -148,7 +148,7 @@ impl Windowed for Offcputime<'_> {
         }))
     }
 
-    fn prepare(&mut self, _length_ns: Option<u64>, first: bool) -> Result<()> {
+    fn prepare(&mut self, first: bool) -> Result<()> {
         if self.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
             let known = &mut self.sums.known;

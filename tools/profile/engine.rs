@@ -141,7 +141,7 @@ impl Windowed for Profiling<'_> {
         self.attached.has_paused()
     }
 
-    fn prepare(&mut self, _length_ns: Option<u64>, _first: bool) -> Result<()> {
+    fn prepare(&mut self, _first: bool) -> Result<()> {
         if self.is_limited() {
             self.attached.resume(self.args, &self.skel)?;
         }

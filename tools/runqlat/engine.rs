@@ -142,7 +142,7 @@ impl Windowed for Runqlat<'_> {
         self.is_limited()
     }
 
-    fn prepare(&mut self, _length_ns: Option<u64>, first: bool) -> Result<()> {
+    fn prepare(&mut self, first: bool) -> Result<()> {
         if first {
             self.quotas.look(&self.skel)?;
         }

@@ -156,7 +156,7 @@ mod tests {
             Ok(self.sums)
         }
 
-        fn prepare(&mut self, _: Option<u64>, _: bool) -> Result<()> {
+        fn prepare(&mut self, _: bool) -> Result<()> {
             Ok(())
         }
 

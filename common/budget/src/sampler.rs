@@ -266,7 +266,7 @@ impl<'a> Sampler<'a> {
             Plan::Windows { open_ns, .. } => Some(open_ns),
         };
         let told_ns = length_ns.or(self.length_ns);
-        windowed.prepare(told_ns, self.windows == 0)?;
+        windowed.prepare(self.windows == 0)?;
         let start_ns = open_edges(windowed, told_ns)?;
         if self.windows == 0 {
             self.strata.begin(start_ns);

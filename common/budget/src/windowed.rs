@@ -89,13 +89,13 @@ pub trait Windowed {
         Ok(LeftOut::default())
     }
 
-    /// The programs are attached: takes stock of what is under way before a window of `length_ns`, or until told. After the
-    /// `first` window, programs on tracepoints without a perf event (sched_exit_tp) are not.
+    /// The programs are attached: takes stock of what is under way before a window. After the `first` one, programs on tracepoints
+    /// without a perf event (sched_exit_tp) are not.
     ///
     /// # Errors
     ///
     /// The tool's own; they end the run.
-    fn prepare(&mut self, length_ns: Option<u64>, first: bool) -> Result<()>;
+    fn prepare(&mut self, first: bool) -> Result<()>;
 
     /// Variables by which its programs are told of a window's edges, by object.
     ///

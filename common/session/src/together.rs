@@ -82,9 +82,9 @@ impl<T: Together> Windowed for AsOne<T> {
         Ok(sum)
     }
 
-    fn prepare(&mut self, length_ns: Option<u64>, first: bool) -> Result<()> {
+    fn prepare(&mut self, first: bool) -> Result<()> {
         let mut parts = self.0.parts_mut().into_iter();
-        parts.try_for_each(|part| part.prepare(length_ns, first))
+        parts.try_for_each(|part| part.prepare(first))
     }
 
     fn edges(&mut self) -> Result<Vec<Told<'_>>> {
