@@ -119,21 +119,31 @@ pub(crate) fn eventfd(stage: &mut Stage, plan: Plan) {
     });
 }
 
-pub(crate) fn inotify(stage: &mut Stage, plan: Plan) {
+/// A file in memory, opened again by its name, whose changes `reader` is told: a memfd's own descriptor notifies nobody.
+fn watched_file(reader: &File) -> File {
     let [kept, _] = file_twice();
     let path = format!("/proc/self/fd/{}", kept.as_raw_fd());
-    // A memfd's own descriptor notifies nobody, so the file is opened again by name.
     let open = File::options().write(true).open(&path);
-    let mut changed = open.expect("a file in memory can be opened again");
     let path = path + "\0";
-    // SAFETY: takes a number.
-    let mut reader = file(unsafe { libc::inotify_init1(0) });
     // SAFETY: the path ends with a zero.
     works(unsafe {
         libc::inotify_add_watch(reader.as_raw_fd(), path.as_ptr().cast(), libc::IN_MODIFY)
     });
+    open.expect("a file in memory can be opened again")
+}
+
+/// Two files take turns. The kernel makes one event of two that are alike and follow each other (`inotify_merge`), so with one file a
+/// reader that comes late would wait for an event too many.
+pub(crate) fn inotify(stage: &mut Stage, plan: Plan) {
+    // SAFETY: takes a number.
+    let mut reader = file(unsafe { libc::inotify_init1(0) });
+    let mut files = [(); 2].map(|()| watched_file(&reader));
     plan.partner(stage, move || {
-        move |_| changed.write_all(b"x").expect("room in memory")
+        move |i| {
+            files[i as usize % 2]
+                .write_all(b"x")
+                .expect("room in memory")
+        }
     });
     plan.waiter(stage, move || {
         // One event, and without a name.
