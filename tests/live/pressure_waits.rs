@@ -5,14 +5,15 @@ use crate::prelude::*;
 use crate::pressure::party;
 use crate::shortages::{DISK, program};
 
-/// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `sysv`.
+/// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `sysv`;
+/// for two seconds, or as many as it is told.
 const QUEUE: &str = r#"
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/sem.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const char *path, *kind;
-static int set;
+static int set, seconds;
 
 static void take(int file)
 {
@@ -33,7 +34,7 @@ static void release(int file)
 static void *queue(void *arg)
 {
 	struct timespec hold = { .tv_nsec = 20000000 }, pause = { .tv_nsec = 1000000 };
-	long long end = clock_ns(CLOCK_MONOTONIC) + 2000000000LL;
+	long long end = clock_ns(CLOCK_MONOTONIC) + seconds * 1000000000LL;
 	int file = open(path, O_RDWR | O_CREAT, 0600);
 
 	while (clock_ns(CLOCK_MONOTONIC) < end) {
@@ -53,6 +54,7 @@ int main(int argc, char **argv)
 
 	path = argv[1];
 	kind = argv[2];
+	seconds = argc > 3 ? atoi(argv[3]) : 2;
 	set = semget(IPC_PRIVATE, 1, 0600);
 	semctl(set, 0, SETVAL, one);
 	ready();
@@ -133,40 +135,78 @@ int main(int argc, char **argv)
 }
 "#;
 
-#[test]
-fn among_thousands_of_sleepers_one_who_waits_is_seen_and_the_unseen_are_counted() {
-    let _machine = Machine::alone();
-    let (mut crowd, _crowd) = program(CROWD, "crowd", "5000");
-    let (mut queue, _queue) = program(QUEUE, "queue", "mutex");
-    let (mut reader, on) = program(DISK, "reader", "read");
-    let disk = Cgroup::on_a_slow_disk(reader.pid(), on.dir());
-    let whole = Tool::attached("pressure", "-j");
-    let often = Tool::attached("pressure", "-j 300ms");
-    let of_crowd = Tool::attached("pressure", format!("-j -p {}", crowd.pid()));
-    queue.go();
-    reader.go();
-    queue.results();
-    reader.results();
-    let (whole, of_crowd) = (whole.end().report(), of_crowd.end().report());
-    let often = often.end().reports();
-    drop(disk);
-    let (queue_pid, reader_pid) = (queue.pid(), reader.pid());
-    queue.finish();
-    reader.finish();
-    for (pid, reason) in [(queue_pid, "futex"), (reader_pid, "block-io")] {
-        let is_own = |row: &&Value| row["pid"] == pid && row["reason"] == reason;
-        let seen = list(&whole, "waits.not_idle").iter().find(is_own);
-        assert!(seen.is_some(), "{pid} {reason}: {whole}");
+/// Thousands of sleepers, and among them a process whose threads queue for a mutex and one that reads from a slow disk, for so many
+/// seconds from the word.
+struct Crowded {
+    crowd: Workload,
+    queue: Workload,
+    reader: Workload,
+    _disk: Cgroup,
+    _programs: [Program; 3],
+}
+
+impl Crowded {
+    fn new(seconds: u32) -> Self {
+        let (crowd, of_crowd) = program(CROWD, "crowd", "5000");
+        let (queue, of_queue) = program(QUEUE, "queue", &format!("mutex {seconds}"));
+        let (reader, of_reader) = program(DISK, "reader", &format!("read {seconds}"));
+        Self {
+            _disk: Cgroup::on_a_slow_disk(reader.pid(), of_reader.dir()),
+            crowd,
+            queue,
+            reader,
+            _programs: [of_crowd, of_queue, of_reader],
+        }
     }
-    let looks = |report: &Value| number(report, "waits.looks");
-    let missed = |report: &Value| number(report, "waits.not_looked_at");
-    assert!(looks(&whole) > 1, "{whole}");
+
+    fn go(&mut self) {
+        self.queue.go();
+        self.reader.go();
+    }
+
+    /// Looks whether both that wait are in a report.
+    fn are_seen(&self, report: &Value) -> bool {
+        let both = [(&self.queue, "futex"), (&self.reader, "block-io")];
+        both.iter().all(|(workload, reason)| {
+            let is_its = |row: &Value| row["pid"] == workload.pid() && row["reason"] == *reason;
+            list(report, "waits.not_idle").iter().any(is_its)
+        })
+    }
+}
+
+/// In one interval or the other, which this waits for.
+#[test]
+fn among_thousands_of_sleepers_who_waits_is_seen_and_the_unseen_are_counted() {
+    let _machine = Machine::alone();
+    let mut crowded = Crowded::new(3600);
+    let often = Tool::attached("pressure", "-j 300ms");
+    let of_crowd = Tool::attached("pressure", format!("-j -p {} 1", crowded.crowd.pid()));
+    crowded.go();
+    often.wait_reporting("who waits", |report| crowded.are_seen(report));
     // A first round may see all of them; a hundredth of a CPU is too little for that in 300 ms.
-    let says_so = |report: &Value| missed(report) >= 1_000;
-    assert!(often.iter().any(says_so), "{often:#?}");
-    assert!(looks(&of_crowd) > 1, "{of_crowd}");
-    crowd.work();
-    crowd.finish();
+    let missed = |report: &Value| number(report, "waits.not_looked_at");
+    often.wait_reporting("the unseen", |report| missed(report) >= 1_000);
+    of_crowd.wait_reporting("looks", |report| number(report, "waits.looks") > 0);
+    often.end();
+    of_crowd.end();
+}
+
+/// A report of two seconds is long enough.
+#[test]
+#[ignore = "statistical: make truth"]
+fn among_thousands_of_sleepers_who_waits_for_two_seconds_is_seen() {
+    let _machine = Machine::alone();
+    let mut crowded = Crowded::new(2);
+    let whole = Tool::attached("pressure", "-j");
+    let of_crowd = Tool::attached("pressure", format!("-j -p {}", crowded.crowd.pid()));
+    crowded.go();
+    crowded.queue.results();
+    crowded.reader.results();
+    let (whole, of_crowd) = (whole.report(), of_crowd.report());
+    assert!(crowded.are_seen(&whole), "{whole}");
+    for report in [whole, of_crowd] {
+        assert!(number(&report, "waits.looks") > 1, "{report}");
+    }
 }
 
 /// Nobody else has to want the CPU.

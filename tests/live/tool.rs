@@ -1,7 +1,7 @@
 //! Running a tool under test: know when it is attached, end it, and never hang.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,46 +33,62 @@ pub(crate) fn once<'a>(tool: &str, time: &'a str) -> Vec<&'a str> {
     }
 }
 
-/// Lines of stderr as they come.
+/// Lines of a stream as they come, and whether it has ended.
+type Read = (Vec<Vec<u8>>, bool);
+
+/// A stream that is read while its lines are waited for.
 #[derive(Default)]
-struct Stderr {
-    state: Mutex<(Vec<String>, bool)>,
+struct Stream {
+    state: Mutex<Read>,
     changed: Condvar,
 }
 
-impl Stderr {
-    fn state(&self) -> MutexGuard<'_, (Vec<String>, bool)> {
+impl Stream {
+    fn state(&self) -> MutexGuard<'_, Read> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn follow(&self, stream: impl Read) {
-        let mut stream = BufReader::new(stream);
-        let mut line = Vec::new();
-        while stream
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|length| length > 0)
-        {
-            let text = String::from_utf8_lossy(&line).into_owned();
-            self.state().0.push(text);
-            self.changed.notify_all();
-            line.clear();
-        }
-        self.state().1 = true;
-        self.changed.notify_all();
+    /// Follows it to its end, in a thread.
+    fn follow(self: &Arc<Self>, source: impl io::Read + Send + 'static) -> JoinHandle<()> {
+        let stream = Arc::clone(self);
+        thread::spawn(move || {
+            let mut source = BufReader::new(source);
+            loop {
+                let mut line = Vec::new();
+                if source.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
+                    break;
+                }
+                stream.state().0.push(line);
+                stream.changed.notify_all();
+            }
+            stream.state().1 = true;
+            stream.changed.notify_all();
+        })
     }
 
     /// Whether a line came that `wanted` holds for, before the stream or the patience ended.
     fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
-        let seen = |lines: &[String]| lines.iter().any(|line| wanted(line));
-        let waiting = |(lines, over): &mut (Vec<String>, bool)| !*over && !seen(lines);
+        let wanted = |line: &Vec<u8>| wanted(&String::from_utf8_lossy(line));
+        let mut looked_at = 0;
+        let mut found = false;
+        let waiting = |(lines, over): &mut Read| {
+            found = found || lines[looked_at..].iter().any(wanted);
+            looked_at = lines.len();
+            !*over && !found
+        };
         let result = self
             .changed
             .wait_timeout_while(self.state(), PATIENCE, waiting);
-        seen(&result.unwrap_or_else(PoisonError::into_inner).0.0)
+        drop(result.unwrap_or_else(PoisonError::into_inner));
+        found
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.state().0.concat()
     }
 
     fn text(&self) -> String {
-        self.state().0.concat()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 }
 
@@ -138,8 +154,9 @@ fn starved(pid: u32) -> Duration {
 pub(crate) struct Tool {
     name: String,
     child: Child,
-    stderr: Arc<Stderr>,
-    readers: Option<(JoinHandle<Vec<u8>>, JoinHandle<()>)>,
+    stderr: Arc<Stream>,
+    stdout: Arc<Stream>,
+    readers: Option<[JoinHandle<()>; 2]>,
 }
 
 impl Tool {
@@ -180,21 +197,16 @@ impl Tool {
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
-        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let results = child.stdout.take().expect("stdout is piped");
         let errors = child.stderr.take().expect("stderr is piped");
-        let results = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stdout.read_to_end(&mut bytes).expect("a pipe can be read");
-            bytes
-        });
-        let stderr = Arc::new(Stderr::default());
-        let follower = Arc::clone(&stderr);
-        let follower = thread::spawn(move || follower.follow(errors));
+        let [stdout, stderr] = [(); 2].map(|()| Arc::new(Stream::default()));
+        let readers = [stdout.follow(results), stderr.follow(errors)];
         Self {
             name: name.to_owned(),
             child,
             stderr,
-            readers: Some((results, follower)),
+            stdout,
+            readers: Some(readers),
         }
     }
 
@@ -216,6 +228,17 @@ impl Tool {
             "{} never said \"{announcement}\":\n{}",
             self.name,
             self.stderr.text()
+        );
+    }
+
+    /// Waits for a report in JSON that `wanted` holds for.
+    pub(crate) fn wait_reporting(&self, what: &str, wanted: impl Fn(&Value) -> bool) {
+        let reported = self.stdout.wait_for(|line| wanted(&json(line)));
+        assert!(
+            reported,
+            "{} never reported {what}: {}",
+            self.name,
+            self.stdout.text()
         );
     }
 
@@ -277,11 +300,11 @@ impl Tool {
     /// Waits for its end and fails loudly if that does not come.
     pub(crate) fn finish(mut self) -> Output {
         let status = self.wait();
-        let (results, follower) = self.readers.take().expect("finished only once");
-        let stdout = results.join().expect("the reader does not panic");
-        follower.join().expect("the reader does not panic");
+        for reader in self.readers.take().expect("finished only once") {
+            reader.join().expect("the reader does not panic");
+        }
         Output {
-            stdout: String::from_utf8(stdout)
+            stdout: String::from_utf8(self.stdout.bytes())
                 .unwrap_or_else(|e| panic!("{} wrote raw bytes on stdout: {e}", self.name)),
             stderr: self.stderr.text(),
             code: status
