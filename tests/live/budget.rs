@@ -21,13 +21,14 @@ impl Pipes {
     }
 
     fn on(cpu: u32) -> Child {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &cpu.to_string(), "perf", "bench", "sched", "pipe"]);
-        // For some minutes: where the tests are killed it does not go on for ever.
-        command.args(["-l", "50000000"]);
+        // Both ends of the pipe end where the tests are killed, too: with the first process of their namespace.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--kill-child"]);
+        command.args(["taskset", "-c", &cpu.to_string()]);
+        command.args(["perf", "bench", "sched", "pipe", "-l", "50000000"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.process_group(0);
-        command.spawn().expect("perf and taskset are installed")
+        command.spawn().expect("util-linux is installed")
     }
 }
 
