@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::kernel::tasks;
 
 /// For what the kernel does a moment later, such as freeing programs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a process holds of the kernel, and whom it started.
 #[derive(Debug, Default)]

@@ -112,7 +112,7 @@ pub(crate) fn schedstat(task: &Path) -> [u64; 3] {
 }
 
 /// Far beyond what is waited for, so that only a hang runs into it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits for something outside to become so.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {

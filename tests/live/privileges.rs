@@ -72,7 +72,7 @@ fn named_status(pid: u32, tid: u32) -> Option<String> {
     let status = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok();
     let name = |status: &str| status.lines().next().map(str::to_owned);
     let makers = name(&status(pid)?);
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let give_up = Instant::now() + Duration::from_secs(300);
     loop {
         let status = status(tid)?;
         if tid == pid || name(&status) != makers {
@@ -85,7 +85,7 @@ fn named_status(pid: u32, tid: u32) -> Option<String> {
 
 /// Until such a thread, which may just have begun, has one capability at most, or has ended.
 fn await_fewer(pid: u32, tid: u32) {
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let give_up = Instant::now() + Duration::from_secs(300);
     while let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) {
         if field(&status, "CapEff:") & !BPF == 0 {
             break;
@@ -106,7 +106,7 @@ fn children(pid: u32) -> Vec<String> {
 
 /// Until the thread that starts the command, and is as mighty as the command will be, has ended with that.
 fn await_command(tool: &Tool) {
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let give_up = Instant::now() + Duration::from_secs(300);
     let threads = format!("/proc/{}/task", tool.pid());
     // The main one, the guard and the one that hears signals stay.
     while fs::read_dir(&threads).expect("it runs").count() > 3 {

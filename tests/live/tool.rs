@@ -1,8 +1,10 @@
 //! Running a tool under test: know when it is attached, end it, and never hang.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::mem;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -13,11 +15,11 @@ use serde_json::Value;
 
 use crate::args::Args;
 use crate::found::json;
-use crate::kernel::{assert_machine_taken, schedstat};
+use crate::kernel::{assert_machine_taken, schedstat, tasks, until};
 pub(crate) use crate::tools::TRACERS;
 
 /// Loading and verifying BPF programs takes its time under emulation.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Those of all that trace which start a command.
 pub(crate) static COMMANDED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -33,54 +35,57 @@ pub(crate) fn once<'a>(tool: &str, time: &'a str) -> Vec<&'a str> {
     }
 }
 
-/// Lines of a stream as they come, and whether it has ended.
-type Read = (Vec<Vec<u8>>, bool);
-
-/// A stream that is read while its lines are waited for.
+/// Lines of a stream as they come, and whether it is over.
 #[derive(Default)]
-struct Stream {
-    state: Mutex<Read>,
+struct Lines {
+    state: Mutex<(Vec<Vec<u8>>, bool)>,
     changed: Condvar,
 }
 
-impl Stream {
-    fn state(&self) -> MutexGuard<'_, Read> {
+impl Lines {
+    /// Those of a stream, and who reads it to its end.
+    fn of(stream: impl Read + Send + 'static) -> (Arc<Self>, JoinHandle<()>) {
+        let lines = Arc::new(Self::default());
+        let follower = Arc::clone(&lines);
+        (lines, thread::spawn(move || follower.follow(stream)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, (Vec<Vec<u8>>, bool)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows it to its end, in a thread.
-    fn follow(self: &Arc<Self>, source: impl io::Read + Send + 'static) -> JoinHandle<()> {
-        let stream = Arc::clone(self);
-        thread::spawn(move || {
-            let mut source = BufReader::new(source);
-            loop {
-                let mut line = Vec::new();
-                if source.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
-                    break;
-                }
-                stream.state().0.push(line);
-                stream.changed.notify_all();
-            }
-            stream.state().1 = true;
-            stream.changed.notify_all();
-        })
+    fn follow(&self, stream: impl Read) {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            self.state().0.push(mem::take(&mut line));
+            self.changed.notify_all();
+        }
+        self.state().1 = true;
+        self.changed.notify_all();
     }
 
-    /// Whether a line came that `wanted` holds for, before the stream or the patience ended.
-    fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
-        let wanted = |line: &Vec<u8>| wanted(&String::from_utf8_lossy(line));
-        let mut looked_at = 0;
-        let mut found = false;
-        let waiting = |(lines, over): &mut Read| {
-            found = found || lines[looked_at..].iter().any(wanted);
-            looked_at = lines.len();
-            !*over && !found
+    /// Whether so many lines came that begin so, before the stream or the patience ended.
+    fn wait_for(&self, count: usize, beginning: &str) -> bool {
+        let is_wanted = |line: &&Vec<u8>| line.starts_with(beginning.as_bytes());
+        self.wait_until(|lines| lines.iter().filter(is_wanted).count() >= count)
+    }
+
+    /// Whether the lines so far were enough before the stream or the patience ended.
+    fn wait_until(&self, mut are_enough: impl FnMut(&[Vec<u8>]) -> bool) -> bool {
+        let mut seen = false;
+        let waiting = |(lines, over): &mut (Vec<Vec<u8>>, bool)| {
+            seen = seen || are_enough(lines);
+            !*over && !seen
         };
         let result = self
             .changed
             .wait_timeout_while(self.state(), PATIENCE, waiting);
         drop(result.unwrap_or_else(PoisonError::into_inner));
-        found
+        seen
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -150,12 +155,26 @@ fn starved(pid: u32) -> Duration {
     Duration::from_nanos(delay(&pid.to_string()) + theirs)
 }
 
+/// All threads of a tool sleep, and none has an errand run, such as putting a table into a map.
+fn rests(pid: u32) -> bool {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let tasks = tasks(pid);
+    let sleeps = |task: &PathBuf| read(task.join("stat")).contains(") S ");
+    let children = tasks.iter().map(|task| read(task.join("children")));
+    let children = children.collect::<Vec<_>>().join(" ");
+    let stat = |child: &str| read(PathBuf::from(format!("/proc/{child}/stat")));
+    let mut children = children.split_whitespace().map(stat);
+    // One that has ended stays until the next one.
+    let is_errand = |stat: String| stat.contains("(unwind-") && !stat.contains(") Z ");
+    tasks.iter().all(sleeps) && !children.any(is_errand)
+}
+
 /// A running tool. Dropping it kills it.
 pub(crate) struct Tool {
     name: String,
     child: Child,
-    stderr: Arc<Stream>,
-    stdout: Arc<Stream>,
+    stdout: Arc<Lines>,
+    stderr: Arc<Lines>,
     readers: Option<[JoinHandle<()>; 2]>,
 }
 
@@ -197,16 +216,14 @@ impl Tool {
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
-        let results = child.stdout.take().expect("stdout is piped");
-        let errors = child.stderr.take().expect("stderr is piped");
-        let [stdout, stderr] = [(); 2].map(|()| Arc::new(Stream::default()));
-        let readers = [stdout.follow(results), stderr.follow(errors)];
+        let (stdout, results) = Lines::of(child.stdout.take().expect("stdout is piped"));
+        let (stderr, errors) = Lines::of(child.stderr.take().expect("stderr is piped"));
         Self {
             name: name.to_owned(),
             child,
-            stderr,
             stdout,
-            readers: Some(readers),
+            stderr,
+            readers: Some([results, errors]),
         }
     }
 
@@ -222,24 +239,48 @@ impl Tool {
 
     /// Waits for a line on stderr that begins so.
     pub(crate) fn wait_saying(&self, announcement: &str) {
-        let said = self.stderr.wait_for(|line| line.starts_with(announcement));
+        self.wait_saying_times(1, announcement);
+    }
+
+    /// Waits for so many of them.
+    pub(crate) fn wait_saying_times(&self, times: usize, announcement: &str) {
         assert!(
-            said,
+            self.stderr.wait_for(times, announcement),
             "{} never said \"{announcement}\":\n{}",
             self.name,
             self.stderr.text()
         );
     }
 
+    /// Waits for so many reports on stdout, each of them a line: one that is late skips some.
+    pub(crate) fn wait_reports(&self, count: usize) {
+        let are_there = self.stdout.wait_for(count, "{");
+        assert!(are_there, "{}: no {count} reports", self.name);
+    }
+
     /// Waits for a report in JSON that `wanted` holds for.
     pub(crate) fn wait_reporting(&self, what: &str, wanted: impl Fn(&Value) -> bool) {
-        let reported = self.stdout.wait_for(|line| wanted(&json(line)));
-        assert!(
-            reported,
-            "{} never reported {what}: {}",
-            self.name,
-            self.stdout.text()
-        );
+        let text = |line: &Vec<u8>| String::from_utf8(line.clone()).expect("JSON");
+        let mut looked_at = 0;
+        let reported = self.stdout.wait_until(|lines| {
+            let found = lines[looked_at..].iter().any(|line| wanted(&json(&text(line))));
+            looked_at = lines.len();
+            found
+        });
+        assert!(reported, "{} never reported {what}: {}", self.name, self.stdout.text());
+    }
+
+    /// Waits until it has looked at all that happened so far: three times it has gone round its loop, then every thread sleeps and
+    /// no helper of it is at work.
+    pub(crate) fn await_rest(&self) {
+        let main = PathBuf::from(format!("/proc/{}", self.pid()));
+        for _ in 0..3 {
+            let before = schedstat(&main)[2];
+            until("the tool looks around", || {
+                schedstat(&main)[2] >= before + 2
+            });
+            until("the tool rests", || rests(self.pid()));
+        }
     }
 
     /// Ctrl-C.

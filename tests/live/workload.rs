@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::args::Args;
 
 /// Far beyond what any workload needs, so that only a hang runs into it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A running workload. Dropping it kills it.
 pub(crate) struct Workload {

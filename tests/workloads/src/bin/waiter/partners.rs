@@ -88,7 +88,7 @@ pub(crate) fn wait(stage: &mut Stage, plan: Plan, children: Children) {
 fn wait_until_it_reads(pid: libc::pid_t) {
     let reading = libc::SYS_read.to_string();
     let path = format!("/proc/{pid}/syscall");
-    let give_up_ns = clock::mono_ns() + 10_000_000_000;
+    let give_up_ns = clock::mono_ns() + 120_000_000_000;
     loop {
         let state = std::fs::read_to_string(&path).expect("the child is there");
         if state.split_ascii_whitespace().next() == Some(reading.as_str()) {

@@ -57,7 +57,7 @@ impl Consumer {
     /// Waits until the consumer has counted `woken` wakeups and sleeps again. Both are needed: a
     /// wakeup on its way to another CPU can still look like sleep.
     fn wait_asleep(&self, woken: u64) {
-        let give_up_ns = clock::mono_ns() + 10_000_000_000;
+        let give_up_ns = clock::mono_ns() + 120_000_000_000;
         while self.woken.load(Ordering::Acquire) != woken {
             assert!(
                 clock::mono_ns() < give_up_ns,
