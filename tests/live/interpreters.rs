@@ -6,11 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use oracle::ticks::Ticks;
+use oracle::{Below, Engine, Logs};
+use tempfile::TempDir;
+
 use crate::c_program::run;
 use crate::containers::enter;
+use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
 use crate::symbols::{name, names, stacks};
 use crate::targets::ended;
+use crate::ticks::{assert_ticks, clock, moments};
 
 /// Called from first to last; the last one computes.
 const HOT: [&str; 3] = ["a", "b", "hot"];
@@ -64,27 +70,45 @@ fn python() -> Command {
     python
 }
 
-/// What profile and offcputime say of one run of a program, and for how long it slept by its own clock.
+/// What profile and offcputime say of one run of a program, what that says of itself, and what the kernel did meanwhile.
 struct Traced {
     samples: Value,
+    /// With their times.
+    moments: PathBuf,
     waits: Value,
-    wait_ns: u64,
+    said: Value,
+    logs: Logs,
+    ticks: Ticks,
+    _dir: TempDir,
 }
 
 /// `before_the_end`: when the program is done, and still traced.
 fn trace(mut workload: Workload, before_the_end: impl FnOnce()) -> Traced {
+    const HERTZ: u64 = 499;
     let pid = workload.pid();
-    let tools = [("profile", "-F 499"), ("offcputime", "")];
+    let dir = tempfile::tempdir().expect("a directory");
+    let moments = dir.path().join("samples.perf.txt");
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let samples = format!("-F {HERTZ} -o {}", moments.display());
+    let tools = [("profile", samples.as_str()), ("offcputime", "-m 0")];
     let tools = tools.map(|(tool, own)| Tool::start(tool, format!("-j {own} -p {pid}")));
     tools.iter().for_each(Tool::wait_attached);
-    let results = workload.work();
+    let around = below.around().expect("the oracle");
+    let clock = clock(HERTZ);
+    let said = workload.work().remove(0);
     before_the_end();
+    let ticks = clock.take().expect("a whole log");
     let [samples, waits] = ended(tools);
+    let logs = around.take().expect("whole logs");
     workload.finish();
     Traced {
         samples,
+        moments,
         waits,
-        wait_ns: number(&results[0], "wait_ns"),
+        said,
+        logs,
+        ticks,
+        _dir: dir,
     }
 }
 
@@ -134,8 +158,6 @@ impl Traced {
     fn assert_samples(&self, small: bool, is: IsFunction) {
         let report = &self.samples;
         let any = |_: &Value| true;
-        let all = weight_of(report, any);
-        assert!(all >= 300, "{all} samples of some 1,000 to 1,500");
         let hot = |stack: &Value| found(stack, &HOT, is) == HOT;
         let any_small = |stack: &Value| !found(stack, &SMALL, is).is_empty();
         let whole_small = |stack: &Value| {
@@ -146,21 +168,33 @@ impl Traced {
         assert_share(report, "all functions", 0.95, any, right);
         if small {
             let leaves = weight_of(report, |stack| found(stack, &SMALL, is) == SMALL);
-            // So many that one in a hundred is one.
-            assert!(leaves >= 100, "{leaves} of {all} in the leaf");
+            assert!(leaves > 0, "none in the leaf");
             assert_share(report, "small functions", 0.99, any_small, whole_small);
         }
         let rooted = |stack: &Value| stack["user_end"] == "root";
         assert_share(report, "rooted", 0.99, any, rooted);
     }
 
-    /// The program slept in these functions for as long as it says.
+    /// The thread that computed, and slept in these functions, has as many samples of its computing as there were ticks, and its
+    /// sleeps are those of the log.
     fn assert_waits(&self, chain: [&str; 2], is: IsFunction) {
-        let found = weight_of(&self.waits, |stack| {
-            found(stack, &chain, is) == chain && stack["user_end"] == "root"
-        });
-        let error = found.abs_diff(self.wait_ns) as f64 / self.wait_ns as f64;
-        assert_within(format!("{chain:?}: error"), error, ..=0.05, &self.waits);
+        let is_wait = |stack: &Value| {
+            found(stack, &chain, is) == chain
+                && stack["user_end"] == "root"
+                && stack["reason"] != "preempted"
+        };
+        let own = stacks(&self.waits).iter().find(|stack| is_wait(stack));
+        let tid = id(own.expect("a wait"), "tid");
+        let [start, end, waited] =
+            ["start_ns", "end_ns", "waited_ns"].map(|field| number(&self.said, field));
+        let times = Times::in_report(&self.waits, &self.logs, tid.into(), sees_hidden());
+        let asleep =
+            times.bracket(|absence| !absence.was_runnable && absence.begins_in(&(end..waited)));
+        assert!(asleep.count > 0, "{}", self.said);
+        times.assert_inside(&asleep, is_wait);
+        let moments = moments(&self.moments, tid);
+        let computed = moments.iter().filter(|one| (start..=end).contains(&one.ns));
+        assert_ticks(computed.count() as u64, &self.ticks, tid, &(start..end));
     }
 }
 

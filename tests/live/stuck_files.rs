@@ -5,14 +5,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use oracle::ticks::Ticks;
+
 use crate::c_program::{BURN, compile};
 use crate::held::Held;
 use crate::kernel::{skip, until};
 use crate::lockstat_now::now;
 use crate::prelude::*;
+use crate::ticks::{assert_all_ticks, clock};
 
 /// For the report, with one file system that does not answer.
 const TO_REPORT: Duration = Duration::from_secs(2);
+
+const HERTZ: u64 = 997;
+
+/// Options of profile.
+fn profiled() -> String {
+    format!("-F {HERTZ}")
+}
 
 /// A directory, shown by a program that can be told to fall silent.
 struct Served {
@@ -63,11 +73,21 @@ fn can_serve() -> bool {
     there
 }
 
-/// Traces a program's work; how long the tool took from Ctrl-C on.
-fn trace(tool: &str, options: &str, load: &mut Workload) -> (Value, Duration) {
+/// What a tool says of a program, how long it took from Ctrl-C on, and what clocks did meanwhile.
+struct Found {
+    report: Value,
+    took: Duration,
+    tid: u32,
+    ticks: Ticks,
+}
+
+/// Traces a program's work.
+fn trace(tool: &str, options: &str, load: &mut Workload) -> Found {
+    let clock = clock(HERTZ);
     let args = format!("-j -v -p {} {options}", load.pid());
     let tool = Tool::attached(tool, args);
     load.work();
+    let ticks = clock.take().expect("a whole log");
     let held = Held::by(tool.pid());
     let (output, took) = tool.finish_timed();
     let report = output.ok().report();
@@ -77,7 +97,12 @@ fn trace(tool: &str, options: &str, load: &mut Workload) -> (Value, Duration) {
         ..held
     }
     .assert_gone("a tool with a stuck child");
-    (report, took)
+    Found {
+        report,
+        took,
+        tid: load.pid(),
+        ticks,
+    }
 }
 
 /// Samples with and without a user frame that has this name.
@@ -89,11 +114,11 @@ fn samples(report: &Value, name: impl Fn(&str) -> bool) -> (u64, u64) {
     (named, sum(stacks, "count") - named)
 }
 
-/// Nearly all samples have such a name.
-fn assert_nearly_all(report: &Value, name: impl Fn(&str) -> bool) {
-    let (named, others) = samples(report, name);
-    assert!(named > 300, "{named} and {others}");
-    assert_within("others", others, ..named / 10, report);
+/// Nearly all samples have such a name. They are as many as there were ticks.
+fn assert_nearly_all(found: &Found, name: impl Fn(&str) -> bool) {
+    let (named, others) = samples(&found.report, name);
+    assert_all_ticks(named + others, &found.ticks, [found.tid].into_iter());
+    assert_within("others", others, ..named / 10, &found.report);
 }
 
 #[test]
@@ -104,9 +129,27 @@ fn a_program_on_a_served_file_system_is_named() {
     }
     let served = Served::new();
     let mut load = served.start("served", BURN);
-    let (report, _) = trace("profile", "-F 997", &mut load);
-    assert_nearly_all(&report, |name| name == "hot");
+    let found = trace("profile", &profiled(), &mut load);
+    assert_nearly_all(&found, |name| name == "hot");
     load.finish();
+}
+
+/// Each tool on a program whose file system is silent before it begins, and until it has reported.
+fn of_silent_programs() -> [(&'static str, Found); 3] {
+    ["profile", "offcputime", "lockstat"].map(|tool| {
+        let mut served = Served::new();
+        let mut load = served.start("stuck", BURN);
+        served.fall_silent();
+        let options = if tool == "profile" {
+            profiled()
+        } else {
+            String::new()
+        };
+        let found = trace(tool, &options, &mut load);
+        drop(served);
+        load.finish();
+        (tool, found)
+    })
 }
 
 #[test]
@@ -115,18 +158,24 @@ fn a_program_whose_file_system_is_silent_is_known_by_offsets() {
     if !can_serve() {
         return;
     }
-    for (tool, options) in [("profile", "-F 997"), ("offcputime", ""), ("lockstat", "")] {
-        let mut served = Served::new();
-        let mut load = served.start("stuck", BURN);
-        served.fall_silent();
-        let (report, took) = trace(tool, options, &mut load);
-        assert_within(tool, took, ..=TO_REPORT, "for the report");
-        if tool == "profile" {
-            assert_nearly_all(&report, |name| name.starts_with("stuck+0x"));
-        }
-        drop(served);
-        load.finish();
+    let [(_, profile), ..] = of_silent_programs();
+    assert_nearly_all(&profile, |name| name.starts_with("stuck+0x"));
+}
+
+#[test]
+#[ignore = "statistical: make truth"]
+fn reports_beside_a_silent_file_system_take_two_seconds() {
+    let _machine = Machine::alone();
+    if !can_serve() {
+        return;
     }
+    for (tool, found) in of_silent_programs() {
+        assert_within(tool, found.took, ..=TO_REPORT, "for the report");
+    }
+    let took = of_a_silent_map().took;
+    assert_within("the map", took, ..=TO_REPORT, "for the report");
+    let (_, took, _) = of_a_silent_stack();
+    assert_within("the stack", took, ..=TO_REPORT, "for the report");
 }
 
 /// Computes in memory that is no file's, for as many ms as its argument says.
@@ -146,7 +195,8 @@ int main(int argc, char **argv)
 	memcpy(code, turn, 256);
 	ready();
 	start = now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	for (unsigned long x = 1; now < start + ns; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
+	/* A turn takes 25 us at 4 GHz: stolen time is no work. */
+	for (long long x = 1, n = 0; now < start + ns || n < ns / 25000; n++, now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
 		x = code(x);
 	say("{\"burn_ns\": %lld}\n", now - start);
 	return finished();
@@ -159,6 +209,13 @@ fn a_perf_map_whose_file_system_is_silent_is_done_without() {
     if !can_serve() {
         return;
     }
+    let found = of_a_silent_map();
+    let all = samples(&found.report, |_| true);
+    assert_all_ticks(all.0 + all.1, &found.ticks, [found.tid].into_iter());
+    assert!(all.0 > 0, "{all:?}");
+}
+
+fn of_a_silent_map() -> Found {
     let mut served = Served::new();
     let program = Program::c_on_disk("without", WITHOUT_FILE, "");
     let place = served.dir.path().join("place");
@@ -168,12 +225,10 @@ fn a_perf_map_whose_file_system_is_silent_is_done_without() {
     command.args(["-m", "sh", "-c", &script]);
     let mut load = Workload::spawn("without", command);
     served.fall_silent();
-    let (report, took) = trace("profile", "-F 997", &mut load);
-    assert_within("the map", took, ..=TO_REPORT, "for the report");
-    let all = samples(&report, |_| true);
-    assert!(all.0 > 300, "{all:?}");
+    let found = trace("profile", &profiled(), &mut load);
     drop(served);
     load.finish();
+    found
 }
 
 /// Sleeps beside a page of the file that its first argument names: with its "stack" there, or on a "futex" in the last word before
@@ -249,15 +304,7 @@ fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
     if !can_serve() {
         return;
     }
-    let mut served = Served::new();
-    let loads = beside(&mut served, "stack");
-    let [stuck, other] = loads.each_ref().map(Workload::pid);
-    let tool = Tool::attached("offcputime", format!("-j -p {stuck},{other}"));
-    let held = Held::by(tool.pid());
-    let (output, took) = tool.finish_timed();
-    let report = output.ok().report();
-    assert_within("the stack", took, ..=TO_REPORT, "for the report");
-    held.assert_gone("a tool that met a silent stack");
+    let (report, _, [stuck, other]) = of_a_silent_stack();
     assert_eq!(report["losses"]["memory_hung"], 1, "{report}");
     let of = |pid: u32| {
         let own = list(&report, "stacks")
@@ -267,7 +314,20 @@ fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
     };
     assert_eq!(of(stuck).count(), 1, "where it sleeps: {report}");
     assert!(of(other).any(|frame| frame["name"] == "rest"), "{report}");
+}
+
+/// The report, how long it took, and the processes that it is of.
+fn of_a_silent_stack() -> (Value, Duration, [u32; 2]) {
+    let mut served = Served::new();
+    let loads = beside(&mut served, "stack");
+    let [stuck, other] = loads.each_ref().map(Workload::pid);
+    let tool = Tool::attached("offcputime", format!("-j -p {stuck},{other}"));
+    let held = Held::by(tool.pid());
+    let (output, took) = tool.finish_timed();
+    let report = output.ok().report();
+    held.assert_gone("a tool that met a silent stack");
     drop(served);
+    (report, took, [stuck, other])
 }
 
 #[test]

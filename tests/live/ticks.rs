@@ -61,6 +61,8 @@ pub(crate) fn assert_ticks(found: u64, ticks: &Ticks, tid: u32, when: &Range<u64
 /// A sample.
 #[derive(Debug)]
 pub(crate) struct Moment {
+    /// Its thread.
+    tid: u32,
     /// Time of the monotonic clock, whole microseconds.
     pub(crate) ns: u64,
     /// Its functions, the leaf first.
@@ -76,20 +78,24 @@ impl Moment {
 
 /// A thread's samples in a `.perf.txt`.
 pub(crate) fn moments(path: &Path, tid: u32) -> Vec<Moment> {
+    let all = all_moments(path).into_iter();
+    all.filter(|one| one.tid == tid).collect()
+}
+
+/// All samples in one.
+pub(crate) fn all_moments(path: &Path) -> Vec<Moment> {
     let text = fs::read_to_string(path).expect("text");
     let events = text.split("\n\n");
     let moment = |event: &str| {
         let mut lines = event.lines().skip_while(|line| line.starts_with('#'));
         let head = header(lines.next()?)?;
-        if head.tid != tid {
-            return None;
-        }
         // The name is between an address and an offset.
         let name = |line: &str| {
             let name = line.trim_start().split_once(' ')?.1;
             Some(name.rsplit_once("+0x")?.0.to_owned())
         };
         Some(Moment {
+            tid: head.tid,
             ns: (head.time? * 1e6).round() as u64 * 1000,
             functions: lines.filter_map(name).collect(),
         })

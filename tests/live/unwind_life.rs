@@ -1,18 +1,26 @@
 //! Stacks stay complete through what happens to processes: dlopen, fork, exec, deleted files, namespaces, late starts.
 //!
 //! The programs have no frame pointers, and their hot function keeps garbage in that register. Each computes for 100 ms of
-//! CPU time in `early` and then in `late`: what happened is old news by then, and every stack in `late` has to be whole.
+//! CPU time in `early`, waits for the word, which it gets when the tool has looked at all that happened, and computes in `late`,
+//! in which every stack has to be whole.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use oracle::{Below, Engine};
 
 use crate::c_program::run;
 use crate::containers::enter;
 use crate::elf_entry::Elves;
+use crate::kernel::until;
+use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
-use crate::symbols::{HERTZ, all, assert_most, names, profile, profile_workload, stacks};
+use crate::symbols::{HERTZ, all, assert_most, names, profile, stacks};
+use crate::ticks::{Moment, all_moments};
 
 const PHASES: &str = r#"
 static int sleeps;
@@ -36,22 +44,33 @@ static long long clock_of_phase(void)
 	{                                                                   \
 		long long start = clock_of_phase(), now = start;            \
                                                                             \
-		for (; now < start + ms * 1000000; now = clock_of_phase())  \
+		/* A turn takes 25 us at 4 GHz: stolen time is no work. */  \
+		for (long n = 0; now < start + ms * 1000000 || (!sleeps && n < ms * 40); n++) { \
 			burn(now);                                          \
+			now = clock_of_phase();                             \
+		}                                                           \
 		return now - start;                                         \
 	}
 PHASE(early)
 PHASE(late)
 "#;
 
-/// Both phases; one argument, the milliseconds of `late`, has it wait for the word.
+/// Both phases, of which the first argument has the milliseconds of `late`. The word comes by stdin, if there are no more arguments,
+/// or by a FIFO.
 pub(crate) const MAIN: &str = r#"
 int main(int argc, char **argv)
 {
+	char byte;
+
 	if (argc == 2)
 		ready();
 	early(100);
-	say("{\"late_ns\": %lld}\ndone\n", late(atoll(argv[1])));
+	if (argc == 2)
+		say("done\n"), await_go();
+	else if (read(open(argv[2], O_RDONLY), &byte, 1) != 1)
+		return 1;
+	late(atoll(argv[1]));
+	say("done\n");
 	if (argc == 2)
 		await_go();
 	return 0;
@@ -107,10 +126,62 @@ pub(crate) fn assert_samples(report: &Value, comm: &str, program: &Path) {
     assert_whole(whole, late, 99);
 }
 
-/// Profiles what waits for the word.
+/// Traces both phases of what waits for the word.
+pub(crate) fn both_phases(tool: &str, options: &str, workload: Workload) -> (Value, Vec<Value>) {
+    both_phases_of(tool, options, workload, || ())
+}
+
+/// The same, with something to be done when the tool is attached.
+fn both_phases_of(
+    tool: &str,
+    options: &str,
+    mut workload: Workload,
+    attached: impl FnOnce(),
+) -> (Value, Vec<Value>) {
+    let tool = Tool::attached(tool, format!("-j {options} -p {}", workload.pid()));
+    attached();
+    workload.work();
+    tool.await_rest();
+    let results = workload.work();
+    let report = tool.report();
+    workload.finish();
+    (report, results)
+}
+
+/// Profiles it.
 fn assert_profiled(workload: Workload, comm: &str, program: &Path) {
-    let (report, _) = profile_workload(workload);
+    let (report, _) = both_phases("profile", &format!("-F {HERTZ}"), workload);
     assert_samples(&report, comm, program);
+}
+
+/// A program's way to the word that comes by a FIFO.
+struct Word(PathBuf);
+
+impl Word {
+    fn of(program: &Program) -> Self {
+        let path = program.dir().join("word");
+        run(Command::new("mkfifo").arg(&path));
+        Self(path)
+    }
+
+    /// Waits until the program does for the word, which it gets when the tool has looked at it.
+    fn give(&self, tool: &Tool) {
+        self.give_after(|| tool.await_rest());
+    }
+
+    fn give_after(&self, act: impl FnOnce()) {
+        let mut open = File::options();
+        // Refused as long as nobody has opened it for reading.
+        let open = open.write(true).custom_flags(libc::O_NONBLOCK);
+        let mut word = None;
+        until("the program waits for the word", || {
+            word = open.open(&self.0).ok();
+            word.is_some()
+        });
+        act();
+        let mut word = word.expect("it waits");
+        word.write_all(b"x").expect("it reads");
+    }
 }
 
 #[test]
@@ -133,7 +204,11 @@ int main(int argc, char **argv)
 	if (argc == 3)
 		((void (*)(void))dlsym(library, "set_sleeps"))();
 	early(100);
-	say("{\"late_ns\": %lld}\n", late(300));
+	say("done\n");
+	await_go();
+	long long start = clock_ns(CLOCK_MONOTONIC);
+	late(300);
+	say("{\"start_ns\": %lld, \"end_ns\": %lld}\n", start, clock_ns(CLOCK_MONOTONIC));
 	return finished();
 }
 "#;
@@ -141,10 +216,21 @@ int main(int argc, char **argv)
     assert_profiled(program.start([library.text()]), "opens", program.path());
 
     let workload = program.start([library.text(), "sleeps"]);
-    let (report, results) = traced("offcputime", "", workload);
+    let tid = workload.pid();
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let mut around = None;
+    let (report, results) = both_phases_of("offcputime", "-m 0", workload, || {
+        around = Some(below.around().expect("the oracle"));
+    });
+    let logs = around.expect("it was traced").take().expect("whole logs");
+    let times = Times::in_report(&report, &logs, tid.into(), sees_hidden());
+    let worked = number(&results[0], "start_ns")..number(&results[0], "end_ns");
+    let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
+    let in_late = |stack: &Value| names(stack).contains(&"late");
+    times.assert_inside(&asleep, |stack| {
+        stack["reason"] == "sleep" && in_late(stack)
+    });
     let (asleep_ns, whole_ns) = whole(&report, "late", program.path());
-    let late_ns = number(&results[0], "late_ns");
-    assert_within("ns", asleep_ns, late_ns * 9 / 10..=late_ns, &report);
     assert_whole(whole_ns, asleep_ns, 99);
 }
 
@@ -155,17 +241,14 @@ fn children_have_their_parents_tables_from_the_first_instruction_on() {
 #include <sys/wait.h>
 int main(void)
 {
-	long long *late_ns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
 	ready();
 	for (int i = 0; i < 7; i++) {
 		if (fork() == 0) {
-			*late_ns += late(50);
+			late(50);
 			_exit(0);
 		}
 		wait(NULL);
 	}
-	say("{\"late_ns\": %lld}\n", *late_ns);
 	return finished();
 }
 "#;
@@ -188,9 +271,10 @@ int main(int argc, char **argv)
 {
 	if (argc > 2) {
 		early(100);
-		say("{\"late_ns\": %lld}\ndone\n", late(300));
+		say("done\n");
 		await_go();
-		return 0;
+		late(300);
+		return finished();
 	}
 	ready();
 	late(100);
@@ -207,39 +291,93 @@ int main(int argc, char **argv)
 fn commands_short_and_long() {
     let _machine = Machine::alone();
     let program = phases("phases", MAIN);
-    let report = profile(["--", program.text(), "400", "now"]);
+    let path = program.dir().join("samples.perf.txt");
+    let options = format!("-o {}", path.display());
+    let report = of_long_command(&program, &options, |word, tool| word.give(tool));
     assert_samples(&report, "phases", program.path());
-    // A tenth of a second after its start: even of that the better part is whole.
-    let (early, complete) = whole(&report, "early", program.path());
-    assert_whole(complete, early, 80);
+    assert_whole_from_the_first_on(&path, "early", 80);
 
+    let (all, good) = quick_commands();
+    // The tables are made before the command begins.
+    assert_whole(good, all, 95);
+}
+
+fn of_long_command(program: &Program, options: &str, give: fn(&Word, &Tool)) -> Value {
+    let word = Word::of(program);
+    let command = format!("{} 400 {}", program.text(), word.0.display());
+    let options = format!("-j -F {HERTZ} {options}");
+    let tool = Tool::start("profile", format!("{options} -- {command}"));
+    give(&word, &tool);
+    tool.finish().ok().last_report()
+}
+
+/// Samples of ten short ones, and how many are whole.
+fn quick_commands() -> (u64, u64) {
     let main = "int main(void) { late(20); return 0; }\nvoid (*unused[])(void) = { ready };\n";
     let quick = phases("quick", main);
     let (mut all, mut good) = (0, 0);
     for _ in 0..10 {
         let report = profile(["--", quick.text()]);
         let (seen, complete) = whole(&report, "late", quick.path());
+        assert!(seen > 0, "{report}");
         all += seen;
         good += complete;
     }
-    // The tables are made before the command begins.
+    (all, good)
+}
+
+/// A tool that has a CPU when it wants one is as fast as that.
+#[test]
+#[ignore = "statistical: make truth"]
+fn what_happened_is_old_news_after_a_tenth_of_a_second() {
+    let _machine = Machine::alone();
+    let program = phases("phases", MAIN);
+    let report = of_long_command(&program, "", |word, _| word.give_after(|| ()));
+    assert_samples(&report, "phases", program.path());
+    // Even of the first tenth the better part is whole.
+    let (early, complete) = whole(&report, "early", program.path());
+    assert_whole(complete, early, 80);
+    let (all, _) = quick_commands();
     assert!(all >= 50, "{all}");
-    assert_whole(good, all, 95);
+    let (program, _, report) = programs_of_a_millisecond_traced();
+    let (all, complete) = whole(&report, "late", program.path());
+    assert!(all >= 100, "{all}");
+    assert_whole(complete, all, 95);
+}
+
+/// The later part of samples in a function is whole: what comes after the first one that reaches the program's entry.
+fn assert_whole_from_the_first_on(path: &Path, function: &str, percent: u64) {
+    let moments = all_moments(path);
+    let mut own: Vec<&Moment> = moments.iter().filter(|one| one.is_in(function)).collect();
+    own.sort_by_key(|one| one.ns);
+    let is_whole = |one: &&Moment| {
+        one.is_in("main") && one.functions.last().is_some_and(|root| root == "_start")
+    };
+    let first = own.iter().position(|one| is_whole(&one));
+    let later = &own[first.unwrap_or_else(|| panic!("none is whole: {own:?}"))..];
+    let whole = later.iter().copied().filter(|one| is_whole(one)).count();
+    assert_whole(whole as u64, later.len() as u64, percent);
 }
 
 /// Such a program is gone before user space has read what it maps: the kernel side finds its files' tables itself.
 #[test]
 fn programs_of_a_millisecond() {
     let _machine = Machine::alone();
+    let (_program, samples, _) = programs_of_a_millisecond_traced();
+    // All but what ran before the first one's table was made.
+    assert_whole_from_the_first_on(&samples, "late", 95);
+}
+
+/// The program, and samples of 500 runs of it, with their times and in a report.
+fn programs_of_a_millisecond_traced() -> (Program, PathBuf, Value) {
     let main = "int main(void) { late(1); return 0; }\nvoid (*unused[])(void) = { ready };\n";
     let program = phases("phases", main);
     let path = program.text();
+    let samples = program.dir().join("samples.perf.txt");
     let script = format!("i=0; while [ $i -lt 500 ]; do {path}; i=$((i + 1)); done");
-    let report = profile(["--", "sh", "-c", &script]);
-    // All but what ran before the first one's table was made.
-    let (all, whole) = whole(&report, "late", program.path());
-    assert!(all >= 100, "{all}");
-    assert_whole(whole, all, 95);
+    let file = samples.to_str().expect("plain");
+    let report = profile(["-o", file, "--", "sh", "-c", &script]);
+    (program, samples, report)
 }
 
 #[test]
@@ -268,8 +406,12 @@ fn a_program_in_a_mount_namespace() {
 fn a_program_that_starts_after_the_tool() {
     let _machine = Machine::alone();
     let program = phases("phases", MAIN);
-    let (output, _) = during("profile", format!("-j -F {HERTZ}"), || {
-        run(&mut program.command("300 now"))
-    });
-    assert_samples(&output.report(), "phases", program.path());
+    let word = Word::of(&program);
+    let tool = Tool::attached("profile", format!("-j -F {HERTZ}"));
+    let arguments = format!("300 {}", word.0.display());
+    let mut late = program.command(arguments);
+    let mut late = late.stdout(Stdio::null()).spawn().expect("it runs");
+    word.give(&tool);
+    assert!(late.wait().expect("our child").success());
+    assert_samples(&tool.report(), "phases", program.path());
 }

@@ -2,7 +2,8 @@
 
 use crate::prelude::*;
 use crate::symbols::{HERTZ, all, assert_most, frames, stacks};
-use crate::unwind_life::{MAIN, assert_samples, in_function, phases, whole};
+use crate::ticks::{assert_all_ticks, clock};
+use crate::unwind_life::{MAIN, assert_samples, both_phases, in_function, phases, whole};
 
 /// In memory of its own, without any table: push %rbp; mov %rsp,%rbp; a loop; pop %rbp; ret.
 const MADE: &str = r#"
@@ -15,9 +16,11 @@ int main(int argc, char **argv)
 	memcpy(made, code, sizeof(code));
 	ready();
 	long long start = clock_ns(CLOCK_THREAD_CPUTIME_ID), now = start;
-	for (; now < start + 300000000; now = clock_ns(CLOCK_THREAD_CPUTIME_ID))
+	/* A turn takes 250 us at 4 GHz: stolen time is no work. */
+	for (int n = 0; now < start + 300000000 || n < 1200; n++) {
 		((void (*)(long))made)(1000000);
-	say("{\"late_ns\": %lld}\n", now - start);
+		now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	}
 	return finished();
 }
 "#;
@@ -27,13 +30,11 @@ fn each_way_to_unwind_is_what_it_says() {
     let _machine = Machine::beside();
     let phases = phases("phases", MAIN);
     let made = Program::c("made", MADE, "");
-    let report = |program: &Program, unwind: &str| {
-        let options = format!("-F {HERTZ} --unwind {unwind}");
-        traced("profile", &options, program.start("300")).0
-    };
-    let cfi = report(&phases, "cfi");
+    let options = |unwind: &str| format!("-F {HERTZ} --unwind {unwind}");
+    let of_phases = |unwind: &str| both_phases("profile", &options(unwind), phases.start("300")).0;
+    let cfi = of_phases("cfi");
     assert_samples(&cfi, "phases", phases.path());
-    let fp = report(&phases, "fp");
+    let fp = of_phases("fp");
     // The register points nowhere: nobody is found above `burn`.
     let burnt: u64 = in_function(&fp, "burn").map(weight).sum();
     assert_most(burnt, all(&fp, "phases"), &fp);
@@ -41,7 +42,12 @@ fn each_way_to_unwind_is_what_it_says() {
     assert!(whole_by_fp * 100 <= burnt, "{whole_by_fp} of {burnt}");
 
     for (unwind, depth) in [("auto", 4..9), ("fp", 2..9), ("cfi", 1..2)] {
-        let report = report(&made, unwind);
+        let mut workload = made.start("");
+        let tid = workload.pid();
+        let clock = clock(HERTZ.parse().expect("a number"));
+        let (report, _) = reported("profile", &options(unwind), &mut workload);
+        let ticks = clock.take().expect("a whole log");
+        workload.finish();
         let in_made = stacks(&report).iter().filter(|stack| {
             let leaf = stack["user"].as_array().and_then(|user| user.last());
             leaf.is_some_and(|leaf| leaf["module"].is_null() || leaf["kind"] == "jit")
@@ -56,7 +62,8 @@ fn each_way_to_unwind_is_what_it_says() {
                 eprintln!("{unwind}: {stack}");
             }
         }
-        assert!(all > 200, "{unwind}: {all}");
+        assert_all_ticks(sum(stacks(&report), "count"), &ticks, [tid].into_iter());
+        assert_most(all, sum(stacks(&report), "count"), &report);
         assert_within(unwind, right * 100, all * 98.., all);
     }
 }

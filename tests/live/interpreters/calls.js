@@ -24,27 +24,31 @@ function loop(n) {
 const nap = new Int32Array(new SharedArrayBuffer(4));
 function waitInner() { return Atomics.wait(nap, 0, 0, 50); }
 function waitOuter() {
-	const before = process.hrtime.bigint();
 	for (let i = 0; i < 10; i++)
 		waitInner();
-	return process.hrtime.bigint() - before;
 }
+function now() { return process.hrtime.bigint(); }
 
 let sum = 0;
-function burn(ms, work, n) {
-	for (const end = Date.now() + ms; Date.now() < end;)
-		sum += work(n);
+// By the clock and by the turns that a fast machine makes in that time: a late one makes as many.
+function burn(ms, turns, work) {
+	const end = Date.now() + ms;
+	for (let i = 0; i < turns || Date.now() < end; i++)
+		sum += work(5000000);
 }
 function awaitLine() { fs.readSync(0, Buffer.alloc(16)); }
 function say(line) { fs.writeSync(1, line + '\n'); }
 
 // Compiled by then, as far as it will be.
-burn(500, a, 5000000);
-burn(500, loop, 5000000);
+burn(500, 100, a);
+burn(500, 20, loop);
 say(`ready ${process.pid}`);
 awaitLine();
-burn(2000, a, 5000000);
-burn(1000, loop, 5000000);
-say(`{"wait_ns": ${waitOuter()}, "sum": ${sum | 0}}`);
+const start = now();
+burn(2000, 400, a);
+burn(1000, 40, loop);
+const end = now();
+waitOuter();
+say(`{"start_ns": ${start}, "end_ns": ${end}, "waited_ns": ${now()}, "sum": ${sum | 0}}`);
 say('done');
 awaitLine();
