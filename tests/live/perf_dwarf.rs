@@ -34,7 +34,7 @@ pub(crate) struct Recording {
 }
 
 /// Far beyond what perf needs for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn fifo(path: &Path) -> File {
     let name = CString::new(path.as_os_str().as_bytes()).expect("no NUL in it");
@@ -104,13 +104,6 @@ impl Recording {
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(reply, b"ack\n\0", "{what}");
-    }
-
-    /// Records for as long.
-    pub(crate) fn record(&mut self, time: Duration) {
-        self.begin();
-        thread::sleep(time);
-        self.order("disable");
     }
 
     /// From now on it records.
