@@ -4,7 +4,7 @@ use oracle::futex::{Wait, waits};
 use oracle::{Bracket, Engine, bracket};
 
 use crate::lockstat_played::named;
-use crate::lockstat_user::{locks, over_a_rest};
+use crate::lockstat_user::locks;
 use crate::prelude::*;
 use crate::traced::logged;
 
@@ -103,9 +103,8 @@ fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
 /// A wait for one futex that goes on as one for another, over the edge of an interval.
 const REQUEUED: &str = r#"
 #include <linux/futex.h>
-#include <pthread.h>
 int word_from, word_to;
-static pid_t tid;
+static volatile pid_t tid;
 static long futex(int *word, int operation, int value, long limit, int *other)
 {
 	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, limit, other, 0);
@@ -122,7 +121,11 @@ int main(void)
 
 	ready();
 	for (int i = 0; i < 3; i++) {
+		tid = 0;
 		pthread_create(&thread, NULL, waits, NULL);
+		while (!tid)
+			sched_yield();
+		await_sleep(tid);
 		pause_ns(100000000);
 		if (futex(&word_from, FUTEX_CMP_REQUEUE, 0, 1, &word_to) != 1)
 			return 1;
@@ -139,8 +142,7 @@ int main(void)
 #[test]
 fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
     let _machine = Machine::alone();
-    let program = Program::c("moved", REQUEUED, "-pthread");
-    let watched = watched(&program, "--strict --class all");
+    let watched = watched(&locks(REQUEUED, ""), "--strict --class all");
     assert_eq!(watched.waits.len(), 2 * watched.said.len());
     let reports = watched.output.reports();
     assert_times(&reports, "word_", &watched.waits);
@@ -176,9 +178,14 @@ int main(void)
 #[test]
 fn a_wait_longer_than_intervals_is_in_what_each_of_them_leaves_out() {
     let _machine = Machine::alone();
-    let output = over_a_rest("-U -j -i 500ms", &locks(IDLE, ""), "1500ms");
+    let mut workload = locks(IDLE, "").started("");
+    let args = format!("-U -j -i 500ms -p {}", workload.pid());
+    let tool = Tool::attached("lockstat", args);
+    tool.wait_reports(3);
+    let output = tool.end();
+    workload.work();
+    workload.finish();
     let reports = output.reports();
-    assert!(reports.len() >= 3, "{}", output.stdout);
     for report in &reports {
         let mut left_out = list(report, "left_out").iter();
         let idle = left_out.find(|sum| sum["class"] == "cond");

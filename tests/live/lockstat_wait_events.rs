@@ -1,6 +1,7 @@
 //! PostgreSQL's waits by their events: lockstat's account against the server's, its sessions' and the log of the kernel's events.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,15 @@ fn sessions(server: &Server) -> [Session; 3] {
     sessions
 }
 
+/// Until the one waits for the row, as the other says, and has left its CPU: the kernel tells the call of no thread that has not.
+fn await_row(onlooker: &mut Session, waiter: &Session) {
+    let call = format!("/proc/{}/syscall", waiter.backend);
+    until("it waits", || {
+        onlooker.event_of(waiter.backend) == "transactionid"
+            && fs::read_to_string(&call).is_ok_and(|call| !call.starts_with("running"))
+    });
+}
+
 /// The only row of a class and name.
 fn row<'a>(report: &'a Value, class: &str, name: &str) -> &'a Value {
     let locks = list(report, "locks");
@@ -49,9 +59,8 @@ fn a_row_lock_is_waited_for_as_long_as_its_waiter_says() {
     let around = below.around().expect("the oracle");
     let told_ns = monotonic_ns();
     waiter.tell("SELECT change();");
-    until("it waits", || {
-        onlooker.event_of(waiter.backend) == "transactionid"
-    });
+    await_row(&mut onlooker, &waiter);
+    let asleep_ns = monotonic_ns();
     sleep(Duration::from_millis(300));
     holder.ask("COMMIT;");
     let measured_ns: u64 = waiter.hear().trim().parse().expect("a time");
@@ -65,15 +74,14 @@ fn a_row_lock_is_waited_for_as_long_as_its_waiter_says() {
         (&"user".into(), &"others".into())
     );
     assert_eq!(number(lock, "pid"), u64::from(server.pid()));
-    // It slept once for so long since then.
-    let edges = told_ns..number(&report, "end_ns");
-    let whole = number(&report, "start_ns")..edges.end;
-    let absences = absences(&logs, waiter.backend, &whole).expect("agreement");
-    let since = absences.iter().filter(|absence| absence.begins_in(&edges));
-    let pairs = since.map(|absence| absence.pair.clipped(&edges));
-    let truth: Bracket = pairs
-        .filter(|pair| (200_000_000..=measured_ns).contains(&pair.least_ns()))
-        .collect();
+    // It is the sleep since then that it was seen in.
+    let edges = number(&report, "start_ns")..number(&report, "end_ns");
+    let absences = absences(&logs, waiter.backend, &edges).expect("agreement");
+    let before = absences
+        .iter()
+        .filter(|absence| absence.begins_in(&(told_ns..asleep_ns)));
+    let pairs = before.map(|absence| absence.pair);
+    let truth: Bracket = pairs.filter(|pair| pair.early.end_ns > asleep_ns).collect();
     let total_ns = number(lock, "total_ns");
     assert_bracketed(
         "the row",
@@ -95,9 +103,7 @@ fn a_row_lock_that_was_waited_for_before_is_there() {
     let server = Server::start();
     let [_holder, mut waiter, mut onlooker] = sessions(&server);
     waiter.tell("SELECT change();");
-    until("it waits", || {
-        onlooker.event_of(waiter.backend) == "transactionid"
-    });
+    await_row(&mut onlooker, &waiter);
     let folded = server.dir.path().join("waits.folded");
     let args = format!("-U -j --comm postgres -o {} 1", folded.display());
     let report = Tool::run("lockstat", args).report();

@@ -143,7 +143,7 @@ pub(crate) fn phases_ns(report: &Value) -> u64 {
 
 const HOMES: &str = include_str!("../workloads/locks/homes.c");
 
-/// Nine tenths of its time are in neither. The kernel may hide a switch.
+/// Nine tenths of its waits are idle, however long a busy machine makes some of them. The kernel may hide a switch.
 #[test]
 fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
     let _machine = Machine::alone();
@@ -152,13 +152,13 @@ fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
         let stacks = list(&report, "stacks").iter();
         let is_its = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == reason;
         let stacks: Vec<&Value> = stacks.filter(is_its).collect();
-        assert!(sum(stacks.iter().copied(), "count") >= 45, "{report:#}");
-        let idle = stacks.iter().filter(|stack| stack["idle"] == true);
-        let idle_ns: u64 = idle.map(|stack| weight(stack)).sum();
-        (idle_ns, stacks.into_iter().map(weight).sum::<u64>())
+        let all = sum(stacks.iter().copied(), "count");
+        assert!(all >= 45, "{report:#}");
+        let idle = stacks.into_iter().filter(|stack| stack["idle"] == true);
+        (sum(idle, "count"), all)
     };
-    let (idle_ns, ns) = of_loop("epoll");
-    assert!(idle_ns >= ns / 10 * 9, "{idle_ns} of {ns} ns: {report:#}");
+    let (idle, all) = of_loop("epoll");
+    assert!(idle * 10 >= all * 9, "{idle} of {all}: {report:#}");
     assert_eq!(of_loop("poll").0, 0, "{report:#}");
 }
 

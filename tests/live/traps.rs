@@ -64,16 +64,14 @@ fn time_without_quota_is_throttled_and_a_wait_for_a_cpu() {
 #[test]
 fn an_interrupt_wakes_and_not_the_task_that_it_interrupted() {
     let _machine = Machine::alone();
-    let mut spinner = Workload::spinners(1, 1);
+    let spinner = Workload::spinning(1);
     let mut sleeper = Command::new("taskset");
     sleeper.args(["-c", "0"]).arg(Workload::program("waiter"));
     sleeper.args(["--waits", "23", "--kinds", "sleep"]);
     let mut sleeper = Workload::spawn("waiter", sleeper);
-    spinner.go();
     let (report, results) = reported("offcputime", "--waker", &mut sleeper);
     sleeper.finish();
-    spinner.results();
-    spinner.finish();
+    drop(spinner);
 
     let tid = number(&results[0], "tid");
     let asleep = |stack: &Value| stack["reason"] == "sleep";
@@ -114,20 +112,36 @@ fn idle_tasks_are_nobodys_threads() {
 
 /// vfork(2) waits in the state TASK_KILLABLE, 0x102, with TASK_FREEZABLE, 0x2000, on top in newer kernels.
 const VFORKER: &str = r#"
+static char path[64];
+
+/* The kernel tells the call of a thread only when it has left its CPU: whoever is late would find its child gone. */
+static void await_parent(void)
+{
+	char first;
+
+	do {
+		pause_ns(200000);
+		int call = open(path, O_RDONLY);
+
+		if (read(call, &first, 1) != 1)
+			_exit(5);
+		close(call);
+	} while (first == 'r');
+}
+
 int main(void)
 {
 	long long start;
 
+	snprintf(path, sizeof(path), "/proc/%d/syscall", getpid());
 	ready();
 	start = clock_ns(CLOCK_MONOTONIC);
-	for (int i = 0; i < 23; i++) {
-		const struct timespec pause = { .tv_nsec = 10000000 };
-
+	for (int i = 0; i < 23; i++)
 		if (vfork() == 0) {
-			nanosleep(&pause, NULL);
+			await_parent();
+			pause_ns(10000000);
 			_exit(0);
 		}
-	}
 	say("{\"start_ns\": %lld, \"end_ns\": %lld}\n", start, clock_ns(CLOCK_MONOTONIC));
 	return finished();
 }

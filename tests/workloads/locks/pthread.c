@@ -53,12 +53,17 @@ static void take_timed(void *lock)
 	check(pthread_mutex_unlock(lock));
 }
 
-/* Gives up: the holder waits for that. */
+/* Gives up: the holder waits for that. Whoever is late finds its time over, and has not slept: it tries once more. */
 static void take_in_vain(void *lock)
 {
-	struct timespec soon = in_ns(HOLD_NS);
+	long before;
 
-	check(pthread_mutex_timedlock(lock, &soon) != ETIMEDOUT);
+	do {
+		struct timespec soon = in_ns(HOLD_NS);
+
+		before = sleeps_so_far();
+		check(pthread_mutex_timedlock(lock, &soon) != ETIMEDOUT);
+	} while (sleeps_so_far() == before);
 }
 
 static void take_read(void *lock)
@@ -122,9 +127,11 @@ static void meet(void *lock)
 	check(error && error != PTHREAD_BARRIER_SERIAL_THREAD);
 }
 
+/* Ends when it is waited for. */
 static void *sleeper(void *tid)
 {
 	*(volatile pid_t *)tid = syscall(SYS_gettid);
+	await_sleep(waiter_tid);
 	hold_on();
 	return NULL;
 }

@@ -7,6 +7,7 @@
 #define REQUESTS 50
 
 static int to_server, to_client, database[2];
+static volatile pid_t server_tid, client_tid, database_tid;
 
 static void put_byte(int to)
 {
@@ -22,10 +23,20 @@ static int get_byte(int from)
 	return read(from, &byte, 1);
 }
 
+/* Until the thread, late or not, sleeps for its byte: it waits for each. */
+static void await_reader(volatile pid_t *tid)
+{
+	while (call_of(*tid) != SYS_read)
+		pause_ns(200000);
+}
+
 static void *answers(void *nothing)
 {
 	prctl(PR_SET_NAME, "database");
+	database_tid = syscall(SYS_gettid);
 	while (get_byte(database[1]) == 1) {
+		await_reader(&server_tid);
+		await_reader(&client_tid);
 		pause_ns(3000000);
 		put_byte(database[1]);
 	}
@@ -35,6 +46,7 @@ static void *answers(void *nothing)
 __attribute__((noinline)) static void handle(void)
 {
 	WITH_FRAME;
+	await_reader(&database_tid);
 	put_byte(database[0]);
 	get_byte(database[0]);
 	WITH_FRAME;
@@ -43,6 +55,7 @@ __attribute__((noinline)) static void handle(void)
 static void *serves(void *nothing)
 {
 	prctl(PR_SET_NAME, "server");
+	server_tid = syscall(SYS_gettid);
 	while (get_byte(to_client) == 1) {
 		handle();
 		put_byte(to_client);
@@ -54,8 +67,10 @@ static void *serves(void *nothing)
 static void *asks(void *nothing)
 {
 	prctl(PR_SET_NAME, "client");
+	client_tid = syscall(SYS_gettid);
 	for (int i = 0; i < REQUESTS; i++) {
 		pause_ns(17000000);
+		await_reader(&server_tid);
 		put_byte(to_server);
 		get_byte(to_server);
 	}

@@ -65,6 +65,7 @@ fn main() {
             kind,
             waits,
             period_ns: (millis + nth) * 1_000_000,
+            progress: Box::leak(Box::default()),
         }
     };
     queues::leave_nothing_behind();

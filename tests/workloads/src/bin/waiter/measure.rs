@@ -1,9 +1,11 @@
 //! Waits one by one, and the helper threads that end them.
 
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
 use serde_json::{Value, json};
 use usekit_workloads::account::Account;
-use usekit_workloads::clock;
 use usekit_workloads::stage::Stage;
+use usekit_workloads::{clock, task};
 
 /// How often and how long one kind waits.
 #[derive(Clone, Copy)]
@@ -11,6 +13,24 @@ pub(crate) struct Plan {
     pub(crate) kind: &'static str,
     pub(crate) waits: u64,
     pub(crate) period_ns: u64,
+    pub(crate) progress: &'static Progress,
+}
+
+/// How far the measured thread of a plan has come.
+#[derive(Default)]
+pub(crate) struct Progress {
+    tid: AtomicI32,
+    begun: AtomicU64,
+}
+
+impl Progress {
+    /// Waits until wait number `i` has begun and the thread sleeps in it: one that is late must not miss its waits.
+    fn await_wait(&self, i: u64) {
+        let has_begun = || self.begun.load(Ordering::Acquire) > i;
+        while !has_begun() || !task::sleeps(self.tid.load(Ordering::Acquire)) {
+            clock::sleep_ns(50_000);
+        }
+    }
 }
 
 impl Plan {
@@ -25,7 +45,7 @@ impl Plan {
         });
     }
 
-    /// Adds the helper `h-KIND` that ends wait number `i` at `(i + 1)` periods after the start.
+    /// Adds the helper `h-KIND` that ends wait number `i` at `(i + 1)` periods after the start, and not before it has begun.
     pub(crate) fn partner<T>(self, stage: &mut Stage, prepare: impl FnOnce() -> T + Send + 'static)
     where
         T: FnMut(u64) + 'static,
@@ -36,6 +56,7 @@ impl Plan {
                 let start_ns = clock::mono_ns();
                 for i in 0..self.waits {
                     clock::sleep_until(start_ns + (i + 1) * self.period_ns);
+                    self.progress.await_wait(i);
                     tick(i);
                 }
                 None
@@ -45,9 +66,11 @@ impl Plan {
 
     fn measure(self, mut operation: impl FnMut(u64)) -> Value {
         let mut slept = 0;
+        self.progress.tid.store(task::tid(), Ordering::Release);
         let account = Account::open();
         for i in 0..self.waits {
             let before = usage();
+            self.progress.begun.store(i + 1, Ordering::Release);
             operation(i);
             slept += u64::from(usage().ru_nvcsw > before.ru_nvcsw);
         }
