@@ -27,11 +27,16 @@ impl Cgroup {
         Self::below(Path::new(root.expect("cgroup v2")[1]), pid, &[])
     }
 
-    /// Out of every 50 ms the process may run 5: less than even a busy machine gives it.
+    /// Out of every 50 ms the process may run 5, and has these before others that want the CPU: the quota is all that it lacks.
     pub(crate) fn short_of_cpu(pid: u32) -> Self {
-        let v1 = [("cpu.cfs_period_us", 50_000), ("cpu.cfs_quota_us", 5_000)];
-        let v1 = v1.map(|(file, us)| (file, us.to_string()));
-        let v2 = [("cpu.max", "5000 50000".to_owned())];
+        let v1 = [
+            ("cpu.cfs_period_us", 50_000),
+            ("cpu.cfs_quota_us", 5_000),
+            ("cpu.shares", 262_144),
+        ];
+        let v1 = v1.map(|(file, number)| (file, number.to_string()));
+        let v2 = [("cpu.max", "5000 50000"), ("cpu.weight", "10000")];
+        let v2 = v2.map(|(file, text)| (file, text.to_owned()));
         Self::limited(pid, ("cpu", &v1), ("cpu", &v2))
     }
 

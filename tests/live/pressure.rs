@@ -2,14 +2,15 @@
 
 use std::process::Command;
 
-use oracle::Engine;
+use oracle::{Below, Engine};
 
 use crate::c_program::BURN;
 use crate::cgroup::Cgroup;
+use crate::kernel::{schedstat, until};
 use crate::prelude::*;
 use crate::psi::{assert_waits, bracketed, threads};
 use crate::shortages::{DISK, WORKING_SET, program};
-use crate::traced::{assert_no_gaps, logged};
+use crate::traced::assert_no_gaps;
 
 /// Error allowed against the kernel's Δtotal, and against what programs know.
 const TOLERANCE: f64 = 0.05;
@@ -164,12 +165,16 @@ fn intervals_add_up() {
     let _machine = Machine::alone();
     let mut workload = Workload::spinners(2, 2);
     let pid = workload.pid();
-    let start = || Tool::start("pressure", format!("300ms -j -p {pid}"));
-    let (output, _, logs) = logged(&[Engine::Scheduler], start, &mut workload);
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let tool = Tool::attached("pressure", format!("300ms -j -p {pid}"));
+    let around = below.around().expect("the oracle");
+    workload.work();
+    tool.wait_reports(6);
+    let output = tool.end();
+    let logs = around.take().expect("whole logs");
     let tids = threads(pid);
     workload.finish();
     let reports = output.reports();
-    assert!(reports.len() >= 6, "{}", reports.len());
     assert_no_gaps(&reports);
     let lost = sum(&reports, "resources.cpu.task_ns");
     assert_waits(&logs, &tids, lost);
@@ -178,11 +183,10 @@ fn intervals_add_up() {
 #[test]
 fn a_report_for_people_fits_and_names_who_it_is() {
     let _machine = Machine::alone();
-    let mut workload = Workload::spinners(4, 2);
+    // Longer than any window.
+    let workload = Workload::spinning(4);
     let pid = workload.pid();
-    let tool = Tool::attached("pressure", "1 1");
-    workload.go();
-    let text = tool.finish().stdout;
+    let text = Tool::run("pressure", "1 1").ok().stdout;
     // A command is whole, however long its path is.
     let is_command = |line: &&str| line.trim_start().starts_with("next: ");
     for line in text.lines().filter(|line| !is_command(line)) {
@@ -192,15 +196,13 @@ fn a_report_for_people_fits_and_names_who_it_is() {
     assert!(first.contains("short of"), "{first}");
     assert!(first.contains("CPU ("), "{first}");
     let (who, next) = (
-        format!("spinner {pid}, 5 threads"),
+        format!("spinner {pid}, 4 threads"),
         // No shell finds it, so it has its path.
         format!("next: {} -p {pid} 5 1", crate::built("runqlat").display()),
     );
     for part in [who, next] {
         assert!(text.contains(&part), "no {part}: {text}");
     }
-    workload.results();
-    workload.finish();
 }
 
 #[test]
@@ -225,15 +227,19 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
     let burn = Program::c("burn", BURN, "");
     let start = || {
         let mut command = Command::new("taskset");
-        command.args(["-c", "0", burn.text(), "1500"]);
+        command.args(["-c", "0", burn.text(), "1000000"]);
         Workload::spawn("burn", command)
     };
     let (mut one, mut other) = (start(), start());
     let (output, ()) = during("pressure", "-s -j", || {
         one.go();
         other.go();
-        one.results();
-        other.results();
+        // Until each has waited for the other for so long, by the kernel's account of what is over.
+        let has_waited = |load: &Workload| {
+            let task = format!("/proc/{}", load.pid());
+            schedstat(task.as_ref())[1] > 500_000_000
+        };
+        until("both wait", || has_waited(&one) && has_waited(&other));
     });
     let (report, pid) = (output.report(), one.pid());
     for (role, parties, field) in [
@@ -254,6 +260,4 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
             all,
         );
     }
-    one.finish();
-    other.finish();
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use host::clock::monotonic_ns;
 use oracle::Engine;
 
 use crate::cgroup::Cgroup;
@@ -126,12 +127,10 @@ fn without_psi_victims_keep_their_sums() {
 #[test]
 fn without_psi_the_remedy_is_named() {
     let _machine = Machine::alone();
-    let mut workload = Workload::spinners(4, 2);
+    // Longer than any window.
+    let workload = Workload::spinning(4);
     let pid = workload.pid();
-    let tool = without_psi(&["1", "1"]);
-    tool.wait_attached();
-    workload.go();
-    let output = tool.finish();
+    let output = without_psi(&["1", "1"]).finish();
     output.assert_says("boot it with psi=1");
     output.assert_says("SOME, FULL and AVG10 are unknown");
     let text = &output.stdout;
@@ -142,8 +141,7 @@ fn without_psi_the_remedy_is_named() {
     let row = text.lines().find(|line| line.starts_with("CPU "));
     let row = row.expect("a row").split_whitespace();
     assert_eq!(row.rev().take(4).collect::<Vec<_>>(), ["-"; 4], "{text}");
-    workload.results();
-    workload.finish();
+    drop(workload);
     let refused = without_psi(&["--trigger", "cpu some 1s/2s"])
         .finish()
         .status(1);
@@ -156,17 +154,21 @@ fn without_psi_the_remedy_is_named() {
 #[test]
 fn a_trigger_repeats_until_it_is_told_to_end() {
     let _machine = Machine::alone();
-    let mut workload = Workload::spinners(4, 9);
+    const WINDOW_NS: u64 = 2_000_000_000;
+    let workload = Workload::spinning(4);
     let cgroup = Cgroup::own(workload.pid());
     let options = ["-j", "500ms", "--repeat", "--cgroup", cgroup.path()];
     let args = [&options[..], &["--trigger", "cpu some 1s/2s"]].concat();
+    let began_ns = monotonic_ns();
     let tool = Tool::start("pressure", args);
-    tool.wait_saying("pressure: waiting for cpu some 1s/2s");
-    workload.work();
+    tool.wait_reports(3);
     let output = tool.end();
     let reports = output.reports();
     // At most once per window of two seconds.
-    assert_within("reports", reports.len(), 2..=4, &output.stdout);
+    let last = &reports[reports.len() - 1];
+    let since_ns = number(last, "start_ns") - began_ns;
+    let windows = reports.len() as u64 - 1;
+    assert_within("ns", since_ns, windows * WINDOW_NS.., &output.stdout);
     for report in &reports {
         // Each capture begins from nothing: three of four spinners wait, or all when others have their CPU.
         let length = number(report, "end_ns") - number(report, "start_ns");
@@ -174,5 +176,4 @@ fn a_trigger_repeats_until_it_is_told_to_end() {
         let at_a_time = waited as f64 / length as f64;
         assert_within("at a time", at_a_time, 2.7..=4.05, report);
     }
-    workload.finish();
 }

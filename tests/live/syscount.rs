@@ -202,10 +202,15 @@ fn a_call_that_does_not_return_has_all_of_each_interval() {
 fn intervals_add_up_and_calls_across_their_edges_are_cut_there() {
     let _machine = Machine::alone();
     let mut workload = caller();
-    let (output, results) = observed("syscount", "17ms -j", &mut workload);
+    let args = format!("17ms -j -p {}", workload.pid());
+    let (output, results) = {
+        let tool = Tool::attached("syscount", args);
+        let results = workload.work();
+        tool.wait_reports(4);
+        (tool.end(), results)
+    };
     workload.finish();
     let reports = output.reports();
-    assert!(reports.len() > 3, "{}", reports.len());
     assert_no_gaps(&reports);
     for told in &results {
         let rows: Vec<&Value> = reports

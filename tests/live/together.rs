@@ -217,6 +217,8 @@ fn looked_at(percent: f64) -> Value {
     let tool = trio::start(&format!("--max-overhead {percent} -p {pid}"));
     tool.wait_attached();
     workload.work();
+    // The costlier a window, the later comes the next.
+    tool.wait_saying_times(2, trio::TAKEN);
     let output = tool.end();
     workload.finish();
     trio::report(&output)

@@ -1,11 +1,13 @@
 //! A workload under a tool, from before its work to after it.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use oracle::{Below, Engine, Logs};
 use serde_json::Value;
 
 use crate::args::Args;
+use crate::kernel::{schedstat, tasks, until};
 use crate::tool::{Output, Tool};
 use crate::workload::Workload;
 
@@ -16,6 +18,24 @@ impl Workload {
             "spinner",
             format!("--threads {threads} --cpu 0 --seconds {seconds}"),
         )
+    }
+}
+
+impl Workload {
+    /// The same, at work from now on until it is dropped: each thread has been on the CPU since the word.
+    pub(crate) fn spinning(threads: u32) -> Self {
+        let mut workload = Self::spinners(threads, 1_000_000);
+        let tasks = tasks(workload.pid());
+        let turns = |task: &PathBuf| schedstat(task)[2];
+        let before: Vec<u64> = tasks.iter().map(turns).collect();
+        workload.go();
+        until("all spin", || {
+            let began = tasks.iter().zip(&before);
+            began
+                .map(|(task, before)| turns(task) > *before)
+                .all(|has| has)
+        });
+        workload
     }
 }
 

@@ -34,6 +34,9 @@ pub(crate) const PERIOD_NS: u64 = 1_000_003;
 /// It has loaded its programs, and waits for a file that `--when` names.
 pub(crate) const LOADED: &str = "trio: loaded";
 
+/// It has looked for a while.
+pub(crate) const TAKEN: &str = "trio: a window";
+
 /// Words of the tool's command line, for this program to be the tool.
 const LINE: &str = "USEKIT_TRIO";
 
@@ -235,6 +238,7 @@ impl Windowed for Watch {
 
     fn take(&mut self, window: &Window) -> Result<()> {
         self.0.push(*window);
+        eprintln!("{TAKEN}");
         Ok(())
     }
 }
