@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use oracle::behind::{Caused, caused};
 
@@ -132,11 +133,16 @@ fn assert_each_wait_is_for_one(report: &Value) {
     );
 }
 
+/// They spin for two seconds, and until that file is there.
+fn spinners_until(threads: u32, word: &Path) -> Workload {
+    let options = format!("--threads {threads} --cpu 0 --seconds 2 --word");
+    Workload::start("spinner", format!("{options} {}", word.display()))
+}
+
 fn assert_quota_is_named(threads: u32) {
     let dir = tempfile::tempdir().expect("a directory");
     let word = dir.path().join("word");
-    let options = format!("--threads {threads} --cpu 0 --seconds 2 --word");
-    let mut workload = Workload::start("spinner", format!("{options} {}", word.display()));
+    let mut workload = spinners_until(threads, &word);
     let pid = workload.pid();
     let cgroup = Cgroup::short_of_cpu(pid);
     let before = cgroup.throttled_periods();
@@ -146,9 +152,7 @@ fn assert_quota_is_named(threads: u32) {
     let by_name = Tool::attached("runqlat", "--comm spinner*");
     let whole = Tool::attached("runqlat", "-j");
     workload.go();
-    until("the quota is used up again and again", || {
-        cgroup.throttled_periods() >= before + 20
-    });
+    until("20 periods", || cgroup.throttled_periods() >= before + 20);
     fs::write(&word, "").expect("a file");
     workload.results();
     let (text, report) = (text.end().stdout, json.end().report());

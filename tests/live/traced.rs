@@ -30,10 +30,8 @@ impl Workload {
         let before: Vec<u64> = tasks.iter().map(turns).collect();
         workload.go();
         until("all spin", || {
-            let began = tasks.iter().zip(&before);
-            began
-                .map(|(task, before)| turns(task) > *before)
-                .all(|has| has)
+            let mut began = tasks.iter().zip(&before);
+            began.all(|(task, before)| turns(task) > *before)
         });
         workload
     }

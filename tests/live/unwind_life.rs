@@ -293,7 +293,7 @@ fn commands_short_and_long() {
     let program = phases("phases", MAIN);
     let path = program.dir().join("samples.perf.txt");
     let options = format!("-o {}", path.display());
-    let report = of_long_command(&program, &options, |word, tool| word.give(tool));
+    let report = of_long_command(&program, &options, Word::give);
     assert_samples(&report, "phases", program.path());
     assert_whole_from_the_first_on(&path, "early", 80);
 
@@ -353,9 +353,9 @@ fn assert_whole_from_the_first_on(path: &Path, function: &str, percent: u64) {
     let is_whole = |one: &&Moment| {
         one.is_in("main") && one.functions.last().is_some_and(|root| root == "_start")
     };
-    let first = own.iter().position(|one| is_whole(&one));
+    let first = own.iter().position(is_whole);
     let later = &own[first.unwrap_or_else(|| panic!("none is whole: {own:?}"))..];
-    let whole = later.iter().copied().filter(|one| is_whole(one)).count();
+    let whole = later.iter().copied().filter(is_whole).count();
     assert_whole(whole as u64, later.len() as u64, percent);
 }
 
