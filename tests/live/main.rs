@@ -101,6 +101,7 @@ mod unheard;
 mod unwind_life;
 mod unwind_modes;
 mod unwind_real;
+mod word;
 mod workload;
 
 use std::path::{Path, PathBuf};

@@ -5,22 +5,19 @@
 //! in which every stack has to be whole.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use oracle::{Below, Engine};
 
-use crate::c_program::run;
 use crate::containers::enter;
 use crate::elf_entry::Elves;
-use crate::kernel::until;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
 use crate::symbols::{HERTZ, all, assert_most, names, profile, stacks};
 use crate::ticks::{Moment, all_moments};
+use crate::word::Word;
 
 const PHASES: &str = r#"
 static int sleeps;
@@ -154,36 +151,6 @@ fn assert_profiled(workload: Workload, comm: &str, program: &Path) {
     assert_samples(&report, comm, program);
 }
 
-/// A program's way to the word that comes by a FIFO.
-struct Word(PathBuf);
-
-impl Word {
-    fn of(program: &Program) -> Self {
-        let path = program.dir().join("word");
-        run(Command::new("mkfifo").arg(&path));
-        Self(path)
-    }
-
-    /// Waits until the program does for the word, which it gets when the tool has looked at it.
-    fn give(&self, tool: &Tool) {
-        self.give_after(|| tool.await_rest());
-    }
-
-    fn give_after(&self, act: impl FnOnce()) {
-        let mut open = File::options();
-        // Refused as long as nobody has opened it for reading.
-        let open = open.write(true).custom_flags(libc::O_NONBLOCK);
-        let mut word = None;
-        until("the program waits for the word", || {
-            word = open.open(&self.0).ok();
-            word.is_some()
-        });
-        act();
-        let mut word = word.expect("it waits");
-        word.write_all(b"x").expect("it reads");
-    }
-}
-
 #[test]
 fn a_library_that_is_opened_during_the_run() {
     let _machine = Machine::alone();
@@ -304,7 +271,7 @@ fn commands_short_and_long() {
 
 fn of_long_command(program: &Program, options: &str, give: fn(&Word, &Tool)) -> Value {
     let word = Word::of(program);
-    let command = format!("{} 400 {}", program.text(), word.0.display());
+    let command = format!("{} 400 {}", program.text(), word.path().display());
     let options = format!("-j -F {HERTZ} {options}");
     let tool = Tool::start("profile", format!("{options} -- {command}"));
     give(&word, &tool);
@@ -408,7 +375,7 @@ fn a_program_that_starts_after_the_tool() {
     let program = phases("phases", MAIN);
     let word = Word::of(&program);
     let tool = Tool::attached("profile", format!("-j -F {HERTZ}"));
-    let arguments = format!("300 {}", word.0.display());
+    let arguments = format!("300 {}", word.path().display());
     let mut late = program.command(arguments);
     let mut late = late.stdout(Stdio::null()).spawn().expect("it runs");
     word.give(&tool);
