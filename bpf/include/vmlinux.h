@@ -292,6 +292,7 @@ struct task_io_accounting {
 };
 
 struct sched_info {
+	unsigned long pcount;
 	unsigned long long last_queued;
 };
 

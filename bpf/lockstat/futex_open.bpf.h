@@ -14,12 +14,19 @@ struct open_futex {
 	__u64 bp;
 	/* Stack pointer at which the thread waits for work; 0: nobody knows. */
 	__u64 outer_sp;
+	/* Times that the thread has got a CPU: while they are the same, it still waits here. 0: the kernel does not count. */
+	__u64 slices;
 	__u32 tgid;
 	__u32 tid;
 };
 
 /* The iterator's output has no map that would name its type. */
 const struct open_futex *unused_open_futex __attribute__((unused));
+
+static __always_inline __u64 slices_of(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info.pcount) ? BPF_CORE_READ(task, sched_info.pcount) : 0;
+}
 
 static __always_inline void hand_over_registers(const struct lock_wait *wait, const struct outer_wait *outer, struct task_struct *task,
 						struct seq_file *seq)
@@ -31,6 +38,7 @@ static __always_inline void hand_over_registers(const struct lock_wait *wait, co
 		.sp = saved_sp(regs),
 		.bp = saved_fp(regs),
 		.outer_sp = outer_sp(outer, wait->begin_ns, saved_sp(regs)),
+		.slices = slices_of(task),
 		.tgid = tgid_of(targets.pid_namespace, task),
 		.tid = tid_of(targets.pid_namespace, task),
 	};

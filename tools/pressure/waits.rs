@@ -3,11 +3,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::sync::Arc;
 
 use host::clock::monotonic_ns;
-use host::task::comm_of;
+use host::task::{comm_of, slices_of};
 use host::waits::Reason;
 use profile::rank::Rank;
 
@@ -158,7 +157,7 @@ impl Looks {
 
 impl Thread {
     fn look_again(&mut self, tgid: u32, tid: u32, now_ns: u64) {
-        let slices = slices(tgid, tid);
+        let slices = slices_of(tgid, tid);
         let found = match self.now {
             // It has not run since.
             Some(blocked) if slices > 0 && slices == self.slices => Some(blocked),
@@ -239,14 +238,6 @@ fn is_lock(blocked: &Blocked) -> bool {
         Reason::Futex => !blocked.wait.may_be_idle(),
         reason => matches!(reason, Reason::Lock | Reason::FileLock | Reason::Semaphore),
     }
-}
-
-/// Number of times that a thread has got a CPU; 0: not known.
-fn slices(tgid: u32, tid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{tgid}/task/{tid}/schedstat"));
-    let text = text.unwrap_or_default();
-    let slices = text.split_ascii_whitespace().nth(2);
-    slices.and_then(|slices| slices.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -19,6 +19,14 @@ pub fn comm_of(tid: u32) -> Option<Arc<str>> {
     Some(comm_text(&comm))
 }
 
+/// Number of times that a thread has got a CPU (`schedstat`); 0: it is gone, or the kernel does not count.
+pub fn slices_of(tgid: u32, tid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{tgid}/task/{tid}/schedstat"));
+    let text = text.unwrap_or_default();
+    let slices = text.split_ascii_whitespace().nth(2);
+    slices.and_then(|slices| slices.parse().ok()).unwrap_or(0)
+}
+
 /// Every process that is visible.
 pub fn all_processes() -> Vec<u32> {
     ids_in("/proc").collect()

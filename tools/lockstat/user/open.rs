@@ -1,10 +1,12 @@
-//! Stacks of waits that are still open: their threads sleep, so they are walked from outside.
+//! Stacks of waits that are still open: their threads sleep, so they are walked from outside. A thread that has run by the end of
+//! the walk may have been anywhere meanwhile: its wait has no stack.
 
 use std::collections::HashMap;
 use std::mem::size_of;
 
 use anyhow::Result;
 use bpf::lockstat::types::open_futex;
+use host::task::slices_of;
 use loader::maps;
 use stacks::StackTable;
 use stacks::unwind::Registers;
@@ -46,7 +48,9 @@ pub(crate) fn add_stacks(
                 exact: false,
             };
             let (stack, inside) = stacks.insert_inside(open.tgid, end_ns, registers, open.outer_sp);
-            (waiter.user, waiter.inside) = (stack, inside as u64);
+            if slices_of(open.tgid, open.tid) == open.slices {
+                (waiter.user, waiter.inside) = (stack, inside as u64);
+            }
         }
     }
     Ok(())
