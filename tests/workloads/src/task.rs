@@ -93,10 +93,10 @@ pub fn sleeps_in(tid: i32, number: libc::c_long) -> bool {
     read(tid, "syscall").split_ascii_whitespace().next() == Some(number.to_string().as_str())
 }
 
-/// The same of any system call.
+/// Whether the thread sleeps in any system call.
 #[must_use]
 pub fn sleeps(tid: i32) -> bool {
-    !read(tid, "syscall").starts_with("running")
+    read(tid, "syscall").starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Waits until [`sleeps_in`] holds.

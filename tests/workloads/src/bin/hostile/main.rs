@@ -45,12 +45,15 @@ extern "C" fn hostile_burn(turns: u64) -> u64 {
     countdown!(turns).wrapping_add(1)
 }
 
-/// Burns and sleeps by turns of five milliseconds, so that on-CPU and off-CPU tools both see it.
+/// Burns and sleeps by turns of five milliseconds, so that on-CPU and off-CPU tools both see it: for so long, and, should the
+/// machine stand still meanwhile, in a fifth of as many turns as fit.
 fn burn_and_sleep(seconds: f64, name: &[u8]) -> Value {
     let account = Account::open();
     let end_ns = clock::mono_ns() + (seconds * 1e9) as u64;
-    let mut slept_ns = 0;
-    while clock::mono_ns() < end_ns {
+    let least = (seconds * 20.0) as u64;
+    let (mut slept_ns, mut turns) = (0, 0);
+    while clock::mono_ns() < end_ns || turns < least {
+        turns += 1;
         let pause_ns = clock::mono_ns() + 5_000_000;
         while clock::mono_ns() < pause_ns {
             hostile_burn(50_000);
