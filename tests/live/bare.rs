@@ -41,17 +41,29 @@ fn directory() -> TempDir {
     tempfile::tempdir_in("/var/tmp").expect("a directory")
 }
 
-/// A holder lets a waiter wait, 23 times.
+/// A holder lets a waiter wait, 23 times, and sleeps at least as often.
 pub(crate) const TURNS: &str = r#"
 #include <pthread.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static volatile int waiter_tid;
 static int waits;
 
 static void *waiter(void *unused)
 {
+	waiter_tid = gettid();
 	pthread_mutex_lock(&mutex);
 	pthread_mutex_unlock(&mutex);
 	return unused;
+}
+
+/* The time may be over before the thread sleeps. */
+static void nap(void)
+{
+	long before = sleeps_so_far();
+
+	do
+		usleep(2000);
+	while (sleeps_so_far() == before);
 }
 
 int main(void)
@@ -61,11 +73,13 @@ int main(void)
 		int value;
 
 		pthread_mutex_lock(&mutex);
+		waiter_tid = 0;
 		pthread_create(&thread, NULL, waiter, NULL);
 		/* 2: locked, and somebody waits. */
 		while (__atomic_load_n(&mutex.__data.__lock, __ATOMIC_SEQ_CST) != 2)
 			usleep(100);
-		usleep(2000);
+		await_call(&waiter_tid, SYS_futex);
+		nap();
 		value = pthread_mutex_unlock(&mutex);
 		if (value || pthread_join(thread, NULL))
 			return 1;

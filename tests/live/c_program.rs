@@ -131,6 +131,25 @@ static void await_state(volatile int *tid, char wanted)
 		state = strrchr(text, ')');
 	} while (!state || state[2] != wanted);
 }
+
+/* Until the thread, which has its number once it has begun, sleeps in this system call. The kernel names the call of none that has
+ * a CPU or wants one: not of one either that was driven off its CPU on its way to sleep. */
+static void await_call(volatile int *tid, long number)
+{
+	char path[64], text[256];
+
+	for (;;) {
+		snprintf(path, sizeof(path), "/proc/%d/syscall", __atomic_load_n(tid, __ATOMIC_SEQ_CST));
+		int file = open(path, O_RDONLY);
+		int length = read(file, text, sizeof(text) - 1);
+
+		close(file);
+		text[length > 0 ? length : 0] = 0;
+		if (text[0] >= '0' && text[0] <= '9' && atol(text) == number)
+			return;
+		usleep(200);
+	}
+}
 "#;
 
 /// Burns in `hot`, into which `inner` is inlined, for as many ms of CPU time as its first argument says, and for as much work as a fast

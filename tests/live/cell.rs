@@ -78,6 +78,10 @@ impl Cell {
 
     /// Runs a tool inside, with `sys` mounted, too.
     fn run(&self, pids: Pids, sys: &str, tool: &str, options: &str) -> Output {
+        self.start(pids, sys, tool, options).finish()
+    }
+
+    fn start(&self, pids: Pids, sys: &str, tool: &str, options: &str) -> Tool {
         let inside = self.install(&crate::built(tool));
         let (root, enter) = (self.root(), self.dir.path().join("enter"));
         let script = format!(
@@ -93,7 +97,7 @@ impl Cell {
             command.args(["--pid", "--fork", "--kill-child"]);
         }
         command.args(["sh", "-c", &script]);
-        Tool::spawn(tool, command).finish()
+        Tool::spawn(tool, command)
     }
 
     fn report(&self, pids: Pids, tool: &str, options: &str) -> Value {
@@ -160,11 +164,14 @@ fn a_program_outside_is_named_from_a_bare_root_file_system() {
     let cell = Cell::new();
     let program = compile(cell.dir.path(), "outside", BURN, "");
     let mut command = Command::new(program);
-    command.arg("60000");
+    command.arg("300");
     let mut workload = Workload::spawn("outside", command);
     let tgid = workload.pid();
-    workload.go();
-    let report = cell.report(Pids::Hosts, "profile", &format!("-F 499 -p {tgid} 0.5"));
+    let options = format!("-j -F 499 -p {tgid}");
+    let tool = cell.start(Pids::Hosts, SYS, "profile", &options);
+    tool.wait_attached();
+    workload.work();
+    let report = tool.report();
     let is_named = |stack: &Value| stack["user"].to_string().contains("\"hot\"");
     assert!(sum(&report, "stacks", "count", is_named) > 0, "{report:#}");
 }

@@ -149,7 +149,7 @@ fn wakers_have_whole_stacks_too() {
         let wakers: Vec<Stack> = wakers.collect();
         let chains = Chains::new("START > main > wakes > writes");
         let (whole, all) = chains.check(&wakers, "asleep: ", "wakers");
-        // On a busy machine the writer may be faster than the reader is asleep.
+        // Switches may be hidden from the tool.
         assert!(whole == all && (12..=23).contains(&all), "{whole} of {all}");
     }
 }

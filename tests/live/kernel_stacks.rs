@@ -7,7 +7,8 @@ use crate::prelude::*;
 
 const WAITS: u64 = 40;
 
-/// One system call that blocks in three places: what tells its stacks apart is on them only. A child wakes it, slowly.
+/// One system call that blocks in three places: what tells its stacks apart is on them only. A child wakes it, slowly, and not before
+/// it sleeps: it may be late.
 const READER: &str = r#"
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -23,12 +24,19 @@ int main(void)
 		return 1;
 	int to[] = { counter, sockets[1] }, from[] = { counter, sockets[0], timer };
 	if (fork() == 0) {
+		int reader = getppid();
+
 		prctl(PR_SET_PDEATHSIG, 9);
 		for (int i = 0;; i++) {
 			/* The reader says that it is about to read. */
 			char which;
 			if (read(sockets[1], &which, 1) != 1)
 				_exit(0);
+			await_call(&reader, SYS_read);
+			if (which == 2) {
+				timerfd_settime(timer, 0, &soon, NULL);
+				continue;
+			}
 			nanosleep(&pause, NULL);
 			if (write(to[(int)which], &word, sizeof(word)) != sizeof(word))
 				_exit(1);
@@ -37,9 +45,7 @@ int main(void)
 	ready();
 	for (int i = 0; i < 40 * 3; i++) {
 		char which = i % 3;
-		if (which == 2)
-			timerfd_settime(timer, 0, &soon, NULL);
-		else if (write(sockets[0], &which, 1) != 1)
+		if (write(sockets[0], &which, 1) != 1)
 			return 1;
 		if (read(from[(int)which], &word, sizeof(word)) != sizeof(word))
 			return 1;
@@ -66,8 +72,8 @@ fn one_system_call_that_blocks_in_many_places_has_many_kernel_stacks() {
     compare(Program::c("reader", READER, "").start(""), 3);
 }
 
-/// How often a thread must have been blocked in a place for it to be compared: as often as it knows, WAITS times if it does not.
-/// What it waits for may come before it does.
+/// How often a thread must have been blocked in a place for it to be compared: as often as it knows, WAITS times if it does not. A
+/// timer may be over before the thread sleeps.
 fn least(thread: &Value) -> (u64, u64) {
     let slept = thread["slept"].as_u64().unwrap_or(WAITS);
     assert!(slept >= WAITS / 2, "{thread}");

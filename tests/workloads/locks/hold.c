@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 static char mode;
-static int file, uffd, waiter_tid, hogged;
+static int file, uffd, holder_tid, waiter_tid, hogged;
 static char *page;
 static sem_t burst;
 static cpu_set_t allowed;
@@ -48,9 +48,9 @@ static void run_on_first_cpu(int only)
 		_exit(8);
 }
 
-static void *hold(void *tid)
+static void *hold(void *unused)
 {
-	*(int *)tid = gettid();
+	__atomic_store_n(&holder_tid, gettid(), __ATOMIC_SEQ_CST);
 	for (;;) {
 		pthread_barrier_wait(&step);
 		if ((mode == 'p' ? read(file, page, 4096) : write(file, page, 4096)) != 4096)
@@ -71,10 +71,11 @@ static void *wait_for_it(void *unused)
 	}
 	for (;;) {
 		pthread_barrier_wait(&step);
-		/* The holder's fault: from here on it has the lock. */
+		/* The holder's fault: from here on it has the lock, and soon it sleeps. */
 		struct uffd_msg fault;
 		if (read(uffd, &fault, sizeof(fault)) != sizeof(fault))
 			_exit(3);
+		await_call(&holder_tid, mode == 'p' ? SYS_read : SYS_write);
 		if (mode == 'f')
 			pwrite(file, &byte, 1, 0);
 		else if (mode == 'p')
@@ -90,7 +91,7 @@ int main(int argc, char **argv)
 	struct uffdio_api api = { .api = UFFD_API };
 	char zeros[4096] = "";
 	pthread_t thread;
-	int holder_tid, rounds = atoi(argv[3]);
+	int rounds = atoi(argv[3]);
 
 	mode = argv[1][0];
 	hogged = argv[1][1] == 'h';
@@ -114,7 +115,7 @@ int main(int argc, char **argv)
 		run_on_first_cpu(0);
 	pthread_barrier_init(&step, NULL, 3);
 	sem_init(&burst, 0, 0);
-	pthread_create(&thread, NULL, hold, &holder_tid);
+	pthread_create(&thread, NULL, hold, NULL);
 	pthread_create(&thread, NULL, wait_for_it, NULL);
 	ready();
 	for (int i = 0; i < rounds || rounds == 0; i++) {
