@@ -1,8 +1,12 @@
 //! lockstat's manners: intervals, targets, formats.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use crate::prelude::*;
 
-/// Four threads that map and unmap until they are killed.
+/// Four threads that map and unmap. With an argument they do so from the start, for so many ms and until they have slept for the map
+/// a hundred times; else from the word on until they are killed.
 const MAPS: &str = r#"
 #include <pthread.h>
 static void *work(void *unused)
@@ -15,13 +19,28 @@ static void *work(void *unused)
 	}
 	return unused;
 }
+/* Of all threads but this one. */
+static long other_sleeps(void)
+{
+	struct rusage usage;
+	long own = sleeps_so_far();
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_nvcsw - own;
+}
 int main(int argc, char **argv)
 {
 	pthread_t thread;
 
+	if (argc == 1)
+		ready();
 	for (int i = 0; i < 4; i++)
 		pthread_create(&thread, NULL, work, NULL);
-	usleep(atoi(argv[1]) * 1000);
+	if (argc == 1)
+		_exit(finished());
+	do
+		usleep(atoi(argv[1]) * 1000);
+	while (other_sleeps() < 100);
 	_exit(0);
 }
 "#;
@@ -59,8 +78,21 @@ fn a_lock_adds_up_over_waiters_parts_and_buckets() {
 #[test]
 fn intervals_add_up_to_no_more_than_threads_times_time() {
     let _machine = Machine::beside();
-    let reports = around("-K -j -i 0.5", "4000").reports();
-    assert!(reports.len() >= 2, "{} reports", reports.len());
+    let mut workload = Program::c("maps", MAPS, "-pthread").started("");
+    let args = format!("-q -K -j -i 0.5 -p {}", workload.pid());
+    let mut tool = Tool::command("lockstat", args)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    workload.go();
+    let lines = BufReader::new(tool.stdout.take().expect("piped")).lines();
+    let lines = lines.take(3).map(|line| json(&line.expect("UTF-8")));
+    // However late the machine makes them.
+    let reports: Vec<Value> = lines.collect();
+    tool.kill().expect("our own child");
+    tool.wait().expect("our own child");
+    workload.results();
+    assert_eq!(reports.len(), 3);
     let mut end_ns = 0;
     for report in &reports {
         let (start_ns, duration_ns) = (number(report, "start_ns"), number(report, "duration_ns"));
@@ -93,13 +125,23 @@ fn formats_have_the_same_time() {
 #[test]
 fn the_report_is_at_most_80_columns_wide_and_begins_with_the_answer() {
     let _machine = Machine::beside();
-    let stdout = around("-s 2 --hist", "1000").stdout;
+    let program = Program::c("maps", MAPS, "-pthread");
+    let whole = program.dir().join("whole.json");
+    let args = format!(
+        "-s 2 --hist -o {} -- {} 1000",
+        whole.display(),
+        program.text()
+    );
+    let stdout = Tool::run("lockstat", args).ok().stdout;
     for part in ["mmap_lock of maps ", "held by ", "munmap"] {
         assert!(stdout.contains(part), "no {part}: {stdout}");
     }
     let first = stdout.lines().next().expect("an answer");
+    // That is the map, unless the machine stood still while somebody had another lock.
+    let whole = json(&std::fs::read_to_string(&whole).expect("a file"));
+    let class = text(&list(&whole, "locks")[0], "class");
     assert!(
-        first.contains(" waited ") && first.contains(" for rwsem"),
+        first.contains(" waited ") && first.contains(&format!(" for {class}")),
         "{first}"
     );
     // A command has a path before it.

@@ -3,12 +3,23 @@
 use crate::prelude::*;
 
 /// Two threads of one CPU and a mutex: the one that has it lets the other one run into it, so that each sleeps for it again
-/// and again, and for nothing else. They run for as many ms as the argument says.
+/// and again, and for nothing else. They run for as many ms as the first argument says, and until they have slept as often as a
+/// second one says.
 pub(crate) const HAND_OVER: &str = r#"
 #include <pthread.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t start;
 static long long run_ns;
+static long least;
+
+/* Of all threads. */
+static long all_sleeps(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_nvcsw;
+}
 
 static void *hand_over(void *count)
 {
@@ -16,7 +27,7 @@ static void *hand_over(void *count)
 
 	pthread_barrier_wait(&start);
 	before = sleeps_so_far();
-	for (long long end = clock_ns(CLOCK_MONOTONIC) + run_ns; clock_ns(CLOCK_MONOTONIC) < end;) {
+	for (long long end = clock_ns(CLOCK_MONOTONIC) + run_ns; clock_ns(CLOCK_MONOTONIC) < end || all_sleeps() < least;) {
 		pthread_mutex_lock(&lock);
 		sched_yield();
 		pthread_mutex_unlock(&lock);
@@ -44,6 +55,8 @@ int main(int argc, char **argv)
 			_exit(7);
 	}
 	ready();
+	/* The main thread sleeps a few times, too, and each of the others before it begins. */
+	least = all_sleeps() + 16 + (argc > 2 ? atol(argv[2]) : 0);
 	pthread_barrier_wait(&start);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
@@ -52,8 +65,9 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// How long the threads of a storm run.
+/// How long the threads of a storm run, and how often they sleep at least.
 const RUN_MS: u64 = 3_000;
+const LEAST: u64 = 10_001;
 
 /// The mutex of the only process that was traced.
 pub(crate) fn only_lock(report: &Value) -> Value {
@@ -69,7 +83,8 @@ pub(crate) fn only_lock(report: &Value) -> Value {
 #[test]
 fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
     let _machine = Machine::alone();
-    let mut workload = Program::c("hand_over", HAND_OVER, "-pthread").started(RUN_MS.to_string());
+    let mut workload =
+        Program::c("hand_over", HAND_OVER, "-pthread").started(format!("{RUN_MS} {LEAST}"));
     let (report, results) = reported("lockstat", "--strict", &mut workload);
     workload.finish();
     let sleeps = number(&results[0], "sleeps");
@@ -89,7 +104,7 @@ fn a_lock_of_a_program_that_is_gone_has_its_name() {
     let program = Program::c("hand_over", HAND_OVER, "-pthread");
     let tool = Tool::attached("lockstat", "-U -j --comm hand_over");
     tool.signal(libc::SIGSTOP);
-    let mut workload = program.start("20");
+    let mut workload = program.start("20 100");
     workload.go();
     let sleeps = number(&workload.results()[0], "sleeps");
     workload.finish();

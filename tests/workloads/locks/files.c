@@ -1,6 +1,7 @@
 /* A process that has locks of a file, or a semaphore of System V, and a child that times its waits for them. The parent times for how
  * long it knows the child to be asleep.
  */
+#include <errno.h>
 #include <stdint.h>
 #include <sys/file.h>
 #include <sys/ipc.h>
@@ -174,16 +175,20 @@ int main(int argc, char **argv)
 		{ "sysv-sem", take_set, give_set },
 	};
 
+	int key;
+
 	path = argv[1];
 	file = open(path, O_RDWR | O_CREAT, 0600);
-	set = semget(0x5e7 + getpid(), 1, IPC_CREAT | 0600);
+	/* One whose owner was killed may have the key. */
+	for (key = 0x5e7 + getpid(); (set = semget(key, 1, IPC_CREAT | IPC_EXCL | 0600)) < 0 && errno == EEXIST; key++)
+		;
 	if (argc < 2 || file < 0 || set < 0)
 		return 6;
 	change(1);
 	ready();
 	for (unsigned i = 0; i < sizeof(locks) / sizeof(*locks); i++)
 		play(&locks[i]);
-	say("{\"set\": %d, \"key\": %d}\n", set, 0x5e7 + getpid());
+	say("{\"set\": %d, \"key\": %d}\n", set, key);
 	finished();
 	semctl(set, 0, IPC_RMID);
 	return 0;
