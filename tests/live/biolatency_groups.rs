@@ -230,11 +230,25 @@ fn merged_requests_are_in_the_one_that_they_went_into() {
     is_all(&report, counted, requests);
 }
 
-/// Queued and device time tile a request's life; what is before it is what fio spends on submitting: with four requests
-/// for 32 reads, most of the time is there.
+/// Queued and device time tile a request's life, and what is before it has a time for each.
 #[test]
 fn phases_tell_where_the_time_went() {
     let _machine = Machine::alone();
+    phases();
+}
+
+/// It is what fio spends on submitting: with four requests for 32 reads, most of the time is there.
+#[test]
+#[ignore = "statistical: make truth"]
+fn the_phase_before_a_request_is_fios_submission() {
+    let _machine = Machine::alone();
+    let (before_ns, submitting_ns) = phases();
+    let bounds = 0.5 * submitting_ns..=1.02 * submitting_ns;
+    assert_within("ns before", before_ns, bounds, "fio's submissions");
+}
+
+/// Gives the time before requests as the tool has it, and the time that fio spent on submitting, ns.
+fn phases() -> (f64, f64) {
     let disk = LoopDisk::on_disk(64);
     disk.set("scheduler", "mq-deadline");
     disk.set("nr_requests", "4");
@@ -261,9 +275,7 @@ fn phases_tell_where_the_time_went() {
     let ops = &disk_of(report, &disk.name)["ops"];
     assert_eq!(number(ops, "read.total_ns"), total);
     assert_eq!(number(of("before"), "count"), number(of("device"), "count"));
-    let before_ns = number(of("before"), "sum_ns") as f64;
-    let bounds = 0.5 * submitting_ns..=1.02 * submitting_ns;
-    assert_within("ns before", before_ns, bounds, "fio's submissions");
+    (number(of("before"), "sum_ns") as f64, submitting_ns)
 }
 
 #[test]
@@ -279,6 +291,8 @@ fn a_cgroup_is_charged_for_its_io() {
         let _ = fs::write(root.join("cgroup.subtree_control"), "+io");
     }
     let cgroup = root.join(format!("usekit-test-{}", std::process::id()));
+    // One that a killed test left is empty.
+    let _ = fs::remove_dir(&cgroup);
     fs::create_dir(&cgroup).expect("a cgroup can be made");
     let disk = LoopDisk::new(16);
     let path = cgroup.to_str().expect("UTF-8");

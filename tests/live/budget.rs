@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use crate::kernel::{id_of, tasks};
 use crate::prelude::*;
 
 pub(crate) const PERCENT: f64 = 2.0;
@@ -219,20 +220,38 @@ fn a_collection_that_cannot_keep_its_budget_stops_with_what_it_has() {
     workload.finish();
 }
 
-/// Waits that last all the time are in every window.
+/// Waits that last all the time are in every window: of threads that nobody wakes, however late others have a CPU.
 #[test]
 fn a_thread_that_sleeps_throughout_is_exact_however_little_is_looked() {
     let _machine = Machine::alone();
-    let mut workload = spinners();
-    let main = workload.pid();
-    let options = format!("-p {main} --state 1");
-    let (output, _) = within_budget("offcputime", &options, &mut workload);
-    let report = output.report();
-    let own = list(&report, "stacks")
-        .iter()
-        .filter(|stack| stack["tid"] == main);
-    let asleep = sum(own, "values.0");
+    let (sleepers, mut storm) = (Workload::start("asleep", ""), spinners());
+    let options = format!("-p {} --state 1", sleepers.pid());
+    let tool = Tool::attached(
+        "offcputime",
+        format!("--max-overhead {PERCENT} -j {options}"),
+    );
+    let pipes = Pipes::start();
+    storm.work();
+    drop(pipes);
+    let report = tool.report();
+    assert!(number(&report, "cost.budget.spent_ns") > 0, "{report}");
     let window = number(&report, "duration_ns");
-    assert_within("ns apart", asleep.abs_diff(window), ..=window / 50, asleep);
+    for tid in tasks(sleepers.pid()).iter().filter_map(|task| id_of(task)) {
+        let stacks = list(&report, "stacks").iter();
+        let asleep = sum(stacks.filter(|stack| stack["tid"] == tid), "values.0");
+        assert_within("ns apart", asleep.abs_diff(window), ..=window / 50, asleep);
+    }
+    storm.finish();
+    sleepers.finish();
+}
+
+/// The same run's cost, which the kernel says.
+#[test]
+#[ignore = "statistical: make truth"]
+fn offcputime_of_threads_that_sleep_throughout_keeps_its_budget() {
+    let _machine = Machine::alone();
+    let mut workload = spinners();
+    let options = format!("-p {} --state 1", workload.pid());
+    within_budget("offcputime", &options, &mut workload);
     workload.finish();
 }
