@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::prelude::*;
 use crate::targets::ended;
@@ -104,7 +105,12 @@ fn files_of_two_formats_agree() {
     let dir = tempfile::tempdir().expect("a directory");
     let [folded, whole] = ["a.folded", "b.json"].map(|name| dir.path().join(name));
     let files = format!("-o {} -o {}", folded.display(), whole.display());
-    Tool::run("profile", format!("-q -I -F 499 --unwind fp {files} 500ms")).ok();
+    let tool = Tool::attached("profile", format!("-I -F 499 --unwind fp {files}"));
+    // Each is longer than two periods of the clock, and ends with an interrupt of a CPU's timers, of which those of the tool's are.
+    for _ in 0..110 {
+        std::thread::sleep(Duration::from_micros(4_500));
+    }
+    tool.end();
     let read = |path| fs::read_to_string(path).expect("a file");
     let samples = folded_sum(read(folded).lines());
     assert_eq!(
@@ -125,14 +131,30 @@ fn a_commands_status_is_passed_on_and_its_children_are_followed() {
     let output = Tool::run("offcputime", "-q -- /no/such/command").status(1);
     output.assert_says("run /no/such/command: No such file");
 
-    let command = ["sh", "-c", "sh -c 'sleep 0.2; :'; :"];
+    let sleep = Program::c("sleep", SLEEP, "");
+    let script = format!("sh -c '{}; :'; :", sleep.text());
+    let command = ["sh", "-c", &script];
     let args = [&["-q", "-f", "--reason", "--"], &command[..]].concat();
     let folded = Tool::run("offcputime", args).ok().stdout;
     let mut lines = folded.lines();
+    let own = json(lines.next().expect("the grandchild's word"));
     let slept = lines.find(|line| line.starts_with("sleep;[sleep]"));
     let us = folded_sum(slept);
-    assert_within("us of the grandchild's wait", us, 200_000..260_000, &folded);
+    let bounds = 200_000..=number(&own, "took_us");
+    assert_within("us of the grandchild's wait", us, bounds, &folded);
 }
+
+/// Sleeps for 0.2 s, and says how long that took, in whole us and one more.
+const SLEEP: &str = r#"
+int main(void)
+{
+	long long before = clock_ns(CLOCK_MONOTONIC);
+
+	usleep(200000);
+	say("{\"took_us\": %lld}\n", (clock_ns(CLOCK_MONOTONIC) - before) / 1000 + 1);
+	return 0;
+}
+"#;
 
 #[test]
 fn targets_are_threads_names_and_cgroups() {

@@ -289,12 +289,12 @@ fn partial_completions_requeues_and_errors_are_seen() {
 fn a_report_for_people_fits_and_begins_with_reads_and_writes() {
     let _machine = Machine::alone();
     let disk = LoopDisk::new(64);
-    let tool = Tool::attached("biolatency", format!("-d {} 1.5 1", disk.name));
+    let tool = Tool::attached("biolatency", format!("-d {}", disk.name));
     fio(
         &disk.path,
         "--rw=randrw --bs=4k --ioengine=psync --number_ios=1009",
     );
-    let text = tool.finish().stdout;
+    let text = tool.end().stdout;
     // A command is whole, however long its path is.
     let is_whole = |line: &&str| line.starts_with("next: ");
     for line in text.lines().filter(|line| !is_whole(line)) {

@@ -2,30 +2,35 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::c_program::compile;
-use crate::kernel::Machine;
+use crate::kernel::{Machine, tasks, until};
 use crate::tool::{Output, Tool};
 
 const NOBODY: u32 = 65_534;
 /// Somebody else, who may do nothing.
 const SOMEBODY: &str = "54321";
 
-/// Two threads and a lock: who has it computes and sleeps, all in one function. A third waits there for a lock that it never gets.
+/// Two threads and a lock: who has it computes, has the kernel compute, and sleeps, all in one function. A third waits there for a
+/// lock that it never gets.
 const WORK: &str = r"
 #include <pthread.h>
+#include <sys/random.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, taken = PTHREAD_MUTEX_INITIALIZER;
 static volatile unsigned long sum;
+static char bytes[1 << 18];
 
 __attribute__((noinline)) static void WORKER(void *lock)
 {
 	pthread_mutex_lock(lock);
 	for (int i = 0; i < 1000000; i++)
 		sum += i;
+	sum += getrandom(bytes, sizeof(bytes), 0);
 	usleep(1000);
 	pthread_mutex_unlock(lock);
 	sum++;
@@ -97,6 +102,31 @@ impl Programs {
         let pids = self.running.iter().map(|child| child.id().to_string());
         pids.collect::<Vec<_>>().join(",")
     }
+}
+
+/// How often each process has gone to sleep, all threads together: each turn at its lock does so once or twice.
+fn sleeps(pids: &str) -> Vec<u64> {
+    let voluntary = |status: &str| {
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.map_or(0, |count| count.trim().parse().expect("a number"))
+    };
+    let of_process = |pid: &str| {
+        let tasks = tasks(pid.parse().expect("an ID")).into_iter();
+        let status = tasks.map(|task| fs::read_to_string(task.join("status")).unwrap_or_default());
+        status.map(|status| voluntary(&status)).sum::<u64>()
+    };
+    pids.split(',').map(of_process).collect()
+}
+
+/// Waits until each of these processes has had so many turns at its lock that any tool has seen it in every place, however few CPUs
+/// there are.
+fn await_turns(pids: &str) {
+    let before = sleeps(pids);
+    until("every program has had its turns", || {
+        let now = sleeps(pids).into_iter();
+        now.zip(&before).all(|(now, before)| now >= before + 60)
+    });
 }
 
 impl Drop for Programs {
@@ -192,13 +222,23 @@ fn run(
     }
     command.args(options.split_whitespace()).arg("-j");
     match tool {
-        "profile" => command.args(["-F", "999", "-p", pids, "0.5"]),
-        "lockstat" if options == "--now" => command.args(["-s", "9", "-p", pids]),
-        "lockstat" => command.args(["-s", "9", "-p", pids, "0.5"]),
-        "offcputime" => command.args(["-p", pids, "0.5"]),
+        "profile" => command.args(["-F", "999", "-p", pids]),
+        "lockstat" => command.args(["-s", "9", "-p", pids]),
+        "offcputime" => command.args(["-p", pids]),
         _ => command.args(["0.5", "1"]),
     };
-    Tool::spawn(tool, command).finish()
+    let watches = ["profile", "lockstat", "offcputime"].contains(&tool) && options != "--now";
+    let tool = Tool::spawn(tool, command);
+    if watches && begins(&tool) {
+        await_turns(pids);
+        tool.interrupt();
+    }
+    tool.finish()
+}
+
+/// Whether a tool comes to trace: it may have to give up, which is said here as a panic.
+fn begins(tool: &Tool) -> bool {
+    catch_unwind(AssertUnwindSafe(|| tool.wait_attached())).is_ok()
 }
 
 /// Losses of a run, in the document's words.

@@ -90,19 +90,25 @@ const OWN: [&str; 4] = ["unwind-tables", "open-files", "read-names", "read-memor
 fn a_tool_leaves_itself_out_with_all_that_it_starts() {
     let _machine = Machine::beside();
     for (tool, entries, args) in [
-        ("offcputime", "stacks", "700ms"),
-        ("profile", "stacks", "-e context-switches -c 1 700ms"),
-        ("runqlat", "groups", "-L 700ms 1"),
+        ("offcputime", "stacks", ""),
+        ("profile", "stacks", "-e context-switches -c 1"),
+        ("runqlat", "groups", "-L"),
     ] {
-        // Somebody sleeps now and then.
-        let inside = "for i in $(seq 500); do sleep 0.02; done & \"$@\"; kill $!";
+        // Somebody sleeps 35 times while the tool traces.
+        let inside = r#"
+            mount -t tmpfs none /mnt
+            "$@" 2> /mnt/said & tool=$!
+            until grep -q ": tracing" /mnt/said || ! kill -0 $tool; do sleep 0.02; done
+            for i in $(seq 35); do sleep 0.02; done
+            kill -INT $tool
+            wait $tool"#;
         let outside = "while :; do sleep 1 & sleep 0.002; done > /dev/null & \
             unshare --pid --mount-proc --fork --kill-child sh -c \"$@\"; kill $!";
         let output = Command::new("sh")
             .args(["-c", outside, "sh", inside, "sh"])
             .arg(crate::built(tool))
             .arg("-j")
-            .args(args.split(' '))
+            .args(args.split_whitespace())
             .output()
             .expect("sh runs");
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::FromRawFd;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use crate::c_program::BURN;
 use crate::disk::on_full_disk;
@@ -17,10 +17,10 @@ fn path(tool: &str) -> String {
     crate::built(tool).to_str().expect("plain").to_owned()
 }
 
-/// Looks until a process's first thread has been on a CPU for so long.
-fn await_cpu_time(pid: u32, ns: u64) {
+/// A process's first thread has been on a CPU for so long, ns.
+fn cpu_time(pid: u32) -> u64 {
     let task = PathBuf::from(format!("/proc/{pid}/task/{pid}"));
-    until("CPU time", || schedstat(&task)[0] >= ns);
+    schedstat(&task)[0]
 }
 
 #[test]
@@ -32,8 +32,9 @@ fn a_killed_target_is_accounted_for_up_to_its_end() {
         let tgid = workload.pid();
         let tool = Tool::attached("offcputime", format!("-j -p {tgid}"));
         if !asleep {
+            let before = cpu_time(tgid);
             workload.go();
-            await_cpu_time(tgid, 200_000_000);
+            until("CPU time", || cpu_time(tgid) >= before + 200_000_000);
         }
         // Kills it and waits for its end.
         drop(workload);
@@ -53,20 +54,47 @@ fn a_killed_target_is_accounted_for_up_to_its_end() {
     }
 }
 
+/// Computes for ever, and counts its laps in a file. A hundred thousand turns of a lap take 20 µs of the fastest CPU, however much of
+/// the time a hypervisor takes away.
+const LAPS: &str = r#"
+int main(int argc, char **argv)
+{
+	int file = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+	volatile unsigned long *laps;
+
+	if (file < 0 || ftruncate(file, 4096))
+		return 1;
+	laps = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (laps == MAP_FAILED)
+		return 1;
+	ready();
+	for (unsigned long x = 1;; ++*laps)
+		for (int i = 0; i < 100000; i++)
+			__asm__ volatile("" : "+r"(x));
+}
+"#;
+
+/// The number in such a file.
+fn laps(file: &Path) -> u64 {
+    let bytes = fs::read(file).expect("the program makes it");
+    u64::from_ne_bytes(bytes[..8].try_into().expect("a page"))
+}
+
 #[test]
 fn a_signal_under_load_ends_with_everything_up_to_then() {
     let _machine = Machine::alone();
-    let program = Program::c("endless", BURN, "");
+    let program = Program::c("endless", LAPS, "");
+    let counts = ["0", "1", "2", "3"].map(|name| program.dir().join(name));
     // SAFETY: takes no handler away. Under nohup it is ignored, by all that is started here.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        let mut load = [0; 4].map(|_| program.start("1000000"));
+        let mut load = counts.each_ref().map(|count| program.start([count]));
         let tools = ["offcputime", "profile", "runqlat"];
         let tools = tools.map(|tool| Tool::attached(tool, "-j"));
         load.iter_mut().for_each(Workload::go);
         let tgids = load.each_ref().map(Workload::pid);
-        for tgid in tgids {
-            await_cpu_time(tgid, 400_000_000);
+        for count in &counts {
+            until("400 ms of computing", || laps(count) >= 20_000);
         }
         tools.iter().for_each(|tool| tool.signal(signal));
         let [offcputime, profile, runqlat] = tools.map(|tool| tool.finish().ok().report());
@@ -242,15 +270,15 @@ fn a_window_in_which_nothing_happened_is_said_to_be_empty() {
     assert_eq!(number(&runqlat["groups"][0], "count"), 0);
     let said = told("runqlat", "200ms 1");
     assert!(!said.trim().is_empty(), "it says so");
-    let shown = human("profile", &format!("-p {pid} 200ms"), || ());
+    let shown = human("profile", &format!("-p {pid} 200ms"), |_| ());
     assert_eq!(shown, "No samples.\r\n");
     // Waits that began before and end after the window are there in full.
     let offcputime = json(&told("offcputime", "-j 200ms"));
     assert_eq!(number(&offcputime, "accounting.threads"), 5);
 }
 
-/// What a tool shows on a terminal; `work` is done once it traces.
-fn human(tool: &str, args: &str, work: impl FnOnce()) -> String {
+/// What a tool shows on a terminal; `work` is done once it traces, with its process.
+fn human(tool: &str, args: &str, work: impl FnOnce(&Child)) -> String {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut::<libc::c_char>();
     // SAFETY: two places for descriptors that nobody else owns; nothing else is asked for.
@@ -278,7 +306,7 @@ fn human(tool: &str, args: &str, work: impl FnOnce()) -> String {
         let mut text = String::new();
         stderr.read_to_string(&mut text).map(|_| text)
     });
-    work();
+    work(&child);
     let mut shown = Vec::new();
     // A terminal whose other end is closed gives an error, not an end.
     let _ = ours.read_to_end(&mut shown);
@@ -301,8 +329,12 @@ fn nothing_reaches_a_terminal_that_acts_on_it() {
             "pressure" => String::new(),
             _ => format!("-p {pid}"),
         };
-        let args = format!("--color never {own} {}", once(tool, "1").join(" "));
-        let shown = human(tool, &args, || drop(workload.work()));
+        let shown = human(tool, &format!("--color never {own}"), |child| {
+            workload.work();
+            let pid = libc::pid_t::try_from(child.id()).expect("a PID");
+            // SAFETY: takes no pointers; the child is ours and not reaped.
+            unsafe { libc::kill(pid, libc::SIGINT) };
+        });
         assert!(shown.lines().count() > 10, "{tool}: {shown}");
         for line in shown.split("\r\n") {
             let active = |c: char| c.is_control() || c == '\u{202e}';

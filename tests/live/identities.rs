@@ -1,9 +1,11 @@
 //! Who is who, and when: numbers that others come to have, children that a tool inherits, a namespace's clock, a command's end.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
 
 use crate::c_program::run;
+use crate::kernel::until;
 use crate::prelude::*;
 use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
@@ -11,6 +13,7 @@ use crate::ticks::{Moment, assert_ticks, clock, moments};
 
 /// Takes the number in its first argument, with luck that is none (clone3), and is busy under it.
 const REUSE: &str = r#"
+#include <errno.h>
 #include <linux/sched.h>
 #include <sys/wait.h>
 int main(int argc, char **argv)
@@ -24,7 +27,9 @@ int main(int argc, char **argv)
 	long child;
 
 	ready();
-	child = syscall(SYS_clone3, &how, sizeof(how));
+	/* Whoever is born meanwhile may have the number for a while. */
+	while ((child = syscall(SYS_clone3, &how, sizeof(how))) < 0 && errno == EEXIST)
+		usleep(1000);
 	if (child < 0)
 		return 1;
 	if (!child) {
@@ -64,7 +69,7 @@ fn whoever_comes_to_have_the_number_asked_for_is_not_meant() {
     }
 }
 
-/// Three threads that sleep again and again, for a while.
+/// Three threads that sleep again and again, for a while: at once, or when a line comes from the file that is named.
 const CROWD: &str = r#"
 #include <pthread.h>
 static void *nap(void *argument)
@@ -75,10 +80,12 @@ static void *nap(void *argument)
 		nanosleep(&moment, NULL);
 	return argument;
 }
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_t threads[3];
 
+	if (argc > 1 && (dup2(open(argv[1], O_RDONLY), 0) || !await_go()))
+		return 1;
 	for (int i = 0; i < 3; i++)
 		pthread_create(&threads[i], NULL, nap, NULL);
 	for (int i = 0; i < 3; i++)
@@ -92,10 +99,25 @@ int main(void)
 fn a_child_that_the_tool_inherits_is_traced_with_all_its_threads() {
     let _machine = Machine::alone();
     let program = Program::c("crowd", CROWD, "-pthread");
-    let script = "\"$0\" > /dev/null & exec \"$1\" -q -j -p $! 1";
-    let output = run(Command::new("sh")
-        .args(["-c", script])
-        .args([program.path(), &crate::built("offcputime")]));
+    let begin = program.dir().join("begin");
+    run(Command::new("mkfifo").arg(&begin));
+    // The word comes when the tool is attached.
+    let script = "\"$0\" \"$2\" > /dev/null & exec \"$1\" -j -p $!";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command.args([program.path(), &crate::built("offcputime"), &begin]);
+    let tool = Tool::spawn("offcputime", command);
+    tool.wait_attached();
+    fs::write(&begin, "go\n").expect("the crowd reads it");
+    let children = format!("/proc/{0}/task/{0}/children", tool.pid());
+    let children = fs::read_to_string(children).expect("it lives");
+    let crowd = children.split_whitespace().next().expect("the crowd");
+    let is_over = || {
+        let stat = fs::read_to_string(format!("/proc/{crowd}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    until("the crowd is over", is_over);
+    let output = tool.end().stdout;
     assert_eq!(busy_threads(&output, 20), 3, "{output}");
 }
 
