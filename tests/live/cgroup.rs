@@ -74,6 +74,8 @@ impl Cgroup {
 
     fn below(root: &Path, pid: u32, limits: Limits) -> Self {
         let path = root.join(format!("usekit-test-{pid}"));
+        // One that a killed test left is empty.
+        let _ = fs::remove_dir(&path);
         fs::create_dir(&path).expect("a cgroup can be made");
         let cgroup = Self { path, pid };
         let moves = ("cgroup.procs", pid.to_string());

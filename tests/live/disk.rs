@@ -1,6 +1,7 @@
 //! Disks for tests: loop devices over memory, the kernel's accounts of disks, and fio's own.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +17,8 @@ pub(crate) struct LoopDisk {
     pub(crate) name: String,
     /// The file behind it.
     pub(crate) file: PathBuf,
+    /// As long as it is locked udev, where there is one, reads nothing from it: nobody but the test does.
+    locked: Option<fs::File>,
     _dir: tempfile::TempDir,
 }
 
@@ -49,14 +52,27 @@ impl LoopDisk {
         let path = run("losetup", &["-f", "--show", direct, backing]);
         let path = path.trim().to_owned();
         let name = path.trim_start_matches("/dev/").to_owned();
-        let disk = Self {
+        let mut disk = Self {
             path,
             name,
             file,
+            locked: None,
             _dir: dir,
         };
+        disk.lock();
         disk.set_defaults();
         disk
+    }
+
+    /// Has udev end its looks at the new disk, and begin no other.
+    fn lock(&mut self) {
+        // There may be none.
+        let _ = Command::new("udevadm").arg("settle").status();
+        let file = fs::File::open(&self.path).expect("a disk");
+        // SAFETY: takes a descriptor that is open.
+        let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+        assert_eq!(rc, 0, "it is nobody else's");
+        self.locked = Some(file);
     }
 
     /// Writes one of the files in `/sys/block/loopN/queue`.
@@ -94,6 +110,7 @@ impl Drop for LoopDisk {
         if !std::thread::panicking() {
             self.set_defaults();
         }
+        drop(self.locked.take());
         let _ = Command::new("losetup").args(["-d", &self.path]).status();
     }
 }

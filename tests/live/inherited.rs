@@ -114,7 +114,9 @@ fn a_command_for_which_there_is_no_process_says_so() {
         (4, "start command"),
     ] {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=54321", "--inh-caps=+bpf,+perfmon"]);
+        // Nobody else's, not even another run's of this test.
+        let user = format!("--reuid={}", 100_000_000 + std::process::id());
+        command.args([&user, "--inh-caps=+bpf,+perfmon"]);
         command.args(["--ambient-caps=+bpf,+perfmon", "--"]);
         command.arg(&program).args(["--", "true"]);
         let limit = libc::rlimit {
