@@ -7,34 +7,16 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 const threads = 4
 
-// Times that each has slept, of which many are for the lock.
-var slept [threads]atomic.Int64
-
-const enough = 40
-
-func haveSlept() bool {
-	for i := range slept {
-		if slept[i].Load() < enough {
-			return false
-		}
-	}
-	return true
-}
-
-func fight(which int, cache chan int, start chan bool, said chan string) {
+func fight(cache chan int, start chan bool, said chan string) {
 	runtime.LockOSThread()
 	<-start
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) || !haveSlept(); {
-		var usage syscall.Rusage
-		syscall.Getrusage(1, &usage) // This thread's.
-		slept[which].Store(usage.Nvcsw)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		for i := 0; i < 1000; i++ {
 			select {
 			case cache <- i:
@@ -56,7 +38,7 @@ func main() {
 	stdin.ReadString('\n')
 	cache, start, said := make(chan int, 1000), make(chan bool), make(chan string)
 	for i := 0; i < threads; i++ {
-		go fight(i, cache, start, said)
+		go fight(cache, start, said)
 	}
 	close(start)
 	for i := 0; i < threads; i++ {
