@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
+use std::process::Stdio;
 
 use oracle::futex::waits;
 use oracle::{Bracket, Engine};
@@ -15,6 +17,7 @@ fn program(source: &str, flags: &str) -> Program {
 }
 
 const TEAM: &str = include_str!("../workloads/locks/team.c");
+const CRITICAL: &str = include_str!("../workloads/locks/critical.c");
 const POOL: &str = include_str!("../workloads/locks/pool.c");
 
 /// The library has no names for its barrier, and the last one to come is the one that the others wait for.
@@ -56,6 +59,17 @@ fn a_team_waits_at_its_barrier_for_the_one_with_more_to_do() {
         number(last, "caused_ns") * 10 > number(first, "total_ns") * 9,
         "{first:#}"
     );
+    let late = &list(first, "last")[0];
+    assert_eq!(number(late, "tid"), slow, "{first:#}");
+    // The region's end is a round, too, to which anybody may come last.
+    let came = number(&results[0], "last");
+    let times = number(late, "times");
+    assert!((came..=came + 1).contains(&times), "{came}: {first:#}");
+    assert!(text(late, "caller").starts_with("main"), "{late:#}");
+    assert!(
+        list(late, "user").contains(&late["caller"]),
+        "its stack: {late:#}"
+    );
     // A thread's waits are all at barriers, and all are told of.
     let barriers: Vec<&Value> = locks
         .iter()
@@ -72,6 +86,27 @@ fn a_team_waits_at_its_barrier_for_the_one_with_more_to_do() {
         let found = waited(barriers.iter().copied(), tid);
         assert_bracketed(tid, found, &truth, &report["losses"]);
     }
+}
+
+/// The library has no names for what it waits in there, either.
+#[test]
+fn a_critical_section_is_a_lock() {
+    let _machine = Machine::alone();
+    let program = program(CRITICAL, "-fopenmp");
+    let mut command = program.command("");
+    command.env("OMP_WAIT_POLICY", "passive");
+    let (report, results) = traced("lockstat", "-U", Workload::spawn("locks", command));
+    let first = &list(&report, "locks")[0];
+    assert_eq!(
+        (&first["class"], &first["for"]),
+        (&"openmp-lock".into(), &"others".into()),
+        "{first:#}"
+    );
+    // Two wait for one of three, then one for another, if the first does not let them in between.
+    let asleep = number(&results[0], "asleep_ns");
+    let waited = number(first, "total_ns");
+    let is_all = waited * 10 > asleep * 9 && waited < asleep * 3;
+    assert!(is_all, "{asleep}: {first:#}");
 }
 
 /// Both wait for a condition variable: servers further in than where they poll, workers where they have nothing to do.
@@ -133,4 +168,30 @@ fn a_users_rule_names_a_lock_of_the_programs_own() {
     assert_eq!(pool["caller"], "handle", "{pool:#}");
     assert!(of_class("worker").is_some(), "{report:#}");
     assert_eq!(list(&report, "left_out").len(), 0, "{report:#}");
+}
+
+/// Its only thread polls, and no wait of its tasks is one of a thread's.
+#[test]
+fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
+    let _machine = Machine::alone();
+    let script = "import asyncio, sys\n\
+                  async def main():\n\
+                  \x20   print('ready', flush=True)\n\
+                  \x20   await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)\n\
+                  asyncio.run(main())\n";
+    let mut command = std::process::Command::new("/usr/bin/python3");
+    command.args(["-c", script]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().expect("Python");
+    let mut ready = [0; 6];
+    let stdout = program.stdout.as_mut().expect("a pipe");
+    stdout.read_exact(&mut ready).expect("it runs");
+    let output = Tool::start("lockstat", format!("-U -p {} 0.2", program.id())).finish();
+    drop(program.stdin.take());
+    program.wait().expect("its end");
+    let said = format!(
+        "lockstat: python3 {} runs an async runtime (asyncio); waits between its tasks are not threads'\n",
+        program.id()
+    );
+    assert!(output.stderr.contains(&said), "{}", output.stderr);
 }

@@ -38,6 +38,7 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     if worst.what == For::Unclear {
         parts.push("perhaps for work".into());
     }
+    parts.extend(came_last(worst));
     let of = match (locks, is_lock) {
         (1, true) => "the only lock waited for".into(),
         (1, false) => {
@@ -95,6 +96,18 @@ fn who_waited(row: &LockRow) -> Vec<String> {
     }
 }
 
+/// The thread that the others waited for at a barrier, if it is mostly the same one.
+fn came_last(row: &LockRow) -> Option<String> {
+    let rounds: u64 = row.last.iter().map(|one| one.times).sum();
+    let last = row.last.first().filter(|one| one.times * 2 > rounds)?;
+    let who = format!("{} {}", comm(&last.task.comm), last.task.tid);
+    let times = units::count(last.times);
+    Some(format!(
+        "{who} came last {times} of {}",
+        units::counted(rounds, "times")
+    ))
+}
+
 /// Threads that waited.
 fn whose(row: &LockRow) -> String {
     let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
@@ -150,7 +163,30 @@ fn noun(row: &LockRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lockstat::row::{Side, tests::row};
+    use crate::lockstat::row::{
+        Side,
+        tests::{arrivals, row},
+    };
+
+    /// Whoever came last to half of the rounds is not the trouble.
+    #[test]
+    fn who_is_late_at_a_barrier_is_named() {
+        let said = |times: [u64; 2]| {
+            let mut barrier = row(500);
+            barrier.identity.side = Side::User;
+            barrier.class = "barrier";
+            barrier.last = arrivals(&times);
+            lines(&[barrier], 1_000).concat()
+        };
+        let late = said([39, 2]);
+        assert!(
+            late.contains("; team 8 came last 39 of 41 times")
+                || late.contains("  team 8 came last 39 of 41 times;"),
+            "{late}"
+        );
+        let nobody = said([20, 20]);
+        assert!(!nobody.contains("came last"), "{nobody}");
+    }
 
     /// Neither a set of System V's nor a wait for a client is a futex.
     #[test]

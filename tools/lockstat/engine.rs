@@ -247,11 +247,18 @@ impl Engine for Lockstat<'_> {
         let releasers = self.args.profiles_releasers();
         let profile = waits::profile(&harvest, &mut self.stacks, named, releasers);
         self.ends = ends::describe(&profile);
+        if self.args.traces(Side::User) {
+            for tgid in &self.args.targets.pids {
+                let (rules, stacks) = (&self.names.rules, &mut self.stacks);
+                self.names.runtimes.look_at_files(*tgid, rules, stacks);
+            }
+        }
         let ledger = self.ledger()?;
         let interval = Interval {
             harvest,
             profile,
             ledger,
+            async_runtimes: self.names.runtimes.to_json(),
         };
         report::report(self.args, &interval, &mut self.stacks)
     }
@@ -263,6 +270,7 @@ impl Engine for Lockstat<'_> {
             let waits = units::counted(ledger.begun_before, "waits");
             notes.push(format!("begun before tracing, and left out: {waits}"));
         }
+        notes.extend(self.names.runtimes.describe());
         let missed = units::counted(self.names.places.missed(), "locks");
         Ok(Closing {
             events: (self.waits, "waits"),

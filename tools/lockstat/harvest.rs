@@ -180,6 +180,7 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
         first_caller: None,
         waiters: Vec::new(),
         holders: Vec::new(),
+        last: Vec::new(),
     }
 }
 

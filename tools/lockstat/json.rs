@@ -8,7 +8,7 @@ use stacks::StackTable;
 use crate::lockstat::chains::{Chain, Link};
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{Holder, LockRow, Waiter};
+use crate::lockstat::row::{Arrival, Holder, LockRow, Waiter};
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
 pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {
@@ -49,6 +49,7 @@ fn task(task: &Task) -> Value {
 fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
     let waiters: Vec<Value> = row.waiters.iter().map(waiter).collect();
     let holders: Vec<Value> = row.holders.iter().map(|one| holder(one, stacks)).collect();
+    let last: Vec<Value> = row.last.iter().map(|one| arrival(one, stacks)).collect();
     // Of other locks it tells apart what has no address.
     let inode = row.identity.device.map_or(0, |_| row.identity.object);
     json!({
@@ -75,6 +76,23 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
         "caller": row.first_caller.as_deref(),
         "waiters": waiters,
         "holders": holders,
+        "last": last,
+    })
+}
+
+/// Who came last to a barrier, with its stack, root first.
+fn arrival(arrival: &Arrival, stacks: &mut StackTable) -> Value {
+    let waker = stacks.waker(arrival.waker);
+    let frames = waker.iter().flat_map(|waker| waker.user.iter());
+    let names: Vec<&str> = frames.map(|frame| &*frame.name).collect();
+    json!({
+        "comm": *arrival.task.comm,
+        "pid": arrival.task.tgid,
+        "tid": arrival.task.tid,
+        "times": arrival.times,
+        "caused_ns": arrival.caused_ns,
+        "caller": arrival.caller.as_deref(),
+        "user": names,
     })
 }
 

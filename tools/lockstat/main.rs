@@ -29,6 +29,7 @@ mod now;
 mod postgres;
 mod report;
 mod row;
+mod runtimes;
 mod setup;
 mod stacks;
 mod table;

@@ -70,6 +70,7 @@ pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.confidence = sum.confidence.min(row.confidence);
     sum.waiters.extend_from_slice(&row.waiters);
     sum.holders.extend_from_slice(&row.holders);
+    sum.last.extend_from_slice(&row.last);
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::lockstat::chains::Chains;
 use crate::lockstat::futex::{Class, Rules};
 use crate::lockstat::kernel::symbols::Symbols;
 use crate::lockstat::postgres::{self, Servers};
+use crate::lockstat::runtimes::Runtimes;
 
 /// Sources of locks' names.
 #[derive(Default)]
@@ -19,4 +20,6 @@ pub(crate) struct Names {
     /// Classes of servers' waits for work that are shown, too.
     pub(crate) server_classes: Vec<postgres::Class>,
     pub(crate) chains: Chains,
+    /// Processes with tasks that nobody sees, of the run so far.
+    pub(crate) runtimes: Runtimes,
 }

@@ -32,6 +32,8 @@ pub(crate) struct Interval {
     pub(crate) profile: Profile,
     /// Of the run so far.
     pub(crate) ledger: Ledger,
+    /// Processes whose tasks nobody sees, of the run so far.
+    pub(crate) async_runtimes: Value,
 }
 
 /// Writes an interval's report to stdout, and the files.
@@ -101,6 +103,7 @@ fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
             "begun_before".into(),
             serde_json::json!({"waits": ledger.begun_before}),
         ),
+        ("async_runtimes".into(), interval.async_runtimes.clone()),
         ("losses".into(), ledger.losses.to_json()),
         ("cost".into(), ledger.cost.to_json()),
     ])

@@ -137,6 +137,8 @@ pub(crate) struct LockRow {
     pub(crate) waiters: Vec<Waiter>,
     /// Whoever caused most first.
     pub(crate) holders: Vec<Holder>,
+    /// Of a barrier: who came last, most often first.
+    pub(crate) last: Vec<Arrival>,
 }
 
 impl LockRow {
@@ -146,6 +148,8 @@ impl LockRow {
             .rank_by_key(|waiter| Reverse((waiter.total_ns, waiter.task.tid)));
         self.holders
             .rank_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
+        self.last
+            .rank_by_key(|last| Reverse((last.times, last.caused_ns, last.task.tid)));
     }
 }
 
@@ -180,6 +184,19 @@ pub(crate) struct LeftOut {
     pub(crate) class: &'static str,
     pub(crate) waits: u64,
     pub(crate) total_ns: u64,
+}
+
+/// A thread that came last to a barrier, and released those who waited there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) task: Task,
+    pub(crate) times: u64,
+    /// Time that the others waited for it, ns.
+    pub(crate) caused_ns: u64,
+    /// First function outside the library's code on its way to the barrier; unknown where no stack was walked.
+    pub(crate) caller: Option<Arc<str>>,
+    /// Its interned stacks, at most times; 0: not walked.
+    pub(crate) waker: u64,
 }
 
 /// How it is known who had the lock.
@@ -276,7 +293,24 @@ pub(crate) mod tests {
             first_caller: None,
             waiters: Vec::new(),
             holders: Vec::new(),
+            last: Vec::new(),
         }
+    }
+
+    /// Threads 8, 9 and so on, which came last so often.
+    pub(crate) fn arrivals(times: &[u64]) -> Vec<Arrival> {
+        let of = |(tid, times): (u32, &u64)| Arrival {
+            task: Task {
+                comm: "team".into(),
+                tgid: 7,
+                tid,
+            },
+            times: *times,
+            caused_ns: 10 * times,
+            caller: Some("work".into()),
+            waker: 0,
+        };
+        (8..).zip(times).map(of).collect()
     }
 
     /// One wait.

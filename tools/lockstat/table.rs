@@ -17,7 +17,7 @@ use profile::units;
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Side};
+use crate::lockstat::row::{Arrival, For, Holder, HolderKind, LockRow, Side};
 
 /// Of the lines about a lock.
 const INDENT: usize = 8;
@@ -158,7 +158,11 @@ pub(crate) fn label(row: &LockRow) -> String {
 fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     let waiting = [callers(row)].into_iter().chain(how(row));
     let about: Vec<String> = waiting.chain(holder_is_missing(row)).collect();
-    for mut parts in [about, held_by(&row.holders)] {
+    let by_whom = match row.last.is_empty() {
+        true => held_by(&row.holders),
+        false => came_last(&row.last),
+    };
+    for mut parts in [about, by_whom] {
         parts.retain(|part| !part.is_empty());
         for line in sentence(&parts, ";", WIDTH - INDENT) {
             writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
@@ -268,6 +272,28 @@ fn held_by(holders: &[Holder]) -> Vec<String> {
         _ => format!("which were {doing}"),
     };
     vec![format!("{verb} {}", named.join(", ")), doing]
+}
+
+/// Threads that came last to a barrier, and how often.
+fn came_last(last: &[Arrival]) -> Vec<String> {
+    let rounds = last.iter().map(|one| one.times).sum();
+    let named = |(at, one): (usize, &Arrival)| {
+        let begin = if at == 0 { "last to come: " } else { "" };
+        let who = format!("{} {}", comm(&one.task.comm), one.task.tid);
+        let caller = one.caller.as_deref();
+        let place = caller.map_or_else(String::new, |caller| format!(", in {}", terminal(caller)));
+        let of = if at == 0 {
+            format!(" of {}", units::counted(rounds, "times"))
+        } else {
+            String::new()
+        };
+        format!("{begin}{who} {}{of}{place}", units::count(one.times))
+    };
+    let mut named: Vec<String> = last.iter().take(NAMED).enumerate().map(named).collect();
+    if last.len() > NAMED {
+        named.push(format!("{} more", last.len() - NAMED));
+    }
+    named
 }
 
 /// Said of a program's lock that nobody was seen to hold or release.

@@ -2,7 +2,7 @@ use profile::model::Task;
 use profile::style::Style;
 
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::tests::row;
+use crate::lockstat::row::tests::{arrivals, row};
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side, Waiter};
 use crate::lockstat::table::{Look, write, write_left_out};
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
@@ -53,6 +53,20 @@ fn text(rows: &[LockRow], top: usize) -> String {
     let mut out = Vec::new();
     write(rows, look, &mut out, |_, _| Ok(())).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_barrier_has_those_who_came_last() {
+    let mut barrier = row(90_000_000);
+    barrier.class = "barrier";
+    barrier.holders = vec![holder("team", 8, HolderKind::Waker, 90_000_000)];
+    barrier.last = arrivals(&[39, 2]);
+    let said = text(&[barrier], 1);
+    assert!(
+        said.ends_with("last to come: team 8 39 of 41 times, in work; team 9 2, in work\n"),
+        "{said}"
+    );
+    assert!(!said.contains("released by"), "{said}");
 }
 
 #[test]

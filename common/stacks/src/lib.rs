@@ -344,6 +344,16 @@ impl StackTable {
         )
     }
 
+    /// Paths of the files that a process has mapped as code now.
+    pub fn code_files(&mut self, tgid: u32) -> Vec<String> {
+        self.symbolizer.code_files(tgid)
+    }
+
+    /// ID of the user stack of the waker recorded under `id`; 0: none.
+    pub fn waker_stack(&self, id: u64) -> u64 {
+        self.wakers.get(&id).map_or(0, |ids| ids.user)
+    }
+
     /// The waker recorded under `id`.
     ///
     /// What an interrupt interrupted has nothing to do with the wakeup: of such a waker only the interrupt is kept.

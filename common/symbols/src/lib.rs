@@ -175,6 +175,15 @@ impl Symbolizer {
         )
     }
 
+    /// Paths of the files that a process has mapped as code now, as the kernel prints them; none where nothing is known of it.
+    pub fn code_files(&mut self, tgid: u32) -> Vec<String> {
+        let mappings = self.processes.current(tgid, MAX_EXECUTABLES);
+        let paths = mappings.iter().flatten().map(|mapping| &mapping.path);
+        paths
+            .map(|path| String::from_utf8_lossy(path).into_owned())
+            .collect()
+    }
+
     /// A module's open file, if it is still what was mapped.
     pub fn module_file(&mut self, module: u32) -> Option<&File> {
         self.modules.reopen(module);

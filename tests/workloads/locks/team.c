@@ -48,6 +48,6 @@ int main(void)
 		/* The team's end is a barrier, too. */
 		come_to(ROUNDS + 1);
 	}
-	say("{\"slow\":%d, \"waits\":%d}\n", tids[SLOW], (TEAM - 1) * ROUNDS);
+	say("{\"slow\":%d, \"waits\":%d, \"last\":%d}\n", tids[SLOW], (TEAM - 1) * ROUNDS, ROUNDS);
 	return finished();
 }

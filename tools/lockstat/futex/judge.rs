@@ -99,7 +99,7 @@ pub(crate) fn classify<'a>(
     }
     let mut functions = functions.peekable();
     let leaf = functions.peek().copied();
-    match rules.waited_in(functions) {
+    match rules.waited_in(functions, Some(evidence.value)) {
         // The kernel moved it to a lock: it is no longer in what its stack says.
         Some((
             _,
@@ -191,7 +191,9 @@ pub(crate) fn first_caller<'a>(
     rules: &Rules,
     frames: impl Iterator<Item = Call<'a>> + Clone,
 ) -> Option<&'a str> {
-    let within = rules.waited_in(frames.clone()).map_or(0, |(at, _)| at + 1);
+    let within = rules
+        .waited_in(frames.clone(), None)
+        .map_or(0, |(at, _)| at + 1);
     let is_ours = |(name, file): &Call<'_>| is_library(name, *file) || rules.know(name, *file);
     let mut callers = frames
         .take(MAX_FRAMES * 2)

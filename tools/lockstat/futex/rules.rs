@@ -61,10 +61,23 @@ impl Pattern {
 struct Rule {
     function: Pattern,
     library: Option<Pattern>,
+    /// The only value of the word that is waited for; `None`: any.
+    value: Option<u32>,
+    /// Its file or its function is of an async runtime, which `meaning.word` names: nothing is said of the wait.
+    runs_tasks: bool,
     meaning: Meaning,
 }
 
 impl Rule {
+    fn fits(&self, name: &str, file: Option<&str>, value: Option<u32>) -> bool {
+        let in_library = match &self.library {
+            None => true,
+            Some(library) => file.is_some_and(|file| library.fits(file)),
+        };
+        let has_value = self.value.is_none() || self.value == value;
+        in_library && has_value && self.function.fits(name)
+    }
+
     fn is_of_any(&self) -> bool {
         self.function.is_prefix && self.function.text.is_empty()
     }
@@ -114,6 +127,8 @@ impl fmt::Display for Mistake {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
+    /// Those that only tell async runtimes.
+    runtimes: Vec<Rule>,
 }
 
 /// The rules that come with the tool.
@@ -123,13 +138,15 @@ static OURS: LazyLock<Rules> = LazyLock::new(|| {
 
 /// Lock functions are at the leaf: further up is who calls them.
 pub(super) const MAX_FRAMES: usize = 16;
+/// The role of an async runtime's functions.
+const TASKS: &str = "tasks";
 /// Longest word of a class of the user's own.
 const LONGEST_WORD: usize = 16;
 
 impl Rules {
     /// Reads a file's text.
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
-        let mut rules = Vec::new();
+        let mut rules = Self::default();
         for (at, line) in text.lines().enumerate() {
             let said = &line[..remark_at(line)];
             if !said.trim().is_empty() {
@@ -138,15 +155,20 @@ impl Rules {
                     column,
                     what,
                 };
-                rules.push(rule(said).map_err(mistake)?);
+                let rule = rule(said).map_err(mistake)?;
+                match rule.runs_tasks {
+                    true => rules.runtimes.push(rule),
+                    false => rules.rules.push(rule),
+                }
             }
         }
-        Ok(Self { rules })
+        Ok(rules)
     }
 
     /// The same, with `more` behind them.
     pub(crate) fn then(mut self, more: &Self) -> Self {
         self.rules.extend_from_slice(&more.rules);
+        self.runtimes.extend_from_slice(&more.runtimes);
         self
     }
 
@@ -156,15 +178,16 @@ impl Rules {
     }
 
     /// Meaning of a stack's functions, leaf first, each with its file, and the place of the function that says so; `None`: none is
-    /// known. What is made of locks is further up than they are.
+    /// known. What is made of locks is further up than they are. `value`: of the word that is waited for, where there is one.
     pub(super) fn waited_in<'a>(
         &self,
         functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+        value: Option<u32>,
     ) -> Option<(usize, Meaning)> {
         let mut found: Option<(usize, Meaning)> = None;
         let mut is_outside = false;
         for (at, (function, file)) in functions.take(MAX_FRAMES).enumerate() {
-            let rule = self.rule(function, file);
+            let rule = self.rule(function, file, value);
             // Any function of a library waits in it only if nothing else is between.
             let rule = rule.filter(|rule| !(rule.is_of_any() && is_outside));
             is_outside |= rule.is_none() && !is_libc(file);
@@ -188,27 +211,35 @@ impl Rules {
         &self,
         functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     ) -> Role {
-        let meaning = self.waited_in(functions).map(|(_, meaning)| meaning);
+        let meaning = self.waited_in(functions, None).map(|(_, meaning)| meaning);
         let named = meaning.filter(|meaning| meaning.class == Class::Named);
         named.map_or(Role::Unsaid, |meaning| meaning.role)
     }
 
-    /// Looks whether a rule knows a function.
-    pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
-        self.rule(function, file).is_some()
+    /// The async runtime that one of the functions is of; `None`: none is known.
+    pub(crate) fn runtime_of<'a>(
+        &self,
+        mut functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> Option<&'static str> {
+        let of_rule = |(function, file): (&str, Option<&str>)| {
+            let fits = |rule: &&Rule| rule.fits(bare(function), file.map(base), None);
+            self.runtimes
+                .iter()
+                .find(fits)
+                .map(|rule| rule.meaning.word)
+        };
+        functions.find_map(of_rule)
     }
 
-    fn rule(&self, function: &str, file: Option<&str>) -> Option<&Rule> {
+    /// Looks whether a rule knows a function.
+    pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
+        self.rule(function, file, None).is_some()
+    }
+
+    fn rule(&self, function: &str, file: Option<&str>, value: Option<u32>) -> Option<&Rule> {
         let name = bare(function);
         let file = file.map(base);
-        let fits = |rule: &&Rule| {
-            let in_library = match &rule.library {
-                None => true,
-                Some(library) => file.is_some_and(|file| library.fits(file)),
-            };
-            in_library && rule.function.fits(name)
-        };
-        self.rules.iter().find(fits)
+        self.rules.iter().find(|rule| rule.fits(name, file, value))
     }
 }
 
@@ -245,16 +276,17 @@ fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
     let (_, function) = next("a function is missing")?;
     let (_, library) = next("a library is missing, or '-' for any")?;
     let (class_at, class) = next("a class is missing")?;
-    let (role_at, role) = next("a role is missing: contention, barrier, io, work or '-'")?;
-    let own = words.next();
-    if let Some((column, _)) = own.filter(|(_, word)| *word != "own") {
-        return Err((column, "only the word 'own' may stand here"));
-    }
+    let (role_at, role) = next("a role is missing: contention, barrier, io, work, tasks or '-'")?;
+    let (is_own, value) = words.next().map_or(Ok((false, None)), own_or_value)?;
     if let Some((column, _)) = words.next() {
         return Err((column, "nothing may follow"));
     }
-    let role =
-        Role::of_word(role).ok_or((role_at, "a role is contention, barrier, io, work or '-'"))?;
+    let runs_tasks = role == TASKS;
+    let known = Role::of_word(role).or(runs_tasks.then_some(Role::Unsaid));
+    let role = known.ok_or((
+        role_at,
+        "a role is contention, barrier, io, work, tasks or '-'",
+    ))?;
     let (class, word) = class_of(class).ok_or((
         class_at,
         "a class is a word of at most 16 small letters, digits and hyphens",
@@ -262,13 +294,42 @@ fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
     Ok(Rule {
         function: Pattern::of(bare(function)),
         library: (library != "-").then(|| Pattern::of(library)),
+        value,
+        runs_tasks,
         meaning: Meaning {
             class,
             word,
             role,
-            is_own: own.is_some(),
+            is_own,
         },
     })
+}
+
+/// The last word: whether the futex is the waiter's own, and the value that is waited for.
+fn own_or_value(
+    (column, word): (usize, &str),
+) -> Result<(bool, Option<u32>), (usize, &'static str)> {
+    if word == "own" {
+        return Ok((true, None));
+    }
+    let value = word.strip_prefix('=').and_then(|value| {
+        let hexadecimal = value.strip_prefix("0x");
+        match hexadecimal {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            // Futex words are 32 bits, whatever sign programs give them.
+            None => value
+                .parse()
+                .ok()
+                .or_else(|| value.parse().ok().map(i32::cast_unsigned)),
+        }
+    });
+    match value {
+        Some(value) => Ok((false, Some(value))),
+        None => Err((
+            column,
+            "only 'own' or '=NUMBER', of 32 bits, may stand here",
+        )),
+    }
 }
 
 fn class_of(word: &str) -> Option<(Class, &'static str)> {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn meaning(rules: &Rules, stack: &[(&str, Option<&str>)]) -> Option<(usize, Meaning)> {
-    rules.waited_in(stack.iter().copied())
+    rules.waited_in(stack.iter().copied(), None)
 }
 
 #[test]
@@ -14,6 +14,7 @@ fn the_tools_own_rules_are_right() {
             other.function.fits(&rule.function.text)
                 && (other.function.is_prefix || !rule.function.is_prefix)
                 && (other.library.is_none() || other.library == rule.library)
+                && (other.value.is_none() || other.value == rule.value)
         };
         let hidden = rules.rules[..at].iter().find(hides);
         assert_eq!(hidden, None, "{rule:?}");
@@ -30,11 +31,11 @@ fn a_mistake_is_told_with_its_place() {
     assert_eq!(mistake("  f -   "), "line 1, column 6: a class is missing");
     assert_eq!(
         mistake("f - mutex"),
-        "line 1, column 10: a role is missing: contention, barrier, io, work or '-'"
+        "line 1, column 10: a role is missing: contention, barrier, io, work, tasks or '-'"
     );
     assert_eq!(
         mistake("f - mutex lock"),
-        "line 1, column 11: a role is contention, barrier, io, work or '-'"
+        "line 1, column 11: a role is contention, barrier, io, work, tasks or '-'"
     );
     let class = "a class is a word of at most 16 small letters, digits and hyphens";
     for wrong in [
@@ -50,7 +51,7 @@ fn a_mistake_is_told_with_its_place() {
     }
     assert_eq!(
         mistake("f - mutex work mine"),
-        "line 1, column 16: only the word 'own' may stand here"
+        "line 1, column 16: only 'own' or '=NUMBER', of 32 bits, may stand here"
     );
     assert_eq!(
         mistake("f - mutex work own 1 # 2"),
@@ -114,6 +115,63 @@ fn what_is_made_of_locks_is_further_up() {
     assert_eq!(meaning(rules, &critical).unwrap().1.word, "openmp-lock");
 }
 
+/// GNU's OpenMP library has no names for what it waits in.
+#[test]
+fn a_rule_may_be_of_one_value_only() {
+    let rules = Rules::ours();
+    let gomp = Some("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0");
+    let waited = |value| {
+        let stack = [("libgomp.so.1.0.0+0x1f0a", gomp), ("work", None)];
+        let (_, found) = rules.waited_in(stack.into_iter(), value).unwrap();
+        (found.word, found.role)
+    };
+    assert_eq!(waited(Some(u32::MAX)), ("openmp-lock", Role::Trouble));
+    assert_eq!(waited(Some(8)), ("barrier", Role::Unsaid));
+    assert_eq!(waited(None), ("barrier", Role::Unsaid));
+    let value = |word: &str| {
+        let rules = Rules::parse(&format!("f - mutex contention {word}"));
+        rules.map(|rules| rules.rules[0].value)
+    };
+    let all = [
+        ("=0x10", 16),
+        ("=16", 16),
+        ("=-2", u32::MAX - 1),
+        ("=4294967295", u32::MAX),
+    ];
+    for (word, number) in all {
+        assert_eq!(value(word), Ok(Some(number)));
+    }
+    for wrong in ["=", "=0x", "=1x", "=4294967296", "=-2147483649", "16"] {
+        let said = value(wrong).unwrap_err().to_string();
+        let expected = "line 1, column 22: only 'own' or '=NUMBER', of 32 bits, may stand here";
+        assert_eq!(said, expected, "{wrong}");
+    }
+}
+
+/// What runs tasks says nothing of what its threads wait for.
+#[test]
+fn an_async_runtime_is_known_by_functions_and_files() {
+    let rules = Rules::ours();
+    let worker = [
+        ("pthread_cond_wait", Some("/usr/lib/libc.so.6")),
+        ("my_server::load", Some("/opt/app")),
+        ("<tokio::runtime::task::raw::Poll>::poll", Some("/opt/app")),
+    ];
+    assert_eq!(rules.runtime_of(worker.into_iter()), Some("tokio"));
+    let (at, found) = meaning(rules, &worker).unwrap();
+    assert_eq!((at, found.word, found.role), (0, "cond", Role::Unsaid));
+    assert_eq!(rules.runtime_of(worker[..2].iter().copied()), None);
+    let library = "/usr/lib/python3.11/lib-dynload/_asyncio.cpython-311-x86_64-linux-gnu.so";
+    let runtime = rules.runtime_of([("", Some(library))].into_iter());
+    assert_eq!(runtime, Some("asyncio"));
+    let users = Rules::parse("app::loop* app rounds tasks\n")
+        .unwrap()
+        .then(rules);
+    let of_user = [("app::loop_once", Some("/opt/app"))];
+    assert_eq!(users.runtime_of(of_user.into_iter()), Some("rounds"));
+    assert_eq!(users.runtime_of(worker.into_iter()), Some("tokio"));
+}
+
 #[test]
 fn the_manuals_example_is_right() {
     let manual = include_str!("../../../man/lockstat.8");
@@ -143,7 +201,7 @@ fn every_rule_with_a_role_is_heard_above_a_condition_variable() {
             ("pthread_cond_wait", Some("/usr/lib/libc.so.6")),
             (name.as_str(), library.as_deref()),
         ];
-        let (_, heard) = meaning(rules, &stack).unwrap();
+        let (_, heard) = rules.waited_in(stack.into_iter(), rule.value).unwrap();
         let is_made = rule.meaning.role != Role::Unsaid && !rule.meaning.class.is_lock();
         let expected = if is_made {
             rule.meaning.role

@@ -1,5 +1,6 @@
 //! Locks of programs: what those of an interval are, what they are called, and who held them.
 
+mod arrivals;
 mod calls;
 mod holder;
 mod identity;
@@ -35,7 +36,7 @@ pub(crate) fn name(
     rows: &mut Vec<LockRow>,
     skel: &LockstatSkel<'_>,
     stacks: &mut StackTable,
-    names: &Names,
+    names: &mut Names,
     labels: &mut Labels,
     window_ns: u64,
 ) -> Result<Vec<LeftOut>> {
@@ -62,8 +63,13 @@ pub(crate) fn name(
     united.extend(calls::judge(called, skel, stacks, &names.rules)?);
     for (class, _, row) in &mut united {
         holder::settle(row, *class, stacks);
+        if *class == Class::Barrier {
+            row.last = arrivals::last(row, &names.rules, stacks);
+        }
     }
     say_what_for(&mut united, stacks, window_ns);
+    let all = united.iter().map(|(_, _, row)| row);
+    names.runtimes.look_at(all, &names.rules, stacks);
     for (class, _, row) in &united {
         let label = Label::of(row, class.names_holder());
         labels.extend(row.seen_as.iter().map(|seen| (*seen, label.clone())));

@@ -1,0 +1,99 @@
+//! Processes that run an async runtime: its tasks wait for each other without a thread that does.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use host::task::comm_of;
+use profile::text::comm;
+use profile::units;
+use serde_json::{Value, json};
+use stacks::StackTable;
+
+use crate::lockstat::futex::{Rules, calls};
+use crate::lockstat::row::LockRow;
+
+/// Processes by PID, with their names and what their runtimes are called.
+#[derive(Debug, Default)]
+pub(crate) struct Runtimes(BTreeMap<u32, (Arc<str>, &'static str)>);
+
+impl Runtimes {
+    /// Looks for runtimes on the stacks of those who waited.
+    pub(crate) fn look_at<'a>(
+        &mut self,
+        rows: impl Iterator<Item = &'a LockRow>,
+        rules: &Rules,
+        stacks: &mut StackTable,
+    ) {
+        let mut known: HashMap<u64, Option<&'static str>> = HashMap::new();
+        for waiter in rows.flat_map(|row| &row.waiters) {
+            let stack = waiter.user;
+            let runtime = *known
+                .entry(stack)
+                .or_insert_with(|| rules.runtime_of(calls(&stacks.user_names(stack))));
+            if let Some(runtime) = runtime {
+                self.add(waiter.task.tgid, &waiter.task.comm, runtime);
+            }
+        }
+    }
+
+    /// Looks for one among the files that a process has loaded.
+    pub(crate) fn look_at_files(&mut self, tgid: u32, rules: &Rules, stacks: &mut StackTable) {
+        let files = stacks.code_files(tgid);
+        let files = files.iter().map(|file| ("", Some(&**file)));
+        if let Some(runtime) = rules.runtime_of(files) {
+            let name = comm_of(tgid).unwrap_or_default();
+            self.add(tgid, &name, runtime);
+        }
+    }
+
+    fn add(&mut self, tgid: u32, name: &Arc<str>, runtime: &'static str) {
+        let of_process = || (Arc::clone(name), runtime);
+        self.0.entry(tgid).or_insert_with(of_process);
+    }
+
+    /// A line for people, if there are any.
+    pub(crate) fn describe(&self) -> Option<String> {
+        let (tgid, (name, _)) = self.0.first_key_value()?;
+        let first = format!("{} {tgid}", comm(name));
+        let runtimes: BTreeSet<&str> = self.0.values().map(|(_, runtime)| *runtime).collect();
+        let runtimes = Vec::from_iter(runtimes).join(", ");
+        Some(match self.0.len() - 1 {
+            0 => format!(
+                "{first} runs an async runtime ({runtimes}); waits between its tasks are not threads'"
+            ),
+            more => format!(
+                "{first} and {} run async runtimes ({runtimes}); waits between their tasks are not threads'",
+                units::counted(more as u64, "other processes")
+            ),
+        })
+    }
+
+    /// `[{"comm", "pid", "runtime"}, …]`
+    pub(crate) fn to_json(&self) -> Value {
+        let of_process = |(tgid, (name, runtime)): (&u32, &(Arc<str>, &'static str))| json!({"comm": **name, "pid": tgid, "runtime": runtime});
+        self.0.iter().map(of_process).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_named_with_their_runtimes() {
+        let mut runtimes = Runtimes::default();
+        assert_eq!(runtimes.describe(), None);
+        runtimes.add(7, &"app\u{1b}".into(), "tokio");
+        runtimes.add(7, &"app".into(), "smol");
+        assert_eq!(
+            runtimes.describe().unwrap(),
+            "app\\x1b 7 runs an async runtime (tokio); waits between its tasks are not threads'"
+        );
+        runtimes.add(9, &"py".into(), "asyncio");
+        assert_eq!(
+            runtimes.describe().unwrap(),
+            "app\\x1b 7 and 1 other process run async runtimes (asyncio, tokio); waits between their tasks are not threads'"
+        );
+        assert_eq!(runtimes.to_json()[1]["runtime"], "asyncio");
+    }
+}
