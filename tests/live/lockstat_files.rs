@@ -8,6 +8,7 @@ use crate::kernel::until;
 use crate::prelude::*;
 
 const FILES: &str = include_str!("../workloads/locks/files.c");
+const MIXED: &str = include_str!("../workloads/locks/mixed.c");
 
 /// One row: waits, their time by the waiter's clock, and who made it wait.
 fn assert_row(lock: &Value, played: &Value) {
@@ -182,4 +183,46 @@ fn the_holder_of_a_file_that_was_waited_for_before_is_there() {
     let had_it = only(lock, "holders");
     assert_eq!(number(had_it, "pid"), u64::from(holder.id()), "{lock:#}");
     assert_eq!(had_it["known_as"], "owner");
+}
+
+/// One waits for a mutex in shared memory, the other for a POSIX lock, and a third process behind them for a flock.
+#[test]
+fn a_circle_through_a_files_lock_and_a_mutex_is_a_deadlock() {
+    let _machine = Machine::beside();
+    let program = Program::c("mixed", MIXED, "-pthread");
+    let path = program.dir().join("a file.lock");
+    let mut workload = program.start([path.clone()]);
+    workload.go();
+    let known = &workload.results()[0];
+    let [parent, child, third] = ["parent", "child", "third"].map(|who| number(known, who));
+    let options = format!("--now -j -p {parent},{child},{third}");
+    let report = Tool::run("lockstat", options).ok().report();
+    let deadlock = only(&report, "deadlocks");
+    assert_eq!(deadlock["kind"], "circle");
+    assert_eq!(
+        (&deadlock["certain"], &deadlock["timed"]),
+        (&true.into(), &false.into())
+    );
+    let mut members = ids(deadlock, "threads");
+    members.sort_unstable();
+    assert_eq!(
+        (members, ids(deadlock, "behind")),
+        (vec![parent, child], vec![third])
+    );
+    let waits = list(&report, "waits");
+    assert_eq!(waits.len(), 3, "{report:#}");
+    for (waiter, class, holder, known_as) in [
+        (child, "POSIX lock", parent, "thread"),
+        (third, "flock", child, "perhaps"),
+    ] {
+        let wait = waits.iter().find(|wait| number(wait, "tid") == waiter);
+        let wait = wait.unwrap_or_else(|| panic!("{report:#}"));
+        let lock = (text(wait, "class"), text(wait, "lock"));
+        assert_eq!(lock, (class, path.to_str().expect("ASCII")));
+        let had_by = (
+            number(&wait["holder"], "pid"),
+            text(&wait["holder"], "kind"),
+        );
+        assert_eq!(had_by, (holder, known_as), "{wait:#}");
+    }
 }

@@ -37,8 +37,9 @@ pub(crate) fn next(
         _ => chosen,
     };
     if held.is_empty() && row.open > 0 {
-        // A look at this instant knows nothing of locks of files, System V's semaphores and servers' events.
-        let is_known_now = row.identity.side == Side::Kernel || row.identity.is_futex();
+        // A look at this instant knows nothing of System V's semaphores and servers' events.
+        let is_known_now =
+            row.identity.side == Side::Kernel || row.identity.is_futex() || row.identity.is_files();
         let step = if is_known_now {
             Step::LocksNow
         } else {
@@ -95,8 +96,9 @@ mod tests {
         let now = "lockstat --now -p 7 ";
         assert!(of(Side::Kernel, 3).contains(now));
         assert!(of(Side::User, 0).contains(now));
-        // A file's lock, and a wait event of PostgreSQL's.
-        for class in [128, 0xfe] {
+        assert!(of(Side::User, 128).contains(now), "a file's lock");
+        // A set of System V's, and a wait event of PostgreSQL's.
+        for class in [131, 0xfe] {
             let next = of(Side::User, class);
             assert!(next.contains("offcputime -p 7 10 "), "{next}");
         }

@@ -49,6 +49,12 @@ impl Identity {
     pub(crate) fn is_futex(&self) -> bool {
         self.side == Side::User && self.class < Self::FIRST_OF_OTHERS
     }
+
+    /// Looks whether it is a lock of a file's: flock, POSIX, of an open file description.
+    pub(crate) fn is_files(&self) -> bool {
+        let of_files = Self::FIRST_OF_OTHERS..Self::FIRST_OF_OTHERS + 3;
+        self.side == Side::User && of_files.contains(&self.class)
+    }
 }
 
 impl From<&lock_id> for Identity {

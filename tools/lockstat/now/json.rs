@@ -96,6 +96,11 @@ fn holder_json(snapshot: &Snapshot, holder: Holder) -> Value {
             object.insert("readers".into(), readers.into());
             "readers"
         }
+        Holder::Process(leader) => {
+            object = task_json(&snapshot.threads.all[leader].task);
+            object.remove("tid");
+            "process"
+        }
         Holder::Unrecorded => "unrecorded",
     };
     if let Some(index) = holder.thread() {

@@ -76,6 +76,8 @@ pub(crate) enum Identity {
     Private { space: u64, address: u64 },
     /// A word of a file that several processes may have mapped.
     Shared(InFile),
+    /// A lock of a file, of one sort, by the file's device and inode.
+    File(Class, String),
     /// A lock of the kernel's.
     Kernel(u64),
     /// The end of a thread, by its ID.
@@ -91,6 +93,8 @@ pub(crate) enum Holder {
     Thread(usize),
     /// Probably this thread: who took a read lock last, or a semaphore.
     Perhaps(usize),
+    /// A thread, nobody knows which, of the process whose first thread this is.
+    Process(usize),
     /// The lock names a thread that has exited, by this ID.
     Gone(u32),
     /// So many readers; which, nobody records.
@@ -108,11 +112,20 @@ impl Holder {
         }
     }
 
+    /// A thread of the process that has it.
+    pub(crate) fn member(self) -> Option<usize> {
+        match self {
+            Self::Process(leader) => Some(leader),
+            other => other.thread(),
+        }
+    }
+
     /// By another look's numbers; a thread that is not there any more has nothing.
     pub(crate) fn renumbered(self, new: impl Fn(usize) -> Option<usize>) -> Self {
         match self {
             Self::Thread(thread) => new(thread).map_or(Self::Unrecorded, Self::Thread),
             Self::Perhaps(thread) => new(thread).map_or(Self::Unrecorded, Self::Perhaps),
+            Self::Process(thread) => new(thread).map_or(Self::Unrecorded, Self::Process),
             other => other,
         }
     }

@@ -1,5 +1,6 @@
 //! `--now`: who waits for whom at this instant, without tracing anything.
 
+mod files;
 mod futex;
 mod graph;
 mod json;

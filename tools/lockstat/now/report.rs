@@ -217,6 +217,7 @@ impl<W: Write> Writer<'_, W> {
             Holder::Thread(holder) if holder == waiter => ", which it holds itself".into(),
             Holder::Thread(holder) => format!(", held by {}", self.label(holder)),
             Holder::Perhaps(holder) => format!(", last taken by {}", self.label(holder)),
+            Holder::Process(leader) => format!(", held by a thread of {}", self.label(leader)),
             Holder::Gone(tid) => format!(", held by thread {tid}, which has exited"),
             Holder::Readers(1) => ", held by a reader that is not recorded".into(),
             Holder::Readers(n) => format!(", held by {n} readers that are not recorded"),
@@ -254,6 +255,9 @@ impl<W: Write> Writer<'_, W> {
                 let holder = match wait.holder {
                     Holder::Readers(1) => "which a reader holds that is not recorded".into(),
                     Holder::Readers(n) => format!("which {n} readers hold that are not recorded"),
+                    Holder::Process(leader) => {
+                        format!("which a thread of {} holds", self.label(leader))
+                    }
                     _ => "whose holder is not recorded".into(),
                 };
                 format!("{}, {holder}", lock(wait))

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use symbols::memory;
 
+use super::files::FileLocks;
 use super::futex::Futex;
 use super::graph::{Edge, Releaser};
 use super::lock::{Holder, Identity, Wait, Waited};
@@ -30,6 +31,7 @@ pub(crate) struct Found {
 /// The memory of address spaces in `locked` is not read.
 pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
     let shared = SharedMemory::new(threads, locked);
+    let files = FileLocks::read(threads);
     let wanted = threads.all.iter().filter(|thread| thread.wanted);
     let mut open: Vec<u32> = wanted.map(|thread| thread.task.tgid).collect();
     let mut seen: HashSet<u32> = open.iter().copied().collect();
@@ -41,10 +43,11 @@ pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
             if !members.contains(&thread.task.tgid) {
                 continue;
             }
-            let Some(wait) = wait_of(threads, index, locked, &shared) else {
+            let sources = (locked, &shared, &files);
+            let Some(wait) = wait_of(threads, index, sources) else {
                 continue;
             };
-            if let Some(holder) = wait.wait.holder.thread() {
+            if let Some(holder) = wait.wait.holder.member() {
                 let tgid = threads.all[holder].task.tgid;
                 if seen.insert(tgid) {
                     open.push(tgid);
@@ -59,8 +62,7 @@ pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
 fn wait_of(
     threads: &Threads,
     index: usize,
-    locked: &HashSet<u64>,
-    shared: &SharedMemory<'_>,
+    (locked, shared, files): (&HashSet<u64>, &SharedMemory<'_>, &FileLocks),
 ) -> Option<Found> {
     let thread = &threads.all[index];
     if !thread.is_asleep() || thread.is_dead() {
@@ -72,7 +74,9 @@ fn wait_of(
             wait: kernel_wait(threads, index, &lock),
             unsure: None,
         }),
-        (None, None) => None,
+        (None, None) => files
+            .wait(threads, index)
+            .map(|wait| Found { wait, unsure: None }),
     }
 }
 
@@ -206,6 +210,11 @@ impl Wait {
             releaser: match self.holder {
                 Holder::Thread(thread) => Releaser::Thread(thread),
                 Holder::Perhaps(thread) => Releaser::Perhaps(thread),
+                // Others may have a file locked as a whole with it.
+                Holder::Process(_) if self.kind != Waited::Program(Class::Posix) => {
+                    Releaser::Unknown
+                }
+                Holder::Process(leader) => Releaser::AnyOf(threads.all[leader].task.tgid),
                 Holder::Gone(_) => Releaser::Nobody,
                 Holder::Readers(_) | Holder::Unrecorded if self.private => Releaser::AnyOf(process),
                 Holder::Readers(_) | Holder::Unrecorded => Releaser::Unknown,

@@ -1,0 +1,220 @@
+//! Locks of files that threads wait for at one moment, and who has them: the kernel's own list, `/proc/locks`.
+
+use std::fs::{self, File};
+use std::io::Read;
+
+use super::lock::{Holder, Identity, Wait, Waited};
+use super::thread::{Thread, Threads};
+use crate::lockstat::futex::Class;
+
+/// Bytes of the list that are read: some ten thousand locks.
+const MOST: u64 = 4 << 20;
+
+/// Numbers of the system calls, and of fcntl's commands that wait.
+const FLOCK: i16 = libc::SYS_flock as i16;
+const FCNTL: i16 = libc::SYS_fcntl as i16;
+const POSIX_WAIT: u64 = libc::F_SETLKW as u64;
+const OFD_WAIT: u64 = libc::F_OFD_SETLKW as u64;
+
+/// A process that waits for a lock, by the kernel's list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Blocked {
+    class: Class,
+    /// `None`: a lock of an open file description names nobody.
+    tgid: Option<u32>,
+    /// Sort of the lock that is in its way, and whoever took it.
+    by: (Class, Option<u32>),
+    /// Device and inode, as the kernel writes them.
+    file: String,
+}
+
+/// Processes that wait for locks of files.
+#[derive(Debug, Default)]
+pub(super) struct FileLocks(Vec<Blocked>);
+
+impl FileLocks {
+    /// Reads the list, if any of the threads waits for such a lock.
+    pub(super) fn read(threads: &Threads) -> Self {
+        let waits = |thread: &Thread| thread.is_asleep() && class_of(thread).is_some();
+        let mut text = String::new();
+        if threads.all.iter().any(waits)
+            && let Ok(file) = File::open("/proc/locks")
+        {
+            // What was read before a failure is right.
+            drop(file.take(MOST).read_to_string(&mut text));
+        }
+        Self(parse(&text))
+    }
+
+    /// The wait of the thread with this index; `None`: it waits for no lock of a file, or no more.
+    pub(super) fn wait(&self, threads: &Threads, index: usize) -> Option<Wait> {
+        let thread = &threads.all[index];
+        let class = class_of(thread)?;
+        let (tgid, descriptor) = (thread.task.tgid, thread.arguments[0] as u32);
+        let inode = inode(tgid, descriptor);
+        let blocked = self.find(class, tgid, inode.as_deref())?;
+        Some(Wait {
+            waiter: index,
+            kind: Waited::Program(class),
+            lock: blocked.map_or(Identity::Hidden(index), |blocked| {
+                Identity::File(class, blocked.file.clone())
+            }),
+            name: name(tgid, descriptor),
+            holder: blocked.map_or(Holder::Unrecorded, |blocked| holder(threads, blocked.by)),
+            timed: false,
+            private: false,
+        })
+    }
+
+    /// `None`: it is not in the list any more. `Some(None)`: nobody can tell which of several it is.
+    fn find(&self, class: Class, tgid: u32, inode: Option<&str>) -> Option<Option<&Blocked>> {
+        let is_it = |one: &&Blocked| {
+            let is_its = one.tgid.is_none_or(|other| other == tgid);
+            let is_there = inode.is_none_or(|inode| one.file.rsplit(':').next() == Some(inode));
+            one.class == class && is_its && is_there
+        };
+        let mut found = self.0.iter().filter(is_it);
+        let first = found.next()?;
+        let is_same = |other: &Blocked| (&other.file, other.by) == (&first.file, first.by);
+        Some(found.all(is_same).then_some(first))
+    }
+}
+
+/// The sort of lock that a thread's call waits for.
+fn class_of(thread: &Thread) -> Option<Class> {
+    let command = thread.arguments[1] & u64::from(u32::MAX);
+    match (thread.wait.syscall, command) {
+        _ if thread.compat => None,
+        (FLOCK, _) => Some(Class::Flock),
+        (FCNTL, POSIX_WAIT) => Some(Class::Posix),
+        (FCNTL, OFD_WAIT) => Some(Class::Ofd),
+        _ => None,
+    }
+}
+
+/// Whoever took the lock. A POSIX lock is its process's alone; a file that was locked as a whole may have been handed on to a child,
+/// and of several threads any may have it.
+fn holder(threads: &Threads, (class, tgid): (Class, Option<u32>)) -> Holder {
+    let Some(tgid) = tgid else {
+        return Holder::Unrecorded;
+    };
+    let members = threads.all.iter().filter(|one| one.task.tgid == tgid);
+    let is_alone = members.take(2).count() == 1;
+    match threads.of_tid(tgid) {
+        None => Holder::Unrecorded,
+        Some(leader) if !is_alone => Holder::Process(leader),
+        Some(leader) if threads.all[leader].is_dead() => Holder::Unrecorded,
+        Some(leader) if class == Class::Posix => Holder::Thread(leader),
+        Some(leader) => Holder::Perhaps(leader),
+    }
+}
+
+/// The inode behind a process's descriptor, as the kernel writes it since Linux 5.14; asking for it does not touch the file system.
+fn inode(tgid: u32, descriptor: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{tgid}/fdinfo/{descriptor}")).ok()?;
+    let mut values = text.lines().filter_map(|line| line.strip_prefix("ino:"));
+    values.next().map(|value| value.trim().to_owned())
+}
+
+/// Its path, which the kernel knows by itself.
+fn name(tgid: u32, descriptor: u32) -> String {
+    let path = fs::read_link(format!("/proc/{tgid}/fd/{descriptor}"));
+    path.map_or_else(
+        |_| String::new(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
+
+/// The list's lines: `1: POSIX  ADVISORY  WRITE 12 fe:00:34 0 EOF`, with `->` in front of the sort where somebody waits for the lock
+/// above.
+fn parse(text: &str) -> Vec<Blocked> {
+    let mut by = None;
+    let mut blocked = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace().skip(1).peekable();
+        let waits = words.next_if_eq(&"->").is_some();
+        let Some(entry) = entry(words) else {
+            // What waits below is of another sort, too.
+            by = by.filter(|_| waits);
+            continue;
+        };
+        let (class, tgid, file) = entry;
+        match (waits, by) {
+            (false, _) => by = Some((class, tgid)),
+            (true, Some(by)) => blocked.push(Blocked {
+                class,
+                tgid,
+                by,
+                file: file.to_owned(),
+            }),
+            (true, None) => {}
+        }
+    }
+    blocked
+}
+
+fn entry<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<(Class, Option<u32>, &'a str)> {
+    let class = match words.next()? {
+        "FLOCK" => Class::Flock,
+        "POSIX" => Class::Posix,
+        "OFDLCK" => Class::Ofd,
+        _ => return None,
+    };
+    let tgid = words.nth(2)?.parse().ok().filter(|tgid| *tgid > 0);
+    Some((class, tgid, words.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "\
+1: FLOCK  ADVISORY  WRITE 10 fe:00:77 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 11 fe:00:77 0 EOF
+1:  -> FLOCK  ADVISORY  READ 12 fe:00:77 0 EOF
+2: LEASE  ACTIVE    READ 13 fe:00:78 0 EOF
+2: -> LEASE  BREAKER   READ 14 fe:00:78 0 EOF
+3: POSIX  ADVISORY  WRITE 13 fe:00:79 0 EOF
+3: -> POSIX  ADVISORY  WRITE 11 fe:00:79 5 9
+4: OFDLCK ADVISORY  WRITE -1 fe:00:80 0 EOF
+4: -> OFDLCK ADVISORY  WRITE -1 fe:00:80 0 EOF
+5: FLOCK  ADVISORY  WRITE 15 fe:00:81 0 EOF
+5: -> FLOCK  ADVISORY  WRITE 12 fe:00:81 0 EOF
+";
+
+    /// Whoever waits behind a waiter waits for the same holder.
+    #[test]
+    fn waiters_are_found_with_the_lock_in_their_way() {
+        let locks = FileLocks(parse(LIST));
+        let find = |class, tgid, inode| {
+            let found = locks.find(class, tgid, inode);
+            found.map(|found| found.map(|one| (one.by.1, &*one.file)))
+        };
+        let first = Some(Some((Some(10), "fe:00:77")));
+        assert_eq!(find(Class::Flock, 11, None), first);
+        assert_eq!(find(Class::Flock, 11, Some("77")), first);
+        assert_eq!(find(Class::Flock, 11, Some("7")), None);
+        let posix = Some(Some((Some(13), "fe:00:79")));
+        assert_eq!(find(Class::Posix, 11, Some("79")), posix);
+        assert_eq!(find(Class::Posix, 14, None), None, "a lease");
+        let unnamed = Some(Some((None, "fe:00:80")));
+        assert_eq!(find(Class::Ofd, 99, Some("80")), unnamed);
+        // Two threads of a process, of which nobody knows which waits for which.
+        assert_eq!(find(Class::Flock, 12, None), Some(None));
+        let second = Some(Some((Some(15), "fe:00:81")));
+        assert_eq!(find(Class::Flock, 12, Some("81")), second);
+    }
+
+    #[test]
+    fn a_list_that_is_no_such_thing_says_nothing() {
+        for text in [
+            "",
+            "1:",
+            "1: FLOCK",
+            "1: -> FLOCK ADVISORY WRITE 1 a:b:c",
+            "\0\n:::\n",
+        ] {
+            assert_eq!(parse(text), []);
+        }
+    }
+}
