@@ -141,6 +141,7 @@ static __always_inline void backend_woken(void *ctx, struct backend *backend)
 	backend->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	backend->wait.released_ns = now;
 	note_holder(&backend->wait.holder, current_task(), HOLDER_WAKER, false);
+	note_meanwhile(&backend->wait, now);
 	if ((config.releasers.no_user && config.releasers.no_kernel) || leaves_out_stack())
 		return;
 	scratch = claim_scratch(&slot);

@@ -47,6 +47,19 @@ static __always_inline bool is_release(struct futex_wait *futex, struct futex_ca
 	return was_requeued(futex, by) || futex->call.flags & by->flags & FUTEX_IS_SHARED;
 }
 
+/* The task that is current ends the wait: what it has done since that began. */
+static __always_inline void note_meanwhile(struct lock_wait *wait, __u64 now)
+{
+	__u64 from = smaller_of(larger_of(wait->begin_ns, window_start_ns), now);
+	struct member *by = member_of(current_task());
+
+	__builtin_memset(wait->meanwhile, 0, sizeof(wait->meanwhile));
+	if (by)
+		add_meanwhile(&by->pauses, wait->meanwhile, from, now);
+	else
+		wait->meanwhile[MEANWHILE_UNKNOWN] = now - from;
+}
+
 /* Runs in the waker's context. */
 static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, const volatile struct stack_config *stacks)
 {
@@ -72,8 +85,10 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	futex->wait.waker = leaves_out_stack() ? 0 : waker_record(ctx, slot, scratch, stacks);
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	futex->wait.released_ns = now;
-	if (!is_sure(futex, futex->wait.waker_pid))
+	if (!is_sure(futex, futex->wait.waker_pid)) {
 		note_holder(&futex->wait.holder, current_task(), HOLDER_WAKER, false);
+		note_meanwhile(&futex->wait, now);
+	}
 	release_scratch(scratch);
 }
 

@@ -132,6 +132,9 @@ static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 t
 		return;
 	}
 	__sync_fetch_and_add(&value->caused_ns, total_ns);
+	if (wait->holder.kind == HOLDER_WAKER)
+		for (__u32 i = 0; i < MEANWHILES; i++)
+			__sync_fetch_and_add(&value->meanwhile[i], wait->meanwhile[i]);
 	if (wait->is_counted)
 		return;
 	__sync_fetch_and_add(&value->waits, 1);
@@ -210,6 +213,7 @@ static __noinline void count_open_wait(struct lock_wait *wait, struct task_struc
 	wait->is_counted = 1;
 	wait->reported_ns = edge_ns;
 	wait->spin_ns = wait->block_ns = wait->run_queue_ns = 0;
+	__builtin_memset(wait->meanwhile, 0, sizeof(wait->meanwhile));
 }
 
 /* An interval may have ended, and the iterator not have come by yet: what follows is of the next one. */

@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include "histogram.bpf.h"
 #include "maps.bpf.h"
+#include "meanwhile.bpf.h"
 #include "stack_limit.bpf.h"
 #include "targets.bpf.h"
 #include "window.bpf.h"
@@ -108,6 +109,8 @@ struct lock_wait {
 	/* Frames of user_stack, from the leaf on, that lie inside of where the thread waits for work. */
 	__u32 inside;
 	struct lock_holder holder;
+	/* What a holder that ended the wait had done since it began, ns. */
+	__u64 meanwhile[MEANWHILE_ROOM];
 	/* enum wait_mode */
 	__u8 mode;
 	__u8 is_spinning;
@@ -186,6 +189,8 @@ struct holder_value {
 	__u64 caused_ns;
 	/* What it was doing then. */
 	__u64 states[HOLDER_STATES];
+	/* Who ended the waits: what it did while they lasted, ns. */
+	__u64 meanwhile[MEANWHILES];
 	__u8 comm[16];
 };
 

@@ -48,6 +48,7 @@ struct member {
 	struct futex_wait futex;
 	struct backend backend;
 	struct lock_history past;
+	struct pauses pauses;
 };
 
 #include "members.bpf.h"
@@ -96,6 +97,21 @@ static __always_inline void member_left(struct member *member, struct task_struc
 {
 }
 
+/* A target leaves its CPU, and its waits have begun. */
+static __always_inline void pause_of_member(struct member *member, struct task_struct *task, bool runnable, __u32 event)
+{
+	bool for_others = member->futex.phase != FUTEX_IDLE || member->kernel.depth || (event && !is_idle_event(event));
+	enum meanwhile what = MEANWHILE_ASLEEP;
+
+	if (runnable)
+		what = MEANWHILE_RUN_QUEUE;
+	else if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		what = MEANWHILE_DISK;
+	else if (for_others)
+		what = MEANWHILE_OTHERS;
+	pause_begins(&member->pauses, what, bpf_ktime_get_ns());
+}
+
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
 	struct member *member;
@@ -114,12 +130,14 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 			futex_switched_out(&member->futex, prev, preempt, state, event);
 			backend_leaves(&member->backend, prev, event,
 				       member->futex.phase != FUTEX_IDLE || member->kernel.depth);
+			pause_of_member(member, prev, runnable, event);
 		}
 	}
 	member = member_of(next);
 	if (member) {
 		kernel_waiter_runs(&member->kernel);
 		if (config.futexes) {
+			pause_ends(&member->pauses, bpf_ktime_get_ns());
 			futex_switched_in(&member->futex, next);
 			backend_runs(&member->backend, next);
 		}
@@ -137,6 +155,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		return 0;
 	kernel_waiter_woken(ctx, &member->kernel);
 	if (config.futexes) {
+		pause_is_woken(&member->pauses);
 		futex_woken(ctx, &member->futex, &config.releasers);
 		backend_woken(ctx, &member->backend);
 	}

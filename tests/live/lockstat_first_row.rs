@@ -18,6 +18,7 @@ fn program(source: &str, flags: &str) -> Program {
 
 const TEAM: &str = include_str!("../workloads/locks/team.c");
 const CRITICAL: &str = include_str!("../workloads/locks/critical.c");
+const MEANWHILE: &str = include_str!("../workloads/locks/meanwhile.c");
 const POOL: &str = include_str!("../workloads/locks/pool.c");
 
 /// The library has no names for its barrier, and the last one to come is the one that the others wait for.
@@ -107,6 +108,30 @@ fn a_critical_section_is_a_lock() {
     let waited = number(first, "total_ns");
     let is_all = waited * 10 > asleep * 9 && waited < asleep * 3;
     assert!(is_all, "{asleep}: {first:#}");
+}
+
+/// Nobody owns a semaphore: what counts is what the one who posts it did before.
+#[test]
+fn who_made_a_thread_wait_did_what_it_says_it_did() {
+    let _machine = Machine::alone();
+    let program = program(MEANWHILE, "");
+    let (report, results) = traced("lockstat", "-U --class all", program.start(""));
+    let truth = &results[0];
+    let waiter = |lock: &Value| number(&list(lock, "waiters")[0], "tid");
+    let mut locks = list(&report, "locks").iter();
+    // Of both semaphores that it waits for it waits longer for this one.
+    let waited = locks.find(|lock| waiter(lock) == number(truth, "waiter"));
+    let waited = waited.unwrap_or_else(|| panic!("{report:#}"));
+    assert_eq!(waited["class"], "sem", "{waited:#}");
+    let by = &only(waited, "holders")["meanwhile_ns"];
+    let [on_cpu, asleep, unknown] = ["on_cpu", "asleep", "unknown"].map(|what| number(by, what));
+    // It does not remember all where others take its CPU away often; its sleep comes last.
+    let least = number(truth, "least_cpu_ns").saturating_sub(unknown);
+    let cpu = least..=number(truth, "most_cpu_ns");
+    assert_within("on a CPU", on_cpu, cpu, waited);
+    let slept = number(truth, "asleep_ns")..=number(truth, "most_ns");
+    assert_within("asleep", asleep, slept, waited);
+    assert_eq!((&by["disk"], &by["others"]), (&0.into(), &0.into()));
 }
 
 /// Both wait for a condition variable: servers further in than where they poll, workers where they have nothing to do.

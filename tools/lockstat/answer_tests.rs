@@ -6,7 +6,7 @@ use crate::lockstat::args::Args;
 use crate::lockstat::headline::worst;
 use crate::lockstat::next::next;
 use crate::lockstat::row::tests::{row, waiter};
-use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side};
+use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side};
 use crate::narrow::{COMMS, LONG_NS, assert_narrow};
 
 fn task(tgid: u32, tid: u32) -> Task {
@@ -206,6 +206,7 @@ fn a_holder_is_looked_at_by_what_it_did() {
             on_cpu,
             runnable,
             blocked,
+            meanwhile: Meanwhile::default(),
             stack: 0,
         }];
         next_of("lockstat", &[held])

@@ -25,7 +25,9 @@ use crate::lockstat::merge;
 use crate::lockstat::names::Names;
 use crate::lockstat::postgres;
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{For, Holder, HolderKind, Identity, LockName, LockRow, Waiter};
+use crate::lockstat::row::{
+    For, Holder, HolderKind, Identity, LockName, LockRow, Meanwhile, Waiter,
+};
 use crate::lockstat::user;
 
 /// An interval that is over.
@@ -224,6 +226,7 @@ fn holder(key: &holder_key, value: &holder_value) -> Holder {
         on_cpu,
         runnable,
         blocked,
+        meanwhile: Meanwhile(value.meanwhile),
         stack: key.stack,
     }
 }

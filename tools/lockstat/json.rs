@@ -8,7 +8,7 @@ use stacks::StackTable;
 use crate::lockstat::chains::{Chain, Link};
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{Arrival, Holder, LockRow, Waiter};
+use crate::lockstat::row::{Arrival, Holder, LockRow, Meanwhile, Waiter};
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
 pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {
@@ -111,6 +111,16 @@ fn waiter(waiter: &Waiter) -> Value {
     })
 }
 
+/// What it did, by word; null where nobody knows.
+fn meanwhile(meanwhile: &Meanwhile) -> Value {
+    let parts = Meanwhile::WORDS.iter().zip(meanwhile.0);
+    let parts = parts.map(|((word, _), ns)| ((*word).into(), ns.into()));
+    match meanwhile.0.iter().any(|ns| *ns > 0) {
+        true => Value::Object(parts.collect()),
+        false => Value::Null,
+    }
+}
+
 fn holder(holder: &Holder, stacks: &mut StackTable) -> Value {
     let frames = stacks.kernel_names(holder.stack);
     let names: Vec<&str> = frames.iter().map(|frame: &Frame| &*frame.name).collect();
@@ -124,6 +134,7 @@ fn holder(holder: &Holder, stacks: &mut StackTable) -> Value {
         "on_cpu": holder.on_cpu,
         "runnable": holder.runnable,
         "blocked": holder.blocked,
+        "meanwhile_ns": meanwhile(&holder.meanwhile),
         "kernel": names,
     })
 }

@@ -248,8 +248,32 @@ pub(crate) struct Holder {
     pub(crate) on_cpu: u64,
     pub(crate) runnable: u64,
     pub(crate) blocked: u64,
+    /// Of one who ended the waits: what it did while they lasted, ns.
+    pub(crate) meanwhile: Meanwhile,
     /// Interned kernel stack; 0: not walked, or on a CPU.
     pub(crate) stack: u64,
+}
+
+/// Time by what a thread did, ns: `enum meanwhile` of the BPF side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meanwhile(pub(crate) [u64; 6]);
+
+impl Meanwhile {
+    /// Stable lower-case words, and those for people; the last one: it was longer ago than the thread remembers.
+    pub(crate) const WORDS: [(&'static str, &'static str); 6] = [
+        ("on_cpu", "on a CPU"),
+        ("runqueue", "waiting for a CPU"),
+        ("disk", "waiting for disk"),
+        ("others", "waiting for others"),
+        ("asleep", "asleep"),
+        ("unknown", "not seen"),
+    ];
+
+    fn add(&mut self, more: &Self) {
+        for (sum, ns) in self.0.iter_mut().zip(more.0) {
+            *sum += ns;
+        }
+    }
 }
 
 impl Holder {
@@ -260,6 +284,7 @@ impl Holder {
         self.on_cpu += more.on_cpu;
         self.runnable += more.runnable;
         self.blocked += more.blocked;
+        self.meanwhile.add(&more.meanwhile);
     }
 }
 

@@ -17,7 +17,7 @@ use profile::units;
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{Arrival, For, Holder, HolderKind, LockRow, Side};
+use crate::lockstat::row::{Arrival, For, Holder, HolderKind, LockRow, Meanwhile, Side};
 
 /// Of the lines about a lock.
 const INDENT: usize = 8;
@@ -158,10 +158,11 @@ pub(crate) fn label(row: &LockRow) -> String {
 fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     let waiting = [callers(row)].into_iter().chain(how(row));
     let about: Vec<String> = waiting.chain(holder_is_missing(row)).collect();
-    let by_whom = match row.last.is_empty() {
-        true => held_by(&row.holders),
-        false => came_last(&row.last),
-    };
+    let mut by_whom = held_by(&row.holders);
+    if !row.last.is_empty() {
+        by_whom = came_last(&row.last);
+        by_whom.push(doing(&by_thread(row.holders.iter())));
+    }
     for mut parts in [about, by_whom] {
         parts.retain(|part| !part.is_empty());
         for line in sentence(&parts, ";", WIDTH - INDENT) {
@@ -265,13 +266,20 @@ fn held_by(holders: &[Holder]) -> Vec<String> {
     if all.len() > NAMED {
         named.push(format!("{} more", all.len() - NAMED));
     }
-    let doing = state(&all);
-    let doing = match all.len() {
-        _ if doing.is_empty() => doing,
-        1 => format!("which was {doing}"),
-        _ => format!("which were {doing}"),
+    vec![format!("{verb} {}", named.join(", ")), doing(&all)]
+}
+
+/// What they did, of a thread or several.
+fn doing(holders: &[Holder]) -> String {
+    let (was, were, doing) = match state(holders) {
+        known if !known.is_empty() => ("which was", "which were", known),
+        _ => ("meanwhile", "meanwhile", did(holders)),
     };
-    vec![format!("{verb} {}", named.join(", ")), doing]
+    match holders.len() {
+        _ if doing.is_empty() => doing,
+        1 => format!("{was} {doing}"),
+        _ => format!("{were} {doing}"),
+    }
 }
 
 /// Threads that came last to a barrier, and how often.
@@ -311,7 +319,7 @@ fn who(holder: &Holder) -> String {
     format!("{reader}{} {}", comm(&holder.task.comm), holder.task.tid)
 }
 
-/// Activities of holders when others began to wait, in shares of these waits.
+/// Activities of holders when others began to wait, in shares of these waits; of releasers while others waited, in shares of the time.
 fn state(holders: &[Holder]) -> String {
     let sum = |of: fn(&Holder) -> u64| holders.iter().map(of).sum::<u64>();
     let states = [
@@ -319,12 +327,33 @@ fn state(holders: &[Holder]) -> String {
         (sum(|holder| holder.runnable), "waiting for a CPU"),
         (sum(|holder| holder.blocked), "asleep"),
     ];
-    let all: u64 = states.iter().map(|(n, _)| n).sum();
-    let known = states.into_iter().filter(|(n, _)| *n > 0);
+    shares(&states)
+}
+
+/// What the threads that ended the waits did while these lasted.
+fn did(holders: &[Holder]) -> String {
+    let sum = |at: usize| holders.iter().map(|holder| holder.meanwhile.0[at]).sum();
+    let words = Meanwhile::WORDS.iter().enumerate();
+    let parts: Vec<(u64, &str)> = words.map(|(at, (_, word))| (sum(at), *word)).collect();
+    let all: u64 = parts.iter().map(|(ns, _)| ns).sum();
+    let unknown = parts.last().map_or(0, |(ns, _)| *ns);
+    // Nothing is said by half.
+    if unknown * 2 > all {
+        return String::new();
+    }
+    let is_large = |(ns, _): &(u64, &str)| *ns as f64 >= SMALL * all as f64;
+    let mut parts: Vec<(u64, &str)> = parts.into_iter().filter(is_large).collect();
+    parts.rank_by_key(|(ns, _)| Reverse(*ns));
+    shares(&parts)
+}
+
+fn shares(parts: &[(u64, &str)]) -> String {
+    let all: u64 = parts.iter().map(|(n, _)| n).sum();
+    let known = parts.iter().filter(|(n, _)| *n > 0);
     let parts: Vec<String> = known
         .map(|(n, what)| match n {
-            _ if n == all => what.into(),
-            _ => format!("{what} {}", percent(n, all)),
+            _ if *n == all => (*what).into(),
+            _ => format!("{what} {}", percent(*n, all)),
         })
         .collect();
     parts.join(", ")

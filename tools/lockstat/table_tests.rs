@@ -3,7 +3,7 @@ use profile::style::Style;
 
 use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::tests::{arrivals, row};
-use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side, Waiter};
+use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side, Waiter};
 use crate::lockstat::table::{Look, write, write_left_out};
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 
@@ -32,6 +32,7 @@ fn holder(comm: &str, tid: u32, kind: HolderKind, caused_ns: u64) -> Holder {
         on_cpu: 0,
         runnable: 1,
         blocked: 0,
+        meanwhile: Meanwhile::default(),
         stack: 0,
     }
 }
@@ -56,10 +57,32 @@ fn text(rows: &[LockRow], top: usize) -> String {
 }
 
 #[test]
+fn who_ended_the_waits_did_something_meanwhile() {
+    let said = |meanwhile: [[u64; 6]; 2]| {
+        let mut queue = row(90_000_000);
+        queue.holders = [7, 8]
+            .map(|tid| holder("disk", tid, HolderKind::Waker, 45_000_000))
+            .to_vec();
+        for (holder, ns) in queue.holders.iter_mut().zip(meanwhile) {
+            (holder.runnable, holder.meanwhile) = (0, Meanwhile(ns));
+        }
+        text(&[queue], 1)
+    };
+    // Half a per cent is not worth a word.
+    let said_of_it = said([[100, 5, 600, 0, 0, 0], [100, 0, 195, 0, 0, 0]]);
+    let line = ";\n          meanwhile waiting for disk 80%, on a CPU 20%\n";
+    assert!(said_of_it.ends_with(line), "{said_of_it}");
+    let unknown = said([[100, 0, 0, 0, 0, 300], [0; 6]]);
+    assert!(!unknown.contains("meanwhile"), "{unknown}");
+    assert!(!said([[0; 6]; 2]).contains("meanwhile"));
+}
+
+#[test]
 fn a_barrier_has_those_who_came_last() {
     let mut barrier = row(90_000_000);
     barrier.class = "barrier";
     barrier.holders = vec![holder("team", 8, HolderKind::Waker, 90_000_000)];
+    barrier.holders[0].runnable = 0;
     barrier.last = arrivals(&[39, 2]);
     let said = text(&[barrier], 1);
     assert!(

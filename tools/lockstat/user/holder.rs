@@ -7,7 +7,7 @@ use profile::rank::Rank;
 use stacks::StackTable;
 
 use crate::lockstat::futex::Class;
-use crate::lockstat::row::{Holder, HolderKind, LockRow};
+use crate::lockstat::row::{Holder, HolderKind, LockRow, Meanwhile};
 
 /// Drops owners that were read from memory which is no lock with an owner, and takes the releasers instead.
 pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {
@@ -54,6 +54,7 @@ fn releasers(row: &LockRow, stacks: &mut StackTable) -> Vec<Holder> {
             on_cpu: 0,
             runnable: 0,
             blocked: 0,
+            meanwhile: Meanwhile::default(),
             stack: 0,
         });
         holder.waits += waiter.count;

@@ -2,7 +2,7 @@ use profile::model::Task;
 
 use super::*;
 use crate::lockstat::row::tests::{row, waiter};
-use crate::lockstat::row::{Holder, HolderKind};
+use crate::lockstat::row::{Holder, HolderKind, Meanwhile};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 1_000 * MS;
@@ -143,6 +143,7 @@ fn those_who_release_each_other_may_share_something() {
         on_cpu: 0,
         runnable: 0,
         blocked: 0,
+        meanwhile: Meanwhile::default(),
         stack: 0,
     };
     pool.2.holders = vec![holder(2, 500 * MS), holder(9, 500 * MS)];
