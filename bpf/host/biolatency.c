@@ -22,7 +22,7 @@ static bool host_slow_is_full, host_slow_is_sent;
 #include "../biolatency/biolatency.bpf.c"
 
 /* Age of the kernel: 510 is 5.10. */
-static __u32 host_age;
+__u32 host_age;
 
 static bool host_has(const char *what)
 {
@@ -59,16 +59,6 @@ bool host_take_slow(struct slow_io *to)
 void host_fill_ring(bool is_full)
 {
 	host_slow_is_full = is_full;
-}
-
-void host_ask(const struct biolatency_config *asked, const struct request_flags *flags, __u32 mode, __u32 own_tgid, __u32 age)
-{
-	struct target_config whom = { .mode = mode, .own_tgid = own_tgid, .own_since_ns = ~0ULL };
-
-	host_age = age;
-	host_poke(&config, asked, sizeof(config));
-	host_poke(&request_flags, flags, sizeof(request_flags));
-	host_poke(&targets, &whom, sizeof(targets));
 }
 
 void host_want(__u32 dev)
@@ -235,99 +225,4 @@ void host_happens(enum host_event event, void *subject, __s64 error, __u64 bytes
 	bool is_twin = programs[event][0] != programs[event][1];
 
 	programs[event][with_queue](with_queue && is_twin ? context : context + 1);
-}
-
-/* Knowledge of a disk: whether there is any, whether its requests need stamps, the end of its busy time, its name's letter. */
-bool host_known_disk(const struct host_disk *of, __u32 dev, __u64 told[4])
-{
-	struct disk_key key = { .disk = (__u64)&of->disk, .dev = dev };
-	const struct disk *disk = bpf_map_lookup_elem(&disks, &key);
-
-	if (!disk)
-		return false;
-	told[0] = disk->is_known;
-	told[1] = disk->needs_stamp;
-	told[2] = disk->busy_until_ns;
-	told[3] = disk->name[0];
-	return true;
-}
-
-/* Requests, bytes and ns by class; then ns busy, partial completions, requeues. */
-bool host_disk_sum(const struct host_disk *of, __u32 dev, __u32 half, __u64 told[3 * CLASSES + 3])
-{
-	struct disk_epoch key = { .disk = (__u64)&of->disk, .dev = dev, .epoch = half };
-	bool is_there = false;
-
-	__builtin_memset(told, 0, (3 * CLASSES + 3) * sizeof(*told));
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		const __u64 *sum;
-
-		host_set(0, cpu, NULL);
-		sum = bpf_map_lookup_elem(&disk_sums, &key);
-		is_there = sum;
-		for (__u32 at = 0; sum && at < 3 * CLASSES + 3; at++)
-			told[at] += sum[at];
-	}
-	return is_there;
-}
-
-struct host_rows {
-	void (*row)(void *to, const struct group_key *key, const struct sum *sum, __u32 table);
-	void *to;
-};
-
-static bool host_looks_at_group(const void *key, const void *value, void *to)
-{
-	const struct host_rows *looking = to;
-	struct sum all = {};
-
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		const struct sum *sum;
-
-		host_set(0, cpu, NULL);
-		sum = bpf_map_lookup_elem(&groups, key);
-		all.count += sum->count;
-		all.total_ns += sum->total_ns;
-		if (sum->max_ns > all.max_ns)
-			all.max_ns = sum->max_ns;
-		/* Only the CPU that made the group has its name. */
-		if (sum->comm[0])
-			__builtin_memcpy(all.comm, sum->comm, sizeof(all.comm));
-	}
-	looking->row(looking->to, key, &all, 0);
-	return false;
-}
-
-static bool host_looks_at_bucket(const void *key, const void *value, void *to)
-{
-	const struct host_rows *looking = to;
-	struct sum sum = { .count = *(const __u64 *)value };
-
-	looking->row(looking->to, key, &sum, 1);
-	return false;
-}
-
-/* An error's number and class stand where a group has its process and phase. */
-static bool host_looks_at_error(const void *of, const void *value, void *to)
-{
-	const struct host_rows *looking = to;
-	const struct error_key *error = of;
-	struct sum sum = { .count = *(const __u64 *)value };
-	struct group_key key = { .epoch = error->epoch };
-
-	key.id.disk = error->disk;
-	key.id.dev = error->dev;
-	key.id.tgid = error->status;
-	key.id.phase = error->class;
-	looking->row(looking->to, &key, &sum, 2);
-	return false;
-}
-
-void host_look(void (*row)(void *to, const struct group_key *key, const struct sum *sum, __u32 table), void *to)
-{
-	struct host_rows looking = { row, to };
-
-	host_visit(&groups, host_looks_at_group, &looking);
-	host_visit(&buckets, host_looks_at_bucket, &looking);
-	host_visit(&errors, host_looks_at_error, &looking);
 }

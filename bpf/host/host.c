@@ -200,7 +200,7 @@ void host_visit(const void *of, bool (*takes)(const void *key, const void *value
 			struct host_entry **place = &host_maps[i]->buckets[b], *entry;
 
 			while ((entry = *place)) {
-				if (!takes(entry->bytes, host_value(host_maps[i], entry, host_at), to)) {
+				if (!takes(entry->bytes, host_value(host_maps[i], entry, 0), to)) {
 					place = &entry->next;
 					continue;
 				}

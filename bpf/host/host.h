@@ -17,7 +17,7 @@ void host_free_task(void *task);
 const void *host_written(void);
 /* Tables take no new keys from now on. */
 void host_fill(void);
-/* Calls `takes` for each entry of a map, and removes those for which it returns true. */
+/* Calls `takes` for each entry of a map, with the values of all CPUs, and removes those for which it returns true. */
 void host_visit(const void *map, bool (*takes)(const void *key, const void *value, void *to), void *to);
 /* A value in a map, of the present CPU; NULL: there is none. */
 const void *host_entry(const void *map, const void *key);

@@ -207,31 +207,6 @@ void host_ask_whom_and_what(void)
 	host_poke(&waits, &what, sizeof(what));
 }
 
-struct host_waits {
-	/* Thread, who woke it, 1 for a thread of the kernel, the file's type; times, and ns of them. */
-	void (*row)(void *to, const __u64 numbers[6]);
-	void *to;
-};
-
-static bool host_takes_row(const void *of, const void *value, void *to)
-{
-	const struct host_waits *taking = to;
-	const struct offcputime_key *key = of;
-	const struct offcputime_value *sum = value;
-
-	taking->row(taking->to, (__u64[]){ key->tid, key->waker, key->call.syscall == NO_SYSCALL, key->call.file_type,
-					    sum->count, sum->blocked_ns + sum->runqueue_ns });
-	return true;
-}
-
-/* Takes all rows. */
-void host_take_rows(void (*row)(void *to, const __u64 numbers[6]), void *to)
-{
-	struct host_waits taking = { row, to };
-
-	host_visit(&offcpu_time, host_takes_row, &taking);
-}
-
 bool host_goes_without_stack(__u32 cpu, __u64 length_ns)
 {
 	host_set(0, cpu, NULL);

@@ -227,31 +227,6 @@ void host_take_waker(__u64 told[9])
 	told[8] = host_waker.end;
 }
 
-struct host_rows {
-	/* Thread, stacks, waker, system call; times, and ns of them. */
-	void (*row)(void *to, const __u64 numbers[7]);
-	void *to;
-};
-
-static bool host_takes_row(const void *of, const void *value, void *to)
-{
-	const struct host_rows *taking = to;
-	const struct offcputime_key *key = of;
-	const struct offcputime_value *sum = value;
-
-	taking->row(taking->to, (__u64[]){ key->tid, key->kernel_stack, key->user_stack, key->waker, key->call.syscall,
-					    sum->count, sum->blocked_ns + sum->runqueue_ns });
-	return true;
-}
-
-/* Takes all rows. */
-void host_take_rows(void (*row)(void *to, const __u64 numbers[7]), void *to)
-{
-	struct host_rows taking = { row, to };
-
-	host_visit(&offcpu_time, host_takes_row, &taking);
-}
-
 /* Kernel addresses that are told of a living target after the window's end, and the first one. */
 __u32 host_open_depth(struct task_struct *task, __u64 *first)
 {

@@ -38,8 +38,8 @@
 #define bpf_spin_unlock(lock) (*(__u32 *)(lock) -= 1)
 
 /* Locks that were held already, and scratches in use. */
-static __u32 host_deadlocks;
-static __s32 host_claimed;
+__u32 host_deadlocks;
+__s32 host_claimed;
 static bool host_is_busy;
 
 static void host_lock(void *lock)
@@ -166,16 +166,6 @@ void host_is(struct task_struct *task, const struct host_facts *facts)
 	task->bio_list = facts->stacked ? (void *)task : NULL;
 }
 
-void host_ask(const struct pressure_config *asked, __u32 own_tgid, bool hash_locks)
-{
-	struct target_config whom = { .own_tgid = own_tgid, .own_since_ns = ~0ULL };
-	__u32 in_hash = hash_locks;
-
-	host_poke(&config, asked, sizeof(config));
-	host_poke(&targets, &whom, sizeof(targets));
-	host_poke(&locks_in_hash, &in_hash, sizeof(in_hash));
-}
-
 /* An interrupt comes upon who holds a CPU's lock, and goes. */
 void host_hold(__u32 cpu, bool held)
 {
@@ -261,41 +251,6 @@ bool host_take_stock(struct task_struct *task, struct task_stock *to)
 	return stock;
 }
 
-/* Stock of a task that has ended. */
-bool host_exited(__u64 start_time, __u32 tid, struct task_stock *to)
-{
-	struct exited_key key = { .start_ns = start_time, .tid = tid };
-	const struct task_stock *stock = bpf_map_lookup_elem(&exited, &key);
-
-	if (stock)
-		*to = *stock;
-	return stock;
-}
-
-struct host_rows {
-	void (*row)(void *to, const struct stall_stack *key, __u64 weight);
-	void *to;
-	__u32 half;
-};
-
-static bool host_takes_row(const void *key, const void *value, void *to)
-{
-	const struct host_rows *taking = to;
-
-	if (((const struct stall_stack *)key)->epoch != taking->half)
-		return false;
-	taking->row(taking->to, key, *(const __u64 *)value);
-	return true;
-}
-
-/* Takes all stacks of one half. */
-void host_take_stacks(__u32 half, void (*row)(void *to, const struct stall_stack *key, __u64 weight), void *to)
-{
-	struct host_rows taking = { row, to, half };
-
-	host_visit(&stall_stacks, host_takes_row, &taking);
-}
-
 /* Tasks that wait, those without quota, whether something runs, since when, tasks × ns waited, and without quota. */
 void host_cpu_told(__u32 cpu, __u64 told[6])
 {
@@ -307,29 +262,4 @@ void host_cpu_told(__u32 cpu, __u64 told[6])
 	told[3] = at->since_ns;
 	told[4] = at->waited_ns;
 	told[5] = at->throttled_ns;
-}
-
-/* Events, exits, those that found no room; events missed, ns of their stalls; stacks that found no room, no scratch, no budget; locks
- * not waited for, requests that failed; locks found held, scratches in use.
- */
-void host_told(__u64 told[12])
-{
-	__u32 zero = 0;
-
-	told[0] = 0;
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		host_set(0, cpu, NULL);
-		told[0] += *(__u64 *)bpf_map_lookup_elem(&events, &zero);
-	}
-	told[1] = exits;
-	told[2] = losses.exited_full;
-	told[3] = losses.unseen;
-	told[4] = losses.unseen_ns;
-	told[5] = stall_stacks_full;
-	told[6] = stall_stacks_busy;
-	told[7] = stacks_left_out;
-	told[8] = unlocked;
-	told[9] = block_errors;
-	told[10] = host_deadlocks;
-	told[11] = host_claimed;
 }

@@ -37,7 +37,7 @@ static struct stack_scratch *host_claim(__u32 *slot);
 #define bpf_ringbuf_reserve(map, bytes, flags) host_keep_moment(bytes)
 #define bpf_ringbuf_submit(moment, flags) (host_is_sent = true)
 
-static __s32 host_claimed;
+__s32 host_claimed;
 static bool host_is_busy, host_ring_is_full, host_is_sent;
 
 #include "../profile/profile.bpf.c"
@@ -77,13 +77,6 @@ struct task_struct *host_thread(__u32 tid, __u32 flags, __u64 start_time, struct
 	task->start_time = start_time;
 	__builtin_memcpy(task->comm, comm, sizeof(task->comm));
 	return task;
-}
-
-void host_ask(const struct profile_config *asked, const struct target_config *whom, __u32 moments)
-{
-	host_poke(&config, asked, sizeof(config));
-	host_poke(&targets, whom, sizeof(targets));
-	host_poke(&keeps_moments, &moments, sizeof(moments));
 }
 
 /* 0: not yet, or not known. */
@@ -139,47 +132,4 @@ bool host_take_moment(__u64 told[8])
 	told[7] = host_moment.key.user_stack;
 	host_is_sent = false;
 	return sent;
-}
-
-struct host_rows {
-	void (*row)(void *to, const __u64 numbers[8]);
-	void *to;
-};
-
-static bool host_takes_row(const void *of, const void *value, void *to)
-{
-	const struct host_rows *taking = to;
-	const struct profile_key *key = of;
-	const struct profile_value *sum = value;
-	__u64 numbers[8] = { key->tgid, key->tid, 0, 0, key->kernel_stack, key->user_stack, sum->samples, sum->weight };
-
-	__builtin_memcpy(&numbers[2], key->comm, sizeof(key->comm));
-	taking->row(taking->to, numbers);
-	return true;
-}
-
-/* Takes all rows: process, thread, name (2), stacks, samples, weight. */
-void host_take_rows(void (*row)(void *to, const __u64 numbers[8]), void *to)
-{
-	struct host_rows taking = { row, to };
-
-	host_visit(&counts, host_takes_row, &taking);
-}
-
-/* A CPU's events, idle ones, others', samples; of the machine: rows full, scratch busy, bad weights, ring full, scratches claimed. */
-void host_told(__u32 cpu, __u64 told[9])
-{
-	struct profile_totals *sums;
-
-	host_set(0, cpu, NULL);
-	sums = totals_here();
-	told[0] = sums->events;
-	told[1] = sums->idle;
-	told[2] = sums->others;
-	told[3] = sums->samples;
-	told[4] = losses.rows_full;
-	told[5] = losses.busy;
-	told[6] = losses.bad_weight;
-	told[7] = moments_full;
-	told[8] = host_claimed;
 }

@@ -49,16 +49,6 @@ void host_read_quotas(struct task_struct *task)
 	read_quotas(&context);
 }
 
-/* False: nothing is known of the group. */
-bool host_quota(__u64 id, struct quota *to)
-{
-	struct quota *known = bpf_map_lookup_elem(&quotas, &id);
-
-	if (known)
-		*to = *known;
-	return known;
-}
-
 /* A task alone. */
 void host_throttle(struct task_struct *task, bool is_throttled)
 {

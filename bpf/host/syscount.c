@@ -132,33 +132,12 @@ void host_count_open(struct task_struct *task)
 	count_open_calls(&context);
 }
 
-/* Calls whose first argument is a descriptor; a command's process, which is one from its exec on, or a letter that names begin
- * with; 0: all.
- */
-void host_ask(const struct syscount_config *asked, const __u64 takes_fd[SYSCALLS_MAX / 64], __u32 own_tgid, __u32 command, char letter,
-	      bool in_hash)
+/* A process is meant from its exec on. */
+void host_want(__u32 command)
 {
-	struct target_config whom = {
-		.own_tgid = own_tgid,
-		.own_since_ns = ~0ULL,
-		.by_tgid = command != 0,
-		.follow = command != 0,
-		.by_comm = letter != 0,
-	};
-	struct glob glob = { .star = 1 << 1, .final_mask = 1 << 2 };
-	struct wait_config calls = {};
-	__u32 hashed = in_hash;
 	__u8 executed = 0;
 
-	glob.accept[(__u8)letter] = 1 << 0;
-	__builtin_memcpy(calls.takes_fd, takes_fd, sizeof(calls.takes_fd));
-	host_poke(&config, asked, sizeof(config));
-	host_poke(&targets, &whom, sizeof(targets));
-	host_poke(&comm_glob, &glob, sizeof(comm_glob));
-	host_poke(&waits, &calls, sizeof(waits));
-	host_poke(&members_in_hash, &hashed, sizeof(members_in_hash));
-	if (command)
-		bpf_map_update_elem(&target_tgids, &command, &executed, BPF_ANY);
+	bpf_map_update_elem(&target_tgids, &command, &executed, BPF_ANY);
 }
 
 /* All that user space sets. */
@@ -170,87 +149,4 @@ void host_window(__u64 start_ns, __u64 end_ns, __u64 edge, __u32 half, __u32 ope
 	epoch = half;
 	open_epoch = open_half;
 	is_open_taken = is_taken;
-}
-
-/* A table's number, a group, what stands for its bucket, and up to three values. */
-struct host_row {
-	__u32 table;
-	struct group_id id;
-	__u32 bucket;
-	__u64 values[3];
-};
-
-struct host_rows {
-	void (*row)(void *to, const struct host_row *row);
-	void *to;
-	__u32 half;
-};
-
-static bool host_hand_over(const struct host_rows *taking, __u32 table, const struct group_key *key, const __u64 values[3])
-{
-	struct host_row row = { table, key->id, key->bucket, { values[0], values[1], values[2] } };
-
-	if (key->epoch != taking->half)
-		return false;
-	taking->row(taking->to, &row);
-	return true;
-}
-
-static bool host_takes_group(const void *key, const void *value, void *to)
-{
-	__u64 values[3] = {};
-
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		const struct sum *sum;
-
-		host_set(0, cpu, NULL);
-		sum = bpf_map_lookup_elem(&groups, key);
-		values[0] += sum->count;
-		values[1] += sum->total_ns;
-		values[2] = sum->max_ns > values[2] ? sum->max_ns : values[2];
-	}
-	return host_hand_over(to, 0, key, values);
-}
-
-static bool host_takes_bucket(const void *key, const void *value, void *to)
-{
-	return host_hand_over(to, 1, key, (const __u64[]){ *(const __u64 *)value, 0, 0 });
-}
-
-static bool host_takes_sum(const void *key, const void *value, void *to)
-{
-	return host_hand_over(to, 2, key, (const __u64[]){ *(const __u64 *)value, 0, 0 });
-}
-
-/* Takes all that one half has. */
-void host_take(__u32 half, void (*row)(void *to, const struct host_row *row), void *to)
-{
-	struct host_rows taking = { row, to, half };
-
-	host_visit(&groups, host_takes_group, &taking);
-	host_visit(&buckets, host_takes_bucket, &taking);
-	host_visit(&sums, host_takes_sum, &taking);
-}
-
-/* Calls, those of them under way at the window's start, groups made; groups, buckets and sums without room; times that are negative;
- * targets without room.
- */
-void host_told(__u64 told[8])
-{
-	__u32 zero = 0;
-
-	for (__u32 cpu = 0; cpu < HOST_CPUS; cpu++) {
-		const struct syscount_totals *here;
-
-		host_set(0, cpu, NULL);
-		here = bpf_map_lookup_elem(&totals, &zero);
-		told[0] += here->calls;
-		told[1] += here->under_way_at_start;
-		told[2] += here->groups;
-	}
-	told[3] = groups_full;
-	told[4] = buckets_full;
-	told[5] = losses.sums_full;
-	told[6] = losses.negative;
-	told[7] = members_lost;
 }

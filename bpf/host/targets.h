@@ -6,16 +6,6 @@
 #include "processes.h"
 #include "tasks.h"
 
-void host_want(const struct target_config *wanted, const struct glob *comm, __u32 namespace_level, bool in_hash)
-{
-	__u32 hashed = in_hash;
-
-	host_poke(&targets, wanted, sizeof(*wanted));
-	host_poke(&comm_glob, comm, sizeof(*comm));
-	host_poke(&members_in_hash, &hashed, sizeof(hashed));
-	pid_namespace_level = namespace_level;
-}
-
 /* `executed`: the process is meant from now on, and not from its exec on. */
 void host_want_process(__u32 tgid, bool executed)
 {

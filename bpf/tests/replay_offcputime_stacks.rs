@@ -7,6 +7,7 @@ mod kernel_stacks;
 #[path = "host/taken_rows.rs"]
 mod taken_rows;
 
+use bpf::offcputime::types::offcputime_key;
 use fastrand::Rng;
 use host::machine::{Machine, State, Thread};
 use oracle::Kind;
@@ -76,6 +77,12 @@ impl Asked {
 
 /// Keys are thread, stacks, waker and system call.
 type Rows = taken_rows::Rows<5>;
+
+fn key(told: &offcputime_key) -> [u64; 5] {
+    let syscall = i64::from(told.call.syscall).cast_unsigned();
+    let stacks = (told.kernel_stack, told.user_stack);
+    [told.tid.into(), stacks.0, stacks.1, told.waker, syscall]
+}
 
 /// The user stack of a thread that has left its CPU so often, was away for so long and goes on.
 fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
@@ -197,7 +204,7 @@ fn waits_have_their_own_stacks() {
             assert_waker(&machine, asked, &case);
         }
         let truth = truth(&machine, asked);
-        let told = told(&machine);
+        let told = told(&machine, key);
         let first = told.iter().zip(&truth).find(|(one, other)| one != other);
         assert!(told == truth, "{case}: {first:x?}");
         machine.now += 1;

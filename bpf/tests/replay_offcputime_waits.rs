@@ -8,6 +8,7 @@ mod taken_rows;
 
 use std::collections::HashMap;
 
+use bpf::offcputime::types::offcputime_key;
 use host::machine::{Machine, play};
 use oracle::{Event, Kind};
 use taken_rows::{Absence, absences, add, told};
@@ -23,6 +24,12 @@ fn is_kernel_thread(tid: u32) -> bool {
 
 /// Keys are thread, who woke it, whether it is the kernel's, the file's type.
 type Rows = taken_rows::Rows<4>;
+
+fn key(told: &offcputime_key) -> [u64; 4] {
+    let is_kernel = told.call.syscall == -1;
+    let file_type = told.call.file_type.into();
+    [told.tid.into(), told.waker, is_kernel.into(), file_type]
+}
 
 fn truth(machine: &Machine) -> Rows {
     let mut rows = Rows::new();
@@ -60,7 +67,7 @@ fn wakers_and_files_of_waits_are_the_machines() {
         for _ in 0..10_000 {
             machine.step();
         }
-        let (told, truth) = (told(&machine), truth(&machine));
+        let (told, truth) = (told(&machine, key), truth(&machine));
         let first = told.iter().zip(&truth).find(|(one, other)| one != other);
         assert!(told == truth, "seed {seed}: {first:?}");
     }

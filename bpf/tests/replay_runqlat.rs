@@ -6,6 +6,7 @@ mod asked;
 mod entries;
 #[path = "host/runqlat_full.rs"]
 mod full;
+#[expect(dead_code, reason = "it has more for other tools")]
 mod host;
 #[path = "host/runqlat_inside.rs"]
 mod inside;
@@ -33,7 +34,7 @@ mod windows;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use asked::{Culprit, group, losses, process_of};
+use asked::{culprit_of, group, losses, process_of};
 use host::buckets::bucket;
 use host::machine::{Life, Machine, THREADS, Thread, play};
 use no_state::play_without_state;
@@ -62,7 +63,7 @@ fn assert_the_same(machine: &mut Machine, seed: u64) {
     // 0 stands for turns that are too long ago.
     for tid in 0..=machine.last_tid {
         let truth = culprits.get(&tid).copied().unwrap_or_default();
-        let told = Culprit::told(machine, tid);
+        let told = culprit_of(machine, tid);
         assert!(
             truth.holds(told.waits, told.caused_ns),
             "seed {seed}, thread {tid}: {told:?}; {truth:?}"

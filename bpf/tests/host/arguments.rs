@@ -23,6 +23,7 @@ impl<T> Argument for &T {}
 impl<T> Argument for &mut T {}
 impl<A, B> Argument for extern "C" fn(A, B) {}
 impl<A, B, C> Argument for extern "C" fn(A, B, C) {}
+impl<A, B, C> Argument for extern "C" fn(A, B, C) -> bool {}
 impl<A, B, C, D> Argument for extern "C" fn(A, B, C, D) {}
 impl<A, B, C, D> Argument for unsafe extern "C" fn(A, B, C, D) -> bool {}
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bpf::biolatency::types::{disk as known_disk, disk_epoch, disk_key};
+
 use crate::machine::{Machine, Request};
 use crate::requests::Note;
 use crate::told::{DISKS_FULL, DiskSum, Slow, Tables};
@@ -100,10 +102,18 @@ impl Machine {
 
     fn assert_known(&self, key: (usize, u32), what: &str) {
         let disk = self.disks[key.0];
-        let mut told = [0; 4];
-        let is_known = self
-            .host
-            .ask::<bool>("host_known_disk", (disk.at, key.1, told.as_mut_ptr()));
+        let (disk_at, dev, pad) = (disk.at as u64, key.1, 0);
+        let key_told = disk_key {
+            disk: disk_at,
+            dev,
+            pad,
+        };
+        let told = self.host.entry("disks", &key_told);
+        let told = told.map(|it: known_disk| {
+            let name = it.name[0].into();
+            let is_known = it.is_known.into();
+            [is_known, it.needs_stamp.into(), it.busy_until_ns, name]
+        });
         let expected = self.account.disks.get(&key).map(|it| {
             let needs_stamp = it.needs_stamp.is_some_and(|needs| needs);
             let is_known = it.needs_stamp.is_some().into();
@@ -114,22 +124,19 @@ impl Machine {
                 disk.name.into(),
             ]
         });
-        assert_eq!(
-            is_known.then_some(told),
-            expected,
-            "{what}, {:?}",
-            self.asked
-        );
+        assert_eq!(told, expected, "{what}, {:?}", self.asked);
     }
 
     fn assert_disk(&self, key: (usize, u32), what: &str) {
         self.assert_known(key, what);
         for half in [0, 1] {
-            let mut told: DiskSum = [0; _];
-            let is_there = self.host.ask::<bool>(
-                "host_disk_sum",
-                (self.disks[key.0].at, key.1, half, told.as_mut_ptr()),
-            );
+            let key_told = disk_epoch {
+                disk: self.disks[key.0].at as u64,
+                dev: key.1,
+                epoch: half,
+            };
+            let is_there = self.host.entry::<_, u64>("disk_sums", &key_told).is_some();
+            let told: DiskSum = self.host.sums("disk_sums", &key_told);
             let expected = self.account.sums.get(&(key.0, key.1, half)).copied();
             assert_eq!(is_there.then_some(told), expected, "{what}, {key:?}");
         }

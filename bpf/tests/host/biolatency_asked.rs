@@ -1,6 +1,9 @@
 //! Options that the replay of biolatency draws, and kernels.
 
+use bpf::biolatency::types::{biolatency_config, phase, request_flags, target_config, target_mode};
 use fastrand::Rng;
+
+use crate::host::Host;
 
 /// `enum phase`.
 pub(crate) const DEVICE: u32 = 0;
@@ -14,40 +17,12 @@ pub(crate) const CGROUPS: usize = 30;
 /// Levels below the root at which the tool looks.
 pub(crate) const CGROUP_LEVELS: u64 = 24;
 
-/// `struct biolatency_config` of biolatency.bpf.c.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct Config {
-    pub(crate) phases: u32,
-    pub(crate) by_disk: u32,
-    pub(crate) by_flags: u32,
-    pub(crate) by_process: u32,
-    pub(crate) by_cgroup: u32,
-    pub(crate) by_dev: u32,
-    pub(crate) by_submitter: u32,
-    pub(crate) track: u32,
-    pub(crate) slower_ns: u64,
-    pub(crate) slower_phase: u32,
-    pub(crate) has_start: u32,
-    pub(crate) total_at_done: u32,
-    pub(crate) stats_flag: u32,
-    pub(crate) cgroup_id: u64,
-}
-
-/// `struct request_flags` of requests.bpf.h.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Flags {
-    pub(crate) flush_seq: u32,
-    pub(crate) io_stat: u32,
-}
-
 /// A kernel by what it has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     /// 510 is 5.10.
     pub(crate) age: u32,
-    pub(crate) flags: Flags,
+    pub(crate) flags: request_flags,
     /// Old tracepoints tell of the queue, too.
     pub(crate) with_queue: bool,
     pub(crate) has_alloc_time: bool,
@@ -60,7 +35,7 @@ impl Kernel {
             .expect("some");
         Self {
             age,
-            flags: Flags {
+            flags: request_flags {
                 flush_seq: 1 << rng.u32(2..8),
                 io_stat: if age >= 611 { 1 << 13 } else { 0 },
             },
@@ -82,7 +57,7 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    fn by(config: &Config) -> Self {
+    fn by(config: &biolatency_config) -> Self {
         let (has_start, tracks) = (config.has_start > 0, config.track > 0);
         let is_total = config.phases == 1 << TOTAL;
         Self {
@@ -98,7 +73,7 @@ impl Attached {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    pub(crate) config: Config,
+    pub(crate) config: biolatency_config,
     pub(crate) kernel: Kernel,
     pub(crate) attached: Attached,
     /// `enum target_mode`.
@@ -125,7 +100,7 @@ impl Asked {
         let tracks = by_submitter + by_process + by_flags + is_slow + u32::from(has_phases) > 0;
         let has_start = age >= 605;
         let in_cgroups = by_cgroup + in_cgroup > 0;
-        let config = Config {
+        let config = biolatency_config {
             phases,
             by_disk,
             by_flags,
@@ -135,11 +110,11 @@ impl Asked {
             by_submitter,
             track: u32::from(tracks),
             slower_ns: u64::from(is_slow) * rng.u64(1_000..60_000),
-            slower_phase: if is_total || has_phases {
+            slower_phase: phase(if is_total || has_phases {
                 TOTAL
             } else {
                 DEVICE
-            },
+            }),
             has_start: u32::from(has_start),
             total_at_done: u32::from(is_total && has_start && !in_cgroups),
             stats_flag: if age >= 600 && rng.bool() {
@@ -161,8 +136,21 @@ impl Asked {
         }
     }
 
-    pub(crate) fn measures(&self, phase: u32) -> bool {
-        self.config.phases >> phase & 1 > 0
+    pub(crate) fn tell(&self, host: &Host, own_tgid: u32) {
+        let targets = target_config {
+            mode: target_mode(self.mode),
+            own_tgid,
+            own_since_ns: u64::MAX,
+            ..target_config::default()
+        };
+        host.set("config", &self.config);
+        host.set("request_flags", &self.kernel.flags);
+        host.set("targets", &targets);
+        host.write("host_age", self.kernel.age);
+    }
+
+    pub(crate) fn measures(&self, measured: u32) -> bool {
+        self.config.phases >> measured & 1 > 0
     }
 
     /// A look at the queue tells whether the kernel stamps what is needed.

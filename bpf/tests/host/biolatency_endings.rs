@@ -326,7 +326,7 @@ impl Machine {
 
     fn may_be_slow(&mut self, ending: &Ending, phase: u32, ns: u64) {
         let config = self.asked.config;
-        if config.slower_ns == 0 || phase != config.slower_phase || ns < config.slower_ns {
+        if config.slower_ns == 0 || phase != config.slower_phase.0 || ns < config.slower_ns {
             return;
         }
         if self.account.is_ring_full {

@@ -149,9 +149,7 @@ impl Machine {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let asked = Asked::drawn(&mut rng);
-        let kernel = asked.kernel;
-        let asks = (&asked.config, &kernel.flags, asked.mode, TOOL, kernel.age);
-        host.tell("host_ask", asks);
+        asked.tell(&host, TOOL);
         let cgroup = |above: Pointer, id: u64| host.ask::<Pointer>("host_cgroup", (above, id));
         let mut above = ptr::null_mut();
         let cgroups = (FIRST_CGROUP..).take(CGROUPS).map(|id| {

@@ -1,9 +1,10 @@
 //! Tables of biolatency, as the programs fill them and as they should be.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 
-use crate::host::Host;
+use bpf::biolatency::types::error_key;
+
+use crate::host::{CPUS, Host};
 
 /// `struct group_key` of biolatency.bpf.c.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,16 @@ impl Sum {
         self.count += 1;
         self.total_ns += ns;
         self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// That of all CPUs; only the one that made the group has its name.
+    fn whole(sums: &[Self]) -> Self {
+        sums.iter().fold(Self::default(), |all, sum| Self {
+            count: all.count + sum.count,
+            total_ns: all.total_ns + sum.total_ns,
+            max_ns: all.max_ns.max(sum.max_ns),
+            comm: if sum.comm[0] > 0 { sum.comm } else { all.comm },
+        })
     }
 }
 
@@ -88,21 +99,23 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn told(host: &Host) -> Self {
-        type Row = extern "C" fn(*mut c_void, *const Group, *const Sum, u32);
-        extern "C" fn row(to: *mut c_void, key: *const Group, sum: *const Sum, table: u32) {
-            // SAFETY: the host hands over what it was given, a key and a sum.
-            let (tables, key, sum) = unsafe { (&mut *to.cast::<Tables>(), *key, *sum) };
-            match table {
-                0 => drop(tables.groups.insert(key, sum)),
-                1 => drop(tables.buckets.insert(key, sum.count)),
-                _ => drop(tables.errors.insert(key, sum.count)),
-            }
+        let groups = host.all::<_, [Sum; CPUS]>("groups").into_iter();
+        let errors = host.all::<error_key, _>("errors").into_iter();
+        Self {
+            groups: groups.map(|(key, sums)| (key, Sum::whole(&sums))).collect(),
+            buckets: host.all("buckets").into_iter().collect(),
+            errors: errors.map(|(key, count)| (of_error(&key), count)).collect(),
         }
-        let mut tables = Self::default();
-        host.tell(
-            "host_look",
-            (row as Row, (&raw mut tables).cast::<c_void>()),
-        );
-        tables
+    }
+}
+
+fn of_error(key: &error_key) -> Group {
+    Group {
+        disk: key.disk,
+        dev: key.dev,
+        tgid: key.status.cast_unsigned(),
+        phase: key.class,
+        half: key.epoch,
+        ..Group::default()
     }
 }

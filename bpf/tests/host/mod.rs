@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::path::Path;
 use std::process::Command;
+use std::ptr;
 
 use libloading::{Library, Symbol};
 use tempfile::{NamedTempFile, TempPath};
@@ -15,6 +16,9 @@ mod calls;
 mod hotplug;
 pub(crate) mod leaving;
 pub(crate) mod machine;
+
+/// CPUs whose values a map has where each CPU has its own.
+pub(crate) const CPUS: usize = 8;
 
 /// A file that goes with the test.
 fn temporary() -> TempPath {
@@ -113,6 +117,45 @@ impl Host {
         unsafe { value.as_ref() }.copied()
     }
 
+    /// Keys and values of a map; `V` is an array of [`CPUS`] values where each CPU has its own.
+    pub(crate) fn all<K: Copy, V: Copy>(&self, map: &str) -> Vec<(K, V)> {
+        let mut all = Vec::new();
+        self.visit(map, |key: K, value: V| {
+            all.push((key, value));
+            false
+        });
+        all
+    }
+
+    /// The same of some, which are no longer there then.
+    pub(crate) fn take<K: Copy, V: Copy>(
+        &self,
+        map: &str,
+        is_taken: impl Fn(&K) -> bool,
+    ) -> Vec<(K, V)> {
+        let mut taken = Vec::new();
+        self.visit(map, |key: K, value: V| {
+            let takes = is_taken(&key);
+            taken.extend(takes.then_some((key, value)));
+            takes
+        });
+        taken
+    }
+
+    fn visit<K: Copy, V: Copy, F: FnMut(K, V) -> bool>(&self, map: &str, mut takes: F) {
+        type Takes<K, V, F> = extern "C" fn(*const K, *const V, *mut F) -> bool;
+        extern "C" fn call<K: Copy, V: Copy, F: FnMut(K, V) -> bool>(
+            key: *const K,
+            value: *const V,
+            takes: *mut F,
+        ) -> bool {
+            // SAFETY: the host hands over an entry, and what it was given.
+            unsafe { (*takes)(*key, *value) }
+        }
+        let map = *self.variable::<c_void>(map);
+        self.tell("host_visit", (map, call as Takes<K, V, F>, &mut takes));
+    }
+
     /// The first words of a map's value, added up over all CPUs.
     pub(crate) fn sums<K, const N: usize>(&self, map: &str, key: &K) -> [u64; N] {
         let map = *self.variable::<c_void>(map);
@@ -131,6 +174,13 @@ impl Host {
     pub(crate) fn write<T: Copy>(&self, name: &str, value: T) {
         // SAFETY: as above.
         unsafe { **self.variable(name) = value };
+    }
+
+    /// Sets a constant of the programs, as a loader does.
+    pub(crate) fn set<T: Copy>(&self, name: &str, value: &T) {
+        let to = *self.variable::<c_void>(name);
+        let bytes = size_of::<T>() as u64;
+        self.tell("host_poke", (to, ptr::from_ref(value), bytes));
     }
 
     fn variable<T>(&self, name: &str) -> Symbol<'_, *mut T> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 
+use bpf::pressure::types::{pressure_config, target_config};
 use fastrand::Rng;
 
 use crate::host::Host;
@@ -40,14 +41,6 @@ pub(crate) struct Facts {
     pub(crate) throttled: bool,
     pub(crate) signalled: bool,
     pub(crate) stacked: bool,
-}
-
-/// `struct pressure_config` of stall_phases.bpf.h.
-#[repr(C)]
-struct Config {
-    psi: u32,
-    stacks: u32,
-    walk_on_exit: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,12 +131,19 @@ impl Machine {
             walk_on_exit: rng.bool(),
         };
         let hash_locks = rng.bool();
-        let config = Config {
+        let config = pressure_config {
             psi: asked.psi.into(),
             stacks: asked.stacks.into(),
             walk_on_exit: asked.walk_on_exit.into(),
         };
-        host.tell("host_ask", (&config, TOOL, hash_locks));
+        let targets = target_config {
+            own_tgid: TOOL,
+            own_since_ns: u64::MAX,
+            ..target_config::default()
+        };
+        host.set("config", &config);
+        host.set("targets", &targets);
+        host.set("locks_in_hash", &u32::from(hash_locks));
         let is_clean = rng.u32(0..3) == 0;
         let mut machine = Self {
             host,

@@ -1,7 +1,6 @@
 //! Stacks in which threads lose time, and stacks of those that cost it them.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 
 use crate::machine::Machine;
 use crate::members::{CPU, IO, MEMORY};
@@ -190,16 +189,11 @@ impl Machine {
     /// The interval that has ended is read.
     pub(crate) fn take_stacks(&mut self) {
         type Rows = BTreeMap<Stack, u64>;
-        type Take = extern "C" fn(*mut c_void, *const Stack, u64);
-        extern "C" fn row(to: *mut c_void, key: *const Stack, weight: u64) {
-            // SAFETY: the host hands over what it was given, and a key.
-            let (rows, key) = unsafe { (&mut *to.cast::<Rows>(), *key) };
-            rows.insert(key, weight);
-        }
         let half = 1 - self.half;
-        let mut told = Rows::new();
-        let to = (&raw mut told).cast::<c_void>();
-        self.host.tell("host_take_stacks", (half, row as Take, to));
+        let taken = self
+            .host
+            .take("stall_stacks", |key: &Stack| key.half == half);
+        let told: Rows = taken.into_iter().collect();
         let all = std::mem::take(&mut self.stacks);
         let (expected, left): (Rows, Rows) = all.into_iter().partition(|(key, _)| key.half == half);
         self.stacks = left;

@@ -1,5 +1,7 @@
 //! Stock that the iterator of pressure hands out, and stock as it should be.
 
+use bpf::pressure::types::exited_key;
+
 use crate::machine::Machine;
 use crate::members::{ASLEEP, CPU, IO, MEMORY, Phase};
 
@@ -164,17 +166,14 @@ impl Machine {
         };
         stock.exited = 1;
         self.told.exits += 1;
-        let mut told = Stock::default();
         let thread = &self.threads[at];
-        let is_told = self
-            .host
-            .ask::<bool>("host_exited", (thread.start_time, thread.tid, &mut told));
+        let key = exited_key {
+            start_ns: thread.start_time,
+            tid: thread.tid,
+            pad: 0,
+        };
+        let told = self.host.entry::<_, Stock>("exited", &key);
         self.told.exited_full += u64::from(self.is_full);
-        assert_eq!(
-            is_told.then_some(told),
-            (!self.is_full).then_some(stock),
-            "{}",
-            self.what
-        );
+        assert_eq!(told, (!self.is_full).then_some(stock), "{}", self.what);
     }
 }

@@ -3,6 +3,15 @@
 use crate::machine::Machine;
 use crate::members::{CPU, IO};
 
+/// Stacks that found no room, no scratch and no budget; locks not waited for, requests that failed.
+const COUNTERS: [&str; 5] = [
+    "stall_stacks_full",
+    "stall_stacks_busy",
+    "stacks_left_out",
+    "unlocked",
+    "block_errors",
+];
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) events: u64,
@@ -55,7 +64,14 @@ impl Machine {
             ];
             assert_eq!(told, expected, "{}, CPU {at}", self.what);
         }
-        let told = self.host.told::<[u64; 12]>("host_told", ());
+        let host = &self.host;
+        let told = [
+            &host.sums::<_, 1>("events", &0_u32)[..],
+            &[host.read("exits")],
+            &host.read::<[u64; 3]>("losses"),
+            &COUNTERS.map(|name| host.read::<u64>(name)),
+            &["host_deadlocks", "host_claimed"].map(|name| host.read::<u32>(name).into()),
+        ];
         let sums = &self.told;
         let expected = [
             [sums.events, sums.exits, sums.exited_full],
@@ -63,7 +79,7 @@ impl Machine {
             [sums.busy, sums.left_out, sums.unlocked],
             [sums.errors, 0, 0],
         ];
-        assert_eq!(told.as_slice(), expected.concat(), "{}", self.what);
+        assert_eq!(told.concat(), expected.concat(), "{}", self.what);
         let hidden = (sums.unseen > 0) as u64;
         assert!(
             !self.is_clean || hidden == 0,

@@ -1,14 +1,14 @@
 //! A machine on whose CPUs events fire while threads of all kinds run, and what a profile of it is.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::ptr;
 
+use bpf::profile::types::{profile_config, profile_key, profile_value, target_config};
 use fastrand::Rng;
 
-use crate::host::Host;
 use crate::host::machine::Task;
-use crate::profile_asked::{Config, TOOL, Targets};
+use crate::host::{self, Host};
+use crate::profile_asked::{self, TOOL};
 
 const CPUS: u32 = 8;
 const KTHREAD: u32 = 0x0020_0000;
@@ -33,8 +33,8 @@ pub(crate) struct Samples {
     pub(crate) host: Host,
     rng: Rng,
     now: u64,
-    asked: Config,
-    targets: Targets,
+    asked: profile_config,
+    targets: target_config,
     keeps_moments: bool,
     threads: Vec<Thread>,
     window: (u64, u64),
@@ -52,9 +52,12 @@ pub(crate) struct Samples {
 impl Samples {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let (asked, targets) = (Config::drawn(&mut rng), Targets::drawn(&mut rng));
+        let asked = profile_asked::config(&mut rng);
+        let targets = profile_asked::targets(&mut rng);
         let keeps_moments = rng.bool();
-        host.tell("host_ask", (&asked, &targets, u32::from(keeps_moments)));
+        host.set("config", &asked);
+        host.set("targets", &targets);
+        host.set("keeps_moments", &u32::from(keeps_moments));
         let mut samples = Self {
             host,
             rng,
@@ -244,7 +247,7 @@ impl Samples {
             return self.asked.idle > 0;
         }
         let is_own = thread.tgid == TOOL || thread.is_helper;
-        let is_kind = match self.targets.mode {
+        let is_kind = match self.targets.mode.0 {
             _ if self.asked.everything > 0 => true,
             0 => true,
             1 => !thread.is_kernel,
@@ -299,12 +302,16 @@ impl Samples {
             u64::from(tid),
             first,
             last,
-            if self.asked.no_kernel > 0 {
+            if self.asked.stacks.no_kernel > 0 {
                 0
             } else {
                 KERNEL_STACK
             },
-            if self.asked.no_user > 0 { 0 } else { place },
+            if self.asked.stacks.no_user > 0 {
+                0
+            } else {
+                place
+            },
         ];
         if self.keeps_moments && self.lacks.1 {
             self.losses[3] += 1;
@@ -344,29 +351,43 @@ impl Samples {
     }
 
     pub(crate) fn assert_the_same(&self, seed: u64) {
-        type Row = extern "C" fn(*mut c_void, *const [u64; 8]);
-        extern "C" fn row(to: *mut c_void, numbers: *const [u64; 8]) {
-            // SAFETY: the host hands over what it was given, and 8 numbers.
-            let (rows, numbers) = unsafe { (&mut *to.cast::<Rows>(), *numbers) };
-            let [key @ .., samples, weight] = numbers;
-            rows.insert(key, [samples, weight]);
-        }
         let what = format!("seed {seed}, {:?}, {:?}", self.asked, self.targets);
-        let mut rows = Rows::new();
-        self.host.tell(
-            "host_take_rows",
-            (row as Row, (&raw mut rows).cast::<c_void>()),
-        );
+        let taken = self.host.take("counts", |_| true).into_iter();
+        let rows: Rows = taken
+            .map(|(key, sum): (profile_key, profile_value)| {
+                let (first, last) = key.comm.split_at(8);
+                let [first, last] =
+                    [first, last].map(|half| u64::from_ne_bytes(half.try_into().expect("a half")));
+                let task = [u64::from(key.tgid), u64::from(key.tid)];
+                let place = [first, last, key.kernel_stack, key.user_stack];
+                let key = [task[0], task[1], place[0], place[1], place[2], place[3]];
+                (key, [sum.samples, sum.weight])
+            })
+            .collect();
         assert!(
             rows == self.rows,
             "{what}: {} rows, {}",
             rows.len(),
             self.rows.len()
         );
+        // Samples since the last one that counted come behind.
+        let sums = self.host.all::<u32, [[u64; 5]; host::CPUS]>("totals");
+        let sums = sums.first().map_or([[0; 5]; host::CPUS], |(_, sums)| *sums);
         for cpu in 0..CPUS {
-            let told = self.host.told::<[u64; 9]>("host_told", (cpu,));
-            let expected = [&self.sums[cpu as usize][..], &self.losses, &[0]].concat();
-            assert_eq!(told.as_slice(), expected, "{what}, CPU {cpu}");
+            assert_eq!(
+                sums[cpu as usize][..4],
+                self.sums[cpu as usize],
+                "{what}, CPU {cpu}"
+            );
         }
+        let [full, busy, bad_weight] = self.host.read("losses");
+        let told = [
+            full,
+            busy,
+            bad_weight,
+            self.host.read::<u64>("moments_full"),
+        ];
+        let claimed = self.host.read::<i32>("host_claimed");
+        assert_eq!((told, claimed), (self.losses, 0), "{what}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use bpf::runqlat::types::{culprit, group_id, group_key};
 use fastrand::Rng;
 use oracle::{Event, Kind};
 
@@ -158,16 +159,9 @@ pub(crate) fn waits(events: &[Event], tids: &HashSet<u32>) -> Vec<Wait> {
     ended.filter(|wait| tids.contains(&wait.tid)).collect()
 }
 
-/// `struct group_key` of groups.bpf.h.
-#[repr(C)]
-pub(crate) struct Group {
-    id: u64,
-    epoch: u32,
-    bucket: u32,
-}
-
-pub(crate) fn group(id: u64, epoch: u32, bucket: u32) -> Group {
-    Group { id, epoch, bucket }
+pub(crate) fn group(id: u64, epoch: u32, bucket: u32) -> group_key {
+    let id = group_id { id };
+    group_key { id, epoch, bucket }
 }
 
 /// `struct sum` of groups.bpf.h.
@@ -281,23 +275,10 @@ pub(crate) fn losses(machine: &Machine) -> Losses {
     machine.host.read("losses")
 }
 
-/// `struct culprit` of culprits.bpf.h.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct Culprit {
-    pub(crate) caused_ns: u64,
-    pub(crate) waits: u64,
-    pub(crate) tgid: u32,
-    pad: u32,
-    comm: [u8; 16],
-}
-
-impl Culprit {
-    /// Reads the first half.
-    pub(crate) fn told(machine: &Machine, tid: u32) -> Self {
-        let told = machine.host.entry("culprits", &[tid, 0]);
-        told.unwrap_or_default()
-    }
+/// Reads the first half.
+pub(crate) fn culprit_of(machine: &Machine, tid: u32) -> culprit {
+    let told = machine.host.entry("culprits", &[tid, 0]);
+    told.unwrap_or_default()
 }
 
 fn assert_counted(machine: &Machine, asked: Asked, half: u32, waits: &[Wait], case: &str) {

@@ -2,7 +2,7 @@
 
 use oracle::behind;
 
-use crate::asked::Culprit;
+use crate::asked::culprit_of;
 use crate::host;
 use crate::host::machine::Machine;
 
@@ -13,7 +13,7 @@ fn inner(tid: u32) -> Option<u32> {
 
 /// Waits, ns of them, and the process, by a number in the tool's namespace.
 fn caused(machine: &Machine, tid: u32) -> (u64, u64, u32) {
-    let told = Culprit::told(machine, tid);
+    let told = culprit_of(machine, tid);
     (told.waits, told.caused_ns, told.tgid)
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use bpf::runqlat::types::culprit;
 use fastrand::Rng;
 
-use crate::asked::Culprit;
 use crate::host::machine::Task;
 use crate::host::{self, Host};
 
@@ -159,7 +159,7 @@ impl Cpu {
     }
 
     fn caused(&self, tid: u32) -> (u64, u64) {
-        let told: Culprit = self.host.entry("culprits", &[tid, 0]).unwrap_or_default();
+        let told: culprit = self.host.entry("culprits", &[tid, 0]).unwrap_or_default();
         (told.waits, told.caused_ns)
     }
 }
@@ -207,13 +207,7 @@ struct Known {
 }
 
 fn known(host: &Host, id: u64) -> Option<Known> {
-    let mut known = Known::default();
-    // SAFETY: the type of host/runqlat_quotas.h.
-    let is_known = unsafe {
-        type Quota = unsafe extern "C" fn(u64, *mut Known) -> bool;
-        host.function::<Quota>("host_quota")(id, &raw mut known)
-    };
-    is_known.then_some(known)
+    host.entry("quotas", &id)
 }
 
 #[test]

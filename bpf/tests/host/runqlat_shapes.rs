@@ -5,7 +5,7 @@ use fastrand::Rng;
 use crate::asked::BUCKETS;
 use crate::host::buckets::bucket;
 use crate::host::{self, Host};
-use crate::targets::{Glob, matches};
+use crate::targets::{glob_of, matches};
 
 const LETTERS: [u8; 4] = *b"ab\x7f\xff";
 
@@ -42,7 +42,7 @@ fn names_match_the_patterns_that_take_them() {
     let mut matched = 0;
     for _ in 0..20_000 {
         let pattern = random_pattern(&mut rng);
-        let glob = Glob::of(&pattern);
+        let glob = glob_of(&pattern);
         for _ in 0..10 {
             let name = random_name(&mut rng);
             let length = name[..16].iter().take_while(|byte| **byte != 0).count();

@@ -1,6 +1,9 @@
 //! Options that the replay of syscount draws.
 
+use bpf::syscount::types::{glob, group_by, syscount_config, target_config, wait_config};
 use fastrand::Rng;
+
+use crate::host::Host;
 
 /// The tool itself.
 pub(crate) const TOOL: u32 = 11;
@@ -10,20 +13,6 @@ pub(crate) const COMMAND: u32 = 200;
 pub(crate) const LETTER: u8 = b'a';
 /// Calls that there are; one is beyond the numbers whose arguments are known.
 pub(crate) const NUMBERS: [u32; 12] = [0, 1, 3, 63, 64, 65, 127, 202, 448, 511, 512, 700];
-
-/// Rows are of a process, a thread, a name or nobody.
-pub(crate) const BY_PROCESS: u32 = 0;
-pub(crate) const BY_THREAD: u32 = 1;
-pub(crate) const BY_CALL: u32 = 3;
-
-/// `struct syscount_config` of syscount.bpf.c.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct Config {
-    pub(crate) group_by: u32,
-    pub(crate) failures: u32,
-    pub(crate) error: u32,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whom {
@@ -36,7 +25,7 @@ pub(crate) enum Whom {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    pub(crate) config: Config,
+    pub(crate) config: syscount_config,
     pub(crate) whom: Whom,
     pub(crate) is_hashed: bool,
     /// Bits by the call's number.
@@ -50,8 +39,8 @@ impl Asked {
         let mut takes_fd = [0; 8];
         takes_fd.fill_with(|| rng.u64(..));
         Self {
-            config: Config {
-                group_by: rng.u32(0..4),
+            config: syscount_config {
+                group_by: group_by(rng.u32(0..4)),
                 failures,
                 error: error * failures,
             },
@@ -63,6 +52,36 @@ impl Asked {
         }
     }
 
+    pub(crate) fn tell(&self, host: &Host) {
+        let (is_command, is_named) = (self.whom == Whom::Command, self.whom == Whom::Named);
+        let mut letter = glob {
+            star: 1 << 1,
+            final_mask: 1 << 2,
+            ..glob::default()
+        };
+        letter.accept[usize::from(LETTER)] = 1 << 0;
+        let targets = target_config {
+            own_tgid: TOOL,
+            own_since_ns: u64::MAX,
+            by_tgid: is_command.into(),
+            follow: is_command.into(),
+            by_comm: is_named.into(),
+            ..target_config::default()
+        };
+        let waits = wait_config {
+            takes_fd: self.takes_fd,
+            ..wait_config::default()
+        };
+        host.set("config", &self.config);
+        host.set("targets", &targets);
+        host.set("comm_glob", &letter);
+        host.set("waits", &waits);
+        host.set("members_in_hash", &u32::from(self.is_hashed));
+        if is_command {
+            host.tell("host_want", (COMMAND,));
+        }
+    }
+
     pub(crate) fn takes_fd(&self, number: u32) -> bool {
         let bits = self.takes_fd.get(number as usize / 64);
         bits.is_some_and(|bits| bits >> (number % 64) & 1 > 0)
@@ -71,9 +90,9 @@ impl Asked {
     /// Errors that the kernel keeps to itself are no failures, unless they are asked for by number.
     pub(crate) fn takes(&self, error: u32) -> bool {
         match self.config {
-            Config { failures: 0, .. } => true,
-            Config { error: 0, .. } => error > 0 && !(512..=516).contains(&error),
-            Config { error: asked, .. } => error == asked,
+            syscount_config { failures: 0, .. } => true,
+            syscount_config { error: 0, .. } => error > 0 && !(512..=516).contains(&error),
+            syscount_config { error: asked, .. } => error == asked,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A machine whose threads make calls, and what is to be counted of these.
 
+use bpf::syscount::types::group_by;
 use fastrand::Rng;
 
-use crate::asked::{Asked, BY_CALL, BY_PROCESS, BY_THREAD, COMMAND, LETTER, NUMBERS, TOOL, Whom};
+use crate::asked::{Asked, COMMAND, LETTER, NUMBERS, TOOL, Whom};
 use crate::host::Host;
 use crate::host::buckets::bucket;
 use crate::host::machine::Task;
@@ -45,18 +46,7 @@ impl Calls {
     pub(crate) fn new(host: Host, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let asked = Asked::drawn(&mut rng);
-        let (command, letter) = match asked.whom {
-            Whom::All => (0, 0),
-            Whom::Command => (COMMAND, 0),
-            Whom::Named => (0, LETTER),
-        };
-        let fds = asked.takes_fd.as_ptr();
-        let config = &raw const asked.config;
-        host.tell(
-            "host_ask",
-            (config, fds, TOOL, command, letter, asked.is_hashed),
-        );
-
+        asked.tell(&host);
         let mut calls = Self {
             host,
             rng,
@@ -310,9 +300,9 @@ impl Calls {
         let thread = &self.threads[at];
         let leader = &self.threads[self.leader_of(at)];
         let (id, comm) = match self.asked.config.group_by {
-            BY_PROCESS => (thread.tgid, leader.comm),
-            BY_THREAD => (thread.tid, thread.comm),
-            BY_CALL => (0, [0; 16]),
+            group_by::BY_PROCESS => (thread.tgid, leader.comm),
+            group_by::BY_THREAD => (thread.tid, thread.comm),
+            group_by::BY_CALL => (0, [0; 16]),
             _ => (0, leader.comm),
         };
         Group { id, call, comm }

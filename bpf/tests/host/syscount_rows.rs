@@ -1,32 +1,32 @@
 //! Tables of syscount, as the programs fill them and as they should be.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 
-use crate::host::Host;
+use bpf::syscount::types::{group_key, sum};
 
-/// `struct group_id` of syscount.bpf.c.
+use crate::host::{CPUS, Host};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(C)]
 pub(crate) struct Group {
     pub(crate) id: u32,
     pub(crate) call: u32,
     pub(crate) comm: [u8; 16],
 }
 
+impl From<group_key> for Group {
+    fn from(key: group_key) -> Self {
+        Self {
+            id: key.id.id,
+            call: key.id.call,
+            comm: key.id.comm,
+        }
+    }
+}
+
 /// `enum sum_kind`, behind the numbers of errors.
 pub(crate) const OPEN: u32 = 4_096;
 pub(crate) const OPEN_NS: u32 = 4_097;
 pub(crate) const EARLIER_NS: u32 = 4_098;
-
-/// `struct host_row` of host/syscount.c.
-#[repr(C)]
-struct Row {
-    table: u32,
-    group: Group,
-    bucket: u32,
-    values: [u64; 3],
-}
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
@@ -39,24 +39,19 @@ pub(crate) struct Tables {
 impl Tables {
     /// Takes them from the programs.
     pub(crate) fn told(host: &Host, half: u32) -> Self {
-        type Take = extern "C" fn(*mut c_void, *const Row);
-        extern "C" fn row(to: *mut c_void, row: *const Row) {
-            // SAFETY: the host hands over what it was given, and a row.
-            let (tables, row) = unsafe { (&mut *to.cast::<Tables>(), &*row) };
-            match row.table {
-                0 => drop(tables.groups.insert(row.group, row.values)),
-                1 => drop(
-                    tables
-                        .buckets
-                        .insert((row.group, row.bucket), row.values[0]),
-                ),
-                _ => drop(tables.sums.insert((row.group, row.bucket), row.values[0])),
-            }
+        let is_taken = |key: &group_key| key.epoch == half;
+        let groups = host.take::<_, [sum; CPUS]>("groups", is_taken).into_iter();
+        let counts = |map| {
+            let counts = host.take::<_, u64>(map, is_taken).into_iter();
+            counts.map(|(key, count)| ((key.into(), key.bucket), count))
+        };
+        Self {
+            groups: groups
+                .map(|(key, sums)| (key.into(), whole(&sums)))
+                .collect(),
+            buckets: counts("buckets").collect(),
+            sums: counts("sums").collect(),
         }
-        let mut tables = Self::default();
-        let to = (&raw mut tables).cast::<c_void>();
-        host.tell("host_take", (half, row as Take, to));
-        tables
     }
 
     /// Time that passed in calls in the interval.
@@ -71,6 +66,13 @@ impl Tables {
         };
         (returned + of(OPEN_NS)).wrapping_sub(of(EARLIER_NS))
     }
+}
+
+/// Calls, their time and the longest, on all CPUs.
+fn whole(sums: &[sum]) -> [u64; 3] {
+    sums.iter().fold([0; 3], |[calls, ns, max_ns], sum| {
+        [calls + sum.count, ns + sum.total_ns, max_ns.max(sum.max_ns)]
+    })
 }
 
 /// Adds to a sum, unless it is a new one and no table has room.

@@ -1,9 +1,8 @@
 //! Rows that offcputime's programs tell, and the model's: by key, times and ns of them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::c_void;
-use std::slice;
 
+use bpf::offcputime::types::{offcputime_key, offcputime_value};
 use oracle::Kind;
 
 use crate::host::machine::{BEGIN_NS, Machine};
@@ -16,23 +15,20 @@ pub(crate) fn add<const KEY: usize>(rows: &mut Rows<KEY>, key: [u64; KEY], [coun
     row[1] += ns;
 }
 
-/// Rows of the programs; the host's `host_take_rows` hands over a key and two numbers for each.
-pub(crate) fn told<const KEY: usize>(machine: &Machine) -> Rows<KEY> {
-    type Row = extern "C" fn(*mut c_void, *const u64);
-    extern "C" fn row<const KEY: usize>(to: *mut c_void, numbers: *const u64) {
-        // SAFETY: the host hands over what it was given, a key and two numbers.
-        let (rows, numbers) = unsafe {
-            let numbers = slice::from_raw_parts(numbers, KEY + 2);
-            (&mut *to.cast::<Rows<KEY>>(), numbers)
-        };
-        let (key, sums) = numbers.split_first_chunk().expect("a key");
-        add(rows, *key, sums.try_into().expect("two numbers"));
-    }
+/// Takes the rows of the programs.
+pub(crate) fn told<const KEY: usize>(
+    machine: &Machine,
+    key: impl Fn(&offcputime_key) -> [u64; KEY],
+) -> Rows<KEY> {
     let mut rows = Rows::new();
-    machine.host.tell(
-        "host_take_rows",
-        (row::<KEY> as Row, (&raw mut rows).cast::<c_void>()),
-    );
+    for (of, sum) in machine.host.take("offcpu_time", |_| true) {
+        let sum: offcputime_value = sum;
+        add(
+            &mut rows,
+            key(&of),
+            [sum.count, sum.blocked_ns + sum.runqueue_ns],
+        );
+    }
     rows
 }
 

@@ -1,51 +1,26 @@
 //! Targets among processes of all kinds, after all that may become of them: those that the user asked for.
 
+use bpf::runqlat::types::{glob, target_config, target_mode};
 use fastrand::Rng;
 
 use crate::host::{self, machine::Task as Body};
 use crate::population::{Population, Process, TOOL, Task, Wanted};
 use crate::tasks::{KTHREAD, NAMESPACES, NO_EXEC, dress_as};
 
-/// `struct target_config` of targets.bpf.h.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Config {
-    mode: u32,
-    pid_namespace: u32,
-    own_tgid: u32,
-    by_tgid: u32,
-    by_tid: u32,
-    by_comm: u32,
-    follow: u32,
-    cgroup_id: u64,
-    own_since_ns: u64,
-}
-
-/// `struct glob` of glob.bpf.h.
-#[repr(C)]
-pub(crate) struct Glob {
-    accept: [u32; 256],
-    star: u32,
-    final_mask: u32,
-}
-
-impl Glob {
-    /// Every character is a position: a letter, any letter or any number of letters.
-    pub(crate) fn of(pattern: &[u8]) -> Self {
-        let mut glob = Self {
-            accept: [0; 256],
-            star: 0,
-            final_mask: 1 << pattern.len(),
-        };
-        for (at, taken) in pattern.iter().enumerate() {
-            match taken {
-                b'*' => glob.star |= 1 << at,
-                b'?' => glob.accept.iter_mut().for_each(|mask| *mask |= 1 << at),
-                letter => glob.accept[usize::from(*letter)] |= 1 << at,
-            }
+/// Every character of a pattern is a position: a letter, any letter or any number of letters.
+pub(crate) fn glob_of(pattern: &[u8]) -> glob {
+    let mut glob = glob {
+        final_mask: 1 << pattern.len(),
+        ..glob::default()
+    };
+    for (at, taken) in pattern.iter().enumerate() {
+        match taken {
+            b'*' => glob.star |= 1 << at,
+            b'?' => glob.accept.iter_mut().for_each(|mask| *mask |= 1 << at),
+            letter => glob.accept[usize::from(*letter)] |= 1 << at,
         }
-        glob
     }
+    glob
 }
 
 /// A step for each position: `taken` says how many first letters of the name the pattern's beginning may take.
@@ -70,7 +45,7 @@ const PATTERNS: [&[u8]; 7] = [b"a*", b"*b", b"*bab*", b"?a*a", b"ab?*", b"*a*b*a
 
 /// Options that the user gives.
 struct Asked {
-    config: Config,
+    config: target_config,
     pattern: &'static [u8],
     /// A place in the population's cgroups.
     cgroup: Option<usize>,
@@ -85,8 +60,8 @@ impl Asked {
         let count = population.cgroups.len();
         let rng = &mut population.rng;
         let cgroup = (rng.u32(0..3) == 0).then(|| rng.usize(0..count));
-        let config = Config {
-            mode: rng.u32(0..5).saturating_sub(2),
+        let config = target_config {
+            mode: target_mode(rng.u32(0..5).saturating_sub(2)),
             pid_namespace: NAMESPACES[0],
             own_tgid,
             by_tgid: u32::from(is_followed || rng.u32(0..3) == 0),
@@ -95,6 +70,7 @@ impl Asked {
             follow: u32::from(is_followed),
             cgroup_id: cgroup.map_or(0, |at| population.cgroups[at].id),
             own_since_ns: rng.u64(0..20),
+            ..target_config::default()
         };
         let pattern = rng.choice(PATTERNS).expect("some");
         let asked = Self {
@@ -109,12 +85,11 @@ impl Asked {
     /// Asks for some by their numbers, and tells the programs all.
     fn choose(&self, population: &mut Population) {
         let host = &population.host;
-        let glob = Glob::of(self.pattern);
         let inside = population.is_inside;
-        host.tell(
-            "host_want",
-            (&self.config, &glob, u32::from(inside), population.is_hashed),
-        );
+        host.set("targets", &self.config);
+        host.set("comm_glob", &glob_of(self.pattern));
+        host.set("members_in_hash", &u32::from(population.is_hashed));
+        host.write("pid_namespace_level", u32::from(inside));
         for process in &mut population.processes[2..] {
             let is_visible = number(process.leader(), inside) != 0
                 && (!inside || process.leader().facts.inner_namespace == NAMESPACES[0]);
@@ -144,7 +119,7 @@ impl Asked {
 
     fn takes(&self, population: &Population, process: &Process, task: &Task) -> bool {
         let is_kernel = task.facts.flags & KTHREAD != 0;
-        let is_of_kind = match self.config.mode {
+        let is_of_kind = match self.config.mode.0 {
             0 => true,
             1 => !is_kernel,
             _ => is_kernel,
