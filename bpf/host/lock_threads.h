@@ -4,7 +4,6 @@
 #define __HOST_LOCK_THREADS_H__
 
 #include "scheduler.h"
-#include "waking.h"
 
 void host_state(struct task_struct *task, bool queued, bool runs)
 {

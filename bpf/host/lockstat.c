@@ -6,7 +6,6 @@
 #include "no_futexes.h"
 #include "no_names.h"
 #include "../lockstat/lockstat.bpf.c"
-#include "contention.h"
 #include "scheduler.h"
 
 void host_begin(__u64 now)

@@ -32,7 +32,6 @@ static __u32 host_dice;
 /* Pointers that only offsets are taken of. */
 #pragma clang diagnostic ignored "-Wunused-variable"
 #include "../lockstat/lockstat.bpf.c"
-#include "contention.h"
 #include "futex_numbers.h"
 #include "lock_threads.h"
 

@@ -15,7 +15,6 @@ static __u64 host_intern(__u32 slot);
 #include "../offcputime/offcputime.bpf.c"
 #include "offcputime_files.h"
 #include "threads.h"
-#include "waking.h"
 
 static __u64 host_intern(__u32 slot)
 {
@@ -144,14 +143,6 @@ void host_walk_on_exit(void)
 
 	asked.walk_on_exit = 1;
 	host_poke(&config, &asked, sizeof(asked));
-}
-
-/* The current thread leaves the scheduler, having been away or not. */
-void host_leave_scheduler(bool is_switch)
-{
-	unsigned long long context[] = { is_switch };
-
-	sched_exit(context);
 }
 
 /* It is no target any more. */

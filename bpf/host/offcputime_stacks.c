@@ -35,7 +35,6 @@ static __u64 host_own_kernel_stack(void);
 #define kernel_stack(ctx, slot, scratch) host_own_kernel_stack()
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
-#include "waking.h"
 #include "call_number.h"
 
 /* A quarter of the threads are the kernel's. */
@@ -205,13 +204,6 @@ void host_end(__u64 now)
 {
 	window_end_ns = now;
 	takes_late = 1;
-}
-
-void host_leave_scheduler(bool is_switch)
-{
-	unsigned long long context[] = { is_switch };
-
-	sched_exit(context);
 }
 
 /* Thread, process, name (2), kernel and user stack, number of these, kind and end. */

@@ -188,55 +188,6 @@ void host_edge(__u64 previous_ns, __u64 ns, __u32 half)
 	epoch = half;
 }
 
-enum host_event {
-	HOST_WAKEUP,
-	HOST_WAKEUP_NEW,
-	HOST_EXIT,
-	HOST_BIO,
-	HOST_ERROR,
-	/* Reclaim of five kinds begins, and ends. */
-	HOST_BEGINS,
-	HOST_ENDS = HOST_BEGINS + 5,
-};
-
-void host_happens(__u32 event, struct task_struct *task)
-{
-	static int (*const programs[])(unsigned long long *ctx) = {
-		[HOST_WAKEUP] = sched_wakeup,
-		[HOST_WAKEUP_NEW] = sched_wakeup_new,
-		[HOST_EXIT] = account_exit,
-		[HOST_BIO] = block_bio_queue,
-		[HOST_ERROR] = block_rq_error,
-		[HOST_BEGINS] = direct_reclaim_begins,
-		[HOST_BEGINS + 1] = memcg_reclaim_begins,
-		[HOST_BEGINS + 2] = compaction_begins,
-		[HOST_BEGINS + 3] = node_reclaim_begins,
-		[HOST_BEGINS + 4] = kswapd_begins,
-		[HOST_ENDS] = direct_reclaim_ends,
-		[HOST_ENDS + 1] = memcg_reclaim_ends,
-		[HOST_ENDS + 2] = compaction_ends,
-		[HOST_ENDS + 3] = node_reclaim_ends,
-		[HOST_ENDS + 4] = kswapd_ends,
-	};
-	unsigned long long context[] = { (__u64)task };
-
-	programs[event](context);
-}
-
-void host_migrate(struct task_struct *task, __u32 cpu)
-{
-	unsigned long long context[] = { (__u64)task, cpu };
-
-	sched_migrate_task(context);
-}
-
-void host_leaves_kernel(bool is_switch)
-{
-	unsigned long long context[] = { is_switch };
-
-	sched_exit(context);
-}
-
 /* False: there is nothing to tell. */
 bool host_take_stock(struct task_struct *task, struct task_stock *to)
 {

@@ -4,7 +4,6 @@
 #include "host.h"
 #include <bpf/bpf_tracing.h>
 #include "follow.bpf.h"
-#include "processes.h"
 #include "tasks.h"
 
 /* The tool, of that number and at that depth of PID namespaces, wants a command and its children. */
@@ -33,11 +32,4 @@ void host_want_process(__u32 tgid)
 bool host_is_target(struct task_struct *task)
 {
 	return is_target(task);
-}
-
-void host_freed(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_process_free(context);
 }

@@ -13,7 +13,6 @@ static void *host_registers_of(const struct task_struct *task);
 #define bpf_task_pt_regs(task) host_registers_of(task)
 #include "../syscount/syscount.bpf.c"
 #include "numbered.h"
-#include "processes.h"
 
 #define HOST_FILES 16
 
@@ -106,13 +105,6 @@ void host_seed(struct task_struct *task)
 	struct bpf_iter__task context = { .task = task };
 
 	seed_members(&context);
-}
-
-void host_rename(struct task_struct *task, const char comm[16])
-{
-	unsigned long long context[] = { (__u64)task, (__u64)comm };
-
-	task_rename(context);
 }
 
 /* Its memory goes to nobody else. */

@@ -3,7 +3,6 @@
 #ifndef __HOST_TARGETS_H__
 #define __HOST_TARGETS_H__
 
-#include "processes.h"
 #include "tasks.h"
 
 /* `executed`: the process is meant from now on, and not from its exec on. */
@@ -46,27 +45,6 @@ __u64 host_waiting_since(struct task_struct *task)
 	struct member *member = member_of(task);
 
 	return member ? member->runnable_ns : 0;
-}
-
-void host_rename(struct task_struct *task, const char *comm)
-{
-	unsigned long long context[] = { (unsigned long long)task, (unsigned long long)comm };
-
-	task_rename(context);
-}
-
-void host_freed(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	task_freed(context);
-}
-
-void host_attach(struct task_struct *leader, struct cgroup *to)
-{
-	unsigned long long context[] = { (unsigned long long)to, 0, (unsigned long long)leader };
-
-	cgroup_attach_task(context);
 }
 
 __u64 host_cgroup_moves(void)

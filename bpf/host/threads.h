@@ -76,18 +76,4 @@ void host_signal(struct task_struct *task, bool came)
 	task->thread_info.flags = came ? SIGNAL_FLAGS : 0;
 }
 
-void host_wakeup(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_wakeup(context);
-}
-
-void host_wakeup_new(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	sched_wakeup_new(context);
-}
-
 #endif

@@ -89,20 +89,6 @@ __u64 host_leaves_out(bool is_short, bool *left_out)
 	return stacks_left_out;
 }
 
-void host_forks(struct task_struct *parent, struct task_struct *child)
-{
-	unsigned long long context[] = { (unsigned long long)parent, (unsigned long long)child };
-
-	unwind_fork(context);
-}
-
-void host_executes(struct task_struct *task)
-{
-	unsigned long long context[] = { (unsigned long long)task };
-
-	unwind_exec(context);
-}
-
 /* A call's arguments, from what the thread entered the kernel with. */
 void host_arguments(struct task_struct *task, bool compat, __u64 told[6])
 {

@@ -139,10 +139,6 @@ impl Family {
         self.host.tell(name, (body,))
     }
 
-    fn tell_fork(&self, parent: Body, child: Body) {
-        self.host.tell("host_fork", (parent, child));
-    }
-
     /// One of its threads forks.
     fn fork(&mut self, at: usize) {
         let number = self.free_number();
@@ -156,7 +152,8 @@ impl Family {
             Wanted::No
         };
         self.add(number, is_within, wanted);
-        self.tell_fork(by, self.processes[self.processes.len() - 1].running[0].1);
+        self.host
+            .fork(by, self.processes[self.processes.len() - 1].running[0].1);
     }
 
     fn start_thread(&mut self, at: usize) {
@@ -164,14 +161,15 @@ impl Family {
         let by = self.processes[at].running[0].1;
         self.processes[at].running.push((number, body));
         self.dress(at);
-        self.tell_fork(by, body);
+        self.host.fork(by, body);
     }
 
     fn exec(&mut self, at: usize) {
         if self.processes[at].wanted == Wanted::FromExec {
             self.processes[at].wanted = Wanted::Yes;
         }
-        self.tell("host_exec", self.processes[at].running[0].1);
+        let leader = self.processes[at].running[0].1 as u64;
+        self.host.run("sched_process_exec", &[leader]);
     }
 
     /// A thread exits, any of the process's. Inside a namespace the last one's number is gone by the time it is freed.
@@ -180,7 +178,7 @@ impl Family {
         let task = self.processes[at].running.remove(thread);
         self.processes[at].exited.push(task);
         self.dress(at);
-        self.tell("host_exit", task.1);
+        self.host.run("sched_process_exit", &[task.1 as u64]);
         if self.is_inside && self.processes[at].running.is_empty() {
             self.processes[at].wanted = Wanted::No;
         }
@@ -196,7 +194,7 @@ impl Family {
             return;
         };
         let task = process.exited.remove(thread);
-        self.tell("host_freed", task.1);
+        self.host.run("sched_process_free", &[task.1 as u64]);
         self.tell("host_free_task", task.1);
         if is_last {
             let gone = self.processes.remove(at);
@@ -205,7 +203,7 @@ impl Family {
     }
 
     fn is_listed(&self, number: u32) -> bool {
-        self.host.ask::<bool>("host_is_listed", (number,))
+        self.host.entry::<_, u8>("target_tgids", &number).is_some()
     }
 
     fn assert_listed(&self, case: &str) {

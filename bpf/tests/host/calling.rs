@@ -39,19 +39,20 @@ impl Programs {
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;
         free_task = "host_free_task" (task: Pointer);
         seed = "host_seed" (task: Pointer);
-        fork = "host_fork" (parent: Pointer, child: Pointer);
         /// Its place: on a queue, on a CPU.
         state = "host_state" (task: Pointer, queued: bool, runs: bool);
         /// A switch out; `runnable`: it goes on a queue.
         leaves = "host_leaves" (task: Pointer, runnable: bool);
-        switch = "host_switch" (preempt: bool, prev: Pointer, next: Pointer, state: u32);
-        waking = "host_waking" (task: Pointer);
         close = "host_close" (task: Pointer);
         /// An interval ends, and the window if it is the last one; half of its rows.
         turn = "host_turn" (now: u64, is_last: bool) -> u32;
         /// No table takes another row.
         fill = "host_fill" ();
         stall = "host_stall" ();
+    }
+
+    pub(crate) fn waking(&self, task: Pointer) {
+        self.host.run("sched_waking", &[task as u64]);
     }
 
     /// Numbers of what was interned.

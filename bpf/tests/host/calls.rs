@@ -16,10 +16,6 @@ pub(crate) struct Calls {
     pub(super) sleeps: unsafe extern "C" fn(Task, u32),
     pub(super) begin: unsafe extern "C" fn(u64),
     pub(super) seed: unsafe extern "C" fn(Task),
-    pub(super) fork: unsafe extern "C" fn(Task, Task),
-    pub(crate) switch: unsafe extern "C" fn(bool, Task, Task, u32),
-    pub(super) wakeup: unsafe extern "C" fn(Task),
-    pub(super) wakeup_new: unsafe extern "C" fn(Task),
 }
 
 impl Calls {
@@ -38,10 +34,6 @@ impl Calls {
                 sleeps: *host.function("host_sleeps"),
                 begin: *host.function("host_begin"),
                 seed: *host.function("host_seed"),
-                fork: *host.function("host_fork"),
-                switch: *host.function("host_switch"),
-                wakeup: *host.function("host_wakeup"),
-                wakeup_new: *host.function("host_wakeup_new"),
             }
         }
     }

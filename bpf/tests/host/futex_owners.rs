@@ -75,7 +75,7 @@ impl Futexes {
         self.threads[at].unreturned = None;
         self.asks(at, NO_CALL, [0; 6]);
         self.set(Some(parent));
-        self.programs.fork(self.threads[parent].task, made);
+        self.programs.host.fork(self.threads[parent].task, made);
         self.book.told[11] += u64::from(self.is_compat(at));
         self.place(at, Place::Queued);
     }

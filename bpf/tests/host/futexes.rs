@@ -303,7 +303,9 @@ impl Futexes {
         self.programs.leaves(task, runnable);
         // It is off its queue, and has its CPU until the switch is over.
         if !is_hidden {
-            self.programs.switch(runnable, task, idle, state);
+            self.programs
+                .host
+                .switch(runnable, [task, idle], Some(state));
         }
         self.place(
             at,
@@ -357,7 +359,7 @@ impl Futexes {
     fn runs(&mut self, at: usize) {
         let (task, idle, now) = (self.threads[at].task, self.idle, self.now);
         self.set(None);
-        self.programs.switch(false, idle, task, 0);
+        self.programs.host.switch(false, [idle, task], Some(0));
         self.place(at, Place::Running);
         if let Some(wait) = self.wait_of(at) {
             wait.runs(now);

@@ -128,9 +128,9 @@ impl Machine {
                 };
                 self.note(cpu, kind);
             }
-            self.host.tell("host_leave_scheduler", (true,));
+            self.host.run("sched_exit", &[1]);
         }
         // It enters the scheduler once more, and stays.
-        self.host.tell("host_leave_scheduler", (false,));
+        self.host.run("sched_exit", &[0]);
     }
 }

@@ -152,8 +152,8 @@ impl Locks {
         };
         self.note(at, kind);
         self.set(at);
-        self.host
-            .tell("host_begins", (self.locks[lock].address, flags));
+        let begin = [self.locks[lock].address as u64, flags.into()];
+        self.host.run("contention_begin", &begin);
     }
 
     /// Nobody sleeps who spins for a lock, nor in an interrupt, nor waits for a lock twice.
@@ -239,8 +239,8 @@ impl Locks {
             },
         );
         self.set(at);
-        self.host
-            .tell("host_ends", (address, result.cast_unsigned()));
+        let result = i64::from(result).cast_unsigned();
+        self.host.run("contention_end", &[address as u64, result]);
     }
 
     /// The window closes by the clock; half of the threads go on before the iterator comes by. The model has waits that are over.

@@ -76,6 +76,8 @@ pub(crate) struct Machine {
     pub(crate) tells_wakers: bool,
     /// Those: time, thread, and who woke it.
     pub(crate) wakings: Vec<(u64, u32, u32)>,
+    /// The kernel leaves it to programs to look at the state of who leaves a CPU.
+    pub(crate) hides_states: bool,
     /// Threads say where they leave the scheduler, and whether they were away: `sched_exit_tp`.
     pub(crate) tells_exits: bool,
     /// Looks at each thread between its exit and its end.
@@ -124,6 +126,7 @@ impl Machine {
             is_detached: false,
             tells_wakers: false,
             wakings: Vec::new(),
+            hides_states: false,
             tells_exits: false,
             see_dead: None,
         };
@@ -181,7 +184,7 @@ impl Machine {
         let runs = self.threads[at].state == State::Running;
         let told = is_seen && !self.is_detached && !self.threads[at].is_new;
         if self.tells_wakers && told {
-            self.host.tell("host_waking", (task,));
+            self.host.run("sched_waking", &[task as u64]);
             let waker = self.threads[self.cpus[cpu as usize]].tid;
             self.wakings.push((self.now, tid, waker));
         }
@@ -201,12 +204,11 @@ impl Machine {
         }
         self.note(cpu, Kind::Wakeup { tid, is_new, runs });
         let wakeup = if is_new {
-            self.calls.wakeup_new
+            "sched_wakeup_new"
         } else {
-            self.calls.wakeup
+            "sched_wakeup"
         };
-        // SAFETY: its type.
-        unsafe { wakeup(task) };
+        self.host.run(wakeup, &[task as u64]);
     }
 
     fn switch(&mut self, cpu: u32) {
@@ -251,8 +253,8 @@ impl Machine {
                 interruptible: way.state == INTERRUPTIBLE,
             };
             self.note(cpu, kind);
-            // SAFETY: its type.
-            unsafe { (self.calls.switch)(way.is_preempted, leaving, coming, way.state) };
+            let state = (!self.hides_states).then_some(way.state);
+            self.host.switch(way.is_preempted, [leaving, coming], state);
         }
         self.threads[prev].state = if way.stays {
             self.threads[prev].queued_ns = self.now;
@@ -301,8 +303,8 @@ impl Machine {
         };
         self.set(cpu);
         let parent = self.threads[self.cpus[cpu as usize]].task;
-        // SAFETY: its type.
-        unsafe { (self.calls.fork)(parent, self.threads[at].task) };
+        let child = self.threads[at].task;
+        self.host.fork(parent, child);
     }
 
     /// Wakes all targets: runqlat counts what a sleeper has missed when it wakes.

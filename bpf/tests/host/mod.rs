@@ -102,6 +102,25 @@ impl Host {
         unsafe { arguments.call(&self.library, name) }
     }
 
+    /// Runs a program on an event with these arguments.
+    pub(crate) fn run(&self, program: &str, arguments: &[u64]) {
+        self.ask::<i32>(program, (arguments.as_ptr(),));
+    }
+
+    pub(crate) fn fork(&self, parent: *mut c_void, child: *mut c_void) {
+        self.run("sched_process_fork", &[parent as u64, child as u64]);
+    }
+
+    /// A switch from one thread to another. Without a `state` the kernel leaves it to programs to look at that of the first.
+    pub(crate) fn switch(&self, preempt: bool, tasks: [*mut c_void; 2], state: Option<u32>) {
+        let (program, state) = match state {
+            Some(state) => ("sched_switch", state.into()),
+            None => ("sched_switch_pre_5_18", u64::MAX),
+        };
+        let [prev, next] = tasks.map(|task| task as u64);
+        self.run(program, &[preempt.into(), prev, next, state]);
+    }
+
     /// Gives what a function writes to where its last argument points.
     pub(crate) fn told<T: Default>(&self, name: &str, arguments: impl Before) -> T {
         let mut told = T::default();

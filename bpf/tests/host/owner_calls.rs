@@ -17,11 +17,16 @@ impl Programs {
         sleeps = "host_sleeps" (task: Pointer, field: u32, lock: Pointer);
         lock = "host_lock" (page: Pointer, kind: u32) -> Pointer;
         owned = "host_owned" (lock: Pointer, words: u32, owner: u64);
-        begins = "host_begins" (lock: Pointer, flags: u32);
+    }
+
+    pub(crate) fn begins(&self, lock: Pointer, flags: u32) {
+        self.host
+            .run("contention_begin", &[lock as u64, flags.into()]);
     }
 
     pub(crate) fn ends(&self, lock: Pointer, ret: i32) {
-        self.host.tell("host_ends", (lock, ret.cast_unsigned()));
+        let ret = i64::from(ret).cast_unsigned();
+        self.host.run("contention_end", &[lock as u64, ret]);
     }
 
     /// A page, the name of its slab cache, and whether that is one of several that share it.

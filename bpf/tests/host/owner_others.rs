@@ -15,7 +15,9 @@ impl Owners {
                 if self.rng.bool() {
                     self.programs.ends(lock.address, 0);
                 } else {
-                    self.programs.switch(false, task, idle, UNINTERRUPTIBLE);
+                    self.programs
+                        .host
+                        .switch(false, [task, idle], Some(UNINTERRUPTIBLE));
                     self.place(STRANGER, Place::Asleep);
                 }
             }
@@ -24,7 +26,7 @@ impl Owners {
                 self.place(STRANGER, Place::Queued);
             }
             Place::Queued => {
-                self.programs.switch(false, idle, task, 0);
+                self.programs.host.switch(false, [idle, task], Some(0));
                 self.place(STRANGER, Place::Running);
             }
         }

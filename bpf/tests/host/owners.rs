@@ -308,7 +308,9 @@ impl Owners {
         self.set(Some(at));
         let (task, idle) = (self.threads[at].task, self.idle);
         self.programs.leaves(task, runnable);
-        self.programs.switch(runnable, task, idle, state);
+        self.programs
+            .host
+            .switch(runnable, [task, idle], Some(state));
         if runnable {
             self.is_queued(at);
         }
@@ -338,7 +340,7 @@ impl Owners {
         let (task, idle, now) = (self.threads[at].task, self.idle, self.now);
         self.set(None);
         self.interrupt_spins();
-        self.programs.switch(false, idle, task, 0);
+        self.programs.host.switch(false, [idle, task], Some(0));
         self.place(at, Place::Running);
         if let Some(top) = self.threads[at].waits.last_mut() {
             top.wait.runs(now);
@@ -361,6 +363,7 @@ impl Owners {
         self.threads[at].past.clear();
         self.set(Some(STRANGER));
         self.programs
+            .host
             .fork(self.threads[STRANGER].task, self.threads[at].task);
         self.place(at, Place::Queued);
     }

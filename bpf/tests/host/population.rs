@@ -229,10 +229,6 @@ impl Population {
         self.host.tell(name, (body,))
     }
 
-    fn forked(&self, parent: Body, child: Body) {
-        self.host.tell("host_fork", (parent, child));
-    }
-
     /// The iterator that looks at all tasks.
     pub(crate) fn look_at_all(&self) {
         for task in self.processes.iter().flat_map(|process| &process.tasks) {
@@ -264,13 +260,13 @@ impl Population {
         };
         let parent_serial = self.processes[process].serial;
         self.add_process(task, parent_serial, wanted);
-        self.forked(parent, body);
+        self.host.fork(parent, body);
     }
 
     pub(crate) fn start_thread(&mut self, process: usize) {
         self.add_thread(process);
         let tasks = &self.processes[process].tasks;
-        self.forked(tasks[0].body, tasks[tasks.len() - 1].body);
+        self.host.fork(tasks[0].body, tasks[tasks.len() - 1].body);
     }
 
     /// Its other threads end before.
@@ -284,13 +280,15 @@ impl Population {
         if self.processes[process].wanted == Wanted::FromExec {
             self.processes[process].wanted = Wanted::Yes;
         }
-        self.call("host_exec", self.processes[process].leader().body);
+        let leader = self.processes[process].leader().body as u64;
+        self.host.run("sched_process_exec", &[leader]);
     }
 
     pub(crate) fn rename(&mut self, process: usize, task: usize) {
         let name = Self::random_name(&mut self.rng);
         let task = &mut self.processes[process].tasks[task];
-        self.host.tell("host_rename", (task.body, name.as_ptr()));
+        let rename = [task.body as u64, name.as_ptr() as u64];
+        self.host.run("task_rename", &rename);
         task.facts.comm = name;
         dress(&self.host, task);
     }
@@ -305,7 +303,7 @@ impl Population {
             task.facts.live -= 1;
             dress(&self.host, task);
         }
-        self.call("host_exit", task.body);
+        self.host.run("sched_process_exit", &[task.body as u64]);
         if !self.is_hashed {
             self.call("host_free_task", task.body);
             return;
@@ -313,7 +311,7 @@ impl Population {
         if self.rng.u32(0..3) == 0 {
             self.host.tell("host_waits_since", (task.body, 1_u64));
         } else {
-            self.call("host_freed", task.body);
+            self.host.run("task_freed", &[task.body as u64]);
         }
         self.freed.push(task.body);
     }
@@ -338,8 +336,8 @@ impl Population {
         self.dress_all();
         self.cgroup_moves += 1;
         let leader = self.processes[process].leader();
-        self.host
-            .tell("host_attach", (leader.body, self.cgroups[cgroup].at));
+        let attach = [self.cgroups[cgroup].at as u64, 0, leader.body as u64];
+        self.host.run("cgroup_attach_task", &attach);
     }
 }
 

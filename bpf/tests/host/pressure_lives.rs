@@ -2,7 +2,25 @@
 
 use crate::machine::{CPUS, Leaves, Machine};
 
-/// `enum host_event` of host/pressure.c.
+/// Programs by event; reclaim of five kinds begins and ends.
+const PROGRAMS: [&str; 15] = [
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "account_exit",
+    "block_bio_queue",
+    "block_rq_error",
+    "direct_reclaim_begins",
+    "memcg_reclaim_begins",
+    "compaction_begins",
+    "node_reclaim_begins",
+    "kswapd_begins",
+    "direct_reclaim_ends",
+    "memcg_reclaim_ends",
+    "compaction_ends",
+    "node_reclaim_ends",
+    "kswapd_ends",
+];
+/// Places among these.
 const WAKEUP: u32 = 0;
 const WAKEUP_NEW: u32 = 1;
 const EXIT: u32 = 2;
@@ -88,8 +106,8 @@ impl Machine {
         }
         self.show_all();
         self.set(now, cpu);
-        self.host
-            .tell("host_happens", (event, self.threads[at].task));
+        let task = self.threads[at].task as u64;
+        self.host.run(PROGRAMS[event as usize], &[task]);
         match event {
             WAKEUP | WAKEUP_NEW => self.is_woken(at, now),
             EXIT => self.exits(at, now),
@@ -125,12 +143,8 @@ impl Machine {
             self.show_all();
             self.set(now, cpu);
             let task = |at: Option<usize>| at.map_or(self.idle, |at| self.threads[at].task);
-            let switch = (preempt, task(prev), task(next), state);
-            if self.is_old {
-                self.host.tell("host_switch_pre_5_18", switch);
-            } else {
-                self.host.tell("host_switch", switch);
-            }
+            let state = (!self.is_old).then_some(state);
+            self.host.switch(preempt, [prev, next].map(task), state);
             self.has_switched(cpu, (prev, leaves), next, now);
         }
         if let Some(at) = prev {
@@ -208,7 +222,7 @@ impl Machine {
         let is_switch = self.is_clean || self.rng.u32(0..20) > 0;
         self.show_all();
         self.set(self.now, cpu);
-        self.host.tell("host_leaves_kernel", (is_switch,));
+        self.host.run("sched_exit", &[is_switch.into()]);
         if let Some(at) = next {
             self.leaves_kernel(at, is_switch);
         }
@@ -248,7 +262,8 @@ impl Machine {
         let by = self.rng.usize(0..CPUS);
         self.show_all();
         self.set(now, by);
-        self.host.tell("host_migrate", (self.threads[at].task, cpu));
+        let migrate = [self.threads[at].task as u64, cpu.into()];
+        self.host.run("sched_migrate_task", &migrate);
         self.is_migrated(at, cpu as usize, now);
     }
 
@@ -267,10 +282,8 @@ impl Machine {
         self.threads[child].is_new = true;
         self.show_all();
         self.set(self.now, cpu);
-        self.host.tell(
-            "host_fork",
-            (self.threads[parent].task, self.threads[child].task),
-        );
+        self.host
+            .fork(self.threads[parent].task, self.threads[child].task);
         self.joins(child, true);
     }
 

@@ -100,7 +100,7 @@ impl Cpu {
             return;
         };
         self.set();
-        self.host.tell("host_wakeup", (self.tasks[tid],));
+        self.host.run("sched_wakeup", &[self.tasks[tid] as u64]);
         self.begin(tid);
     }
 
@@ -138,15 +138,14 @@ impl Cpu {
         // SAFETY: the types of host/.
         unsafe {
             type Flag = unsafe extern "C" fn(Task, bool);
-            type Switch = unsafe extern "C" fn(bool, Task, Task, u32);
             let throttle = self.host.function::<Flag>("host_throttle");
             throttle(self.tasks[next], false);
             throttle(self.tasks[prev], is_alone);
             self.host.function::<Flag>("host_leaves")(self.tasks[prev], is_preempted);
-            let switch = self.host.function::<Switch>("host_switch");
-            let state = if is_preempted { 0 } else { INTERRUPTIBLE };
-            switch(is_preempted, self.tasks[prev], self.tasks[next], state);
         }
+        let state = if is_preempted { 0 } else { INTERRUPTIBLE };
+        let tasks = [prev, next].map(|tid| self.tasks[tid]);
+        self.host.switch(is_preempted, tasks, Some(state));
         if let Some(wait) = self.waits[next].take() {
             let sum = &mut self.sums[usize::from(!wait.is_without)];
             *sum = (sum.0 + 1, sum.1 + self.now - wait.since_ns);
@@ -231,10 +230,9 @@ fn accounts_are_of_groups_with_a_quota_that_targets_are_in() {
             host.function::<Spend>("host_spend"),
             host.function::<Put>("host_put"),
         );
-        let (seed, read, fork) = (
+        let (seed, read) = (
             host.function::<One>("host_seed"),
             host.function::<One>("host_read_quotas"),
-            host.function::<Put>("host_fork"),
         );
         let thread = host.function::<unsafe extern "C" fn(u32) -> Task>("host_thread");
         let root = make(std::ptr::null_mut(), 1);
@@ -260,7 +258,7 @@ fn accounts_are_of_groups_with_a_quota_that_targets_are_in() {
         assert_eq!(known(&host, 2), Some(at_first));
         assert_eq!((known(&host, 1), known(&host, 3)), (None, None));
         // A new target's groups are looked at when it comes, not before.
-        fork(first, child);
+        host.fork(first, child);
         spend(late, false, &account(4));
         read(other);
         let of_late = Known {

@@ -270,8 +270,8 @@ impl Calls {
         thread.in_call = true;
         self.show(child, self.now);
         self.show(parent, self.now);
-        let (from, to) = (self.threads[parent].task, self.threads[child].task);
-        self.host.tell("host_fork", (from, to));
+        self.host
+            .fork(self.threads[parent].task, self.threads[child].task);
         let is_wanted = match self.asked.whom {
             // A new process has no room in the list of the command's.
             Whom::Command => {
@@ -288,8 +288,8 @@ impl Calls {
         let name = self.name();
         self.show(at, self.now);
         if self.asked.whom == Whom::Named {
-            self.host
-                .tell("host_rename", (self.threads[at].task, name.as_ptr()));
+            let rename = [self.threads[at].task as u64, name.as_ptr() as u64];
+            self.host.run("task_rename", &rename);
         }
         self.threads[at].comm = name;
         self.show(at, self.now);
@@ -306,7 +306,8 @@ impl Calls {
             return;
         }
         self.renames(at);
-        self.call("host_exec", self.threads[at].task);
+        let task = self.threads[at].task as u64;
+        self.host.run("sched_process_exec", &[task]);
         if self.asked.whom == Whom::Command
             && self.threads[at].tgid == COMMAND
             && !self.has_executed

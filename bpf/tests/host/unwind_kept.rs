@@ -289,11 +289,12 @@ fn mappings_are_inherited_and_forgotten() {
                 truth.insert(tgid, process);
             }
             1 => {
-                unwinder.host.tell("host_executes", (task,));
+                unwinder.host.run("unwind_exec", &[task as u64]);
                 truth.remove(&tgid);
             }
             _ => {
-                unwinder.host.tell("host_forks", (task, child));
+                let fork = [task as u64, child as u64];
+                unwinder.host.run("unwind_fork", &fork);
                 if let Some(process) = truth.get(&tgid).copied()
                     && child_tgid > 0
                 {
