@@ -8,6 +8,8 @@ pub mod lockstat;
 mod narrow;
 #[path = "offcputime/main.rs"]
 pub mod offcputime;
+#[cfg(test)]
+mod one_window;
 #[path = "pressure/main.rs"]
 pub mod pressure;
 #[path = "profile/main.rs"]

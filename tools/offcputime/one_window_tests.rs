@@ -1,34 +1,16 @@
-//! One window that stands for itself, as a run without a budget has it or one within a budget that allows to look all the time: the
-//! report is what the programs have counted, byte for byte.
+//! One window of offcputime that stands for itself is the exact run.
 
-use std::sync::Arc;
-
-use budget::Window;
 use fastrand::Rng;
 use host::clock::Edges;
 use host::waits::Wait;
-use profile::frame::{Frame, FrameKind};
 use profile::losses::Losses;
-use profile::model::{StackEnd, Task};
+use profile::model::StackEnd;
 
 use super::*;
 use crate::offcputime::losses::Lost;
 use crate::offcputime::sampled::Sums;
+use crate::one_window::{self, assert_same, stack};
 
-/// A stack that stands for an id.
-fn stack(id: u64) -> Arc<[Frame]> {
-    let frame = Frame {
-        name: format!("function {id}").into(),
-        kind: FrameKind::User,
-        inlined: false,
-        module: None,
-        address: id,
-        line: None,
-    };
-    [frame].into()
-}
-
-/// JSON but for the cost of the run, which is never the same.
 fn json_of(harvest: &Harvest) -> String {
     let samples = harvest.rows.iter().map(|row| Sample {
         task: row.task.clone(),
@@ -47,21 +29,14 @@ fn json_of(harvest: &Harvest) -> String {
         samples: samples.collect(),
         duration_ns: harvest.window.ns(),
     };
-    let mut extra = extra(harvest, &profile, &Cost::default());
-    extra.remove("cost");
-    let mut out = Vec::new();
-    json::write(&profile, &extra, &mut out).expect("a vector takes everything");
-    String::from_utf8(out).expect("text")
+    let extra = extra(harvest, &profile, &Cost::default());
+    one_window::json_of(&profile, extra)
 }
 
 fn row(rng: &mut Rng, kernel: u64) -> Row {
-    let (tgid, is_open) = (rng.u32(1..9), rng.u32(0..8) == 0);
+    let is_open = rng.u32(0..8) == 0;
     Row {
-        task: Task {
-            comm: format!("thread{}", rng.u32(0..3)).into(),
-            tgid,
-            tid: tgid + rng.u32(0..3),
-        },
+        task: one_window::task(rng),
         wait: Wait {
             flags: rng.u8(..),
             syscall: rng.i16(-1..400),
@@ -106,25 +81,16 @@ fn part(rng: &mut Rng, window: Edges) -> Harvest {
 
 #[test]
 fn one_window_is_the_exact_run() {
-    for seed in 0..50 {
-        let mut rng = Rng::with_seed(seed);
-        let start_ns = rng.u64(..1 << 50);
-        let end_ns = start_ns + rng.u64(1..1 << 50);
-        let edges = Edges { start_ns, end_ns };
-        let mut part = part(&mut rng, edges);
-        let window = Window {
-            start_ns,
-            end_ns,
-            stratum_ns: end_ns - start_ns,
-        };
+    assert_same(|rng, edges, window| {
+        let mut part = part(rng, edges);
         let mut sums = Sums::default();
-        sums.add(&part, part.accounting, &window);
+        sums.add(&part, part.accounting, window);
         let mut harvest = sums.harvest(1.0, edges);
         // The same as where nothing was left out.
         harvest.estimates = None;
         part.losses.time("windows_full", "", 0, 0);
         part.rows
             .sort_by(|one, other| one.place().cmp(&other.place()));
-        assert_eq!(json_of(&harvest), json_of(&part), "seed {seed}");
-    }
+        [json_of(&harvest), json_of(&part)]
+    });
 }
