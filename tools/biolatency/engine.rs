@@ -57,7 +57,7 @@ impl<'a> Biolatency<'a> {
         let (devs, cgroup_id) = (args.devs()?, args.cgroup_id()?);
         let hdr = args.histograms.hdr_log()?;
         let builder = BiolatencySkelBuilder::default();
-        let skel = loader::load(builder, &setup.programs, |open| {
+        let skel = loader::load(builder, &setup.programs, &[], |open| {
             args.to_bpf(
                 (setup.targets, cgroup_id),
                 setup.kernel,

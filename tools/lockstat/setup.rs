@@ -16,7 +16,7 @@ use crate::lockstat::row::Side;
 /// Attached, but nothing counts yet.
 pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'static>, FutexHooks)> {
     let builder = LockstatSkelBuilder::default();
-    let skel = loader::load(builder, &setup.programs, |open| {
+    let skel = loader::load(builder, &setup.programs, &[], |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(setup.targets, rodata);
         bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));

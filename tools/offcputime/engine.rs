@@ -57,7 +57,7 @@ impl<'a> Offcputime<'a> {
         let walk_on_exit = setup.kernel.has_tracepoint("sched_exit_tp");
         let gated = args.budget.gated(&GATED);
         let builder = OffcputimeSkelBuilder::default();
-        let skel = loader::load_gated(builder, &setup.programs, gated, |open| {
+        let skel = loader::load(builder, &setup.programs, gated, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             args.to_bpf(setup.targets, walk_on_exit, rodata);
             bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));

@@ -61,7 +61,7 @@ impl<'a> Profiling<'a> {
     pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let weight = attach::weight(args)?;
         let builder = ProfileSkelBuilder::default();
-        let skel = loader::load(builder, &setup.programs, |open| {
+        let skel = loader::load(builder, &setup.programs, &[], |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             args.to_bpf(setup.targets, weight, rodata);
             Ok(open.maps.moments.set_autocreate(args.keeps_moments())?)

@@ -62,7 +62,7 @@ impl<'a> Runqlat<'a> {
         let hdr = args.histograms.hdr_log()?;
         let gated = args.budget.gated(&GATED);
         let builder = RunqlatSkelBuilder::default();
-        let skel = loader::load_gated(builder, &setup.programs, gated, |open| {
+        let skel = loader::load(builder, &setup.programs, gated, |open| {
             args.to_bpf(
                 setup.targets,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,

@@ -50,7 +50,7 @@ pub(crate) struct Syscount<'a> {
 impl<'a> Syscount<'a> {
     pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
         let builder = SyscountSkelBuilder::default();
-        let skel = loader::load(builder, &setup.programs, |open| {
+        let skel = loader::load(builder, &setup.programs, &[], |open| {
             args.to_bpf(
                 setup.targets,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,

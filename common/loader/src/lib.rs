@@ -33,7 +33,7 @@ const REPORT: &str = "; please report it with the output of USEKIT_BPF_LOG=1";
 /// Which of a skeleton's optional programs are to be loaded, by name.
 pub type Selection<'a> = &'a [(&'a str, bool)];
 
-/// Loads and attaches a skeleton.
+/// Loads and attaches a skeleton; the programs called `gated` are left to be attached by `budget::Sampler`.
 ///
 /// `configure` fills constants and map sizes; `selection` switches optional programs on and off. The object's storage
 /// is leaked on purpose: a tool loads once and keeps its programs until it exits.
@@ -42,25 +42,6 @@ pub type Selection<'a> = &'a [(&'a str, bool)];
 ///
 /// What failed, libbpf's first complaint, and the remedy where there is one.
 pub fn load<B>(
-    builder: B,
-    selection: Selection<'_>,
-    configure: impl FnOnce(&mut B::Output) -> Result<()>,
-) -> Result<<B::Output as OpenSkel<'static>>::Output>
-where
-    B: SkelBuilder<'static>,
-    B::Output: OpenSkel<'static>,
-{
-    let mut skel = prepare(builder, selection, configure)?;
-    attach(&mut skel)?;
-    Ok(skel)
-}
-
-/// As [`load`], but the programs called `gated` are left to be attached by `budget::Sampler`.
-///
-/// # Errors
-///
-/// As for [`load`].
-pub fn load_gated<B>(
     builder: B,
     selection: Selection<'_>,
     gated: &[&str],

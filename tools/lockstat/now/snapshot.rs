@@ -49,7 +49,7 @@ pub(crate) struct Snapshot {
 
 /// Loads the iterator.
 pub(crate) fn load(targets: &Settings) -> Result<LockstatNowSkel<'static>> {
-    let skel = loader::load(LockstatNowSkelBuilder::default(), &PROGRAMS, |open| {
+    let skel = loader::load(LockstatNowSkelBuilder::default(), &PROGRAMS, &[], |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         rodata.targets = bpf::target_config!(bpf::lockstat_now::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::lockstat_now::types, &targets.comm);
