@@ -66,7 +66,7 @@ impl Tool for Args {
             origin: Origin::Tracepoint,
         };
         let mut stacks = setup.stacks(how, &skel.maps.stack_ring)?;
-        if self.budget.max_overhead.is_some() {
+        if self.budget.is_limited() {
             stacks.finish_preparing();
         }
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);

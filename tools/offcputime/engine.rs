@@ -84,11 +84,6 @@ impl<'a> Offcputime<'a> {
         })
     }
 
-    /// A run within a budget may do no work that can be done after it.
-    fn is_limited(&self) -> bool {
-        self.args.budget.max_overhead.is_some()
-    }
-
     /// Learns the stacks of the waits that are open at the end, before late events stop to close those of threads that run on.
     fn walk_waiting(&mut self) -> Result<()> {
         self.stacks.absorb();
@@ -149,7 +144,7 @@ impl Windowed for Offcputime<'_> {
     }
 
     fn prepare(&mut self, first: bool) -> Result<()> {
-        if self.is_limited() {
+        if self.args.budget.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
             let known = &mut self.sums.known;
             open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
@@ -206,9 +201,10 @@ impl Collector for Offcputime<'_> {
 
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
-        match self.args.budget.max_overhead {
-            None => self.stacks.fds(),
-            Some(_) => Vec::new(),
+        if self.args.budget.is_limited() {
+            Vec::new()
+        } else {
+            self.stacks.fds()
         }
     }
 

@@ -117,7 +117,7 @@ impl Capture {
         })?;
         let stacks = args
             .stacks
-            .then(|| Stacks::open(&skel, args.common.json, args.budget.max_overhead.is_some()))
+            .then(|| Stacks::open(&skel, args.common.json, args.budget.is_limited()))
             .transpose()?;
         Ok(Self {
             counters: Counters::new(skel.object(), &harvest::LOSSES, &[])?,

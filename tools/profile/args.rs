@@ -230,10 +230,7 @@ impl Options for Args {
                 matches!(self.event, Event::Tracepoint { .. }),
             ),
             ("on_uprobe", is_uprobe),
-            (
-                "on_uprobe_multi",
-                is_uprobe && self.budget.max_overhead.is_some(),
-            ),
+            ("on_uprobe_multi", is_uprobe && self.budget.is_limited()),
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
             ("sched_process_exec", targets.follow),

@@ -88,11 +88,6 @@ impl<'a> Profiling<'a> {
         })
     }
 
-    /// A run within a budget looks at times only.
-    fn is_limited(&self) -> bool {
-        self.args.budget.max_overhead.is_some()
-    }
-
     /// Everything, once the collection has ended.
     ///
     /// # Errors
@@ -111,7 +106,7 @@ impl<'a> Profiling<'a> {
         if let Some(estimates) = &mut harvest.estimates {
             estimates.looked = sampler.share(window.end_ns);
         }
-        if !self.is_limited() {
+        if !self.args.budget.is_limited() {
             harvest.expect_ticks(self.args, idle, &late_cpus);
         }
         harvest.count_losses(self.args, &self.skel, &self.stacks, &late_cpus)?;
@@ -142,7 +137,7 @@ impl Windowed for Profiling<'_> {
     }
 
     fn prepare(&mut self, _first: bool) -> Result<()> {
-        if self.is_limited() {
+        if self.args.budget.is_limited() {
             self.attached.resume(self.args, &self.skel)?;
         }
         self.sums.idle_before_ns = busy::idle_ns(self.args.cpu);
@@ -166,7 +161,7 @@ impl Windowed for Profiling<'_> {
             ns: idle_ns.saturating_sub(self.sums.idle_before_ns),
             late_ns,
         };
-        if self.is_limited() {
+        if self.args.budget.is_limited() {
             self.attached.pause()?;
         }
         Ok(now)
@@ -188,14 +183,15 @@ impl Collector for Profiling<'_> {
 
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
-        match self.args.budget.max_overhead {
-            None => self.stacks.fds(),
-            Some(_) => Vec::new(),
+        if self.args.budget.is_limited() {
+            Vec::new()
+        } else {
+            self.stacks.fds()
         }
     }
 
     fn get_ready(&mut self) -> Result<()> {
-        if self.is_limited() && matches!(self.args.event, Event::Uprobe { .. }) {
+        if self.args.budget.is_limited() && matches!(self.args.event, Event::Uprobe { .. }) {
             let (method, trap_ns) = traps::measure(&self.skel)?;
             // The first window attaches it anew.
             self.attached.change(method);
@@ -212,7 +208,7 @@ impl Collector for Profiling<'_> {
             self.stacks.absorb();
             state = harvest::progress(&self.skel, &self.stacks)?;
         }
-        if !self.is_limited() {
+        if !self.args.budget.is_limited() {
             // A window's own weigh more, and are taken in at its end.
             self.moments.absorb();
         }

@@ -91,11 +91,6 @@ impl<'a> Runqlat<'a> {
         })
     }
 
-    /// A run within a budget looks at times only.
-    fn is_limited(&self) -> bool {
-        self.args.budget.max_overhead.is_some()
-    }
-
     /// Takes stock, so that waits that are under way count from the window's opening on.
     fn take_stock(&mut self) -> Result<()> {
         // Slices that ran before the window have nothing to do with its waits.
@@ -139,14 +134,14 @@ impl Windowed for Runqlat<'_> {
 
     fn settles(&self) -> bool {
         // Attaching had threads wait that otherwise do not.
-        self.is_limited()
+        self.args.budget.is_limited()
     }
 
     fn prepare(&mut self, first: bool) -> Result<()> {
         if first {
             self.quotas.look(&self.skel)?;
         }
-        if self.is_limited() {
+        if self.args.budget.is_limited() {
             self.take_stock()?;
         }
         Ok(())
@@ -161,9 +156,8 @@ impl Windowed for Runqlat<'_> {
     }
 
     fn shut(&mut self) -> Result<u64> {
-        let is_limited = self.is_limited();
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
-        if is_limited {
+        if self.args.budget.is_limited() {
             return Ok(shut_edges(&mut bss.window_end_ns));
         }
         // The other half is written from now on.
@@ -175,7 +169,11 @@ impl Windowed for Runqlat<'_> {
 
     fn take(&mut self, window: &Window) -> Result<()> {
         let epoch = section(self.skel.maps.bss_data.as_deref(), ".bss")?.epoch;
-        let ended = if self.is_limited() { epoch } else { 1 - epoch };
+        let ended = if self.args.budget.is_limited() {
+            epoch
+        } else {
+            1 - epoch
+        };
         let waits = harvest::waits(self.args, &self.skel, ended)?;
         let culprits = harvest::culprits(&self.skel, ended)?;
         let (homeless, nameless) = self.sums.add(&waits, culprits, window);

@@ -87,18 +87,19 @@ impl Budget {
         windowed: &mut impl Windowed,
     ) -> Result<Sampler<'a>> {
         // Windows of a budget end by other clocks.
-        let length = length.filter(|_| self.max_overhead.is_none());
+        let length = length.filter(|_| !self.is_limited());
         let limits = (self.max_overhead, length.map(nanoseconds));
         Sampler::begin(who, limits, meter, windowed)
     }
 
+    /// True with a budget: a run within one may do no work that can be done after it.
+    pub fn is_limited(&self) -> bool {
+        self.max_overhead.is_some()
+    }
+
     /// Those of the programs that a budget detaches between windows that are not to be attached before.
     pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
-        if self.max_overhead.is_some() {
-            names
-        } else {
-            &[]
-        }
+        if self.is_limited() { names } else { &[] }
     }
 }
 

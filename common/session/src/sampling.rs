@@ -103,7 +103,7 @@ impl<C: Collector> Engine for Sampling<'_, C> {
     }
 
     fn close_at(&mut self, end_ns: u64) -> Result<()> {
-        if self.budget.max_overhead.is_none() {
+        if !self.budget.is_limited() {
             for told in self.collector.edges()? {
                 store(told.end_ns, end_ns);
             }
