@@ -152,100 +152,43 @@ fn sampling_frames<'a>(names: impl Iterator<Item = &'a str>) -> usize {
 mod tests {
     use super::*;
 
-    fn own(origin: Origin, names: &[&str]) -> usize {
-        own_frames(names.iter().copied(), origin)
+    fn own(origin: Origin, stack: &str) -> usize {
+        own_frames(stack.split(' '), origin)
     }
 
     #[test]
     fn a_tracepoint_ends_with_its_iterator() {
         use Origin::Tracepoint;
-        let stack = [
-            "bpf_get_stack",
-            "bpf_prog_ab_sched_switch",
-            "bpf_trace_run4",
-            "__traceiter_sched_switch",
-            "__schedule",
-            "schedule",
-        ];
-        assert_eq!(own(Tracepoint, &stack), 4);
-        assert_eq!(own(Tracepoint, &stack[1..]), 3);
-        let by_perf = [
-            "bpf_prog_ab_x",
-            "trace_call_bpf",
-            "perf_trace_run_bpf_submit",
-            "perf_trace_sched_switch",
-            "__traceiter_sched_switch",
-            "__schedule",
-        ];
-        assert_eq!(own(Tracepoint, &by_perf), 5);
-        assert_eq!(
-            own(
-                Tracepoint,
-                &[
-                    "bpf_prog_ab_x",
-                    "__bpf_prog_exit",
-                    "odd_helper",
-                    "bpf_trace_run4",
-                    "__schedule"
-                ]
-            ),
-            4
-        );
-        assert_eq!(own(Tracepoint, &["__schedule", "schedule"]), 0);
-        assert_eq!(own(Tracepoint, &[]), 0);
+        let stack = "bpf_get_stack bpf_prog_ab_sched_switch bpf_trace_run4 __traceiter_sched_switch __schedule schedule";
+        assert_eq!(own(Tracepoint, stack), 4);
+        let (_, callers) = stack.split_once(' ').expect("several");
+        assert_eq!(own(Tracepoint, callers), 3);
+        let by_perf = "bpf_prog_ab_x trace_call_bpf perf_trace_run_bpf_submit perf_trace_sched_switch \
+                       __traceiter_sched_switch __schedule";
+        assert_eq!(own(Tracepoint, by_perf), 5);
+        let odd = "bpf_prog_ab_x __bpf_prog_exit odd_helper bpf_trace_run4 __schedule";
+        assert_eq!(own(Tracepoint, odd), 4);
+        assert_eq!(own(Tracepoint, "__schedule schedule"), 0);
+        assert_eq!(own_frames(std::iter::empty(), Tracepoint), 0);
     }
 
     #[test]
     fn other_peoples_programs_stay() {
-        let stack = [
-            "bpf_prog_ab_x",
-            "bpf_trace_run2",
-            "__traceiter_kmalloc",
-            "kmalloc",
-            "bpf_prog_cd_theirs",
-            "bpf_trace_run4",
-            "__schedule",
-        ];
-        assert_eq!(own(Origin::Tracepoint, &stack), 3);
-        assert_eq!(
-            own(
-                Origin::Tracepoint,
-                &[
-                    "bpf_prog_ab_x",
-                    "bpf_trace_run2",
-                    "bpf_prog_cd_theirs",
-                    "tcp_v4_rcv"
-                ]
-            ),
-            2
-        );
+        let stack = "bpf_prog_ab_x bpf_trace_run2 __traceiter_kmalloc kmalloc bpf_prog_cd_theirs bpf_trace_run4 __schedule";
+        assert_eq!(own(Origin::Tracepoint, stack), 3);
+        let below = "bpf_prog_ab_x bpf_trace_run2 bpf_prog_cd_theirs tcp_v4_rcv";
+        assert_eq!(own(Origin::Tracepoint, below), 2);
     }
 
     #[test]
     fn the_sampling_interrupt_is_ours_and_others_are_not() {
-        let stack = [
-            "bpf_prog_ab_sample",
-            "bpf_overflow_handler",
-            "__perf_event_overflow",
-            "perf_swevent_hrtimer",
-            "__hrtimer_run_queues",
-            "hrtimer_interrupt",
-            "__sysvec_apic_timer_interrupt",
-            "sysvec_apic_timer_interrupt",
-            "asm_sysvec_apic_timer_interrupt",
-            "copy_page",
-            "asm_sysvec_reschedule_ipi",
-            "do_idle",
-        ];
-        assert_eq!(own(Origin::Sample, &stack), 9);
-        assert_eq!(own(Origin::Tracepoint, &stack), 4);
-        assert_eq!(
-            own(
-                Origin::Sample,
-                &["__hrtimer_run_queues", "hrtimer_interrupt"]
-            ),
-            0,
-            "time spent there by others"
-        );
+        let stack = "bpf_prog_ab_sample bpf_overflow_handler __perf_event_overflow perf_swevent_hrtimer \
+                     __hrtimer_run_queues hrtimer_interrupt __sysvec_apic_timer_interrupt \
+                     sysvec_apic_timer_interrupt asm_sysvec_apic_timer_interrupt copy_page \
+                     asm_sysvec_reschedule_ipi do_idle";
+        assert_eq!(own(Origin::Sample, stack), 9);
+        assert_eq!(own(Origin::Tracepoint, stack), 4);
+        let others = "__hrtimer_run_queues hrtimer_interrupt";
+        assert_eq!(own(Origin::Sample, others), 0, "time spent there by others");
     }
 }

@@ -81,16 +81,7 @@ fn replay_from(events: &[Event], tid: u32, wakes: impl Fn(&Kind) -> bool) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::switch;
-
-    fn wakeup(ns: u64, tid: u32) -> Event {
-        let kind = Kind::Wakeup {
-            tid,
-            is_new: false,
-            runs: false,
-        };
-        Event { ns, cpu: 1, kind }
-    }
+    use crate::event::{switch, wakeup};
 
     #[test]
     fn wakeups_and_preemptions_begin_waits() {

@@ -145,11 +145,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn exec_starts_afresh_and_keeps_the_past() {
+    /// Process 5 has a file since 11.
+    fn one_program() -> Processes {
         let mut all = Processes::default();
         all.sees_exec(10, 5);
         all.sees_map(11, 5, 0x1000, 1);
+        all
+    }
+
+    #[test]
+    fn exec_starts_afresh_and_keeps_the_past() {
+        let mut all = one_program();
         all.sees_exec(20, 5);
         all.sees_map(21, 5, 0x1000, 2);
         assert_eq!(all.inode(5, 15, 0x1000), Some(1));
@@ -169,9 +175,7 @@ mod tests {
 
     #[test]
     fn a_child_has_its_parents_mappings_until_it_changes_them() {
-        let mut all = Processes::default();
-        all.sees_exec(10, 5);
-        all.sees_map(11, 5, 0x1000, 1);
+        let mut all = one_program();
         all.sees_fork(20, 5, 6);
         all.sees_map(21, 6, 0x8000, 2);
         all.sees_map(22, 5, 0x1000, 3);
@@ -183,9 +187,7 @@ mod tests {
 
     #[test]
     fn a_reused_pid_does_not_inherit_the_dead() {
-        let mut all = Processes::default();
-        all.sees_exec(10, 5);
-        all.sees_map(11, 5, 0x1000, 1);
+        let mut all = one_program();
         all.sees_exit(20, 5);
         assert_eq!(all.inode(5, 15, 0x1000), Some(1));
         all.sees_fork(30, 99, 5);
