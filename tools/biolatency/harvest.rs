@@ -188,26 +188,17 @@ fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
 
 /// Counters of what was not counted.
 pub(crate) const LOSSES: [Words; 8] = [
-    ("groups_full", "groups_full", "requests: too many groups"),
-    ("buckets_full", "buckets_full", "requests: table full"),
-    (
-        "started_full",
-        "started_full",
-        "requests under way: table full",
-    ),
-    ("disks_full", "disks_full", "requests: too many disks"),
+    ("groups_full", "requests: too many groups"),
+    ("buckets_full", "requests: table full"),
+    ("started_full", "requests under way: table full"),
+    ("disks_full", "requests: too many disks"),
     (
         "losses.slow_ring_full",
-        "slow_ring_full",
         "slow requests not printed: ring full",
     ),
-    ("losses.unstamped", "unstamped", "requests: issue not seen"),
-    (
-        "losses.unattributed",
-        "unattributed",
-        "requests: submitter not seen",
-    ),
-    ("losses.negative", "negative", "times running backwards"),
+    ("losses.unstamped", "requests: issue not seen"),
+    ("losses.unattributed", "requests: submitter not seen"),
+    ("losses.negative", "times running backwards"),
 ];
 
 impl Harvest {

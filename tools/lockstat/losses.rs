@@ -31,95 +31,59 @@ pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
 
 /// Counters of what was not counted.
 pub(crate) const LOSSES: [Words; 19] = [
-    (
-        "lock_losses.locks_full",
-        "locks_full",
-        "waits: table of locks full",
-    ),
+    ("lock_losses.locks_full", "waits: table of locks full"),
     (
         "lock_losses.buckets_full",
-        "buckets_full",
         "waits not in histograms: table full",
     ),
     (
         "lock_losses.waiters_full",
-        "waiters_full",
         "waits without waiter: table full",
     ),
     (
         "lock_losses.holders_full",
-        "holders_full",
         "waits without holder: table full",
     ),
     (
         "lock_losses.names_full",
-        "names_full",
         "waits for kernel locks without names: table full",
     ),
     (
         "lock_losses.holders_unwalked",
-        "holders_unwalked",
         "holders' stacks: scratch in use",
     ),
     (
         "lock_losses.maxima_raced",
-        "maxima_raced",
         "maxima that may be too small: two CPUs at once",
     ),
+    ("lock_losses.negative", "times running backwards"),
+    ("chains_full", "chained waits: table full"),
+    ("kernel_lock_losses.unbegun", "waits: beginning not seen"),
+    ("kernel_lock_losses.unended", "waits: end not seen"),
+    ("kernel_lock_losses.nested", "events during our own work"),
+    ("kernel_lock_losses.unwalked", "stacks: scratch in use"),
     (
-        "lock_losses.negative",
-        "negative",
-        "times running backwards",
-    ),
-    ("chains_full", "chains_full", "chained waits: table full"),
-    (
-        "kernel_lock_losses.unbegun",
-        "unbegun",
-        "waits: beginning not seen",
-    ),
-    (
-        "kernel_lock_losses.unended",
-        "unended",
-        "waits: end not seen",
-    ),
-    (
-        "kernel_lock_losses.nested",
-        "nested",
-        "events during our own work",
-    ),
-    (
-        "kernel_lock_losses.unwalked",
-        "unwalked",
-        "stacks: scratch in use",
-    ),
-    (
-        "futex_losses.unseen",
-        "futex_unseen",
+        "futex_losses.unseen as futex_unseen",
         "futex waits not seen",
     ),
     (
-        "futex_losses.undescribed",
-        "futex_undescribed",
+        "futex_losses.undescribed as futex_undescribed",
         "locks of programs: table full",
     ),
     (
-        "futex_losses.unwalked",
-        "futex_unwalked",
+        "futex_losses.unwalked as futex_unwalked",
         "stacks of futex waits: scratch in use",
     ),
     (
-        "backend_losses.unread",
-        "wait_events_unread",
+        "backend_losses.unread as wait_events_unread",
         "PostgreSQL's wait events: memory not there",
     ),
     (
-        "backend_losses.unwalked",
-        "backend_unwalked",
+        "backend_losses.unwalked as backend_unwalked",
         "stacks of PostgreSQL's waits: scratch in use",
     ),
     (
-        "lock_files_full",
-        "files_full",
+        "lock_files_full as files_full",
         "waits for locks of files without paths: table full",
     ),
 ];

@@ -7,7 +7,7 @@ use loader::section;
 use profile::losses::Losses;
 
 /// The only counter that is no time of targets.
-pub(crate) const NEGATIVE: Words = ("losses.negative", "negative", "times running backwards");
+pub(crate) const NEGATIVE: Words = ("losses.negative", "times running backwards");
 
 /// Counters behind [`Lost`].
 pub(crate) const IN_ACCOUNTING: [&str; 5] = [

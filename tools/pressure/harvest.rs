@@ -99,23 +99,11 @@ pub(crate) fn block_errors(skel: &PressureSkel<'_>) -> Result<u64> {
 
 /// Counters of what was not counted.
 pub(crate) const LOSSES: [Words; 5] = [
-    (
-        "losses.exited_full",
-        "exited_full",
-        "tasks that ended: table full",
-    ),
-    ("losses.unseen", "unseen", "switches not seen"),
-    (
-        "stall_stacks_full",
-        "stall_stacks_full",
-        "stacks: no row left",
-    ),
-    (
-        "stall_stacks_busy",
-        "stall_stacks_busy",
-        "stacks: scratch in use",
-    ),
-    ("unlocked", "unlocked", "changes: lock busy"),
+    ("losses.exited_full", "tasks that ended: table full"),
+    ("losses.unseen", "switches not seen"),
+    ("stall_stacks_full", "stacks: no row left"),
+    ("stall_stacks_busy", "stacks: scratch in use"),
+    ("unlocked", "changes: lock busy"),
 ];
 
 /// Every counter of what was not counted.

@@ -125,13 +125,9 @@ pub(crate) struct Idle {
 
 /// Counters of what was not counted.
 const LOSSES: [Words; 3] = [
-    ("losses.rows_full", "rows_full", "samples: table full"),
-    ("losses.busy", "busy", "samples: all buffers in use"),
-    (
-        "losses.bad_weight",
-        "bad_weight",
-        "events with a weight of 0 or less",
-    ),
+    ("losses.rows_full", "samples: table full"),
+    ("losses.busy", "samples: all buffers in use"),
+    ("losses.bad_weight", "events with a weight of 0 or less"),
 ];
 
 impl Harvest {

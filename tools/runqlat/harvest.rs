@@ -177,25 +177,13 @@ pub(crate) fn progress(skel: &RunqlatSkel<'_>, counters: &Counters) -> Result<St
 
 /// Counters of what was not counted.
 pub(crate) const LOSSES: [Words; 7] = [
-    ("groups_full", "groups_full", "waits: too many groups"),
-    ("buckets_full", "buckets_full", "waits: table full"),
-    (
-        "culprits_full",
-        "culprits_full",
-        "tasks waited behind: table full",
-    ),
-    (
-        "quotas_full",
-        "quotas_full",
-        "groups with a CPU quota: table full",
-    ),
-    (
-        "losses.slow_ring_full",
-        "slow_ring_full",
-        "slow waits not printed: ring full",
-    ),
-    ("losses.unseen", "unseen", "waits: end not seen"),
-    ("losses.negative", "negative", "times running backwards"),
+    ("groups_full", "waits: too many groups"),
+    ("buckets_full", "waits: table full"),
+    ("culprits_full", "tasks waited behind: table full"),
+    ("quotas_full", "groups with a CPU quota: table full"),
+    ("losses.slow_ring_full", "slow waits not printed: ring full"),
+    ("losses.unseen", "waits: end not seen"),
+    ("losses.negative", "times running backwards"),
 ];
 
 /// Every counter of what was not counted.

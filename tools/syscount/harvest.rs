@@ -134,14 +134,10 @@ pub(crate) fn totals(skel: &SyscountSkel<'_>) -> Result<syscount_totals> {
 
 /// Counters of what was not counted.
 pub(crate) const LOSSES: [Words; 4] = [
-    ("groups_full", "groups_full", "calls: too many rows"),
-    ("buckets_full", "buckets_full", "latencies: table full"),
-    (
-        "losses.sums_full",
-        "sums_full",
-        "errors and open calls: table full",
-    ),
-    ("losses.negative", "negative", "times running backwards"),
+    ("groups_full", "calls: too many rows"),
+    ("buckets_full", "latencies: table full"),
+    ("losses.sums_full", "errors and open calls: table full"),
+    ("losses.negative", "times running backwards"),
 ];
 
 /// Every counter of what was not counted.

@@ -5,44 +5,33 @@ use libbpf_rs::btf::{Btf, BtfType, types};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, Object};
 use profile::losses::Losses;
 
-/// A global variable or a member of one (`variable.member`), the stable word for JSON, and the same for people.
+/// A global variable or a member of one (`variable.member`), and its meaning for people.
 ///
-/// A counter with `_ns` behind its name is the time of what was lost.
-pub type Words = (&'static str, &'static str, &'static str);
+/// JSON has it under its own name, or the member's; `variable as word` gives it another. A counter with `_ns` behind its name is the
+/// time of what was lost.
+pub type Words = (&'static str, &'static str);
 
 /// Counters of the shared headers, in the order in which they are told.
 const SHARED: [Words; 7] = [
-    ("members_lost", "members_lost", "threads: no memory"),
+    ("members_lost", "threads: no memory"),
+    ("targets_full", "child processes: table full"),
     (
-        "targets_full",
-        "targets_full",
-        "child processes: table full",
-    ),
-    (
-        "stack_losses.ring_full",
-        "stack_ring_full",
+        "stack_losses.ring_full as stack_ring_full",
         "stacks: ring full",
     ),
     (
-        "stack_losses.table_full",
-        "stack_table_full",
+        "stack_losses.table_full as stack_table_full",
         "stacks: table full",
     ),
     (
-        "stack_losses.unwalked",
-        "stack_unwalked",
+        "stack_losses.unwalked as stack_unwalked",
         "stacks not walked",
     ),
     (
-        "stack_losses.truncated",
-        "stack_truncated",
+        "stack_losses.truncated as stack_truncated",
         "stacks cut at 127 frames",
     ),
-    (
-        "stacks_left_out",
-        "stacks_left_out",
-        "stacks not walked, to keep the budget",
-    ),
+    ("stacks_left_out", "stacks not walked, to keep the budget"),
 ];
 
 /// Ends of the names of other variables that count losses.
@@ -61,7 +50,9 @@ struct Counter {
     at: usize,
     /// The same of its time.
     time_at: Option<usize>,
-    words: Words,
+    /// The stable word for JSON.
+    key: &'static str,
+    what: &'static str,
 }
 
 impl Counters {
@@ -76,14 +67,21 @@ impl Counters {
         found.retain(|(name, _)| !elsewhere.contains(&name.as_str()));
         let mut all = Vec::new();
         for &words in own.iter().chain(&SHARED) {
-            let Some(at) = take(&mut found, words.0) else {
+            let (name, key) = names(words.0);
+            let Some(at) = take(&mut found, name) else {
                 if own.contains(&words) {
-                    bail!("the BPF object has no counter {}", words.0);
+                    bail!("the BPF object has no counter {name}");
                 }
                 continue;
             };
-            let time_at = take(&mut found, &format!("{}_ns", words.0));
-            all.push(Counter { at, time_at, words });
+            let time_at = take(&mut found, &format!("{name}_ns"));
+            let what = words.1;
+            all.push(Counter {
+                at,
+                time_at,
+                key,
+                what,
+            });
         }
         let untold = found.iter().find(|(name, _)| match name.split_once('.') {
             Some((variable, _)) => variable.ends_with("losses"),
@@ -117,7 +115,7 @@ impl Counters {
                 .context("a short section")
         };
         for counter in &self.all {
-            let (_, key, what) = counter.words;
+            let (key, what) = (counter.key, counter.what);
             match counter.time_at {
                 Some(time_at) => losses.time(key, what, number(counter.at)?, number(time_at)?),
                 None => losses.count(key, what, number(counter.at)?),
@@ -125,6 +123,12 @@ impl Counters {
         }
         Ok(())
     }
+}
+
+/// A counter's name, and the word for it in JSON.
+fn names(name: &'static str) -> (&'static str, &'static str) {
+    let member = || name.rsplit_once('.').map_or(name, |(_, member)| member);
+    name.split_once(" as ").unwrap_or_else(|| (name, member()))
 }
 
 /// Byte offset of a counter, which is told only once.
@@ -168,4 +172,17 @@ fn offsets(object: &Object) -> Result<Vec<(String, usize)>> {
         found.push((name, at));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn json_has_the_last_name_or_another() {
+        assert_eq!(names("groups_full"), ("groups_full", "groups_full"));
+        assert_eq!(names("losses.unseen"), ("losses.unseen", "unseen"));
+        let other = ("futex_losses.unseen", "futex_unseen");
+        assert_eq!(names("futex_losses.unseen as futex_unseen"), other);
+    }
 }
