@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::{disk, disk_epoch, disk_key, disk_sum, error_key, started, submitter};
-use budget::meter::count_skipped;
+use budget::meter::losses;
 use hist::harvest::{take_groups, wait_for_running_programs};
 use host::clock::monotonic_ns;
 use host::task::comm_text;
@@ -226,9 +226,7 @@ impl Harvest {
     /// Every counter of what was not counted.
     pub(crate) fn losses(&self, skel: &BiolatencySkel<'_>, counters: &Counters) -> Result<Losses> {
         let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-        let mut losses = Losses::default();
-        count_skipped(skel.object(), &mut losses);
-        counters.count(&mut losses)?;
+        let mut losses = losses(skel.object(), counters)?;
         let unseen = self.completions.unseen();
         losses.count(
             "unseen",

@@ -11,7 +11,7 @@ use ::stacks::unwind::Method;
 use anyhow::Result;
 use bpf::pressure::types::pressure_config;
 use bpf::pressure::{PressureLinks, PressureSkel, PressureSkelBuilder};
-use budget::meter::Meter;
+use budget::meter::{Meter, losses};
 use budget::{Allowed, Limit, Next};
 use host::clock::monotonic_ns;
 use libbpf_rs::skel::Skel;
@@ -356,7 +356,7 @@ impl Capture {
 
     /// Everything that was not counted since the start.
     pub(crate) fn losses(&self) -> Result<Losses> {
-        let mut losses = harvest::losses(&self.skel, &self.counters)?;
+        let mut losses = losses(self.skel.object(), &self.counters)?;
         losses.count(
             "unnamed",
             "names of tasks that ended: too many",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use budget::Limit;
 use budget::cost::Cost;
-use budget::meter::Meter;
+use budget::meter::{Meter, losses};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use profile::style::Style;
@@ -95,7 +95,7 @@ impl Engine for Pressure<'_> {
         self.capture.step()?;
         Ok(State {
             events: harvest::events(&self.capture.skel)?,
-            lost: harvest::losses(&self.capture.skel, &self.capture.counters)?.total(),
+            lost: losses(self.capture.skel.object(), &self.capture.counters)?.total(),
             ..state
         })
     }

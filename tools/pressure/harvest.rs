@@ -5,15 +5,12 @@ use std::mem::size_of;
 use anyhow::{Context, Result};
 use bpf::pressure::PressureSkel;
 use bpf::pressure::types::{exited_key, stalls, task_stock};
-use budget::meter::count_skipped;
 use hist::harvest::wait_for_running_programs;
-use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
-use loader::counters::{Counters, Words};
+use loader::counters::Words;
 use loader::iterate;
 use loader::maps;
 use loader::section;
-use profile::losses::Losses;
 
 use crate::pressure::task::TaskStock;
 
@@ -105,14 +102,6 @@ pub(crate) const LOSSES: [Words; 5] = [
     ("stall_stacks_busy", "stacks: scratch in use"),
     ("unlocked", "changes: lock busy"),
 ];
-
-/// Every counter of what was not counted.
-pub(crate) fn losses(skel: &PressureSkel<'_>, counters: &Counters) -> Result<Losses> {
-    let mut losses = Losses::default();
-    count_skipped(skel.object(), &mut losses);
-    counters.count(&mut losses)?;
-    Ok(losses)
-}
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use bpf::runqlat::types::slow_wait;
 use bpf::runqlat::{RunqlatSkel, RunqlatSkelBuilder};
 use budget::cost::Cost;
-use budget::meter::Meter;
+use budget::meter::{Meter, losses};
 use budget::{Programs, Sampler, Told, Window, Windowed, add_shared, ended_at, shut_edges};
 use hist::harvest::wait_for_running_programs;
 use hist::hdr::HdrLog;
@@ -225,7 +225,7 @@ impl Collector for Runqlat<'_> {
                 harvest::progress(&self.skel, &self.counters)?.events,
                 closing::switches_and_wakeups(&cost),
             ),
-            losses: harvest::losses(&self.skel, &self.counters)?,
+            losses: losses(self.skel.object(), &self.counters)?,
             cost,
             ..Closing::default()
         })

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
 use budget::Estimates;
-use budget::meter::count_skipped;
+use budget::meter::losses;
 use hist::harvest::{Group as Waits, take_groups, take_whole};
 use host::task::{comm_of, comm_text};
 use libbpf_rs::MapCore;
@@ -170,7 +170,7 @@ pub(crate) fn progress(skel: &RunqlatSkel<'_>, counters: &Counters) -> Result<St
     let totals = totals(skel)?;
     Ok(State {
         events: totals.wakeups + totals.switches,
-        lost: losses(skel, counters)?.total(),
+        lost: losses(skel.object(), counters)?.total(),
         ..State::default()
     })
 }
@@ -185,11 +185,3 @@ pub(crate) const LOSSES: [Words; 7] = [
     ("losses.unseen", "waits: end not seen"),
     ("losses.negative", "times running backwards"),
 ];
-
-/// Every counter of what was not counted.
-pub(crate) fn losses(skel: &RunqlatSkel<'_>, counters: &Counters) -> Result<Losses> {
-    let mut losses = Losses::default();
-    count_skipped(skel.object(), &mut losses);
-    counters.count(&mut losses)?;
-    Ok(losses)
-}

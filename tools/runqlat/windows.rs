@@ -4,9 +4,11 @@
 use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::group_id;
+use budget::meter::losses;
 use budget::{Bounded, Groups, Weighted, Window};
 use hist::harvest::Group as Waits;
 use host::clock::Edges;
+use libbpf_rs::skel::Skel;
 use loader::counters::Counters;
 use profile::rank::Rank;
 
@@ -97,7 +99,7 @@ impl Sums {
             has_nameless_quota: false,
             open: harvest::open_waits(skel)?,
             under_way_at_start: harvest::totals(skel)?.under_way_at_start,
-            losses: harvest::losses(skel, counters)?,
+            losses: losses(skel.object(), counters)?,
             estimates,
         })
     }

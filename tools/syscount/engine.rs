@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bpf::syscount::{SyscountLinks, SyscountSkel, SyscountSkelBuilder};
 use budget::cost::Cost;
-use budget::meter::Meter;
+use budget::meter::{Meter, losses};
 use budget::{Limit, add_shared, ended_at, store, store_half};
 use hist::harvest::wait_for_running_programs;
 use host::clock::{Edges, monotonic_ns, nanoseconds};
@@ -153,7 +153,7 @@ impl Engine for Syscount<'_> {
         self.relieve(totals.groups)?;
         let mut state = State {
             events: totals.calls,
-            lost: harvest::losses(&self.skel, &self.counters)?.total(),
+            lost: losses(self.skel.object(), &self.counters)?.total(),
             ..State::default()
         };
         if let Some(limit) = &mut self.limit {
@@ -188,7 +188,7 @@ impl Engine for Syscount<'_> {
             end_ns: at_ns,
             rows: self.rows.take(self.args.only_failures()),
             under_way_at_start: harvest::totals(&self.skel)?.under_way_at_start,
-            losses: harvest::losses(&self.skel, &self.counters)?,
+            losses: losses(self.skel.object(), &self.counters)?,
             cost: self.cost(at_ns),
         };
         let returned = interval.rows.iter().map(|row| row.returned.count());
@@ -200,7 +200,7 @@ impl Engine for Syscount<'_> {
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         Ok(Closing {
             events: (self.calls, "calls"),
-            losses: harvest::losses(&self.skel, &self.counters)?,
+            losses: losses(self.skel.object(), &self.counters)?,
             cost: self.cost(window.end_ns),
             ..Closing::default()
         })

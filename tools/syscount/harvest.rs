@@ -7,15 +7,12 @@ use anyhow::{Context, Result};
 use bpf::syscount::SyscountSkel;
 use bpf::syscount::types::{group_id, group_key, sum_kind, syscount_totals};
 use budget::Bounded;
-use budget::meter::count_skipped;
 use hist::Histogram;
 use hist::harvest::take_groups;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
-use libbpf_rs::skel::Skel;
-use loader::counters::{Counters, Words};
+use loader::counters::Words;
 use loader::maps;
-use profile::losses::Losses;
 
 use crate::syscount::names;
 
@@ -139,11 +136,3 @@ pub(crate) const LOSSES: [Words; 4] = [
     ("losses.sums_full", "errors and open calls: table full"),
     ("losses.negative", "times running backwards"),
 ];
-
-/// Every counter of what was not counted.
-pub(crate) fn losses(skel: &SyscountSkel<'_>, counters: &Counters) -> Result<Losses> {
-    let mut losses = Losses::default();
-    count_skipped(skel.object(), &mut losses);
-    counters.count(&mut losses)?;
-    Ok(losses)
-}

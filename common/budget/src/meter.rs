@@ -5,8 +5,10 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
+use anyhow::Result;
 use host::cpu_time::own_cpu_ns;
 use libbpf_rs::Object;
+use loader::counters::Counters;
 use profile::losses::Losses;
 
 use crate::windowed::Programs;
@@ -114,6 +116,18 @@ pub fn count_skipped(object: &Object, losses: &mut Losses) {
         .map(|info| info.recursion_misses)
         .sum();
     losses.count("nested", "events during our own work", skipped);
+}
+
+/// Every counter of what an object's programs did not count.
+///
+/// # Errors
+///
+/// When the kernel does not hand them out.
+pub fn losses(object: &Object, counters: &Counters) -> Result<Losses> {
+    let mut losses = Losses::default();
+    count_skipped(object, &mut losses);
+    counters.count(&mut losses)?;
+    Ok(losses)
 }
 
 pub(crate) fn program_info(fd: RawFd) -> Option<libbpf_sys::bpf_prog_info> {
