@@ -266,7 +266,7 @@ impl Capture {
         for group in used_up {
             let own = of_victims.iter().filter(|(.., lines)| group.is_in(lines));
             let losses: Vec<(u64, u32, u64)> = own
-                .map(|(party, tgid, _)| (party.lost_ns[ON_CPU], *tgid, party.threads))
+                .map(|(party, tgid, _)| (party.account.lost_ns[ON_CPU], *tgid, party.threads))
                 .collect();
             let lost_ns = losses.iter().map(|(ns, ..)| ns).sum();
             // A thread stands still with one run queue at a time.
@@ -305,7 +305,7 @@ impl Capture {
             .collect();
         let mut task_ns = [0; 3];
         for task in &wanted {
-            for (sum, lost_ns) in task_ns.iter_mut().zip(task.lost_ns) {
+            for (sum, lost_ns) in task_ns.iter_mut().zip(task.account.lost_ns) {
                 *sum += lost_ns;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::pressure::task::{Many, TaskStock};
+use crate::pressure::task::{Many, TaskStock, add};
 use crate::pressure::victims::Filter;
 
 /// So many records more than there are names, and they are put together.
@@ -113,7 +113,7 @@ impl Folded {
             });
             self.records.push(task);
         } else {
-            self.records[place].absorb(&task);
+            add(&mut self.records[place].account, &task.account);
         }
         let many = self.records[place].many.get_or_insert_default();
         many.threads += own.threads;
@@ -155,7 +155,7 @@ impl Folded {
                 self.records.push(task);
                 continue;
             };
-            self.records[place].absorb(&task);
+            add(&mut self.records[place].account, &task.account);
             let many = self.records[place].many.get_or_insert_default();
             many.processes += own.processes;
             many.threads += own.threads;
@@ -166,25 +166,14 @@ impl Folded {
 
 /// What a task used, in time that others may have lost by it: a byte for a nanosecond, a page fault for a microsecond.
 fn used_ns(task: &TaskStock) -> f64 {
-    (task.read_bytes + task.written_bytes + 1_000 * task.faults) as f64
+    let used = &task.account;
+    (used.read_bytes + used.written_bytes + 1_000 * used.faults) as f64
 }
 
 impl TaskStock {
-    /// Adds what the other one lost, caused and used.
-    fn absorb(&mut self, other: &Self) {
-        for (sum, lost_ns) in self.lost_ns.iter_mut().zip(other.lost_ns) {
-            *sum += lost_ns;
-        }
-        self.caused_ns += other.caused_ns;
-        self.ios += other.ios;
-        self.read_bytes += other.read_bytes;
-        self.written_bytes += other.written_bytes;
-        self.faults += other.faults;
-    }
-
     /// The weight that is lost with its name.
     fn weight_ns(&self) -> f64 {
-        let time_ns = self.caused_ns + self.lost_ns.iter().sum::<u64>();
+        let time_ns = self.account.caused_ns + self.account.lost_ns.iter().sum::<u64>();
         time_ns as f64 + used_ns(self)
     }
 }
@@ -203,7 +192,7 @@ mod tests {
 
     fn figures(record: &TaskStock) -> (u32, &str, Option<(u64, u64)>, u64) {
         let many = record.many.map(|many| (many.processes, many.threads));
-        (record.tgid, &record.comm, many, record.lost_ns[0])
+        (record.tgid, &record.comm, many, record.account.lost_ns[0])
     }
 
     #[test]
@@ -254,7 +243,11 @@ mod tests {
             ]
         );
         assert_eq!(
-            (unnamed, records[0].faults, records[0].read_bytes),
+            (
+                unnamed,
+                records[0].account.faults,
+                records[0].account.read_bytes
+            ),
             (0, 8, 4 * 4096)
         );
     }
@@ -286,7 +279,10 @@ mod tests {
         }
         let (records, unnamed) = sum.take();
         assert_eq!(
-            records.iter().map(|record| record.lost_ns[0]).sum::<u64>(),
+            records
+                .iter()
+                .map(|record| record.account.lost_ns[0])
+                .sum::<u64>(),
             1_999_990
         );
         let others = records.iter().find(|record| &*record.comm == OTHERS);

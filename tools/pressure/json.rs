@@ -122,18 +122,18 @@ fn party(party: &Party) -> Value {
 
 fn victim_json(victim: &Party, index: usize) -> Value {
     let mut object = party(victim);
-    object["lost_ns"] = victim.lost_ns[index].into();
+    object["lost_ns"] = victim.account.lost_ns[index].into();
     object["open_ns"] = victim.open_ns[index].into();
     object
 }
 
 fn culprit_json(culprit: &Party) -> Value {
     let mut object = party(culprit);
-    object["caused_ns"] = culprit.caused_ns.into();
-    object["ios"] = culprit.ios.into();
-    object["read_bytes"] = culprit.read_bytes.into();
-    object["written_bytes"] = culprit.written_bytes.into();
-    object["faults"] = culprit.faults.into();
+    object["caused_ns"] = culprit.account.caused_ns.into();
+    object["ios"] = culprit.account.ios.into();
+    object["read_bytes"] = culprit.account.read_bytes.into();
+    object["written_bytes"] = culprit.account.written_bytes.into();
+    object["faults"] = culprit.account.faults.into();
     object
 }
 

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::pressure::task::TaskStock;
+use bpf::pressure::types::account;
+
+use crate::pressure::task::{TaskStock, add};
 
 /// A process, or all short-lived processes of one name.
 #[derive(Clone, Debug, Default)]
@@ -17,12 +19,7 @@ pub(crate) struct Party {
     pub(crate) threads: u64,
     pub(crate) is_kernel_thread: bool,
     pub(crate) cgroup_id: u64,
-    pub(crate) lost_ns: [u64; 3],
-    pub(crate) caused_ns: u64,
-    pub(crate) ios: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) faults: u64,
+    pub(crate) account: account,
     /// Longest wait not yet over, by what it is for.
     pub(crate) open_ns: [u64; 3],
 }
@@ -88,17 +85,12 @@ fn group_with(tasks: &[TaskStock], is_alive: impl Fn(u32) -> bool) -> Vec<Party>
 
 impl Party {
     fn add(&mut self, task: &TaskStock) {
-        for (resource, lost_ns) in self.lost_ns.iter_mut().enumerate() {
-            *lost_ns += task.lost_ns[resource];
+        for (resource, open_ns) in self.open_ns.iter_mut().enumerate() {
             if task.open & 1 << resource != 0 {
-                self.open_ns[resource] = self.open_ns[resource].max(task.open_ns);
+                *open_ns = (*open_ns).max(task.open_ns);
             }
         }
-        self.caused_ns += task.caused_ns;
-        self.ios += task.ios;
-        self.read_bytes += task.read_bytes;
-        self.written_bytes += task.written_bytes;
-        self.faults += task.faults;
+        add(&mut self.account, &task.account);
     }
 }
 
@@ -115,12 +107,14 @@ pub(crate) mod tests {
             cgroup_id: 1,
             is_kernel_thread: false,
             has_exited,
-            lost_ns: [10, 0, 5],
-            caused_ns: 3,
-            ios: 1,
-            read_bytes: 4096,
-            written_bytes: 0,
-            faults: 2,
+            account: account {
+                lost_ns: [10, 0, 5],
+                caused_ns: 3,
+                ios: 1,
+                read_bytes: 4096,
+                written_bytes: 0,
+                faults: 2,
+            },
             open: if has_exited { 0 } else { 0b100 },
             open_ns: 7,
             many: None,
@@ -150,7 +144,7 @@ pub(crate) mod tests {
                 ("web", Some(30), 1, 1)
             ]
         );
-        assert_eq!(parties[0].lost_ns, [20, 0, 10]);
+        assert_eq!(parties[0].account.lost_ns, [20, 0, 10]);
         assert_eq!(parties[0].open_ns, [0, 0, 7]);
         assert_eq!(parties[1].open_ns, [0, 0, 0]);
     }

@@ -31,7 +31,7 @@ pub(crate) struct Ranked<'a> {
 
 /// Bytes of memory that a process came to use: pages touched, files read.
 pub(crate) fn memory_bytes(party: &Party) -> u64 {
-    party.faults * PAGE_BYTES + party.read_bytes
+    party.account.faults * PAGE_BYTES + party.account.read_bytes
 }
 
 /// By time lost to a resource (`ON_…`).
@@ -39,12 +39,12 @@ pub(crate) fn victims(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
     let mut ranked: Vec<Ranked<'_>> = interval
         .victims
         .iter()
-        .filter(|party| party.lost_ns[index] > 0)
+        .filter(|party| party.account.lost_ns[index] > 0)
         .map(|party| Ranked {
             party: Some(party),
-            weight: party.lost_ns[index],
-            amount: party.lost_ns[index],
-            value: units::duration(party.lost_ns[index]),
+            weight: party.account.lost_ns[index],
+            amount: party.account.lost_ns[index],
+            value: units::duration(party.account.lost_ns[index]),
             name: with_open_wait(party, index, interval.length_ns()),
             is_time: true,
         })
@@ -79,11 +79,12 @@ pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
 }
 
 fn culprit(party: &Party, index: usize) -> Ranked<'_> {
-    let bytes = party.read_bytes + party.written_bytes;
+    let used = &party.account;
+    let bytes = used.read_bytes + used.written_bytes;
     let (weight, amount, name) = match index {
-        ON_CPU => (party.caused_ns, party.caused_ns, describe(party)),
+        ON_CPU => (used.caused_ns, used.caused_ns, describe(party)),
         ON_IO => (
-            party.ios + bytes / BYTES_PER_IO,
+            used.ios + bytes / BYTES_PER_IO,
             bytes,
             format!("{}, {}", describe_briefly(party), submitted(party)),
         ),
@@ -102,8 +103,9 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
 /// `17 I/Os`, with a reason where there are no bytes to them, or no I/O to the bytes. Whoever dirties a page is charged for its
 /// bytes, whoever writes it back submits the I/O.
 fn submitted(party: &Party) -> String {
-    let ios = units::counted(party.ios, "I/Os");
-    match (party.ios, party.read_bytes, party.written_bytes) {
+    let used = &party.account;
+    let ios = units::counted(used.ios, "I/Os");
+    match (used.ios, used.read_bytes, used.written_bytes) {
         (_, 0, 0) => format!("{ios}, no data of its own (write-back/flush/discard)"),
         (0, 0, _) => "dirtied only, written by others".into(),
         (0, ..) => "not through a disk of this machine".into(),
@@ -163,6 +165,8 @@ pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<[String; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use bpf::pressure::types::account;
+
     use super::*;
 
     #[test]
@@ -171,8 +175,11 @@ mod tests {
             let party = Party {
                 comm: "db".into(),
                 tgid: Some(1),
-                written_bytes,
-                ios,
+                account: account {
+                    written_bytes,
+                    ios,
+                    ..account::default()
+                },
                 ..Party::default()
             };
             let ranked = culprit(&party, ON_IO);
@@ -197,8 +204,11 @@ mod tests {
     fn what_is_not_shown_is_summed_in_its_own_unit() {
         let party = |bytes| Party {
             tgid: Some(1),
-            read_bytes: bytes,
-            ios: 7,
+            account: account {
+                read_bytes: bytes,
+                ios: 7,
+                ..account::default()
+            },
             ..Party::default()
         };
         let parties = [party(1 << 20), party(1024), party(3072)];

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bpf::pressure::types::account;
 use host::waits::Reason;
 use session::quotas::UsedUp;
 
@@ -36,8 +37,11 @@ fn example() -> Interval {
         tgid,
         processes: 3,
         threads: 4,
-        lost_ns: [lost_ns, 0, 0],
-        caused_ns,
+        account: account {
+            lost_ns: [lost_ns, 0, 0],
+            caused_ns,
+            ..account::default()
+        },
         ..Party::default()
     };
     let parties = vec![
@@ -337,12 +341,14 @@ fn no_line_is_too_long_whatever_the_names_are() {
             tgid,
             processes: MANY,
             threads: MANY,
-            lost_ns: [LONG_NS; 3],
-            caused_ns: LONG_NS,
-            ios: MANY,
-            read_bytes: 1 << 50,
-            written_bytes: 1 << 50,
-            faults: MANY,
+            account: account {
+                lost_ns: [LONG_NS; 3],
+                caused_ns: LONG_NS,
+                ios: MANY,
+                read_bytes: 1 << 50,
+                written_bytes: 1 << 50,
+                faults: MANY,
+            },
             open_ns: [LONG_NS; 3],
             ..Party::default()
         };

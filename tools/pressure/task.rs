@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bpf::pressure::types::task_stock;
+use bpf::pressure::types::{account, task_stock};
 use host::task::comm_text;
 
 /// One task in one interval.
@@ -15,18 +15,7 @@ pub(crate) struct TaskStock {
     pub(crate) cgroup_id: u64,
     pub(crate) is_kernel_thread: bool,
     pub(crate) has_exited: bool,
-    /// By `ON_CPU`, `ON_MEMORY`, `ON_IO`.
-    pub(crate) lost_ns: [u64; 3],
-    /// Time that others waited for the CPU while it ran.
-    pub(crate) caused_ns: u64,
-    /// Block I/O requests submitted.
-    pub(crate) ios: u64,
-    /// Bytes read from disks.
-    pub(crate) read_bytes: u64,
-    /// Bytes dirtied, or written directly.
-    pub(crate) written_bytes: u64,
-    /// Page faults.
-    pub(crate) faults: u64,
+    pub(crate) account: account,
     /// Bits `1 << ON_…` of the wait that is not over, and its length so far.
     pub(crate) open: u8,
     pub(crate) open_ns: u64,
@@ -44,6 +33,18 @@ pub(crate) struct Many {
     pub(crate) threads: u64,
 }
 
+/// Adds what the other one lost, caused and used.
+pub(crate) fn add(sum: &mut account, other: &account) {
+    for (sum, lost_ns) in sum.lost_ns.iter_mut().zip(other.lost_ns) {
+        *sum += lost_ns;
+    }
+    sum.caused_ns += other.caused_ns;
+    sum.ios += other.ios;
+    sum.read_bytes += other.read_bytes;
+    sum.written_bytes += other.written_bytes;
+    sum.faults += other.faults;
+}
+
 impl From<&task_stock> for TaskStock {
     fn from(stock: &task_stock) -> Self {
         Self {
@@ -54,12 +55,7 @@ impl From<&task_stock> for TaskStock {
             cgroup_id: stock.cgroup_id,
             is_kernel_thread: stock.kernel_thread != 0,
             has_exited: stock.exited != 0,
-            lost_ns: stock.account.lost_ns,
-            caused_ns: stock.account.caused_ns,
-            ios: stock.account.ios,
-            read_bytes: stock.account.read_bytes,
-            written_bytes: stock.account.written_bytes,
-            faults: stock.account.faults,
+            account: stock.account,
             open: stock.open,
             open_ns: stock.open_ns,
             many: None,
