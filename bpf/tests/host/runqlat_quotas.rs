@@ -42,24 +42,17 @@ struct Cpu {
 impl Cpu {
     fn new(object: &Path, seed: u64, throttles_queues: bool) -> Self {
         let host = Host::load(object);
-        // SAFETY: the types of host/.
-        let (tasks, queues): (Vec<Task>, [Task; 2]) = unsafe {
-            if !throttles_queues {
-                host.function::<unsafe extern "C" fn()>("host_throttle_tasks")();
-            }
-            host.function::<unsafe extern "C" fn(u64)>("host_begin")(1);
-            let thread = host.function::<unsafe extern "C" fn(u32) -> Task>("host_thread");
-            let seed = host.function::<unsafe extern "C" fn(Task)>("host_seed");
-            let queue = host.function::<unsafe extern "C" fn() -> Task>("host_queue");
-            let enqueue = host.function::<unsafe extern "C" fn(Task, Task)>("host_enqueue");
-            let queues = [queue(), queue()];
-            let tasks: Vec<Task> = (0..=THREADS as u32).map(|tid| thread(tid)).collect();
-            for (tid, task) in tasks.iter().enumerate().skip(1) {
-                seed(*task);
-                enqueue(*task, queues[tid % 2]);
-            }
-            (tasks, queues)
-        };
+        if !throttles_queues {
+            host.tell("host_throttle_tasks", ());
+        }
+        host.tell("host_begin", (1_u64,));
+        let queues = [(); 2].map(|()| host.ask::<Task>("host_queue", ()));
+        let thread = |tid| host.ask("host_thread", (tid,));
+        let tasks: Vec<Task> = (0..=THREADS as u32).map(thread).collect();
+        for (tid, task) in tasks.iter().enumerate().skip(1) {
+            host.tell("host_seed", (*task,));
+            host.tell("host_enqueue", (*task, queues[tid % 2]));
+        }
         Self {
             host,
             rng: Rng::with_seed(seed),
@@ -74,11 +67,8 @@ impl Cpu {
     }
 
     fn set(&self) {
-        // SAFETY: the type of host.c.
-        unsafe {
-            type Set = unsafe extern "C" fn(u64, u32, Task);
-            self.host.function::<Set>("host_set")(self.now, 0, self.tasks[self.running]);
-        }
+        let set = (self.now, 0_u32, self.tasks[self.running]);
+        self.host.tell("host_set", set);
     }
 
     fn begin(&mut self, tid: usize) {
@@ -135,14 +125,10 @@ impl Cpu {
         }
         self.set();
         let is_alone = !self.throttles_queues && is_preempted && is_used_up;
-        // SAFETY: the types of host/.
-        unsafe {
-            type Flag = unsafe extern "C" fn(Task, bool);
-            let throttle = self.host.function::<Flag>("host_throttle");
-            throttle(self.tasks[next], false);
-            throttle(self.tasks[prev], is_alone);
-            self.host.function::<Flag>("host_leaves")(self.tasks[prev], is_preempted);
-        }
+        let host = &self.host;
+        host.tell("host_throttle", (self.tasks[next], false));
+        host.tell("host_throttle", (self.tasks[prev], is_alone));
+        host.tell("host_leaves", (self.tasks[prev], is_preempted));
         let state = if is_preempted { 0 } else { INTERRUPTIBLE };
         let tasks = [prev, next].map(|tid| self.tasks[tid]);
         self.host.switch(is_preempted, tasks, Some(state));
@@ -218,59 +204,49 @@ fn accounts_are_of_groups_with_a_quota_that_targets_are_in() {
         used_up: n,
         throttled_ns: 1_000 * n,
     };
-    // SAFETY: the types of host/.
-    unsafe {
-        type Make = unsafe extern "C" fn(Task, u64) -> Task;
-        type Spend = unsafe extern "C" fn(Task, bool, &Account);
-        type Put = unsafe extern "C" fn(Task, Task);
-        type One = unsafe extern "C" fn(Task);
-        host.function::<unsafe extern "C" fn(u64)>("host_begin")(1);
-        let make = host.function::<Make>("host_quota_group");
-        let (spend, put) = (
-            host.function::<Spend>("host_spend"),
-            host.function::<Put>("host_put"),
-        );
-        let (seed, read) = (
-            host.function::<One>("host_seed"),
-            host.function::<One>("host_read_quotas"),
-        );
-        let thread = host.function::<unsafe extern "C" fn(u32) -> Task>("host_thread");
-        let root = make(std::ptr::null_mut(), 1);
-        let pod = make(root, 2);
-        let free = make(pod, 3);
-        let late = make(root, 4);
-        spend(pod, true, &account(5));
-        // It has had one.
-        spend(late, false, &account(1));
-        let (first, other, child) = (thread(7), thread(8), thread(9));
-        put(first, free);
-        put(other, late);
-        put(child, late);
-        seed(first);
-        // Nobody has asked for this one.
-        read(other);
-        assert_eq!((known(&host, 2), known(&host, 4)), (None, None));
-        read(first);
-        let at_first = Known {
-            began: account(5),
-            now: account(5),
-        };
-        assert_eq!(known(&host, 2), Some(at_first));
-        assert_eq!((known(&host, 1), known(&host, 3)), (None, None));
-        // A new target's groups are looked at when it comes, not before.
-        host.fork(first, child);
-        spend(late, false, &account(4));
-        read(other);
-        let of_late = Known {
-            began: account(1),
-            now: account(4),
-        };
-        assert_eq!(known(&host, 4), Some(of_late));
-        // Others that move there later find it known.
-        spend(pod, true, &account(9));
-        put(other, pod);
-        read(other);
-        assert_eq!(known(&host, 2).expect("known").now, account(9));
-        assert_eq!(known(&host, 2).expect("known").began, account(5));
-    }
+    let group = |parent: Task, id: u64| host.ask::<Task>("host_quota_group", (parent, id));
+    let spend = |group: Task, has_quota: bool, n| {
+        host.tell("host_spend", (group, has_quota, &account(n)));
+    };
+    let put = |thread: Task, group: Task| host.tell("host_put", (thread, group));
+    let read = |thread: Task| host.tell("host_read_quotas", (thread,));
+    let thread = |tid: u32| host.ask::<Task>("host_thread", (tid,));
+    host.tell("host_begin", (1_u64,));
+    let root = group(std::ptr::null_mut(), 1);
+    let pod = group(root, 2);
+    let free = group(pod, 3);
+    let late = group(root, 4);
+    spend(pod, true, 5);
+    // It has had one.
+    spend(late, false, 1);
+    let (first, other, child) = (thread(7), thread(8), thread(9));
+    put(first, free);
+    put(other, late);
+    put(child, late);
+    host.tell("host_seed", (first,));
+    // Nobody has asked for this one.
+    read(other);
+    assert_eq!((known(&host, 2), known(&host, 4)), (None, None));
+    read(first);
+    let at_first = Known {
+        began: account(5),
+        now: account(5),
+    };
+    assert_eq!(known(&host, 2), Some(at_first));
+    assert_eq!((known(&host, 1), known(&host, 3)), (None, None));
+    // A new target's groups are looked at when it comes, not before.
+    host.fork(first, child);
+    spend(late, false, 4);
+    read(other);
+    let of_late = Known {
+        began: account(1),
+        now: account(4),
+    };
+    assert_eq!(known(&host, 4), Some(of_late));
+    // Others that move there later find it known.
+    spend(pod, true, 9);
+    put(other, pod);
+    read(other);
+    assert_eq!(known(&host, 2).expect("known").now, account(9));
+    assert_eq!(known(&host, 2).expect("known").began, account(5));
 }
