@@ -198,9 +198,7 @@ fn waits_have_their_own_stacks() {
         asked.tell(&mut machine);
         let case = format!("seed {seed}, {asked:?}");
         for _ in 0..20 {
-            for _ in 0..200 {
-                machine.step();
-            }
+            machine.steps(200);
             assert_waker(&machine, asked, &case);
         }
         let truth = truth(&machine, asked);

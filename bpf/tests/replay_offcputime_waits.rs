@@ -64,9 +64,7 @@ fn wakers_and_files_of_waits_are_the_machines() {
         let mut machine = Machine::new(&object, seed, 0);
         machine.host.tell("host_ask_whom_and_what", ());
         machine.tells_wakers = true;
-        for _ in 0..10_000 {
-            machine.step();
-        }
+        machine.steps(10_000);
         let (told, truth) = (told(&machine, key), truth(&machine));
         let first = told.iter().zip(&truth).find(|(one, other)| one != other);
         assert!(told == truth, "seed {seed}: {first:?}");
@@ -153,9 +151,7 @@ fn clock_that_goes_backwards_is_told() {
     play("offcputime", |machine, seed| {
         machine.now -= 1_000_000_000;
         let back = machine.events.len();
-        for _ in 0..100 {
-            machine.step();
-        }
+        machine.steps(100);
         let lives = machine.lives().map(|life| (life.tid, life.begin_ns));
         let mut marks = Marks {
             begun: lives.collect(),

@@ -145,6 +145,12 @@ impl Machine {
         self.now += ns.next_multiple_of(self.tick_ns);
     }
 
+    pub(crate) fn steps(&mut self, events: u32) {
+        for _ in 0..events {
+            self.step();
+        }
+    }
+
     /// Something happens now.
     pub(crate) fn act(&mut self) {
         let cpu = self.rng.u32(0..CPUS);
@@ -363,9 +369,7 @@ pub(crate) fn play(tool: &str, check: impl Fn(&mut Machine, u64)) {
     let object = host::compile(tool);
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 0);
-        for _ in 0..10_000 {
-            machine.step();
-        }
+        machine.steps(10_000);
         check(&mut machine, seed);
     }
 }

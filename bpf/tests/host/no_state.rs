@@ -9,9 +9,7 @@ pub(crate) fn play_without_state(tool: &str, check: impl Fn(&mut Machine, u64)) 
     for seed in 0..20 {
         let mut machine = Machine::new(&object, seed, 0);
         machine.hides_states = true;
-        for _ in 0..10_000 {
-            machine.step();
-        }
+        machine.steps(10_000);
         check(&mut machine, seed);
     }
 }

@@ -279,9 +279,7 @@ pub(crate) fn assert_as_asked(machine: &mut Machine, seed: u64) {
     let asked = Asked::random(&mut Rng::with_seed(seed));
     asked.tell(machine);
     machine.tick_ns = TICK_NS;
-    for _ in 0..3_000 {
-        machine.step();
-    }
+    machine.steps(3_000);
     let end_ns = machine.now + 1;
     let case = format!("seed {seed}, {asked:?}");
     let (mut filtered, mut filtered_ns) = (0, 0);
@@ -316,9 +314,7 @@ pub(crate) fn assert_as_asked(machine: &mut Machine, seed: u64) {
 fn assert_lost(machine: &mut Machine, seed: u64) {
     let until_ns = machine.now;
     machine.host.tell("host_fill", ());
-    for _ in 0..1_000 {
-        machine.step();
-    }
+    machine.steps(1_000);
     let mut rows: HashMap<(u32, u8), Row> = HashMap::new();
     let (mut lost, mut lost_ns) = (0, 0);
     for life in machine.lives() {

@@ -103,17 +103,13 @@ fn targets_that_leave_outside_the_window_or_after_their_exit_change_nothing() {
     let object = host::compile("offcputime");
     for seed in 0..20 {
         let mut machine = Machine::new(&object, seed, 1_000_000_000_000);
-        for _ in 0..200 {
-            machine.step();
-        }
+        machine.steps(200);
         for thread in machine.alive() {
             assert_leaves_unnoticed(&machine, thread);
         }
         let mut machine = Machine::new(&object, seed, 0);
         machine.see_dead = Some(assert_leaves_unnoticed);
-        for _ in 0..2_000 {
-            machine.step();
-        }
+        machine.steps(2_000);
         machine.now += 1;
         machine.host.tell("host_end", (machine.now,));
         let last = machine.last_tid;

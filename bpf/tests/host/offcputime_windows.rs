@@ -80,9 +80,7 @@ fn assert_windows(machine: &mut Machine, seed: u64) {
         machine.now += 1;
         let begin_ns = machine.now;
         machine.host.tell("host_begin_next", (begin_ns,));
-        for _ in 0..rng.u32(0..100) {
-            machine.step();
-        }
+        machine.steps(rng.u32(0..100));
         add_window(machine, begin_ns, &under_way, &mut truth);
         machine.now += 1;
         described = close(machine);
@@ -94,9 +92,7 @@ fn assert_windows(machine: &mut Machine, seed: u64) {
 /// those that wait.
 fn pass_on(machine: &mut Machine, described: &HashMap<u32, usize>, case: &str) -> HashMap<u32, u8> {
     machine.is_detached = true;
-    for _ in 0..50 {
-        machine.step();
-    }
+    machine.steps(50);
     machine.is_detached = false;
     let mut under_way = HashMap::new();
     for thread in machine.alive() {
@@ -165,9 +161,7 @@ fn window_without_events_is_of_one_phase() {
     let object = host::compile("offcputime");
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 1_000_000_000_000);
-        for _ in 0..2_000 {
-            machine.step();
-        }
+        machine.steps(2_000);
         let length_ns = 1_000_000;
         machine.now = BEGIN_NS + 1_000_000_000_000 + length_ns;
         machine.host.tell("host_end", (machine.now,));
@@ -232,9 +226,7 @@ fn threads_that_run_on_after_the_end_are_known() {
     let mut ran_on = [0; 2];
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 0);
-        for _ in 0..500 {
-            machine.step();
-        }
+        machine.steps(500);
         machine.now += 1;
         machine.host.tell("host_end_within_budget", (machine.now,));
         let end_ns = machine.now;
@@ -251,9 +243,7 @@ fn threads_that_run_on_after_the_end_are_known() {
                 )
             })
             .collect();
-        for _ in 0..100 {
-            machine.step();
-        }
+        machine.steps(100);
         let late = machine.logs(end_ns..=machine.now).before;
         for thread in machine.alive() {
             let case = format!("seed {seed}, thread {}", thread.tid);
@@ -328,15 +318,11 @@ fn assert_word_is_late(machine: &mut Machine, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     machine.now += 1;
     let end_ns = machine.now;
-    for _ in 0..rng.u32(1..60) {
-        machine.step();
-    }
+    machine.steps(rng.u32(1..60));
     let word = machine.events.len();
     machine.host.tell("host_end", (end_ns,));
     assert_closed_at(machine, end_ns, &format!("seed {seed}"));
-    for _ in 0..60 {
-        machine.step();
-    }
+    machine.steps(60);
     for life in machine.lives().filter(|life| life.begin_ns < end_ns) {
         let mut off_since = Some(life.begin_ns);
         let mut is_first = true;
@@ -372,9 +358,7 @@ fn open_waits_end_with_the_window_though_it_is_told_late() {
     let object = host::compile("offcputime");
     for seed in 0..100 {
         let mut machine = Machine::new(&object, seed, 0);
-        for _ in 0..300 {
-            machine.step();
-        }
+        machine.steps(300);
         assert_word_is_late(&mut machine, seed);
     }
 }

@@ -14,18 +14,14 @@ fn play_log(object: &Path, seed: u64, open: impl Fn(&mut Machine), end_ns: u64) 
     let mut machine = Machine::new(object, seed, NEVER_NS);
     machine.host.tell("host_opens", (0_u64,));
     machine.is_detached = true;
-    for _ in 0..200 {
-        machine.step();
-    }
+    machine.steps(200);
     machine.is_detached = false;
     machine.leave_to_user_space();
     open(&mut machine);
     machine.now += 1;
     machine.host.write("window_end_ns", end_ns);
     machine.host.tell("host_opens", (machine.now,));
-    for _ in 0..5_000 {
-        machine.step();
-    }
+    machine.steps(5_000);
     machine.now += 1;
     machine
 }

@@ -320,14 +320,10 @@ fn assert_as_asked(machine: &mut Machine, seed: u64) {
     asked.tell(machine);
     machine.tick_ns = TICK_NS;
     machine.host.write("epoch", 1_u32);
-    for _ in 0..2_000 {
-        machine.step();
-    }
+    machine.steps(2_000);
     let full_ns = machine.now;
     call(machine, "host_fill_slow_waits");
-    for _ in 0..200 {
-        machine.step();
-    }
+    machine.steps(200);
     let case = format!("seed {seed}, {asked:?}");
     let tids: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
     let waits = waits(&machine.logs(0..=machine.now).before, &tids);

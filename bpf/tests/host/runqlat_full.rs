@@ -32,14 +32,10 @@ fn assert_lost(machine: &mut Machine, seed: u64) {
     asked.tell(machine);
     machine.host.write("epoch", 1_u32);
     let (first_ns, at_first) = (machine.now, caused(machine));
-    for _ in 0..60 {
-        machine.step();
-    }
+    machine.steps(60);
     let (full_ns, at_full) = (machine.now, caused(machine));
     call(machine, "host_fill");
-    for _ in 0..300 {
-        machine.step();
-    }
+    machine.steps(300);
     let tids: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
     let mut groups: HashMap<u32, Counted> = HashMap::new();
     let (mut groups_full, mut buckets_full) = (0, 0);
@@ -90,9 +86,7 @@ fn assert_negative(machine: &mut Machine, seed: u64) {
     machine.host.write("epoch", 1_u32);
     machine.now -= 1_000_000_000;
     let first = machine.events.len();
-    for _ in 0..100 {
-        machine.step();
-    }
+    machine.steps(100);
     let targets: HashSet<u32> = machine.lives().map(|life| life.tid).collect();
     let (mut negative, mut counted) = (0, Counted::default());
     for event in &machine.events[first..] {

@@ -55,9 +55,7 @@ fn numbers_of_a_pid_namespace_are_the_tools() {
     for seed in 0..30 {
         let mut machine = Machine::new(&object, seed, 0);
         machine.host.tell("host_within_namespace", ());
-        for _ in 0..10_000 {
-            machine.step();
-        }
+        machine.steps(10_000);
         assert_inside(&mut machine, seed);
     }
 }

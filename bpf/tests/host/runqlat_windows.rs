@@ -37,7 +37,7 @@ fn wait_unseen(machine: &mut Machine, waiting: &mut Waiting) {
     let left: Vec<usize> = (0..=machine.last_tid)
         .map(|tid| machine.times_left(tid))
         .collect();
-    step(machine, 200);
+    machine.steps(200);
     call(machine, "host_next_clock");
     machine.leave_to_user_space();
     for thread in machine.alive() {
@@ -52,22 +52,16 @@ fn wait_unseen(machine: &mut Machine, waiting: &mut Waiting) {
     machine.is_detached = false;
 }
 
-fn step(machine: &mut Machine, events: u32) {
-    for _ in 0..events {
-        machine.step();
-    }
-}
-
 /// From the end of a window to the beginning of the next one.
 fn pass_on(machine: &mut Machine, waiting: &mut Waiting, rng: &mut Rng) {
     // The window is over, and the programs are still there.
     let from_ns = machine.now;
-    step(machine, rng.u32(0..50));
+    machine.steps(rng.u32(0..50));
     see(machine, from_ns, waiting);
     assert_waiting(machine, waiting);
     wait_unseen(machine, waiting);
     let from_ns = machine.now + 1;
-    step(machine, rng.u32(0..20));
+    machine.steps(rng.u32(0..20));
     see(machine, from_ns, waiting);
     machine.now += 1;
     at(machine, "host_begin_next", machine.now);
@@ -108,7 +102,7 @@ fn assert_windows(machine: &mut Machine, seed: u64) {
     let mut from_ns = 0;
     for window in 0..WINDOWS {
         // Enough to learn the clock of the kernel's stamps, some of which are old when a thread is woken that waits.
-        step(machine, rng.u32(150..300));
+        machine.steps(rng.u32(150..300));
         let offset_ns = machine.host.read::<u64>("clock_offset");
         assert_eq!(offset_ns, CLOCK_OFFSET_NS);
         assert_window_ends(machine, from_ns, window % 2, &mut waiting);
@@ -142,7 +136,7 @@ fn queued_unseen(machine: &mut Machine) -> Vec<(u32, Task)> {
         .map(|tid| machine.times_left(tid))
         .collect();
     machine.is_detached = true;
-    step(machine, 200);
+    machine.steps(200);
     machine.is_detached = false;
     let waits = |thread: &&Thread| {
         let has_left = machine.times_left(thread.tid) > left[thread.tid as usize];
@@ -176,7 +170,7 @@ fn stamps_count_where_their_clock_is_known() {
         let stamp_ns = machine.now - 50;
         let told = told_later(&mut machine, &waiting, stamp_ns);
         assert_eq!(told, vec![0; waiting.len()], "seed {seed}: no clock");
-        step(&mut machine, 300);
+        machine.steps(300);
         call(&machine, "host_next_clock");
         for (after_ns, truth_ns) in [(None, 0), (Some(10), 100)] {
             let waiting = queued_unseen(&mut machine);

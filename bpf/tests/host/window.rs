@@ -24,18 +24,14 @@ pub(crate) fn play_window(
         begin(&mut machine);
         let told_ns = BEGIN_NS + rng.u64(0..=wait_ns);
         machine.step_past(BEGIN_NS + wait_ns, told_ns);
-        for _ in 0..8_000 {
-            machine.step();
-        }
+        machine.steps(8_000);
         end(&mut machine);
         let window = BEGIN_NS + wait_ns..machine.now + 1;
         machine.host.tell("host_end", (window.end,));
         // The first one that is too late.
         machine.now = window.end;
         machine.act();
-        for _ in 0..rng.u32(0..200) {
-            machine.step();
-        }
+        machine.steps(rng.u32(0..200));
         check(&machine, window, seed);
     }
 }
