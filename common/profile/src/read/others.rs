@@ -190,8 +190,9 @@ const FORMATS: &[Format] = &[
     },
 ];
 
-const fn binary(magic: &'static [u8], name: &'static str, remedy: &'static str) -> Format {
-    let shape = Shape::Magic(magic);
+type Text = &'static str;
+
+const fn format(shape: Shape, name: Text, remedy: Text) -> Format {
     Format {
         shape,
         name,
@@ -199,40 +200,24 @@ const fn binary(magic: &'static [u8], name: &'static str, remedy: &'static str) 
     }
 }
 
-const fn starts(text: &'static str, name: &'static str, remedy: &'static str) -> Format {
-    let shape = Shape::Starts(text);
-    Format {
-        shape,
-        name,
-        remedy,
-    }
+const fn binary(magic: &'static [u8], name: Text, remedy: Text) -> Format {
+    format(Shape::Magic(magic), name, remedy)
 }
 
-const fn head(part: &'static str, name: &'static str, remedy: &'static str) -> Format {
-    let shape = Shape::Head(part);
-    Format {
-        shape,
-        name,
-        remedy,
-    }
+const fn starts(text: &'static str, name: Text, remedy: Text) -> Format {
+    format(Shape::Starts(text), name, remedy)
 }
 
-const fn lines(all: &'static [&'static str], name: &'static str, remedy: &'static str) -> Format {
-    let shape = Shape::Lines(all);
-    Format {
-        shape,
-        name,
-        remedy,
-    }
+const fn head(part: &'static str, name: Text, remedy: Text) -> Format {
+    format(Shape::Head(part), name, remedy)
 }
 
-const fn keys(all: &'static [&'static str], name: &'static str, remedy: &'static str) -> Format {
-    let shape = Shape::Keys(all);
-    Format {
-        shape,
-        name,
-        remedy,
-    }
+const fn lines(all: &'static [&'static str], name: Text, remedy: Text) -> Format {
+    format(Shape::Lines(all), name, remedy)
+}
+
+const fn keys(all: &'static [&'static str], name: Text, remedy: Text) -> Format {
+    format(Shape::Keys(all), name, remedy)
 }
 
 impl Shape {
