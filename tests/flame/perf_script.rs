@@ -37,6 +37,30 @@ fn events_without_times_are_counted() {
     );
 }
 
+/// Lines as `perf script` prints them with `-F` and these fields.
+#[test]
+fn events_without_names_are_counted() {
+    let stack = "\t 401136 f\n\t 401200 main\n\n";
+    for (fields, head) in [
+        ("comm,pid,tid,time,ip,sym", "my app 7/8  1627.711322: \n"),
+        (
+            "comm,tid,time,period,ip,sym",
+            "my app 8  1627.711322:  250000 \n",
+        ),
+        ("comm,pid,tid,ip,sym", "my app 7/8 \n"),
+    ] {
+        let run = flame("merge -", [head, stack].concat().repeat(3));
+        assert_eq!(run.stdout, "my app;main;f 3\n", "{fields}");
+        assert_eq!(run.fails(0), "", "{fields}");
+    }
+    let flat = "my app 7/8  1.5:      401136 f\nmy app 7/8  1.6:   401200 [unknown]\n";
+    let run = flame("merge -", flat);
+    assert_eq!(run.stdout, "my app;[unknown] 1\nmy app;f 1\n");
+    let late = [("my app 7/8 1.0: \n", stack), ("my app 7/8 9.5: \n", stack)];
+    let late = late.map(|(head, stack)| [head, stack].concat()).concat();
+    assert_eq!(flame("merge - --from 5", late).ok(), "my app;main;f 1\n");
+}
+
 #[test]
 fn a_malformed_line_costs_its_event_and_is_told() {
     let event = "app 7/8 [000] 1.5: 100 cpu-clock: \n\t401136 main+0x12 (/bin/app)\n";

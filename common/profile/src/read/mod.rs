@@ -162,14 +162,15 @@ fn recognise(start: &[u8]) -> Option<Kind> {
     if is_pprof(start) {
         return Some(Kind::Pprof);
     }
-    let lines = text
-        .split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii_end);
-    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let lines = text.split(|byte| *byte == b'\n');
+    let mut lines = lines.filter(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"));
     let line = lines.next()?;
+    // The blank at its end is a part of it.
     if perf::header(&String::from_utf8_lossy(line)).is_some() {
         return Some(Kind::Perf);
     }
+    let line = line.trim_ascii_end();
+    let mut lines = lines.map(<[u8]>::trim_ascii_end);
     let last = line.rsplit(u8::is_ascii_whitespace).next()?;
     let [begins, ends] = [last.first()?, last.last()?].map(u8::is_ascii_digit);
     let is_number = begins && (ends || last.ends_with(b"."));

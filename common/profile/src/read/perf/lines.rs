@@ -13,7 +13,7 @@ pub struct Event<'a> {
     pub time: Option<f64>,
     /// What the event counts for, where it is printed.
     pub period: Option<u64>,
-    /// `cpu-clock`, `sched:sched_switch`.
+    /// `cpu-clock`, `sched:sched_switch`; empty where it is not printed.
     pub name: &'a str,
     /// What is behind the name: a tracepoint's values, or the only frame where no stacks were recorded.
     pub rest: &'a str,
@@ -24,9 +24,11 @@ pub(in crate::read) fn is_header(line: &str) -> bool {
     header(line).is_some()
 }
 
-/// Takes `comm [pid/]tid [cpu] [time:] [period] event:` apart. The name of a thread may have blanks.
+/// Takes `comm [pid/]tid [cpu] [time:] [period] [event:]` apart. The name of a thread may have blanks.
 pub fn header(line: &str) -> Option<Event<'_>> {
-    timed(line).or_else(|| timeless(line))
+    timed(line)
+        .or_else(|| timeless(line))
+        .or_else(|| nameless(line))
 }
 
 fn timed(line: &str) -> Option<Event<'_>> {
@@ -36,12 +38,19 @@ fn timed(line: &str) -> Option<Event<'_>> {
     let (before, time, after) = times(line).find(|(before, ..)| who(before).is_some())?;
     let (comm, pid, tid) = who(before)?;
     let after = after.trim_start();
-    let (period, rest) = match after.split_once(char::is_whitespace) {
-        Some((number, rest)) if decimal(number).is_some() => (decimal(number), rest.trim_start()),
-        _ => (None, after),
+    let (number, rest) = after.split_once(char::is_whitespace).unwrap_or((after, ""));
+    let (period, rest) = match decimal(number) {
+        Some(period) => (Some(period), rest.trim_start()),
+        None => (None, after),
     };
-    let (word, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let name = word.strip_suffix(':')?;
+    let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let (period, name, rest) = match word.strip_suffix(':') {
+        Some(name) => (period, name, behind),
+        // Printed without the event's name; the only frame may follow, whose address may look like a period.
+        None if rest.is_empty() => (period, "", ""),
+        None if stack_line(after.as_bytes()).is_some() => (None, "", after),
+        None => return None,
+    };
     Some(Event {
         comm,
         pid,
@@ -70,7 +79,8 @@ fn timeless(line: &str) -> Option<Event<'_>> {
         let is_event = rest.is_empty()
             || name.contains(':')
             || stack_line(rest.as_bytes()).is_some_and(|frame| !frame.module.is_empty());
-        (is_event && !name.is_empty()).then_some(Event {
+        let is_name = !name.is_empty() && seconds(name).is_none();
+        (is_event && is_name).then_some(Event {
             comm,
             pid,
             tid,
@@ -79,6 +89,26 @@ fn timeless(line: &str) -> Option<Event<'_>> {
             name,
             rest,
         })
+    })
+}
+
+/// A header as `perf script -F comm,pid,tid,ip,sym` prints it, with a blank at its end. Both numbers have to be there: a line that
+/// ends with one is a folded stack.
+fn nameless(line: &str) -> Option<Event<'_>> {
+    let before = line.trim_end_matches(['\r', '\n']).strip_suffix(' ')?;
+    let (comm, pid, tid) = ids(before).filter(|_| line.len() <= LONGEST_HEAD)?;
+    let has_both = before.rsplit(char::is_whitespace).any(|word| {
+        let both = word.split_once('/');
+        both.is_some_and(|(pid, tid)| id(pid).is_some() && id(tid).is_some())
+    });
+    has_both.then_some(Event {
+        comm,
+        pid,
+        tid,
+        time: None,
+        period: None,
+        name: "",
+        rest: "",
     })
 }
 
@@ -104,13 +134,16 @@ fn words_with_colons(line: &str) -> impl Iterator<Item = (&str, &str, &str)> {
 
 /// Every place that could be the time, with what is before and behind it.
 fn times(line: &str) -> impl Iterator<Item = (&str, f64, &str)> {
-    words_with_colons(line).filter_map(|(before, word, after)| {
-        let (seconds, fraction) = word.split_once('.')?;
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        let is_time = digits(seconds) && digits(fraction);
-        let time = is_time.then(|| word.parse().ok()).flatten()?;
-        Some((before, time, after))
-    })
+    words_with_colons(line)
+        .filter_map(|(before, word, after)| Some((before, seconds(word)?, after)))
+}
+
+/// A time, s: digits with a point between them.
+fn seconds(word: &str) -> Option<f64> {
+    let (seconds, fraction) = word.split_once('.')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_time = digits(seconds) && digits(fraction);
+    is_time.then(|| word.parse().ok()).flatten()
 }
 
 /// Thread's name and IDs: the last word that is a number, or two with a slash; `[000]` and flags may follow.
@@ -324,6 +357,45 @@ mod tests {
             assert_eq!((event.comm, event.name), (comm, name), "{line}");
             assert_eq!((event.pid, event.tid), ids, "{line}");
             assert_eq!((event.time, event.period), (None, period), "{line}");
+        }
+    }
+
+    #[test]
+    fn headers_without_events() {
+        for (line, comm, ids, time, period, rest) in [
+            (
+                "sh 12/13  1627.711322: ",
+                "sh",
+                (12, 13),
+                Some(1627.711322),
+                None,
+                "",
+            ),
+            (
+                "sh 13 [001]  1.5:     250000 ",
+                "sh",
+                (0, 13),
+                Some(1.5),
+                Some(250_000),
+                "",
+            ),
+            (
+                "sh 13 1.5:      401136 f",
+                "sh",
+                (0, 13),
+                Some(1.5),
+                None,
+                "401136 f",
+            ),
+            ("  my sh 12/13 [001] ", "my sh", (12, 13), None, None, ""),
+        ] {
+            let event = header(line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((event.comm, event.pid, event.tid), (comm, ids.0, ids.1));
+            assert_eq!((event.time, event.period), (time, period), "{line}");
+            assert_eq!((event.name, event.rest), ("", rest), "{line}");
+        }
+        for line in ["sh 13 ", "a;b 12/13", "sh 13 1.5: what happened"] {
+            assert_eq!(header(line), None, "{line}");
         }
     }
 

@@ -136,9 +136,10 @@ impl<'a> Sum<'a> {
         self.has_blank = false;
         self.is_malformed = false;
         self.open = self.begin(&event);
-        // Without a stack, the function stands behind the event's name.
+        // Without a stack, the function stands behind the event's name; where there is no name, nothing else can stand there.
         let frame = stack_line(event.rest.as_bytes());
-        if let Some(frame) = frame.filter(|frame| !frame.module.is_empty()) {
+        let is_frame = |module: &[u8]| event.name.is_empty() || !module.is_empty();
+        if let Some(frame) = frame.filter(|frame| is_frame(frame.module)) {
             self.stack.push(self.frames.id(&frame, &mut self.recording));
         }
         Ok(())
@@ -271,7 +272,7 @@ impl<'a> Sum<'a> {
             return self.none();
         };
         if !self.weighs {
-            header.tool = format!("perf {name}");
+            header.tool = format!("perf {name}").trim_end().into();
         }
         for (other, count) in header.left_out.most() {
             header.comments.push(format!("{count} {other} left out"));
