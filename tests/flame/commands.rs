@@ -9,8 +9,18 @@ fn top_counts_each_function_once_per_stack_with_its_interval() {
     let table = flame("top - -n 3", "a;f;f;g 60\na;f 40\n").ok();
     let lines: Vec<&str> = table.lines().collect();
     // Wilson: 60 of 100 is 50.2 to 69.1, 40 is 30.9 to 49.8.
-    assert_eq!(lines[1], "   60.0 ± 9.8 %     60.0 ± 9.8 %  g", "{table}");
-    assert_eq!(lines[2], "   40.0 ± 9.8 %    100.0 ± 3.7 %  f", "{table}");
+    let titles = "  SELF     95% CI   TOTAL     95% CI  FUNCTION";
+    let expected = [
+        "g has most by itself: 60.0% of 100 samples",
+        "",
+        titles,
+        " 60.0% 50.2-69.1%   60.0% 50.2-69.1%  g",
+        " 40.0% 30.9-49.8%  100.0% 96.3-100.0%  f",
+    ];
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (at, line) in expected.iter().enumerate() {
+        assert_eq!(words(lines[at]), words(line), "{table}");
+    }
 }
 
 #[test]
@@ -24,10 +34,83 @@ fn a_profile_without_stacks_is_said_to_be_one() {
 }
 
 #[test]
+fn answers_name_commands_that_a_shell_runs() {
+    let files = Files::new();
+    let odd = files.file("it's.folded", "a;operator()(int) 60\na;f 40\n");
+    let run = |line: &str| {
+        let shell = Command::new("sh").arg("-c").arg(line).output();
+        Run::of(shell.expect("a shell")).ok()
+    };
+    let next = |text: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix("next: "));
+        line.unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let shown = Command::new(env!("CARGO_BIN_EXE_flame"))
+        .args(["top", &odd, "--unit", "us"])
+        .output();
+    let shown = Run::of(shown.expect("flame runs")).ok();
+    assert_has(
+        &shown,
+        ["operator()(int) has most by itself: 60.0% of 100 us\n"],
+    );
+    let line = next(&shown);
+    assert_has(&line, [" --unit us   # what calls it, and what it calls"]);
+    assert_has(&run(&line), ["60.0 us  60.0%  operator()(int)\n"]);
+    let twice = files.file("new.folded", "a;f 1000\na;g 3000\n");
+    let base = files.file("base.folded", "a;f 3000\na;g 1000\n");
+    let changed = flame(format!("diff {base} {twice}"), "").ok();
+    assert_has(
+        &changed,
+        ["\nnext: ", " -o change.html   # all of it as a picture\n"],
+    );
+    assert_has(&run(&next(&changed)), ["3,000  75.0%  g\n"]);
+    // What came through a pipe cannot be read again.
+    let piped = flame("top -", "a;f 1\n").ok();
+    assert!(!piped.contains("next: "), "{piped}");
+}
+
+#[test]
+fn answers_fit_in_80_columns_whatever_names_are() {
+    let files = Files::new();
+    let long = "a".repeat(200);
+    let wide = "函数".repeat(60);
+    let base = files.file("base.folded", format!("a;{long} 3000\na;{wide} 1000\n"));
+    let new = files.file(
+        "new.folded",
+        format!("a;{long} 1000\na;{wide} 3000\na;{long}b 900\n"),
+    );
+    for args in [
+        format!("diff {base} {new}"),
+        format!("diff {base} {new} --raw --unit ns"),
+        format!("diff {base} {base}"),
+        format!("gate {base} {new} --max-total 1% --raw"),
+        format!("gate {base} {base} --max-total 1% --raw"),
+        format!("top {base}"),
+        format!("top {base} --unit us --cumulative"),
+    ] {
+        let run = flame(&args, "");
+        for line in run
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("next: "))
+        {
+            let columns = profile::text::columns(line);
+            assert!(columns <= 80, "{args}: {columns} columns: {line}");
+        }
+    }
+}
+
+#[test]
 fn top_goes_by_what_is_asked_for() {
-    assert_has(&flame("top - --by comm", STACKS).ok(), ["92.0 ±", "app"]);
+    assert_has(
+        &flame("top - --by comm", STACKS).ok(),
+        [
+            "app has most: 92.0% of 1,000 samples\n\n",
+            "90.2-93.5%  app",
+        ],
+    );
     let table = flame("top - --by idle", STACKS).ok();
-    let idle = table.lines().nth(2).expect("a line");
+    let idle = table.lines().nth(4).expect("a line");
     assert!(idle.ends_with("true") && idle.contains("12.0"), "{table}");
     let table = flame("top - --unit us --by waker", STACKS).ok();
     assert!(
@@ -120,8 +203,8 @@ fn samples_of_two_clocks_are_worth_their_periods() {
     let gate = |new: &str| flame(format!("gate {slow} {new} --raw --max-total 10%"), "");
     gate(&fast).ok();
     let exceeded = gate(&clocked(&files, "more.json", 1_800, 1_000_000));
-    let said = "GREW  +20.0 % in all  1.50 s -> 1.80 s\nflame gate: exceeded (limit 10 % in all)\n";
-    assert_eq!(exceeded.stdout, said);
+    let said = "flame gate: failed: all grew by 20.0 %, 1.50 s -> 1.80 s (limit 10 %)\nnext: ";
+    assert_has(&exceeded.stdout, [said]);
     exceeded.fails(4);
 }
 

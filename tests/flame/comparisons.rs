@@ -20,7 +20,8 @@ fn recorded(files: &Files, name: &str, seconds: u64, [f, g]: [u64; 2]) -> String
 
 /// The last word of a function's line.
 fn verdict<'a>(table: &'a str, function: &str) -> &'a str {
-    let mut lines = table.lines().map(str::split_whitespace);
+    let lines = table.lines().skip_while(|line| !line.contains("FUNCTION"));
+    let mut lines = lines.map(str::split_whitespace);
     let of_function = |words: &mut std::str::SplitWhitespace<'a>| {
         words
             .clone()
@@ -67,7 +68,8 @@ fn twice_as_long_is_no_growth_and_twice_as_much_is_one() {
         flame(format!("gate {base} {new} --max-total 10% {how}"), "").fails(code);
     }
     let exceeded = flame(format!("gate {base} {doubled} --max-total 10%"), "").stdout;
-    assert_has(&exceeded, ["GREW  +100.0 % in all  50.0 -> 100, a second"]);
+    let said = "flame gate: failed: all grew by 100.0 %, 50.0 -> 100 a second (limit 10 %)\n";
+    assert!(exceeded.starts_with(said), "{exceeded}");
 }
 
 /// The other function's growth is not its loss.
@@ -127,7 +129,10 @@ fn the_gate_has_stable_exit_codes() {
     let base = files.file("base.folded", "a;main;f 1500\na;main;g 1500\n");
     let new = files.file("new.folded", "a;main;f 1350\na;main;g 1650\n");
     let twice = files.file("twice.folded", "a;main;f 3000\na;main;g 3000\n");
-    let grown = "GREW  +5.00 pp  50.00 % -> 55.00 %  g\n";
+    let grown = "flame gate: failed: g grew by 5.00 pp (limit 3 pp)
+     GREW    BASE     NEW  FUNCTION
+  +5.00pp  50.00%  55.00%  g
+next: ";
     for (new, options, code, said) in [
         (&*new, "--max-growth 3pp", 4, grown),
         (&new, "--max-growth 6pp", 0, ""),
@@ -153,16 +158,25 @@ fn diff_says_the_direction_in_words() {
     let new = files.file("new.folded", "a;main;f 1200\na;main;g 1400\n");
     let svg = files.path("diff.svg");
     let table = flame(format!("diff {base} {new} -o {svg}"), "").ok();
-    let titles = "       SELF      BASE       NEW        TOTAL      BASE       NEW  FUNCTION\n";
-    assert_has(&table, [titles]);
+    let answer = "g grew most by itself: 36.36% -> 53.85% of the samples (+17.48pp)\n\n";
+    assert!(table.starts_with(answer), "{table}");
+    let titles = "    SELF    BASE     NEW     TOTAL    BASE     NEW  FUNCTION\n";
+    let limits =
+        "only in BASE: old 9.09%\n1 function grew; 2 shrank; 1 within chance (--all lists them)\n";
+    assert_has(&table, [titles, limits]);
     let line = |name: &str| {
-        let line = table.lines().find(|line| line.contains(name));
+        let mut lines = table.lines().skip(2);
+        let line = lines.find(|line| line.contains(name));
         line.unwrap_or_else(|| panic!("{table}"))
     };
     assert!(line(" g ").ends_with("g grew"), "{table}");
-    assert_has(line(" g "), ["+17.48 pp"]);
+    assert_has(line(" g "), ["+17.48pp"]);
     assert!(line(" old ").ends_with("old shrank"), "{table}");
-    assert_has(&table, ["1 function, only in BASE, gone from NEW"]);
+    let back = flame(format!("diff {new} {base}"), "").ok();
+    assert_has(&back, ["only in NEW: old 9.09%\n"]);
+    let same = flame(format!("diff {base} {base}"), "").ok();
+    let said = "No function changed by more than chance does (99 %).\n";
+    assert!(same.starts_with(said), "{same}");
     let parts = [
         "▲ red: larger share in NEW",
         "▼ blue: smaller share in NEW",

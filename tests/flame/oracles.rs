@@ -97,8 +97,10 @@ fn profiles_of_gos_runtime_have_the_shares_that_pprof_finds() {
         let ours = flame(format!("top {path} -n 100"), "").ok();
         // Own and total share, the former of which is that of a runtime's function in waits.
         let shares = |text: &str, is_share: fn(&(usize, &str)) -> bool| {
+            // The first line is flame's answer.
             let line = text
                 .lines()
+                .skip(1)
                 .find(|line| line.split_whitespace().any(|word| word == function));
             let line = line.unwrap_or_else(|| panic!("no {function}: {text}"));
             let words = line.split_whitespace().enumerate().filter(is_share);

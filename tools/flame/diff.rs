@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use profile::compare::diff::{TableOptions, functions, tree, write};
+use profile::compare::diff::{Diff, functions, tree};
+use profile::compare::report::{TableOptions, write};
 use profile::compare::scale::{NoLength, Scale, Values};
 use profile::draw::{self, View};
 use profile::escape;
@@ -15,7 +16,7 @@ use profile::write::Format;
 
 use crate::input::Input;
 use crate::output::{self, Target, target};
-use crate::terminal;
+use crate::{next, terminal};
 
 /// Columns of the table in a page.
 const PAGE_WIDTH: usize = 120;
@@ -26,7 +27,8 @@ Examples:
   profile -p 123 30 -o after.json   # the new version, under the same load
   flame diff before.json after.json -o change.html
 
-What grew or shrank beyond chance is listed; in pictures red grew, blue shrank.";
+The function that grew most comes first, then what else grew or shrank beyond
+chance; in pictures red grew, blue shrank.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -65,6 +67,14 @@ pub(crate) struct Args {
     icicle: bool,
 }
 
+impl Args {
+    /// The option that chose what is compared.
+    fn how(&self) -> Option<&'static str> {
+        let absolute = self.absolute.then_some("--absolute");
+        absolute.or(self.raw.then_some("--raw"))
+    }
+}
+
 /// Both profiles, of which it makes sense to say that one grew.
 pub(crate) fn read_both(input: &Input, base: &Path, new: &Path) -> Result<[Recording; 2]> {
     let both = [input.read(base)?, input.read(new)?];
@@ -100,6 +110,32 @@ fn scale(args: &Args, both: &[Recording; 2]) -> Result<Scale> {
     Ok(Scale::Shares)
 }
 
+/// Commands for the function that moved most and for the picture, or for what is within chance.
+fn next(args: &Args, diff: &Diff) -> Vec<String> {
+    let Some(function) = diff.first() else {
+        let files = [args.base.as_path(), args.new.as_path()];
+        let answers = "what changed by chance";
+        let words: Vec<&str> = std::iter::once("--all").chain(args.how()).collect();
+        let all = next::line("diff", &files, &args.input, &words, answers);
+        return all.filter(|_| !args.all).into_iter().collect();
+    };
+    let is_in_new = |name: &str| {
+        let found = diff.functions.iter().find(|mover| mover.name == name);
+        found.is_some_and(|mover| mover.total[1].total > 0)
+    };
+    let side = if is_in_new(function) {
+        &args.new
+    } else {
+        &args.base
+    };
+    let peek = next::peek(side, &args.input, function);
+    let picture = match args.output {
+        None => next::picture([&args.base, &args.new], &args.input, args.how()),
+        Some(_) => None,
+    };
+    peek.into_iter().chain(picture).collect()
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args
         .output
@@ -124,7 +160,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         all: args.all,
     };
     let units = [base.unit(), new.unit()];
-    output::write(None, |mut out| write(&diff, units, &options, &mut out))?;
+    let next = next(args, &diff);
+    output::write(None, |mut out| {
+        write(&diff, units, &options, &mut out)?;
+        next.iter().try_for_each(|line| writeln!(out, "{line}"))
+    })?;
     if let Some(target) = &args.output {
         let view = View {
             title: format!("{}: what changed from BASE to NEW", draw::subject(&new, "")),

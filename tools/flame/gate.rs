@@ -6,18 +6,24 @@ use std::process::ExitCode;
 use anyhow::Result;
 use profile::compare::diff::{functions, tree};
 use profile::compare::gate::{Exceeded, Limits, Place, gate};
-use profile::compare::scale::Scale;
+use profile::compare::scale::{Scale, Values};
 use profile::escape::terminal;
 use profile::folded::Idle;
 use profile::recording::Recording;
-use profile::tree::Paths;
+use profile::table::{Column, Table};
+use profile::text::{WIDTH, cut, cut_to_fit};
+use profile::tree::{Paths, Side};
 use profile::units;
 
 use crate::diff::{read_both, values};
 use crate::input::Input;
+use crate::{next, output, terminal as screen};
 
 /// The exit status for a change that exceeds a limit.
 const EXCEEDED: u8 = 4;
+
+/// Beginning of the answer where something grew too much.
+const FAILED: &str = "flame gate: failed: ";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -95,26 +101,80 @@ fn has_no_length(files: [&Path; 2], both: &[Recording; 2]) -> bool {
     found.is_some()
 }
 
-fn verdict(args: &Args, exceeded: &Exceeded) -> String {
+/// The answer in a line: passed or failed, and why.
+fn verdict(args: &Args, exceeded: &Exceeded, total: Option<&Values>, whole: &[Side; 2]) -> String {
     let limit = format!("{} pp", 100.0 * args.max_growth);
-    let whole = args.max_total.map(|total| format!("{} %", 100.0 * total));
-    if exceeded.is_any() {
-        let of_functions = (!exceeded.guilty.is_empty()).then_some(limit);
-        let of_all = whole
-            .filter(|_| exceeded.total.is_some())
-            .map(|all| all + " in all");
-        let limits: Vec<String> = of_functions.into_iter().chain(of_all).collect();
-        return format!("flame gate: exceeded (limit {})\n", limits.join(", "));
+    let all = args.max_total.map(|all| format!("{} %", 100.0 * all));
+    let mut reasons = Vec::new();
+    if let (Some(grown), Some(values), Some(all)) = (exceeded.total, total, &all) {
+        let [before, after] = values.levels(whole).map(|level| values.text(level));
+        let each = if values.are_rates() { " a second" } else { "" };
+        let grown = 100.0 * grown;
+        reasons.push(format!(
+            "all grew by {grown:.1} %, {before} -> {after}{each} (limit {all})"
+        ));
     }
-    let whole = whole.map_or(String::new(), |whole| {
-        format!(", nor all by more than {whole}")
-    });
-    match exceeded.unclear {
-        0 => format!("flame gate: passed, no function grew by more than {limit}{whole}\n"),
-        n => format!(
-            "flame gate: passed; {} over {limit} are within chance: record longer to know\n",
+    if let Some(most) = exceeded.guilty.first() {
+        let growth = 100.0 * most.judged.change();
+        let rest = format!(" grew by {growth:.2} pp (limit {limit})");
+        let more = match exceeded.guilty.len() as u64 - 1 {
+            0 => String::new(),
+            n => format!(", {} more", units::count(n)),
+        };
+        let said = cut_to_fit(&terminal(&most.name), &(rest + &more), WIDTH - FAILED.len());
+        reasons.push(said);
+    }
+    if !reasons.is_empty() {
+        return format!("{FAILED}{}", reasons.join(";\n  "));
+    }
+    match (exceeded.unclear, all) {
+        (0, None) => format!("flame gate: passed: no function grew by more than {limit}"),
+        (0, Some(all)) => format!(
+            "flame gate: passed: no function grew by more than {limit}, nor all by more than {all}"
+        ),
+        (n, _) => format!(
+            "flame gate: passed: {} over {limit}, within chance: record longer",
             units::counted(n as u64, "functions")
         ),
+    }
+}
+
+/// Functions and calls that grew.
+fn table(exceeded: &Exceeded) -> Option<Table<'_>> {
+    let mut table = Table::new([
+        Column::right("GREW", 9),
+        Column::right("BASE", 7),
+        Column::right("NEW", 7),
+        Column::left("FUNCTION", 0),
+    ]);
+    for guilty in &exceeded.guilty {
+        let [before, after] = guilty.judged.levels.map(|share| 100.0 * share);
+        let cells = [
+            format!("{:+.2}pp", after - before),
+            format!("{before:.2}%"),
+            format!("{after:.2}%"),
+        ];
+        table.fitted(cells, move |room| {
+            let place = match &guilty.place {
+                Place::Everywhere => String::new(),
+                Place::Itself => ", by itself".into(),
+                Place::CalledBy(caller) => {
+                    format!(", called by {}", cut(&terminal(caller), room / 3))
+                }
+            };
+            cut_to_fit(&terminal(&guilty.name), &place, room)
+        });
+    }
+    (!exceeded.guilty.is_empty()).then_some(table)
+}
+
+/// The command that shows more: of a function that failed its callers, else the whole change.
+fn next(args: &Args, exceeded: &Exceeded) -> Option<String> {
+    let files = [args.base.as_path(), args.new.as_path()];
+    let all = || next::line("diff", &files, &args.input, &[], "all that changed");
+    match exceeded.guilty.first() {
+        Some(most) => next::peek(&args.new, &args.input, &most.name).or_else(all),
+        None => all(),
     }
 }
 
@@ -145,31 +205,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         own: args.own,
     };
     let exceeded = gate(&tree, &diff, &limits);
-    let mut text = String::new();
-    for guilty in &exceeded.guilty {
-        let [before, after] = guilty.judged.levels.map(|share| 100.0 * share);
-        let place = match &guilty.place {
-            Place::Everywhere => String::new(),
-            Place::Itself => ", by itself".into(),
-            Place::CalledBy(caller) => format!(", called by {}", terminal(caller)),
-        };
-        text += &format!(
-            "GREW  {:+.2} pp  {before:.2} % -> {after:.2} %  {}{}\n",
-            after - before,
-            terminal(&guilty.name),
-            place
-        );
-    }
-    if let (Some(grown), Some((_, values))) = (exceeded.total, &limits.total) {
-        let [before, after] = values.levels(&diff.whole).map(|level| values.text(level));
-        let each = if values.are_rates() { ", a second" } else { "" };
-        text += &format!(
-            "GREW  {:+.1} % in all  {before} -> {after}{each}\n",
-            100.0 * grown
-        );
-    }
-    text += &verdict(args, &exceeded);
-    crate::output::write(None, |out| out.write_all(text.as_bytes()))?;
+    let values = limits.total.as_ref().map(|(_, values)| values);
+    let verdict = verdict(args, &exceeded, values, &diff.whole);
+    output::write(None, |mut out| {
+        writeln!(out, "{verdict}")?;
+        if let Some(table) = table(&exceeded) {
+            table.write(screen::width(), screen::style(), &mut out)?;
+        }
+        let next = next(args, &exceeded);
+        next.iter().try_for_each(|line| writeln!(out, "{line}"))
+    })?;
     Ok(if exceeded.is_any() {
         ExitCode::from(EXCEEDED)
     } else {

@@ -83,6 +83,23 @@ impl Input {
         Ok(recording)
     }
 
+    /// Its options, as they were given.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let texts = [
+            ("--unit", self.unit.clone()),
+            ("--value", self.value.clone()),
+            ("--event", self.event.clone()),
+            ("--from", self.from.map(|from| from.to_string())),
+            ("--to", self.to.map(|to| to.to_string())),
+        ];
+        let given = texts
+            .into_iter()
+            .filter_map(|(option, text)| Some((option, text?)));
+        given
+            .flat_map(|(option, text)| [option.to_owned(), text])
+            .collect()
+    }
+
     fn none_found(&self) -> &'static str {
         if self.from.is_some() || self.to.is_some() {
             "there are no stacks in it between --from and --to"

@@ -17,6 +17,7 @@ mod gate;
 mod heat;
 mod input;
 mod merge;
+mod next;
 mod output;
 mod peek;
 mod terminal;

@@ -1,10 +1,10 @@
 //! flame top.
 
 use anyhow::Result;
-use profile::ask::top::{By, TableOptions, write};
+use profile::ask::top::{By, TableOptions, first, write};
 
 use crate::input::One;
-use crate::{output, terminal};
+use crate::{next, output, terminal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -52,5 +52,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         style: terminal::style(),
         by_total: args.cumulative,
     };
-    output::write(None, |mut out| write(&recording, by, &options, &mut out))
+    let next = match by {
+        By::Function => first(&recording, by, args.cumulative)
+            .and_then(|function| next::peek(&args.one.path, &args.one.input, &function)),
+        _ => None,
+    };
+    output::write(None, |mut out| {
+        write(&recording, by, &options, &mut out)?;
+        next.iter().try_for_each(|line| writeln!(out, "\n{line}"))
+    })
 }

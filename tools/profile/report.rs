@@ -153,12 +153,20 @@ fn write_human(
         writeln!(out, "No {what}.")?;
         return write_sureness(args, harvest, &what, out);
     }
-    if let Some(line) = busy(args, harvest, all) {
-        writeln!(out, "{line}\n")?;
-    }
+    let before = match busy(args, harvest, all) {
+        Some(busy) => format!("{busy}, most in "),
+        None => "Most in ".into(),
+    };
     // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
     let sampled = args.weight.is_none() && harvest.estimates.is_none();
-    functions::write(profile, TOP_FUNCTIONS, terminal_width(), sampled, out)?;
+    functions::write(
+        profile,
+        TOP_FUNCTIONS,
+        terminal_width(),
+        sampled,
+        &before,
+        out,
+    )?;
     let all = units::count(all);
     let order = if args.common.verbose {
         ", leaf first"
@@ -199,11 +207,7 @@ fn busy(args: &Args, harvest: &Harvest, samples: u64) -> Option<String> {
     let window_ns = harvest.window.ns().max(1);
     let cpus = samples as f64 * period_ns as f64 / window_ns as f64;
     let watched = args.cpu.map_or_else(|| online_cpus().len(), |_| 1);
-    Some(format!(
-        "{} in {}: {cpus:.2} of {watched} CPUs",
-        units::counted(samples, "samples"),
-        units::duration(window_ns),
-    ))
+    Some(format!("{cpus:.2} of {watched} CPUs"))
 }
 
 /// Command for a picture of the process that has most.
@@ -295,6 +299,7 @@ fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cos
     let (enough, short): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, enough)| *enough);
     let texts = |dues: Vec<(String, bool)>| dues.into_iter().map(|(text, _)| text);
     Closing {
+        check: None,
         events: (totals.samples, "samples"),
         stacks: Some(stacks.len()),
         ends: ends::describe(profile),

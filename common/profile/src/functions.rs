@@ -11,16 +11,16 @@ use crate::recording::Recording;
 use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
-use crate::text::{columns, cut, percent};
+use crate::text::{columns, cut, cut_to_fit, percent};
 use crate::units;
 
 /// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
 const CALLERS: usize = 5;
 const LARGE: f64 = 0.01;
 
-/// Writes the functions with the largest self share, and those of the program with the largest total, then what is left out.
-/// `width`: columns of the terminal; `is_sampled`: values
-/// come from sampling, and shares have a 95 % interval; else they are exact and shown themselves.
+/// Writes which function has most, of what; then the functions with the largest self share, and those of the program with the
+/// largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values come from sampling, and shares
+/// have a 95 % interval; else they are exact and shown themselves. `before`: words before the answer.
 ///
 /// # Errors
 ///
@@ -30,19 +30,28 @@ pub fn write(
     rows: usize,
     width: usize,
     is_sampled: bool,
+    before: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let recording = Recording::of_profile(profile);
     let found = count(&recording, &By::Function);
-    if is_sampled && !is_enough(found.count) {
-        warn(found.count, out)?;
-    }
     let shares = Shares {
         is_sampled,
         unit: recording.unit(),
         value: found.value,
         samples: found.count,
     };
+    if let Some(first) = found.entries.first() {
+        let what = profile.values.first().map_or("", |value| value.name);
+        let said = shares.said(first.own, first.own_count, what);
+        let room = width.saturating_sub(columns(before));
+        let answer = cut_to_fit(&terminal(&first.name), &format!(": {said}"), room);
+        writeln!(out, "{before}{answer}")?;
+    }
+    if is_sampled && !is_enough(found.count) {
+        warn(found.count, out)?;
+    }
+    writeln!(out)?;
     let callers = own_functions(profile);
     let says = |entry: &&Entry| entry.own > 0 || callers.contains(&*entry.name);
     let (shown, mut rest): (Vec<&Entry>, Vec<&Entry>) = found.entries.iter().partition(says);
@@ -85,7 +94,7 @@ fn warn(n: u64, out: &mut impl Write) -> io::Result<()> {
         out,
         "Only {n} sample{plural}: shares may be off by {margin:.0} percentage points."
     )?;
-    writeln!(out, "Trace longer or raise the rate to trust them.\n")
+    writeln!(out, "Trace longer or raise the rate to trust them.")
 }
 
 /// The function, cut so that its module fits behind it.

@@ -1,13 +1,14 @@
 //! Values with their shares of all, in two columns of a table.
 
+use crate::escape::terminal;
 use crate::statistics::share;
 use crate::table::Column;
-use crate::text::percent;
+use crate::text::{cut, percent};
 use crate::units;
 
 /// The whole that values are shares of.
 pub(crate) struct Shares<'a> {
-    /// Values come from sampling: shown is the samples' share with its 95 % interval. Else they are exact and shown themselves.
+    /// Values come from sampling: shown is the samples' share and its 95 % interval. Else they are exact and shown themselves.
     pub(crate) is_sampled: bool,
     pub(crate) unit: &'a str,
     /// Share of all.
@@ -18,21 +19,35 @@ pub(crate) struct Shares<'a> {
 impl Shares<'_> {
     /// Titles over [`Self::cells`].
     pub(crate) fn columns(&self, title: &str) -> [Column; 2] {
-        let [left, right] = if self.is_sampled { [7, 7] } else { [11, 6] };
-        [Column::right("", left).gap(2), Column::right(title, right)]
+        if self.is_sampled {
+            let interval = Column::right("95% CI", 10);
+            return [Column::right(title, 6).gap(2), interval];
+        }
+        [Column::right("", 11).gap(2), Column::right(title, 6)]
     }
 
     /// A value and the samples behind it.
     pub(crate) fn cells(&self, value: u64, samples: u64) -> [String; 2] {
         if self.is_sampled {
             let share = share(samples, self.samples);
-            let margin = 100.0 * share.margin();
-            [
-                format!("{:.1}", 100.0 * share.share),
-                format!("±{margin:>4.1} %"),
-            ]
-        } else {
-            [units::value(value, self.unit), percent(value, self.value)]
+            return [percent(samples, self.samples), share.interval()];
+        }
+        [units::value(value, self.unit), percent(value, self.value)]
+    }
+
+    /// A share with what it is of; `of`: what is sampled, in the plural.
+    pub(crate) fn said(&self, value: u64, samples: u64, of: &str) -> String {
+        if self.is_sampled {
+            let share = percent(samples, self.samples);
+            return format!("{share} of {}", units::counted(self.samples, of));
+        }
+        let (share, whole) = (
+            percent(value, self.value),
+            units::value(self.value, self.unit),
+        );
+        match self.unit {
+            "ns" | "bytes" | "count" | "" => format!("{share} of {whole}"),
+            unit => format!("{share} of {whole} {}", cut(&terminal(unit), 32)),
         }
     }
 }

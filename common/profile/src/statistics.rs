@@ -18,9 +18,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// The longer arm of the interval, for `share ± margin`: Wilson's is not symmetric, this covers all of it.
-    pub fn margin(&self) -> f64 {
-        (self.high - self.share).max(self.share - self.low)
+    /// The interval in percent: `60.9-70.2%`. It is not symmetric, and never below 0 nor above 100.
+    pub fn interval(&self) -> String {
+        format!("{:.1}-{:.1}%", 100.0 * self.low, 100.0 * self.high)
     }
 }
 
@@ -110,14 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn margins_cover_the_interval() {
+    fn half_of_all_has_the_widest_interval() {
         for (k, n) in [(0, 20), (1, 29), (50, 100), (99, 100), (20, 20), (0, 0)] {
             let share = share(k, n);
-            assert!(share.share + share.margin() >= share.high);
-            assert!(share.share - share.margin() <= share.low);
             assert!(widest_margin(n) + 1e-12 >= (share.high - share.low) / 2.0);
         }
-        assert!((share(50, 100).margin() - widest_margin(100)).abs() < 1e-12);
+        assert!((share(50, 100).high - 0.5 - widest_margin(100)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn intervals_have_no_shares_below_none() {
+        assert_eq!(share(1, 405).interval(), "0.0-1.4%");
+        assert_eq!(share(0, 405).interval(), "0.0-0.9%");
+        assert_eq!(share(405, 405).interval(), "99.1-100.0%");
     }
 
     #[test]

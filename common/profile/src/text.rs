@@ -63,6 +63,12 @@ pub fn cut(name: &str, width: usize) -> String {
     format!("{head}…")
 }
 
+/// A name, cut so that the words behind it end within a width; a dozen columns of it stay in any case.
+pub fn cut_to_fit(name: &str, rest: &str, width: usize) -> String {
+    let room = width.saturating_sub(columns(rest)).max(12);
+    format!("{}{rest}", cut(name, room))
+}
+
 /// The same from the front, for paths.
 pub fn cut_start(path: &str, width: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();

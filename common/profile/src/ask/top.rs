@@ -9,7 +9,7 @@ use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{columns, cut, cut_start, percent};
+use crate::text::{columns, cut, cut_start, cut_to_fit, percent};
 use crate::units;
 
 /// What is counted.
@@ -245,7 +245,23 @@ pub struct TableOptions {
     pub by_total: bool,
 }
 
-/// Writes a table. Samples have shares with 95 % intervals; times and bytes are exact, and shown themselves.
+fn ordered(recording: &Recording, by: &By, by_total: bool) -> Top {
+    let mut found = top(recording, by);
+    if by_total {
+        found
+            .entries
+            .sort_by_key(|entry| Reverse((entry.total, entry.own)));
+    }
+    found
+}
+
+/// Name of what has most.
+pub fn first(recording: &Recording, by: &By, by_total: bool) -> Option<String> {
+    let found = ordered(recording, by, by_total);
+    found.entries.into_iter().next().map(|entry| entry.name)
+}
+
+/// Writes what has most, then a table. Samples have shares with 95 % intervals; times and bytes are exact, and shown themselves.
 ///
 /// # Errors
 ///
@@ -256,26 +272,27 @@ pub fn write(
     options: &TableOptions,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let mut found = top(recording, by);
-    if options.by_total {
-        found
-            .entries
-            .sort_by_key(|entry| Reverse((entry.total, entry.own)));
-    }
+    let found = ordered(recording, by, options.by_total);
     let shares = Shares {
         is_sampled: matches!(recording.unit(), "count" | "") && recording.header.has_counts,
         unit: recording.unit(),
         value: found.value,
         samples: found.count,
     };
+    let Some(first) = found.entries.first() else {
+        return writeln!(out, "Nothing is in it.");
+    };
+    let answer = answer(first, by, options, &shares);
+    writeln!(out, "{answer}")?;
     if shares.is_sampled && found.count > 0 && !is_enough(found.count) {
         let margin = 100.0 * widest_margin(found.count);
         let samples = units::counted(found.count, "samples");
         writeln!(
             out,
-            "Only {samples}: shares may be off by {margin:.0} percentage points.\n"
+            "Only {samples}: shares may be off by {margin:.0} percentage points."
         )?;
     }
+    writeln!(out)?;
     let shown = found.entries.iter().take(options.rows);
     let (is_line, style) = (matches!(by, By::Line), options.style);
     let fit = |entry: &Entry, room| fit(entry, is_line, room, style);
@@ -289,6 +306,25 @@ pub fn write(
         writeln!(out, "… {n} more: {own} self")?;
     }
     Ok(())
+}
+
+/// The first entry in a sentence.
+fn answer(first: &Entry, by: &By, options: &TableOptions, shares: &Shares<'_>) -> String {
+    let (said, how) = match by {
+        By::Comm | By::Thread | By::Label(_) => {
+            (shares.said(first.own, first.own_count, "samples"), "")
+        }
+        _ if options.by_total => (
+            shares.said(first.total, first.total_count, "samples"),
+            " with what it calls",
+        ),
+        _ => (
+            shares.said(first.own, first.own_count, "samples"),
+            " by itself",
+        ),
+    };
+    let rest = format!(" has most{how}: {said}");
+    cut_to_fit(&terminal(&first.name), &rest, options.width)
 }
 
 /// A table whose last column is what `fit` makes of an entry and the columns of the terminal that are left for it.

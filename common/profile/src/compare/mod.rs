@@ -4,6 +4,7 @@ mod chance;
 pub mod diff;
 pub mod gate;
 mod random;
+pub mod report;
 pub mod scale;
 mod shuffle;
 

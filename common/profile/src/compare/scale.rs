@@ -149,7 +149,7 @@ impl Scale {
     /// A level of the table: with two digits, since others are beside it.
     pub(super) fn cell(&self, level: f64) -> String {
         match self {
-            Self::Shares => format!("{:.2} %", 100.0 * level),
+            Self::Shares => format!("{:.2}%", 100.0 * level),
             Self::Values(values) => values.text(level),
         }
     }
@@ -157,11 +157,22 @@ impl Scale {
     /// A change of the table.
     pub(super) fn change(&self, change: f64) -> String {
         match self {
-            Self::Shares => format!("{:+.2} pp", 100.0 * change),
+            Self::Shares => format!("{:+.2}pp", 100.0 * change),
             Self::Values(values) => {
                 let sign = if change < 0.0 { "-" } else { "+" };
                 format!("{sign}{}", values.text(change.abs()))
             }
+        }
+    }
+
+    /// The whole that a level is a part of, or the time that it is for, to stand behind a number.
+    pub(super) fn of(&self, unit: &str) -> &'static str {
+        match (self, unit) {
+            (Self::Values(values), _) if values.are_rates() => " a second",
+            (Self::Values(_), _) => "",
+            (Self::Shares, "ns") => " of the time",
+            (Self::Shares, "bytes") => " of the bytes",
+            (Self::Shares, _) => " of the samples",
         }
     }
 

@@ -144,11 +144,7 @@ fn table(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     let cell = |value: u64, count: u64| {
         if is_sampled {
             let share = share(count, found.count);
-            format!(
-                "{:.1} ± {:.1} %",
-                100.0 * share.share,
-                100.0 * share.margin()
-            )
+            format!("{:.1}% ({})", 100.0 * share.share, share.interval())
         } else {
             let share = text::share(value as f64 / found.value.max(1) as f64);
             format!("{} ({share})", units::value(value, recording.unit()))
