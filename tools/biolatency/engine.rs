@@ -180,6 +180,7 @@ impl Engine for Biolatency<'_> {
 
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         Ok(Closing {
+            check: None,
             events: (self.requests, "requests"),
             losses: self.harvest.losses(&self.skel, &self.counters)?,
             cost: self.cost(window.end_ns),

@@ -273,6 +273,7 @@ impl Engine for Lockstat<'_> {
         notes.extend(self.names.runtimes.describe());
         let missed = units::counted(self.names.places.missed(), "locks");
         Ok(Closing {
+            check: None,
             events: (self.waits, "waits"),
             stacks: Some(self.stacks.len()),
             ends: self.ends.clone(),

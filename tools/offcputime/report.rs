@@ -256,7 +256,7 @@ fn closing(
     dropped_ns: u64,
 ) -> Closing {
     let accounting = &harvest.accounting;
-    let mut notes = vec![check(accounting, harvest.open)];
+    let mut notes = Vec::new();
     if accounting.filtered > 0 {
         let waits = units::counted(accounting.filtered, "waits");
         let time = units::duration(accounting.filtered_ns);
@@ -272,24 +272,32 @@ fn closing(
         ends: ends::describe(profile),
         losses: harvest.losses.clone(),
         losses_of_ns: accounting.lifetime_ns,
+        check: Some(share_explained(accounting)),
         cost: *cost,
         notes,
-        details: vec![stacks.describe_unnamed()],
+        details: vec![sum(accounting, harvest.open), stacks.describe_unnamed()],
     }
 }
 
-/// The line that checks itself: what threads did has to add up to how long they lived.
-fn check(accounting: &Accounting, open: u64) -> String {
+/// The check: what threads did has to add up to how long they lived.
+fn share_explained(accounting: &Accounting) -> String {
     let explained = accounting.oncpu_ns + accounting.runqueue_ns + accounting.blocked_ns;
     let genitive = if accounting.threads == 1 { "'s" } else { "'" };
     format!(
-        "on CPU {} + run queue {} + blocked {} = {:.2}% of {}{genitive} {}; {}",
-        units::duration(accounting.oncpu_ns),
-        units::duration(accounting.runqueue_ns),
-        units::duration(accounting.blocked_ns),
+        "{:.2}% of {}{genitive} {} accounted for",
         100.0 * explained as f64 / accounting.lifetime_ns.max(1) as f64,
         units::counted(accounting.threads, "threads"),
         units::duration(accounting.lifetime_ns),
+    )
+}
+
+/// The check's parts.
+fn sum(accounting: &Accounting, open: u64) -> String {
+    format!(
+        "on CPU {} + run queue {} + blocked {}; {}",
+        units::duration(accounting.oncpu_ns),
+        units::duration(accounting.runqueue_ns),
+        units::duration(accounting.blocked_ns),
         units::counted(open, "waits still open"),
     )
 }

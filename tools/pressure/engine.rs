@@ -126,6 +126,7 @@ impl Engine for Pressure<'_> {
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         let cost = self.cost();
         Ok(Closing {
+            check: None,
             events: (harvest::events(&self.capture.skel)?, "switches and wakeups"),
             stacks: self.capture.stacks(),
             losses: self.capture.losses()?,

@@ -221,6 +221,7 @@ impl Collector for Runqlat<'_> {
     fn closing(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Closing> {
         let cost = self.cost(sampler, window.end_ns);
         Ok(Closing {
+            check: None,
             events: (
                 harvest::progress(&self.skel, &self.counters)?.events,
                 closing::switches_and_wakeups(&cost),

@@ -199,6 +199,7 @@ impl Engine for Syscount<'_> {
 
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         Ok(Closing {
+            check: None,
             events: (self.calls, "calls"),
             losses: losses(self.skel.object(), &self.counters)?,
             cost: self.cost(window.end_ns),

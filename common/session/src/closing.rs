@@ -26,6 +26,8 @@ pub struct Closing {
     pub losses: Losses,
     /// Time that losses are a share of, ns; 0: none.
     pub losses_of_ns: u64,
+    /// Sum that has to come out, of tools that know one: `100.00% of 6 threads' 30.0 s accounted for`.
+    pub check: Option<String>,
     /// Cost of the run.
     pub cost: Cost,
     /// More lines for people.
@@ -52,13 +54,15 @@ impl Closing {
         }
     }
 
-    /// Events, losses, incomplete stacks and the cost in a line.
+    /// Events, losses, the check, incomplete stacks and the cost in a line.
     fn balance(&self, window: Duration) -> String {
         // The kinds of missing frames, and their places, are a detail.
         let ends = self.ends.iter().filter(|ends| !ends.others.is_empty());
         let ends: String = ends.map(|ends| format!("; {}", ends.complete)).collect();
+        let check = self.check.iter().map(|check| format!("; {check}"));
+        let check: String = check.collect();
         format!(
-            "{} of tracing, {}; {}{ends}; {}",
+            "{} of tracing, {}; {}{check}{ends}; {}",
             units::duration(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX)),
             units::counted(self.events.0, self.events.1),
             self.losses.describe(self.losses_of_ns),
@@ -144,11 +148,13 @@ mod tests {
         let mut run = closing(losses, cost);
         (run.events, run.losses_of_ns) = ((1_233, "waits"), 1_000);
         run.stacks = Some(7);
+        run.check = Some("100.00% of 3 threads' 6.00 s accounted for".into());
         run.ends = Some(Ends {
             complete: "user stacks complete for 98.96% of the time".into(),
             others: vec!["1.04% cut".into()],
         });
         let line = "2.00 s of tracing, 1,233 waits; LOST 2 waits: table full (1.00% of the time); \
+                    100.00% of 3 threads' 6.00 s accounted for; \
                     user stacks complete for 98.96% of the time; cost 0.50% of 2 CPUs, 1073742848 MiB";
         assert_eq!(run.balance(Duration::from_secs(2)), line);
         let details = run.details();
@@ -192,6 +198,7 @@ mod tests {
 
     fn closing(losses: Losses, cost: Cost) -> Closing {
         Closing {
+            check: None,
             events: (0, "events"),
             stacks: None,
             ends: None,
