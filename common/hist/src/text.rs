@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use profile::text::{WIDTH, sentence};
+use profile::text::WIDTH;
 use profile::units::{count, three_digits};
 
 use crate::{Histogram, middle};
@@ -31,6 +31,15 @@ impl Unit {
             Self::Nanoseconds => 1,
             Self::Microseconds => 1_000,
             Self::Milliseconds => 1_000_000,
+        }
+    }
+
+    /// The next one.
+    fn larger(self) -> Option<Self> {
+        match self {
+            Self::Nanoseconds => Some(Self::Microseconds),
+            Self::Microseconds => Some(Self::Milliseconds),
+            Self::Milliseconds => None,
         }
     }
 
@@ -75,10 +84,9 @@ pub fn write(histogram: &Histogram, unit: Unit, out: &mut impl Write) -> io::Res
         let stars = "*".repeat(usize::try_from(n * STARS / widest).unwrap_or(0));
         writeln!(out, "{low:>10} -> {high:<10} : {n:<8} |{stars:<40}|")?;
     }
-    for line in summary(histogram, unit) {
-        writeln!(out, "{:INDENT$}{line}", "")?;
-    }
-    Ok(())
+    let line = summary(histogram, unit);
+    let indent = INDENT.min(WIDTH.saturating_sub(line.len()));
+    writeln!(out, "{:indent$}{line}", "")
 }
 
 fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
@@ -95,31 +103,39 @@ fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
     rows
 }
 
-/// `count`, and in the unit `avg p50 p90 p99 p99.9 max`, percentiles with the digits they have; more lines where one is too narrow.
-fn summary(histogram: &Histogram, unit: Unit) -> Vec<String> {
+/// `count`, and in the unit `avg p50 p90 p99 p99.9 max`, percentiles with the digits they have. A line that is too wide has narrow
+/// gaps, or no separators either, or a larger unit.
+fn summary(histogram: &Histogram, unit: Unit) -> String {
+    let wide = figures(histogram, unit, count).join("  ");
+    if wide.len() <= WIDTH - INDENT {
+        return wide;
+    }
+    let narrow = figures(histogram, unit, count).join(" ");
+    if narrow.len() <= WIDTH - INDENT {
+        return narrow;
+    }
+    let bare = figures(histogram, unit, |n| n.to_string()).join(" ");
+    match unit.larger().filter(|_| bare.len() > WIDTH) {
+        Some(larger) => summary(histogram, larger),
+        None => bare,
+    }
+}
+
+fn figures(histogram: &Histogram, unit: Unit, count: fn(u64) -> String) -> [String; 6] {
     let value = |ns: u64| match ns as f64 / unit.ns() as f64 {
         value if value < 999.5 => three_digits(value),
         value => count(value.round() as u64),
     };
     let percentile = |at: f64| format!("p{at} {}", value(histogram.percentile(at)));
-    let parts = [
-        format!(
-            "count {}  {}: avg {}",
-            count(histogram.count()),
-            unit.symbol(),
-            value(histogram.mean())
-        ),
+    let (n, mean) = (count(histogram.count()), value(histogram.mean()));
+    [
+        format!("count {n}  {}: avg {mean}", unit.symbol()),
         percentile(50.0),
         percentile(90.0),
         percentile(99.0),
         percentile(99.9),
         format!("max {}", value(histogram.max())),
-    ];
-    let mut gaps = ["  ", " "].iter().map(|gap| parts.join(gap));
-    match gaps.find(|line| line.len() <= WIDTH - INDENT) {
-        Some(line) => vec![line],
-        None => sentence(&parts, "", WIDTH - INDENT),
-    }
+    ]
 }
 
 #[cfg(test)]
@@ -161,20 +177,29 @@ mod tests {
     }
 
     #[test]
-    fn a_closing_line_that_is_too_wide_has_narrow_gaps_or_is_two() {
+    fn a_closing_line_that_is_too_wide_stays_one() {
         let mut histogram = Histogram::default();
         histogram.add_exact(1_110_576, 17_900_000_000, 1_011_234_000);
         histogram.add(200, 1_110_576);
-        let expected = [
-            "count 1,110,576  us: avg 16.1 p50 50.2 p90 50.2 p99 50.2 p99.9 50.2",
-            "  max 1,011,234",
-        ];
-        assert_eq!(summary(&histogram, Unit::Microseconds), expected);
+        let bare = "count 1110576  us: avg 16.1 p50 50.2 p90 50.2 p99 50.2 p99.9 50.2 max 1011234";
+        assert_eq!(summary(&histogram, Unit::Microseconds), bare);
+        let mut out = Vec::new();
+        write(&histogram, Unit::Microseconds, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().last(), Some(&*format!("   {bare}")));
         let mut fewer = Histogram::default();
         fewer.add_exact(1_576, 17_900_000_000, 1_011_234_000);
         fewer.add(200, 1_576);
         let one = "count 1,576  ms: avg 11.4 p50 0.05 p90 0.05 p99 0.05 p99.9 0.05 max 1,011";
-        assert_eq!(summary(&fewer, Unit::Milliseconds), [one]);
+        assert_eq!(summary(&fewer, Unit::Milliseconds), one);
+        let mut long = Histogram::default();
+        (0..2_000_000).for_each(|_| long.record(30_000_000_000));
+        let line = summary(&long, Unit::Microseconds);
+        assert!(
+            line.starts_with("count 2,000,000  ms: avg 30,000 p50 "),
+            "{line}"
+        );
+        assert!(line.len() <= WIDTH, "{line}");
     }
 
     #[test]
