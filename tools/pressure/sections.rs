@@ -154,6 +154,7 @@ fn what(waiting: &Waiting) -> &'static str {
         Reason::Socket => "sockets",
         Reason::Pipe => "pipes",
         Reason::MessageQueue => "message queues",
+        Reason::KernelWork => "work of the kernel",
         Reason::Eventfd => "events (eventfd)",
         Reason::Inotify => "changes of files",
         Reason::Wait => "children or signals",

@@ -10,7 +10,7 @@ use crate::text::percent;
 use crate::units;
 
 /// Every reason that tools of this project give.
-pub const WORDS: [&str; 18] = [
+pub const WORDS: [&str; 19] = [
     "futex",
     "lock",
     "block-io",
@@ -24,6 +24,7 @@ pub const WORDS: [&str; 18] = [
     "eventfd",
     "inotify",
     "msg-queue",
+    "kernel-work",
     "sleep",
     "wait",
     "preempted",
@@ -36,6 +37,7 @@ fn note(reason: &str) -> &'static str {
     match reason {
         "futex" => "lock or condition variable",
         "lock" => "inside the kernel",
+        "kernel-work" => "put off by the kernel, as in close",
         "sleep" => "for a time of its own choice",
         "wait" => "for a child or a signal",
         "preempted" => "by others, in the run queue",

@@ -70,6 +70,8 @@ pub enum Reason {
     Inotify,
     /// A System V or POSIX message queue.
     MessageQueue,
+    /// Work that the kernel has put off, as `close` does for `inotify`.
+    KernelWork,
     /// A clock.
     Sleep,
     /// A child process or a signal.
@@ -99,6 +101,7 @@ impl Reason {
             Self::Eventfd => "eventfd",
             Self::Inotify => "inotify",
             Self::MessageQueue => "msg-queue",
+            Self::KernelWork => "kernel-work",
             Self::Sleep => "sleep",
             Self::Wait => "wait",
             Self::Preempted => "preempted",
@@ -209,6 +212,9 @@ impl Wait {
         if uninterruptible && self.calls(syscalls::ADDRESS_SPACE) {
             return Reason::Lock;
         }
+        if uninterruptible && self.calls(syscalls::KERNEL_WORK) {
+            return Reason::KernelWork;
+        }
         match self.file_type {
             file_type::FIFO => Reason::Pipe,
             file_type::SOCKET | file_type::ACCEPTED => Reason::Socket,
@@ -229,6 +235,12 @@ impl Wait {
     /// Tells if it is for what a client of this thread sends.
     pub fn is_for_client(self) -> bool {
         self.calls(syscalls::RECEIVE) && self.file_type == file_type::ACCEPTED
+    }
+
+    /// Tells if it reads from a pipe. That is idle where it is a server's home, which only its thread's other waits can tell: the
+    /// answer to a question may come through a pipe, too.
+    pub fn reads_pipe(self) -> bool {
+        self.calls(syscalls::RECEIVE) && self.file_type == file_type::FIFO && !self.is_runnable()
     }
 
     fn is_on_anonymous_inode(self) -> bool {

@@ -24,6 +24,17 @@ pub(super) const SYNC: &[c_long] = &[
     libc::SYS_msync,
     libc::SYS_sync_file_range,
 ];
+/// Calls that make the kernel wait for work that it has put off: notifications of a closed `inotify` file, a grace period of RCU.
+pub(super) const KERNEL_WORK: &[c_long] = &[
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup3,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_umount2,
+    libc::SYS_membarrier,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+];
 pub(super) const ADDRESS_SPACE: &[c_long] = &[
     libc::SYS_mmap,
     libc::SYS_munmap,

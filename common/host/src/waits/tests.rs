@@ -84,6 +84,11 @@ fn locks_and_queues_of_system_calls_have_reasons_of_their_own() {
     assert_eq!(reason(libc::SYS_mq_timedreceive, 0, 0), "msg-queue");
     assert_eq!(reason(libc::SYS_read, 0, file_type::EVENTFD), "eventfd");
     assert_eq!(reason(libc::SYS_read, 0, file_type::INOTIFY), "inotify");
+    // inotify's file closed: the kernel flushes a queue of work of its own.
+    let close = |flags| reason(libc::SYS_close, flags, 0);
+    assert_eq!(close(flags::UNINTERRUPTIBLE), "kernel-work");
+    assert_eq!(close(0), "other");
+    assert_eq!(close(flags::UNINTERRUPTIBLE | flags::BLOCK_IO), "block-io");
     assert_eq!(reason(libc::SYS_read, 0, file_type::TIMERFD), "sleep");
     assert_eq!(reason(libc::SYS_read, 0, file_type::SIGNALFD), "wait");
     assert_eq!(reason(libc::SYS_epoll_pwait, 0, 0), "epoll");
