@@ -2,7 +2,8 @@
 //!
 //! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
 //! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a client's next
-//! request, a read of an eventfd or its like, a condition variable, a child, a parked kernel thread). So is one at which its
+//! request, a read of an eventfd or its like, a condition variable, a child, a parked kernel thread; a read from a pipe, if its thread
+//! comes back to it from other waits, all of them deeper: else it may be for an answer). So is one at which its
 //! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait
 //! that is never idle, or one for a client; and not where work comes within 100 us on average: two threads that pass a token to
 //! and fro have something to do.
@@ -40,6 +41,21 @@ struct Sum {
 struct Outermost {
     idle: Option<usize>,
     busy: Option<usize>,
+    /// Of reads from pipes, and of all else.
+    pipe: Option<usize>,
+    beside: Option<usize>,
+}
+
+impl Outermost {
+    /// Tells if a thread comes back to a pipe from other waits, all of which are deeper: it serves what comes through it.
+    fn is_server(&self) -> bool {
+        let both = self.pipe.zip(self.beside);
+        both.is_some_and(|(pipe, beside)| pipe < beside)
+    }
+}
+
+fn lower(least: &mut Option<usize>, depth: usize) {
+    *least = Some(least.map_or(depth, |least| least.min(depth)));
 }
 
 /// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
@@ -69,24 +85,30 @@ pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
             continue;
         };
         let outermost = outermost.entry(thread(row)).or_default();
-        let lower = |least: &mut Option<usize>| {
-            *least = Some(least.map_or(depth, |least| least.min(depth)));
-        };
         if row.wait.may_be_idle() {
-            lower(&mut outermost.idle);
+            lower(&mut outermost.idle, depth);
         }
         // All that a server does below is for its client.
         if !row.wait.may_be_idle() || row.wait.is_for_client() {
-            lower(&mut outermost.busy);
+            lower(&mut outermost.busy, depth);
+        }
+        match row.wait.reads_pipe() {
+            true => lower(&mut outermost.pipe, depth),
+            false => lower(&mut outermost.beside, depth),
         }
     }
     let is_idle = |(row, depth): (&Row, &Option<usize>)| {
-        if row.user == LEFT_OUT || !row.wait.may_be_idle() {
+        if row.user == LEFT_OUT || !(row.wait.may_be_idle() || row.wait.reads_pipe()) {
             return false;
         }
         let place = &per_place[&place(row)];
         let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
         let outermost = outermost.get(&thread(row));
+        if row.wait.reads_pipe() {
+            let server = outermost.filter(|outermost| outermost.is_server());
+            let home = server.and_then(|outermost| outermost.pipe);
+            return !is_brisk && home.is_some() && *depth == home;
+        }
         let busy = outermost.and_then(|outermost| outermost.busy);
         let is_below = depth.zip(busy).is_some_and(|(depth, busy)| busy < depth);
         let is_home = depth.is_some() && *depth == outermost.and_then(|outermost| outermost.idle);
@@ -195,6 +217,28 @@ mod tests {
         // Deeper than other work it is a part of that: a body that is read by its handler.
         let rows = [row(1, libc::SYS_recvfrom, 4, 5 * MS, 5), for_client(9)];
         assert_eq!(marked(&rows), [false, false]);
+    }
+
+    #[test]
+    fn a_server_is_idle_where_it_reads_requests_from_a_pipe() {
+        let from_pipe = |user, count| {
+            let mut row = row(1, libc::SYS_read, user, 50 * MS, count);
+            row.wait.file_type = file_type::FIFO;
+            row
+        };
+        let query = |user| row(1, libc::SYS_ppoll, user, 40 * MS, 5);
+        assert_eq!(marked(&[from_pipe(3, 5), query(7)]), [true, false]);
+        // An answer that is waited for: its thread has nothing else, or comes from outside.
+        assert_eq!(marked(&[from_pipe(3, 5)]), [false]);
+        assert!(!marked(&[from_pipe(7, 5), query(3)])[0]);
+        assert!(!marked(&[from_pipe(3, 5), query(3)])[0]);
+        // Another pipe, which it reads below.
+        assert_eq!(
+            marked(&[from_pipe(3, 5), query(7), from_pipe(9, 5)]),
+            [true, false, false]
+        );
+        // A token that goes to and fro.
+        assert_eq!(marked(&[from_pipe(3, 1000), query(7)]), [false, false]);
     }
 
     #[test]
