@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use profile::model::Profile;
-use session::next::Step;
+use session::next::{Step, is_plain};
 
 use crate::offcputime::args::Args;
 
@@ -16,39 +16,42 @@ pub(crate) fn next(
     is_there: fn(u32) -> bool,
 ) -> Option<String> {
     let mut by_reason: HashMap<&str, u64> = HashMap::new();
-    let mut by_process: HashMap<(&str, u32), u64> = HashMap::new();
+    let mut by_process: HashMap<(&str, u32, &str), u64> = HashMap::new();
     for sample in profile.samples.iter().filter(|sample| !sample.idle) {
         let reason = sample.reason.unwrap_or("other");
         *by_reason.entry(reason).or_default() += sample.total();
-        *by_process.entry((reason, sample.task.tgid)).or_default() += sample.total();
+        let process = (reason, sample.task.tgid, &*sample.task.comm);
+        *by_process.entry(process).or_default() += sample.total();
     }
     // A thread that sleeps for a time of its own choice waits for nobody.
     by_reason.remove("sleep");
-    let (reason, ns) = by_reason
+    let heaviest = by_reason
         .into_iter()
-        .max_by_key(|(reason, ns)| (*ns, *reason))?;
+        .max_by_key(|(reason, ns)| (*ns, *reason));
+    let (reason, ns) = heaviest.unwrap_or_default();
     if oncpu_ns > ns {
         let target = args.targets.to_options(is_there);
         let is_known = !target.is_empty() || args.targets.are_all();
         return is_known.then(|| Step::CpuTime.line(&target));
     }
-    match reason {
+    let step = match reason {
+        "" => return None,
         "block-io" => return Some(Step::Disks.line("")),
         "throttled" => return Some(Step::Groups.line("")),
-        _ => {}
-    }
-    let of_reason = by_process
-        .into_iter()
-        .filter(|((of, pid), _)| *of == reason && is_there(*pid));
-    let ((_, pid), _) = of_reason.max_by_key(|((_, pid), ns)| (*ns, *pid))?;
-    let step = match reason {
         "futex" | "lock" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         "preempted" => Step::RunQueue,
         _ if args.waker => return None,
         _ => Step::Wakers,
     };
-    Some(step.line(&format!("-p {pid}")))
+    let of_reason = by_process.into_iter().filter(|((of, ..), _)| *of == reason);
+    let heaviest = of_reason.max_by_key(|((_, pid, comm), ns)| (*ns, *pid, *comm));
+    let ((_, pid, comm), _) = heaviest?;
+    // Of a process that has ended others of its name may come.
+    match is_there(pid) {
+        true => Some(step.line(&format!("-p {pid}"))),
+        false => is_plain(comm).then(|| step.line(&format!("--comm {comm}"))),
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +112,13 @@ mod tests {
             command(&socket, 0).as_deref(),
             Some("offcputime --waker -p 6 10")
         );
-        assert_eq!(command(&samples[..2], 1000), None);
+        let ended = [sample(0, "socket", 5, false)];
+        assert_eq!(
+            command(&ended, 0).as_deref(),
+            Some("offcputime --waker --comm a 10")
+        );
+        // Nobody waits for another.
+        assert_eq!(command(&samples[..2], 1000).as_deref(), Some("profile 10"));
+        assert_eq!(command(&samples[..2], 0), None);
     }
 }
