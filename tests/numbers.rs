@@ -3,7 +3,7 @@
 use super::read;
 
 /// A page's words behind its figure, the row of bench/results.md that this is of, and how many of the row's units make one of the page's.
-const MEASURED: [(&str, &str, &str, f64); 3] = [
+const MEASURED: [Measured; 3] = [
     (
         "offcputime",
         "us per switch with both stacks, half of",
@@ -24,26 +24,36 @@ const MEASURED: [(&str, &str, &str, f64); 3] = [
     ),
 ];
 
+/// A figure of a page.
+type Measured = (&'static str, &'static str, &'static str, f64);
+
+/// The figure as its page has it, and the ratio to the other tool's, by bench/results.md.
+fn figure_of((tool, _, row, divisor): Measured, results: &str) -> (String, f64) {
+    let section = results
+        .split("\n## ")
+        .find(|text| text.lines().next() == Some(tool));
+    let mut rows = section.expect("a section").lines();
+    let row = rows.find(|line| line.split('|').nth(1).map(str::trim) == Some(row));
+    let medians = row.expect("a row").split("**").skip(1).step_by(2);
+    let medians: Vec<f64> = medians
+        .map(|median| median.parse().expect("a number"))
+        .collect();
+    let [ours, _, ratio] = medians[..] else {
+        panic!("{tool}: {medians:?}")
+    };
+    let ours = match divisor {
+        1.0 => format!("{ours}"),
+        divisor => format!("{:.2}", ours / divisor),
+    };
+    (ours, ratio)
+}
+
 #[test]
 fn numbers_of_manuals_are_those_that_were_measured() {
     let results = read("bench/results.md");
-    for (tool, words, row, divisor) in MEASURED {
-        let section = results
-            .split("\n## ")
-            .find(|text| text.lines().next() == Some(tool));
-        let mut rows = section.expect("a section").lines();
-        let row = rows.find(|line| line.split('|').nth(1).map(str::trim) == Some(row));
-        let medians = row.expect("a row").split("**").skip(1).step_by(2);
-        let medians: Vec<f64> = medians
-            .map(|median| median.parse().expect("a number"))
-            .collect();
-        let [ours, _, ratio] = medians[..] else {
-            panic!("{tool}: {medians:?}")
-        };
-        let ours = match divisor {
-            1.0 => format!("{ours}"),
-            divisor => format!("{:.2}", ours / divisor),
-        };
+    for measured in MEASURED {
+        let (tool, words, ..) = measured;
+        let (ours, ratio) = figure_of(measured, &results);
         let share = [
             ("a third", 1.0 / 3.0),
             ("half", 0.5),
@@ -63,13 +73,61 @@ fn numbers_of_manuals_are_those_that_were_measured() {
         );
         assert_eq!(page.matches("(bench/results.md)").count(), 1, "{tool}.8");
     }
-    let table = |text: &str| -> Vec<String> {
-        let rows = text
-            .lines()
-            .skip_while(|line| !line.starts_with("| question"));
-        rows.take_while(|line| line.starts_with('|'))
-            .map(str::to_owned)
-            .collect()
-    };
     assert_eq!(table(&read("docs/numbers.md")), table(&results));
+}
+
+/// Rows of the table of questions.
+fn table(text: &str) -> Vec<String> {
+    let rows = text
+        .lines()
+        .skip_while(|line| !line.starts_with("| question"));
+    rows.take_while(|line| line.starts_with('|'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Tools that the bench does not measure; their pages say how others measure the same.
+const ALONE: [&str; 1] = ["syscount"];
+
+/// Figures that a tool's page may have, ns.
+fn known(tool: &str, results: &str) -> Vec<f64> {
+    let rows = table(results).into_iter();
+    let rows = rows.filter(|row| row.contains(&format!("**`{tool}`**")));
+    let of_events = rows.filter_map(|row| row.split('|').nth(3)?.trim().parse::<f64>().ok());
+    let of_page = MEASURED.into_iter().filter(|measured| measured.0 == tool);
+    let of_page = of_page.map(|measured| {
+        let (ours, _) = figure_of(measured, results);
+        ours.parse::<f64>().expect("a number") * measured.3
+    });
+    of_events.chain(of_page).collect()
+}
+
+#[test]
+fn manuals_have_no_other_costs_than_those_that_were_measured() {
+    let results = read("bench/results.md");
+    for (tool, _) in super::TOOLS
+        .iter()
+        .filter(|(tool, _)| !ALONE.contains(tool))
+    {
+        let page = read(&format!("man/{tool}.8"));
+        let section = page.split("\n.SH OVERHEAD\n").nth(1).expect("a section");
+        let first = section.split("\n.PP\n").next().unwrap_or_default();
+        let words: Vec<&str> = first.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let ns = match pair[1].trim_end_matches([',', '.', ';', ')']) {
+                "ns" => 1.0,
+                "us" => 1000.0,
+                _ => continue,
+            };
+            let figure = pair[0].replace(',', "").parse::<f64>();
+            let figure = ns * figure.unwrap_or_else(|_| panic!("{tool}.8: {pair:?}"));
+            let mut known = known(tool, &results).into_iter();
+            assert!(
+                known.any(|known| (known - figure).abs() < 0.5),
+                "{tool}.8: {} {} is not in bench/results.md",
+                pair[0],
+                pair[1]
+            );
+        }
+    }
 }
