@@ -1,6 +1,6 @@
 //! Frames by their text: the same lines come again and again.
 
-use super::lines::StackLine;
+use super::frame_line::StackLine;
 use crate::frame::FrameKind;
 use crate::recording::{FrameKey, Map, NameId, Recording};
 

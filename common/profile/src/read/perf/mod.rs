@@ -1,5 +1,6 @@
 //! Text of `perf script`: events with their stacks, and with their times.
 
+mod frame_line;
 mod frames;
 mod lines;
 mod stacks;
@@ -7,7 +8,8 @@ mod sum;
 
 use std::io::Read;
 
-pub use lines::{Event, StackLine, header, stack_line};
+pub use frame_line::{StackLine, stack_line};
+pub use lines::{Event, header};
 pub(super) use sum::read;
 
 use super::{Lines, ReadError};

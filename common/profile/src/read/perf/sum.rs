@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
+use super::frame_line::stack_line;
 use super::frames::Frames;
-use super::lines::{Event, header, is_header, stack_line};
+use super::lines::{Event, header, is_header};
 use super::stacks::Stacks;
 use crate::read::{DEEPEST, Lines, ReadError, ReadOptions};
 use crate::recording::{Header, LeftOut, NameId, Recording, RowKey, TaskKey, Value};
