@@ -70,6 +70,8 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"@ inst_retired.any [35705 samples]\n\n20.86%  [7447]  main\n", "the text of pmcstat"),
     (b"{\"$schema\":\"a\",\"profiles\":[]", "speedscope's JSON"),
     (b"{\"version\":\"0.0.1\",\"shared\":{\"frames\":[", "speedscope's JSON"),
+    (b"{\"profiles\":[{\"type\":\"sampled\",\"name\":\"a\",\"unit\":\"none\",\"startValue\":0,\"endValue\":1,\"samples\":[[0],", "speedscope's JSON"),
+    (b"{\"profiles\":[{\"type\":\"evented\",\"name\":\"a\",\"unit\":\"none\",\"startValue\":0,\"endValue\":1,\"events\":[{", "speedscope's JSON"),
     (b"PERFILE2h\0\0\0", "perf's raw data"),
     (b"FLR\0\0\x02\0\x01", "a recording of Java's Flight Recorder"),
     (b"PK\x03\x04\x14\0", "a zip archive"),

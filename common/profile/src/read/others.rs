@@ -30,7 +30,7 @@ const PERFETTO: &str = "https://ui.perfetto.dev shows it";
 const SPEEDSCOPE: &str = "https://www.speedscope.app shows it";
 const PRINTED: &str = "give the profile that it was printed from";
 const OF_IT: &str = "give a profile of it";
-const OWN: &str = "take the .json or .pb.gz of the same run";
+const OWN: &str = "take the .json or .pb.gz of the same run; https://www.speedscope.app shows it";
 const FOLDS_DTRACE: &str = "inferno-collapse-dtrace or stackcollapse.pl folds it";
 
 const FORMATS: &[Format] = &[
@@ -92,6 +92,7 @@ const FORMATS: &[Format] = &[
     // JSON.
     keys(&["shared", "frames"], "speedscope's JSON", OWN),
     keys(&["$schema", "profiles"], "speedscope's JSON", OWN),
+    keys(&["profiles", "startValue"], "speedscope's JSON", OWN),
     keys(&["traceEvents"], "a trace of events", PERFETTO),
     keys(&["ph", "ts"], "a trace of events", PERFETTO),
     keys(&["nodes", "callFrame"], "a CPU profile of V8", SPEEDSCOPE),
