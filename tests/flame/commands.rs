@@ -11,7 +11,7 @@ fn top_counts_each_function_once_per_stack_with_its_interval() {
     // Wilson: 60 of 100 is 50.2 to 69.1, 40 is 30.9 to 49.8.
     let titles = "  SELF     95% CI   TOTAL     95% CI  FUNCTION";
     let expected = [
-        "g has most by itself: 60.0% of 100 samples",
+        "g has the most by itself: 60.0% of 100 samples",
         "",
         titles,
         " 60.0% 50.2-69.1%   60.0% 50.2-69.1%  g",
@@ -51,7 +51,7 @@ fn answers_name_commands_that_a_shell_runs() {
     let shown = Run::of(shown.expect("flame runs")).ok();
     assert_has(
         &shown,
-        ["operator()(int) has most by itself: 60.0% of 100 us\n"],
+        ["operator()(int) has the most by itself: 60.0% of 100 us of thread time\n"],
     );
     let line = next(&shown);
     assert_has(&line, [" --unit us   # what calls it, and what it calls"]);
@@ -105,7 +105,7 @@ fn top_goes_by_what_is_asked_for() {
     assert_has(
         &flame("top - --by comm", STACKS).ok(),
         [
-            "app has most: 92.0% of 1,000 samples\n\n",
+            "app has the most: 92.0% of 1,000 samples\n\n",
             "90.2-93.5%  app",
         ],
     );

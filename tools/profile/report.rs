@@ -153,10 +153,7 @@ fn write_human(
         writeln!(out, "No {what}.")?;
         return write_sureness(args, harvest, &what, out);
     }
-    let before = match busy(args, harvest, all) {
-        Some(busy) => format!("{busy}, most in "),
-        None => "Most in ".into(),
-    };
+    let before = busy(args, harvest, all);
     // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
     let sampled = args.weight.is_none() && harvest.estimates.is_none();
     functions::write(
@@ -164,7 +161,7 @@ fn write_human(
         TOP_FUNCTIONS,
         terminal_width(),
         sampled,
-        &before,
+        before.as_deref(),
         out,
     )?;
     let all = units::count(all);

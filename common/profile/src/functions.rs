@@ -18,9 +18,9 @@ use crate::units;
 const CALLERS: usize = 5;
 const LARGE: f64 = 0.01;
 
-/// Writes which function has most, of what; then the functions with the largest self share, and those of the program with the
+/// Writes which function has the most, of what; then the functions with the largest self share, and those of the program with the
 /// largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values come from sampling, and shares
-/// have a 95 % interval; else they are exact and shown themselves. `before`: words before the answer.
+/// have a 95 % interval; else they are exact and shown themselves. `before`: what is said in the same sentence, before the answer.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub fn write(
     rows: usize,
     width: usize,
     is_sampled: bool,
-    before: &str,
+    before: Option<&str>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let recording = Recording::of_profile(profile);
@@ -44,8 +44,12 @@ pub fn write(
     if let Some(first) = found.entries.first() {
         let what = profile.values.first().map_or("", |value| value.name);
         let said = shares.said(first.own, first.own_count, what);
-        let room = width.saturating_sub(columns(before));
-        let answer = cut_to_fit(&terminal(&first.name), &format!(": {said}"), room);
+        let (before, rest) = match before {
+            Some(before) => (format!("{before}, most in "), format!(": {said}")),
+            None => (String::new(), format!(" has the most: {said}")),
+        };
+        let room = width.saturating_sub(columns(&before));
+        let answer = cut_to_fit(&terminal(&first.name), &rest, room);
         writeln!(out, "{before}{answer}")?;
     }
     if is_sampled && !is_enough(found.count) {

@@ -46,7 +46,8 @@ impl Shares<'_> {
             units::value(self.value, self.unit),
         );
         match self.unit {
-            "ns" | "bytes" | "count" | "" => format!("{share} of {whole}"),
+            "ns" => format!("{share} of {}", units::thread_time(self.value)),
+            "bytes" | "count" | "" => format!("{share} of {whole}"),
             unit => format!("{share} of {whole} {}", cut(&terminal(unit), 32)),
         }
     }

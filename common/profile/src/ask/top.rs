@@ -255,13 +255,13 @@ fn ordered(recording: &Recording, by: &By, by_total: bool) -> Top {
     found
 }
 
-/// Name of what has most.
+/// Name of what has the most.
 pub fn first(recording: &Recording, by: &By, by_total: bool) -> Option<String> {
     let found = ordered(recording, by, by_total);
     found.entries.into_iter().next().map(|entry| entry.name)
 }
 
-/// Writes what has most, then a table. Samples have shares with 95 % intervals; times and bytes are exact, and shown themselves.
+/// Writes what has the most, then a table. Samples have shares with 95 % intervals; times and bytes are exact, and shown themselves.
 ///
 /// # Errors
 ///
@@ -323,7 +323,7 @@ fn answer(first: &Entry, by: &By, options: &TableOptions, shares: &Shares<'_>) -
             " by itself",
         ),
     };
-    let rest = format!(" has most{how}: {said}");
+    let rest = format!(" has the most{how}: {said}");
     cut_to_fit(&terminal(&first.name), &rest, options.width)
 }
 
