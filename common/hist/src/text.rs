@@ -34,24 +34,6 @@ impl Unit {
         }
     }
 
-    /// The next one.
-    fn larger(self) -> Option<Self> {
-        match self {
-            Self::Nanoseconds => Some(Self::Microseconds),
-            Self::Microseconds => Some(Self::Milliseconds),
-            Self::Milliseconds => None,
-        }
-    }
-
-    /// Its symbol.
-    fn symbol(self) -> &'static str {
-        match self {
-            Self::Nanoseconds => "ns",
-            Self::Microseconds => "us",
-            Self::Milliseconds => "ms",
-        }
-    }
-
     /// bcc's word for it.
     pub fn label(self) -> &'static str {
         match self {
@@ -103,33 +85,49 @@ fn rows(histogram: &Histogram, unit: Unit) -> Vec<u64> {
     rows
 }
 
+/// Units of the closing line, ns; the last makes it fit whatever was measured.
+const UNITS: [(u64, &str); 5] = [
+    (1, "ns"),
+    (1_000, "us"),
+    (1_000_000, "ms"),
+    (1_000_000_000, "s"),
+    (3_600_000_000_000, "h"),
+];
+
 /// `count`, and in the unit `avg p50 p90 p99 p99.9 max`, percentiles with the digits they have. A line that is too wide has narrow
 /// gaps, or no separators either, or a larger unit.
 fn summary(histogram: &Histogram, unit: Unit) -> String {
-    let wide = figures(histogram, unit, count).join("  ");
-    if wide.len() <= WIDTH - INDENT {
-        return wide;
+    let mut line = String::new();
+    for scale in UNITS.iter().filter(|(ns, _)| *ns >= unit.ns()) {
+        line = line_in(histogram, *scale);
+        if line.len() <= WIDTH {
+            break;
+        }
     }
-    let narrow = figures(histogram, unit, count).join(" ");
-    if narrow.len() <= WIDTH - INDENT {
-        return narrow;
-    }
-    let bare = figures(histogram, unit, |n| n.to_string()).join(" ");
-    match unit.larger().filter(|_| bare.len() > WIDTH) {
-        Some(larger) => summary(histogram, larger),
-        None => bare,
-    }
+    line
 }
 
-fn figures(histogram: &Histogram, unit: Unit, count: fn(u64) -> String) -> [String; 6] {
-    let value = |ns: u64| match ns as f64 / unit.ns() as f64 {
+fn line_in(histogram: &Histogram, scale: (u64, &str)) -> String {
+    let fits = |line: &String| line.len() <= WIDTH - INDENT;
+    let separated = figures(histogram, scale, count);
+    let mut lines = [separated.join("  "), separated.join(" ")].into_iter();
+    let bare = || figures(histogram, scale, |n| n.to_string()).join(" ");
+    lines.find(fits).unwrap_or_else(bare)
+}
+
+fn figures(
+    histogram: &Histogram,
+    (ns_in_one, symbol): (u64, &str),
+    count: fn(u64) -> String,
+) -> [String; 6] {
+    let value = |ns: u64| match ns as f64 / ns_in_one as f64 {
         value if value < 999.5 => three_digits(value),
         value => count(value.round() as u64),
     };
     let percentile = |at: f64| format!("p{at} {}", value(histogram.percentile(at)));
     let (n, mean) = (count(histogram.count()), value(histogram.mean()));
     [
-        format!("count {n}  {}: avg {mean}", unit.symbol()),
+        format!("count {n}  {symbol}: avg {mean}"),
         percentile(50.0),
         percentile(90.0),
         percentile(99.0),
@@ -196,10 +194,14 @@ mod tests {
         (0..2_000_000).for_each(|_| long.record(30_000_000_000));
         let line = summary(&long, Unit::Microseconds);
         assert!(
-            line.starts_with("count 2,000,000  ms: avg 30,000 p50 "),
+            line.starts_with("count 2000000  ms: avg 30000 p50 "),
             "{line}"
         );
         assert!(line.len() <= WIDTH, "{line}");
+        let mut longest = Histogram::default();
+        (0..20_000).for_each(|_| longest.record(123_456_000_000_000));
+        let line = summary(&longest, Unit::Nanoseconds);
+        assert!(line.len() <= WIDTH && line.ends_with(" max 34.3"), "{line}");
     }
 
     #[test]
