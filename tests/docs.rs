@@ -308,7 +308,10 @@ fn commands_of_the_table_and_of_next_parse() {
 #[test]
 fn no_report_spells_out_a_command_that_the_table_lacks() {
     let mut count = 0;
-    let text = sources(&["tools"]);
+    let mut tools = files(&["tools"], &["rs"]);
+    // flame's are its own: its tests run them.
+    tools.retain(|(path, _)| path.iter().all(|part| part != "flame"));
+    let text: String = tools.into_iter().map(|(_, text)| text).collect();
     for call in text.split("next::line(").skip(1) {
         let literal = call.split('"').nth(1).unwrap_or_default();
         let is_command = call.trim_start().starts_with('"');
