@@ -14,7 +14,7 @@ endif
 
 TOOLS    := $(filter-out usekit,$(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml))
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run man/record $(addprefix setup/,as-root deps dist glibc go inferno install packages python speedscope trixie userland) tests/run tests/truth \
+SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix man/,record with-postgres with-quota) $(addprefix setup/,as-root deps dist glibc go inferno install packages python speedscope trixie userland) tests/run tests/truth \
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
@@ -97,7 +97,7 @@ dist-test: dist ## install and run it where there is no C library at all, anothe
 install: ## install what `make build` made: programs, man pages, examples, completions
 	setup/install $(RELEASE) '$(DESTDIR)$(PREFIX)' $(TOOLS)
 
-examples: build ## record the runs that the examples of the manual print (on a quiet machine)
+examples: build deps-test ## record the runs that manual and README print (on a quiet machine)
 	man/record $(RELEASE)
 
 docs: deps ## the crates' documentation, in target/doc

@@ -7,7 +7,7 @@ use regex::Regex;
 /// Units, behind a number.
 const UNITS: &str = "ns us ms s B KiB MiB GiB pp Hz";
 /// Pieces of a word each that stand side by side, in the singular; any others are no sentence.
-const PAIRS: &str = "by count, count for, count of, for spinlock, lock in, more function, more stack, sample in, thread behind, \
+const PAIRS: &str = "by count, count for, count of, for spinlock, function grew, lock in, more function, more stack, sample in, thread behind, \
     thread within, time in, tracing for";
 
 pub(super) fn is_one_of(word: &str, words: &str) -> bool {

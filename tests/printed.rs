@@ -57,29 +57,6 @@ fn told(tool: &str) -> HashSet<String> {
     told
 }
 
-/// Lines that flame printed: the paragraph below a command, and those behind it that are tables.
-fn printed_by_flame() -> Vec<Line> {
-    let mut printed = Vec::new();
-    let (mut is_run, mut begins) = (false, false);
-    for (at, line) in read("man/flame_example.txt").lines().enumerate() {
-        if line == "# flame --help" {
-            break;
-        }
-        if line.starts_with("# ") {
-            (is_run, begins) = (true, false);
-        } else if line.is_empty() {
-            begins = true;
-        } else {
-            is_run &= !begins || line.starts_with([' ', '…']);
-            begins = false;
-            if is_run {
-                printed.push((at + 1, line.to_owned()));
-            }
-        }
-    }
-    printed
-}
-
 /// The run in the README.
 fn printed_in_the_readme() -> Vec<Line> {
     let readme = read("README.md");
@@ -150,7 +127,7 @@ fn printed_lines_are_made_of_what_the_programs_print() {
         .iter()
         .map(|(tool, _)| (*tool, format!("man/{tool}_example.txt"), printed(tool)))
         .collect();
-    runs.push(("flame", "man/flame_example.txt".into(), printed_by_flame()));
+    runs.push(("flame", "man/flame_example.txt".into(), printed("flame")));
     runs.push(("pressure", "README.md".into(), printed_in_the_readme()));
     let mut odd = Vec::new();
     for (tool, page, lines) in runs {
