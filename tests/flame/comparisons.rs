@@ -177,6 +177,14 @@ fn diff_says_the_direction_in_words() {
     let same = flame(format!("diff {base} {base}"), "").ok();
     let said = "No function changed by more than chance does (99 %).\n";
     assert!(same.starts_with(said), "{same}");
+    assert_has(
+        &same,
+        ["\n\n4 functions within chance (--all lists them)\n"],
+    );
+    let empty = files.file("empty.folded", "");
+    let none = flame(format!("diff {base} {empty}"), "").ok();
+    let said = "Nothing can be compared: NEW is empty.\n";
+    assert!(none.starts_with(said), "{none}");
     let parts = [
         "▲ red: larger share in NEW",
         "▼ blue: smaller share in NEW",

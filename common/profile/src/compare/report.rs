@@ -104,7 +104,11 @@ impl Diff {
         }
         match self.most(Direction::Down) {
             Some(most) => said("Nothing grew; ", &most, "shrank most"),
-            None => "No function changed by more than chance does (99 %).".into(),
+            None => match self.whole.each_ref().map(|side| side.total) {
+                [0, _] => "Nothing can be compared: BASE is empty.".into(),
+                [_, 0] => "Nothing can be compared: NEW is empty.".into(),
+                _ => "No function changed by more than chance does (99 %).".into(),
+            },
         }
     }
 }
@@ -167,11 +171,13 @@ pub fn write(
 /// Numbers of functions, and what cannot be said of them.
 fn limits(diff: &Diff, shown: usize) -> Vec<String> {
     let [grew, shrank] = [Direction::Up, Direction::Down].map(|way| diff.moving(way));
-    let mut parts = vec![
-        format!("{} grew", units::counted(grew, "functions")),
-        format!("{} shrank", units::count(shrank)),
-    ];
     let quiet = diff.functions.len() as u64 - grew - shrank;
+    let has_moved = grew + shrank > 0;
+    let mut parts = Vec::new();
+    if has_moved {
+        parts.push(format!("{} grew", units::counted(grew, "functions")));
+        parts.push(format!("{} shrank", units::count(shrank)));
+    }
     let is_unknown = |side: &Side| side.count == 0 && side.total > 0;
     let is_unknown = diff.whole.iter().any(is_unknown);
     if quiet > 0 {
@@ -185,7 +191,11 @@ fn limits(diff: &Diff, shown: usize) -> Vec<String> {
         } else {
             ""
         };
-        parts.push(format!("{} {what}{how}", units::count(quiet)));
+        let whose = match has_moved {
+            true => units::count(quiet),
+            false => units::counted(quiet, "functions"),
+        };
+        parts.push(format!("{whose} {what}{how}"));
     }
     if is_unknown {
         let told = "the number of samples is not known, so chance cannot be told apart";
