@@ -109,7 +109,7 @@ struct lock_wait {
 	/* Frames of user_stack, from the leaf on, that lie inside of where the thread waits for work. */
 	__u32 inside;
 	struct lock_holder holder;
-	/* What a holder that ended the wait had done since it began, ns. */
+	/* Doings of a holder that ended the wait since it began, ns. */
 	__u64 meanwhile[MEANWHILE_ROOM];
 	/* enum wait_mode */
 	__u8 mode;
@@ -189,7 +189,7 @@ struct holder_value {
 	__u64 caused_ns;
 	/* What it was doing then. */
 	__u64 states[HOLDER_STATES];
-	/* Who ended the waits: what it did while they lasted, ns. */
+	/* Doings of the one that ended the waits while they lasted, ns. */
 	__u64 meanwhile[MEANWHILES];
 	__u8 comm[16];
 };

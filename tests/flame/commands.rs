@@ -64,7 +64,7 @@ fn answers_name_commands_that_a_shell_runs() {
         ["\nnext: ", " -o change.html   # all of it as a picture\n"],
     );
     assert_has(&run(&next(&changed)), ["3,000  75.0%  g\n"]);
-    // What came through a pipe cannot be read again.
+    // A pipe cannot be read again.
     let piped = flame("top -", "a;f 1\n").ok();
     assert!(!piped.contains("next: "), "{piped}");
 }

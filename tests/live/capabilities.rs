@@ -104,7 +104,7 @@ impl Programs {
     }
 }
 
-/// How often each process has gone to sleep, all threads together: each turn at its lock does so once or twice.
+/// Number of times that each process has gone to sleep, all threads together: each turn at its lock does so once or twice.
 fn sleeps(pids: &str) -> Vec<u64> {
     let voluntary = |status: &str| {
         let mut lines = status.lines();
@@ -236,7 +236,7 @@ fn run(
     tool.finish()
 }
 
-/// Whether a tool comes to trace: it may have to give up, which is said here as a panic.
+/// A tool comes to trace or has to give up, which is said here as a panic.
 fn begins(tool: &Tool) -> bool {
     catch_unwind(AssertUnwindSafe(|| tool.wait_attached())).is_ok()
 }

@@ -17,7 +17,7 @@ pub(crate) struct LoopDisk {
     pub(crate) name: String,
     /// The file behind it.
     pub(crate) file: PathBuf,
-    /// As long as it is locked udev, where there is one, reads nothing from it: nobody but the test does.
+    /// Udev, where there is one, reads nothing from it while it is locked: nobody but the test does.
     locked: Option<fs::File>,
     _dir: tempfile::TempDir,
 }

@@ -277,7 +277,7 @@ fn a_window_in_which_nothing_happened_is_said_to_be_empty() {
     assert_eq!(number(&offcputime, "accounting.threads"), 5);
 }
 
-/// What a tool shows on a terminal; `work` is done once it traces, with its process.
+/// Everything that a tool shows on a terminal; `work` is done once it traces, with its process.
 fn human(tool: &str, args: &str, work: impl FnOnce(&Child)) -> String {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut::<libc::c_char>();

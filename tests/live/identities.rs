@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 	long child;
 
 	ready();
-	/* Whoever is born meanwhile may have the number for a while. */
+	/* Another that is born meanwhile may have the number for a while. */
 	while ((child = syscall(SYS_clone3, &how, sizeof(how))) < 0 && errno == EEXIST)
 		usleep(1000);
 	if (child < 0)

@@ -70,7 +70,7 @@ fn python() -> Command {
     python
 }
 
-/// What profile and offcputime say of one run of a program, what that says of itself, and what the kernel did meanwhile.
+/// One run of a program by profile and offcputime, by its own account, and by the kernel's.
 struct Traced {
     samples: Value,
     /// With their times.

@@ -72,7 +72,7 @@ fn one_system_call_that_blocks_in_many_places_has_many_kernel_stacks() {
     compare(Program::c("reader", READER, "").start(""), 3);
 }
 
-/// How often a thread must have been blocked in a place for it to be compared: as often as it knows, WAITS times if it does not. A
+/// Number of times that a thread must have been blocked in a place for it to be compared: as often as it knows, WAITS times if it does not. A
 /// timer may be over before the thread sleeps.
 fn least(thread: &Value) -> (u64, u64) {
     let slept = thread["slept"].as_u64().unwrap_or(WAITS);

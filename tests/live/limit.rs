@@ -98,7 +98,7 @@ fn assert_limited(output: &Output, is_stopped: bool) {
     }
 }
 
-/// What it spent is its share of its length and of one second. Where a hypervisor takes a CPU from it, that is spent, too.
+/// Its cost is its share of its length and of one second. Time of a CPU that a hypervisor takes from it is part of that, too.
 fn assert_spent(output: &Output, percent: &str) {
     let reports = output.reports();
     let budget = &reports[reports.len() - 1]["cost"]["budget"];
@@ -200,7 +200,7 @@ fn fight(percent: &str, is_stopped: bool) -> Fight {
     let mut workload = Program::c("fight", FIGHT, "-pthread").started("");
     let pid = workload.pid();
     let options = format!("-U -p {pid} -j --strict --max-overhead {percent}");
-    // Of events under the pipes no log has room for all.
+    // No log has room for all events under the pipes.
     let engines = &[Engine::Scheduler, Engine::Calls];
     let below = (!is_stopped).then(|| Below::attach(engines).expect("the oracle"));
     let mut tool = on_time("lockstat", &options);
@@ -254,7 +254,7 @@ impl Fight {
         assert_eq!(left_out > 0, is_stopped, "{left_out} stacks left out");
     }
 
-    /// Of all threads, by their own clocks, until the tool ended.
+    /// All threads', by their own clocks, until the tool ended.
     fn waited_ns(&self) -> u64 {
         let end_ns = number(&self.report(), "end_ns");
         let until = |wait| number(wait, "until_ns").min(end_ns);
@@ -290,7 +290,7 @@ fn lockstat_within_its_budget_counts_all() {
     fight(ENOUGH, false);
 }
 
-/// Of what the threads measure themselves little is spent on the way to sleep and back: as long as each has a CPU when it wants one.
+/// Little of what the threads measure themselves is spent on the way to sleep and back: as long as each has a CPU when it wants one.
 #[test]
 #[ignore = "statistical: make truth"]
 fn lockstat_spends_no_more_than_its_budget_and_has_the_time_of_the_waits() {

@@ -19,7 +19,7 @@ static void *work(void *unused)
 	}
 	return unused;
 }
-/* Of all threads but this one. */
+/* All threads' but this one's. */
 static long other_sleeps(void)
 {
 	struct rusage usage;

@@ -185,7 +185,7 @@ fn compare(what: &str, rounds: u64) -> Vec<Value> {
     locks(&report).to_vec()
 }
 
-/// What is fought for, how often, and its lock: class and beginning of its name.
+/// Its subject, how often it is fought, and its lock: class and beginning of its name.
 const FIGHTS: [(&str, u64, &str, &str); 3] = [
     ("maps", 1_500, "rwsem", "mmap_lock of fight "),
     ("names", 4_000, "rwsem", "i_rwsem of dir place on "),
@@ -224,7 +224,7 @@ fn waits_for_one_pipe_are_the_logs() {
     assert_fought(FIGHTS[2]);
 }
 
-/// Whoever has another lock while the machine stands still has others wait for that.
+/// A thread that has another lock while the machine stands still has others wait for that.
 #[test]
 #[ignore = "statistical: make truth"]
 fn the_lock_that_is_fought_for_is_waited_for_longest() {

@@ -107,7 +107,7 @@ fn the_first_row_is_the_file_that_three_loops_want() {
     assert_loops_first([targets.to_owned(), format!("{targets} -j")]);
 }
 
-/// Whoever else waits for something may have waited for longer.
+/// Others that wait for something may have waited for longer.
 #[test]
 #[ignore = "statistical: make truth"]
 fn the_first_row_of_the_machine_is_the_file_that_three_loops_want() {
@@ -115,7 +115,7 @@ fn the_first_row_of_the_machine_is_the_file_that_three_loops_want() {
     assert_loops_first([String::new(), "-j".to_owned()]);
 }
 
-/// In words and in JSON.
+/// The same in words and in JSON.
 fn assert_loops_first(options: [String; 2]) {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("lock");

@@ -119,7 +119,7 @@ fn who_made_a_thread_wait_did_what_it_says_it_did() {
     let truth = &results[0];
     let waiter = |lock: &Value| number(&list(lock, "waiters")[0], "tid");
     let mut locks = list(&report, "locks").iter();
-    // Of both semaphores that it waits for it waits longer for this one.
+    // It waits longer for this one than for the other semaphore.
     let waited = locks.find(|lock| waiter(lock) == number(truth, "waiter"));
     let waited = waited.unwrap_or_else(|| panic!("{report:#}"));
     assert_eq!(waited["class"], "sem", "{waited:#}");

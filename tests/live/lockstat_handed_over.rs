@@ -12,7 +12,7 @@ static pthread_barrier_t start;
 static long long run_ns;
 static long least;
 
-/* Of all threads. */
+/* All threads'. */
 static long all_sleeps(void)
 {
 	struct rusage usage;
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// How long the threads of a storm run, and how often they sleep at least.
+/// The time for which the threads of a storm run, and how often they sleep at least.
 const RUN_MS: u64 = 3_000;
 const LEAST: u64 = 10_001;
 

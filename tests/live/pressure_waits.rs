@@ -174,7 +174,7 @@ impl Crowded {
     }
 }
 
-/// In one interval or the other, which this waits for.
+/// One interval or the other shows it, which this waits for.
 #[test]
 fn among_thousands_of_sleepers_who_waits_is_seen_and_the_unseen_are_counted() {
     let _machine = Machine::alone();

@@ -30,7 +30,7 @@ fn is_long() -> bool {
     std::env::var_os(SECONDS).is_some()
 }
 
-/// How many times longer than in the gate a load is.
+/// Number of times that a load is longer than in the gate.
 pub(crate) fn scale() -> u64 {
     let seconds = std::env::var(SECONDS).ok();
     seconds.map_or(1, |text| text.parse().expect("SOAK_SECONDS: a number"))

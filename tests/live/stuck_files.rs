@@ -73,7 +73,7 @@ fn can_serve() -> bool {
     there
 }
 
-/// What a tool says of a program, how long it took from Ctrl-C on, and what clocks did meanwhile.
+/// A tool's word of a program, how long it took from Ctrl-C on, and what clocks did meanwhile.
 struct Found {
     report: Value,
     took: Duration,

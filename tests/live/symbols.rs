@@ -51,7 +51,7 @@ int main(void)
 	for (int i = 0; i < 23; i++) {
 		long before = sleeps_so_far();
 
-		/* Whoever is late finds its time over, and has not slept. */
+		/* A thread that is late finds its time over, and has not slept. */
 		do
 			if (wait_here())
 				return 1;

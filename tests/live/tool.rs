@@ -68,13 +68,13 @@ impl Lines {
         self.changed.notify_all();
     }
 
-    /// Whether so many lines came that begin so, before the stream or the patience ended.
+    /// Looks whether so many lines came that begin so, before the stream or the patience ended.
     fn wait_for(&self, count: usize, beginning: &str) -> bool {
         let is_wanted = |line: &&Vec<u8>| line.starts_with(beginning.as_bytes());
         self.wait_until(|lines| lines.iter().filter(is_wanted).count() >= count)
     }
 
-    /// Whether the lines so far were enough before the stream or the patience ended.
+    /// Looks whether the lines so far were enough before the stream or the patience ended.
     fn wait_until(&self, mut are_enough: impl FnMut(&[Vec<u8>]) -> bool) -> bool {
         let mut seen = false;
         let waiting = |(lines, over): &mut (Vec<Vec<u8>>, bool)| {
@@ -263,11 +263,18 @@ impl Tool {
         let text = |line: &Vec<u8>| String::from_utf8(line.clone()).expect("JSON");
         let mut looked_at = 0;
         let reported = self.stdout.wait_until(|lines| {
-            let found = lines[looked_at..].iter().any(|line| wanted(&json(&text(line))));
+            let found = lines[looked_at..]
+                .iter()
+                .any(|line| wanted(&json(&text(line))));
             looked_at = lines.len();
             found
         });
-        assert!(reported, "{} never reported {what}: {}", self.name, self.stdout.text());
+        assert!(
+            reported,
+            "{} never reported {what}: {}",
+            self.name,
+            self.stdout.text()
+        );
     }
 
     /// Waits until it has looked at all that happened so far: three times it has gone round its loop, then every thread sleeps and

@@ -183,7 +183,7 @@ fn on_cpu(what: &str, real: &Real, elves: &mut Elves) {
     assert_complete(&format!("{what}, on CPU"), &output.report(), elves);
 }
 
-/// What perf finds at the same time, by other samples.
+/// Findings of perf at the same time, by other samples.
 fn assert_as_perf(what: &str, start: fn(&Path) -> Real) {
     let _machine = Machine::alone();
     let dir = tempfile::tempdir().expect("a directory");
@@ -244,7 +244,7 @@ fn cmake_is_unwound_to_its_root() {
     both("cmake", real_program::cmake);
 }
 
-/// Of each program, what two samplers that are not in step see alike.
+/// Two samplers that are not in step see the same of each program.
 #[test]
 #[ignore = "statistical: make truth"]
 fn what_perf_finds_by_copying_stacks_is_found() {

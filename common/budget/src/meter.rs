@@ -122,7 +122,7 @@ pub fn count_skipped(object: &Object, losses: &mut Losses) {
 ///
 /// # Errors
 ///
-/// When the kernel does not hand them out.
+/// The kernel does not hand them out.
 pub fn losses(object: &Object, counters: &Counters) -> Result<Losses> {
     let mut losses = Losses::default();
     count_skipped(object, &mut losses);

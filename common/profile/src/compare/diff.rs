@@ -1,4 +1,4 @@
-//! What changed between two profiles, function by function.
+//! Changes between two profiles, function by function.
 
 use std::collections::HashMap;
 

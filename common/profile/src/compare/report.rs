@@ -121,7 +121,7 @@ struct Most<'a> {
 }
 
 impl Most<'_> {
-    /// What it did, by how much and of what.
+    /// Its change, by how much and of what.
     fn said(&self, verb: &str, scale: &Scale, unit: &str, width: usize) -> String {
         let (judged, by) = match self.is_own {
             true => (&self.mover.own_judged, " by itself"),

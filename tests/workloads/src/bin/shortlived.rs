@@ -16,7 +16,7 @@ extern "C" fn shortlived_burn(turns: u64) -> u64 {
     countdown!(turns).wrapping_add(1)
 }
 
-/// What each process does: burns `millis` of CPU time, in which it does as much work as a fast CPU would, for stolen time may count as
+/// Each process's work: burns `millis` of CPU time, in which it does as much work as a fast CPU would, for stolen time may count as
 /// CPU time and is no work; prints what it measured.
 fn burn(millis: u64) -> Result<(), serde_json::Error> {
     let start_ns = clock::thread_cpu_ns();

@@ -3,11 +3,11 @@
 /// A line of a stack: address, symbol with offset, module in parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackLine<'a> {
-    /// Where in the process.
+    /// Its place in the process.
     pub address: u64,
     /// Function, without offset; `[unknown]`.
     pub symbol: &'a [u8],
-    /// What is in the last parentheses; empty where there are none.
+    /// The text in the last parentheses; empty where there are none.
     pub module: &'a [u8],
 }
 
@@ -29,7 +29,7 @@ pub fn stack_line(line: &[u8]) -> Option<StackLine<'_>> {
     })
 }
 
-/// What hexadecimal digits stand for; 16: it is none.
+/// The values of hexadecimal digits; 16: it is none.
 const DIGITS: [u8; 256] = {
     let mut digits = [16; 256];
     let mut at = 0;
@@ -56,7 +56,7 @@ fn address(line: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Where the last ` (` is.
+/// The place of the last ` (`.
 fn parenthesis(text: &[u8]) -> Option<usize> {
     let mut places = memchr::memrchr_iter(b'(', text);
     places.find_map(|at| at.checked_sub(1).filter(|blank| text[*blank] == b' '))

@@ -16,7 +16,7 @@ pub(crate) struct Plan {
     pub(crate) progress: &'static Progress,
 }
 
-/// How far the measured thread of a plan has come.
+/// Progress of the measured thread of a plan.
 #[derive(Default)]
 pub(crate) struct Progress {
     tid: AtomicI32,
