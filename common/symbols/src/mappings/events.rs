@@ -90,7 +90,7 @@ impl Processes {
             let process = self.known.get(&oldest.tgid);
             if process.is_some_and(|p| p.exited_ns == Some(oldest.time_ns)) {
                 self.known.remove(&oldest.tgid);
-                self.losses.forgotten += 1;
+                self.losses.forgotten += self.forgotten.add(oldest.tgid);
             }
         }
     }
@@ -231,8 +231,10 @@ mod tests {
         assert_eq!(all.inode(5, 5, 0), None, "the first");
         assert_eq!(all.inode(5, 75, 0), Some(7));
         assert_eq!(all.inode(5, 85, 0), Some(8));
-        let forgotten = all.losses.forgotten;
-        assert!((1..=3).contains(&forgotten));
+        for (time_ns, forgotten) in [(85, 0), (75, 0), (5, 1), (6, 1)] {
+            all.ask(5, time_ns);
+            assert_eq!(all.losses.forgotten, forgotten, "{time_ns}");
+        }
         for tgid in 10..30 {
             all.sees_exec(100, tgid);
             for i in 0..MAX_COPIED as u64 {
@@ -273,6 +275,10 @@ mod tests {
             all.sees_exit(u64::from(tgid), tgid);
         }
         assert_eq!(all.known.len(), MAX_EXITED);
-        assert_eq!(all.losses.forgotten, 9000 - MAX_EXITED as u64);
+        // Each that is asked for is a loss, and no other.
+        for (tgid, forgotten) in [(9000, 0), (1, 1), (1, 1), (2, 2), (9001, 2)] {
+            all.ask(tgid, u64::from(tgid));
+            assert_eq!(all.losses.forgotten, forgotten, "{tgid}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! stream for everything that happens afterwards, so that a process that lived for 5 ms is known as exactly as a daemon.
 
 mod events;
+mod forgotten;
 mod held;
 mod mapping;
 pub(crate) mod maps;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use host::clock::monotonic_ns;
 
+use super::forgotten::Forgotten;
 use super::held::Held;
 use super::paths::Paths;
 use super::process::{Exited, Process, Space};
@@ -26,7 +27,8 @@ pub(crate) struct MappingLosses {
     pub(crate) records: u64,
     /// Processes that were gone before their maps could be read.
     pub(crate) gone: u64,
-    /// Exited processes, old address spaces and mappings that were forgotten, or not taken in, to bound memory.
+    /// Exited processes and old address spaces that were forgotten and asked for, and mappings that were forgotten or not taken in, to
+    /// bound memory.
     pub(crate) forgotten: u64,
 }
 
@@ -41,6 +43,7 @@ pub(crate) struct Processes {
     pub(super) ended: usize,
     /// Mappings in all tables.
     pub(super) held: Held,
+    pub(super) forgotten: Forgotten,
     pub(super) paths: Paths,
     pub(super) spaces: u32,
     pub(super) losses: MappingLosses,
@@ -125,6 +128,7 @@ impl Processes {
             // Without events the file is all there is.
             None => self.reread(tgid),
         }
+        self.ask(tgid, time_ns);
         let latest = self.known.get(&tgid).and_then(Process::latest);
         if latest.is_some_and(|s| s.complete || s.read_ns != 0) {
             return;
@@ -134,6 +138,14 @@ impl Processes {
         let mappings = maps::read_any_thread(tgid);
         self.losses.gone += u64::from(mappings.is_err());
         self.learn(tgid, mappings.unwrap_or_default(), read_ns);
+    }
+
+    /// Counts a loss where it was forgotten what a process had mapped then.
+    pub(super) fn ask(&mut self, tgid: u32, time_ns: u64) {
+        let process = self.known.get(&tgid);
+        if process.and_then(|process| process.at(time_ns)).is_none() {
+            self.losses.forgotten += self.forgotten.asked(tgid);
+        }
     }
 
     /// What covered `address` at `time_ns`, and the ID of the address space.
@@ -230,7 +242,7 @@ impl Processes {
                 break;
             }
             self.ended -= 1;
-            self.losses.forgotten += 1;
+            self.losses.forgotten += self.forgotten.add(tgid);
             let process = self.known.get_mut(&tgid);
             if process.is_some_and(|process| !process.forget_oldest()) {
                 self.known.remove(&tgid);
