@@ -5,6 +5,8 @@
 
 #include "futex_waits.bpf.h"
 
+#define NO_LONGER (~0ULL)
+
 /* A wait that is open at the end of an interval: where its thread is, for user space to walk. */
 struct open_futex {
 	struct lock_id lock;
@@ -14,7 +16,9 @@ struct open_futex {
 	__u64 bp;
 	/* Stack pointer at which the thread waits for work; 0: nobody knows. */
 	__u64 outer_sp;
-	/* Times that the thread has got a CPU: while they are the same, it still waits here. 0: the kernel does not count. */
+	/* Times that the thread has got a CPU: while they are the same, it still waits here. 0: the kernel does not count;
+	 * NO_LONGER: it does not wait.
+	 */
 	__u64 slices;
 	__u32 tgid;
 	__u32 tid;
@@ -32,13 +36,15 @@ static __always_inline void hand_over_registers(const struct lock_wait *wait, co
 						struct seq_file *seq)
 {
 	const struct pt_regs *regs = user_regs_of(task);
+	/* Before the registers: a thread that runs on in between has other ones, and is known by it. */
+	__u64 slices = slices_of(task);
 	struct open_futex open = {
 		.lock = wait->lock,
 		.ip = saved_ip(regs),
 		.sp = saved_sp(regs),
 		.bp = saved_fp(regs),
 		.outer_sp = outer_sp(outer, wait->begin_ns, saved_sp(regs)),
-		.slices = slices_of(task),
+		.slices = is_on_cpu(task) ? NO_LONGER : slices,
 		.tgid = tgid_of(targets.pid_namespace, task),
 		.tid = tid_of(targets.pid_namespace, task),
 	};

@@ -47,12 +47,13 @@ static __always_inline bool is_release(struct futex_wait *futex, struct futex_ca
 	return was_requeued(futex, by) || futex->call.flags & by->flags & FUTEX_IS_SHARED;
 }
 
-/* The task that is current ends the wait: what it has done since that began. */
+/* The task that is current ends the wait: its doings since that began, or since it was last reported. */
 static __always_inline void note_meanwhile(struct lock_wait *wait, __u64 now)
 {
-	__u64 from = smaller_of(larger_of(wait->begin_ns, window_start_ns), now);
+	__u64 from = larger_of(larger_of(wait->begin_ns, wait->reported_ns), window_start_ns);
 	struct member *by = member_of(current_task());
 
+	from = smaller_of(from, now);
 	__builtin_memset(wait->meanwhile, 0, sizeof(wait->meanwhile));
 	if (by)
 		add_meanwhile(&by->pauses, wait->meanwhile, from, now);

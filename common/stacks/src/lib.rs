@@ -64,6 +64,8 @@ pub struct StackTable {
     /// Stacks that came beside the ring, and those that found no room.
     outside: usize,
     outside_full: u64,
+    /// Walks of threads that had run on by their end.
+    ran_on: u64,
     nothing: Arc<[Frame]>,
     left_out: Arc<[Frame]>,
 }
@@ -84,6 +86,7 @@ impl StackTable {
             astray: 0,
             outside: 0,
             outside_full: 0,
+            ran_on: 0,
             nothing: Arc::new([]),
             left_out: symbols::remark(LEFT_OUT_NAME),
         }
@@ -164,6 +167,11 @@ impl StackTable {
     pub fn place_addresses(&mut self, places: &mut Places) {
         let addresses = std::mem::take(&mut self.addresses);
         places.learn(&addresses, Some(&mut self.symbolizer));
+    }
+
+    /// Counts a stack that was walked from outside and is not of the wait: its thread has run on.
+    pub fn count_ran_on(&mut self) {
+        self.ran_on += 1;
     }
 
     /// Whether one more stack may come beside the ring; counted if not. A process may make as many as it likes.

@@ -25,6 +25,11 @@ impl StackTable {
             self.outside_full,
         );
         losses.count(
+            "open_stacks_ran_on",
+            "stacks of open waits: threads ran on",
+            self.ran_on,
+        );
+        losses.count(
             "memory_hung",
             "processes not read, their memory did not answer",
             pages::given_up(),

@@ -48,8 +48,9 @@ pub(crate) fn add_stacks(
                 exact: false,
             };
             let (stack, inside) = stacks.insert_inside(open.tgid, end_ns, registers, open.outer_sp);
-            if slices_of(open.tgid, open.tid) == open.slices {
-                (waiter.user, waiter.inside) = (stack, inside as u64);
+            match slices_of(open.tgid, open.tid) == open.slices {
+                true => (waiter.user, waiter.inside) = (stack, inside as u64),
+                false => stacks.count_ran_on(),
             }
         }
     }
