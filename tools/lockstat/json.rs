@@ -80,7 +80,7 @@ fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {
     })
 }
 
-/// Who came last to a barrier, with its stack, root first.
+/// The threads that came last to a barrier, with its stack, root first.
 fn arrival(arrival: &Arrival, stacks: &mut StackTable) -> Value {
     let waker = stacks.waker(arrival.waker);
     let frames = waker.iter().flat_map(|waker| waker.user.iter());
@@ -111,7 +111,7 @@ fn waiter(waiter: &Waiter) -> Value {
     })
 }
 
-/// What it did, by word; null where nobody knows.
+/// Its doings, by word; null where nobody knows.
 fn meanwhile(meanwhile: &Meanwhile) -> Value {
     let parts = Meanwhile::WORDS.iter().zip(meanwhile.0);
     let parts = parts.map(|((word, _), ns)| ((*word).into(), ns.into()));

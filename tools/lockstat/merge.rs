@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use profile::rank::Rank;
 
-use crate::lockstat::row::{For, LockRow, Side};
+use crate::lockstat::row::{Arrival, For, LockRow, Side};
 
 /// A lock with less of its kind's waiting than this is not shown by itself, where there are more than [`FEW`].
 const OWN_LINE: f64 = 0.1;
@@ -70,7 +70,23 @@ pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.confidence = sum.confidence.min(row.confidence);
     sum.waiters.extend_from_slice(&row.waiters);
     sum.holders.extend_from_slice(&row.holders);
-    sum.last.extend_from_slice(&row.last);
+    add_arrivals(&mut sum.last, &row.last);
+}
+
+/// A thread may come last to several barriers: the one that it made others wait for longest says where from.
+fn add_arrivals(sum: &mut Vec<Arrival>, more: &[Arrival]) {
+    for one in more {
+        let thread = |of: &Arrival| (of.task.tgid, of.task.tid);
+        let Some(same) = sum.iter_mut().find(|same| thread(same) == thread(one)) else {
+            sum.push(one.clone());
+            continue;
+        };
+        if one.caused_ns > same.caused_ns {
+            (same.caller, same.waker) = (one.caller.clone(), one.waker);
+        }
+        same.times += one.times;
+        same.caused_ns += one.caused_ns;
+    }
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ pub(crate) struct LockRow {
     pub(crate) waiters: Vec<Waiter>,
     /// Whoever caused most first.
     pub(crate) holders: Vec<Holder>,
-    /// Of a barrier: who came last, most often first.
+    /// Threads that came last to a barrier, most often first.
     pub(crate) last: Vec<Arrival>,
 }
 
@@ -248,7 +248,7 @@ pub(crate) struct Holder {
     pub(crate) on_cpu: u64,
     pub(crate) runnable: u64,
     pub(crate) blocked: u64,
-    /// Of one who ended the waits: what it did while they lasted, ns.
+    /// Doings of one that ended the waits while they lasted, ns.
     pub(crate) meanwhile: Meanwhile,
     /// Interned kernel stack; 0: not walked, or on a CPU.
     pub(crate) stack: u64,

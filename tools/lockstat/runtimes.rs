@@ -12,6 +12,9 @@ use stacks::StackTable;
 use crate::lockstat::futex::{Rules, calls};
 use crate::lockstat::row::LockRow;
 
+/// Processes that are remembered.
+const MOST: usize = 1024;
+
 /// Processes by PID, with their names and what their runtimes are called.
 #[derive(Debug, Default)]
 pub(crate) struct Runtimes(BTreeMap<u32, (Arc<str>, &'static str)>);
@@ -40,15 +43,16 @@ impl Runtimes {
     pub(crate) fn look_at_files(&mut self, tgid: u32, rules: &Rules, stacks: &mut StackTable) {
         let files = stacks.code_files(tgid);
         let files = files.iter().map(|file| ("", Some(&**file)));
-        if let Some(runtime) = rules.runtime_of(files) {
-            let name = comm_of(tgid).unwrap_or_default();
+        if let Some((runtime, name)) = rules.runtime_of(files).zip(comm_of(tgid)) {
             self.add(tgid, &name, runtime);
         }
     }
 
     fn add(&mut self, tgid: u32, name: &Arc<str>, runtime: &'static str) {
-        let of_process = || (Arc::clone(name), runtime);
-        self.0.entry(tgid).or_insert_with(of_process);
+        if self.0.len() < MOST {
+            let of_process = || (Arc::clone(name), runtime);
+            self.0.entry(tgid).or_insert_with(of_process);
+        }
     }
 
     /// A line for people, if there are any.

@@ -269,7 +269,7 @@ fn held_by(holders: &[Holder]) -> Vec<String> {
     vec![format!("{verb} {}", named.join(", ")), doing(&all)]
 }
 
-/// What they did, of a thread or several.
+/// Their doings, of a thread or several.
 fn doing(holders: &[Holder]) -> String {
     let (was, were, doing) = match state(holders) {
         known if !known.is_empty() => ("which was", "which were", known),
@@ -290,12 +290,15 @@ fn came_last(last: &[Arrival]) -> Vec<String> {
         let who = format!("{} {}", comm(&one.task.comm), one.task.tid);
         let caller = one.caller.as_deref();
         let place = caller.map_or_else(String::new, |caller| format!(", in {}", terminal(caller)));
-        let of = if at == 0 {
-            format!(" of {}", units::counted(rounds, "times"))
-        } else {
-            String::new()
+        let times = match at {
+            0 => format!(
+                "{} of {}",
+                units::count(one.times),
+                units::counted(rounds, "times")
+            ),
+            _ => units::counted(one.times, "times"),
         };
-        format!("{begin}{who} {}{of}{place}", units::count(one.times))
+        format!("{begin}{who}, {times}{place}")
     };
     let mut named: Vec<String> = last.iter().take(NAMED).enumerate().map(named).collect();
     if last.len() > NAMED {
@@ -330,14 +333,14 @@ fn state(holders: &[Holder]) -> String {
     shares(&states)
 }
 
-/// What the threads that ended the waits did while these lasted.
+/// Doings of the threads that ended the waits while these lasted.
 fn did(holders: &[Holder]) -> String {
     let sum = |at: usize| holders.iter().map(|holder| holder.meanwhile.0[at]).sum();
     let words = Meanwhile::WORDS.iter().enumerate();
     let parts: Vec<(u64, &str)> = words.map(|(at, (_, word))| (sum(at), *word)).collect();
     let all: u64 = parts.iter().map(|(ns, _)| ns).sum();
     let unknown = parts.last().map_or(0, |(ns, _)| *ns);
-    // Nothing is said by half.
+    // A line that knows less than half would mislead.
     if unknown * 2 > all {
         return String::new();
     }

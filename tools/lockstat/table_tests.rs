@@ -86,7 +86,7 @@ fn a_barrier_has_those_who_came_last() {
     barrier.last = arrivals(&[39, 2]);
     let said = text(&[barrier], 1);
     assert!(
-        said.ends_with("last to come: team 8 39 of 41 times, in work; team 9 2, in work\n"),
+        said.ends_with("last to come: team 8, 39 of 41 times, in work; team 9, 2 times, in work\n"),
         "{said}"
     );
     assert!(!said.contains("released by"), "{said}");

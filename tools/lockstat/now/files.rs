@@ -7,8 +7,8 @@ use super::lock::{Holder, Identity, Wait, Waited};
 use super::thread::{Thread, Threads};
 use crate::lockstat::futex::Class;
 
-/// Bytes of the list that are read: some ten thousand locks.
-const MOST: u64 = 4 << 20;
+/// Bytes of the list that are read: some 300,000 locks.
+const MOST: u64 = 16 << 20;
 
 /// Numbers of the system calls, and of fcntl's commands that wait.
 const FLOCK: i16 = libc::SYS_flock as i16;
@@ -40,8 +40,9 @@ impl FileLocks {
         if threads.all.iter().any(waits)
             && let Ok(file) = File::open("/proc/locks")
         {
-            // What was read before a failure is right.
+            // All that was read before a failure is right, but for a line that was cut.
             drop(file.take(MOST).read_to_string(&mut text));
+            text.truncate(text.rfind('\n').unwrap_or(0));
         }
         Self(parse(&text))
     }
@@ -57,7 +58,7 @@ impl FileLocks {
             waiter: index,
             kind: Waited::Program(class),
             lock: blocked.map_or(Identity::Hidden(index), |blocked| {
-                Identity::File(class, blocked.file.clone())
+                Identity::File(class, blocked.file.clone(), blocked.by.1)
             }),
             name: name(tgid, descriptor),
             holder: blocked.map_or(Holder::Unrecorded, |blocked| holder(threads, blocked.by)),
@@ -134,7 +135,7 @@ fn parse(text: &str) -> Vec<Blocked> {
         let mut words = line.split_whitespace().skip(1).peekable();
         let waits = words.next_if_eq(&"->").is_some();
         let Some(entry) = entry(words) else {
-            // What waits below is of another sort, too.
+            // Those that wait below are of another sort, too.
             by = by.filter(|_| waits);
             continue;
         };

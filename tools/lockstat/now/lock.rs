@@ -76,8 +76,9 @@ pub(crate) enum Identity {
     Private { space: u64, address: u64 },
     /// A word of a file that several processes may have mapped.
     Shared(InFile),
-    /// A lock of a file, of one sort, by the file's device and inode.
-    File(Class, String),
+    /// A lock of a file, of one sort, by the file's device and inode and the process that has it: ranges of a file are locks of
+    /// their own.
+    File(Class, String, Option<u32>),
     /// A lock of the kernel's.
     Kernel(u64),
     /// The end of a thread, by its ID.

@@ -1,4 +1,4 @@
-//! Who came last to a barrier, and how often: whoever releases those who wait there.
+//! Threads that came last to a barrier, and how often: they release those who wait there.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
