@@ -41,7 +41,7 @@ struct Sum {
 struct Outermost {
     idle: Option<usize>,
     busy: Option<usize>,
-    /// Of reads from pipes, and of all else.
+    /// Reads from pipes, and all else.
     pipe: Option<usize>,
     beside: Option<usize>,
 }

@@ -16,12 +16,14 @@ pub(crate) fn next(
     is_there: fn(u32) -> bool,
 ) -> Option<String> {
     let mut by_reason: HashMap<&str, u64> = HashMap::new();
-    let mut by_process: HashMap<(&str, u32, &str), u64> = HashMap::new();
+    let mut by_process: HashMap<(&str, u32), u64> = HashMap::new();
+    let mut by_name: HashMap<(&str, &str), u64> = HashMap::new();
     for sample in profile.samples.iter().filter(|sample| !sample.idle) {
         let reason = sample.reason.unwrap_or("other");
         *by_reason.entry(reason).or_default() += sample.total();
-        let process = (reason, sample.task.tgid, &*sample.task.comm);
-        *by_process.entry(process).or_default() += sample.total();
+        *by_process.entry((reason, sample.task.tgid)).or_default() += sample.total();
+        let name = (reason, &*sample.task.comm);
+        *by_name.entry(name).or_default() += sample.total();
     }
     // A thread that sleeps for a time of its own choice waits for nobody.
     by_reason.remove("sleep");
@@ -44,14 +46,20 @@ pub(crate) fn next(
         _ if args.waker => return None,
         _ => Step::Wakers,
     };
-    let of_reason = by_process.into_iter().filter(|((of, ..), _)| *of == reason);
-    let heaviest = of_reason.max_by_key(|((_, pid, comm), ns)| (*ns, *pid, *comm));
-    let ((_, pid, comm), _) = heaviest?;
-    // Of a process that has ended others of its name may come.
-    match is_there(pid) {
-        true => Some(step.line(&format!("-p {pid}"))),
-        false => is_plain(comm).then(|| step.line(&format!("--comm {comm}"))),
+    let pid = heaviest_of(by_process, reason)?;
+    if is_there(pid) {
+        return Some(step.line(&format!("-p {pid}")));
     }
+    // Others of its name may come where a process has ended.
+    let comm = heaviest_of(by_name, reason)?;
+    is_plain(comm).then(|| step.line(&format!("--comm {comm}")))
+}
+
+/// The one with most of the time that has a reason.
+fn heaviest_of<T: Ord + Copy>(times: HashMap<(&str, T), u64>, reason: &str) -> Option<T> {
+    let of_reason = times.into_iter().filter(|((of, _), _)| *of == reason);
+    let heaviest = of_reason.max_by_key(|((_, of), ns)| (*ns, *of));
+    heaviest.map(|((_, of), _)| of)
 }
 
 #[cfg(test)]
@@ -117,6 +125,14 @@ mod tests {
             command(&ended, 0).as_deref(),
             Some("offcputime --waker --comm a 10")
         );
+        // All threads of a process, whatever their names.
+        let mut threads = vec![sample(8, "futex", 40, false)];
+        for name in ["one", "two"] {
+            let mut thread = sample(7, "futex", 30, false);
+            thread.task.comm = name.into();
+            threads.push(thread);
+        }
+        assert_eq!(command(&threads, 0).as_deref(), Some("lockstat -p 7 10"));
         // Nobody waits for another.
         assert_eq!(command(&samples[..2], 1000).as_deref(), Some("profile 10"));
         assert_eq!(command(&samples[..2], 0), None);

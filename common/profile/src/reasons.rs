@@ -37,7 +37,7 @@ fn note(reason: &str) -> &'static str {
     match reason {
         "futex" => "lock or condition variable",
         "lock" => "inside the kernel",
-        "kernel-work" => "put off by the kernel (close)",
+        "kernel-work" => "work in the kernel (close)",
         "sleep" => "for a time of its own choice",
         "wait" => "for a child or a signal",
         "preempted" => "by others, in the run queue",
