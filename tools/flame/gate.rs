@@ -101,18 +101,25 @@ fn has_no_length(files: [&Path; 2], both: &[Recording; 2]) -> bool {
     found.is_some()
 }
 
+/// A share as it was asked for, in hundredths, without the noise of its binary fraction.
+fn hundredths(share: f64) -> f64 {
+    (100.0 * share * 1e6).round() / 1e6
+}
+
 /// The answer in a line: passed or failed, and why.
 fn verdict(args: &Args, exceeded: &Exceeded, total: Option<&Values>, whole: &[Side; 2]) -> String {
-    let limit = format!("{} pp", 100.0 * args.max_growth);
-    let all = args.max_total.map(|all| format!("{} %", 100.0 * all));
+    let limit = format!("{} pp", hundredths(args.max_growth));
+    let all = args.max_total.map(|all| format!("{} %", hundredths(all)));
     let mut reasons = Vec::new();
     if let (Some(grown), Some(values), Some(all)) = (exceeded.total, total, &all) {
         let [before, after] = values.levels(whole).map(|level| values.text(level));
         let each = if values.are_rates() { " a second" } else { "" };
         let grown = 100.0 * grown;
-        reasons.push(format!(
-            "all grew by {grown:.1} %, {before} -> {after}{each} (limit {all})"
-        ));
+        let said = format!("all grew by {grown:.1} %, {before} -> {after}{each} (limit {all})");
+        reasons.push(match FAILED.len() + said.len() > WIDTH {
+            true => said.replacen(", ", ",\n  ", 1),
+            false => said,
+        });
     }
     if let Some(most) = exceeded.guilty.first() {
         let growth = 100.0 * most.judged.change();
@@ -128,10 +135,10 @@ fn verdict(args: &Args, exceeded: &Exceeded, total: Option<&Values>, whole: &[Si
         return format!("{FAILED}{}", reasons.join(";\n  "));
     }
     match (exceeded.unclear, all) {
-        (0, None) => format!("flame gate: passed: no function grew by more than {limit}"),
-        (0, Some(all)) => format!(
-            "flame gate: passed: no function grew by more than {limit}, nor all by more than {all}"
-        ),
+        (0, None) => format!("flame gate: passed: no function grew by over {limit}"),
+        (0, Some(all)) => {
+            format!("flame gate: passed: no function grew by over {limit}, nor all by over {all}")
+        }
         (n, _) => format!(
             "flame gate: passed: {} over {limit}, within chance: record longer",
             units::counted(n as u64, "functions")

@@ -17,6 +17,8 @@ use crate::units;
 /// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
 const CALLERS: usize = 5;
 const LARGE: f64 = 0.01;
+/// Columns of a name below which it tells nothing.
+const LEAST_OF_A_NAME: usize = 24;
 
 /// Writes which function has the most, of what; then the functions with the largest self share, and those of the program with the
 /// largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values come from sampling, and shares
@@ -49,8 +51,14 @@ pub fn write(
             None => (String::new(), format!(" has the most: {said}")),
         };
         let room = width.saturating_sub(columns(&before));
-        let answer = cut_to_fit(&terminal(&first.name), &rest, room);
-        writeln!(out, "{before}{answer}")?;
+        let name = terminal(&first.name);
+        if room.saturating_sub(columns(&rest)) < columns(&name).min(LEAST_OF_A_NAME) {
+            // A fragment of a name answers nothing.
+            writeln!(out, "{before}{}", cut(&name, room))?;
+            writeln!(out, "  {}", rest.trim_start_matches(": "))?;
+        } else {
+            writeln!(out, "{before}{}", cut_to_fit(&name, &rest, room))?;
+        }
     }
     if is_sampled && !is_enough(found.count) {
         warn(found.count, out)?;

@@ -47,6 +47,9 @@ impl Shares<'_> {
         );
         match self.unit {
             "ns" => format!("{share} of {}", units::thread_time(self.value)),
+            "count" | "" if !of.is_empty() => {
+                format!("{share} of {}", units::counted(self.value, of))
+            }
             "bytes" | "count" | "" => format!("{share} of {whole}"),
             unit => format!("{share} of {whole} {}", cut(&terminal(unit), 32)),
         }

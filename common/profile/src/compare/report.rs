@@ -159,7 +159,8 @@ pub fn write(
     one_sided(diff, 0, "only in BASE", options, out)?;
     one_sided(diff, 1, "only in NEW", options, out)?;
     if !diff.inlining.is_empty() {
-        let names = diff.inlining.iter().map(|name| terminal(name).into_owned());
+        let names = diff.inlining.iter();
+        let names = names.map(|name| cut(&terminal(name), options.width / 2));
         list("inlined in one, called in the other", names, options, out)?;
     }
     for line in sentence(&limits(diff, shown.len()), ";", options.width) {
