@@ -128,16 +128,19 @@ impl Processes {
             // Without events the file is all there is.
             None => self.reread(tgid),
         }
-        self.ask(tgid, time_ns);
         let latest = self.known.get(&tgid).and_then(Process::latest);
         if latest.is_some_and(|s| s.complete || s.read_ns != 0) {
-            return;
+            return self.ask(tgid, time_ns);
         }
         let read_ns = monotonic_ns();
         self.apply_until(read_ns);
         let mappings = maps::read_any_thread(tgid);
         self.losses.gone += u64::from(mappings.is_err());
-        self.learn(tgid, mappings.unwrap_or_default(), read_ns);
+        let mappings = mappings.unwrap_or_default();
+        if mappings.is_empty() {
+            self.ask(tgid, time_ns);
+        }
+        self.learn(tgid, mappings, read_ns);
     }
 
     /// Counts a loss where it was forgotten what a process had mapped then.
