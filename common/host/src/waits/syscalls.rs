@@ -28,8 +28,6 @@ pub(super) const SYNC: &[c_long] = &[
 pub(super) const KERNEL_WORK: &[c_long] = &[
     libc::SYS_close,
     libc::SYS_close_range,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_dup2,
     libc::SYS_dup3,
     libc::SYS_inotify_rm_watch,
     libc::SYS_umount2,
